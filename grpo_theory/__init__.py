@@ -1,0 +1,1 @@
+"""What is true about GRPO and its relatives: exact theory, Monte Carlo and verdicts."""

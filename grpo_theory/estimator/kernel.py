@@ -1,0 +1,133 @@
+"""The contract of an estimator kernel: what it may read, its one compiled signature, and how it is compiled."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+from numba.core.errors import NumbaError
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Batch(NamedTuple):
+    """What a kernel may read: B groups of G responses, one prompt a group.
+
+    Attributes
+    ----------
+    rewards : ndarray, shape (B, G)
+    squared_score_norms : ndarray, shape (B, G)
+        ||grad log pi(response | prompt)||^2.
+    lengths : ndarray of int64, shape (B, G)
+        Numbers of tokens; 1 in a bandit.
+    values : ndarray, shape (B,)
+        The prompt's true value V(x) = E[Z | x] (for oracles).
+    standard_deviations : ndarray, shape (B,)
+        The prompt's true standard deviation of the reward (for oracles).
+    optimal_baselines : ndarray, shape (B,)
+        The prompt's b*(x) = E[||W||^2 Z | x] / E[||W||^2 | x] (for oracles).
+    parameters : ndarray, shape (P,)
+        The estimator's own parameters, in the order in which it declares them.
+    """
+
+    rewards: Array
+    squared_score_norms: Array
+    lengths: NDArray[np.int64]
+    values: Array
+    standard_deviations: Array
+    optimal_baselines: Array
+    parameters: Array
+
+
+RESPONSE_FIELDS = ("rewards", "squared_score_norms", "lengths")
+PROMPT_FIELDS = ("values", "standard_deviations", "optimal_baselines")
+
+_BATCH = types.NamedTuple(
+    (
+        numba.float64[:, ::1],
+        numba.float64[:, ::1],
+        numba.int64[:, ::1],
+        numba.float64[::1],
+        numba.float64[::1],
+        numba.float64[::1],
+        numba.float64[::1],
+    ),
+    Batch,
+)
+SIGNATURE = types.void(_BATCH, numba.float64[:, ::1])
+KERNEL = types.FunctionType(SIGNATURE)
+
+CONTRACT = (
+    "a kernel is kernel(batch, advantages): it reads batch."
+    + ", batch.".join(Batch._fields)
+    + " and fills advantages (B, G) in place; it draws nothing and returns nothing"
+)
+
+
+def compile_function(function: Callable, signature: Any) -> Any:
+    """Compile with the package's options; cached on disk where the function has a file that allows it."""
+    options = {"error_model": "numpy", "nogil": True}
+    try:
+        dispatcher = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
+        dispatcher = numba.njit(**options)(function)
+    dispatcher.compile(signature)
+    dispatcher.disable_compile()
+    return dispatcher
+
+
+@cache
+def compile_kernel(function: Callable) -> Any:
+    """Compile a kernel to the one fixed signature, or say in the contract's words why it cannot be.
+
+    Raises
+    ------
+    TypeError
+        If the function does not compile; the message names the documented arguments.
+    """
+    try:
+        return compile_function(function, SIGNATURE)
+    except NumbaError as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        reason = next((line for line in lines if not line.startswith("Failed in")), "unknown reason").strip()
+        raise TypeError(f"the kernel {function.__qualname__!r} does not compile: {reason}; {CONTRACT}") from None
+
+
+def check_arguments(function: Callable) -> None:
+    """Raise unless the function takes two positional arguments."""
+    try:
+        count = len(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        raise TypeError(f"the kernel must be a Python function, got {function!r}; {CONTRACT}") from None
+    if not inspect.isfunction(function) or count != 2:
+        raise TypeError(f"the kernel {function!r} must be a plain function of two arguments; {CONTRACT}")
+
+
+def fields_read(function: Callable) -> frozenset[str]:
+    """Return the fields of the batch that a kernel reads, from its source.
+
+    If the source cannot be had, or uses the batch other than by naming a field (passes it on whole, unpacks it), every
+    field counts as read: exact theory then enumerates more than it need, and stays exact.
+    """
+    everything = frozenset(Batch._fields)
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return everything
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        return everything
+    batch = definition.args.args[0].arg
+    attributes = [node for node in ast.walk(definition) if isinstance(node, ast.Attribute)]
+    named = [node for node in attributes if isinstance(node.value, ast.Name) and node.value.id == batch]
+    mentions = [node for node in ast.walk(definition) if isinstance(node, ast.Name) and node.id == batch]
+    fields = frozenset(node.attr for node in named)
+    if len(mentions) != len(named) or not fields <= everything:
+        return everything
+    return fields

@@ -1,0 +1,133 @@
+"""Exact moments of reward and score, prompt by prompt."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grpo_theory.exact.outcomes import outcomes
+from grpo_theory.kl import KL
+from grpo_theory.policy import Policy
+from grpo_theory.problem import Bandit
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Exact moments at one theta; X prompt, Y response, Z reward, W = grad log pi(Y|X) the score.
+
+    Attributes
+    ----------
+    prompt_weights : ndarray, shape (M,)
+        f(x).
+    value : ndarray, shape (M,)
+        V(x) = E[Z | x].
+    reward_variance : ndarray, shape (M,)
+        Var(Z | x).
+    prompt_gradients : ndarray, shape (M, d)
+        g(x) = E[W Z | x].
+    gradient : ndarray, shape (d,)
+        g = E g(X).
+    gradient_covectors : ndarray, shape (M, K)
+        The covectors c(x) with g(x) = Phi' c(x).
+    prompt_gradient_power : ndarray, shape (M,)
+        ||g(x)||^2.
+    score_power : ndarray, shape (M,)
+        E[||W||^2 | x].
+    score_reward_power : ndarray, shape (M,)
+        E[||W||^2 Z | x].
+    oracle_power : ndarray, shape (M,)
+        E[||W||^2 (Z - V)^2 | x].
+    score_reward_correlation : ndarray, shape (M,)
+        Correlation of ||W||^2 and Z given x; 0 where one of them is constant.
+    """
+
+    prompt_weights: Array
+    value: Array
+    reward_variance: Array
+    prompt_gradients: Array
+    gradient: Array
+    gradient_covectors: Array
+    prompt_gradient_power: Array
+    score_power: Array
+    score_reward_power: Array
+    oracle_power: Array
+    score_reward_correlation: Array
+
+    @property
+    def standard_deviation(self) -> Array:
+        """The standard deviation of the reward given x, shape (M,)."""
+        return np.sqrt(self.reward_variance)
+
+    @property
+    def optimal_baseline(self) -> Array:
+        """b*(x) = E[||W||^2 Z | x] / E[||W||^2 | x], shape (M,) (Greensmith et al. 2004); V(x) where W is 0."""
+        baseline = self.value.copy()
+        np.divide(self.score_reward_power, self.score_power, out=baseline, where=self.score_power > 0.0)
+        return baseline
+
+    @property
+    def oracle_trace(self) -> Array:
+        """Trace of Sigma_oracle(x) = Cov(W (Z - V) | x), shape (M,)."""
+        return self.oracle_power - self.prompt_gradient_power
+
+    @property
+    def gradient_power(self) -> float:
+        """||g||^2."""
+        return float(self.gradient @ self.gradient)
+
+    @property
+    def between_prompts(self) -> float:
+        """E||g(X) - g||^2."""
+        return float(self.prompt_weights @ self.prompt_gradient_power) - self.gradient_power
+
+
+def moments(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | None = None) -> Moments:
+    """Compute the exact moments of reward and score by enumeration of the outcomes.
+
+    Parameters
+    ----------
+    bandit : Bandit
+        The problem, (M, K).
+    policy : Policy
+        A policy with the same (M, K).
+    theta : array_like, shape (d,)
+        The policy's parameters.
+    kl : KL, optional
+        A penalty, placed in the reward.
+
+    Returns
+    -------
+    Moments
+    """
+    table = outcomes(bandit, policy, theta, kl)
+    p, z = table.probabilities, table.rewards
+    pi = table.policy_probabilities
+    norms = table.squared_score_norms[:, table.responses]
+
+    value = np.einsum("mo,mo->m", p, z)
+    centred = z - value[:, None]
+    reward_variance = np.einsum("mo,mo->m", p, centred**2)
+    per_response = (p * centred).reshape(*pi.shape, -1).sum(axis=-1)
+    covectors = per_response - per_response.sum(axis=1, keepdims=True) * pi
+    score_power = np.einsum("mo,mo->m", p, norms)
+    norm_variance = np.einsum("mo,mo->m", p, (norms - score_power[:, None]) ** 2)
+    covariance = np.einsum("mo,mo,mo->m", p, norms, centred)
+    scale = np.sqrt(norm_variance * reward_variance)
+    tiny = 1e-12 * score_power * np.abs(z).max(axis=1)
+    correlation = np.zeros_like(value)
+    np.divide(covariance, scale, out=correlation, where=scale > tiny)
+    return Moments(
+        prompt_weights=bandit.prompt_weights,
+        value=value,
+        reward_variance=reward_variance,
+        prompt_gradients=policy.adjoint_by_prompt(covectors),
+        gradient=policy.adjoint(bandit.prompt_weights[:, None] * covectors),
+        gradient_covectors=covectors,
+        prompt_gradient_power=np.einsum("mk,mkl,ml->m", covectors, policy.gram(), covectors),
+        score_power=score_power,
+        score_reward_power=covariance + score_power * value,
+        oracle_power=np.einsum("mo,mo,mo->m", p, norms, centred**2),
+        score_reward_correlation=correlation,
+    )

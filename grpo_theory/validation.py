@@ -1,0 +1,73 @@
+"""Checks of what a user passes in: one message names the argument, the value and what is allowed."""
+
+import numbers
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+SUM_TOLERANCE = 1e-9
+
+
+def as_real_array(name: str, value: ArrayLike, ndim: int) -> NDArray[np.float64]:
+    """Return a finite, contiguous float64 copy of `value` with `ndim` dimensions and no empty axis."""
+    try:
+        array = np.array(value, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of real numbers with {ndim} dimensions: {error}") from None
+    if array.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimensions, got shape {array.shape}")
+    if array.size == 0:
+        raise ValueError(f"{name} must not be empty, got shape {array.shape}")
+    check_finite(name, array)
+    return array
+
+
+def check_finite(name: str, array: NDArray[np.float64]) -> None:
+    """Raise if an entry is NaN or infinite, naming the first."""
+    bad = ~np.isfinite(array)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(f"{name} must be finite, got {array[where]} at index {where}")
+
+
+def check_within(name: str, array: NDArray[np.float64], low: float, high: float) -> None:
+    """Raise if an entry lies outside [low, high], naming the first."""
+    bad = (array < low) | (array > high)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {array[where]:g} at index {where}")
+
+
+def check_distribution(name: str, array: NDArray[np.float64]) -> None:
+    """Raise unless the entries along the last axis are probabilities that sum to one."""
+    check_within(name, array, 0.0, 1.0)
+    total = array.sum(axis=-1)
+    bad = np.abs(total - 1.0) > SUM_TOLERANCE
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        place = f" at index {where}" if where else ""
+        raise ValueError(f"{name} must sum to 1 along the last axis, got a sum of {total[where]:.12g}{place}")
+
+
+def check_shape(name: str, array: NDArray, shape: tuple[int, ...], meaning: str) -> None:
+    """Raise unless `array` has `shape`; `meaning` says what the shape stands for."""
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape} = {meaning}, got {array.shape}")
+
+
+def as_count(name: str, value: int, minimum: int = 1) -> int:
+    """Return `value` as an int of at least `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer of at least {minimum}, got {value!r}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    return int(value)
+
+
+def as_positive(name: str, value: float) -> float:
+    """Return `value` as a finite float above zero."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number above 0, got {value!r}")
+    if not 0.0 < value < np.inf:
+        raise ValueError(f"{name} must be finite and above 0, got {value}")
+    return float(value)
