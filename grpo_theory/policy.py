@@ -164,7 +164,7 @@ class SoftmaxHead(Policy):
     def logits(self, theta: Array) -> Array:
         """Return W h_m, shape (..., M, K)."""
         head = theta.reshape(*theta.shape[:-1], self.n_responses, self.width)
-        return np.swapaxes(head @ self.hidden.T, -1, -2)
+        return self.hidden @ np.swapaxes(head, -1, -2)
 
     def adjoint_by_prompt(self, covectors: Array) -> Array:
         """Return c_m x h_m, shape (M, d)."""

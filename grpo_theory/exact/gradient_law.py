@@ -30,6 +30,8 @@ class GradientLaw:
     batch_size, group_size : int
         B prompts, G responses each.
     true_gradient : ndarray, shape (d,)
+    true_covectors : ndarray, shape (M, K)
+        c(x) with g(x) = Phi' c(x).
     prompt_weights : ndarray, shape (M,)
     mean_covectors : ndarray, shape (M, K)
         c(x) with E[one group's estimate | x] = Phi' c(x).
@@ -41,6 +43,7 @@ class GradientLaw:
     batch_size: int
     group_size: int
     true_gradient: Array
+    true_covectors: Array
     prompt_weights: Array
     mean_covectors: Array
     second_moments: Array
@@ -73,9 +76,15 @@ class GradientLaw:
         return self.trace + float(self.bias @ self.bias)
 
     @property
-    def within_mse(self) -> float:
-        """E_x of the trace of one group's covariance given the prompt: what is left of the MSE if prompts are fixed."""
-        return float(self.prompt_weights @ self.prompt_traces)
+    def prompt_mses(self) -> Array:
+        """E||one group's estimate - g(x)||^2 given the prompt, shape (M,)."""
+        bias = self.mean_covectors - self.true_covectors
+        return self.prompt_traces + np.einsum("mk,mkl,ml->m", bias, self.policy.gram(), bias)
+
+    @property
+    def prompt_mse(self) -> float:
+        """Mean over prompts of one group's squared error about its prompt's gradient g(x)."""
+        return float(self.prompt_weights @ self.prompt_mses)
 
     def covariance(self) -> Array:
         """Return the covariance of the batch's estimate, shape (d, d)."""
@@ -147,6 +156,7 @@ def gradient_law(
         batch_size=batch_size,
         group_size=group_size,
         true_gradient=truth.gradient,
+        true_covectors=truth.gradient_covectors,
         prompt_weights=bandit.prompt_weights,
         mean_covectors=mean / group_size,
         second_moments=second / group_size**2,

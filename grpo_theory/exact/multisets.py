@@ -6,7 +6,7 @@ of a class are independent draws from the class's conditional law.
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import comb
 from typing import Any
 
@@ -50,6 +50,7 @@ def count_multisets(n_classes: int, group_size: int) -> int:
     return comb(group_size + n_classes - 1, group_size)
 
 
+@lru_cache(maxsize=4)
 def multisets(n_classes: int, group_size: int) -> NDArray[np.int64]:
     """List the counts of all multisets, shape (n, R), rows summing to `group_size`."""
     tables = [np.full((1, 1), size) for size in range(group_size + 1)]

@@ -1,0 +1,92 @@
+"""SmolLM2-135M-Instruct on 500 arithmetic questions: hidden states and head rows of a real language model."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from io import BytesIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grpo_theory.policy import SoftmaxHead
+from grpo_theory.problem import Bandit
+
+POLICIES = ("zero-shot", "few-shot", "instruct")
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """500 questions whose answers are single digits, put to the model in three ways.
+
+    The responses are the ten digit tokens; given that the answer is a digit, the model is exactly a linear-softmax bandit:
+    logits are W h with the head rows W of the digits and the last hidden state h.
+
+    Attributes
+    ----------
+    questions : tuple of str
+    answers : ndarray of int, shape (500,)
+    categories : ndarray of int, shape (500,)
+        Index into `category_names`.
+    category_names : tuple of str
+    hidden : ndarray of float32, shape (3, 500, 576)
+        The last hidden state in front of the answer, one a policy of `POLICIES`.
+    head : ndarray of float32, shape (10, 576)
+        The head rows of the digit tokens.
+    digit_mass : ndarray of float32, shape (3, 500)
+        The probability that the unrestricted model gives to the ten digits together.
+    provenance : dict
+        How the file was made, from what, with which versions.
+    """
+
+    questions: tuple[str, ...]
+    answers: NDArray[np.int64]
+    categories: NDArray[np.int64]
+    category_names: tuple[str, ...]
+    hidden: NDArray[np.float32]
+    head: NDArray[np.float32]
+    digit_mass: NDArray[np.float32]
+    provenance: dict
+
+    def problem(self, policy: str) -> tuple[Bandit, SoftmaxHead, NDArray[np.float64]]:
+        """Return the bandit, the policy and theta (5760,): reward 1 for the right digit, prompts uniform.
+
+        Parameters
+        ----------
+        policy : {"zero-shot", "few-shot", "instruct"}
+            How the question was put.
+        """
+        if policy not in POLICIES:
+            raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
+        success = np.eye(len(self.head))[self.answers]
+        head = SoftmaxHead(self.hidden[POLICIES.index(policy)], len(self.head))
+        return Bandit(success), head, self.head.astype(np.float64).reshape(-1)
+
+
+@cache
+def arithmetic() -> Arithmetic:
+    """Load the arithmetic set; its checksum is verified.
+
+    Raises
+    ------
+    ValueError
+        If the file is not the one whose checksum the package states.
+    """
+    folder = files("grpo_theory.data")
+    provenance = json.loads((folder / "arithmetic.json").read_text())
+    content = (folder / "arithmetic.npz").read_bytes()
+    checksum = hashlib.sha256(content).hexdigest()
+    if checksum != provenance["sha256"]:
+        raise ValueError(f"arithmetic.npz must have sha256 {provenance['sha256']}, got {checksum}: reinstall the package")
+    with np.load(BytesIO(content), allow_pickle=False) as data:
+        return Arithmetic(
+            questions=tuple(data["questions"].tolist()),
+            answers=data["answers"].astype(np.int64),
+            categories=data["categories"].astype(np.int64),
+            category_names=tuple(provenance["categories"]),
+            hidden=data["hidden"],
+            head=data["head"],
+            digit_mass=data["digit_mass"],
+            provenance=provenance,
+        )

@@ -1,0 +1,5 @@
+"""Monte Carlo: streams, blocks and compiled drivers."""
+
+from grpo_theory.simulate.gradients import block_replications as block_replications
+from grpo_theory.simulate.gradients import simulate_gradients as simulate_gradients
+from grpo_theory.simulate.summary import GradientSimulation as GradientSimulation

@@ -1,0 +1,74 @@
+"""Walker's alias tables: one uniform, one comparison, one draw from a finite law."""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from grpo_theory.estimator.kernel import compile_function
+
+
+class AliasTable(NamedTuple):
+    """Alias tables of several laws on O points: point j is kept with probability threshold[row, j], else alias[row, j].
+
+    Attributes
+    ----------
+    threshold : ndarray, shape (rows, O)
+    alias : ndarray of int64, shape (rows, O)
+    """
+
+    threshold: NDArray[np.float64]
+    alias: NDArray[np.int64]
+
+
+def _fill_alias(probabilities, threshold, alias):
+    """Fill the tables row by row (Vose's order)."""
+    n_rows, n_points = probabilities.shape
+    small = np.empty(n_points, dtype=np.int64)
+    large = np.empty(n_points, dtype=np.int64)
+    for row in range(n_rows):
+        total = probabilities[row].sum()
+        n_small = 0
+        n_large = 0
+        for j in range(n_points):
+            threshold[row, j] = probabilities[row, j] * n_points / total
+            alias[row, j] = j
+            if threshold[row, j] < 1.0:
+                small[n_small] = j
+                n_small += 1
+            else:
+                large[n_large] = j
+                n_large += 1
+        while n_small > 0 and n_large > 0:
+            n_small -= 1
+            low, high = small[n_small], large[n_large - 1]
+            alias[row, low] = high
+            threshold[row, high] -= 1.0 - threshold[row, low]
+            if threshold[row, high] < 1.0:
+                n_large -= 1
+                small[n_small] = high
+                n_small += 1
+        # What is left is 1 up to rounding, unless its probability is exactly 0 and rounding emptied the large list.
+        for i in range(n_large):
+            threshold[row, large[i]] = 1.0
+        for i in range(n_small):
+            j = small[i]
+            if probabilities[row, j] > 0.0:
+                threshold[row, j] = 1.0
+            else:
+                alias[row, j] = np.argmax(probabilities[row])
+
+
+@cache
+def _compiled_fill_alias() -> Any:
+    return compile_function(_fill_alias, numba.void(numba.float64[:, ::1], numba.float64[:, ::1], numba.int64[:, ::1]))
+
+
+def alias_table(probabilities: NDArray[np.float64]) -> AliasTable:
+    """Build the tables of the laws in the rows of `probabilities`, shape (rows, O)."""
+    probabilities = np.array(probabilities, order="C")
+    table = AliasTable(np.empty(probabilities.shape), np.empty(probabilities.shape, dtype=np.int64))
+    _compiled_fill_alias()(probabilities, *table)
+    return table

@@ -1,0 +1,89 @@
+"""Squared norms of gradients from their covectors, one compiled function a kind of policy.
+
+A gradient is sum_u Phi_u' c_u over the prompts u of a batch.  Each function below returns its squared norm from the
+distinct prompts (U,), the covectors (U, K) and an array that it understands.
+"""
+
+from functools import cache, singledispatch
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from grpo_theory.estimator.kernel import compile_function
+from grpo_theory.policy import LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
+
+SIGNATURE = numba.float64(numba.int64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1])
+SQUARED_NORM = types.FunctionType(SIGNATURE)
+
+
+class Geometry(NamedTuple):
+    """A compiled squared norm and the array that it reads."""
+
+    squared_norm: Any
+    array: NDArray[np.float64]
+
+
+def _tabular_norm(prompts, covectors, array):
+    """Prompts are orthogonal: sum_u |c_u|^2."""
+    total = 0.0
+    for u in range(covectors.shape[0]):
+        for k in range(covectors.shape[1]):
+            total += covectors[u, k] ** 2
+    return total
+
+
+def _head_norm(prompts, covectors, array):
+    """Sum_uv (h_u . h_v) (c_u . c_v), with array[0] the inner products of the hidden states."""
+    total = 0.0
+    for u in range(covectors.shape[0]):
+        for v in range(u + 1):
+            inner = 0.0
+            for k in range(covectors.shape[1]):
+                inner += covectors[u, k] * covectors[v, k]
+            weight = 1.0 if u == v else 2.0
+            total += weight * array[0, prompts[u], prompts[v]] * inner
+    return total
+
+
+def _dense_norm(prompts, covectors, array):
+    """|sum_uk c_uk phi(u, k)|^2, with array the features (M, K, d)."""
+    gradient = np.zeros(array.shape[2])
+    for u in range(covectors.shape[0]):
+        for k in range(covectors.shape[1]):
+            for i in range(array.shape[2]):
+                gradient[i] += covectors[u, k] * array[prompts[u], k, i]
+    total = 0.0
+    for i in range(array.shape[2]):
+        total += gradient[i] ** 2
+    return total
+
+
+@cache
+def _compiled(function: Any) -> Any:
+    return compile_function(function, SIGNATURE)
+
+
+@singledispatch
+def geometry(policy: Policy) -> Geometry:
+    """Return the squared norm of a policy's gradients; dense features where nothing better is known."""
+    basis = np.broadcast_to(np.eye(policy.n_responses)[:, None, :], (policy.n_responses, policy.n_prompts, policy.n_responses))
+    features = np.stack([policy.adjoint_by_prompt(covectors) for covectors in basis], axis=1)
+    return Geometry(_compiled(_dense_norm), np.ascontiguousarray(features))
+
+
+@geometry.register
+def _(policy: LinearSoftmax) -> Geometry:
+    return Geometry(_compiled(_dense_norm), policy.features.copy())
+
+
+@geometry.register
+def _(policy: TabularSoftmax) -> Geometry:
+    return Geometry(_compiled(_tabular_norm), np.empty((0, 0, 0)))
+
+
+@geometry.register
+def _(policy: SoftmaxHead) -> Geometry:
+    return Geometry(_compiled(_head_norm), (policy.hidden @ policy.hidden.T)[None])

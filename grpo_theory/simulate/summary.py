@@ -1,0 +1,131 @@
+"""Running moments of the observations, merged in the order of the blocks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GradientSimulation:
+    """Monte Carlo moments of E estimators on common random numbers.
+
+    Attributes
+    ----------
+    estimators : tuple of str
+        Names, in the order of the first axes below.
+    replications : int
+    means : ndarray, shape (E, 2 + J)
+        Means of the squared error about g, of the groups' squared error about g(x), of the estimate along J directions.
+    mse_scatter, prompt_mse_scatter : ndarray, shape (E, E)
+        Sums of products of deviations from the mean across estimators.
+    along_scatter : ndarray, shape (E, J, J)
+        Sums of products of deviations across directions.
+    """
+
+    estimators: tuple[str, ...]
+    replications: int
+    means: Array
+    mse_scatter: Array
+    prompt_mse_scatter: Array
+    along_scatter: Array
+
+    @classmethod
+    def of(cls, estimators: Sequence[str], observations: Array) -> Self:
+        """Summarise the observations of one block, shape (E, R, 2 + J)."""
+        means = observations.mean(axis=1)
+        deviations = observations - means[:, None, :]
+        return cls(
+            estimators=tuple(estimators),
+            replications=observations.shape[1],
+            means=means,
+            mse_scatter=deviations[:, :, 0] @ deviations[:, :, 0].T,
+            prompt_mse_scatter=deviations[:, :, 1] @ deviations[:, :, 1].T,
+            along_scatter=np.einsum("erj,erk->ejk", deviations[:, :, 2:], deviations[:, :, 2:]),
+        )
+
+    def merge(self, other: Self) -> Self:
+        """Return the moments of both sets of replications (Chan's update)."""
+        if self.estimators != other.estimators or self.means.shape != other.means.shape:
+            raise ValueError(f"only runs of the same estimators merge, got {self.estimators} and {other.estimators}")
+        n = self.replications + other.replications
+        gap = other.means - self.means
+        weight = self.replications * other.replications / n
+        along = gap[:, 2:]
+        return type(self)(
+            estimators=self.estimators,
+            replications=n,
+            means=self.means + gap * (other.replications / n),
+            mse_scatter=self.mse_scatter + other.mse_scatter + weight * np.outer(gap[:, 0], gap[:, 0]),
+            prompt_mse_scatter=self.prompt_mse_scatter
+            + other.prompt_mse_scatter
+            + weight * np.outer(gap[:, 1], gap[:, 1]),
+            along_scatter=self.along_scatter + other.along_scatter + weight * along[:, :, None] * along[:, None, :],
+        )
+
+    @property
+    def mse(self) -> Array:
+        """Mean squared error about the true gradient, shape (E,)."""
+        return self.means[:, 0]
+
+    @property
+    def prompt_mse(self) -> Array:
+        """Mean over prompts of one group's squared error about its prompt's gradient g(x), shape (E,)."""
+        return self.means[:, 1]
+
+    @property
+    def along(self) -> Array:
+        """Mean estimate along the directions, shape (E, J)."""
+        return self.means[:, 2:]
+
+    @property
+    def mse_standard_error(self) -> Array:
+        """Standard error of `mse`, shape (E,)."""
+        return np.sqrt(np.diag(self._covariance(self.mse_scatter)))
+
+    @property
+    def prompt_mse_standard_error(self) -> Array:
+        """Standard error of `prompt_mse`, shape (E,)."""
+        return np.sqrt(np.diag(self._covariance(self.prompt_mse_scatter)))
+
+    @property
+    def along_covariance(self) -> Array:
+        """Covariance of one estimate along the directions, shape (E, J, J)."""
+        return self.along_scatter / self._degrees()
+
+    @property
+    def along_standard_error(self) -> Array:
+        """Standard error of `along`, shape (E, J)."""
+        return np.sqrt(np.einsum("ejj->ej", self._covariance(self.along_scatter)))
+
+    def mse_difference(self, first: str, second: str) -> tuple[float, float]:
+        """Return mse(first) - mse(second) and its standard error from the paired replications."""
+        return self._difference(self.mse, self.mse_scatter, first, second)
+
+    def prompt_mse_difference(self, first: str, second: str) -> tuple[float, float]:
+        """Return prompt_mse(first) - prompt_mse(second) and its standard error from the paired replications."""
+        return self._difference(self.prompt_mse, self.prompt_mse_scatter, first, second)
+
+    def index(self, estimator: str) -> int:
+        """Return the place of an estimator on the first axes."""
+        if estimator not in self.estimators:
+            raise ValueError(f"estimator must be one of {', '.join(self.estimators)}, got {estimator!r}")
+        return self.estimators.index(estimator)
+
+    def _difference(self, means: Array, scatter: Array, first: str, second: str) -> tuple[float, float]:
+        i, j = self.index(first), self.index(second)
+        covariance = self._covariance(scatter)
+        variance = covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j]
+        return float(means[i] - means[j]), float(np.sqrt(max(variance, 0.0)))
+
+    def _covariance(self, scatter: Array) -> Array:
+        return scatter / self._degrees() / self.replications
+
+    def _degrees(self) -> int:
+        if self.replications < 2:
+            raise ValueError(f"replications must be at least 2 for a standard error, got {self.replications}")
+        return self.replications - 1

@@ -1,0 +1,33 @@
+"""Variance of the gradient as a function of a prompt-only baseline."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grpo_theory.exact.moments import Moments
+
+
+def baseline_trace(moments: Moments, baseline: ArrayLike) -> NDArray[np.float64]:
+    """Return the trace of Cov(W (Z - C(x)) | x) for a baseline C that depends on the prompt alone.
+
+    Theorem (Greensmith et al. 2004; docs/derivations.md, section 3).  For every C(x) with finite moments,
+
+        trace Cov(W (Z - C) | x) = trace Sigma_oracle + E||W||^2 [(C - b*)^2 - (V - b*)^2],
+
+    b* = E[||W||^2 Z | x] / E[||W||^2 | x].  So C beats V at x exactly when |C - b*| < |V - b*|; no baseline at all (C = 0)
+    beats the value baseline exactly when b*/V < 1/2 for V > 0.
+
+    Parameters
+    ----------
+    moments : Moments
+        Exact moments at theta.
+    baseline : array_like, broadcastable to shape (M,)
+        C(x), in units of reward.
+
+    Returns
+    -------
+    ndarray, shape (M,)
+        Divide by G for the variance of one group's estimate given its prompt.
+    """
+    best = moments.optimal_baseline
+    excess = (np.asarray(baseline, dtype=np.float64) - best) ** 2 - (moments.value - best) ** 2
+    return moments.oracle_trace + moments.score_power * excess

@@ -1,0 +1,88 @@
+"""Exact covariance of the leave-one-out estimator and of its twin with the own sample in the mean."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grpo_theory.exact.moments import Moments
+from grpo_theory.exact.outcomes import outcomes
+from grpo_theory.kl import KL
+from grpo_theory.policy import Policy
+from grpo_theory.problem import Bandit
+from grpo_theory.validation import as_count
+
+Array = NDArray[np.float64]
+
+
+def leave_one_out_traces(moments: Moments, group_size: int) -> Array:
+    """Return the trace of Cov(group's leave-one-out estimate | x), shape (M,).
+
+    Theorem (docs/derivations.md, section 2).  For every G >= 2, with F(x) = E[W W' | x],
+
+        Cov(x) = Sigma_oracle(x) / G + [Var(Z|x) F(x) + g(x) g(x)'] / (G (G - 1)),
+
+    exactly; there are no terms of higher order.  This sharpens Theorem 2 of arXiv 2603.01162, which states
+    trace Sigma_oracle / G + O(E||W||^2 / G^2).
+    """
+    group_size = as_count("group_size", group_size, 2)
+    second_order = moments.reward_variance * moments.score_power + moments.prompt_gradient_power
+    return moments.oracle_trace / group_size + second_order / (group_size * (group_size - 1))
+
+
+def leave_one_out_covariance(
+    bandit: Bandit,
+    policy: Policy,
+    theta: ArrayLike,
+    *,
+    batch_size: int,
+    group_size: int,
+    kl: KL | None = None,
+) -> Array:
+    """Return Cov of the batch's leave-one-out estimate in closed form, shape (d, d).
+
+    Theorem (docs/derivations.md, section 2).  With prompts drawn from f,
+
+        Cov = (1/B) { Cov g(X) + E Sigma_oracle(X) / G + E[Var(Z|X) F(X) + g(X) g(X)'] / (G (G - 1)) }.
+    """
+    batch_size = as_count("batch_size", batch_size)
+    group_size = as_count("group_size", group_size, 2)
+    table = outcomes(bandit, policy, theta, kl)
+    p, pi = table.probabilities, table.policy_probabilities
+    value = np.einsum("mo,mo->m", p, table.rewards)
+    centred = table.rewards - value[:, None]
+    scores = np.eye(policy.n_responses)[table.responses] - pi[:, None, :]
+    gradient = np.einsum("mo,mo,mok->mk", p, centred, scores)
+    variance = np.einsum("mo,mo->m", p, centred**2)
+    fisher = np.einsum("mo,mok,mol->mkl", p, scores, scores)
+    oracle_power = np.einsum("mo,mo,mok,mol->mkl", p, centred**2, scores, scores)
+    outer = np.einsum("mk,ml->mkl", gradient, gradient)
+    within = (oracle_power - outer) / group_size
+    within += (variance[:, None, None] * fisher + outer) / (group_size * (group_size - 1))
+    weights = bandit.prompt_weights
+    mean = policy.adjoint(weights[:, None] * gradient)
+    return (policy.congruence(weights[:, None, None] * (within + outer)) - np.outer(mean, mean)) / batch_size
+
+
+def own_mean_mse(moments: Moments, *, batch_size: int, group_size: int) -> float:
+    """Return the MSE about g of the estimator whose group mean includes the sample itself ("dr_grpo").
+
+    Theorem (docs/derivations.md, section 1).  On every sample that estimator is (1 - 1/G) times the leave-one-out one, so
+
+        MSE = (1 - 1/G)^2 trace Cov(leave-one-out) + ||g||^2 / G^2.
+    """
+    batch_size = as_count("batch_size", batch_size)
+    within = moments.prompt_weights @ leave_one_out_traces(moments, group_size)
+    trace = (moments.between_prompts + float(within)) / batch_size
+    return (1.0 - 1.0 / group_size) ** 2 * trace + moments.gradient_power / group_size**2
+
+
+def remainder_bound(moments: Moments, group_size: int, reward_range: float) -> Array:
+    """Return an explicit constant for the remainder of U3: reward_range^2 E||W||^2 / G^2, shape (M,).
+
+    Theorem (docs/derivations.md, section 2).  If Z lies in an interval of length R, then for every G >= 2
+
+        0 <= MSE(x) - trace Sigma_oracle(x) / G <= R^2 E[||W||^2 | x] / G^2.
+
+    For ||g||^2 <= Var(Z) E||W||^2 (Cauchy-Schwarz), Var(Z) <= R^2/4 and 2/(G (G - 1)) <= 4/G^2.
+    """
+    group_size = as_count("group_size", group_size, 2)
+    return reward_range**2 * moments.score_power / group_size**2
