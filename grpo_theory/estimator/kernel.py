@@ -11,6 +11,7 @@ import numba
 import numpy as np
 from numba import types
 from numba.core.errors import NumbaError
+from numba.core.types.function_type import CompileResultWAP
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -80,6 +81,12 @@ def compile_function(function: Callable, signature: Any) -> Any:
     dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher
+
+
+def first_class(dispatcher: Any) -> CompileResultWAP:
+    """Return the compiled function as a value that a driver takes, its type resolved once and not at every call."""
+    (result,) = dispatcher.overloads.values()
+    return CompileResultWAP(result)
 
 
 @cache

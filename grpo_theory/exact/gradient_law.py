@@ -163,9 +163,7 @@ def gradient_law(
     )
 
 
-def _sum_by_look(
-    estimator: Estimator, laws: list[Classes], truth: Moments, group_size: int
-) -> list[AdvantageMoments]:
+def _sum_by_look(estimator: Estimator, laws: list[Classes], truth: Moments, group_size: int) -> list[AdvantageMoments]:
     """Enumerate once for all the prompts that look the same to the kernel."""
     fields = dict(zip(PROMPT_FIELDS, (truth.value, truth.standard_deviation, truth.optimal_baseline), strict=True))
     seen = [np.where(name in estimator.reads, fields[name], np.nan) for name in PROMPT_FIELDS]

@@ -182,9 +182,7 @@ def advantage_moments(
     """
     n_classes = laws[0].rewards.size
     counts = multisets(n_classes, group_size)
-    sums = [
-        AdvantageMoments(np.zeros(n_classes), np.zeros((n_classes, n_classes)), np.zeros(n_classes)) for _ in laws
-    ]
+    sums = [AdvantageMoments(np.zeros(n_classes), np.zeros((n_classes, n_classes)), np.zeros(n_classes)) for _ in laws]
     step = max(2, _ROWS // group_size)
     for start in range(0, len(counts), step):
         part = counts[start : start + step]

@@ -11,19 +11,22 @@ from grpo_theory.estimator.kernel import compile_function
 
 
 class AliasTable(NamedTuple):
-    """Alias tables of several laws on O points: point j is kept with probability threshold[row, j], else alias[row, j].
+    """Alias tables of several laws on O points.
+
+    Of a uniform u, the whole part of u O is a place j, and the rest is compared with threshold[row, j]: below it the draw is
+    choices[row, 2 j] = j, else choices[row, 2 j + 1].
 
     Attributes
     ----------
     threshold : ndarray, shape (rows, O)
-    alias : ndarray of int64, shape (rows, O)
+    choices : ndarray of int64, shape (rows, 2 O)
     """
 
     threshold: NDArray[np.float64]
-    alias: NDArray[np.int64]
+    choices: NDArray[np.int64]
 
 
-def _fill_alias(probabilities, threshold, alias):
+def _fill_alias(probabilities, threshold, choices):
     """Fill the tables row by row (Vose's order)."""
     n_rows, n_points = probabilities.shape
     small = np.empty(n_points, dtype=np.int64)
@@ -34,7 +37,8 @@ def _fill_alias(probabilities, threshold, alias):
         n_large = 0
         for j in range(n_points):
             threshold[row, j] = probabilities[row, j] * n_points / total
-            alias[row, j] = j
+            choices[row, 2 * j] = j
+            choices[row, 2 * j + 1] = j
             if threshold[row, j] < 1.0:
                 small[n_small] = j
                 n_small += 1
@@ -44,7 +48,7 @@ def _fill_alias(probabilities, threshold, alias):
         while n_small > 0 and n_large > 0:
             n_small -= 1
             low, high = small[n_small], large[n_large - 1]
-            alias[row, low] = high
+            choices[row, 2 * low + 1] = high
             threshold[row, high] -= 1.0 - threshold[row, low]
             if threshold[row, high] < 1.0:
                 n_large -= 1
@@ -58,7 +62,7 @@ def _fill_alias(probabilities, threshold, alias):
             if probabilities[row, j] > 0.0:
                 threshold[row, j] = 1.0
             else:
-                alias[row, j] = np.argmax(probabilities[row])
+                choices[row, 2 * j + 1] = np.argmax(probabilities[row])
 
 
 @cache
@@ -69,6 +73,7 @@ def _compiled_fill_alias() -> Any:
 def alias_table(probabilities: NDArray[np.float64]) -> AliasTable:
     """Build the tables of the laws in the rows of `probabilities`, shape (rows, O)."""
     probabilities = np.array(probabilities, order="C")
-    table = AliasTable(np.empty(probabilities.shape), np.empty(probabilities.shape, dtype=np.int64))
+    n_rows, n_points = probabilities.shape
+    table = AliasTable(np.empty((n_rows, n_points)), np.empty((n_rows, 2 * n_points), dtype=np.int64))
     _compiled_fill_alias()(probabilities, *table)
     return table

@@ -23,17 +23,17 @@ class Tables(NamedTuple):
 
     Attributes
     ----------
-    prompt_threshold, prompt_alias : ndarray, shape (1, M)
-    threshold, alias : ndarray, shape (M, O)
+    prompt_threshold, prompt_choices : ndarray, shapes (1, M) and (1, 2 M)
+    threshold, choices : ndarray, shapes (M, O) and (M, 2 O)
     responses : ndarray of int64, shape (O,)
     rewards : ndarray, shape (M, O)
     squared_score_norms : ndarray, shape (M, O)
     """
 
     prompt_threshold: Array
-    prompt_alias: Integers
+    prompt_choices: Integers
     threshold: Array
-    alias: Integers
+    choices: Integers
     responses: Integers
     rewards: Array
     squared_score_norms: Array
@@ -93,14 +93,14 @@ def fill_draws(prompt_uniforms, response_uniforms, tables, draws):
     for r in range(n_replications):
         for b in range(batch_size):
             x = prompt_uniforms[r, b] * n_prompts
-            m = int(x)
-            if x - m >= tables.prompt_threshold[0, m]:
-                m = tables.prompt_alias[0, m]
+            j = int(x)
+            m = tables.prompt_choices[0, 2 * j + int(x - j >= tables.prompt_threshold[0, j])]
             draws.prompts[r, b] = m
             for g in range(group_size):
                 x = response_uniforms[r, b, g] * n_outcomes
                 j = int(x)
-                o = j if x - j < tables.threshold[m, j] else tables.alias[m, j]
+                # A look-up, not a branch: which way it goes cannot be predicted.
+                o = tables.choices[m, 2 * j + int(x - j >= tables.threshold[m, j])]
                 draws.responses[r, b, g] = tables.responses[o]
                 draws.rewards[r, b, g] = tables.rewards[m, o]
                 draws.squared_score_norms[r, b, g] = tables.squared_score_norms[m, o]
@@ -123,7 +123,9 @@ def fill_observations(kernel, squared_norm, array, parameters, draws, truth, obs
     slots = np.full(n_prompts, -1)
     distinct = np.empty(min(batch_size, n_prompts), dtype=np.int64)
     totals = np.empty((min(batch_size, n_prompts), n_responses))
-    one = np.empty((1, n_responses))
+    even = np.empty(n_responses)
+    odd = np.empty(n_responses)
+    prompt = np.empty(1, dtype=np.int64)
     error = np.empty((1, n_responses))
     for r in range(n_replications):
         for b in range(batch_size):
@@ -131,6 +133,8 @@ def fill_observations(kernel, squared_norm, array, parameters, draws, truth, obs
             values[b] = truth.values[m]
             standard_deviations[b] = truth.standard_deviations[m]
             optimal_baselines[b] = truth.optimal_baselines[m]
+            for g in range(group_size):
+                advantages[b, g] = np.nan
         batch = Batch(
             draws.rewards[r],
             draws.squared_score_norms[r],
@@ -140,36 +144,44 @@ def fill_observations(kernel, squared_norm, array, parameters, draws, truth, obs
             optimal_baselines,
             parameters,
         )
-        advantages[:, :] = np.nan
         kernel(batch, advantages)
         used = 0
         group_error = 0.0
         for b in range(batch_size):
             m = draws.prompts[r, b]
-            one[:, :] = 0.0
+            for k in range(n_responses):
+                even[k] = 0.0
+                odd[k] = 0.0
             total = 0.0
-            for g in range(group_size):
-                one[0, draws.responses[r, b, g]] += advantages[b, g]
-                total += advantages[b, g]
+            # Two histograms, for a sum into one place waits for the sum before it.
+            for g in range(0, group_size - 1, 2):
+                even[draws.responses[r, b, g]] += advantages[b, g]
+                odd[draws.responses[r, b, g + 1]] += advantages[b, g + 1]
+                total += advantages[b, g] + advantages[b, g + 1]
+            if group_size % 2 == 1:
+                even[draws.responses[r, b, group_size - 1]] += advantages[b, group_size - 1]
+                total += advantages[b, group_size - 1]
             u = slots[m]
             if u < 0:
                 u = used
                 slots[m] = u
                 distinct[u] = m
-                totals[u] = 0.0
+                for k in range(n_responses):
+                    totals[u, k] = 0.0
                 used += 1
             for k in range(n_responses):
-                covector = (one[0, k] - total * truth.probabilities[m, k]) / group_size
+                covector = (even[k] + odd[k] - total * truth.probabilities[m, k]) / group_size
                 error[0, k] = covector - truth.covectors[m, k]
                 totals[u, k] += covector / batch_size
-            group_error += squared_norm(draws.prompts[r, b : b + 1], error, array)
+            prompt[0] = m
+            group_error += squared_norm(1, prompt, error, array)
         for j in range(n_directions + 1):
             along = 0.0
             for u in range(used):
                 for k in range(n_responses):
                     along += totals[u, k] * truth.logits[j, distinct[u], k]
             observations[r, j + 1] = along
-        power = squared_norm(distinct[:used], totals[:used], array)
+        power = squared_norm(used, distinct, totals, array)
         observations[r, 0] = power - 2.0 * observations[r, 1] + truth.gradient_power[0]
         observations[r, 1] = group_error / batch_size
         for u in range(used):

@@ -1,7 +1,7 @@
 """Squared norms of gradients from their covectors, one compiled function a kind of policy.
 
 A gradient is sum_u Phi_u' c_u over the prompts u of a batch.  Each function below returns its squared norm from the
-distinct prompts (U,), the covectors (U, K) and an array that it understands.
+number U of distinct prompts, the prompts (at least U), their covectors (at least U, K) and an array that it understands.
 """
 
 from functools import cache, singledispatch
@@ -12,10 +12,10 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from grpo_theory.estimator.kernel import compile_function
+from grpo_theory.estimator.kernel import compile_function, first_class
 from grpo_theory.policy import LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
 
-SIGNATURE = numba.float64(numba.int64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1])
+SIGNATURE = numba.float64(numba.int64, numba.int64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1])
 SQUARED_NORM = types.FunctionType(SIGNATURE)
 
 
@@ -26,19 +26,19 @@ class Geometry(NamedTuple):
     array: NDArray[np.float64]
 
 
-def _tabular_norm(prompts, covectors, array):
+def _tabular_norm(n, prompts, covectors, array):
     """Prompts are orthogonal: sum_u |c_u|^2."""
     total = 0.0
-    for u in range(covectors.shape[0]):
+    for u in range(n):
         for k in range(covectors.shape[1]):
             total += covectors[u, k] ** 2
     return total
 
 
-def _head_norm(prompts, covectors, array):
+def _head_norm(n, prompts, covectors, array):
     """Sum_uv (h_u . h_v) (c_u . c_v), with array[0] the inner products of the hidden states."""
     total = 0.0
-    for u in range(covectors.shape[0]):
+    for u in range(n):
         for v in range(u + 1):
             inner = 0.0
             for k in range(covectors.shape[1]):
@@ -48,10 +48,10 @@ def _head_norm(prompts, covectors, array):
     return total
 
 
-def _dense_norm(prompts, covectors, array):
+def _dense_norm(n, prompts, covectors, array):
     """|sum_uk c_uk phi(u, k)|^2, with array the features (M, K, d)."""
     gradient = np.zeros(array.shape[2])
-    for u in range(covectors.shape[0]):
+    for u in range(n):
         for k in range(covectors.shape[1]):
             for i in range(array.shape[2]):
                 gradient[i] += covectors[u, k] * array[prompts[u], k, i]
@@ -63,13 +63,15 @@ def _dense_norm(prompts, covectors, array):
 
 @cache
 def _compiled(function: Any) -> Any:
-    return compile_function(function, SIGNATURE)
+    return first_class(compile_function(function, SIGNATURE))
 
 
 @singledispatch
 def geometry(policy: Policy) -> Geometry:
     """Return the squared norm of a policy's gradients; dense features where nothing better is known."""
-    basis = np.broadcast_to(np.eye(policy.n_responses)[:, None, :], (policy.n_responses, policy.n_prompts, policy.n_responses))
+    basis = np.broadcast_to(
+        np.eye(policy.n_responses)[:, None, :], (policy.n_responses, policy.n_prompts, policy.n_responses)
+    )
     features = np.stack([policy.adjoint_by_prompt(covectors) for covectors in basis], axis=1)
     return Geometry(_compiled(_dense_norm), np.ascontiguousarray(features))
 

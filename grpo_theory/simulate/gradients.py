@@ -1,16 +1,18 @@
 """The gradient simulator."""
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grpo_theory.estimator.kernel import first_class
 from grpo_theory.estimator.registry import Estimator, find
 from grpo_theory.exact.moments import moments
 from grpo_theory.exact.outcomes import outcomes
@@ -26,7 +28,7 @@ from grpo_theory.validation import as_count, as_real_array, check_shape
 
 Array = NDArray[np.float64]
 
-BLOCK_RESPONSES = 1 << 15
+BLOCK_RESPONSES = 1 << 17
 
 
 def block_replications(batch_size: int, group_size: int) -> int:
@@ -137,6 +139,7 @@ class _Experiment:
     tables: Tables
     truth: Truth
     geometry: Geometry
+    buffers: threading.local = field(default_factory=threading.local)
 
     def run(self, generator: np.random.Generator, replications: int) -> GradientSimulation:
         """Simulate one block."""
@@ -154,14 +157,19 @@ class _Experiment:
         return GradientSimulation.of([estimator.name for estimator in self.estimators], observations)
 
     def draw(self, generator: np.random.Generator, replications: int) -> Draws:
-        """Draw one block: first all the prompts, then all the responses."""
-        prompt_uniforms = generator.random((replications, self.batch_size))
-        response_uniforms = generator.random((replications, self.batch_size, self.group_size))
-        shape = response_uniforms.shape
-        draws = Draws(
-            np.empty(shape[:2], dtype=np.int64), np.empty(shape, dtype=np.int64), np.empty(shape), np.empty(shape)
-        )
-        self.fill_draws(prompt_uniforms, response_uniforms, self.tables, draws)
+        """Draw one block into the thread's own buffers: first all the prompts, then all the responses."""
+        if not hasattr(self.buffers, "draws"):
+            size = block_replications(self.batch_size, self.group_size)
+            groups = (size, self.batch_size)
+            shape = (*groups, self.group_size)
+            self.buffers.uniforms = np.empty(groups), np.empty(shape)
+            integers = np.empty(groups, dtype=np.int64), np.empty(shape, dtype=np.int64)
+            self.buffers.draws = Draws(*integers, np.empty(shape), np.empty(shape))
+        draws = Draws(*(array[:replications] for array in self.buffers.draws))
+        uniforms = [array[:replications] for array in self.buffers.uniforms]
+        for array in uniforms:
+            generator.random(out=array)
+        self.fill_draws(*uniforms, self.tables, draws)
         return draws
 
 
@@ -201,7 +209,7 @@ def _prepare(
     )
     return _Experiment(
         estimators=estimators,
-        kernels=[estimator.kernel for estimator in estimators],
+        kernels=[first_class(estimator.kernel) for estimator in estimators],
         fill_draws=compiled_fill_draws(),
         fill_observations=compiled_fill_observations(),
         batch_size=batch_size,

@@ -43,8 +43,8 @@ class GradientSimulation:
             estimators=tuple(estimators),
             replications=observations.shape[1],
             means=means,
-            mse_scatter=deviations[:, :, 0] @ deviations[:, :, 0].T,
-            prompt_mse_scatter=deviations[:, :, 1] @ deviations[:, :, 1].T,
+            mse_scatter=np.einsum("er,fr->ef", deviations[:, :, 0], deviations[:, :, 0]),
+            prompt_mse_scatter=np.einsum("er,fr->ef", deviations[:, :, 1], deviations[:, :, 1]),
             along_scatter=np.einsum("erj,erk->ejk", deviations[:, :, 2:], deviations[:, :, 2:]),
         )
 
@@ -61,9 +61,7 @@ class GradientSimulation:
             replications=n,
             means=self.means + gap * (other.replications / n),
             mse_scatter=self.mse_scatter + other.mse_scatter + weight * np.outer(gap[:, 0], gap[:, 0]),
-            prompt_mse_scatter=self.prompt_mse_scatter
-            + other.prompt_mse_scatter
-            + weight * np.outer(gap[:, 1], gap[:, 1]),
+            prompt_mse_scatter=self.prompt_mse_scatter + other.prompt_mse_scatter + weight * np.outer(gap[:, 1], gap[:, 1]),
             along_scatter=self.along_scatter + other.along_scatter + weight * along[:, :, None] * along[:, None, :],
         )
 

@@ -1,0 +1,69 @@
+"""The record of a claim and of the evidence for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An estimate against a prediction.
+
+    Attributes
+    ----------
+    estimate : float
+    prediction : float
+        What the claim says the estimate is (identity, equality, rate), is at most (upper bound, ordering), or 0 (law).
+    standard_error : float, default 0
+        0 for an exact computation.
+    margin : float, default 0
+        How near is near enough: relative for an equality, absolute for a rate and a law; unused otherwise.
+    replications : int, default 0
+        0 for an exact computation.
+    """
+
+    estimate: float
+    prediction: float
+    standard_error: float = 0.0
+    margin: float = 0.0
+    replications: int = 0
+
+    def __post_init__(self) -> None:
+        numbers = (self.estimate, self.prediction, self.standard_error, self.margin)
+        if not np.isfinite(numbers).all():
+            raise ValueError(f"evidence must be finite, got (estimate, prediction, standard error, margin) = {numbers}")
+        if self.standard_error < 0.0 or self.margin < 0.0:
+            raise ValueError(f"standard_error and margin must not be negative, got {numbers[2:]}")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement on one problem, the evidence for it, and the evidence for its negative control.
+
+    Attributes
+    ----------
+    id : str
+        As in the list of claims: U1, T2, ...; with /printed and /corrected where they part.
+    source : str
+        Paper and number.
+    statement : str
+    kind : str
+        A key of `grpo_theory.inference.KINDS`.
+    problem : str
+        The problem on which the evidence was taken.
+    evidence : Evidence
+    control : Evidence
+        The same evidence for the same claim with a wrong constant, rate or law; it must be refuted.
+    assumptions : Mapping[str, float], default empty
+        Assumptions as measured on the problem.
+    """
+
+    id: str
+    source: str
+    statement: str
+    kind: str
+    problem: str
+    evidence: Evidence
+    control: Evidence
+    assumptions: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,30 @@
+"""Exponents from log-log slopes."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def log_log_slope(x: ArrayLike, y: ArrayLike, standard_errors: ArrayLike | None = None) -> tuple[float, float]:
+    """Return the least-squares slope of log y on log x and its standard error.
+
+    Parameters
+    ----------
+    x, y : array_like, shape (n,)
+        Positive, at least two points.
+    standard_errors : array_like, shape (n,), optional
+        Standard errors of independent y; zero if omitted.
+
+    Returns
+    -------
+    slope, standard_error : float
+        The standard error carries those of y through the logarithm (delta method).
+    """
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if x.ndim != 1 or x.shape != y.shape or x.size < 2:
+        raise ValueError(f"x and y must have one shape (n,) with n at least 2, got {x.shape} and {y.shape}")
+    if (x <= 0.0).any() or (y <= 0.0).any():
+        raise ValueError("x and y must be above 0 for a log-log slope")
+    centred = np.log(x) - np.log(x).mean()
+    weights = centred / (centred @ centred)
+    errors = np.zeros_like(y) if standard_errors is None else np.asarray(standard_errors, dtype=np.float64)
+    return float(weights @ np.log(y)), float(np.sqrt(((weights * errors / y) ** 2).sum()))
