@@ -68,7 +68,7 @@ class Bandit:
         if np.unique(self.values).size != self.values.size:
             raise ValueError(f"values must be distinct, got {self.values.tolist()}")
         self.probabilities = as_real_array("probabilities", probabilities, 3)
-        n_prompts, n_responses, n_values = self.probabilities.shape
+        n_prompts, n_responses, _ = self.probabilities.shape
         check_shape("probabilities", self.probabilities, (n_prompts, n_responses, self.values.size), "(M, K, L)")
         check_distribution("probabilities", self.probabilities)
         if prompt_weights is None:

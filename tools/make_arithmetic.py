@@ -158,7 +158,9 @@ def write(arrays, path):
         "prompts": {
             "zero-shot": "<question>=",
             "few-shot": f"{EXAMPLES} solved examples of the same category, one a line, then <question>=",
-            "instruct": f"chat template; system: {SYSTEM!r}; user: 'What is <question>?'; reply begins 'The answer is <question>='",
+            "instruct": (
+                f"chat template; system: {SYSTEM!r}; user: 'What is <question>?'; reply begins 'The answer is <question>='"
+            ),
         },
     }
     path.with_suffix(".json").write_text(json.dumps(provenance, indent=2) + "\n")

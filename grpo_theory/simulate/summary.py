@@ -1,13 +1,15 @@
 """Running moments of the observations, merged in the order of the blocks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+_ARRAYS = ("means", "mse_scatter", "prompt_mse_scatter", "along_scatter")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,19 @@ class GradientSimulation:
             prompt_mse_scatter=np.einsum("er,fr->ef", deviations[:, :, 1], deviations[:, :, 1]),
             along_scatter=np.einsum("erj,erk->ejk", deviations[:, :, 2:], deviations[:, :, 2:]),
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the moments as JSON-able lists; Python's floats keep every bit."""
+        arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
+        return {"estimators": list(self.estimators), "replications": self.replications, **arrays}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Return what `to_dict` was called on."""
+        count, directions = len(state["estimators"]), len(state["means"][0]) - 2
+        arrays = {name: np.array(state[name], dtype=np.float64) for name in _ARRAYS}
+        arrays["along_scatter"] = arrays["along_scatter"].reshape(count, directions, directions)
+        return cls(estimators=tuple(state["estimators"]), replications=state["replications"], **arrays)
 
     def merge(self, other: Self) -> Self:
         """Return the moments of both sets of replications (Chan's update)."""
