@@ -84,10 +84,7 @@ _MAKERS: dict[str, tuple[str, Callable[[], tuple[Bandit, Policy, NDArray[np.floa
     "linear": ("linear features", _linear),
     "graded": ("three-valued reward", _graded),
     "mixed": ("mixed difficulty", _mixed_difficulty),
-    **{
-        f"lm-{policy}": (f"SmolLM2, {policy}", partial(lambda name: arithmetic().problem(name), policy))
-        for policy in POLICIES
-    },
+    **{f"lm-{policy}": (f"SmolLM2, {policy}", partial(lambda name: arithmetic().problem(name), policy)) for policy in POLICIES},
 }
 
 

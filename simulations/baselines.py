@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
+from grpo_theory.gallery import Problem
 from grpo_theory.inference import Claim, Evidence
-from grpo_theory.theory import baseline_trace, leave_one_out_traces
+from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_out_traces
 from simulations.gradient_cells import gradient_cells, merge, simulate_chunk
 from simulations.study import Cell, Rows, Settings, Study
 
@@ -15,7 +16,8 @@ ESTIMATORS = ("reinforce", "oracle", "optimal", "rloo", "optimal_loo")
 GROUP_SIZES = (4, 64)
 SOURCE = "arXiv 2603.01162"
 COMPARISONS = (
-    ("U6/vanilla", f"{SOURCE}, Cor. 5", "leave-one-out below no baseline", 64, "rloo", "reinforce", "ordering"),
+    ("U6/vanilla, G=4", f"{SOURCE}, Fig. 4", "leave-one-out below no baseline", 4, "rloo", "reinforce", "ordering"),
+    ("U6/vanilla, G=64", f"{SOURCE}, Cor. 5", "leave-one-out below no baseline", 64, "rloo", "reinforce", "ordering"),
     ("U6/printed", f"{SOURCE}, Cor. 5", "the value baseline at most b*", 64, "oracle", "optimal", "upper bound"),
     ("R2", "Greensmith et al. 2004", "b* at most the value baseline", 64, "optimal", "oracle", "upper bound"),
     ("R2/plug-in, G=4", "measured", "leave-one-out b* at most leave-one-out mean", 4, "optimal_loo", "rloo", "upper bound"),
@@ -48,7 +50,7 @@ def _prediction(estimator: str, exact: gt.Moments, group_size: int) -> float:
     return float(exact.prompt_weights @ traces[estimator]) if estimator in traces else float("nan")
 
 
-def _parabola_gap(problem: gt.gallery.Problem, exact: gt.Moments, factor: float) -> float:
+def _parabola_gap(problem: Problem, exact: gt.Moments, factor: float) -> float:
     """Return the largest relative gap between enumerated variances (no baseline less V) and `factor` times the parabola."""
     where = (problem.bandit, problem.policy, problem.theta)
     none, value = (
@@ -74,6 +76,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         "correlation_mean": float(f @ np.abs(exact.score_reward_correlation)),
         "correlation_max": float(np.max(np.abs(exact.score_reward_correlation))),
         "vanilla_wins": float(f @ (exact.optimal_baseline < exact.value / 2.0)),
+        "break_even": break_even_group_size(exact),
         "parabola_gap": _parabola_gap(problem, exact, 1.0),
         "parabola_gap_doubled": _parabola_gap(problem, exact, 2.0),
         "constant_baseline": float(f @ baseline_trace(exact, float(f @ exact.value))) / group_size,

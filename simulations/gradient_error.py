@@ -21,7 +21,7 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """Two rows an estimator, the error of the batch and the error per prompt, and one for the paired difference."""
+    """Two rows an estimator, the error of the batch and the error per prompt, and the paired difference of two."""
     simulation = merge(results)
     problem = gt.gallery.problem(settings["problem"])
     where = (problem.bandit, problem.policy, problem.theta)
@@ -47,9 +47,13 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
                 }
             )
     b, g = sizes["batch_size"], sizes["group_size"]
-    estimate, error = simulation.mse_difference("rloo", "oracle")
-    difference = {"estimator": "rloo - oracle", "quantity": "mse", "prediction": law.c3 / (b * g * (g - 1))}
-    found.append(common | difference | {"estimate": estimate, "standard_error": error})
+    second_order = law.c3 / (g * (g - 1))
+    for quantity, prediction, (estimate, error) in (
+        ("mse", second_order / b, simulation.mse_difference("rloo", "oracle")),
+        ("prompt_mse", second_order, simulation.prompt_mse_difference("rloo", "oracle")),
+    ):
+        row = {"estimator": "rloo - oracle", "quantity": quantity, "prediction": prediction}
+        found.append(common | row | {"estimate": estimate, "standard_error": error})
     return found
 
 

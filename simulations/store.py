@@ -124,7 +124,7 @@ def read_table(root: Path, study: str) -> tuple[pd.DataFrame, dict[str, Any]]:
         raise StoreError(f"there is no table {path}: run `python -m simulations run {study} --results {root}`") from None
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise StoreError(
-            f"the table {path} is damaged ({type(error).__name__}): run `python -m simulations run {study} --results {root}`, "
-            "which rebuilds it from its chunks"
+            f"the table {path} is damaged ({type(error).__name__}): run `python -m simulations run {study} --results {root}`,"
+            " which rebuilds it from its chunks"
         ) from None
     return arrow.to_pandas(), facts

@@ -35,8 +35,10 @@ def u_statistic(scores: NDArray[np.float64], rewards: NDArray[np.float64]) -> ND
 def estimate(name: str, scores: NDArray[np.float64], rewards: NDArray[np.float64]) -> NDArray[np.float64]:
     """Compute (1/G) sum_i A_i W_i with the registered kernel."""
     advantages = np.empty((1, len(rewards)))
-    fields = (rewards[None], np.ones((1, len(rewards))), np.ones((1, len(rewards)), dtype=np.int64))
-    find(name).kernel(gt.Batch(*fields, *(np.zeros(1) for _ in range(3)), find(name).parameter_array), advantages)
+    unread, nothing = np.ones((1, len(rewards))), np.zeros(1)
+    lengths = np.ones((1, len(rewards)), dtype=np.int64)
+    batch = gt.Batch(rewards[None], unread, lengths, nothing, nothing, nothing, find(name).parameter_array)
+    find(name).kernel(batch, advantages)
     return advantages[0] @ scores / len(rewards)
 
 

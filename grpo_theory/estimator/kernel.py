@@ -73,11 +73,10 @@ CONTRACT = (
 
 def compile_function(function: Callable, signature: Any) -> Any:
     """Compile with the package's options; cached on disk where the function has a file that allows it."""
-    options = {"error_model": "numpy", "nogil": True}
     try:
-        dispatcher = numba.njit(cache=True, **options)(function)
+        dispatcher = numba.njit(function, error_model="numpy", nogil=True, cache=True)
     except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
-        dispatcher = numba.njit(**options)(function)
+        dispatcher = numba.njit(function, error_model="numpy", nogil=True)
     dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher

@@ -50,7 +50,8 @@ def classes(table: Outcomes, prompt: int, reads: Set[str]) -> Classes:
     kinds, member = np.unique(seen, axis=1, return_inverse=True)
     member = member.reshape(-1)
     kinds[[name not in reads for name in RESPONSE_FIELDS]] = np.nan
-    q = np.bincount(member, weights=p, minlength=kinds.shape[1])
+    q = np.zeros(kinds.shape[1])
+    np.add.at(q, member, p)
     conditional = np.zeros((kinds.shape[1], table.policy_probabilities.shape[1]))
     np.add.at(conditional, (member, responses), p)
     return Classes(

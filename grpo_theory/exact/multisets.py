@@ -112,12 +112,15 @@ def prompt_batch(
 ) -> Batch:
     """Return the batch that shows a kernel all `groups` of class numbers, shape (n, G), as groups of one prompt."""
     n = len(groups)
+    value, standard_deviation, optimal_baseline = (np.full(n, field) for field in prompt_fields)
     return Batch(
-        kinds.rewards[groups],
-        kinds.squared_score_norms[groups],
-        np.ones(groups.shape, dtype=np.int64),
-        *(np.full(n, field) for field in prompt_fields),
-        estimator.parameter_array,
+        rewards=kinds.rewards[groups],
+        squared_score_norms=kinds.squared_score_norms[groups],
+        lengths=np.ones(groups.shape, dtype=np.int64),
+        values=value,
+        standard_deviations=standard_deviation,
+        optimal_baselines=optimal_baseline,
+        parameters=estimator.parameter_array,
     )
 
 
@@ -140,7 +143,7 @@ def check_exchangeable(estimator: Estimator, batch: Batch, advantages: Array) ->
 
     The check takes every other group of the batch, in reverse order, and rotates the responses in each.
     """
-    moved = Batch(*(_moved(field) if field.ndim == 2 else field[::-2].copy() for field in batch[:-1]), batch.parameters)
+    moved = Batch._make([*(_moved(field) if field.ndim == 2 else field[::-2].copy() for field in batch[:-1]), batch.parameters])
     gap = np.abs(advantages_of(estimator, moved) - _moved(advantages))
     if (gap > _TOLERANCE * np.maximum(1.0, np.abs(advantages).max())).any():
         raise ValueError(

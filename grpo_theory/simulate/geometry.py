@@ -69,9 +69,7 @@ def _compiled(function: Any) -> Any:
 @singledispatch
 def geometry(policy: Policy) -> Geometry:
     """Return the squared norm of a policy's gradients; dense features where nothing better is known."""
-    basis = np.broadcast_to(
-        np.eye(policy.n_responses)[:, None, :], (policy.n_responses, policy.n_prompts, policy.n_responses)
-    )
+    basis = np.broadcast_to(np.eye(policy.n_responses)[:, None, :], (policy.n_responses, policy.n_prompts, policy.n_responses))
     features = np.stack([policy.adjoint_by_prompt(covectors) for covectors in basis], axis=1)
     return Geometry(_compiled(_dense_norm), np.ascontiguousarray(features))
 

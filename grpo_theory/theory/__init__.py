@@ -3,6 +3,7 @@
 from grpo_theory.theory.baseline import baseline_trace as baseline_trace
 from grpo_theory.theory.group_size import GroupSizeLaw as GroupSizeLaw
 from grpo_theory.theory.group_size import group_size_law as group_size_law
+from grpo_theory.theory.leave_one_out import break_even_group_size as break_even_group_size
 from grpo_theory.theory.leave_one_out import leave_one_out_covariance as leave_one_out_covariance
 from grpo_theory.theory.leave_one_out import leave_one_out_traces as leave_one_out_traces
 from grpo_theory.theory.leave_one_out import own_mean_mse as own_mean_mse

@@ -8,6 +8,7 @@ from grpo_theory.exact.outcomes import outcomes
 from grpo_theory.kl import KL
 from grpo_theory.policy import Policy
 from grpo_theory.problem import Bandit
+from grpo_theory.theory.baseline import baseline_trace
 from grpo_theory.validation import as_count
 
 Array = NDArray[np.float64]
@@ -86,3 +87,21 @@ def remainder_bound(moments: Moments, group_size: int, reward_range: float) -> A
     """
     group_size = as_count("group_size", group_size, 2)
     return reward_range**2 * moments.score_power / group_size**2
+
+
+def break_even_group_size(moments: Moments) -> float:
+    """Return the group size above which the leave-one-out mean has a lower error than no baseline.
+
+    Theorem (docs/derivations.md, section 3).  With D = E[trace Sigma_0 - trace Sigma_oracle] = E[||W||^2 V (2 b* - V)], where
+    Sigma_0 = Cov(W Z | X), and c3 as in the scaling law, the leave-one-out estimator has the lower mean squared error, per prompt
+    on average and per batch, if and only if G > 1 + c3/D; never if D <= 0.
+
+    Returns
+    -------
+    float
+        1 + c3/D; infinite where D <= 0.
+    """
+    f = moments.prompt_weights
+    gain = float(f @ (baseline_trace(moments, 0.0) - moments.oracle_trace))
+    cost = float(f @ (moments.reward_variance * moments.score_power + moments.prompt_gradient_power))
+    return 1.0 + cost / gain if gain > 0.0 else float("inf")

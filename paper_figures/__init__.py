@@ -1,0 +1,1 @@
+"""One file a figure; each reads tables and never simulates."""

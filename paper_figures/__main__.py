@@ -1,0 +1,61 @@
+"""Command line of the figures: draws them all, and writes the report."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+
+from paper_figures import style
+from paper_figures.registry import FIGURES
+from paper_figures.report import write_report
+from simulations.store import StoreError, read_table
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    top = argparse.ArgumentParser(prog="python -m paper_figures", description="Draw the figures and write the report.")
+    top.add_argument("--quick", action="store_true", help="read results-quick and write report-quick")
+    top.add_argument("--only", metavar="NAME", help=f"one figure, and no report: {', '.join(FIGURES)}")
+    top.add_argument("--out", type=Path, help="folder of the report (default: report, or report-quick)")
+    top.add_argument("--results", type=Path, help="folder of the tables (default: results, or results-quick)")
+    return top
+
+
+def draw(name: str, results: Path, out: Path) -> None:
+    """Draw one figure as SVG and PNG."""
+    module = FIGURES[name]
+    figure = module.draw({table: read_table(results, table)[0] for table in module.TABLES})
+    figure.savefig(out / f"{name}.svg", metadata={"Date": None})
+    figure.savefig(out / f"{name}.png")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    options = parser().parse_args(arguments)
+    if options.only is not None and options.only not in FIGURES:
+        print(f"--only must be one of {', '.join(FIGURES)}, got {options.only!r}", file=sys.stderr)
+        return 2
+    suffix = "-quick" if options.quick else ""
+    results = options.results or Path(f"results{suffix}")
+    out = options.out or Path(f"report{suffix}")
+    mpl.use("Agg")
+    style.apply()
+    try:
+        (out / "figures").mkdir(parents=True, exist_ok=True)
+        for name in [options.only] if options.only else FIGURES:
+            draw(name, results, out / "figures")
+        if options.only is None:
+            write_report(results, out)
+            print(f"report: {out / 'report.html'}")
+    except StoreError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"--out must be a folder that can be written, got {out}: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

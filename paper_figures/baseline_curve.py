@@ -1,0 +1,46 @@
+"""The variance of the gradient as a function of the baseline."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from paper_figures.style import BLACK, GREEN, LANGUAGE_MODEL, ORANGE, PROBLEMS, Look, points
+
+TABLES = ("baseline_curve",)
+CAPTION = (
+    "Variance of one response's gradient term given its prompt, averaged over prompts, for the baselines t V(x) and t b*(x)."
+    " Marked: no baseline (t = 0), the value baseline V, the optimal baseline b*. Lines: exact. Points: simulation with 95% "
+    "intervals."
+)
+LOOKS = {
+    "scaled_value": Look("$t\\,V(x)$", BLACK, "o", "-"),
+    "scaled_optimal": Look("$t\\,b^*(x)$", GREEN, "^", "--"),
+}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw three panels, one a policy of the language model."""
+    table = tables["baseline_curve"]
+    figure, panels = plt.subplots(1, 3, figsize=(9.0, 3.4), sharey=True)
+    fine = np.linspace(0.0, 2.0, 201)
+    for axes, problem in zip(panels, LANGUAGE_MODEL, strict=True):
+        for name, look in LOOKS.items():
+            part = table[(table["problem"] == problem) & (table["baseline"] == name)].sort_values("t")
+            # Three points fix a parabola, so the curve through the exact values is exact.
+            curve = np.polynomial.Polynomial.fit(part["t"], part["prediction"], 2)
+            axes.plot(fine, curve(fine), look.line, color=look.colour, label=f"baseline {look.label}")
+            points(axes, part["t"], part["estimate"], part["standard_error"], look)
+            mark = "V" if name == "scaled_value" else "b^*"
+            drop = (-6, -13) if name == "scaled_optimal" else (-4, 8)
+            axes.annotate(f"${mark}$", (1.0, curve(1.0)), drop, textcoords="offset points", color=look.colour, weight="bold")
+        axes.annotate("none", (0.0, float(curve(0.0))), (7, 2), textcoords="offset points", color=ORANGE, weight="bold")
+        axes.plot([0.0], [curve(0.0)], "s", color=ORANGE, zorder=4)
+        axes.set_ylim(bottom=100.0)
+        axes.set_xlabel("scale $t$ of the baseline")
+        axes.set_title(PROBLEMS[problem].label)
+    panels[0].set_ylabel(r"$E_x\,$trace Cov$(W\,(Z - C)\mid x)$")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure

@@ -1,0 +1,57 @@
+"""The three terms of the scaling law at a fixed budget, and the group size that balances them."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from grpo_theory.theory import GroupSizeLaw
+from paper_figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    LANGUAGE_MODEL,
+    ORANGE,
+    PROBLEMS,
+    VERMILION,
+    Look,
+    group_size_axis,
+    points,
+)
+
+TABLES = ("error_law", "gradient_error")
+BUDGET = 1024
+CAPTION = (
+    f"Mean squared error of the leave-one-out gradient at a fixed budget N = BG = {BUDGET}, split into the variance between "
+    "prompts (c1/B), the oracle's variance (c2/BG) and what the estimated baseline adds (c3/BG(G-1)). Lines: exact. Points: "
+    "simulation at B = 4, scaled by 4G/N, with 95% intervals. Vertical lines: the exact minimiser 1 + sqrt(c3/c1) and the "
+    "printed one, sqrt(c3/c1)."
+)
+TOTAL = Look("total", BLACK, "o", "-")
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw three panels, one a policy of the language model."""
+    constants = tables["error_law"].groupby("problem")[["c1", "c2", "c3"]].first()
+    simulated = tables["gradient_error"].query("quantity == 'mse' and estimator == 'rloo'")
+    figure, panels = plt.subplots(1, 3, figsize=(9.0, 3.5), sharey=True)
+    sizes = np.geomspace(2.0, 64.0, 200)
+    for axes, problem in zip(panels, LANGUAGE_MODEL, strict=True):
+        law = GroupSizeLaw(*(float(constants.loc[problem, name]) for name in ("c1", "c2", "c3")))
+        axes.plot(sizes, law.mse(BUDGET / sizes, sizes), color=BLACK, label="total")
+        axes.plot(sizes, law.c1 * sizes / BUDGET, "--", color=ORANGE, label="between prompts, $c_1/B$")
+        axes.plot(sizes, np.full_like(sizes, law.c2 / BUDGET), "-.", color=BLUE, label="oracle, $c_2/BG$")
+        axes.plot(sizes, law.c3 / (sizes - 1.0) / BUDGET, ":", color=GREEN, label="baseline estimated, $c_3/BG(G-1)$")
+        part = simulated[simulated["problem"] == problem]
+        scale = part["batch_size"] * part["group_size"] / BUDGET
+        points(axes, part["group_size"], part["estimate"] * scale, part["standard_error"] * scale, TOTAL)
+        axes.axvline(law.optimum, color=VERMILION, linewidth=1.0, label="exact minimiser $G^*$")
+        axes.axvline(law.paper_optimum, color=VERMILION, linewidth=1.0, linestyle=(0, (2, 2)), label="printed $G^*$")
+        group_size_axis(axes, (2, 4, 8, 16, 32, 64))
+        axes.set_yscale("log")
+        axes.set_title(f"{PROBLEMS[problem].label}\n$G^*$ = {law.optimum:.2f}, printed {law.paper_optimum:.2f}")
+    panels[0].set_ylabel(f"MSE of the gradient at $N$ = {BUDGET}")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure

@@ -1,0 +1,42 @@
+"""How fast the leave-one-out estimator comes up to the oracle."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from paper_figures.style import PROBLEMS, exact_line, group_size_axis, points
+
+TABLES = ("gradient_error",)
+CAPTION = (
+    "Excess of the leave-one-out estimator's error over the oracle's, relative. Left: per prompt, falling as 1/G. Right: for "
+    "a batch of prompts, where the variance between prompts remains, falling as 1/G^2 (with one prompt only, as 1/G). Lines: "
+    "the exact law. Points: simulated paired differences with 95% intervals."
+)
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw two panels on log axes."""
+    table = tables["gradient_error"]
+    figure, panels = plt.subplots(1, 2, figsize=(9.0, 4.0))
+    titles = {"prompt_mse": "one prompt, averaged over prompts", "mse": "batch of prompts"}
+    for axes, (quantity, title) in zip(panels, titles.items(), strict=True):
+        part = table[table["quantity"] == quantity]
+        for problem, look in PROBLEMS.items():
+            own = part[part["problem"] == problem].set_index(["estimator", "group_size"]).sort_index()
+            oracle = own.loc["oracle", "prediction"]
+            difference = own.loc["rloo - oracle"]
+            sizes = oracle.index.to_numpy()
+            exact_line(axes, sizes, difference["prediction"] / oracle, look)
+            points(axes, sizes, difference["estimate"] / oracle, difference["standard_error"] / oracle, look)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_locator(NullLocator())
+        group_size_axis(axes, sizes.tolist())
+        axes.set_title(title)
+    panels[0].set_ylabel("MSE(leave-one-out) / MSE(oracle) $-$ 1")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
+    return figure

@@ -1,0 +1,180 @@
+"""The report: one self-contained HTML page and its Markdown twin."""
+
+import base64
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from grpo_theory.inference.report import FAMILY_ERROR
+from paper_figures.registry import FIGURES
+from paper_figures.style import PROBLEMS
+from simulations.registry import STUDIES
+from simulations.store import StoreError, read_table, write_atomically
+
+SYMBOLS = {"confirmed": "✓", "refuted": "✗", "inconclusive": "?"}
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 1180px; margin: 2rem auto; padding: 0 1rem; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd; padding-bottom: .2rem; }
+figure { margin: 1.5rem 0; } figure img { width: 100%; } figcaption { color: #444; font-size: .93em; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .86em; }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid #e5e5e5; text-align: left; vertical-align: top; }
+th { background: #f6f6f6; } td.number { text-align: right; font-variant-numeric: tabular-nums; }
+.confirmed { color: #00694d; } .refuted { color: #a63c00; font-weight: 600; } .inconclusive { color: #777; }
+summary { cursor: pointer; margin: 1rem 0; font-weight: 600; }
+"""
+
+
+class Page:
+    """A document that is written in HTML and in Markdown at once."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.html: list[str] = [f"<h1>{html.escape(title)}</h1>"]
+        self.markdown: list[str] = [f"# {title}"]
+
+    def heading(self, text: str) -> None:
+        """Add a section."""
+        self.html.append(f"<h2>{html.escape(text)}</h2>")
+        self.markdown.append(f"## {text}")
+
+    def paragraph(self, text: str) -> None:
+        """Add plain text."""
+        self.html.append(f"<p>{html.escape(text)}</p>")
+        self.markdown.append(text)
+
+    def figure(self, folder: Path, name: str, caption: str) -> None:
+        """Add a figure: embedded in the HTML, linked from the Markdown."""
+        data = base64.b64encode((folder / f"{name}.svg").read_bytes()).decode()
+        image = f'<img alt="{html.escape(name)}" src="data:image/svg+xml;base64,{data}">'
+        self.html.append(f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>")
+        self.markdown.append(f"![{name}](figures/{name}.png)\n\n*{caption}*")
+
+    def table(self, table: pd.DataFrame, summary: str | None = None) -> None:
+        """Add a table; with a summary it is folded away in the HTML."""
+        head = "".join(f"<th>{html.escape(str(column))}</th>" for column in table.columns)
+        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.itertuples(index=False))
+        block = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        if summary is not None:
+            block = f"<details><summary>{html.escape(summary)}</summary>{block}</details>"
+            self.markdown.append(f"**{summary}**")
+        self.html.append(block)
+        lines = [[str(column) for column in table.columns], ["---"] * len(table.columns)]
+        lines += [[_text(value) for value in row] for row in table.itertuples(index=False)]
+        self.markdown.append("\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines))
+
+    def write(self, out: Path) -> None:
+        """Write report.html and report.md."""
+        page = (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            f"<title>{html.escape(self.title)}</title><style>{STYLE}</style></head><body>{''.join(self.html)}</body></html>"
+        )
+        write_atomically(out / "report.html", page.encode())
+        write_atomically(out / "report.md", ("\n\n".join(self.markdown) + "\n").encode())
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _cell(value: Any) -> str:
+    text = html.escape(_text(value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f'<td class="number">{text}</td>'
+    verdict = next((name for name, symbol in SYMBOLS.items() if value in (name, symbol)), "")
+    return f'<td class="{verdict}">{text}</td>' if verdict else f"<td>{text}</td>"
+
+
+def read_claims(results: Path) -> pd.DataFrame:
+    """Read the verdicts that `python -m simulations verify` wrote."""
+    path = results / "claims.csv"
+    try:
+        return pd.read_csv(path, keep_default_na=False)
+    except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError):
+        command = f"python -m simulations verify --results {results}"
+        raise StoreError(f"there are no readable verdicts {path}: run `{command}`") from None
+
+
+def _matrix(claims: pd.DataFrame) -> pd.DataFrame:
+    """One row a claim, one column a problem."""
+    symbols = claims.assign(symbol=claims["verdict"].map(SYMBOLS))
+    matrix = symbols.pivot_table(index=["id", "statement"], columns="problem", values="symbol", aggfunc="first", sort=False)
+    order = [name for name in PROBLEMS if name in matrix.columns]
+    return matrix[order].fillna("").reset_index()
+
+
+def _group_sizes(results: Path) -> pd.DataFrame:
+    table, _ = read_table(results, "error_law")
+    law = table.groupby("problem", sort=False)[["c1", "c2", "c3", "optimum", "paper_optimum"]].first().reset_index()
+    return law.rename(columns={"optimum": "G* exact, 1 + sqrt(c3/c1)", "paper_optimum": "G* printed, sqrt(c3/c1)"})
+
+
+def _who_wins(results: Path) -> pd.DataFrame:
+    table, _ = read_table(results, "baselines")
+    single = table[~table["estimator"].str.contains(" - ", regex=False)]
+    wide = single.pivot_table(index=["problem", "group_size"], columns="estimator", values="estimate", sort=False)
+    relative = wide.div(wide["oracle"], axis=0)
+    relative["lowest"] = wide.idxmin(axis=1)
+    facts = table.groupby("problem")[["value", "correlation_mean", "vanilla_wins", "break_even"]].first()
+    names = {
+        "value": "mean value",
+        "correlation_mean": "mean |corr(||W||^2, Z)|",
+        "vanilla_wins": "share of prompts where 0 beats V",
+        "break_even": "G above which leave-one-out beats 0",
+    }
+    return relative.reset_index().join(facts.rename(columns=names), on="problem")
+
+
+def _facts(results: Path, names: Sequence[str]) -> tuple[pd.DataFrame, dict[str, str]]:
+    rows, versions = [], {}
+    for name in names:
+        table, facts = read_table(results, name)
+        versions = facts["versions"]
+        settings = {column: sorted(set(table[column])) for column in ("batch_size", "group_size") if column in table}
+        counts = sorted(set(table["replications"])) if "replications" in table else ["exact"]
+        text = ", ".join(map(str, counts))
+        rows.append((name, STUDIES[name].title, json.dumps(settings, default=int), text, facts["seed"], facts["seconds"]))
+    columns = ["study", "title", "settings", "replications a cell", "seed", "processor seconds"]
+    return pd.DataFrame(rows, columns=columns), versions
+
+
+def write_report(results: Path, out: Path) -> None:
+    """Write the report from the tables and the verdicts."""
+    claims = read_claims(results)
+    page = Page("grpo_theory: what is true about GRPO")
+    counts = claims["verdict"].value_counts()
+    powerless = claims[claims["control"] != "refuted"]
+    page.paragraph(
+        f"{len(claims)} claims judged on {claims['problem'].nunique()} problems: "
+        + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        + f". All intervals hold together with probability at least {1 - FAMILY_ERROR:.3f}. "
+        + f"Negative controls: {len(claims) - len(powerless)} of {len(claims)} refuted, as they must be"
+        + (f"; no power: {', '.join(powerless['id'] + ' on ' + powerless['problem'])}." if len(powerless) else ".")
+    )
+    page.heading("Verdicts")
+    page.paragraph(
+        "✓ confirmed, ✗ refuted, ? inconclusive. /printed is the statement as the paper prints it, /corrected is ours, with "
+        "its proof in docs/derivations.md. U6 and R2 are judged whether or not Assumption 2 holds; it holds exactly where "
+        "U6/assumption is confirmed."
+    )
+    page.table(_matrix(claims))
+    page.table(claims.drop(columns=["power", "control_estimate"]), summary="All claims with their intervals")
+    page.heading("Figures")
+    for name, module in FIGURES.items():
+        page.figure(out / "figures", name, module.CAPTION)
+    page.heading("Who has the lower variance")
+    page.paragraph(
+        "Simulated error of one group's gradient about its prompt's gradient, relative to the oracle with the value baseline."
+    )
+    page.table(_who_wins(results))
+    page.heading("The scaling law and the optimal group size")
+    page.paragraph("MSE of the leave-one-out gradient = c1/B + c2/(BG) + c3/(BG(G-1)), exactly, for every B >= 1 and G >= 2.")
+    page.table(_group_sizes(results))
+    page.heading("How this was made")
+    studies, versions = _facts(results, list(STUDIES))
+    page.table(studies)
+    page.paragraph("Versions: " + ", ".join(f"{name} {number}" for name, number in versions.items()) + ".")
+    page.write(out)

@@ -1,0 +1,117 @@
+"""One style for all figures: colours that survive colour blindness, markers that survive black and white."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+from numpy.typing import ArrayLike
+
+NORMAL_95 = 1.959963984540054
+"""Half-width of a 95% interval in standard errors."""
+
+
+class Look(NamedTuple):
+    """How an estimator, or a problem, is drawn everywhere."""
+
+    label: str
+    colour: str
+    marker: str
+    line: str
+
+
+# Okabe and Ito's palette, with brown for the yellow that white paper swallows.
+BLACK, ORANGE, SKY, GREEN, BROWN, BLUE, VERMILION, PURPLE = (
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#8C6D1F",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+)
+
+ESTIMATORS = {
+    "reinforce": Look("no baseline", ORANGE, "s", ":"),
+    "oracle": Look("oracle: value baseline $V(x)$", BLACK, "o", "-"),
+    "rloo": Look("leave-one-out mean (GRPO-type)", BLUE, "D", "--"),
+    "optimal": Look("oracle: optimal baseline $b^*(x)$", GREEN, "^", "-"),
+    "optimal_loo": Look("leave-one-out $b^*$", PURPLE, "v", "--"),
+}
+
+PROBLEMS = {
+    "lm-zero-shot": Look("SmolLM2, zero-shot", BLUE, "o", "-"),
+    "lm-few-shot": Look("SmolLM2, few-shot", VERMILION, "s", "-"),
+    "lm-instruct": Look("SmolLM2, instruct", GREEN, "D", "-"),
+    "two-arms": Look("two arms", BLACK, "<", ":"),
+    "uniform": Look("tabular, uniform", BROWN, ">", ":"),
+    "tabular": Look("tabular", PURPLE, "^", ":"),
+    "linear": Look("linear features", SKY, "v", ":"),
+    "graded": Look("three-valued reward", ORANGE, "P", ":"),
+    "mixed": Look("mixed difficulty", "#7F7F7F", "X", ":"),
+}
+
+LANGUAGE_MODEL = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
+
+
+def apply() -> None:
+    """Set the style; call once before drawing."""
+    sns.set_theme(
+        context="paper",
+        style="ticks",
+        font_scale=1.05,
+        rc={
+            "axes.grid": True,
+            "grid.color": "#E3E3E3",
+            "grid.linewidth": 0.6,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlesize": "medium",
+            "axes.titleweight": "bold",
+            "legend.frameon": False,
+            "lines.linewidth": 1.5,
+            "lines.markersize": 4.5,
+            "figure.constrained_layout.use": True,
+            "savefig.dpi": 200,
+            "svg.hashsalt": "grpo_theory",
+            "svg.fonttype": "path",
+            "font.family": "DejaVu Sans",
+        },
+    )
+    mpl.rcParams["mathtext.fontset"] = "dejavusans"
+
+
+def group_size_axis(axes: Axes, sizes: Sequence[int]) -> None:
+    """Make the horizontal axis the group size, on a log scale with the sizes as ticks."""
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator([float(size) for size in sizes]))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("group size $G$")
+
+
+def exact_line(axes: Axes, x: ArrayLike, prediction: ArrayLike, look: Look) -> None:
+    """Draw an exact prediction, with the marker of its simulation in the legend."""
+    axes.plot(np.asarray(x), np.asarray(prediction), look.line, color=look.colour)
+    axes.plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)
+
+
+def points(axes: Axes, x: ArrayLike, estimate: ArrayLike, standard_error: ArrayLike, look: Look) -> None:
+    """Draw simulated estimates with their 95% intervals."""
+    axes.errorbar(
+        np.asarray(x),
+        np.asarray(estimate),
+        yerr=NORMAL_95 * np.asarray(standard_error),
+        fmt=look.marker,
+        color=look.colour,
+        markerfacecolor="white",
+        markeredgewidth=1.1,
+        elinewidth=1.1,
+        capsize=2.5,
+        linestyle="none",
+        zorder=3,
+    )

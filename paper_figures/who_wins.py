@@ -1,0 +1,56 @@
+"""Which baseline has the lower variance, problem by problem."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from paper_figures.style import ESTIMATORS, NORMAL_95, PROBLEMS
+
+TABLES = ("baselines",)
+CAPTION = (
+    "Error of one group's gradient about its prompt's gradient, relative to the oracle with the value baseline (simulated, "
+    "95% intervals; left of 1 is better). In brackets: the mean over prompts of |corr(||W||^2, Z)|, which Assumption 2 of "
+    "arXiv 2603.01162 sets to 0."
+)
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a dot plot with a panel for a small and one for a large group."""
+    table = tables["baselines"]
+    sizes = sorted(table["group_size"].unique())
+    figure, panels = plt.subplots(1, len(sizes), figsize=(9.0, 4.4), sharey=True)
+    names = list(PROBLEMS)
+    correlations = table.groupby("problem")["correlation_mean"].first()
+    for axes, size in zip(panels, sizes, strict=True):
+        part = table[table["group_size"] == size].set_index(["problem", "estimator"]).sort_index()
+        for offset, (name, look) in zip(np.linspace(-0.28, 0.28, len(ESTIMATORS)), ESTIMATORS.items(), strict=True):
+            rows = part.loc[[(problem, name) for problem in names]]
+            oracle = part.loc[[(problem, "oracle") for problem in names], "estimate"].to_numpy()
+            axes.errorbar(
+                rows["estimate"] / oracle,
+                np.arange(len(names)) + offset,
+                xerr=NORMAL_95 * rows["standard_error"] / oracle,
+                fmt=look.marker,
+                color=look.colour,
+                label=look.label,
+                elinewidth=1.0,
+                linestyle="none",
+            )
+        axes.axvline(1.0, color="#7F7F7F", linewidth=0.8)
+        axes.set_xscale("log")
+        ticks = [0.3, 0.5, 0.7, 1.0, 1.5, 2.0]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_xticks([], minor=True)
+        axes.grid(axis="y", visible=False)
+        axes.set_title(f"$G$ = {size}")
+        axes.set_xlabel("MSE / MSE(value baseline)")
+    panels[0].set_yticks(np.arange(len(names)), [f"{PROBLEMS[name].label} [{correlations[name]:.2f}]" for name in names])
+    panels[0].invert_yaxis()
+    for axes in panels:
+        for border in np.arange(len(names) - 1) + 0.5:
+            axes.axhline(border, color="#E3E3E3", linewidth=0.6)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
