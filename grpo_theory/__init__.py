@@ -9,6 +9,7 @@ from grpo_theory.estimator import estimator as estimator
 from grpo_theory.estimator import estimators as estimators
 from grpo_theory.exact import GradientLaw as GradientLaw
 from grpo_theory.exact import Moments as Moments
+from grpo_theory.exact import NotEnumerableError as NotEnumerableError
 from grpo_theory.exact import gradient_covariance as gradient_covariance
 from grpo_theory.exact import gradient_law as gradient_law
 from grpo_theory.exact import gradient_mean as gradient_mean

@@ -38,9 +38,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axes.annotate(f"${mark}$", (1.0, curve(1.0)), drop, textcoords="offset points", color=look.colour, weight="bold")
         axes.annotate("none", (0.0, float(curve(0.0))), (7, 2), textcoords="offset points", color=ORANGE, weight="bold")
         axes.plot([0.0], [curve(0.0)], "s", color=ORANGE, zorder=4)
-        axes.set_ylim(bottom=100.0)
         axes.set_xlabel("scale $t$ of the baseline")
         axes.set_title(PROBLEMS[problem].label)
+    panels[0].set_ylim(bottom=100.0, auto=None)
     panels[0].set_ylabel(r"$E_x\,$trace Cov$(W\,(Z - C)\mid x)$")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure

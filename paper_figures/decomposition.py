@@ -18,6 +18,7 @@ from paper_figures.style import (
     VERMILION,
     Look,
     group_size_axis,
+    log_axis,
     points,
 )
 
@@ -50,7 +51,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.axvline(law.optimum, color=VERMILION, linewidth=1.0, label="exact minimiser $G^*$")
         axes.axvline(law.paper_optimum, color=VERMILION, linewidth=1.0, linestyle=(0, (2, 2)), label="printed $G^*$")
         group_size_axis(axes, (2, 4, 8, 16, 32, 64))
-        axes.set_yscale("log")
+        log_axis(axes)
         axes.set_title(f"{PROBLEMS[problem].label}\n$G^*$ = {law.optimum:.2f}, printed {law.paper_optimum:.2f}")
     panels[0].set_ylabel(f"MSE of the gradient at $N$ = {BUDGET}")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)

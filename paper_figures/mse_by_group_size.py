@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.style import ESTIMATORS, LANGUAGE_MODEL, PROBLEMS, exact_line, group_size_axis, points
+from paper_figures.style import ESTIMATORS, LANGUAGE_MODEL, PROBLEMS, exact_line, group_size_axis, log_axis, points
 
 TABLES = ("gradient_error", "baselines")
 CAPTION = (
@@ -34,7 +34,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
                 exact_line(axes, part.index, part["prediction"] / unit, look)
                 points(axes, part.index, part["estimate"] / unit, part["standard_error"] / unit, look)
         bottom.axvline(facts.loc[problem, "break_even"], color="#7F7F7F", linewidth=1.0, linestyle=":")
-        top.set_yscale("log")
+        log_axis(top)
         group_size_axis(bottom, sorted(table["group_size"].unique()))
         top.set_title(f"{PROBLEMS[problem].label}\nmean value {facts.loc[problem, 'value']:.3f}")
     panels[0, 0].set_ylabel(r"$E_x\,\|\hat g(x) - g(x)\|^2$")

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
 
-from paper_figures.style import PROBLEMS, exact_line, group_size_axis, points
+from paper_figures.style import PROBLEMS, exact_line, group_size_axis, log_axis, points
 
 TABLES = ("gradient_error",)
 CAPTION = (
@@ -31,10 +30,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             sizes = oracle.index.to_numpy()
             exact_line(axes, sizes, difference["prediction"] / oracle, look)
             points(axes, sizes, difference["estimate"] / oracle, difference["standard_error"] / oracle, look)
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_locator(NullLocator())
+        log_axis(axes)
         group_size_axis(axes, sizes.tolist())
         axes.set_title(title)
     panels[0].set_ylabel("MSE(leave-one-out) / MSE(oracle) $-$ 1")

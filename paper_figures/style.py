@@ -7,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, ScalarFormatter
 from numpy.typing import ArrayLike
 
 NORMAL_95 = 1.959963984540054
@@ -35,12 +35,16 @@ BLACK, ORANGE, SKY, GREEN, BROWN, BLUE, VERMILION, PURPLE = (
     "#CC79A7",
 )
 
+GREY = "#7F7F7F"
+
 ESTIMATORS = {
     "reinforce": Look("no baseline", ORANGE, "s", ":"),
     "oracle": Look("oracle: value baseline $V(x)$", BLACK, "o", "-"),
     "rloo": Look("leave-one-out mean (GRPO-type)", BLUE, "D", "--"),
     "optimal": Look("oracle: optimal baseline $b^*(x)$", GREEN, "^", "-"),
     "optimal_loo": Look("leave-one-out $b^*$", PURPLE, "v", "--"),
+    "dr_grpo": Look("Dr. GRPO: own sample in the mean", GREY, "P", "-."),
+    "grpo": Look("GRPO: divided by the standard deviation", VERMILION, "X", "-."),
 }
 
 PROBLEMS = {
@@ -52,7 +56,7 @@ PROBLEMS = {
     "tabular": Look("tabular", PURPLE, "^", ":"),
     "linear": Look("linear features", SKY, "v", ":"),
     "graded": Look("three-valued reward", ORANGE, "P", ":"),
-    "mixed": Look("mixed difficulty", "#7F7F7F", "X", ":"),
+    "mixed": Look("mixed difficulty", GREY, "X", ":"),
 }
 
 LANGUAGE_MODEL = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
@@ -83,6 +87,14 @@ def apply() -> None:
         },
     )
     mpl.rcParams["mathtext.fontset"] = "dejavusans"
+
+
+def log_axis(axes: Axes) -> None:
+    """Make the vertical axis logarithmic, with plain numbers at 1, 2 and 5 times the powers of ten."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def group_size_axis(axes: Axes, sizes: Sequence[int]) -> None:

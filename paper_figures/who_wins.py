@@ -17,6 +17,9 @@ CAPTION = (
 )
 
 
+SHOWN = ("reinforce", "oracle", "rloo", "optimal", "optimal_loo")
+
+
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a dot plot with a panel for a small and one for a large group."""
     table = tables["baselines"]
@@ -26,7 +29,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     correlations = table.groupby("problem")["correlation_mean"].first()
     for axes, size in zip(panels, sizes, strict=True):
         part = table[table["group_size"] == size].set_index(["problem", "estimator"]).sort_index()
-        for offset, (name, look) in zip(np.linspace(-0.28, 0.28, len(ESTIMATORS)), ESTIMATORS.items(), strict=True):
+        for offset, name in zip(np.linspace(-0.28, 0.28, len(SHOWN)), SHOWN, strict=True):
+            look = ESTIMATORS[name]
             rows = part.loc[[(problem, name) for problem in names]]
             oracle = part.loc[[(problem, "oracle") for problem in names], "estimate"].to_numpy()
             axes.errorbar(

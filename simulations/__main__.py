@@ -1,6 +1,7 @@
 """Command line of the studies."""
 
 import argparse
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -38,9 +39,20 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("studies", nargs="*", metavar="STUDY", help="all if omitted; see `list`")
         command.add_argument("--quick", action="store_true", help="fewer replications; results go to results-quick")
         command.add_argument("--workers", type=_count, default=os.cpu_count() or 1, help="threads (default: all processors)")
+        command.add_argument("--kernels", type=Path, action="append", default=[], metavar="FILE", help="register its estimators")
         command.add_argument("--seed", type=_seed, default=0)
         command.add_argument("--results", type=Path, help="folder of the results (default: results, or results-quick)")
     return top
+
+
+def load_kernels(path: Path) -> None:
+    """Run a user's file: its decorated kernels join the registry."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
 
 
 def verify(names: list[str], store: Store) -> pd.DataFrame:
@@ -68,6 +80,12 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = [name for name in names if name not in STUDIES]
     if unknown:
         print(f"STUDY must be one of {', '.join(STUDIES)}, got {unknown[0]!r}", file=sys.stderr)
+        return 2
+    try:
+        for path in options.kernels:
+            load_kernels(path)
+    except (OSError, ImportError, SyntaxError, TypeError, ValueError, NameError) as error:
+        print(f"--kernels must be a Python file that registers estimators, got {path}: {error}", file=sys.stderr)
         return 2
     root = options.results or Path("results-quick" if options.quick else "results")
     try:

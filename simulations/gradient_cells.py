@@ -1,5 +1,6 @@
 """Cells and chunks of studies that simulate gradients on the gallery."""
 
+import hashlib
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import grpo_theory as gt
+from grpo_theory.estimator import find
 from grpo_theory.simulate import block_replications
 from simulations.study import Cell, Settings
 
@@ -33,12 +35,19 @@ def gradient_cells(
             settings = {
                 "problem": name,
                 "estimators": list(estimators),
+                "kernels": [kernel_checksum(estimator.partition("@")[0]) for estimator in estimators],
                 "batch_size": batch_size,
                 "group_size": group_size,
                 "chunk_replications": chunk,
             }
             found.append(Cell(settings, -(-replications // chunk)))
     return found
+
+
+def kernel_checksum(name: str) -> str:
+    """Return a checksum of a kernel's code: results of a kernel that was edited are not reused."""
+    code = find(name).function.__code__
+    return hashlib.sha256(code.co_code + repr(code.co_consts).encode()).hexdigest()[:16]
 
 
 def simulate_chunk(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The truth, no randomness: moments by enumeration; expectation and covariance of any kernel."""
 
 from grpo_theory.exact.gradient_law import GradientLaw as GradientLaw
+from grpo_theory.exact.gradient_law import NotEnumerableError as NotEnumerableError
 from grpo_theory.exact.gradient_law import gradient_covariance as gradient_covariance
 from grpo_theory.exact.gradient_law import gradient_law as gradient_law
 from grpo_theory.exact.gradient_law import gradient_mean as gradient_mean

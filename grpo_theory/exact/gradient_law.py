@@ -20,6 +20,10 @@ from grpo_theory.validation import as_count, as_real_array, check_shape
 Array = NDArray[np.float64]
 
 
+class NotEnumerableError(ValueError):
+    """An estimator whose exact moments are not to be had by enumeration; simulation still is."""
+
+
 @dataclass(frozen=True)
 class GradientLaw:
     """First two moments of (1/BG) sum_bg A_bg W_bg, prompts drawn from f, at one theta.
@@ -135,15 +139,19 @@ def gradient_law(
 
     Raises
     ------
+    NotEnumerableError
+        If the estimator couples groups, or needs too many multisets; a ValueError.
     ValueError
-        If the estimator couples groups, is not exchangeable, yields NaN, or needs too many multisets.
+        If the kernel is not exchangeable or yields NaN.
     """
     estimator = find(estimator)
     batch_size = as_count("batch_size", batch_size)
     group_size = as_count("group_size", group_size)
     estimator.check_group_size(group_size)
     if estimator.couples_groups:
-        raise ValueError(f"estimator {estimator.name!r} couples groups: use simulate_gradients, exact sums need one group")
+        raise NotEnumerableError(
+            f"estimator {estimator.name!r} couples groups: use simulate_gradients, exact sums need one group"
+        )
     truth = moments(bandit, policy, theta, kl)
     table = outcomes(bandit, policy, theta, kl)
     laws = [classes(table, prompt, estimator.reads) for prompt in range(bandit.n_prompts)]
@@ -173,7 +181,7 @@ def _sum_by_look(estimator: Estimator, laws: list[Classes], truth: Moments, grou
         looks[look.tobytes()].append(prompt)
     responses = sum(group_size * count_multisets(laws[same[0]].rewards.size, group_size) for same in looks.values())
     if responses > MAXIMUM_RESPONSES:
-        raise ValueError(
+        raise NotEnumerableError(
             f"estimator {estimator.name!r} at group_size {group_size} needs {responses:.2g} responses to be enumerated, "
             f"and at most {MAXIMUM_RESPONSES:.0e} are: use simulate_gradients"
         )

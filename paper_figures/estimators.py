@@ -1,0 +1,45 @@
+"""Every registered estimator side by side, a user's own included."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from paper_figures.style import ESTIMATORS, PROBLEMS, Look, exact_line, group_size_axis, log_axis, points
+
+TABLES = ("estimators",)
+CAPTION = (
+    "Mean squared error about the true gradient of every registered estimator, for a batch of B = 4 prompts. Lines: exact, where "
+    "enumeration is within reach. Points: simulation, with 95% intervals. Estimators that divide by the standard deviation "
+    "estimate another gradient, so their error does not fall to that of the others."
+)
+
+
+def looks(names: list[str]) -> dict[str, Look]:
+    """Return the look of each estimator; those without one of their own get colours and markers from a cycle."""
+    palette = sns.color_palette("colorblind", 10).as_hex()
+    spare = {
+        name: Look(name, palette[(4 + 5 * i) % 10], "PX*hd8"[i % 6], "-.")
+        for i, name in enumerate(name for name in names if name not in ESTIMATORS)
+    }
+    return {name: ESTIMATORS.get(name) or spare[name] for name in names}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a panel a problem."""
+    table = tables["estimators"]
+    problems = list(table["problem"].unique())
+    figure, panels = plt.subplots(1, len(problems), figsize=(9.0, 3.9), squeeze=False)
+    for axes, problem in zip(panels[0], problems, strict=True):
+        for name, look in looks(list(table["estimator"].unique())).items():
+            part = table[(table["problem"] == problem) & (table["estimator"] == name)].sort_values("group_size")
+            exact_line(axes, part["group_size"], part["prediction"], look)
+            points(axes, part["group_size"], part["estimate"], part["standard_error"], look)
+        log_axis(axes)
+        group_size_axis(axes, sorted(table["group_size"].unique()))
+        axes.set_title(PROBLEMS[problem].label)
+    panels[0, 0].set_ylabel(r"$E\,\|\hat g - g\|^2$")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
