@@ -7,7 +7,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from paper_figures.style import ESTIMATORS, PROBLEMS, Look, exact_line, group_size_axis, log_axis, points
+from paper_figures.style import BROWN, ESTIMATORS, PROBLEMS, SKY, Look, exact_line, group_size_axis, log_axis, points
 
 TABLES = ("estimators",)
 CAPTION = (
@@ -19,9 +19,9 @@ CAPTION = (
 
 def looks(names: list[str]) -> dict[str, Look]:
     """Return the look of each estimator; those without one of their own get colours and markers from a cycle."""
-    palette = sns.color_palette("colorblind", 10).as_hex()
+    palette = [SKY, BROWN, *sns.color_palette("husl", 6).as_hex()]
     spare = {
-        name: Look(name, palette[(4 + 5 * i) % 10], "PX*hd8"[i % 6], "-.")
+        name: Look(name, palette[i % 8], "PX*hd8"[i % 6], "-.")
         for i, name in enumerate(name for name in names if name not in ESTIMATORS)
     }
     return {name: ESTIMATORS.get(name) or spare[name] for name in names}

@@ -1,0 +1,172 @@
+"""The command lines, as a user types them: exit status, one message, no traceback; figures and report from tables."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import grpo_theory as gt
+from paper_figures import __main__ as figures_command
+from paper_figures.estimators import looks
+from paper_figures.registry import FIGURES
+from paper_figures.report import Page
+from simulations import __main__ as command
+from simulations.registry import STUDIES
+
+ROOT = Path(__file__).resolve().parents[1]
+KERNEL = '''
+import grpo_theory as gt
+
+
+@gt.estimator("from_a_file", minimum_group_size=2)
+def from_a_file(batch, advantages):
+    """A = Z - 0.7 of the mean of the group's other rewards."""
+    for b in range(batch.rewards.shape[0]):
+        total = batch.rewards[b].sum()
+        for g in range(batch.rewards.shape[1]):
+            others = (total - batch.rewards[b, g]) / (batch.rewards.shape[1] - 1)
+            advantages[b, g] = batch.rewards[b, g] - 0.7 * others
+'''
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Run every study, quickly, with a user's kernel among the estimators."""
+    folder = tmp_path_factory.mktemp("results")
+    kernels = folder / "my_kernels.py"
+    kernels.write_text(KERNEL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("simulations.gradient_cells.QUICK_RESPONSES", 1 << 19)
+        status = command.main(["verify", "--quick", "--results", str(folder), "--kernels", str(kernels), "--seed", "5"])
+    assert status == 0
+    return folder
+
+
+def test_list_names_every_study(capsys):
+    assert command.main(["list"]) == 0
+    listing = capsys.readouterr().out
+    assert all(name in listing for name in STUDIES)
+
+
+def test_verify_writes_a_row_a_claim_with_power(results):
+    verdicts = pd.read_csv(results / "claims.csv")
+    required = ["id", "source", "kind", "verdict", "control", "estimate", "low", "high", "prediction", "problem"]
+    assert set(required) <= set(verdicts.columns)
+    for key in ("U1", "U2", "U3", "U4", "U5", "U6", "R2"):
+        rows = verdicts[verdicts["id"].str.startswith(key)]
+        assert set(rows["problem"]) == set(gt.gallery.names()), key
+    assert (verdicts["low"] <= verdicts["high"]).all()
+    identities = verdicts[verdicts["kind"] == "identity"]
+    assert (identities["control"] == "refuted").all()
+
+
+def test_a_users_kernel_gets_theory_simulation_and_a_verdict(results):
+    table = pd.read_parquet(results / "estimators.parquet")
+    own = table[table["estimator"] == "from_a_file"]
+    assert set(own["problem"]) == {"tabular", "lm-few-shot"}
+    assert own["prediction"].notna().all()
+    assert ((own["estimate"] - own["prediction"]).abs() < 4.9 * own["standard_error"]).all()
+    assert "estimator/from_a_file" in set(pd.read_csv(results / "claims.csv")["id"])
+
+
+def test_figures_and_report_are_drawn_from_the_tables(results, tmp_path, capsys):
+    assert figures_command.main(["--results", str(results), "--out", str(tmp_path)]) == 0
+    for name in FIGURES:
+        assert (tmp_path / "figures" / f"{name}.png").stat().st_size > 10_000
+    page = (tmp_path / "report.html").read_text()
+    assert "<script" not in page
+    assert page.count("data:image/svg+xml;base64,") == len(FIGURES)
+    assert 'src="http' not in page
+    twin = (tmp_path / "report.md").read_text()
+    for claim in pd.read_csv(results / "claims.csv")["id"].unique():
+        assert claim in page
+        assert claim in twin
+
+
+def test_only_one_figure(results, tmp_path):
+    assert figures_command.main(["--results", str(results), "--out", str(tmp_path), "--only", "decomposition"]) == 0
+    assert [path.name for path in sorted((tmp_path / "figures").iterdir())] == ["decomposition.png", "decomposition.svg"]
+
+
+def test_figures_are_the_same_bytes_twice(results, tmp_path):
+    for out in ("a", "b"):
+        figures_command.main(["--results", str(results), "--out", str(tmp_path / out), "--only", "oracle_ratio"])
+    first, second = ((tmp_path / out / "figures" / "oracle_ratio.svg").read_bytes() for out in ("a", "b"))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "no_such_study"], "STUDY must be one of u_statistic"),
+        (["run", "--results", "/dev/null/x"], "--results must be a folder that can be written"),
+        (["run", "--kernels", "/no/such/file.py"], "--kernels must be a Python file that registers estimators"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_status_2(arguments, message, capsys):
+    assert command.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["run", "--workers", "0"], ["run", "--seed", "-1"], ["run", "--workers", "x"], ["fly"]])
+def test_argparse_refuses_with_status_2(arguments, capsys):
+    with pytest.raises(SystemExit) as refused:
+        command.main(arguments)
+    assert refused.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_figures_without_tables_say_what_to_run(tmp_path, capsys):
+    assert figures_command.main(["--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "python -m simulations run" in capsys.readouterr().err
+    assert figures_command.main(["--only", "nothing"]) == 2
+    assert "--only must be one of" in capsys.readouterr().err
+
+
+def test_a_damaged_kernel_file_is_reported(tmp_path, capsys):
+    (tmp_path / "broken.py").write_text("def (")
+    assert command.main(["run", "--kernels", str(tmp_path / "broken.py"), "--results", str(tmp_path)]) == 2
+    assert "--kernels must be" in capsys.readouterr().err
+
+
+def test_interrupting_says_so_and_keeps_the_rest(tmp_path, capsys, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run", interrupt)
+    assert command.main(["run", "u_statistic", "--results", str(tmp_path)]) == 130
+    assert "run the same command to go on" in capsys.readouterr().err
+
+
+def test_module_runs_quietly_when_output_is_not_a_terminal(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "simulations", "run", "u_statistic", "--results", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert "u_statistic: 9 chunks computed" in done.stdout
+
+
+def test_unknown_estimators_get_a_look_of_their_own():
+    found = looks(["rloo", "mine", "yours"])
+    assert found["rloo"].label.startswith("leave-one-out")
+    assert found["mine"].colour != found["yours"].colour
+
+
+def test_page_escapes_and_writes_both_twins(tmp_path):
+    page = Page("a < b")
+    page.table(pd.DataFrame({"a|b": ["x|y", "<i>"], "n": [1.5, 2.25]}))
+    page.write(tmp_path)
+    assert "<h1>a &lt; b</h1>" in (tmp_path / "report.html").read_text()
+    assert "&lt;i&gt;" in (tmp_path / "report.html").read_text()
+    assert "x\\|y" in (tmp_path / "report.md").read_text()
