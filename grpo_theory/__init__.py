@@ -14,18 +14,30 @@ from grpo_theory.exact import gradient_covariance as gradient_covariance
 from grpo_theory.exact import gradient_law as gradient_law
 from grpo_theory.exact import gradient_mean as gradient_mean
 from grpo_theory.exact import gradient_mse as gradient_mse
+from grpo_theory.exact import hessian as hessian
 from grpo_theory.exact import moments as moments
+from grpo_theory.exact import objective as objective
 from grpo_theory.kl import KL as KL
 from grpo_theory.policy import LinearSoftmax as LinearSoftmax
 from grpo_theory.policy import Policy as Policy
 from grpo_theory.policy import SoftmaxHead as SoftmaxHead
 from grpo_theory.policy import TabularSoftmax as TabularSoftmax
 from grpo_theory.problem import Bandit as Bandit
+from grpo_theory.schedule import Constant as Constant
+from grpo_theory.schedule import Harmonic as Harmonic
+from grpo_theory.schedule import Power as Power
+from grpo_theory.schedule import Schedule as Schedule
+from grpo_theory.simulate import Ball as Ball
 from grpo_theory.simulate import GradientSimulation as GradientSimulation
+from grpo_theory.simulate import TrainingRuns as TrainingRuns
 from grpo_theory.simulate import block_replications as block_replications
 from grpo_theory.simulate import simulate_gradients as simulate_gradients
+from grpo_theory.simulate import simulate_training as simulate_training
 from grpo_theory.theory import GroupSizeLaw as GroupSizeLaw
+from grpo_theory.theory import WeightedChiSquare as WeightedChiSquare
+from grpo_theory.theory import find_optimum as find_optimum
 from grpo_theory.theory import group_size_law as group_size_law
+from grpo_theory.theory import limit_law as limit_law
 
 __version__ = "0.1.0"
 

@@ -8,3 +8,11 @@ from grpo_theory.theory.leave_one_out import leave_one_out_covariance as leave_o
 from grpo_theory.theory.leave_one_out import leave_one_out_traces as leave_one_out_traces
 from grpo_theory.theory.leave_one_out import own_mean_mse as own_mean_mse
 from grpo_theory.theory.leave_one_out import remainder_bound as remainder_bound
+from grpo_theory.theory.limit_law import Linearisation as Linearisation
+from grpo_theory.theory.limit_law import gap_recursion as gap_recursion
+from grpo_theory.theory.limit_law import limit_covariance as limit_covariance
+from grpo_theory.theory.limit_law import limit_law as limit_law
+from grpo_theory.theory.limit_law import linearise as linearise
+from grpo_theory.theory.optimum import check_optimum as check_optimum
+from grpo_theory.theory.optimum import find_optimum as find_optimum
+from grpo_theory.theory.weighted_chi_square import WeightedChiSquare as WeightedChiSquare

@@ -1,0 +1,45 @@
+"""The objective and its second derivative, exactly."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax, xlogy
+
+from grpo_theory.exact.outcomes import check_match
+from grpo_theory.kl import KL
+from grpo_theory.policy import Policy
+from grpo_theory.problem import Bandit
+
+Array = NDArray[np.float64]
+
+
+def objective(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | None = None) -> Array:
+    """Return J(theta) = E[Z] - strength * E KL(pi || reference), shape (...,), for theta of shape (..., d)."""
+    check_match(bandit, policy)
+    pi = np.exp(log_softmax(policy.logits(np.asarray(theta, dtype=np.float64)), axis=-1))
+    value = np.einsum("...mk,mk,m->...", pi, bandit.mean_reward, bandit.prompt_weights)
+    if kl is None:
+        return value
+    divergence = (xlogy(pi, pi) - pi * np.log(np.asarray(kl.reference))).sum(axis=-1)
+    return value - kl.strength * (divergence @ bandit.prompt_weights)
+
+
+def hessian(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | None = None) -> Array:
+    """Return the Hessian of the objective, shape (d, d).
+
+    Theorem (docs/derivations.md, section 5).  With q_k = E[Z|k] - strength log(pi_k / reference_k), V = sum pi_k q_k and
+    c_k = pi_k (q_k - V), the Hessian in the logits of one prompt is
+
+        diag(c) - c pi' - pi c' - strength (diag(pi) - pi pi'),
+
+    and that in theta is its congruence with Phi, averaged over prompts.
+    """
+    check_match(bandit, policy)
+    pi = policy.probabilities(theta)
+    reward = bandit.mean_reward - (0.0 if kl is None else kl.penalty(pi))
+    strength = 0.0 if kl is None else kl.strength
+    covectors = pi * (reward - np.einsum("mk,mk->m", pi, reward)[:, None])
+    outer = covectors[:, :, None] * pi[:, None, :]
+    forms = -outer - np.swapaxes(outer, 1, 2) + strength * pi[:, :, None] * pi[:, None, :]
+    diagonal = np.arange(policy.n_responses)
+    forms[:, diagonal, diagonal] += covectors - strength * pi
+    return policy.congruence(bandit.prompt_weights[:, None, None] * forms)

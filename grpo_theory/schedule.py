@@ -1,0 +1,82 @@
+"""Step sizes of a training run."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
+
+Array = NDArray[np.float64]
+
+
+class Schedule(Protocol):
+    """Anything that gives the steps eta_1..eta_n."""
+
+    def steps(self, n: int) -> Array:
+        """Return eta_1..eta_n, shape (n,), all above 0."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """eta_i = step."""
+
+    step: float
+
+    def __post_init__(self) -> None:
+        as_positive("step", self.step)
+
+    def steps(self, n: int) -> Array:
+        """Return the first n steps, shape (n,)."""
+        return np.full(n, float(self.step))
+
+
+@dataclass(frozen=True)
+class Harmonic:
+    """eta_i = scale / (i + offset), i = 1, 2, ..."""
+
+    scale: float
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        as_positive("scale", self.scale)
+        as_count("offset", self.offset, 0)
+
+    def steps(self, n: int) -> Array:
+        """Return the first n steps, shape (n,)."""
+        return self.scale / (np.arange(1, n + 1) + self.offset)
+
+
+@dataclass(frozen=True)
+class Power:
+    """eta_i = scale * i^-exponent, exponent in (0, 1]."""
+
+    scale: float
+    exponent: float
+
+    def __post_init__(self) -> None:
+        as_positive("scale", self.scale)
+        if not 0.0 < self.exponent <= 1.0:
+            raise ValueError(f"exponent must lie in (0, 1], got {self.exponent}")
+
+    def steps(self, n: int) -> Array:
+        """Return the first n steps, shape (n,)."""
+        return self.scale * np.arange(1, n + 1, dtype=np.float64) ** -self.exponent
+
+
+def step_sizes(schedule: Schedule | ArrayLike, n: int) -> Array:
+    """Return eta_1..eta_n of a schedule, or of an array of n steps.
+
+    Raises
+    ------
+    ValueError
+        If a step is not finite and above 0.
+    """
+    steps = schedule.steps(n) if hasattr(schedule, "steps") else schedule
+    steps = as_real_array("schedule", steps, 1)
+    check_shape("schedule", steps, (n,), "(steps,)")
+    if steps.min() <= 0.0:
+        where = int(np.argmin(steps))
+        raise ValueError(f"schedule must have steps above 0, got {steps[where]:g} at step {where + 1}")
+    return steps
