@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from grpo_theory.data.arithmetic import POLICIES, arithmetic
+from grpo_theory.kl import KL
 from grpo_theory.policy import LinearSoftmax, Policy, TabularSoftmax
 from grpo_theory.problem import Bandit
 
@@ -25,6 +26,9 @@ class Problem:
     bandit : Bandit
     policy : Policy
     theta : ndarray, shape (d,)
+        Where the problem is studied; of a training problem, where a search for its optimum starts.
+    kl : KL, optional
+        The penalty of a training problem.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Problem:
     bandit: Bandit
     policy: Policy
     theta: NDArray[np.float64]
+    kl: KL | None = None
 
 
 def _two_arms() -> tuple[Bandit, Policy, NDArray[np.float64]]:
@@ -105,3 +110,72 @@ def problem(name: str) -> Problem:
         raise ValueError(f"name must be one of {', '.join(_MAKERS)}, got {name!r}")
     title, make = _MAKERS[name]
     return Problem(name, title, *make())
+
+
+def _kl_tabular() -> Problem:
+    """A tabular policy with a penalty: the optimum is known, and flat in one direction a prompt."""
+    rng = np.random.default_rng(11)
+    bandit = Bandit(rng.uniform(0.2, 0.8, (2, 3)))
+    penalty = KL(1.0, np.full((2, 3), 1.0 / 3.0))
+    return Problem("kl-tabular", "tabular, KL penalty", bandit, TabularSoftmax(2, 3), np.zeros(6), penalty)
+
+
+def _kl_linear() -> Problem:
+    """Shared features with a penalty: the optimum is unique, and found by Newton's method."""
+    rng = np.random.default_rng(12)
+    bandit = Bandit(rng.uniform(0.1, 0.9, (4, 3)))
+    policy = LinearSoftmax(rng.normal(size=(4, 3, 3)))
+    return Problem("kl-linear", "linear features, KL penalty", bandit, policy, np.zeros(3), KL(0.5, np.full((4, 3), 1.0 / 3.0)))
+
+
+def _conflict() -> Problem:
+    """No penalty, yet an interior maximiser: what helps one prompt harms another.
+
+    In each prompt the middle response is right, and the features of the three put it between the others, elsewhere for each
+    prompt; no theta makes all prompts sure of it.
+    """
+    angles = np.array([0.0, 1.0, 2.2, 3.9])
+    along = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    offsets = np.array([[-1.2, 0.0, 2.0], [-2.0, 0.0, 1.0], [-1.5, 0.0, 1.2], [-1.0, 0.0, 1.8]])
+    success = np.tile([0.1, 0.9, 0.2], (4, 1))
+    return Problem(
+        "conflict",
+        "linear features, conflict",
+        Bandit(success),
+        LinearSoftmax(offsets[:, :, None] * along[:, None, :]),
+        np.zeros(2),
+    )
+
+
+def _single() -> Problem:
+    """One prompt, binary reward, an interior maximiser: every group estimator ascends a function of the same value."""
+    features = np.array([[[-1.2, 0.3], [0.0, 0.0], [1.5, 0.2], [0.1, -1.4]]])
+    return Problem("single", "one prompt", Bandit([[0.1, 0.9, 0.2, 0.15]]), LinearSoftmax(features), np.zeros(2))
+
+
+def _indifferent() -> Problem:
+    """All responses to a prompt are equally good: the reward says nothing of the score, and Corollary 10's assumption holds."""
+    bandit = Bandit(np.repeat([[0.3], [0.8]], 3, axis=1))
+    penalty = KL(1.0, np.full((2, 3), 1.0 / 3.0))
+    return Problem("indifferent", "indifferent rewards, KL penalty", bandit, TabularSoftmax(2, 3), np.zeros(6), penalty)
+
+
+_TRAINING: dict[str, Callable[[], Problem]] = {
+    "kl-tabular": _kl_tabular,
+    "kl-linear": _kl_linear,
+    "conflict": _conflict,
+    "single": _single,
+    "indifferent": _indifferent,
+}
+
+
+def training_names() -> tuple[str, ...]:
+    """Return the names of the problems whose optimum is interior and known."""
+    return tuple(_TRAINING)
+
+
+def training_problem(name: str) -> Problem:
+    """Return a problem with a known optimum by name; see `training_names`."""
+    if name not in _TRAINING:
+        raise ValueError(f"name must be one of {', '.join(_TRAINING)}, got {name!r}")
+    return _TRAINING[name]()

@@ -1,8 +1,26 @@
 """The list of figures, in the order of the report."""
 
-from paper_figures import baseline_curve, decomposition, estimators, mse_by_group_size, oracle_ratio, who_wins
+from paper_figures import (
+    baseline_curve,
+    decomposition,
+    estimators,
+    gap_quantiles,
+    gap_weights,
+    mse_by_group_size,
+    oracle_ratio,
+    who_wins,
+)
 
 FIGURES = {
     module.__name__.rpartition(".")[2]: module
-    for module in (mse_by_group_size, decomposition, oracle_ratio, baseline_curve, who_wins, estimators)
+    for module in (
+        mse_by_group_size,
+        decomposition,
+        oracle_ratio,
+        baseline_curve,
+        who_wins,
+        estimators,
+        gap_quantiles,
+        gap_weights,
+    )
 }

@@ -102,7 +102,7 @@ def _matrix(claims: pd.DataFrame) -> pd.DataFrame:
     """One row a claim, one column a problem."""
     symbols = claims.assign(symbol=claims["verdict"].map(SYMBOLS))
     matrix = symbols.pivot_table(index=["id", "statement"], columns="problem", values="symbol", aggfunc="first", sort=False)
-    order = [name for name in PROBLEMS if name in matrix.columns]
+    order = sorted(matrix.columns, key=lambda name: list(PROBLEMS).index(name) if name in PROBLEMS else len(PROBLEMS))
     return matrix[order].fillna("").reset_index()
 
 
@@ -160,7 +160,11 @@ def write_report(results: Path, out: Path) -> None:
         "its proof in docs/derivations.md. U6 and R2 are judged whether or not Assumption 2 holds; it holds exactly where "
         "U6/assumption is confirmed."
     )
-    page.table(_matrix(claims))
+    gallery = claims["problem"].isin(list(PROBLEMS))
+    page.table(_matrix(claims[gallery]))
+    if not gallery.all():
+        page.paragraph("On the learned policy, at problems whose maximiser is interior and known (estimator in brackets):")
+        page.table(_matrix(claims[~gallery]))
     page.table(claims.drop(columns=["power", "control_estimate"]), summary="All claims with their intervals")
     page.heading("Figures")
     for name, module in FIGURES.items():

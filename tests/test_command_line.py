@@ -40,6 +40,8 @@ def results(tmp_path_factory):
     kernels.write_text(KERNEL)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("simulations.gradient_cells.QUICK_RESPONSES", 1 << 19)
+        patch.setattr("simulations.limit_law.QUICK_RUNS", 256)
+        patch.setattr("simulations.limit_law.CHUNK_RUNS", 256)
         status = command.main(["verify", "--quick", "--results", str(folder), "--kernels", str(kernels), "--seed", "5"])
     assert status == 0
     return folder
@@ -56,7 +58,7 @@ def test_verify_writes_a_row_a_claim_with_power(results):
     required = ["id", "source", "kind", "verdict", "control", "estimate", "low", "high", "prediction", "problem"]
     assert set(required) <= set(verdicts.columns)
     for key in ("U1", "U2", "U3", "U4", "U5", "U6", "R2"):
-        rows = verdicts[verdicts["id"].str.startswith(key)]
+        rows = verdicts[verdicts["id"].str.match(rf"{key}(/|$)")]
         assert set(rows["problem"]) == set(gt.gallery.names()), key
     assert (verdicts["low"] <= verdicts["high"]).all()
     identities = verdicts[verdicts["kind"] == "identity"]

@@ -112,12 +112,13 @@ def advance(
                 for k in range(n_responses):
                     pi[b, k] = np.exp(logits[k] - highest)
                     total += pi[b, k]
+                log_total = np.log(total) + highest
                 value = 0.0
                 square = 0.0
                 for k in range(n_responses):
                     pi[b, k] /= total
                     if strength > 0.0:
-                        penalties[k] = strength * (logits[k] - highest - np.log(total) - environment.log_reference[m, k])
+                        penalties[k] = strength * (logits[k] - log_total - environment.log_reference[m, k])
                     mean = environment.mean_rewards[m, k]
                     value += pi[b, k] * (mean - penalties[k])
                     square += pi[b, k] * (environment.mean_squares[m, k] + penalties[k] * (penalties[k] - 2.0 * mean))
