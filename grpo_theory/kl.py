@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from grpo_theory.validation import as_positive, as_real_array, check_distribution, check_shape
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KL:
     """The objective E[Z] - strength * E KL(pi(.|X) || reference(.|X)), as a penalty in the reward.
 
@@ -41,3 +41,9 @@ class KL:
         log_ratio = np.zeros_like(probabilities)
         np.log(probabilities / reference, out=log_ratio, where=probabilities > 0.0)
         return self.strength * log_ratio
+
+
+def check_penalty(kl: KL | None) -> None:
+    """Raise unless `kl` is a penalty or None."""
+    if kl is not None and not isinstance(kl, KL):
+        raise TypeError(f"kl must be a KL(strength, reference) or None, got {kl!r}")

@@ -11,6 +11,8 @@ SUM_TOLERANCE = 1e-9
 def as_real_array(name: str, value: ArrayLike, ndim: int) -> NDArray[np.float64]:
     """Return a finite, contiguous float64 copy of `value` with `ndim` dimensions and no empty axis."""
     try:
+        if np.iscomplexobj(value):
+            raise TypeError("complex numbers are not real")
         array = np.array(value, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of real numbers with {ndim} dimensions: {error}") from None

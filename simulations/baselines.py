@@ -115,15 +115,16 @@ def _evidence(difference: pd.Series, prediction: float) -> Evidence:
 def _comparison(claim: tuple[str, str, str, int, str, str, str], problem: str, part: pd.DataFrame) -> Claim:
     """Compare two estimators by their paired difference.
 
-    The control claims that the first lies a further 5% below the second than exact theory says (for the leave-one-out b*:
-    than exact theory says of b* itself, which no prompt-only baseline can beat).
+    The control claims that the difference lies a further 5%, of the larger error, below what exact theory says (for the
+    leave-one-out b*: below what it says of b* itself, which no prompt-only baseline can beat).
     """
     key, source, statement, size, first, second, kind = claim
     at = part[part["group_size"] == size].set_index("estimator")
     difference = at.loc[f"{first} - {second}"]
     best = "optimal" if first == "optimal_loo" else first
-    floor = at.loc[best, "prediction"] - 1.05 * at.loc[second, "prediction"]
-    evidence, control = (_evidence(difference, prediction) for prediction in (0.0, float(floor)))
+    exact = float(at.loc[best, "prediction"]), float(at.loc[second, "prediction"])
+    floor = exact[0] - exact[1] - 0.05 * max(exact)
+    evidence, control = (_evidence(difference, prediction) for prediction in (0.0, floor))
     statement = f"{statement}, G = {size}"
     return Claim(key, source, statement, kind, problem, evidence, control, _assumptions(difference))
 

@@ -35,12 +35,12 @@ def gradient_cells(
             settings = {
                 "problem": name,
                 "estimators": list(estimators),
-                "kernels": [kernel_checksum(estimator.partition("@")[0]) for estimator in estimators],
                 "batch_size": batch_size,
                 "group_size": group_size,
                 "chunk_replications": chunk,
             }
-            found.append(Cell(settings, -(-replications // chunk)))
+            code = "".join(kernel_checksum(estimator.partition("@")[0]) for estimator in estimators)
+            found.append(Cell(settings, -(-replications // chunk), code))
     return found
 
 

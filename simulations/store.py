@@ -100,7 +100,8 @@ class Store:
         return self.root / "chunks" / study / folder / f"{chunk:04d}.json"
 
     def _identity(self, cell: Cell, chunk: int) -> dict[str, Any]:
-        return {"settings": json.loads(cell.key), "seed": self.seed, "chunk": chunk, "source": source_fingerprint()}
+        source = source_fingerprint() + cell.code
+        return {"settings": json.loads(cell.key), "seed": self.seed, "chunk": chunk, "source": source}
 
 
 def _checksum(body: dict[str, Any]) -> str:

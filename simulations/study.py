@@ -25,10 +25,13 @@ class Cell:
         JSON-able; whatever the chunks' results depend on.
     chunks : int
         The number of chunks into which the cell's work is split.
+    code : str
+        A checksum of the user's code that the results depend on; it names no seed, so an edited kernel sees the same draws.
     """
 
     settings: Settings
     chunks: int = 1
+    code: str = ""
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""The shipped arithmetic data against the model itself (marker `reference`: needs the extra `lm`, torch and the model's package)."""
+"""The shipped arithmetic data against the model itself (marker `reference`: needs torch, the extra `lm`, the model)."""
 
 import importlib.util
 from pathlib import Path

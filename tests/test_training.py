@@ -130,7 +130,7 @@ def test_divergence_is_counted_and_kept():
 def test_compiled_driver_agrees_with_its_python_source(monkeypatch):
     compiled = small(replications=2, steps=6)
     monkeypatch.setattr("grpo_theory.simulate.training.compiled_advance", lambda: trainer.advance)
-    monkeypatch.setattr("grpo_theory.simulate.training.first_class", lambda kernel: kernel.py_func)
+    monkeypatch.setattr("grpo_theory.simulate.training.first_class", lambda kernel, signature: kernel.py_func)
     monkeypatch.setattr(
         "grpo_theory.simulate.training.ascent",
         lambda policy: ascent_module.Ascent(ascent_module._dense_logits, ascent_module._dense_step, policy.features),

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba import types
-from numba.core.errors import NumbaError
 from numba.core.types.function_type import CompileResultWAP
 from numpy.typing import NDArray
 
@@ -49,48 +48,52 @@ class Batch(NamedTuple):
 RESPONSE_FIELDS = ("rewards", "squared_score_norms", "lengths")
 PROMPT_FIELDS = ("values", "standard_deviations", "optimal_baselines")
 
-_BATCH = types.NamedTuple(
-    (
-        numba.float64[:, ::1],
-        numba.float64[:, ::1],
-        numba.int64[:, ::1],
-        numba.float64[::1],
-        numba.float64[::1],
-        numba.float64[::1],
-        numba.float64[::1],
-    ),
-    Batch,
-)
-SIGNATURE = types.void(_BATCH, numba.float64[:, ::1])
+
+def _signature(*, readonly: bool) -> Any:
+    """Return the signature of a kernel, its batch read-only or not."""
+
+    def array(element: types.Type, ndim: int) -> types.Array:
+        return types.Array(element, ndim, "C", readonly=readonly)
+
+    tables = (array(types.float64, 2), array(types.float64, 2), array(types.int64, 2))
+    vectors = tuple(array(types.float64, 1) for _ in range(4))
+    return types.void(types.NamedTuple((*tables, *vectors), Batch), numba.float64[:, ::1])
+
+
+SIGNATURE = _signature(readonly=False)
 KERNEL = types.FunctionType(SIGNATURE)
+_READ_ONLY = _signature(readonly=True)
 
 CONTRACT = (
     "a kernel is kernel(batch, advantages): it reads batch."
     + ", batch.".join(Batch._fields)
-    + " and fills advantages (B, G) in place; it draws nothing and returns nothing"
+    + ", writes on none of them, and fills advantages (B, G) in place; it draws nothing and returns nothing"
 )
 
 
-def compile_function(function: Callable, signature: Any) -> Any:
+def compile_function(function: Callable, *signatures: Any) -> Any:
     """Compile with the package's options; cached on disk where the function has a file that allows it."""
     try:
         dispatcher = numba.njit(function, error_model="numpy", nogil=True, cache=True)
     except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
         dispatcher = numba.njit(function, error_model="numpy", nogil=True)
-    dispatcher.compile(signature)
+    for signature in signatures:
+        dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher
 
 
-def first_class(dispatcher: Any) -> CompileResultWAP:
+def first_class(dispatcher: Any, signature: Any) -> CompileResultWAP:
     """Return the compiled function as a value that a driver takes, its type resolved once and not at every call."""
-    (result,) = dispatcher.overloads.values()
-    return CompileResultWAP(result)
+    return CompileResultWAP(dispatcher.overloads[signature.args])
 
 
 @cache
 def compile_kernel(function: Callable) -> Any:
     """Compile a kernel to the one fixed signature, or say in the contract's words why it cannot be.
+
+    It is compiled for a read-only batch first: the batch is shared by all the kernels that see it, and one that writes on it
+    must not compile.
 
     Raises
     ------
@@ -98,20 +101,20 @@ def compile_kernel(function: Callable) -> Any:
         If the function does not compile; the message names the documented arguments.
     """
     try:
-        return compile_function(function, SIGNATURE)
-    except NumbaError as error:
+        return compile_function(function, _READ_ONLY, SIGNATURE)
+    except Exception as error:  # numba raises more than its own errors for what it cannot compile
         lines = [line for line in str(error).splitlines() if line.strip()]
-        reason = next((line for line in lines if not line.startswith("Failed in")), "unknown reason").strip()
+        reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__).strip()
         raise TypeError(f"the kernel {function.__qualname__!r} does not compile: {reason}; {CONTRACT}") from None
 
 
 def check_arguments(function: Callable) -> None:
     """Raise unless the function takes two positional arguments."""
-    try:
-        count = len(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        raise TypeError(f"the kernel must be a Python function, got {function!r}; {CONTRACT}") from None
-    if not inspect.isfunction(function) or count != 2:
+    if not callable(function):
+        raise TypeError(f"the kernel must be a Python function, got {function!r}; {CONTRACT}")
+    positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    kinds = [p.kind for p in inspect.signature(function).parameters.values()] if inspect.isfunction(function) else []
+    if len(kinds) != 2 or not positional.issuperset(kinds):
         raise TypeError(f"the kernel {function!r} must be a plain function of two arguments; {CONTRACT}")
 
 
@@ -129,7 +132,7 @@ def fields_read(function: Callable) -> frozenset[str]:
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
         return everything
-    batch = definition.args.args[0].arg
+    batch = (definition.args.posonlyargs + definition.args.args)[0].arg
     attributes = [node for node in ast.walk(definition) if isinstance(node, ast.Attribute)]
     named = [node for node in attributes if isinstance(node.value, ast.Name) and node.value.id == batch]
     mentions = [node for node in ast.walk(definition) if isinstance(node, ast.Name) and node.id == batch]

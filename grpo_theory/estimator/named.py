@@ -70,16 +70,19 @@ def grpo(batch, advantages):
 def optimal_loo(batch, advantages):
     """A = Z - leave-one-out estimate of b*: sum ||W||^2 Z / sum ||W||^2 over the others (0 where all are zero)."""
     n_groups, group_size = batch.rewards.shape
+    # Sums over the others as sums before and after: a difference of totals loses all digits where one norm dwarfs the rest.
+    weight_after = np.zeros(group_size + 1)
+    weighted_after = np.zeros(group_size + 1)
     for b in range(n_groups):
+        for g in range(group_size - 1, -1, -1):
+            norm = batch.squared_score_norms[b, g]
+            weight_after[g] = weight_after[g + 1] + norm
+            weighted_after[g] = weighted_after[g + 1] + norm * batch.rewards[b, g]
         weight = 0.0
         weighted = 0.0
         for g in range(group_size):
+            others = weight + weight_after[g + 1]
+            baseline = (weighted + weighted_after[g + 1]) / others if others > 0.0 else 0.0
+            advantages[b, g] = batch.rewards[b, g] - baseline
             weight += batch.squared_score_norms[b, g]
             weighted += batch.squared_score_norms[b, g] * batch.rewards[b, g]
-        for g in range(group_size):
-            norm = batch.squared_score_norms[b, g]
-            others = weight - norm
-            baseline = 0.0
-            if others > 1e-12 * weight:
-                baseline = (weighted - norm * batch.rewards[b, g]) / others
-            advantages[b, g] = batch.rewards[b, g] - baseline

@@ -1,9 +1,11 @@
 """The registry of estimators: one list from which every other list derives."""
 
 import difflib
+import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +16,7 @@ from grpo_theory.estimator.kernel import check_arguments, compile_kernel, fields
 from grpo_theory.validation import as_count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Estimator:
     """An estimator of the policy gradient: (1/BG) sum_bg A_bg W_bg with advantages A from a kernel.
 
@@ -57,12 +59,22 @@ class Estimator:
         return (self.function.__doc__ or self.name).strip().splitlines()[0]
 
     def with_parameters(self, **parameters: float) -> "Estimator":
-        """Return the same estimator with other values of some of its parameters; the registry is left as it is."""
+        """Return the same estimator with other values of some of its parameters, under a name that states them.
+
+        The registry is left as it is.
+        """
+        base = self.name.partition("(")[0]
         unknown = sorted(set(parameters) - set(self.parameters))
         if unknown:
             allowed = ", ".join(self.parameters) or "none"
-            raise ValueError(f"estimator {self.name!r} has no parameter {unknown[0]!r}; it has: {allowed}")
-        return replace(self, parameters=MappingProxyType({**self.parameters, **parameters}))
+            raise ValueError(f"estimator {base!r} has no parameter {unknown[0]!r}; it has: {allowed}")
+        merged = {**self.parameters, **_as_parameters(parameters)}
+        name = f"{base}({', '.join(f'{key}={value:g}' for key, value in merged.items())})"
+        return replace(self, name=name, parameters=MappingProxyType(merged))
+
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        """Copy and pickle by name: the process that unpickles imports the module that registers the kernel."""
+        return _restore, (self.function.__module__, self.name.partition("(")[0], dict(self.parameters))
 
     def check_group_size(self, group_size: int) -> None:
         """Raise if the estimator is not defined for groups so small."""
@@ -73,6 +85,20 @@ class Estimator:
 
 
 _REGISTRY: dict[str, Estimator] = {}
+
+
+def _as_parameters(parameters: Mapping[str, float]) -> dict[str, float]:
+    for name, value in parameters.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not np.isfinite(float(value)):
+            raise ValueError(f"parameter {name} must be a finite number, got {value!r}")
+    return {name: float(value) for name, value in parameters.items()}
+
+
+def _restore(module: str, name: str, parameters: dict[str, float]) -> Estimator:
+    if name not in _REGISTRY:
+        import_module(module)
+    found = find(name)
+    return found if parameters == dict(found.parameters) else found.with_parameters(**parameters)
 
 
 def estimator(
@@ -124,7 +150,7 @@ def estimator(
         _REGISTRY[name] = Estimator(
             name=name,
             function=function,
-            parameters=MappingProxyType({key: float(value) for key, value in (parameters or {}).items()}),
+            parameters=MappingProxyType(_as_parameters(parameters or {})),
             minimum_group_size=minimum_group_size,
             couples_groups=couples_groups,
             reads=fields_read(function),

@@ -182,8 +182,8 @@ def _sum_by_look(estimator: Estimator, laws: list[Classes], truth: Moments, grou
     responses = sum(group_size * count_multisets(laws[same[0]].rewards.size, group_size) for same in looks.values())
     if responses > MAXIMUM_RESPONSES:
         raise NotEnumerableError(
-            f"estimator {estimator.name!r} at group_size {group_size} needs {responses:.2g} responses to be enumerated, "
-            f"and at most {MAXIMUM_RESPONSES:.0e} are: use simulate_gradients"
+            f"estimator {estimator.name!r} at group_size {group_size} needs about 1e{len(str(responses)) - 1} responses "
+            f"enumerated, and at most {MAXIMUM_RESPONSES:.0e} are: use simulate_gradients"
         )
     sums: list[AdvantageMoments | None] = [None] * len(laws)
     for same in looks.values():

@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 
 MAXIMUM_RESPONSES = 10**9
 _ROWS = 1 << 18
+_CHECKED = 4096
 _TOLERANCE = 1e-9
 
 
@@ -141,10 +142,14 @@ def advantages_of(estimator: Estimator, batch: Batch) -> Array:
 def check_exchangeable(estimator: Estimator, batch: Batch, advantages: Array) -> None:
     """Raise unless the kernel treats responses alike, whatever their places, and each group by itself.
 
-    The check takes every other group of the batch, in reverse order, and rotates the responses in each.
+    The check takes groups of the batch (all, or some thousands), the last first, rotates the responses in each, and puts them
+    between groups of another prompt: other rewards, other score norms, other fields of the prompt.
     """
-    moved = Batch._make([*(_moved(field) if field.ndim == 2 else field[::-2].copy() for field in batch[:-1]), batch.parameters])
-    gap = np.abs(advantages_of(estimator, moved) - _moved(advantages))
+    picked = Batch._make([*(_picked(field) for field in batch[:-1]), batch.parameters])
+    decoys = [field if field.dtype.kind == "i" else 0.1 + 0.7 * field for field in picked[:-1]]
+    mixed = Batch._make([*(np.concatenate([d, p, d]) for d, p in zip(decoys, picked[:-1], strict=True)), batch.parameters])
+    n = len(picked.rewards)
+    gap = np.abs(advantages_of(estimator, mixed)[n : 2 * n] - _picked(advantages))
     if (gap > _TOLERANCE * np.maximum(1.0, np.abs(advantages).max())).any():
         raise ValueError(
             f"estimator {estimator.name!r} must give each response an advantage that does not depend on its place in the "
@@ -153,8 +158,10 @@ def check_exchangeable(estimator: Estimator, batch: Batch, advantages: Array) ->
         )
 
 
-def _moved(array: NDArray) -> NDArray:
-    return np.ascontiguousarray(np.roll(array[::-2], 1, axis=1))
+def _picked(array: NDArray) -> NDArray:
+    """Some thousands of the groups, the last first, their responses rotated by one place."""
+    some = array[:: -max(1, len(array) // _CHECKED)]
+    return np.ascontiguousarray(np.roll(some, 1, axis=1) if array.ndim == 2 else some)
 
 
 def advantage_moments(

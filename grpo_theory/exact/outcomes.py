@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grpo_theory.kl import KL
+from grpo_theory.kl import KL, check_penalty
 from grpo_theory.policy import Policy
 from grpo_theory.problem import Bandit
 
@@ -34,7 +34,11 @@ class Outcomes:
 
 
 def check_match(bandit: Bandit, policy: Policy) -> None:
-    """Raise unless the bandit and the policy have the same prompts and responses."""
+    """Raise unless they are a bandit and a policy with the same prompts and responses."""
+    if not isinstance(bandit, Bandit):
+        raise TypeError(f"bandit must be a Bandit, got {bandit!r}")
+    if not isinstance(policy, Policy):
+        raise TypeError(f"policy must be a Policy, got {policy!r}")
     shapes = (bandit.n_prompts, bandit.n_responses), (policy.n_prompts, policy.n_responses)
     if shapes[0] != shapes[1]:
         raise ValueError(f"policy must have the bandit's (M, K) = {shapes[0]}, got {shapes[1]}")
@@ -43,6 +47,7 @@ def check_match(bandit: Bandit, policy: Policy) -> None:
 def outcomes(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | None = None) -> Outcomes:
     """Tabulate the outcomes of every prompt."""
     check_match(bandit, policy)
+    check_penalty(kl)
     pi = policy.probabilities(theta)
     n_values = bandit.values.size
     penalty = np.zeros_like(pi) if kl is None else kl.penalty(pi)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from grpo_theory.validation import as_count
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -35,6 +37,10 @@ class Evidence:
             raise ValueError(f"evidence must be finite, got (estimate, prediction, standard error, margin) = {numbers}")
         if self.standard_error < 0.0 or self.margin < 0.0:
             raise ValueError(f"standard_error and margin must not be negative, got {numbers[2:]}")
+        if as_count("replications", self.replications, 0) == 0 and self.standard_error > 0.0:
+            raise ValueError(
+                f"replications must be at least 1 where there is a standard_error, got {self.standard_error:g} and 0"
+            )
 
 
 @dataclass(frozen=True)

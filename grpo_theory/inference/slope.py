@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from grpo_theory.validation import as_real_array, check_finite, check_shape
+
 
 def log_log_slope(x: ArrayLike, y: ArrayLike, standard_errors: ArrayLike | None = None) -> tuple[float, float]:
     """Return the least-squares slope of log y on log x and its standard error.
@@ -22,9 +24,16 @@ def log_log_slope(x: ArrayLike, y: ArrayLike, standard_errors: ArrayLike | None 
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if x.ndim != 1 or x.shape != y.shape or x.size < 2:
         raise ValueError(f"x and y must have one shape (n,) with n at least 2, got {x.shape} and {y.shape}")
+    check_finite("x", x)
+    check_finite("y", y)
     if (x <= 0.0).any() or (y <= 0.0).any():
         raise ValueError("x and y must be above 0 for a log-log slope")
+    if np.ptp(x) == 0.0:
+        raise ValueError(f"x must have at least two different values for a slope, got only {x[0]:g}")
     centred = np.log(x) - np.log(x).mean()
     weights = centred / (centred @ centred)
-    errors = np.zeros_like(y) if standard_errors is None else np.asarray(standard_errors, dtype=np.float64)
+    errors = np.zeros_like(y) if standard_errors is None else as_real_array("standard_errors", standard_errors, 1)
+    check_shape("standard_errors", errors, x.shape, "(n,), one a point")
+    if (errors < 0.0).any():
+        raise ValueError(f"standard_errors must not be negative, got {errors.min():g}")
     return float(weights @ np.log(y)), float(np.sqrt(((weights * errors / y) ** 2).sum()))

@@ -10,6 +10,8 @@ from grpo_theory.inference.evidence import Evidence
 
 CONFIRMED, REFUTED, INCONCLUSIVE = "confirmed", "refuted", "inconclusive"
 IDENTITY_TOLERANCE = 1e-10
+MOST = 10**18
+"""The largest number of replications that is ever asked for."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def _judge(evidence: Evidence, level: float, confirmed: bool, refuted: bool, roo
     if confirmed:
         return Judgement(CONFIRMED, low, high)
     half = (high - low) / 2.0
-    needed = ceil(evidence.replications * (half / room) ** 2) if room > 0.0 and evidence.replications else 0
+    needed = ceil(min(evidence.replications * min(half / room, 1e9) ** 2, MOST)) if room > 0.0 else 0
     return Judgement(INCONCLUSIVE, low, high, needed)
 
 
@@ -61,7 +63,7 @@ def equality(evidence: Evidence, level: float) -> Judgement:
     room = evidence.margin * abs(evidence.prediction)
     slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
     outside = low - slack > evidence.prediction or high + slack < evidence.prediction
-    inside = evidence.prediction - room <= low and high <= evidence.prediction + room
+    inside = evidence.prediction - room - slack <= low and high <= evidence.prediction + room + slack
     gap = abs(evidence.estimate - evidence.prediction)
     return _judge(evidence, level, inside, outside, max(room - gap, gap))
 

@@ -1,6 +1,6 @@
 """Logits of one prompt and steps along one covector, one pair of compiled functions a kind of policy."""
 
-from functools import cache, singledispatch
+from functools import cache
 from typing import Any, NamedTuple
 
 import numba
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.estimator.kernel import compile_function, first_class
 from grpo_theory.policy import Policy, SoftmaxHead, TabularSoftmax
-from grpo_theory.simulate.geometry import geometry
+from grpo_theory.simulate.geometry import features
 
 _VECTOR = numba.float64[::1]
 _ARRAY = numba.float64[:, :, ::1]
@@ -78,24 +78,17 @@ def _head_step(theta, prompt, array, covector, step):
 
 @cache
 def _compiled(function: Any, signature: Any) -> Any:
-    return first_class(compile_function(function, signature))
+    return first_class(compile_function(function, signature), signature)
 
 
 def _ascent(fill: Any, step: Any, array: NDArray[np.float64]) -> Ascent:
     return Ascent(_compiled(fill, FILL_SIGNATURE), _compiled(step, STEP_SIGNATURE), array)
 
 
-@singledispatch
 def ascent(policy: Policy) -> Ascent:
-    """Return the logits and the step of a policy; dense features where nothing better is known."""
-    return _ascent(_dense_logits, _dense_step, geometry(policy).array)
-
-
-@ascent.register
-def _(policy: TabularSoftmax) -> Ascent:
-    return _ascent(_tabular_logits, _tabular_step, np.empty((0, 0, 0)))
-
-
-@ascent.register
-def _(policy: SoftmaxHead) -> Ascent:
-    return _ascent(_head_logits, _head_step, policy.hidden[None].copy())
+    """Return the logits and the step of a policy: its own for the package's policies, dense features for any other class."""
+    if type(policy) is TabularSoftmax:
+        return _ascent(_tabular_logits, _tabular_step, np.empty((0, 0, 0)))
+    if type(policy) is SoftmaxHead:
+        return _ascent(_head_logits, _head_step, policy.hidden[None].copy())
+    return _ascent(_dense_logits, _dense_step, features(policy))

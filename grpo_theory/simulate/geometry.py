@@ -4,7 +4,7 @@ A gradient is sum_u Phi_u' c_u over the prompts u of a batch.  Each function bel
 number U of distinct prompts, the prompts (at least U), their covectors (at least U, K) and an array that it understands.
 """
 
-from functools import cache, singledispatch
+from functools import cache
 from typing import Any, NamedTuple
 
 import numba
@@ -13,7 +13,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from grpo_theory.estimator.kernel import compile_function, first_class
-from grpo_theory.policy import LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
+from grpo_theory.policy import Policy, SoftmaxHead, TabularSoftmax
 
 SIGNATURE = numba.float64(numba.int64, numba.int64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1])
 SQUARED_NORM = types.FunctionType(SIGNATURE)
@@ -63,27 +63,24 @@ def _dense_norm(n, prompts, covectors, array):
 
 @cache
 def _compiled(function: Any) -> Any:
-    return first_class(compile_function(function, SIGNATURE))
+    return first_class(compile_function(function, SIGNATURE), SIGNATURE)
 
 
-@singledispatch
 def geometry(policy: Policy) -> Geometry:
-    """Return the squared norm of a policy's gradients; dense features where nothing better is known."""
-    basis = np.broadcast_to(np.eye(policy.n_responses)[:, None, :], (policy.n_responses, policy.n_prompts, policy.n_responses))
-    features = np.stack([policy.adjoint_by_prompt(covectors) for covectors in basis], axis=1)
-    return Geometry(_compiled(_dense_norm), np.ascontiguousarray(features))
+    """Return the squared norm of a policy's gradients.
+
+    The package's own policies have norms that use their structure; any other class, a subclass with maps of its own included,
+    gets dense features by way of its maps.
+    """
+    if type(policy) is TabularSoftmax:
+        return Geometry(_compiled(_tabular_norm), np.empty((0, 0, 0)))
+    if type(policy) is SoftmaxHead:
+        return Geometry(_compiled(_head_norm), (policy.hidden @ policy.hidden.T)[None])
+    return Geometry(_compiled(_dense_norm), features(policy))
 
 
-@geometry.register
-def _(policy: LinearSoftmax) -> Geometry:
-    return Geometry(_compiled(_dense_norm), policy.features.copy())
-
-
-@geometry.register
-def _(policy: TabularSoftmax) -> Geometry:
-    return Geometry(_compiled(_tabular_norm), np.empty((0, 0, 0)))
-
-
-@geometry.register
-def _(policy: SoftmaxHead) -> Geometry:
-    return Geometry(_compiled(_head_norm), (policy.hidden @ policy.hidden.T)[None])
+def features(policy: Policy) -> NDArray[np.float64]:
+    """Return the dense features of a policy, shape (M, K, d), by way of its maps."""
+    shape = (policy.n_prompts, policy.n_responses)
+    rows = [policy.adjoint_by_prompt(np.broadcast_to(unit, shape)) for unit in np.eye(policy.n_responses)]
+    return np.ascontiguousarray(np.stack(rows, axis=1))

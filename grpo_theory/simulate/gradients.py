@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grpo_theory.estimator.kernel import first_class
+from grpo_theory.estimator.kernel import SIGNATURE, first_class
 from grpo_theory.estimator.registry import Estimator, find
 from grpo_theory.exact.moments import moments
 from grpo_theory.exact.outcomes import outcomes
@@ -33,7 +33,7 @@ BLOCK_RESPONSES = 1 << 17
 
 def block_replications(batch_size: int, group_size: int) -> int:
     """Return the number of replications in a block: fixed by the shape of a batch alone."""
-    return max(1, BLOCK_RESPONSES // (batch_size * group_size))
+    return max(1, BLOCK_RESPONSES // (as_count("batch_size", batch_size) * as_count("group_size", group_size)))
 
 
 def simulate_gradients(
@@ -87,11 +87,7 @@ def simulate_gradients(
     ValueError
         If an argument is out of range, or a kernel leaves an advantage that is not finite.
     """
-    if isinstance(estimators, str | Estimator):
-        estimators = [estimators]
-    chosen = [find(estimator) for estimator in estimators]
-    if not chosen:
-        raise ValueError("estimators must name at least one estimator, got none")
+    chosen = _choose(estimators)
     batch_size = as_count("batch_size", batch_size)
     group_size = as_count("group_size", group_size)
     replications = as_count("replications", replications)
@@ -110,6 +106,20 @@ def simulate_gradients(
     else:
         summaries = _map_in_order(experiment.run, jobs, workers)
     return reduce(GradientSimulation.merge, summaries)
+
+
+def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Estimator]:
+    if isinstance(estimators, str | Estimator):
+        estimators = [estimators]
+    if not isinstance(estimators, Iterable):
+        raise TypeError(f"estimators must be a name, an Estimator or a sequence of them, got {estimators!r}")
+    chosen = [find(estimator) for estimator in estimators]
+    names = [estimator.name for estimator in chosen]
+    if not names:
+        raise ValueError("estimators must name at least one estimator, got none")
+    if len(set(names)) < len(names):
+        raise ValueError(f"estimators must name each estimator once, got {', '.join(names)}")
+    return chosen
 
 
 def _map_in_order(
@@ -209,7 +219,7 @@ def _prepare(
     )
     return _Experiment(
         estimators=estimators,
-        kernels=[first_class(estimator.kernel) for estimator in estimators],
+        kernels=[first_class(estimator.kernel, SIGNATURE) for estimator in estimators],
         fill_draws=compiled_fill_draws(),
         fill_observations=compiled_fill_observations(),
         batch_size=batch_size,

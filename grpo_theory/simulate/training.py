@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grpo_theory.estimator.kernel import first_class
+from grpo_theory.estimator.kernel import SIGNATURE, first_class
 from grpo_theory.estimator.registry import Estimator, find
 from grpo_theory.exact.objective import objective
 from grpo_theory.exact.outcomes import check_match
@@ -145,7 +145,7 @@ def simulate_training(
         bandit=bandit,
         policy=policy,
         kl=kl,
-        kernel=first_class(chosen.kernel),
+        kernel=first_class(chosen.kernel, SIGNATURE),
         parameters=chosen.parameter_array,
         advance=compiled_advance(),
         ascent=ascent(policy),

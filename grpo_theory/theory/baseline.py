@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grpo_theory.exact.moments import Moments
+from grpo_theory.validation import as_real_array
 
 
 def baseline_trace(moments: Moments, baseline: ArrayLike) -> NDArray[np.float64]:
@@ -29,5 +30,8 @@ def baseline_trace(moments: Moments, baseline: ArrayLike) -> NDArray[np.float64]
         Divide by G for the variance of one group's estimate given its prompt.
     """
     best = moments.optimal_baseline
-    excess = (np.asarray(baseline, dtype=np.float64) - best) ** 2 - (moments.value - best) ** 2
+    baseline = as_real_array("baseline", baseline, np.ndim(baseline))
+    if baseline.ndim and baseline.shape[-1] not in (1, best.size):
+        raise ValueError(f"baseline must be a number or have shape (..., {best.size}), one a prompt, got {baseline.shape}")
+    excess = (baseline - best) ** 2 - (moments.value - best) ** 2
     return moments.oracle_trace + moments.score_power * excess

@@ -44,9 +44,9 @@ class GroupSizeLaw:
     def mse(self, batch_size: ArrayLike, group_size: ArrayLike) -> NDArray[np.float64]:
         """Return c1/B + c2/(BG) + c3/(BG(G-1)), broadcast over B and G."""
         b, g = np.asarray(batch_size, dtype=np.float64), np.asarray(group_size, dtype=np.float64)
-        if (g < 2).any():
+        if not (g >= 2).all():
             raise ValueError(f"group_size must be at least 2, got {g.min():g}")
-        if (b < 1).any():
+        if not (b >= 1).all():
             raise ValueError(f"batch_size must be at least 1, got {b.min():g}")
         return (self.c1 + self.c2 / g + self.c3 / (g * (g - 1.0))) / b
 

@@ -86,6 +86,8 @@ def remainder_bound(moments: Moments, group_size: int, reward_range: float) -> A
     For ||g||^2 <= Var(Z) E||W||^2 (Cauchy-Schwarz), Var(Z) <= R^2/4 and 2/(G (G - 1)) <= 4/G^2.
     """
     group_size = as_count("group_size", group_size, 2)
+    if not reward_range >= 0.0:
+        raise ValueError(f"reward_range must not be negative, got {reward_range}")
     return reward_range**2 * moments.score_power / group_size**2
 
 

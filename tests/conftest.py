@@ -1,0 +1,37 @@
+"""Options and fixtures of the tests."""
+
+import hypothesis
+import pytest
+
+from grpo_theory.estimator import registry as registry_module
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--vary-seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="shift the fixed seeds of the sampling tests by N, to measure how often they fail",
+    )
+
+
+def pytest_configure(config):
+    fixed = config.getoption("--vary-seed") == 0
+    hypothesis.settings.register_profile("tests", derandomize=fixed, deadline=None, max_examples=50, database=None)
+    hypothesis.settings.load_profile("tests")
+
+
+@pytest.fixture
+def seed(request):
+    """Turn a test's fixed number into its seed."""
+    shift = request.config.getoption("--vary-seed")
+    return lambda number: number + 1_000_003 * shift
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """A copy of the registry: what a test registers is forgotten after it."""
+    copy = dict(registry_module._REGISTRY)
+    monkeypatch.setattr(registry_module, "_REGISTRY", copy)
+    return copy

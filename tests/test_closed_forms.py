@@ -1,0 +1,158 @@
+"""The closed forms of theory against enumeration, at 1e-12; each with a wrong constant that must fail."""
+
+import numpy as np
+import pytest
+from enumeration import PENALTIES, POLICIES, REWARDS, batch_law, case, group_law, prompts
+
+import grpo_theory as gt
+from grpo_theory.theory import (
+    baseline_trace,
+    break_even_group_size,
+    leave_one_out_covariance,
+    leave_one_out_traces,
+    own_mean_mse,
+    remainder_bound,
+)
+
+CASES = [(p, r, k) for p in POLICIES for r in REWARDS for k in PENALTIES]
+every_case = pytest.mark.parametrize(("policy", "rewards", "penalty"), CASES)
+NAMED = gt.estimators()
+
+
+def exact(c):
+    return gt.moments(c.bandit, c.policy, c.theta, kl=c.kl)
+
+
+@pytest.mark.parametrize(("batch_size", "group_size"), [(1, 2), (3, 3)])
+@every_case
+def test_leave_one_out_covariance(policy, rewards, penalty, batch_size, group_size):
+    c = case(policy, rewards, penalty)
+    _, covariance, _ = batch_law(c, NAMED["rloo"], batch_size, group_size)
+    found = leave_one_out_covariance(c.bandit, c.policy, c.theta, batch_size=batch_size, group_size=group_size, kl=c.kl)
+    np.testing.assert_allclose(found, covariance, rtol=1e-12, atol=1e-14)
+    wrong = leave_one_out_covariance(c.bandit, c.policy, c.theta, batch_size=batch_size, group_size=group_size + 1, kl=c.kl)
+    assert np.abs(wrong - covariance).max() > 1e-4
+
+
+@pytest.mark.parametrize("group_size", [2, 4])
+@every_case
+def test_leave_one_out_traces(policy, rewards, penalty, group_size):
+    c = case(policy, rewards, penalty)
+    errors = [group_law(table, NAMED["rloo"], group_size).squared_error for table in prompts(c)]
+    np.testing.assert_allclose(leave_one_out_traces(exact(c), group_size), errors, rtol=1e-12)
+    # The printed expansion without its remainder is the oracle's error, and not this one.
+    assert (np.abs(exact(c).oracle_trace / group_size / errors - 1.0) > 1e-3).all()
+
+
+@pytest.mark.parametrize("group_size", [8, 64, 256])
+def test_large_groups_against_the_exact_law(group_size):
+    c = case("head", "graded")
+    sizes = {"batch_size": 4, "group_size": group_size}
+    found = leave_one_out_covariance(c.bandit, c.policy, c.theta, **sizes)
+    np.testing.assert_allclose(found, gt.gradient_covariance(c.bandit, c.policy, c.theta, "rloo", **sizes), rtol=1e-10)
+
+
+@every_case
+def test_own_mean_mse(policy, rewards, penalty):
+    c = case(policy, rewards, penalty)
+    _, _, mse = batch_law(c, NAMED["dr_grpo"], 3, 3)
+    assert own_mean_mse(exact(c), batch_size=3, group_size=3) == pytest.approx(mse, rel=1e-12)
+    _, _, leave_one_out = batch_law(c, NAMED["rloo"], 3, 3)
+    assert own_mean_mse(exact(c), batch_size=3, group_size=3) != pytest.approx(leave_one_out, rel=1e-3)
+
+
+@every_case
+def test_baseline_trace(policy, rewards, penalty):
+    c = case(policy, rewards, penalty)
+    for constant in (-1.0, 0.0, 0.3, 2.0):
+        traces = []
+        for p, z, w, _, _, _, gradient in prompts(c):
+            scaled = w * (z - constant)[:, None]
+            traces.append(p @ (scaled**2).sum(axis=1) - gradient @ gradient)
+        np.testing.assert_allclose(baseline_trace(exact(c), constant), traces, rtol=1e-12, atol=1e-14)
+
+
+@every_case
+def test_baselines_of_the_named_estimators(policy, rewards, penalty):
+    c = case(policy, rewards, penalty)
+    m = exact(c)
+    baselines = {"reinforce": 0.0, "oracle": m.value, "optimal": m.optimal_baseline}
+    for name, baseline in baselines.items():
+        errors = [group_law(table, NAMED[name], 1).squared_error for table in prompts(c)]
+        np.testing.assert_allclose(baseline_trace(m, baseline), errors, rtol=1e-12)
+    for other in (m.value, m.optimal_baseline + 0.01, m.optimal_baseline - 0.01):
+        assert (baseline_trace(m, m.optimal_baseline) <= baseline_trace(m, other)).all()
+
+
+def test_baselines_broadcast():
+    m = exact(case("linear"))
+    rows = baseline_trace(m, [[0.0], [0.5]])
+    assert np.array_equal(rows, [baseline_trace(m, 0.0), baseline_trace(m, [0.5, 0.5])])
+
+
+@pytest.mark.parametrize("baseline", [np.zeros(5), np.nan, "none"])
+def test_a_baseline_that_does_not_fit_is_refused_by_name(baseline):
+    with pytest.raises(ValueError, match="baseline must"):
+        baseline_trace(exact(case("linear")), baseline)
+
+
+@pytest.mark.parametrize("reward_range", [-1.0, np.nan])
+def test_a_range_is_not_negative(reward_range):
+    with pytest.raises(ValueError, match="reward_range must"):
+        remainder_bound(exact(case("linear")), 2, reward_range)
+
+
+@every_case
+def test_remainder_bound_holds(policy, rewards, penalty):
+    c = case(policy, rewards, penalty)
+    m = exact(c)
+    reward_range = max(np.ptp(table.rewards) for table in prompts(c))
+    for group_size in (2, 3, 10):
+        remainder = leave_one_out_traces(m, group_size) - m.oracle_trace / group_size
+        assert (remainder >= 0.0).all()
+        assert (remainder <= remainder_bound(m, group_size, reward_range)).all()
+
+
+def test_remainder_bound_is_within_a_small_factor_of_tight():
+    """Two arms, reward 0 or 1 for sure, G = 2: the remainder is half the bound, so a third of it fails."""
+    m = gt.moments(gt.Bandit([[0.0, 1.0]]), gt.TabularSoftmax(1, 2), np.zeros(2))
+    remainder = leave_one_out_traces(m, 2) - m.oracle_trace / 2
+    assert remainder_bound(m, 2, 1.0) >= remainder
+    assert remainder_bound(m, 2, 1.0) / 3 < remainder
+
+
+def test_break_even_group_size_parts_the_winners():
+    bandit, policy = gt.Bandit([[0.1, 0.2], [0.15, 0.05]]), gt.TabularSoftmax(2, 2)
+    theta = np.array([0.2, -0.4, 0.3, 0.0])
+    m = gt.moments(bandit, policy, theta)
+    even = break_even_group_size(m)
+    assert 3.0 < even < 60.0
+    for group_size in range(2, 64):
+        mse = {n: gt.gradient_mse(bandit, policy, theta, n, batch_size=3, group_size=group_size) for n in ("rloo", "reinforce")}
+        assert (mse["rloo"] < mse["reinforce"]) == (group_size > even)
+
+
+def test_break_even_is_infinite_where_no_baseline_is_best():
+    """Rewards centred at zero: the value baseline gains nothing."""
+    bandit = gt.Bandit.from_law([-1.0, 1.0], np.full((1, 2, 2), 0.5))
+    assert break_even_group_size(gt.moments(bandit, gt.TabularSoftmax(1, 2), np.zeros(2))) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda c, m: leave_one_out_traces(m, 1), ValueError, r"group_size must be at least 2, got 1"),
+        (lambda c, m: leave_one_out_traces(m, 2.5), TypeError, r"group_size must be an integer of at least 2, got 2\.5"),
+        (lambda c, m: own_mean_mse(m, batch_size=0, group_size=2), ValueError, r"batch_size must be at least 1, got 0"),
+        (lambda c, m: remainder_bound(m, 1, 1.0), ValueError, r"group_size must be at least 2, got 1"),
+        (
+            lambda c, m: leave_one_out_covariance(c.bandit, c.policy, c.theta, batch_size=1, group_size=1),
+            ValueError,
+            r"group_size must be at least 2, got 1",
+        ),
+    ],
+)
+def test_sizes_are_checked(call, error, message):
+    c = case()
+    with pytest.raises(error, match=message):
+        call(c, exact(c))

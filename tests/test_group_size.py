@@ -1,0 +1,101 @@
+"""The scaling law and the optimal group size."""
+
+import numpy as np
+import pytest
+from enumeration import PENALTIES, POLICIES, REWARDS, batch_law, case, prompts
+from hypothesis import given
+from hypothesis import strategies as st
+
+import grpo_theory as gt
+
+CASES = [(p, r, k) for p in POLICIES for r in REWARDS for k in PENALTIES]
+positive = st.floats(1e-3, 1e3)
+
+
+@pytest.mark.parametrize(("batch_size", "group_size"), [(1, 2), (4, 3)])
+@pytest.mark.parametrize(("policy", "rewards", "penalty"), CASES)
+def test_the_law_is_the_error(policy, rewards, penalty, batch_size, group_size):
+    c = case(policy, rewards, penalty)
+    law = gt.group_size_law(c.bandit, c.policy, c.theta, kl=c.kl)
+    _, _, mse = batch_law(c, gt.estimators()["rloo"], batch_size, group_size)
+    assert float(law.mse(batch_size, group_size)) == pytest.approx(mse, rel=1e-12)
+    printed = (law.c1 + law.c2 / group_size + law.c3 / group_size**2) / batch_size
+    assert printed != pytest.approx(mse, rel=1e-3)
+
+
+@pytest.mark.parametrize(("policy", "rewards", "penalty"), CASES)
+def test_the_constants_are_what_the_theorem_says(policy, rewards, penalty):
+    c = case(policy, rewards, penalty)
+    law, tables, f = gt.group_size_law(c.bandit, c.policy, c.theta, kl=c.kl), prompts(c), c.bandit.prompt_weights
+    gradient = sum(weight * t.gradient for weight, t in zip(f, tables, strict=True))
+    c1 = [((t.gradient - gradient) ** 2).sum() for t in tables]
+    centred = [((t.scores * (t.rewards - t.value)[:, None] - t.gradient) ** 2).sum(axis=1) for t in tables]
+    c2 = [t.probabilities @ error for t, error in zip(tables, centred, strict=True)]
+    norms = [t.probabilities @ (t.scores**2).sum(axis=1) for t in tables]
+    c3 = [t.standard_deviation**2 * norm + t.gradient @ t.gradient for t, norm in zip(tables, norms, strict=True)]
+    np.testing.assert_allclose((law.c1, law.c2, law.c3), (f @ c1, f @ c2, f @ c3), rtol=1e-12)
+
+
+def test_the_law_broadcasts_and_agrees_with_enumeration_at_any_size():
+    problem = gt.gallery.problem("graded")
+    law = gt.group_size_law(problem.bandit, problem.policy, problem.theta)
+    b, g = np.array([[1], [5]]), np.array([2, 3, 17])
+    exact = [
+        [gt.gradient_mse(problem.bandit, problem.policy, problem.theta, "rloo", batch_size=i, group_size=j) for j in g.tolist()]
+        for i in b[:, 0].tolist()
+    ]
+    np.testing.assert_allclose(law.mse(b, g), exact, rtol=1e-12)
+
+
+@given(c1=positive, c2=positive, c3=positive)
+def test_the_optimum_minimises_at_every_budget(c1, c2, c3):
+    law = gt.GroupSizeLaw(c1, c2, c3)
+    sizes = law.optimum + np.array([0.0, -1e-3, 1e-3]) * (law.optimum - 1.0)
+    # At budget N the error is N times less than at budget 1, so one budget serves for all.
+    error = [(c1 * g + c2 + c3 / (g - 1.0)) for g in sizes]
+    assert error[0] <= min(error[1:])
+    assert law.optimum == pytest.approx(1.0 + law.paper_optimum, rel=1e-15)
+    assert law.paper_optimum == pytest.approx((c3 / c1) ** 0.5, rel=1e-15)
+
+
+@given(c1=positive, c2=positive, c3=positive, budget=st.integers(2, 300))
+def test_the_best_divisor_is_found(c1, c2, c3, budget):
+    law = gt.GroupSizeLaw(c1, c2, c3)
+    errors = {g: float(law.mse(budget / g, g)) for g in range(2, budget + 1) if budget % g == 0}
+    assert errors[law.best(budget)] == pytest.approx(min(errors.values()), rel=1e-14)
+    assert budget % law.best(budget) == 0
+
+
+def test_a_prime_budget_has_one_divisor():
+    assert gt.GroupSizeLaw(1.0, 1.0, 1.0).best(7) == 7
+    assert gt.GroupSizeLaw(1e9, 1.0, 1.0).best(7) == 7
+
+
+@pytest.mark.parametrize("name", ["two-arms", "tabular", "linear", "graded"])
+def test_one_prompt_wants_the_largest_group(name):
+    problem = gt.gallery.problem(name)
+    law = gt.group_size_law(problem.bandit.at_prompt(0), problem.policy, problem.theta)
+    assert law.c1 == 0.0
+    assert law.optimum == law.paper_optimum == np.inf
+    assert law.best(64) == 64
+
+
+def test_equal_prompts_differ_in_nothing():
+    bandit, policy = gt.Bandit(np.tile([[0.3, 0.8]], (3, 1))), gt.LinearSoftmax(np.tile([[[1.0, 0.3], [0.2, -1.0]]], (3, 1, 1)))
+    assert gt.group_size_law(bandit, policy, [0.1, 0.7]).c1 == 0.0
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda law: law.mse(1, 1), ValueError, r"group_size must be at least 2, got 1"),
+        (lambda law: law.mse(1, [4, 1.5]), ValueError, r"group_size must be at least 2, got 1\.5"),
+        (lambda law: law.mse(0, 2), ValueError, r"batch_size must be at least 1, got 0"),
+        (lambda law: law.mse(1, np.nan), ValueError, r"group_size must be at least 2, got nan"),
+        (lambda law: law.best(1), ValueError, r"budget must be at least 2, got 1"),
+        (lambda law: law.best(64.0), TypeError, r"budget must be an integer of at least 2, got 64\.0"),
+    ],
+)
+def test_arguments_are_checked(call, error, message):
+    with pytest.raises(error, match=message):
+        call(gt.GroupSizeLaw(1.0, 1.0, 1.0))

@@ -1,0 +1,118 @@
+"""Numba's cache: a second process starts compiled; a kernel typed at a prompt needs no cache."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+KERNEL = """
+import grpo_theory as gt
+
+@gt.estimator("halfway")
+def halfway(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - 0.5
+"""
+
+USE = """
+import json, time
+import grpo_theory as gt
+from grpo_theory.exact.multisets import _compiled_sum_moments
+from grpo_theory.simulate.alias import _compiled_fill_alias
+from grpo_theory.simulate.driver import compiled_fill_draws, compiled_fill_observations
+
+problem = gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2), [0.0, 0.7]
+names = ["halfway", "rloo"]
+start = time.perf_counter()
+exact = [gt.gradient_mse(*problem, name, batch_size=2, group_size=4) for name in names]
+run = gt.simulate_gradients(*problem, names, batch_size=2, group_size=4, replications=100, rng=0, workers=1)
+seconds = time.perf_counter() - start
+compiled = [gt.estimators()[name].kernel for name in names]
+compiled += [_compiled_sum_moments(), _compiled_fill_alias(), compiled_fill_draws(), compiled_fill_observations()]
+print(json.dumps({
+    "exact": exact,
+    "simulated": run.mse.tolist(),
+    "seconds": seconds,
+    "hits": [sum(d.stats.cache_hits.values()) for d in compiled],
+    "misses": [sum(d.stats.cache_misses.values()) for d in compiled],
+}))
+"""
+
+SIGNATURES = [2, 2, 1, 1, 1, 1]
+"""Of each compiled function: kernels are compiled for a read-only batch too."""
+
+
+class Workshop:
+    """A folder with a user's script, and a cache of its own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")}
+        (folder / "own_kernel.py").write_text(KERNEL)
+        (folder / "use.py").write_text("import own_kernel\n" + USE)
+
+    def run(self, *arguments, text=None):
+        command = [sys.executable, "-W", "error", *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, input=text, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        return json.loads(done.stdout)
+
+    def machine_code(self):
+        return {path.name: path.stat().st_mtime_ns for path in (self.folder / "cache").rglob("*.nbc")}
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    return Workshop(tmp_path_factory.mktemp("kernel"))
+
+
+@pytest.fixture(scope="module")
+def first(workshop):
+    return workshop.run("use.py")
+
+
+def test_the_first_process_compiles_everything_once(workshop, first):
+    assert first["hits"] == [0] * 6
+    assert first["misses"] == SIGNATURES
+    assert any("own_kernel.halfway" in name for name in workshop.machine_code())
+
+
+def test_the_second_process_starts_compiled(workshop, first):
+    before = workshop.machine_code()
+    second = workshop.run("use.py")
+    assert second["hits"] == SIGNATURES
+    assert second["misses"] == [0] * 6
+    assert workshop.machine_code() == before
+    assert second["exact"] == first["exact"]
+    assert second["simulated"] == first["simulated"]
+    assert second["seconds"] < first["seconds"] / 3
+
+
+def test_an_edited_kernel_is_compiled_anew(workshop, first):
+    other = workshop.folder / "edited"
+    other.mkdir()
+    shop = Workshop(other)
+    shop.environment = workshop.environment
+    shop.run("use.py")
+    (other / "own_kernel.py").write_text(KERNEL.replace("- 0.5", "- 0.250"))
+    edited = shop.run("use.py")
+    assert edited["misses"] == [SIGNATURES[0], 0, 0, 0, 0, 0]
+    assert edited["exact"][0] != first["exact"][0]
+    assert edited["exact"][1] == first["exact"][1]
+
+
+@pytest.mark.parametrize("way", ["standard input", "-c"])
+def test_a_kernel_typed_at_a_prompt_works_without_a_cache(workshop, first, way):
+    source = KERNEL + USE
+    before = workshop.machine_code()
+    typed = workshop.run("-", text=source) if way == "standard input" else workshop.run("-c", source)
+    # Without its source a kernel counts as reading every field: the sums run over other classes, and round otherwise.
+    assert typed["exact"] == pytest.approx(first["exact"], rel=1e-13)
+    assert typed["simulated"] == first["simulated"]
+    assert typed["hits"][0] == 0
+    assert typed["hits"][1:] == SIGNATURES[1:]
+    assert workshop.machine_code() == before

@@ -1,0 +1,116 @@
+"""The bandit: what it holds, and what it refuses."""
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+
+
+def test_success_probabilities_become_a_law_on_zero_and_one():
+    bandit = gt.Bandit([[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]])
+    assert (bandit.n_prompts, bandit.n_responses) == (3, 2)
+    assert bandit.values.tolist() == [0.0, 1.0]
+    assert bandit.probabilities[:, :, 1].tolist() == [[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]]
+    assert bandit.probabilities.sum(axis=-1).tolist() == [[1.0, 1.0]] * 3
+    assert bandit.mean_reward.tolist() == [[0.3, 0.8], [0.0, 1.0], [0.5, 0.25]]
+
+
+def test_prompts_are_uniform_unless_weighted():
+    assert gt.Bandit(np.full((4, 2), 0.5)).prompt_weights.tolist() == [0.25] * 4
+    assert gt.Bandit(np.full((2, 2), 0.5), [0.9, 0.1]).prompt_weights.tolist() == [0.9, 0.1]
+
+
+def test_mean_reward_of_a_general_law():
+    law = [[[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]]]
+    bandit = gt.Bandit.from_law([0, 1, 2], law)
+    np.testing.assert_allclose(bandit.mean_reward, [[1.3, 0.0]], rtol=1e-15)
+    assert repr(bandit) == "Bandit(M=1, K=2, values=[0.0, 1.0, 2.0])"
+
+
+def test_the_arrays_are_the_bandits_own_and_cannot_be_written():
+    success = np.array([[0.3, 0.8]])
+    bandit = gt.Bandit(success)
+    success[:] = 0.0
+    assert bandit.mean_reward.tolist() == [[0.3, 0.8]]
+    for array in (bandit.values, bandit.probabilities, bandit.prompt_weights):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0.0
+
+
+def test_at_prompt_puts_all_weight_on_one_prompt():
+    bandit = gt.Bandit.from_law([0, 1, 2], np.full((3, 2, 3), 1 / 3), [0.2, 0.3, 0.5])
+    one = bandit.at_prompt(1)
+    assert one.prompt_weights.tolist() == [0.0, 1.0, 0.0]
+    assert one.values.tolist() == bandit.values.tolist()
+    assert np.array_equal(one.probabilities, bandit.probabilities)
+    assert bandit.prompt_weights.tolist() == [0.2, 0.3, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "error", "message"),
+    [
+        (3, ValueError, r"prompt must be below the number of prompts 3, got 3"),
+        (-1, ValueError, r"prompt must be at least 0, got -1"),
+        (1.0, TypeError, r"prompt must be an integer of at least 0, got 1\.0"),
+        (True, TypeError, r"prompt must be an integer of at least 0, got True"),
+    ],
+)
+def test_at_prompt_refuses_what_is_no_prompt(prompt, error, message):
+    with pytest.raises(error, match=message):
+        gt.Bandit(np.full((3, 2), 0.5)).at_prompt(prompt)
+
+
+@pytest.mark.parametrize(
+    ("success", "message"),
+    [
+        ([[0.5, 1.5]], r"success must lie in \[0, 1\], got 1\.5 at index \(0, 1\)"),
+        ([[-0.25, 0.5]], r"success must lie in \[0, 1\], got -0\.25 at index \(0, 0\)"),
+        ([[0.5, np.nan]], r"success must be finite, got nan at index \(0, 1\)"),
+        ([[0.5], [np.inf]], r"success must be finite, got inf at index \(1, 0\)"),
+        ([0.5, 0.5], r"success must have 2 dimensions, got shape \(2,\)"),
+        ([[]], r"success must not be empty, got shape \(1, 0\)"),
+        ([[0.5, 0.5], [0.5]], r"success must be an array of real numbers with 2 dimensions"),
+        ([["half"]], r"success must be an array of real numbers with 2 dimensions"),
+        (None, r"success must have 2 dimensions, got shape \(\)"),
+    ],
+)
+def test_success_must_be_probabilities(success, message):
+    with pytest.raises(ValueError, match=message):
+        gt.Bandit(success)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([0.5, 0.25, 0.25], r"prompt_weights must have shape \(2,\) = \(M,\), one a prompt, got \(3,\)"),
+        ([1.5, -0.5], r"prompt_weights must lie in \[0, 1\], got 1\.5 at index \(0,\)"),
+        ([0.5, 0.25], r"prompt_weights must sum to 1 along the last axis, got a sum of 0\.75"),
+        ([np.nan, 1.0], r"prompt_weights must be finite, got nan at index \(0,\)"),
+        ([[0.5, 0.5]], r"prompt_weights must have 1 dimensions, got shape \(1, 2\)"),
+    ],
+)
+def test_prompt_weights_must_be_a_distribution(weights, message):
+    with pytest.raises(ValueError, match=message):
+        gt.Bandit([[0.5], [0.5]], weights)
+
+
+@pytest.mark.parametrize(
+    ("values", "law", "message"),
+    [
+        ([0, 1, 1], np.full((1, 1, 3), 1 / 3), r"values must be distinct, got \[0\.0, 1\.0, 1\.0\]"),
+        ([0, 1], np.full((1, 1, 3), 1 / 3), r"probabilities must have shape \(1, 1, 2\) = \(M, K, L\), got \(1, 1, 3\)"),
+        ([0, 1], [[[0.5, 0.4]]], r"probabilities must sum to 1 .* got a sum of 0\.9 at index \(0, 0\)"),
+        ([0, 1], [[[1.25, -0.25]]], r"probabilities must lie in \[0, 1\], got 1\.25 at index \(0, 0, 0\)"),
+        ([0, 1], [[0.5, 0.5]], r"probabilities must have 3 dimensions, got shape \(1, 2\)"),
+        ([0, np.inf], [[[0.5, 0.5]]], r"values must be finite, got inf at index \(1,\)"),
+        ([], [[[]]], r"values must not be empty"),
+    ],
+)
+def test_a_law_must_be_a_distribution_on_distinct_values(values, law, message):
+    with pytest.raises(ValueError, match=message):
+        gt.Bandit.from_law(values, law)
+
+
+def test_complex_success_is_refused_and_not_stripped_of_its_imaginary_part():
+    with pytest.raises(ValueError, match="success must be an array of real numbers"):
+        gt.Bandit(np.array([[0.5 + 1.0j]]))

@@ -1,0 +1,152 @@
+"""Seeds, blocks and workers: every number is bit-identical, whoever computes it."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from enumeration import case
+
+import grpo_theory as gt
+from grpo_theory.simulate.streams import as_seed_sequence, block_generator
+
+SIZES = {"batch_size": 16, "group_size": 64}
+BLOCK = gt.block_replications(16, 64)
+ALL = ("rloo", "oracle", "optimal_loo")
+
+
+def simulate(estimators=ALL, *, replications=5 * BLOCK + 7, rng=11, workers=1, **more):
+    c = case("linear", "graded")
+    directions = np.eye(3)[:2]
+    return gt.simulate_gradients(
+        c.bandit, c.policy, c.theta, estimators, **SIZES, replications=replications, rng=rng, workers=workers,
+        directions=directions, **more,
+    )  # fmt: skip
+
+
+def state(run):
+    return run.to_dict()
+
+
+def test_any_number_of_workers_gives_the_same_bits():
+    one = simulate(workers=1)
+    assert one.replications == 5 * BLOCK + 7
+    for workers in (2, 5, None):
+        assert state(simulate(workers=workers)) == state(one)
+
+
+def test_a_seed_is_honoured():
+    assert state(simulate(rng=11)) == state(simulate(rng=11))
+    assert state(simulate(rng=11)) != state(simulate(rng=12))
+    assert state(simulate(rng=None)) != state(simulate(rng=None))
+
+
+def test_an_int_is_its_seed_sequence():
+    assert state(simulate(rng=np.random.SeedSequence(11))) == state(simulate(rng=11))
+    assert state(simulate(rng=np.int64(11))) == state(simulate(rng=11))
+    keyed = np.random.SeedSequence(11, spawn_key=(4, 2))
+    assert state(simulate(rng=keyed)) == state(simulate(rng=np.random.SeedSequence(11, spawn_key=(4, 2))))
+    assert state(simulate(rng=keyed)) != state(simulate(rng=11))
+
+
+def test_a_generator_is_used_and_moves_on():
+    generator = np.random.default_rng(3)
+    first, second = simulate(rng=generator), simulate(rng=generator)
+    assert state(first) != state(second)
+    assert state(first) == state(simulate(rng=np.random.default_rng(3)))
+
+
+@pytest.mark.parametrize("rng", [-1, 1.5, "seed", True, np.random.RandomState(1), [1, 2]])
+def test_what_is_no_seed_is_refused(rng):
+    with pytest.raises(TypeError, match="rng must be a non-negative int, a SeedSequence or a Generator, got"):
+        simulate(rng=rng)
+
+
+def test_a_seed_sequence_is_read_and_not_advanced():
+    sequence = np.random.SeedSequence(5)
+    simulate(rng=sequence)
+    assert sequence.n_children_spawned == 0
+    assert state(simulate(rng=sequence)) == state(simulate(rng=5))
+
+
+def test_the_global_seed_is_neither_read_nor_changed():
+    results, before, after = [], [], []
+    for number in (1, 2):
+        np.random.seed(number)  # noqa: NPY002
+        before.append(np.random.get_state()[1].tolist())  # noqa: NPY002
+        results.append(state(simulate()))
+        after.append(np.random.get_state()[1].tolist())  # noqa: NPY002
+    assert results[0] == results[1]
+    assert before == after
+    assert before[0] != before[1]
+
+
+def test_estimators_see_the_same_draws_whatever_their_company():
+    together = simulate()
+    for i, name in enumerate(ALL):
+        alone = simulate(name)
+        assert np.array_equal(alone.means[0], together.means[i])
+        assert alone.mse_standard_error[0] == together.mse_standard_error[i]
+
+
+@pytest.mark.parametrize("cut", [1, 3, 5])
+def test_runs_over_disjoint_blocks_merge_to_the_whole(cut):
+    """Equal to the bit where one block is added at a time, as a run does; else equal to rounding, for sums associate."""
+    whole = simulate()
+    left = simulate(replications=cut * BLOCK)
+    right = simulate(replications=(5 - cut) * BLOCK + 7, first_block=cut)
+    merged = left.merge(right)
+    assert merged.replications == whole.replications
+    for name in ("means", "mse_scatter", "prompt_mse_scatter", "along_scatter"):
+        np.testing.assert_allclose(getattr(merged, name), getattr(whole, name), rtol=1e-13, atol=1e-16)
+    if cut == 5:
+        assert state(merged) == state(whole)
+    assert state(left) != state(right)
+
+
+def test_blocks_merged_one_by_one_are_the_whole_to_the_bit():
+    merged = simulate(replications=BLOCK)
+    for block in range(1, 5):
+        merged = merged.merge(simulate(replications=BLOCK, first_block=block))
+    assert state(merged.merge(simulate(replications=7, first_block=5))) == state(simulate())
+
+
+def test_blocks_have_streams_of_their_own():
+    seed = as_seed_sequence(9)
+    draws = [block_generator(seed, block).random(4).tolist() for block in range(4)]
+    assert len({tuple(d) for d in draws}) == 4
+    assert draws[2] == block_generator(as_seed_sequence(9), 2).random(4).tolist()
+    expected = np.random.Generator(np.random.SFC64(np.random.SeedSequence(9, spawn_key=(2,)))).random(4)
+    assert draws[2] == expected.tolist()
+
+
+def test_the_block_is_fixed_by_the_shape_of_a_batch():
+    assert gt.block_replications(16, 64) * 16 * 64 == 1 << 17
+    assert gt.block_replications(1, 1) == 1 << 17
+    assert gt.block_replications(1 << 10, 1 << 10) == 1
+    assert gt.block_replications(3, 5) == (1 << 17) // 15
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error", "message"),
+    [
+        ((0, 4), ValueError, "batch_size must be at least 1, got 0"),
+        ((4, -1), ValueError, "group_size must be at least 1, got -1"),
+        ((4, 2.5), TypeError, r"group_size must be an integer of at least 1, got 2\.5"),
+    ],
+)
+def test_the_shape_of_a_batch_is_checked(sizes, error, message):
+    with pytest.raises(error, match=message):
+        gt.block_replications(*sizes)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_memory_does_not_grow_with_replications(workers):
+    simulate(replications=3 * BLOCK, workers=workers)
+    peaks = []
+    for blocks in (10, 100):
+        tracemalloc.start()
+        simulate("rloo", replications=blocks * BLOCK, workers=workers)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[0] > 8 * (1 << 17)  # a block's uniforms are seen by the measurement

@@ -1,0 +1,231 @@
+"""A user's ten lines: exact moments and simulation with no further code, and errors in the words of the contract."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from enumeration import batch_law, case
+
+import grpo_theory as gt
+
+SIZES = {"batch_size": 2, "group_size": 3}
+
+SOURCE = '''
+import grpo_theory as gt
+
+
+@gt.estimator("shrunken", parameters={"weight": 0.7}, minimum_group_size=2)
+def shrunken(batch, advantages):
+    """A = Z - weight * mean of the group - (1 - weight) * the norm of the score."""
+    for b in range(batch.rewards.shape[0]):
+        mean = batch.rewards[b].mean()
+        for g in range(batch.rewards.shape[1]):
+            rest = (1.0 - batch.parameters[0]) * batch.squared_score_norms[b, g]
+            advantages[b, g] = batch.rewards[b, g] - batch.parameters[0] * mean - rest
+'''
+
+
+def exact(kernel, c=None, **sizes):
+    c = c or case("linear", "graded")
+    return gt.gradient_law(c.bandit, c.policy, c.theta, kernel, **{**SIZES, **sizes}, kl=c.kl)
+
+
+@pytest.fixture
+def shrunken(registry, tmp_path):
+    path = tmp_path / "my_kernels.py"
+    path.write_text(SOURCE)
+    spec = importlib.util.spec_from_file_location("my_kernels", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.shrunken
+
+
+def test_ten_lines_outside_the_package_get_everything(shrunken, seed):
+    assert shrunken is gt.estimators()["shrunken"]
+    assert shrunken.reads == {"rewards", "squared_score_norms", "parameters"}
+    assert shrunken.description.startswith("A = Z - weight")
+    for c in (case("linear", "graded"), case("head", "binary", "kl")):
+        for kernel in ("shrunken", shrunken, shrunken.with_parameters(weight=0.2)):
+            found = exact(kernel, c)
+            mean, covariance, mse = batch_law(c, kernel if isinstance(kernel, gt.Estimator) else shrunken, 2, 3)
+            np.testing.assert_allclose(found.mean, mean, rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(found.covariance(), covariance, rtol=1e-12, atol=1e-14)
+            assert found.mse == pytest.approx(mse, rel=1e-12)
+            run = gt.simulate_gradients(c.bandit, c.policy, c.theta, kernel, **SIZES, replications=50_000, rng=seed(6), kl=c.kl)
+            assert abs(run.mse[0] - mse) < 4.9 * run.mse_standard_error[0]
+            assert 9.8 * run.mse_standard_error[0] < 0.1 * mse
+    with pytest.raises(ValueError, match="group_size must be at least 2 for estimator 'shrunken', got 1"):
+        exact("shrunken", group_size=1)
+
+
+def test_a_kernel_made_by_exec_is_exact_without_its_source(registry):
+    namespace = {"gt": gt}
+    exec(SOURCE.replace("import grpo_theory as gt", "").replace("shrunken", "typed"), namespace)
+    typed = namespace["typed"]
+    assert typed.reads == set(gt.Batch._fields)
+    c = case("linear", "graded")
+    _, _, mse = batch_law(c, typed, 2, 3)
+    assert exact("typed").mse == pytest.approx(mse, rel=1e-12)
+
+
+def test_lengths_are_one_in_a_bandit(registry):
+    @gt.estimator("by_length")
+    def by_length(batch, advantages):
+        for b in range(batch.rewards.shape[0]):
+            for g in range(batch.rewards.shape[1]):
+                advantages[b, g] = batch.rewards[b, g] / batch.lengths[b, g]
+
+    assert exact("by_length").mse == pytest.approx(exact("reinforce").mse, rel=1e-13)
+
+
+def test_a_kernel_that_reads_no_rewards_estimates_nothing(registry):
+    @gt.estimator("blind")
+    def blind(batch, advantages):
+        advantages[:, :] = 1.0
+
+    found = exact("blind")
+    assert np.abs(found.mean).max() < 1e-15
+    c = case("linear", "graded")
+    assert found.mse == pytest.approx(batch_law(c, gt.estimators()["blind"], 2, 3)[2], rel=1e-12)
+
+
+def no_such_field(batch, advantages):
+    advantages[:, :] = batch.reward
+
+
+def returns_a_value(batch, advantages):
+    return batch.rewards
+
+
+def wrong_shape(batch, advantages):
+    advantages[:] = batch.rewards[0, 0, 0]
+
+
+def a_name_that_is_not_there(batch, advantages):
+    advantages[:, :] = no_such_function(batch.rewards)  # noqa: F821
+
+
+def imports_inside(batch, advantages):
+    import math
+
+    advantages[:, :] = math.sqrt(2.0)
+
+
+def a_python_object(batch, advantages):
+    advantages[:, :] = dict(rewards=batch.rewards)["rewards"].tolist()  # noqa: C408
+
+
+BAD = [no_such_field, returns_a_value, wrong_shape, a_name_that_is_not_there, imports_inside, a_python_object]
+
+
+@pytest.mark.parametrize("function", BAD, ids=lambda function: function.__name__)
+def test_a_kernel_that_does_not_compile_names_the_documented_arguments(registry, function):
+    gt.estimator("bad")(function)
+    message = (
+        rf"the kernel '{function.__name__}' does not compile: .*; a kernel is kernel\(batch, advantages\): it reads "
+        r"batch\.rewards, batch\.squared_score_norms, batch\.lengths, .* and fills advantages \(B, G\) in place"
+    )
+    with pytest.raises(TypeError, match=message) as caught:
+        exact("bad")
+    assert caught.value.__cause__ is None
+    c = case()
+    with pytest.raises(TypeError, match="does not compile"):
+        gt.simulate_gradients(c.bandit, c.policy, c.theta, "bad", **SIZES, replications=10, rng=0)
+
+
+def leaves_the_last(batch, advantages):
+    advantages[:, :-1] = batch.rewards[:, :-1]
+
+
+def divides_by_nothing(batch, advantages):
+    advantages[:, :] = batch.rewards / (batch.rewards - batch.rewards)
+
+
+@pytest.mark.parametrize("function", [leaves_the_last, divides_by_nothing])
+def test_advantages_must_be_finite(registry, function):
+    gt.estimator("unfinished")(function)
+    message = r"the kernel of estimator 'unfinished' must fill finite advantages, got \[.*(nan|inf)\] for a group with rewards \["
+    with pytest.raises(ValueError, match=message):
+        exact("unfinished")
+
+
+def first_response_only(batch, advantages):
+    advantages[:, :] = 0.0
+    advantages[:, 0] = batch.rewards[:, 0]
+
+
+def first_of_the_best(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        advantages[b] = 0.0
+        advantages[b, batch.rewards[b].argmax()] = 1.0
+
+
+def neighbour(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - batch.rewards[b, g - 1]
+
+
+def halves(batch, advantages):
+    half = batch.rewards.shape[1] // 2
+    for b in range(batch.rewards.shape[0]):
+        advantages[b, :half] = batch.rewards[b, :half] - batch.rewards[b, half:].mean()
+        advantages[b, half:] = batch.rewards[b, half:] - batch.rewards[b, :half].mean()
+
+
+@pytest.mark.parametrize("rewards", ["binary", "graded"])
+@pytest.mark.parametrize("group_size", [3, 4, 5])
+@pytest.mark.parametrize("function", [first_response_only, first_of_the_best, neighbour, halves])
+def test_kernels_that_look_at_places_are_refused(registry, function, group_size, rewards):
+    gt.estimator("placed")(function)
+    message = r"estimator 'placed' must give (each response an advantage that does not depend on its place|equal advantages)"
+    with pytest.raises(ValueError, match=message):
+        exact("placed", case("linear", rewards), group_size=group_size)
+
+
+def batch_mean(batch, advantages):
+    mean = batch.rewards.mean()
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - mean
+
+
+def batch_deviation(batch, advantages):
+    scale = 1.0 / (batch.rewards.std() + 1e-4)
+    for b in range(batch.rewards.shape[0]):
+        mean = batch.rewards[b].mean()
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = scale * (batch.rewards[b, g] - mean)
+
+
+def mean_of_values(batch, advantages):
+    value = batch.values.mean()
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - value
+
+
+def last_group(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - batch.rewards[b - 1].mean()
+
+
+@pytest.mark.parametrize("rewards", ["binary", "graded"])
+@pytest.mark.parametrize(
+    ("function", "group_size"),
+    [(function, size) for function in (batch_mean, mean_of_values, last_group) for size in (1, 2, 3, 4, 8)]
+    + [(batch_deviation, size) for size in (2, 3, 4, 8)],
+)
+def test_kernels_that_couple_groups_unannounced_are_refused(registry, function, group_size, rewards):
+    gt.estimator("coupled")(function)
+    with pytest.raises(ValueError, match=r"estimator 'coupled' must .* nor on other groups, .* couples_groups=True"):
+        exact("coupled", case("linear", rewards), group_size=group_size)
+
+
+def test_coupling_is_seen_where_every_reward_is_certain(registry):
+    """One class of outcomes a prompt leaves one multiset, and the batch that shows it has one group."""
+    gt.estimator("coupled")(batch_mean)
+    c = case("tabular", "binary")._replace(bandit=gt.Bandit([[1.0] * 3, [0.0] * 3]))
+    with pytest.raises(ValueError, match="estimator 'coupled' must"):
+        exact("coupled", c)

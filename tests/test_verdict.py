@@ -1,0 +1,200 @@
+"""The rules of judgement: each kind confirmed, refuted and inconclusive on evidence made by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtri
+from scipy.stats import kstest, norm
+
+from grpo_theory.inference import KINDS, Evidence, log_log_slope
+
+LEVEL = 1e-3
+Z = -ndtri(LEVEL / 2)
+THOUSANDTHS = st.integers(-5000, 5000).map(lambda n: n / 1000)
+
+
+def judge(kind, estimate, prediction, error=0.0, margin=0.0, replications=1000):
+    return KINDS[kind](Evidence(estimate, prediction, error, margin, replications), LEVEL)
+
+
+@pytest.mark.parametrize(
+    ("kind", "estimate", "prediction", "error", "margin", "verdict"),
+    [
+        ("identity", 2.0 + 1e-11, 2.0, 0.0, 0.0, "confirmed"),
+        ("identity", 1e-9, 0.0, 0.0, 0.0, "refuted"),
+        ("identity", 1e6 + 1e-5, 1e6, 0.0, 0.0, "confirmed"),
+        ("identity", 1e6 + 1e-3, 1e6, 0.0, 0.0, "refuted"),
+        ("equality", 1.001, 1.0, 0.001, 0.01, "confirmed"),
+        ("equality", 1.01, 1.0, 0.001, 0.05, "refuted"),
+        ("equality", 0.99, 1.0, 0.001, 0.05, "refuted"),
+        ("equality", 1.001, 1.0, 0.01, 0.01, "inconclusive"),
+        ("equality", -1.001, -1.0, 0.001, 0.01, "confirmed"),
+        ("equality", 1.0, 1.0, 0.0, 0.0, "confirmed"),
+        ("equality", 1.0 + 1e-12, 1.0, 0.0, 0.0, "confirmed"),
+        ("equality", 1.0 + 1e-6, 1.0, 0.0, 0.0, "refuted"),
+        ("upper bound", 0.9, 1.0, 0.01, 0.0, "confirmed"),
+        ("upper bound", 1.1, 1.0, 0.01, 0.0, "refuted"),
+        ("upper bound", 0.99, 1.0, 0.01, 0.0, "inconclusive"),
+        ("upper bound", 1.01, 1.0, 0.01, 0.0, "inconclusive"),
+        ("upper bound", 1.0, 1.0, 0.0, 0.0, "confirmed"),
+        ("upper bound", 1.0 + 1e-12, 1.0, 0.0, 0.0, "confirmed"),
+        ("rate", -1.02, -1.0, 0.01, 0.1, "confirmed"),
+        ("rate", -1.3, -1.0, 0.01, 0.1, "refuted"),
+        ("rate", -0.7, -1.0, 0.01, 0.1, "refuted"),
+        ("rate", -1.09, -1.0, 0.01, 0.1, "inconclusive"),
+        ("ordering", -0.1, 0.0, 0.01, 0.0, "confirmed"),
+        ("ordering", 0.1, 0.0, 0.01, 0.0, "refuted"),
+        ("ordering", -0.01, 0.0, 0.01, 0.0, "inconclusive"),
+        ("ordering", 0.0, 0.0, 0.0, 0.0, "inconclusive"),
+        ("ordering", 1e-13, 0.0, 0.0, 0.0, "inconclusive"),
+        ("law", 0.5, 0.0, 0.0, 0.1, "refuted"),
+        ("law", 0.05, 0.0, 0.0, 0.1, "confirmed"),
+        ("law", 0.05, 0.0, 0.0, 0.01, "inconclusive"),
+    ],
+)
+def test_verdicts(kind, estimate, prediction, error, margin, verdict):
+    found = judge(kind, estimate, prediction, error, margin)
+    assert found.verdict == verdict
+    if verdict != "inconclusive":
+        assert found.needed == 0
+    assert found.low <= estimate <= found.high
+
+
+def test_every_kind_of_the_design_has_its_rule():
+    assert set(KINDS) == {"identity", "equality", "upper bound", "rate", "law", "ordering"}
+
+
+@pytest.mark.parametrize("kind", ["equality", "upper bound", "rate", "ordering"])
+def test_intervals_are_normal_at_the_level(kind):
+    found = judge(kind, 0.7, 1.0, 0.1, 0.2)
+    np.testing.assert_allclose((found.low, found.high), (0.7 - Z * 0.1, 0.7 + Z * 0.1), rtol=1e-14)
+
+
+def test_a_law_is_judged_by_the_dvoretzky_kiefer_wolfowitz_band():
+    half = np.sqrt(np.log(2 / LEVEL) / 2000)
+    found = judge("law", 0.05, 0.0, margin=0.07)
+    assert (found.low, found.high) == (0.0, pytest.approx(0.05 + half, rel=1e-14))
+    assert judge("law", half * 1.0001, 0.0, margin=0.07).verdict == "refuted"
+    assert judge("law", half * 0.9999, 0.0, margin=0.07).verdict == "confirmed"
+    assert judge("law", 0.0, 0.0, margin=0.07, replications=0).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("kind", "estimate", "prediction", "error", "margin"),
+    [
+        ("equality", 1.001, 1.0, 0.01, 0.01),
+        ("equality", 1.02, 1.0, 0.01, 0.01),
+        ("upper bound", 0.99, 1.0, 0.01, 0.0),
+        ("upper bound", 1.01, 1.0, 0.01, 0.0),
+        ("rate", -1.09, -1.0, 0.01, 0.1),
+        ("rate", -1.12, -1.0, 0.01, 0.1),
+        ("ordering", -0.01, 0.0, 0.01, 0.0),
+        ("law", 0.05, 0.0, 0.0, 0.01),
+    ],
+)
+def test_the_replications_needed_would_do(kind, estimate, prediction, error, margin):
+    """With twice as many the standard error falls by sqrt 2; just above `needed` the verdict is no longer inconclusive."""
+    found = judge(kind, estimate, prediction, error, margin, 1000)
+    assert found.verdict == "inconclusive"
+    assert found.needed > 1000
+    if kind == "law":
+        estimate = 0.0
+    for factor, decided in ((1.01, True), (0.95, False)):
+        n = int(found.needed * factor)
+        again = judge(kind, estimate, prediction, error * np.sqrt(1000 / n), margin, n)
+        assert (again.verdict != "inconclusive") == decided
+
+
+def test_an_exact_tie_needs_no_number_of_replications():
+    assert judge("ordering", 0.0, 0.0).needed == 0
+    assert judge("upper bound", 1.0, 1.0, 0.1).needed == 0
+
+
+def test_a_hair_from_the_bound_is_undecided_and_no_overflow():
+    assert judge("ordering", 1e-200, 0.0, 0.1).verdict == "inconclusive"
+
+
+@given(
+    kind=st.sampled_from(["equality", "upper bound", "rate", "ordering"]),
+    estimate=THOUSANDTHS,
+    prediction=THOUSANDTHS,
+    error=THOUSANDTHS.map(abs),
+    margin=THOUSANDTHS.map(abs),
+)
+def test_a_wider_level_never_turns_a_verdict_round(kind, estimate, prediction, error, margin):
+    evidence = Evidence(estimate, prediction, error, margin, 100)
+    strict, loose = KINDS[kind](evidence, 1e-6), KINDS[kind](evidence, 0.1)
+    assert strict.verdict in ("inconclusive", loose.verdict)
+
+
+def test_equality_refutes_the_truth_as_often_as_its_level_says(seed):
+    """20,000 normal estimates at level 0.05: |z| < 4.9 of the binomial, so a level of 0.06 would be seen."""
+    n, level = 20_000, 0.05
+    estimates = 1.0 + 0.1 * np.random.default_rng(seed(1)).standard_normal(n)
+    refuted = sum(KINDS["equality"](Evidence(x, 1.0, 0.1, 0.0, 100), level).verdict == "refuted" for x in estimates)
+    error = np.sqrt(n * level * (1 - level))
+    assert abs(refuted - n * level) < 4.9 * error
+    assert n * (0.06 - level) > 4.9 * error + 4.9 * np.sqrt(n * 0.06 * 0.94) * 0.2
+
+
+def test_a_law_refutes_the_truth_at_most_as_often_as_its_level_says(seed):
+    n, level = 2000, 0.05
+    rng = np.random.default_rng(seed(2))
+    distances = [kstest(rng.standard_normal(200), norm.cdf).statistic for _ in range(n)]
+    refuted = sum(KINDS["law"](Evidence(d, 0.0, 0.0, 0.5, 200), level).verdict == "refuted" for d in distances)
+    assert refuted < n * level + 4.9 * np.sqrt(n * level * (1 - level))
+    shifted = [kstest(rng.standard_normal(200) + 0.5, norm.cdf).statistic for _ in range(200)]
+    assert sum(KINDS["law"](Evidence(d, 0.0, 0.0, 0.5, 200), level).verdict == "refuted" for d in shifted) > 190
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"estimate": np.nan}, ValueError, r"evidence must be finite, got .* = \(nan, 1\.0, 0\.0, 0\.0\)"),
+        ({"prediction": np.inf}, ValueError, r"evidence must be finite, got .* = \(1\.0, inf, 0\.0, 0\.0\)"),
+        ({"standard_error": -0.1}, ValueError, r"standard_error and margin must not be negative, got \(-0\.1, 0\.0\)"),
+        ({"margin": -0.1}, ValueError, r"standard_error and margin must not be negative, got \(0\.0, -0\.1\)"),
+        ({"replications": -4}, ValueError, r"replications must be at least 0, got -4"),
+        ({"replications": 2.5}, TypeError, r"replications must be an integer of at least 0, got 2\.5"),
+        ({"standard_error": 0.1}, ValueError, r"replications must be .* standard_error"),
+    ],
+)
+def test_evidence_is_checked(changes, error, message):
+    """A standard error without replications would escape the family error, which counts sampled evidence."""
+    with pytest.raises(error, match=message):
+        Evidence(**{"estimate": 1.0, "prediction": 1.0, **changes})
+
+
+def test_slope_of_a_power_law():
+    x = np.array([2.0, 4.0, 8.0, 32.0])
+    slope, error = log_log_slope(x, 3.0 * x**-1.5)
+    assert slope == pytest.approx(-1.5, rel=1e-14)
+    assert error == 0.0
+
+
+def test_the_slopes_standard_error_is_that_of_repeated_samples(seed):
+    x, errors = np.array([2.0, 4.0, 8.0, 16.0]), np.array([0.02, 0.03, 0.01, 0.04])
+    y, rng = x**-1.0, np.random.default_rng(seed(3))
+    _, stated = log_log_slope(x, y, errors * y)
+    slopes = [log_log_slope(x, y * (1 + errors * rng.standard_normal(4)))[0] for _ in range(4000)]
+    assert abs(np.std(slopes) / stated - 1.0) < 4.9 / np.sqrt(2 * 4000) + 0.005
+    assert abs(np.mean(slopes) + 1.0) < 4.9 * stated / np.sqrt(4000) + 0.002
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "errors", "message"),
+    [
+        ([1.0, 2.0], [1.0], None, r"x and y must have one shape \(n,\) with n at least 2, got \(2,\) and \(1,\)"),
+        ([1.0], [1.0], None, r"x and y must have one shape \(n,\) with n at least 2, got \(1,\) and \(1,\)"),
+        ([1.0, 0.0], [1.0, 1.0], None, r"x and y must be above 0 for a log-log slope"),
+        ([1.0, 2.0], [1.0, -1.0], None, r"x and y must be above 0 for a log-log slope"),
+        ([2.0, 2.0], [1.0, 3.0], None, r"x must "),
+        ([1.0, 2.0], [1.0, np.nan], None, r"y must be"),
+        ([1.0, 2.0], [1.0, 2.0], [0.1, 0.1, 0.1], r"standard_errors must"),
+        ([1.0, 2.0], [1.0, 2.0], [-0.1, 0.1], r"standard_errors must"),
+    ],
+)
+def test_slopes_need_positive_points_at_two_places(x, y, errors, message):
+    with pytest.raises(ValueError, match=message):
+        log_log_slope(x, y, errors)
