@@ -18,7 +18,7 @@ from simulations.study import Cell, Rows, Settings, Study
 SOURCE = "arXiv 2603.01162"
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict", "single")
 STEPS = 2000
-RUNS, QUICK_RUNS, CHUNK_RUNS = 81920, 2048, 2048
+RUNS, QUICK_RUNS, CHUNK_RUNS = 81920, 512, 2048
 FACTOR = 2.0
 GROUP_SIZES = (8, 16, 32, 64)
 LAW_MARGIN, MEAN_MARGIN = 0.02, 0.02
@@ -33,7 +33,8 @@ def cells(quick: bool) -> list[Cell]:
         for name in names:
             runs = QUICK_RUNS if quick else RUNS if name in ("rloo", "grpo") else RUNS // 4
             settings = {"problem": problem, "estimator": name, "batch_size": 1, "group_size": 4, "factor": FACTOR}
-            found.append(Cell(settings | {"steps": STEPS, "runs": CHUNK_RUNS}, runs // CHUNK_RUNS))
+            chunk = min(runs, CHUNK_RUNS)
+            found.append(Cell(settings | {"steps": STEPS, "runs": chunk}, runs // chunk))
     return found
 
 

@@ -1,0 +1,134 @@
+"""Rivals in jitted JAX on the CPU, timed beside the simulator in a process of its own: python -m benchmarks.jax_rivals CPUS."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.simulator import simulator
+from benchmarks.task import SEED, TASKS, Estimate, Task
+from benchmarks.timing import Contender, nanoseconds_per_response
+
+BLOCK_RESPONSES = 1 << 15
+BLOCKS = 64
+
+Statistic = Callable[[Any, Any, Any], Any]  # of prompts, responses and advantages
+
+
+def _by_scatter(task: Task) -> Statistic:
+    """Scatter-add the advantages of each group."""
+    n_responses = task.problem.policy.n_responses
+
+    def histogram(prompts: Any, responses: Any, advantages: Any) -> Any:
+        groups = jnp.arange(prompts.size).reshape(*prompts.shape, 1)
+        flat = jnp.zeros(prompts.size * n_responses)
+        return flat.at[groups * n_responses + responses].add(advantages).reshape(*prompts.shape, n_responses)
+
+    return histogram
+
+
+def _by_mask(task: Task) -> Statistic:
+    """Sum the advantages of each group under a mask for each response."""
+
+    def histogram(prompts: Any, responses: Any, advantages: Any) -> Any:
+        each = range(task.problem.policy.n_responses)
+        return jnp.stack([jnp.where(responses == k, advantages, 0.0).sum(axis=-1) for k in each], axis=-1)
+
+    return histogram
+
+
+def _through_inner_products(task: Task, histogram: Statistic) -> Statistic:
+    """Return squared errors from the groups' covectors and the inner products between prompts."""
+    inner_products, logits = jnp.float32(task.inner_products), jnp.float32(task.gradient_logits)
+    power = float(task.exact.gradient_power)
+
+    def errors(prompts: Any, responses: Any, advantages: Any) -> Any:
+        covectors = histogram(prompts, responses, advantages)
+        if task.is_tabular:
+            weights = (prompts[:, :, None] == prompts[:, None, :]).astype(jnp.float32)
+        else:
+            weights = inner_products[prompts[:, :, None], prompts[:, None, :]]
+        products = jnp.einsum("rbk,rck->rbc", covectors, covectors)
+        return (products * weights).sum((1, 2)) - 2.0 * (covectors * logits[prompts]).sum((1, 2)) + power
+
+    return errors
+
+
+def _direct(task: Task) -> Statistic:
+    """Return squared errors from the gradient of a tabular policy, scattered into its own coordinates."""
+    gradient = jnp.float32(task.exact.gradient)
+    n_prompts, n_responses = task.outcomes.policy_probabilities.shape
+
+    def errors(prompts: Any, responses: Any, advantages: Any) -> Any:
+        rows = jnp.arange(len(prompts))[:, None, None] * n_prompts + prompts[:, :, None]
+        flat = jnp.zeros(len(prompts) * n_prompts * n_responses).at[rows * n_responses + responses].add(advantages)
+        return ((flat.reshape(len(prompts), -1) - gradient) ** 2).sum(axis=1)
+
+    return errors
+
+
+def _contender(name: str, task: Task, errors: Statistic) -> Contender:
+    """Draw by comparison with the distribution function, scan over blocks, one shard a device; checked at every run."""
+    size = BLOCK_RESPONSES // task.batch_responses
+    devices = jax.local_device_count()
+    law, scale = task.outcomes, 1.0 / (task.batch_size * (task.group_size - 1.0))
+    cumulative = jnp.float32(np.cumsum(law.probabilities, axis=1)[:, :-1])
+    prompt_cumulative = jnp.float32(np.cumsum(task.problem.bandit.prompt_weights)[:-1])
+    rewards, responses = jnp.float32(law.rewards[0]), jnp.int32(law.responses)
+
+    def block(carry: Any, key: Any) -> tuple[Any, Any]:
+        keys = jax.random.split(key)
+        prompts = jnp.searchsorted(prompt_cumulative, jax.random.uniform(keys[0], (size, task.batch_size)), side="right")
+        uniforms = jax.random.uniform(keys[1], (size, task.batch_size, task.group_size))
+        outcomes = (uniforms[..., None] >= cumulative[prompts][:, :, None, :]).sum(axis=-1)
+        z = rewards[outcomes]
+        return carry, errors(prompts, responses[outcomes], scale * (z - z.mean(axis=-1, keepdims=True)))
+
+    def shard(key: Any) -> tuple[Any, Any]:
+        found = jax.lax.scan(block, None, jax.random.split(key, BLOCKS))[1]
+        return found.mean(), (found**2).mean()
+
+    compiled = jax.pmap(shard) if devices > 1 else jax.jit(jax.vmap(shard))
+
+    def run(rounds: int) -> None:
+        keys = jax.random.split(jax.random.key(SEED), (rounds, devices))
+        moments = np.array(jax.block_until_ready([compiled(each) for each in keys]), dtype=np.float64)
+        mean, square = moments.mean(axis=(0, 2))
+        count = rounds * devices * BLOCKS * size
+        task.check(name, Estimate(float(mean), float(np.sqrt((square - mean**2) / count))))
+
+    return Contender(name, run, devices * BLOCKS * size * task.batch_responses)
+
+
+def rivals(task: Task) -> list[Contender]:
+    """Return the variants; which is fastest depends on the task."""
+    found = {
+        "scatter": _through_inner_products(task, _by_scatter(task)),
+        "masks": _through_inner_products(task, _by_mask(task)),
+    }
+    if task.is_tabular:
+        found["direct scatter"] = _direct(task)
+    return [_contender(f"JAX, {name}", task, errors) for name, errors in found.items()]
+
+
+def main(cpus: int) -> None:
+    """Print, as JSON, one list a task: name and cost of the simulator on so many threads and of each rival."""
+    jax.config.update("jax_threefry_partitionable", False)  # the faster of the two
+    found = []
+    for task in TASKS:
+        contenders = [simulator(task, workers=cpus), *rivals(task)]
+        costs = nanoseconds_per_response(contenders)
+        found.append([(contender.name, cost) for contender, cost in zip(contenders, costs, strict=True)])
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    processors = int(sys.argv[1])
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
+    main(processors)

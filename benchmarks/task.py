@@ -1,0 +1,97 @@
+"""What is measured: the error of the leave-one-out estimator on a problem of the gallery."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import grpo_theory as gt
+from grpo_theory import gallery
+from grpo_theory.exact.outcomes import Outcomes, outcomes
+
+ESTIMATOR = "rloo"
+SEED = 1
+
+
+class Estimate(NamedTuple):
+    """A mean squared error and its standard error."""
+
+    mse: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem and the shape of a batch.
+
+    Attributes
+    ----------
+    problem_name : str
+        A problem of the gallery with a tabular policy or a softmax head.
+    batch_size, group_size : int
+        B prompts, G responses each.
+    """
+
+    problem_name: str
+    batch_size: int
+    group_size: int
+
+    @property
+    def label(self) -> str:
+        """The problem and the shape, for the table."""
+        return f"{self.problem_name}, {self.batch_size} x {self.group_size}"
+
+    @property
+    def batch_responses(self) -> int:
+        """The number of responses in a batch, B G."""
+        return self.batch_size * self.group_size
+
+    @cached_property
+    def problem(self) -> gallery.Problem:
+        """The problem."""
+        return gallery.problem(self.problem_name)
+
+    @cached_property
+    def exact(self) -> gt.Moments:
+        """The exact moments; the true gradient is among them."""
+        return gt.moments(self.problem.bandit, self.problem.policy, self.problem.theta)
+
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """The law of a whole response."""
+        return outcomes(self.problem.bandit, self.problem.policy, self.problem.theta)
+
+    @cached_property
+    def is_tabular(self) -> bool:
+        """Whether gradients are the covectors themselves, prompt by prompt."""
+        return isinstance(self.problem.policy, gt.TabularSoftmax)
+
+    @cached_property
+    def inner_products(self) -> NDArray[np.float64]:
+        """The weights w in <gradient, gradient> = sum w(m, n) c_m . c_n of covectors, shape (M, M)."""
+        policy = self.problem.policy
+        if isinstance(policy, gt.SoftmaxHead):
+            return policy.hidden @ policy.hidden.T
+        return np.eye(policy.n_prompts)
+
+    @cached_property
+    def gradient_logits(self) -> NDArray[np.float64]:
+        """The inner products of the true gradient with unit covectors, shape (M, K)."""
+        return self.problem.policy.logits(self.exact.gradient)
+
+    @cached_property
+    def exact_mse(self) -> float:
+        """The exact mean squared error."""
+        where = (self.problem.bandit, self.problem.policy, self.problem.theta)
+        return float(gt.gradient_mse(*where, ESTIMATOR, batch_size=self.batch_size, group_size=self.group_size))
+
+    def check(self, name: str, estimate: Estimate) -> None:
+        """Raise if an estimate lies more than five standard errors from the exact value."""
+        z = (estimate.mse - self.exact_mse) / estimate.standard_error
+        if not abs(z) < 5.0:
+            raise RuntimeError(f"{name} is {z:.1f} standard errors from the exact error of {self.label}")
+
+
+TASKS = (Task("tabular", 4, 8), Task("tabular", 8, 16), Task("tabular", 8, 64), Task("lm-few-shot", 8, 16))
