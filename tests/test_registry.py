@@ -1,7 +1,10 @@
 """The registry: names and objects, parameters, what a kernel reads, and what the decorator refuses."""
 
 import copy
+import functools
+import importlib
 import pickle
+import sys
 
 import pytest
 from enumeration import NAMED
@@ -78,6 +81,17 @@ def test_a_batch_passed_on_whole_counts_as_read_entirely():
         assert fields_read(function) == set(Batch._fields)
 
 
+def test_a_wrapper_is_read_itself_and_not_what_it_wraps():
+    def wrapped(batch, advantages):
+        advantages[:, :] = batch.rewards
+
+    @functools.wraps(wrapped)
+    def wrapper(batch, advantages):
+        advantages[:, :] = batch.squared_score_norms
+
+    assert fields_read(wrapper) == {"squared_score_norms"}
+
+
 def test_a_kernel_may_name_its_arguments_as_it_likes(registry):
     @gt.estimator("renamed")
     def renamed(seen, out):
@@ -143,6 +157,23 @@ def test_starred_arguments_are_refused(registry):
 @pytest.mark.parametrize("clone", [copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))], ids=["copy", "pickle"])
 def test_estimators_can_be_copied_and_sent_to_another_process(clone):
     assert clone(gt.estimators()["rloo"]).name == "rloo"
+
+
+def test_another_process_registers_what_it_unpickles(registry, tmp_path, monkeypatch):
+    """The second process is played by forgetting the module and the registration."""
+    (tmp_path / "kernels_of_mine.py").write_text(
+        "import grpo_theory as gt\n\n\n"
+        "@gt.estimator('scaled', parameters={'factor': 2.0})\n"
+        "def scaled(batch, advantages):\n"
+        "    advantages[:, :] = batch.parameters[0] * batch.rewards\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    sent = pickle.dumps(importlib.import_module("kernels_of_mine").scaled.with_parameters(factor=3.0))
+    del registry["scaled"], sys.modules["kernels_of_mine"]
+    received = pickle.loads(sent)
+    assert dict(received.parameters) == {"factor": 3.0}
+    assert dict(registry["scaled"].parameters) == {"factor": 2.0}
+    assert received.function is sys.modules.pop("kernels_of_mine").scaled.function
 
 
 def test_estimators_can_be_keys():

@@ -201,8 +201,8 @@ def test_arguments_are_checked(changes, error, message):
 def test_two_settings_of_one_estimator_are_told_apart_and_one_named_twice_is_refused():
     wide = gt.estimators()["grpo"].with_parameters(epsilon=1.0)
     run = simulate(estimators=["grpo", wide])
-    assert run.estimators == ("grpo", "grpo(epsilon=1)")
-    assert run.mse_difference("grpo", "grpo(epsilon=1)")[0] != 0.0
+    assert run.estimators == ("grpo", "grpo(epsilon=1.0)")
+    assert run.mse_difference("grpo", "grpo(epsilon=1.0)")[0] != 0.0
     with pytest.raises(ValueError, match="estimators must name each estimator once, got grpo, grpo"):
         simulate(estimators=["grpo", "grpo"])
 

@@ -223,6 +223,17 @@ def test_kernels_that_couple_groups_unannounced_are_refused(registry, function, 
         exact("coupled", case("linear", rewards), group_size=group_size)
 
 
+@pytest.mark.parametrize("function", [batch_mean, mean_of_values])
+@pytest.mark.parametrize("group_size", [2, 3])
+def test_no_reward_values_hide_the_coupling(registry, function, group_size):
+    """Rewards of mean 1/3 over the values, and a prompt of value 1/3: no round numbers may be a blind spot of the check."""
+    gt.estimator("coupled")(function)
+    bandit = gt.Bandit.from_law([-1.0, 0.0, 2.0], np.full((1, 2, 3), 1 / 3))
+    c = case("tabular", "binary")._replace(bandit=bandit, policy=gt.TabularSoftmax(1, 2), theta=np.array([0.3, 0.0]))
+    with pytest.raises(ValueError, match="estimator 'coupled' must"):
+        exact("coupled", c, group_size=group_size)
+
+
 def test_coupling_is_seen_where_every_reward_is_certain(registry):
     """One class of outcomes a prompt leaves one multiset, and the batch that shows it has one group."""
     gt.estimator("coupled")(batch_mean)

@@ -113,7 +113,11 @@ def check_arguments(function: Callable) -> None:
     if not callable(function):
         raise TypeError(f"the kernel must be a Python function, got {function!r}; {CONTRACT}")
     positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    kinds = [p.kind for p in inspect.signature(function).parameters.values()] if inspect.isfunction(function) else []
+    kinds = (
+        [p.kind for p in inspect.signature(function, follow_wrapped=False).parameters.values()]
+        if inspect.isfunction(function)
+        else []
+    )
     if len(kinds) != 2 or not positional.issuperset(kinds):
         raise TypeError(f"the kernel {function!r} must be a plain function of two arguments; {CONTRACT}")
 
@@ -126,7 +130,7 @@ def fields_read(function: Callable) -> frozenset[str]:
     """
     everything = frozenset(Batch._fields)
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))
     except (OSError, TypeError, SyntaxError):
         return everything
     definition = tree.body[0]

@@ -69,7 +69,7 @@ class Estimator:
             allowed = ", ".join(self.parameters) or "none"
             raise ValueError(f"estimator {base!r} has no parameter {unknown[0]!r}; it has: {allowed}")
         merged = {**self.parameters, **_as_parameters(parameters)}
-        name = f"{base}({', '.join(f'{key}={value:g}' for key, value in merged.items())})"
+        name = f"{base}({', '.join(f'{key}={value!r}' for key, value in merged.items())})"
         return replace(self, name=name, parameters=MappingProxyType(merged))
 
     def __reduce__(self) -> tuple[Callable, tuple]:

@@ -10,7 +10,13 @@ from grpo_theory.estimator.kernel import PROMPT_FIELDS
 from grpo_theory.estimator.registry import Estimator, find
 from grpo_theory.exact.classes import Classes, classes
 from grpo_theory.exact.moments import Moments, moments
-from grpo_theory.exact.multisets import MAXIMUM_RESPONSES, AdvantageMoments, advantage_moments, count_multisets
+from grpo_theory.exact.multisets import (
+    MAXIMUM_COUNTS,
+    MAXIMUM_RESPONSES,
+    AdvantageMoments,
+    advantage_moments,
+    count_multisets,
+)
 from grpo_theory.exact.outcomes import outcomes
 from grpo_theory.kl import KL
 from grpo_theory.policy import Policy
@@ -179,8 +185,10 @@ def _sum_by_look(estimator: Estimator, laws: list[Classes], truth: Moments, grou
     for prompt, law in enumerate(laws):
         look = np.concatenate([law.rewards, law.squared_score_norms, [field[prompt] for field in seen]])
         looks[look.tobytes()].append(prompt)
-    responses = sum(group_size * count_multisets(laws[same[0]].rewards.size, group_size) for same in looks.values())
-    if responses > MAXIMUM_RESPONSES:
+    classes_of_looks = [laws[same[0]].rewards.size for same in looks.values()]
+    responses = sum(group_size * count_multisets(n_classes, group_size) for n_classes in classes_of_looks)
+    most = max(n_classes * count_multisets(n_classes, group_size) for n_classes in classes_of_looks)
+    if responses > MAXIMUM_RESPONSES or most > MAXIMUM_COUNTS:
         raise NotEnumerableError(
             f"estimator {estimator.name!r} at group_size {group_size} needs about 1e{len(str(responses)) - 1} responses "
             f"enumerated, and at most {MAXIMUM_RESPONSES:.0e} are: use simulate_gradients"

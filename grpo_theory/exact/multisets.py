@@ -22,8 +22,10 @@ from grpo_theory.exact.classes import Classes
 Array = NDArray[np.float64]
 
 MAXIMUM_RESPONSES = 10**9
+MAXIMUM_COUNTS = 10**8
 _ROWS = 1 << 18
 _CHECKED = 4096
+_DECOYS = ((0.1, 0.7), (0.3, 0.45))
 _TOLERANCE = 1e-9
 
 
@@ -55,12 +57,12 @@ def count_multisets(n_classes: int, group_size: int) -> int:
 def multisets(n_classes: int, group_size: int) -> NDArray[np.int64]:
     """List the counts of all multisets, shape (n, R), rows summing to `group_size`."""
     tables = [np.full((1, 1), size) for size in range(group_size + 1)]
-    for _ in range(n_classes - 1):
+    for level in range(2, n_classes + 1):
+        sizes = range(group_size + 1) if level < n_classes else (group_size,)
         tables = [
-            np.concatenate([np.insert(tables[size - first], 0, first, axis=1) for first in range(size + 1)])
-            for size in range(group_size + 1)
+            np.concatenate([np.insert(tables[size - first], 0, first, axis=1) for first in range(size + 1)]) for size in sizes
         ]
-    return tables[group_size]
+    return tables[-1]
 
 
 def members(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -146,16 +148,18 @@ def check_exchangeable(estimator: Estimator, batch: Batch, advantages: Array) ->
     between groups of another prompt: other rewards, other score norms, other fields of the prompt.
     """
     picked = Batch._make([*(_picked(field) for field in batch[:-1]), batch.parameters])
-    decoys = [field if field.dtype.kind == "i" else 0.1 + 0.7 * field for field in picked[:-1]]
-    mixed = Batch._make([*(np.concatenate([d, p, d]) for d, p in zip(decoys, picked[:-1], strict=True)), batch.parameters])
-    n = len(picked.rewards)
-    gap = np.abs(advantages_of(estimator, mixed)[n : 2 * n] - _picked(advantages))
-    if (gap > _TOLERANCE * np.maximum(1.0, np.abs(advantages).max())).any():
-        raise ValueError(
-            f"estimator {estimator.name!r} must give each response an advantage that does not depend on its place in the "
-            "group, nor on other groups, for its exact moments to be enumerated; if it couples groups, register it with "
-            "couples_groups=True and simulate it"
-        )
+    expected = _picked(advantages)
+    allowed = _TOLERANCE * np.maximum(1.0, np.abs(advantages).max())
+    for shift, scale in _DECOYS:  # two, for any one of them leaves some value as it is
+        decoys = [field if field.dtype.kind == "i" else shift + scale * field for field in picked[:-1]]
+        fields = (np.concatenate([d, p, d]) for d, p in zip(decoys, picked[:-1], strict=True))
+        found = advantages_of(estimator, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
+        if (np.abs(found - expected) > allowed).any():
+            raise ValueError(
+                f"estimator {estimator.name!r} must give each response an advantage that does not depend on its place in the "
+                "group, nor on other groups, for its exact moments to be enumerated; if it couples groups, register it with "
+                "couples_groups=True and simulate it"
+            )
 
 
 def _picked(array: NDArray) -> NDArray:

@@ -54,15 +54,11 @@ def _fill_alias(probabilities, threshold, choices):
                 n_large -= 1
                 small[n_small] = high
                 n_small += 1
-        # What is left is 1 up to rounding, unless its probability is exactly 0 and rounding emptied the large list.
+        # What is left is 1 up to rounding; a point of probability 0 is never left, for its deficit is 1.
         for i in range(n_large):
             threshold[row, large[i]] = 1.0
         for i in range(n_small):
-            j = small[i]
-            if probabilities[row, j] > 0.0:
-                threshold[row, j] = 1.0
-            else:
-                choices[row, 2 * j + 1] = np.argmax(probabilities[row])
+            threshold[row, small[i]] = 1.0
 
 
 @cache
