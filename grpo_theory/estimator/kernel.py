@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba import types
+from numba.core.registry import cpu_target
 from numba.core.types.function_type import CompileResultWAP
 from numpy.typing import NDArray
 
@@ -44,6 +45,11 @@ class Batch(NamedTuple):
     optimal_baselines: Array
     parameters: Array
 
+
+# numba loads its tables of types at the first compiled function, which takes ten times as long as loading the function:
+# that belongs to the import.
+cpu_target.typing_context.refresh()
+cpu_target.target_context.refresh()
 
 RESPONSE_FIELDS = ("rewards", "squared_score_norms", "lengths")
 PROMPT_FIELDS = ("values", "standard_deviations", "optimal_baselines")

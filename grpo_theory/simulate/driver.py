@@ -94,13 +94,14 @@ def fill_draws(prompt_uniforms, response_uniforms, tables, draws):
         for b in range(batch_size):
             x = prompt_uniforms[r, b] * n_prompts
             j = int(x)
-            m = tables.prompt_choices[0, 2 * j + int(x - j >= tables.prompt_threshold[0, j])]
+            m = np.uintp(tables.prompt_choices[0, 2 * j + int(x - j >= tables.prompt_threshold[0, j])])
             draws.prompts[r, b] = m
             for g in range(group_size):
                 x = response_uniforms[r, b, g] * n_outcomes
-                j = int(x)
-                # A look-up, not a branch: which way it goes cannot be predicted.
-                o = tables.choices[m, 2 * j + int(x - j >= tables.threshold[m, j])]
+                # Unsigned, for numba tests signed indices for being negative; a look-up and not a branch, for which way
+                # it goes cannot be predicted.
+                place = np.uintp(x)
+                o = np.uintp(tables.choices[m, np.uintp(2) * place + np.uintp(x - place >= tables.threshold[m, place])])
                 draws.responses[r, b, g] = tables.responses[o]
                 draws.rewards[r, b, g] = tables.rewards[m, o]
                 draws.squared_score_norms[r, b, g] = tables.squared_score_norms[m, o]
