@@ -82,6 +82,7 @@ def test_figures_and_report_are_drawn_from_the_tables(results, tmp_path, capsys)
     assert "<script" not in page
     assert page.count("data:image/svg+xml;base64,") == len(FIGURES)
     assert 'src="http' not in page
+    assert "kl-linear (rloo)" in page
     twin = (tmp_path / "report.md").read_text()
     for claim in pd.read_csv(results / "claims.csv")["id"].unique():
         assert claim in page
