@@ -33,7 +33,6 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     loo = gt.gradient_law(*where, "rloo", batch_size=b, group_size=g)
     oracle = gt.gradient_law(*where, "oracle", batch_size=b, group_size=g)
     closed = leave_one_out_traces(exact, g)
-    second_order = exact.reward_variance * exact.score_power + exact.prompt_gradient_power
     remainder = loo.prompt_traces - exact.oracle_trace / g
     reward_range = float(np.ptp(problem.bandit.values))
     bound = remainder_bound(exact, g, reward_range)
@@ -52,7 +51,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
         "prompt_mse": loo.prompt_mse,
         "prompt_mse_oracle": oracle.prompt_mse,
         "closed_gap": float(np.max(np.abs(loo.prompt_traces / closed - 1.0)[live])),
-        "printed_gap": float(np.max(np.abs((exact.oracle_trace / g + second_order / g**2) / closed - 1.0)[live])),
+        "printed_gap": float(np.max(np.abs((exact.oracle_trace / g + exact.second_order / g**2) / closed - 1.0)[live])),
         "prompt_ratio": float(np.max((remainder / bound)[live])),
         "batch_ratio": (loo.mse - (law.c1 + law.c2 / g) / b) / (reward_range**2 * power / (b * g**2)),
     }

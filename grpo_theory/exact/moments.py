@@ -73,6 +73,11 @@ class Moments:
         return self.oracle_power - self.prompt_gradient_power
 
     @property
+    def second_order(self) -> Array:
+        """Var(Z | x) E[||W||^2 | x] + ||g(x)||^2, shape (M,): what estimating the baseline adds, times G (G - 1)."""
+        return self.reward_variance * self.score_power + self.prompt_gradient_power
+
+    @property
     def gradient_power(self) -> float:
         """||g||^2."""
         return float(self.gradient @ self.gradient)

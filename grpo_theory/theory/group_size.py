@@ -78,5 +78,5 @@ def group_size_law(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | No
     return GroupSizeLaw(
         c1=between,
         c2=float(f @ m.oracle_trace),
-        c3=float(f @ (m.reward_variance * m.score_power + m.prompt_gradient_power)),
+        c3=float(f @ m.second_order),
     )

@@ -25,8 +25,7 @@ def leave_one_out_traces(moments: Moments, group_size: int) -> Array:
     trace Sigma_oracle / G + O(E||W||^2 / G^2).
     """
     group_size = as_count("group_size", group_size, 2)
-    second_order = moments.reward_variance * moments.score_power + moments.prompt_gradient_power
-    return moments.oracle_trace / group_size + second_order / (group_size * (group_size - 1))
+    return moments.oracle_trace / group_size + moments.second_order / (group_size * (group_size - 1))
 
 
 def leave_one_out_covariance(
@@ -105,5 +104,4 @@ def break_even_group_size(moments: Moments) -> float:
     """
     f = moments.prompt_weights
     gain = float(f @ (baseline_trace(moments, 0.0) - moments.oracle_trace))
-    cost = float(f @ (moments.reward_variance * moments.score_power + moments.prompt_gradient_power))
-    return 1.0 + cost / gain if gain > 0.0 else float("inf")
+    return 1.0 + float(f @ moments.second_order) / gain if gain > 0.0 else float("inf")

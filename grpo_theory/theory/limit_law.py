@@ -50,6 +50,12 @@ class Linearisation:
         """Return the mean suboptimality gap (1/2) trace(diag(lambda) C) for a covariance C of Q'(theta - theta*)."""
         return float(0.5 * self.curvatures @ np.diag(covariance))
 
+    def gap_law(self, covariance: Array) -> WeightedChiSquare:
+        """Return the law of the gap if Q'(theta - theta*) is normal with mean 0 and covariance C."""
+        root = np.sqrt(self.curvatures)
+        weights = 0.5 * np.linalg.eigvalsh(root[:, None] * covariance * root)
+        return WeightedChiSquare(np.maximum(weights, 0.0))
+
 
 def linearise(
     bandit: Bandit,
@@ -152,10 +158,7 @@ def limit_law(
         If the point is not a maximiser, or beta <= 1/(2 lambda_min), where the law does not exist.
     """
     linear = linearise(bandit, policy, optimum, estimator, batch_size=batch_size, group_size=group_size, kl=kl)
-    covariance = limit_covariance(linear, step_scale)
-    root = np.sqrt(linear.curvatures)
-    weights = 0.5 * np.linalg.eigvalsh(root[:, None] * covariance * root)
-    return WeightedChiSquare(np.maximum(weights, 0.0))
+    return linear.gap_law(limit_covariance(linear, step_scale))
 
 
 def gap_recursion(linear: Linearisation, steps: Array, start: Array) -> Array:
