@@ -1,0 +1,54 @@
+"""What a user has after sampling: rewards and scores of B groups of G responses."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """One batch of responses, or many batches along leading axes (...).
+
+    Attributes
+    ----------
+    rewards : ndarray, shape (..., B, G)
+        Z, one row a prompt.
+    scores : ndarray, shape (..., B, G, J)
+        W = grad log pi of each response, or its components along J directions of interest, or in any J orthonormal
+        coordinates (which keep norms and inner products).
+    """
+
+    rewards: Array
+    scores: Array
+
+    def __post_init__(self) -> None:
+        for name, axes, shape in (("rewards", 2, "(..., B, G)"), ("scores", 3, "(..., B, G, J)")):
+            try:
+                array = np.asarray(getattr(self, name), dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{name} must be an array of real numbers: {error}") from None
+            if array.ndim < axes or array.size == 0:
+                raise ValueError(f"{name} must have shape {shape} and not be empty, got {array.shape}")
+            finite = np.isfinite(array)
+            if not finite.all():
+                where = tuple(int(i) for i in np.argwhere(~finite)[0])
+                raise ValueError(f"{name} must be finite, got {array[where]} at index {where}")
+            object.__setattr__(self, name, array)
+        if self.scores.shape[:-1] != self.rewards.shape:
+            raise ValueError(
+                f"scores must have shape (..., B, G, J) with the rewards' (..., B, G) = {self.rewards.shape}, "
+                f"got {self.scores.shape}"
+            )
+
+    @property
+    def batch_size(self) -> int:
+        """The number of prompts B."""
+        return self.rewards.shape[-2]
+
+    @property
+    def group_size(self) -> int:
+        """The number of responses a prompt G."""
+        return self.rewards.shape[-1]
