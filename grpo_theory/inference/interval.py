@@ -38,7 +38,7 @@ class Interval:
 
     @property
     def width(self) -> Array:
-        """high - low, shape (...)."""
+        """Upper less lower limit, shape (...)."""
         return self.high - self.low
 
     def covers(self, truth: ArrayLike) -> NDArray[np.bool_]:
