@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import kstest, norm
 
-from grpo_theory.inference import KINDS, Evidence, log_log_slope
+from grpo_theory.inference import KINDS, Claim, Evidence, log_log_slope
+from grpo_theory.inference import judge as judge_report
 
 LEVEL = 1e-3
 Z = -ndtri(LEVEL / 2)
@@ -198,3 +199,15 @@ def test_the_slopes_standard_error_is_that_of_repeated_samples(seed):
 def test_slopes_need_positive_points_at_two_places(x, y, errors, message):
     with pytest.raises(ValueError, match=message):
         log_log_slope(x, y, errors)
+
+
+def test_an_extreme_of_many_estimates_has_the_level_divided_among_them():
+    def bound(comparisons):
+        evidence = Evidence(1.0, 1.0035, 0.001, replications=100, comparisons=comparisons)
+        return Claim("U7", "here", "bounded", "upper bound", "p", evidence, evidence)
+
+    one, forty = (judge_report([bound(count)]).iloc[0] for count in (1, 40))
+    assert (one["verdict"], forty["verdict"]) == ("confirmed", "inconclusive")
+    assert forty["high"] - 1.0 == pytest.approx(-ndtri(1e-3 / 2 / 40 / 2) * 0.001, rel=1e-9)
+    with pytest.raises(ValueError, match="comparisons must be at least 1, got 0"):
+        Evidence(1.0, 1.0, comparisons=0)

@@ -23,6 +23,8 @@ class Evidence:
         How near is near enough: relative for an equality, absolute for a rate and a law; unused otherwise.
     replications : int, default 0
         0 for an exact computation.
+    comparisons : int, default 1
+        Of how many estimates this is the extreme one; the level is divided among them.
     """
 
     estimate: float
@@ -30,6 +32,7 @@ class Evidence:
     standard_error: float = 0.0
     margin: float = 0.0
     replications: int = 0
+    comparisons: int = 1
 
     def __post_init__(self) -> None:
         numbers = (self.estimate, self.prediction, self.standard_error, self.margin)
@@ -37,6 +40,7 @@ class Evidence:
             raise ValueError(f"evidence must be finite, got (estimate, prediction, standard error, margin) = {numbers}")
         if self.standard_error < 0.0 or self.margin < 0.0:
             raise ValueError(f"standard_error and margin must not be negative, got {numbers[2:]}")
+        as_count("comparisons", self.comparisons)
         if as_count("replications", self.replications, 0) == 0 and self.standard_error > 0.0:
             raise ValueError(
                 f"replications must be at least 1 where there is a standard_error, got {self.standard_error:g} and 0"

@@ -58,7 +58,7 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
     rows = []
     for claim in claims:
         rule = KINDS[claim.kind]
-        judgement, control = rule(claim.evidence, level), rule(claim.control, level)
+        judgement, control = (rule(found, level / found.comparisons) for found in (claim.evidence, claim.control))
         rows.append(
             (
                 claim.id,

@@ -1,6 +1,9 @@
 """Predictions in closed form."""
 
 from grpo_theory.theory.baseline import baseline_trace as baseline_trace
+from grpo_theory.theory.bounds import constant_step_bound as constant_step_bound
+from grpo_theory.theory.bounds import harmonic_step_bound as harmonic_step_bound
+from grpo_theory.theory.bounds import recursion_bound as recursion_bound
 from grpo_theory.theory.group_size import GroupSizeLaw as GroupSizeLaw
 from grpo_theory.theory.group_size import group_size_law as group_size_law
 from grpo_theory.theory.leave_one_out import break_even_group_size as break_even_group_size
@@ -15,4 +18,8 @@ from grpo_theory.theory.limit_law import limit_law as limit_law
 from grpo_theory.theory.limit_law import linearise as linearise
 from grpo_theory.theory.optimum import check_optimum as check_optimum
 from grpo_theory.theory.optimum import find_optimum as find_optimum
+from grpo_theory.theory.region import Region as Region
+from grpo_theory.theory.region import largest_error as largest_error
+from grpo_theory.theory.region import longest_estimate as longest_estimate
+from grpo_theory.theory.region import region as region
 from grpo_theory.theory.weighted_chi_square import WeightedChiSquare as WeightedChiSquare

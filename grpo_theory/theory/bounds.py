@@ -1,0 +1,132 @@
+"""Upper bounds on the mean suboptimality gap: Lemma 6 and Lemma 14 of arXiv 2603.01162, every constant explicit."""
+
+from math import ceil
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grpo_theory.theory.region import Region
+from grpo_theory.validation import as_count, as_positive, as_real_array
+
+Array = NDArray[np.float64]
+
+
+def constant_step_bound(region: Region, noise: float, step: float, start_gap: float, n: ArrayLike) -> Array:
+    """Return Lemma 6(a)'s bound on E Delta_n for a constant step, shape of n.
+
+    Theorem (Lemma 6(a), proved again in docs/derivations.md, section 7).  Let J be L-smooth with Polyak-Lojasiewicz constant mu
+    over the region, the estimator unbiased with mean squared error at most M = ``noise`` there, and beta < 1/(2L).  Then
+
+        E Delta_n <= (1 - 2 mu beta + L mu beta^2)^n E Delta_0 + L beta^2 M / (4 mu beta - 2 L mu beta^2).
+
+    Projection onto the ball keeps the bound if J falls along rays from the maximiser (``region.steepest_ray <= 0``).
+
+    Raises
+    ------
+    ValueError
+        If the step is not below 1/(2L).
+    """
+    step = as_positive("step", step)
+    most = 1.0 / (2.0 * region.smoothness)
+    if step >= most:
+        raise ValueError(f"step must be below 1/(2L) = {most:.4g}, got {step:g}")
+    rate = 2.0 * region.pl * step - region.smoothness * region.pl * step**2
+    floor = region.smoothness * step**2 * noise / (2.0 * rate)
+    return (1.0 - rate) ** np.asarray(n, dtype=np.float64) * start_gap + floor
+
+
+def harmonic_step_bound(
+    region: Region, noise: float, scale: float, n: ArrayLike, *, offset: int = 0, epsilon: float = 1.0
+) -> Array:
+    """Return Lemma 6(b)'s bound on E Delta_n after n steps beta/(i + offset), shape of n.
+
+    Theorem (Lemma 6(b), with Lemma 14 as corrected; docs/derivations.md, section 7).  With m = n + 1 + offset, A = 2 mu beta > 1,
+    B = L mu beta^2 and C = L beta^2 M / 2, and a the highest gap of the region,
+
+        E Delta_n <= max{ (1 + epsilon) C / ((A - 1) m), a n_0 / m },     n_0 = max(first_index(A, B, epsilon), 1 + offset).
+
+    Raises
+    ------
+    ValueError
+        If beta is not above 1/(2 mu).
+    """
+    scale = as_positive("scale", scale)
+    offset = as_count("offset", offset, 0)
+    least = 1.0 / (2.0 * region.pl)
+    if scale <= least:
+        raise ValueError(f"scale must be above 1/(2 mu) = {least:.4g}, got {scale:g}")
+    a = 2.0 * region.pl * scale
+    b = region.smoothness * region.pl * scale**2
+    c = region.smoothness * scale**2 * noise / 2.0
+    start = max(first_index(a, b, epsilon), 1 + offset)
+    return sequence_bound(a, c, region.highest_gap, start, np.asarray(n) + 1 + offset, epsilon)
+
+
+def first_index(a: float, b: float, epsilon: float = 1.0) -> int:
+    """Return n_0 = max(ceil(B (1 + epsilon) / (epsilon (A - 1))) + 1, ceil(A)), from which Lemma 14's induction runs.
+
+    As printed the lemma has no ceil(A), and is false without it: see `sequence_bound`.
+    """
+    return max(printed_first_index(a, b, epsilon), ceil(a))
+
+
+def printed_first_index(a: float, b: float, epsilon: float = 1.0) -> int:
+    """Return n_0 as Lemma 14 prints it: ceil(B (1 + epsilon) / (epsilon (A - 1))) + 1.
+
+    Raises
+    ------
+    ValueError
+        If A is not above 1.
+    """
+    if not a > 1.0:
+        raise ValueError(f"a must be above 1, got {a:g}")
+    epsilon = as_positive("epsilon", epsilon)
+    return ceil(b * (1.0 + epsilon) / (epsilon * (a - 1.0))) + 1
+
+
+def sequence_bound(a: float, c: float, highest: float, start: int, n: ArrayLike, epsilon: float = 1.0) -> Array:
+    """Return Lemma 14's bound max{(1 + epsilon) C / ((A - 1) n), highest * n_0 / n}, shape of n, for a given n_0.
+
+    Lemma 14, corrected (docs/derivations.md, section 7).  If a_{n+1} <= (1 - A/n + B/n^2) a_n + C/n^2 and 0 <= a_n <= highest,
+    with A > 1, then the bound holds with n_0 = `first_index`.  With n_0 as printed it fails where A > n_0: the bracket is then
+    negative, and a_n = 0 allows a_{n+1} = C/n^2, above the bound.
+    """
+    n = np.asarray(n, dtype=np.float64)
+    return np.maximum((1.0 + epsilon) * c / ((a - 1.0) * n), highest * start / n)
+
+
+def largest_sequence(a: float, b: float, c: float, highest: float, steps: int) -> Array:
+    """Return the largest a_1..a_steps that Lemma 14's hypotheses allow, each for itself, shape (steps,).
+
+    Where the bracket 1 - A/n + B/n^2 is negative the largest a_{n+1} follows from a_n = 0.
+    """
+    found = np.empty(steps)
+    found[0] = highest
+    for n in range(1, steps):
+        bracket = max(1.0 - a / n + b / n**2, 0.0)
+        found[n] = min(highest, bracket * found[n - 1] + c / n**2)
+    return found
+
+
+def recursion_bound(region: Region, noise: float, steps: ArrayLike, start_gap: float) -> Array:
+    """Return the bound from the one-step inequality itself, iterated, shape (n,).
+
+    E Delta_i <= (1 - 2 mu eta_i + L mu eta_i^2) E Delta_{i-1} + L eta_i^2 M / 2: what Lemma 6 starts from, for any steps of at
+    most 1/L, before it is made explicit.
+
+    Raises
+    ------
+    ValueError
+        If a step is above 1/L.
+    """
+    steps = as_real_array("steps", steps, 1)
+    most = 1.0 / region.smoothness
+    if steps.max() > most:
+        raise ValueError(f"steps must be at most 1/L = {most:.4g}, got {steps.max():g} at step {int(steps.argmax()) + 1}")
+    bounds = np.empty(len(steps))
+    gap = float(start_gap)
+    for i, step in enumerate(steps):
+        contraction = 1.0 - 2.0 * region.pl * step + region.smoothness * region.pl * step**2
+        gap = contraction * gap + region.smoothness * step**2 * noise / 2.0
+        bounds[i] = gap
+    return bounds

@@ -1,0 +1,224 @@
+"""U7, U8, U10, U18: the mean suboptimality gap during training, its bounds, and its exact recursion."""
+
+from collections.abc import Mapping
+from functools import cache
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.inference import Claim, Evidence
+from grpo_theory.theory import (
+    Region,
+    check_optimum,
+    constant_step_bound,
+    gap_recursion,
+    harmonic_step_bound,
+    largest_error,
+    linearise,
+    longest_estimate,
+    recursion_bound,
+    region,
+)
+from simulations.limit_law import optimum
+from simulations.study import Cell, Rows, Settings, Study
+
+SOURCE = "arXiv 2603.01162"
+PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
+ESTIMATORS = ("rloo", "oracle", "reinforce")
+SCHEDULES = ("constant", "harmonic")
+STEPS = 4096
+RADIUS, START = 1.0, 0.9
+RUNS, QUICK_RUNS, CHUNK_RUNS = 6144, 256, 2048
+SHARP_MARGIN, RATE_MARGIN = 0.1, 0.1
+LATE = 256
+
+
+def cells(quick: bool) -> list[Cell]:
+    """Training runs from the edge of a ball around the maximiser, projected onto it."""
+    runs = QUICK_RUNS if quick else RUNS
+    common = {"batch_size": 1, "group_size": 4, "runs": min(runs, CHUNK_RUNS)}
+    chunks = runs // common["runs"]
+    return [
+        Cell({"problem": problem, "estimator": estimator, "schedule": schedule, "steps": STEPS, **common}, chunks)
+        for problem in PROBLEMS
+        for schedule in SCHEDULES
+        for estimator in ESTIMATORS
+    ]
+
+
+@cache
+def surroundings(name: str) -> Region:
+    """Return the constants over the ball, with room for a first step of at most 1/(2L)."""
+    problem, best, _ = optimum(name)
+    where = (problem.bandit, problem.policy, best)
+    curvatures, _ = check_optimum(*where, problem.kl)
+    reach = longest_estimate(*where, radius=RADIUS, kl=problem.kl) / (2.0 * curvatures.max())
+    return region(*where, radius=RADIUS, reach=reach, kl=problem.kl)
+
+
+def schedule(settings: Settings) -> gt.Constant | gt.Harmonic:
+    """Return a constant step 1/(50 L), or beta/(i + i_0) with beta = 1/mu and a first step of at most 1/(2L)."""
+    found = surroundings(settings["problem"])
+    if settings["schedule"] == "constant":
+        return gt.Constant(0.02 / found.smoothness)
+    return gt.Harmonic(1.0 / found.pl, ceil(2.0 * found.smoothness / found.pl))
+
+
+def checkpoints(settings: Settings) -> list[int]:
+    """Return the powers of two up to the number of steps."""
+    return [1 << power for power in range(int(settings["steps"]).bit_length())]
+
+
+def _start(name: str) -> np.ndarray:
+    """Return the start: along the direction of least curvature, where progress is slowest."""
+    problem, best, _ = optimum(name)
+    _, directions = check_optimum(problem.bandit, problem.policy, best, problem.kl)
+    return best + START * RADIUS * directions[:, 0]
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+    """Train, and keep the first two moments of the gaps at the checkpoints."""
+    problem, best, highest = optimum(settings["problem"])
+    training = gt.simulate_training(
+        problem.bandit,
+        problem.policy,
+        _start(settings["problem"]),
+        settings["estimator"],
+        schedule(settings),
+        batch_size=settings["batch_size"],
+        group_size=settings["group_size"],
+        steps=settings["steps"],
+        replications=settings["runs"],
+        rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)),
+        workers=1,
+        checkpoints=checkpoints(settings),
+        ball=gt.Ball(best, RADIUS),
+        kl=problem.kl,
+    )
+    gaps = highest - training.objectives
+    return {"sum": gaps.sum(axis=0).tolist(), "products": (gaps.T @ gaps).tolist(), "diverged": int(training.diverged.sum())}
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row a checkpoint, and one for the rate of the last ones."""
+    problem, best, highest = optimum(settings["problem"])
+    found, plan, n = surroundings(settings["problem"]), schedule(settings), np.array(checkpoints(settings))
+    runs = settings["runs"] * len(results)
+    mean = np.sum([result["sum"] for result in results], axis=0) / runs
+    products = np.sum([result["products"] for result in results], axis=0) / runs
+    covariance = (products - np.outer(mean, mean)) / (runs - 1)
+    where = (problem.bandit, problem.policy, best, settings["estimator"])
+    sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
+    noise = largest_error(*where, radius=RADIUS, **sizes, kl=problem.kl)
+    start = _start(settings["problem"])
+    start_gap = highest - float(gt.objective(problem.bandit, problem.policy, start, problem.kl))
+    steps = plan.steps(settings["steps"])
+    linear = linearise(*where, **sizes, kl=problem.kl)
+    deviation = (start - best) @ linear.directions
+    sharp = gap_recursion(linear, steps, np.outer(deviation, deviation))[n - 1]
+    iterated, noiseless = (recursion_bound(found, level, steps, start_gap)[n - 1] for level in (noise, 0.0))
+    offset = plan.offset if isinstance(plan, gt.Harmonic) else 0
+    if isinstance(plan, gt.Constant):
+        bound = constant_step_bound(found, noise, plan.step, start_gap, n)
+    else:
+        bound = harmonic_step_bound(found, noise, plan.scale, n, offset=offset)
+    common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
+    common |= {"replications": runs, "diverged": sum(result["diverged"] for result in results)}
+    common |= {"L": found.smoothness, "mu": found.pl, "M": noise, "ray": found.steepest_ray, "step": float(steps[0])}
+    common |= {"least_curvature": float(linear.curvatures.min()), "offset": offset}
+    errors = np.sqrt(np.diag(covariance))
+    table: Rows = [
+        common
+        | {"quantity": "gap", "n": int(n[i]), "estimate": float(mean[i]), "standard_error": float(errors[i])}
+        | {"bound": float(bound[i]), "iterated": float(iterated[i]), "prediction": float(sharp[i])}
+        | {"control": float(noiseless[i]), "looseness": float(bound[i] / mean[i])}
+        for i in range(len(n))
+    ]
+    late = n >= LATE
+    centred = np.where(late, np.log(n + offset) - np.log(n + offset)[late].mean(), 0.0)
+    weights = centred / (centred @ centred)
+    influence = weights / mean
+    slope = {"estimate": float(weights @ np.log(mean)), "standard_error": float(np.sqrt(influence @ covariance @ influence))}
+    return [*table, common | {"quantity": "slope", "n": int(n[-1])} | slope]
+
+
+def _bound_claim(key: str, source: str, statement: str, setting: str, gaps: pd.DataFrame) -> Claim:
+    """The bound at the checkpoint where it comes nearest to failing; the control forgets the noise, M = 0."""
+
+    def worst(bound: str) -> Evidence:
+        ratio = gaps["estimate"] / gaps[bound]
+        at = ratio.idxmax()
+        error = float(gaps["standard_error"][at] / gaps[bound][at])
+        return Evidence(float(ratio[at]), 1.0, error, replications=int(gaps["replications"][at]), comparisons=len(gaps))
+
+    row = gaps.iloc[0]
+    assumptions = {"L": row["L"], "mu": row["mu"], "M": row["M"], "steepest ray": row["ray"], "first step": row["step"]}
+    return Claim(key, source, statement, "upper bound", setting, worst("bound"), worst("control"), assumptions)
+
+
+def _claims(problem: str, estimator: str, kind: str, part: pd.DataFrame) -> list[Claim]:
+    setting = f"{problem} ({estimator})"
+    gaps, slope = part[part["quantity"] == "gap"], part[part["quantity"] == "slope"].iloc[0]
+    last = gaps.iloc[-1]
+    runs = int(last["replications"])
+
+    def gap(prediction: float) -> Evidence:
+        return Evidence(float(last["estimate"]), prediction, float(last["standard_error"]), SHARP_MARGIN, runs)
+
+    sharp = Claim(
+        f"{'U7' if kind == 'constant' else 'U8'}/sharp",
+        "docs/derivations.md, 7",
+        f"E Delta_n = trace(diag(lambda) C_n)/2, C_n by the exact linear recursion, {kind} steps",
+        "equality",
+        setting,
+        gap(float(last["prediction"])),
+        gap(1.25 * float(last["prediction"])),
+    )
+    if kind == "constant":
+        statement = "E Delta_n <= (1 - 2 mu beta + L mu beta^2)^n E Delta_0 + L beta^2 M/(4 mu beta - 2 L mu beta^2), every n"
+        return [_bound_claim("U7", f"{SOURCE}, Lemma 6(a)", statement, setting, gaps), sharp]
+    statement = "E Delta_n <= max{(1 + eps) L beta^2 M/((4 mu beta - 2) n), c/n}, c = a n_0, every n"
+    rate, control = (
+        Evidence(float(slope["estimate"]), exponent, float(slope["standard_error"]), RATE_MARGIN, runs)
+        for exponent in (-1.0, -0.5)
+    )
+    consistency = "d(theta_n, Theta*) -> 0: E Delta_n falls as 1/n"
+    consistent = Claim("U10", f"{SOURCE}, Theorem 8", consistency, "rate", setting, rate, control)
+    return [_bound_claim("U8", f"{SOURCE}, Lemma 6(b)", statement, setting, gaps), sharp, consistent]
+
+
+def _curvature_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
+    """U18 on the constants over the ball; the control puts L for mu."""
+    row = part.iloc[0]
+    least, most, mu = float(row["least_curvature"]), float(row["L"]), float(row["mu"])
+    source = f"{SOURCE}, Lemma 16"
+    region_facts = {"L": most, "mu": mu, "least curvature": least}
+    return [
+        Claim(
+            "U18",
+            source,
+            "mu <= every positive eigenvalue of -H",
+            "upper bound",
+            problem,
+            Evidence(mu, least),
+            Evidence(most, least),
+            region_facts,
+        ),
+        Claim("U18/order", source, "mu <= L", "upper bound", problem, Evidence(mu, most), Evidence(most, mu), region_facts),
+    ]
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Read the bounds, the sharp prediction and the rates off the table."""
+    found = []
+    for (problem, kind, estimator), part in table.groupby(["problem", "schedule", "estimator"], sort=False):
+        found += _claims(str(problem), str(estimator), str(kind), part)
+    for problem, part in table.groupby("problem", sort=False):
+        found += _curvature_claims(str(problem), part)
+    return found
+
+
+STUDY = Study("training_gap", "U7, U8, U10, U18: the mean gap during training and its bounds", cells, compute, rows, claims)

@@ -1,0 +1,190 @@
+"""Lemma 6 and Lemma 14: against brute force over sequences, and against exact one-step expectations."""
+
+import re
+from itertools import pairwise
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import grpo_theory as gt
+from grpo_theory.exact.outcomes import outcomes
+from grpo_theory.theory import (
+    Region,
+    check_optimum,
+    constant_step_bound,
+    gap_recursion,
+    harmonic_step_bound,
+    largest_error,
+    linearise,
+    longest_estimate,
+    recursion_bound,
+    region,
+)
+from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
+
+SIZES = {"batch_size": 1, "group_size": 2}
+BALL = Region(radius=1.0, reach=1.0, smoothness=2.0, pl=0.5, highest_gap=3.0, steepest_ray=-0.1)
+
+
+def at_optimum(name):
+    problem = gt.gallery.training_problem(name)
+    return problem, gt.find_optimum(problem.bandit, problem.policy, problem.theta, problem.kl)
+
+
+@pytest.fixture(scope="module")
+def conflict():
+    problem, best = at_optimum("conflict")
+    return problem, best, region(problem.bandit, problem.policy, best, radius=1.0, reach=6.0)
+
+
+def test_no_point_of_a_dense_random_sample_beats_the_constants(conflict, seed):
+    problem, best, found = conflict
+    rng = np.random.default_rng(seed(0))
+    directions = rng.normal(size=(4000, 2))
+    directions /= np.linalg.norm(directions, axis=1)[:, None]
+    highest = float(gt.objective(problem.bandit, problem.policy, best))
+    lengths = np.sqrt(rng.uniform(1e-4, 1.0, 4000))
+    near, far = best + lengths[:, None] * directions, best + 7.0 * lengths[:, None] * directions
+    power = np.array([gt.moments(problem.bandit, problem.policy, point).gradient_power for point in near])
+    gaps = highest - gt.objective(problem.bandit, problem.policy, near)
+    assert (power / (2.0 * gaps)).min() >= found.pl * (1 - 1e-6)
+    assert (power / (2.0 * gaps)).min() <= found.pl * 1.05
+    assert found.highest_gap * 0.95 <= gaps.max() <= found.highest_gap * (1 + 1e-9)
+    points = (*far[:500], *near[:500])
+    curvatures = [np.abs(np.linalg.eigvalsh(gt.hessian(problem.bandit, problem.policy, point))).max() for point in points]
+    assert found.smoothness * 0.95 <= max(curvatures) <= found.smoothness * (1 + 1e-6)
+    slopes = [(point - best) @ gt.moments(problem.bandit, problem.policy, point).gradient for point in points]
+    assert max(slopes) <= 0.0
+    assert found.steepest_ray < 0.0
+    noise = largest_error(problem.bandit, problem.policy, best, "oracle", radius=1.0, **SIZES)
+    errors = [gt.gradient_mse(problem.bandit, problem.policy, point, "oracle", **SIZES) for point in near[:300]]
+    assert noise * 0.95 <= max(errors) <= noise * (1 + 1e-6)
+
+
+def test_an_ill_chosen_region_has_no_constant():
+    """Far out the gradient vanishes while the gap does not: mu falls with the radius, towards nothing."""
+    problem, best = at_optimum("conflict")
+    constants = [region(problem.bandit, problem.policy, best, radius=radius, reach=1.0).pl for radius in (0.5, 1.0, 2.0, 4.0)]
+    assert all(near > 2.0 * far for near, far in pairwise(constants[1:]))
+    assert constants[0] > constants[1] > 0.0
+    curvatures, _ = check_optimum(problem.bandit, problem.policy, best)
+    assert constants[0] < curvatures.min()
+
+
+@pytest.mark.parametrize("name", ["kl-tabular", "conflict"])
+@pytest.mark.parametrize("estimator", ["rloo", "reinforce"])
+def test_one_step_exactly(name, estimator, seed):
+    """The one-step inequality and the longest estimate, by enumerating every batch of one prompt and two responses."""
+    problem, best = at_optimum(name)
+    where = (problem.bandit, problem.policy, best)
+    _, directions = check_optimum(*where, problem.kl)
+    longest = longest_estimate(*where, radius=1.0, kl=problem.kl)
+    step = 0.4
+    found = region(*where, radius=1.0, reach=step * longest, kl=problem.kl)
+    noise = largest_error(*where, estimator, radius=1.0, **SIZES, kl=problem.kl)
+    highest = float(gt.objective(*where, problem.kl))
+    rng = np.random.default_rng(seed(0))
+    for _ in range(5):
+        u = rng.normal(size=directions.shape[1])
+        theta = best + directions @ (u * rng.uniform() / np.linalg.norm(u))
+        table, scores = outcomes(problem.bandit, problem.policy, theta, problem.kl), problem.policy.scores(theta)
+        after, total = 0.0, 0.0
+        for m, weight in enumerate(problem.bandit.prompt_weights):
+            for i, p in enumerate(table.probabilities[m]):
+                for j, q in enumerate(table.probabilities[m]):
+                    z, w = table.rewards[m, [i, j]], scores[m, table.responses[[i, j]]]
+                    advantages = z - z[::-1] if estimator == "rloo" else z
+                    estimate = advantages @ w / 2.0
+                    assert np.linalg.norm(estimate) <= longest * (1 + 1e-9)
+                    moved = gt.objective(problem.bandit, problem.policy, theta + step * estimate, problem.kl)
+                    after += weight * p * q * (highest - float(moved))
+                    total += weight * p * q
+        assert total == pytest.approx(1.0, abs=1e-12)
+        before = highest - float(gt.objective(problem.bandit, problem.policy, theta, problem.kl))
+        assert after <= recursion_bound(found, noise, [step], before)[0]
+        assert after > recursion_bound(found, 0.0, [step], before)[0] - step * noise
+
+
+def brute_force_sequences(a, b, c, highest, steps, rng):
+    """Random sequences that satisfy the hypotheses of Lemma 14, with many zeros."""
+    paths = np.empty((100, steps))
+    paths[:, 0] = highest * rng.uniform(size=100) * (rng.uniform(size=100) < 0.5)
+    for n in range(1, steps):
+        most = np.minimum(highest, (1.0 - a / n + b / n**2) * paths[:, n - 1] + c / n**2)
+        allowed = np.maximum(most, 0.0)
+        paths[:, n] = allowed * np.where(rng.uniform(size=100) < 0.5, 1.0, rng.uniform(size=100) < 0.5)
+    return paths
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.floats(1.05, 60.0),
+    st.floats(0.0, 3.0),
+    st.floats(0.01, 50.0),
+    st.floats(0.1, 5.0),
+    st.floats(0.1, 4.0),
+    st.integers(0, 99),
+)
+def test_lemma_14_as_corrected_holds_for_every_sequence(a, share, c, highest, epsilon, key):
+    b, n = share * a**2 / 4.0, np.arange(1, 200)
+    largest = largest_sequence(a, b, c, highest, len(n))
+    paths = brute_force_sequences(a, b, c, highest, len(n), np.random.default_rng(key))
+    assert (paths <= largest * (1 + 1e-12)).all()
+    assert (largest <= sequence_bound(a, c, highest, first_index(a, b, epsilon), n, epsilon) * (1 + 1e-9)).all()
+
+
+def test_lemma_14_as_printed_fails_by_hand():
+    a, b, c, epsilon = 100.0, 25.0, 1000.0, 0.25
+    start = printed_first_index(a, b, epsilon)
+    assert start == ceil(25 * 1.25 / (0.25 * 99)) + 1 == 3
+    sequence = [0.0] * 31
+    sequence[30] = min(1.0, c / 29**2)
+    bracket = 1.0 - a / 29 + b / 29**2
+    assert bracket < 0.0
+    assert sequence[30] == 1.0 <= bracket * sequence[29] + c / 29**2
+    assert sequence[30] > 2.3 * sequence_bound(a, c, 1.0, start, 30, epsilon)
+    assert sequence[30] <= sequence_bound(a, c, 1.0, first_index(a, b, epsilon), 30, epsilon)
+
+
+def test_the_explicit_bounds_are_above_the_iterated_one():
+    noise, start = 0.7, 2.0
+    step = 0.2
+    n = np.arange(1, 301)
+    iterated = recursion_bound(BALL, noise, np.full(300, step), start)
+    rate = 2 * BALL.pl * step - BALL.smoothness * BALL.pl * step**2
+    floor = BALL.smoothness * step**2 * noise / (4 * BALL.pl * step - 2 * BALL.smoothness * BALL.pl * step**2)
+    # The geometric series ends, the bound's floor does not wait for it.
+    np.testing.assert_allclose(constant_step_bound(BALL, noise, step, start, n), iterated + (1 - rate) ** n * floor, rtol=1e-12)
+    for offset in (8, 50):
+        steps = gt.Harmonic(2.0, offset).steps(2000)
+        bound = harmonic_step_bound(BALL, noise, 2.0, np.arange(1, 2001), offset=offset)
+        assert (bound >= recursion_bound(BALL, noise, steps, BALL.highest_gap)).all()
+
+
+def test_stationary_gap_is_a_quarter_step_trace_to_first_order():
+    problem, best = at_optimum("kl-linear")
+    linear = linearise(problem.bandit, problem.policy, best, "rloo", **SIZES, kl=problem.kl)
+    ratios = []
+    for step in (0.02, 0.01):
+        gap = gap_recursion(linear, np.full(int(200 / step), step), np.zeros((3, 3)))[-1]
+        ratios.append(gap / (step * np.trace(linear.noise) / 4.0) - 1.0)
+    assert ratios[0] == pytest.approx(2.0 * ratios[1], rel=0.05)
+    assert abs(ratios[0]) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: constant_step_bound(BALL, 1.0, 0.3, 1.0, [1]), "step must be below 1/(2L) = 0.25, got 0.3"),
+        (lambda: harmonic_step_bound(BALL, 1.0, 1.0, [1]), "scale must be above 1/(2 mu) = 1, got 1"),
+        (lambda: recursion_bound(BALL, 1.0, [0.1, 0.6], 1.0), "steps must be at most 1/L = 0.5, got 0.6 at step 2"),
+        (lambda: first_index(1.0, 1.0), "a must be above 1, got 1"),
+        (lambda: first_index(2.0, 1.0, 0.0), "epsilon must be finite and above 0, got 0.0"),
+    ],
+)
+def test_messages(call, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
