@@ -160,12 +160,22 @@ def _indifferent() -> Problem:
     return Problem("indifferent", "indifferent rewards, KL penalty", bandit, TabularSoftmax(2, 3), np.zeros(6), penalty)
 
 
+def crowd(n_prompts: int) -> Problem:
+    """Return a tabular problem with a penalty whose limit law has 2 n_prompts comparable weights."""
+    rng = np.random.default_rng(13)
+    bandit = Bandit(rng.uniform(0.2, 0.8, (n_prompts, 3)))
+    penalty = KL(1.0, np.full((n_prompts, 3), 1.0 / 3.0))
+    policy = TabularSoftmax(n_prompts, 3)
+    return Problem("crowd", f"tabular, {n_prompts} prompts, KL penalty", bandit, policy, np.zeros(policy.dimension), penalty)
+
+
 _TRAINING: dict[str, Callable[[], Problem]] = {
     "kl-tabular": _kl_tabular,
     "kl-linear": _kl_linear,
     "conflict": _conflict,
     "single": _single,
     "indifferent": _indifferent,
+    "crowd": partial(crowd, 16),
 }
 
 

@@ -24,7 +24,7 @@ TITLES = {
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel a problem."""
-    table = tables["limit_law"].query("quantity == 'quantile'")
+    table = tables["limit_law"].query("quantity == 'quantile' and batch_size == 1 and group_size == 4 and factor == 2.0")
     figure, panels = plt.subplots(1, len(TITLES), figsize=(9.0, 3.0))
     handles = {}
     for axes, (problem, title) in zip(panels, TITLES.items(), strict=True):

@@ -1,4 +1,4 @@
-"""How fast the weights of the limit law come up to the oracle's."""
+"""The weights of the limit law: how fast they come up to the oracle's, and when they make the gap normal."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from paper_figures.gap_quantiles import TITLES
 from paper_figures.style import BLUE, GREEN, GREY, PURPLE, VERMILION, Look, exact_line, group_size_axis, log_axis
 
-TABLES = ("limit_law",)
+TABLES = ("gap_weights",)
 CAPTION = (
-    "Largest difference between the weights of the limit law with the leave-one-out and with the oracle estimator, exact, "
-    "against the group size at a fixed number of prompts. The grey line falls as G^-2."
+    "(a) Largest difference between the weights of the limit law with the leave-one-out and with the oracle estimator, exact, "
+    "against the group size at a fixed number of prompts; the grey line falls as G^-2. (b) With many comparable weights the gap "
+    "itself is nearly normal: largest distance between the distribution functions, exact and as its skewness predicts."
 )
 LOOKS = {
     name: Look(title, colour, marker, "-")
@@ -22,17 +23,28 @@ LOOKS = {
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw one panel on log axes."""
-    table = tables["limit_law"].query("quantity == 'weights: rloo - oracle'")
-    figure, axes = plt.subplots(figsize=(5.0, 3.6))
+    """Draw two panels on log axes."""
+    table = tables["gap_weights"]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6))
+    differences = table.query("quantity == 'rloo - oracle'")
     for problem, look in LOOKS.items():
-        part = table[table["problem"] == problem].sort_values("group_size")
-        exact_line(axes, part["group_size"], part["estimate"], look)
-        axes.plot(part["group_size"], part["estimate"], look.marker, color=look.colour, markerfacecolor="white")
-    sizes = np.array(sorted(table["group_size"].unique()), dtype=float)
-    axes.plot(sizes, 0.8 * table["estimate"].max() * (sizes[0] / sizes) ** 2 * 2.0, color=GREY, linewidth=1.0)
-    group_size_axis(axes, [int(size) for size in sizes])
-    log_axis(axes)
-    axes.set_ylabel(r"$\max_k |w_k - w_k^{\mathrm{oracle}}|$")
-    axes.legend(fontsize="small", loc="lower left")
+        part = differences[differences["problem"] == problem].sort_values("group_size")
+        exact_line(left, part["group_size"], part["estimate"], look)
+        left.plot(part["group_size"], part["estimate"], look.marker, color=look.colour, markerfacecolor="white")
+    sizes = np.array(sorted(differences["group_size"].unique()), dtype=float)
+    left.plot(sizes, 1.6 * differences["estimate"].max() * (sizes[0] / sizes) ** 2, color=GREY, linewidth=1.0)
+    group_size_axis(left, [int(size) for size in sizes])
+    log_axis(left)
+    left.set_ylabel(r"$\max_k |w_k - w_k^{\mathrm{oracle}}|$")
+    left.legend(fontsize="small", loc="lower left")
+    distances = table.query("quantity == 'distance'").sort_values("prompts")
+    right.plot(distances["prompts"], distances["prediction"], "-", color=GREY, label=r"skewness$\,/\,6\sqrt{2\pi}$")
+    right.plot(distances["prompts"], distances["estimate"], "o", color=BLUE, markerfacecolor="white", label="exact")
+    group_size_axis(right, [int(prompts) for prompts in distances["prompts"]])
+    log_axis(right)
+    right.set_xlabel("prompts (two weights each)")
+    right.set_ylabel("distance of the standardised gap from the normal", fontsize="small")
+    right.legend(fontsize="small", loc="lower left")
+    for axes, letter in ((left, "a"), (right, "b")):
+        axes.set_title(letter, loc="left")
     return figure

@@ -4,6 +4,7 @@ from paper_figures import (
     baseline_curve,
     decomposition,
     estimators,
+    gap_bounds,
     gap_quantiles,
     gap_weights,
     mse_by_group_size,
@@ -20,6 +21,7 @@ FIGURES = {
         baseline_curve,
         who_wins,
         estimators,
+        gap_bounds,
         gap_quantiles,
         gap_weights,
     )

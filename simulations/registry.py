@@ -5,6 +5,7 @@ from simulations import (
     baselines,
     error_law,
     estimators,
+    gap_weights,
     gradient_error,
     lemma_14,
     limit_law,
@@ -24,5 +25,6 @@ STUDIES = {
         training_gap,
         lemma_14,
         limit_law,
+        gap_weights,
     )
 }

@@ -1,0 +1,58 @@
+"""The mean suboptimality gap during training, its bounds, and its exact recursion."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
+from scipy.special import ndtri
+
+from paper_figures.gap_quantiles import TITLES
+from paper_figures.style import ESTIMATORS, GREY
+
+TABLES = ("training_gap",)
+CAPTION = (
+    "Mean suboptimality gap against the number of steps, started at the edge of the region; the bands of a panel hold together "
+    "(99.9%). Thick grey: the bounds of Lemma 6 for the leave-one-out estimator, every constant over the region; thin grey: the "
+    "one-step inequality behind them, iterated. Coloured lines: the exact linear recursion of the covariance, which is right near "
+    "the maximiser. Above constant steps, below beta/(i + i_0)."
+)
+ROWS = {"constant": "constant step", "harmonic": r"$\beta/(i+i_0)$"}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a panel a problem and schedule."""
+    table = tables["training_gap"].query("quantity == 'gap'")
+    problems = list(table["problem"].unique())
+    figure, panels = plt.subplots(len(ROWS), len(problems), figsize=(9.0, 5.4), sharex=True)
+    for line, (schedule, label) in zip(panels, ROWS.items(), strict=True):
+        for axes, problem in zip(line, problems, strict=True):
+            part = table[(table["problem"] == problem) & (table["schedule"] == schedule)]
+            wide = -float(ndtri(0.0005 / max(len(part), 1)))
+            for name, curve in part.groupby("estimator", sort=False):
+                look = ESTIMATORS[str(name)]
+                half = wide * curve["standard_error"]
+                low = np.maximum(curve["estimate"] - half, 1e-3 * curve["estimate"])
+                axes.fill_between(curve["n"], low, curve["estimate"] + half, color=look.colour, alpha=0.2, linewidth=0)
+                axes.plot(curve["n"], curve["estimate"], look.marker, color=look.colour, markerfacecolor="white", markersize=3.5)
+                axes.plot(curve["n"], curve["prediction"], "-", color=look.colour, linewidth=1.0)
+            own = part[part["estimator"] == "rloo"]
+            axes.plot(own["n"], own["bound"], color=GREY, linewidth=2.2)
+            axes.plot(own["n"], own["iterated"], color=GREY, linewidth=1.0)
+            axes.set_xscale("log", base=2)
+            axes.set_xticks([1, 16, 256, 4096], ["1", "16", "256", "4,096"])
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.set_yscale("log")
+        line[0].set_ylabel(f"mean gap, {label}")
+    for top, bottom, problem in zip(*panels, problems, strict=True):
+        top.set_title(TITLES[problem], fontsize="small")
+        bottom.set_xlabel("steps $n$")
+    names = [ESTIMATORS[str(name)] for name in table["estimator"].unique()]
+    handles = [Line2D([], [], color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label) for look in names]
+    handles.append(Line2D([], [], color=GREY, linewidth=2.2, label="Lemma 6"))
+    handles.append(Line2D([], [], color=GREY, linewidth=1.0, label="one-step inequality, iterated"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize="small")
+    return figure
