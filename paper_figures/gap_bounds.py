@@ -17,7 +17,7 @@ TABLES = ("training_gap",)
 CAPTION = (
     "Mean suboptimality gap against the number of steps, started at the edge of the region; the bands of a panel hold together "
     "(99.9%). Thick grey: the bounds of Lemma 6 for the leave-one-out estimator, every constant over the region; thin grey: the "
-    "one-step inequality behind them, iterated. Coloured lines: the exact linear recursion of the covariance, which is right near "
+    "one-step inequality behind them, iterated. Coloured: the exact linear recursion of the covariance, which is right near "
     "the maximiser. Above constant steps, below beta/(i + i_0)."
 )
 ROWS = {"constant": "constant step", "harmonic": r"$\beta/(i+i_0)$"}

@@ -105,3 +105,11 @@ def test_bad_arguments():
         law.ppf(1.5)
     with pytest.raises(ValueError, match="q must not be NaN"):
         law.cdf(np.nan)
+
+
+def test_beyond_the_smallest_number_the_tail_is_zero_at_once():
+    law = gt.WeightedChiSquare(np.linspace(0.5, 1.0, 32))
+    assert law.sf(1480.0) > 0.0
+    assert law.sf(5e4) == 0.0
+    assert law.cdf(5e4) == 1.0
+    assert law.cdf(1e-60) == 0.0

@@ -16,6 +16,7 @@ from grpo_theory.validation import as_real_array
 Array = NDArray[np.float64]
 
 _RELATIVE_ERROR = 1e-13
+_UNDERFLOW = -750.0
 _REFINEMENTS = 12
 
 
@@ -182,6 +183,8 @@ class WeightedChiSquare:
         bend = max(third / (6.0 * second), 0.1 * np.sqrt(second))
         step = 0.5 / np.sqrt(second)
         peak = self._exponent(np.array([complex(root)]), q, pole)[0].real
+        if peak < _UNDERFLOW:
+            return 0.0
 
         def half_sum(offsets: Array) -> float:
             t = root + 1j * offsets + bend * offsets**2
