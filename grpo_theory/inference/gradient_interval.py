@@ -23,8 +23,8 @@ def gradient_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
     Coverage: for the prompts at hand, at least nominal as B G grows, and somewhat above it at small G, where the jackknife's
     variance is too large in the second order (`prompt_jackknife_variances`). For the population's gradient it tends to
-    P(|N(0,1)| < z sqrt(w/(w + c1))), with w = c2/G + c3/(G(G-1)) in the component's own c's, whatever B: nominal only if all
-    prompts have one gradient.
+    P(|N(0,1)| < z sqrt(v/(w + c1))) as B grows, with w = c2/G + c3/(G(G-1)) and v = c2/G + 2 c3/(G(G-2)) in the component's own
+    c's: below nominal unless prompts hardly differ in gradient, and falling in G.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def gradient_ellipsoid(rollouts: Rollouts, level: float = 0.95) -> Ellipsoid:
     covariance = np.swapaxes(deviations, -1, -2) @ deviations / (size * (size - 1.0))
     singular, direction = _flat_direction(covariance)
     if rollouts.single and singular:
-        vector = np.array2string(direction, precision=4, suppress_small=True, threshold=12, separator=", ")
+        vector = np.array2string(direction, precision=4, suppress_small=True, threshold=64, separator=", ")
         raise ValueError(
             f"the prompts' gradient estimates do not vary along the unit vector {vector}: their covariance is singular; "
             "take components along fewer directions (Rollouts.along)"
