@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from enumeration import case, groups, prompts
 from pilots import REPLICATIONS, assert_same, deviation, draw, narrowed, noise, pick, shuffled, transformed
+from scipy.stats import norm as normal
 from scipy.stats import t as student
 from statsmodels.stats.multivariate import test_mvmean as mean_test
 
@@ -134,6 +135,7 @@ def test_constant_rewards(interval, message):
     covered = interval(r).covers(interval(r).estimate)
     np.testing.assert_array_equal(covered.reshape(3, -1).all(axis=1), [True, False, True])
     assert not covered[1].any()
+    np.testing.assert_array_equal(np.isnan(interval(r).width).reshape(3, -1).all(axis=1), [False, True, False])
 
 
 def test_singular_ellipsoid_names_the_direction():
@@ -177,6 +179,24 @@ def test_coverage_between_prompts(seed):
     found = gradient_between(r)
     assert abs(deviation(found.covers(truth)[:, 0])) < 4.0
     assert deviation(narrowed(found, truth)[:, 0]) < -4.0
+
+
+def test_limit_of_the_coverage_within_prompts(seed):
+    """What share of the population's gradients the jackknife within prompts covers follows from the components."""
+    c, size = case("linear", "binary"), 8
+    each, truth = gradients_of(c)
+    f = c.bandit.prompt_weights
+    oracle = [t.probabilities @ (t.scores * (t.rewards - t.value)[:, None]) ** 2 - t.gradient**2 for t in prompts(c)]
+    second = [t.standard_deviation**2 * (t.probabilities @ t.scores**2) + t.gradient**2 for t in prompts(c)]
+    c1, c2, c3 = f @ each**2 - truth**2, f @ np.array(oracle), f @ np.array(second)
+    within = c2 / size + c3 / (size * (size - 1))
+    seen = c2 / size + 2.0 * c3 / (size * (size - 2))
+    level = 2.0 * normal.cdf(normal.ppf(0.975) * np.sqrt(seen / (within + c1))) - 1.0
+    r, _ = draw(c, REPLICATIONS, 100, size, np.random.default_rng(seed(14)))
+    covered = gradient_jackknife(r).covers(truth)
+    for share, expected in zip(covered.T, level, strict=True):
+        assert abs(deviation(share, expected)) < 4.0
+    assert deviation(covered[:, 0], 0.95) < -4.0
 
 
 def test_coverage_within_prompts(seed):

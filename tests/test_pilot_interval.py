@@ -46,6 +46,21 @@ GROUP_SIZES = (group_size_jackknife, group_size_fieller, bootstrap)
 POWERS = ("gradient", "advantage", "independent")
 
 
+def test_functions_are_marked():
+    assert all(
+        f.vectorized
+        for f in (
+            components_jackknife,
+            components_bootstrap,
+            mse_jackknife,
+            mse_bootstrap,
+            group_size_jackknife,
+            group_size_fieller,
+            group_size_bootstrap,
+        )
+    )
+
+
 def components(r):
     """Return (c1, c2, c3), shape (..., 3)."""
     found = error_components(r)
@@ -334,11 +349,11 @@ def test_coverage_of_the_bootstrap(seed):
     c = gentle_case()
     law = gt.group_size_law(c.bandit, c.policy, c.theta)
     r, _ = draw(c, REPLICATIONS, 40, 16, np.random.default_rng(seed(34)))
-    found = group_size_bootstrap(r, resamples=399, rng=seed(35))
+    found = group_size_bootstrap(r, resamples=199, rng=seed(35))
     assert abs(deviation(found.covers(law.optimum))) < 4.0
     low, high = narrowed_below(found)
     assert deviation((low <= law.optimum) & (law.optimum <= high)) < -4.0
-    found = components_bootstrap(r, resamples=399, rng=seed(36))
+    found = components_bootstrap(r, resamples=199, rng=seed(36))
     truth = np.array([law.c1, law.c2, law.c3])
     for share in found.covers(truth).T:
         assert abs(deviation(share)) < 4.0
