@@ -7,7 +7,8 @@ import numpy as np
 from enumeration import case, groups, prompts
 
 import grpo_theory as gt
-from grpo_theory.inference import Rollouts
+from grpo_theory.inference import Rollouts, error_components
+from grpo_theory.inference.u_statistics import prompt_gradients, prompt_powers
 
 
 def tiny_case():
@@ -102,3 +103,44 @@ def assert_same(found, expected, rtol=1e-12, atol=1e-13):
     """Compare estimates and limits."""
     for name in ("estimate", "low", "high"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=rtol, atol=atol)
+
+
+def components(r):
+    """Return (c1, c2, c3), shape (..., 3)."""
+    found = error_components(r)
+    return np.stack([found.c1, found.c2, found.c3], axis=-1)
+
+
+def without(r, b):
+    """Delete prompt b."""
+    return Rollouts(np.delete(r.rewards, b, axis=0), np.delete(r.scores, b, axis=0))
+
+
+def covariance_by_deletion(r):
+    """Recompute all estimates with each prompt deleted."""
+    size = r.batch_size
+    deleted = np.array([components(without(r, b)) for b in range(size)])
+    deviations = deleted - deleted.mean(axis=0)
+    return (size - 1) / size * deviations.T @ deviations
+
+
+def informative(seed, **shape):
+    """Rollouts whose c1 is well above 0: each prompt has a gradient of its own."""
+    r = noise(seed, **shape)
+    slopes = np.random.default_rng([seed, 1]).normal(size=(*r.rewards.shape[:-1], 1, r.scores.shape[-1]))
+    return Rollouts(r.rewards + (r.scores * slopes).sum(axis=-1), r.scores)
+
+
+def statistics_of_resamples(r, contrast, seed, resamples):
+    """Build every resampled batch of rollouts, and recompute everything from it; sorted."""
+    size = r.batch_size
+    counts = np.random.default_rng(np.random.SeedSequence(seed)).multinomial(size, np.full(size, 1 / size), size=resamples)
+    own = np.array(components(r))
+    own[0] = prompt_powers(r).gradient.mean() - (prompt_gradients(r).mean(axis=0) ** 2).sum()
+    statistics = []
+    for count in counts:
+        index = np.repeat(np.arange(size), count)
+        again = Rollouts(r.rewards[index], r.scores[index])
+        error = np.sqrt(contrast @ covariance_by_deletion(again) @ contrast)
+        statistics.append(contrast @ (components(again) - own) / error)
+    return np.sort(statistics)
