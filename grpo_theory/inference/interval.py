@@ -1,18 +1,29 @@
 """Confidence sets: what an interval function returns."""
 
+import numbers
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 Array = NDArray[np.float64]
+IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
+
+
+def vectorized(function: IntervalFunction) -> IntervalFunction:
+    """Mark an interval function that takes many datasets at once, along leading axes of its data."""
+    function.vectorized = True  # type: ignore[attr-defined]
+    return function
 
 
 def check_level(level: float) -> float:
     """Return a confidence level strictly between 0 and 1."""
-    if isinstance(level, bool) or not np.isscalar(level) or not 0.0 < float(level) < 1.0:  # type: ignore[arg-type]
+    if isinstance(level, bool) or not isinstance(level, numbers.Real) or not 0.0 < level < 1.0:
         raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}")
-    return float(level)  # type: ignore[arg-type]
+    return float(level)
 
 
 @dataclass(frozen=True)
@@ -75,9 +86,40 @@ class Ellipsoid:
     @property
     def width(self) -> Array:
         """The diameter of the ball of equal volume, shape (...)."""
-        _, logarithm = np.linalg.slogdet(self.covariance)
+        with np.errstate(invalid="ignore"):
+            _, logarithm = np.linalg.slogdet(self.covariance)
         return 2.0 * np.sqrt(self.squared_radius) * np.exp(logarithm / (2.0 * self.estimate.shape[-1]))
 
     def covers(self, truth: ArrayLike) -> NDArray[np.bool_]:
         """Return whether the truth (..., J) lies within, shape (...)."""
         return self.squared_distance(truth) <= self.squared_radius
+
+
+def student_interval(
+    estimate: Array, standard_error: Array, degrees_of_freedom: ArrayLike, level: float, *, single: bool, of: str
+) -> Interval:
+    """Return Student's t limits, estimate -+ t standard errors.
+
+    Parameters
+    ----------
+    estimate, standard_error : ndarray, shape (...)
+    degrees_of_freedom : array_like, broadcast to (...)
+    level : float
+    single : bool
+        Whether the data are one dataset, without leading axes.
+    of : str
+        What the standard error measures the variation of, for the message.
+
+    Raises
+    ------
+    ValueError
+        If `single` and a standard error is 0. With many datasets the limits are NaN there.
+    """
+    level = check_level(level)
+    degenerate = ~(standard_error > 0.0)
+    if single and degenerate.any():
+        where = ", ".join(str(i) for i in np.flatnonzero(degenerate)) if degenerate.ndim else ""
+        raise ValueError(f"{of} do not vary{f' in component {where}' if where else ''}: they give no standard error")
+    degrees = np.asarray(degrees_of_freedom, dtype=np.float64)
+    half = stdtrit(degrees, (1.0 + level) / 2.0) * np.where(degenerate, np.nan, standard_error)
+    return Interval(estimate, standard_error, estimate - half, estimate + half, level)

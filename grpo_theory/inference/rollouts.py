@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from grpo_theory.validation import as_real_array
 
 Array = NDArray[np.float64]
 
@@ -52,3 +54,26 @@ class Rollouts:
     def group_size(self) -> int:
         """The number of responses a prompt G."""
         return self.rewards.shape[-1]
+
+    @property
+    def single(self) -> bool:
+        """Whether this is one batch, without leading axes."""
+        return self.rewards.ndim == 2
+
+    def require(self, *, prompts: int = 1, responses: int = 1) -> None:
+        """Raise ValueError unless there are so many prompts, and so many responses to each."""
+        if self.batch_size < prompts:
+            raise ValueError(f"rollouts must have at least {prompts} prompts, got B = {self.batch_size}")
+        if self.group_size < responses:
+            raise ValueError(f"rollouts must have at least {responses} responses a prompt, got G = {self.group_size}")
+
+    def along(self, directions: ArrayLike) -> "Rollouts":
+        """Return the rollouts with the scores' components along `directions`, shape (L, J), in place of the scores.
+
+        Intervals of the gradient are then about its L components. Norms are kept only if the directions are orthonormal and
+        span the scores.
+        """
+        array = as_real_array("directions", directions, 2)
+        if array.shape[1] != self.scores.shape[-1]:
+            raise ValueError(f"directions must have shape (L, J) with the scores' J = {self.scores.shape[-1]}, got {array.shape}")
+        return Rollouts(self.rewards, self.scores @ array.T)
