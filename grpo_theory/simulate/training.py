@@ -146,6 +146,7 @@ def simulate_training(
         policy=policy,
         kl=kl,
         kernel=first_class(chosen.kernel, SIGNATURE),
+        couples_groups=chosen.couples_groups,
         parameters=chosen.parameter_array,
         advance=compiled_advance(),
         ascent=ascent(policy),
@@ -216,6 +217,7 @@ class _Trainer:
     policy: Policy
     kl: KL | None
     kernel: Any
+    couples_groups: bool
     parameters: Array
     advance: Any
     ascent: Ascent
@@ -257,6 +259,7 @@ class _Trainer:
                     stop,
                     self.step_sizes[start : start + chunk],
                     start,
+                    b if self.couples_groups else runs * b,
                     theta,
                     average,
                     farthest,
