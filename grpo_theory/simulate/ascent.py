@@ -1,6 +1,6 @@
 """Logits of prompts and steps along covectors, one pair of compiled functions a kind of policy.
 
-Theta (R, d) has a row a run, prompts (R B,) and covectors (R B, K) a row a group, run by run.
+Theta (R, d) has a row a run, prompts (R B,) and logits and covectors (K, R B) a column a group, run by run.
 """
 
 from functools import cache
@@ -34,22 +34,22 @@ class Ascent(NamedTuple):
 
 def _tabular_logits(theta, prompts, array, logits):
     """Logits are entries of the table; array is not read."""
-    batch_size, n_responses = prompts.shape[0] // theta.shape[0], logits.shape[1]
+    batch_size, n_responses = prompts.shape[0] // theta.shape[0], logits.shape[0]
     for r in range(theta.shape[0]):
         for b in range(r * batch_size, (r + 1) * batch_size):
             start = np.uintp(prompts[b] * n_responses)
             for k in range(n_responses):
-                logits[b, k] = theta[r, start + np.uintp(k)]
+                logits[k, b] = theta[r, start + np.uintp(k)]
 
 
 def _tabular_step(theta, prompts, array, covectors, step):
     """Theta's block of the prompt moves by step times the covector."""
-    batch_size, n_responses = prompts.shape[0] // theta.shape[0], covectors.shape[1]
+    batch_size, n_responses = prompts.shape[0] // theta.shape[0], covectors.shape[0]
     for r in range(theta.shape[0]):
         for b in range(r * batch_size, (r + 1) * batch_size):
             start = np.uintp(prompts[b] * n_responses)
             for k in range(n_responses):
-                theta[r, start + np.uintp(k)] += step * covectors[b, k]
+                theta[r, start + np.uintp(k)] += step * covectors[k, b]
 
 
 def _dense_logits(theta, prompts, array, logits):
@@ -58,11 +58,11 @@ def _dense_logits(theta, prompts, array, logits):
     for r in range(theta.shape[0]):
         for b in range(r * batch_size, (r + 1) * batch_size):
             m = np.uintp(prompts[b])
-            for k in range(logits.shape[1]):
+            for k in range(logits.shape[0]):
                 total = 0.0
                 for i in range(theta.shape[1]):
                     total += array[m, k, i] * theta[r, i]
-                logits[b, k] = total
+                logits[k, b] = total
 
 
 def _dense_step(theta, prompts, array, covectors, step):
@@ -71,9 +71,9 @@ def _dense_step(theta, prompts, array, covectors, step):
     for r in range(theta.shape[0]):
         for b in range(r * batch_size, (r + 1) * batch_size):
             m = np.uintp(prompts[b])
-            for k in range(covectors.shape[1]):
+            for k in range(covectors.shape[0]):
                 for i in range(theta.shape[1]):
-                    theta[r, i] += step * covectors[b, k] * array[m, k, i]
+                    theta[r, i] += step * covectors[k, b] * array[m, k, i]
 
 
 def _head_logits(theta, prompts, array, logits):
@@ -82,11 +82,11 @@ def _head_logits(theta, prompts, array, logits):
     for r in range(theta.shape[0]):
         for b in range(r * batch_size, (r + 1) * batch_size):
             m = np.uintp(prompts[b])
-            for k in range(logits.shape[1]):
+            for k in range(logits.shape[0]):
                 total = 0.0
                 for i in range(width):
                     total += array[0, m, i] * theta[r, k * width + i]
-                logits[b, k] = total
+                logits[k, b] = total
 
 
 def _head_step(theta, prompts, array, covectors, step):
@@ -95,9 +95,9 @@ def _head_step(theta, prompts, array, covectors, step):
     for r in range(theta.shape[0]):
         for b in range(r * batch_size, (r + 1) * batch_size):
             m = np.uintp(prompts[b])
-            for k in range(covectors.shape[1]):
+            for k in range(covectors.shape[0]):
                 for i in range(width):
-                    theta[r, k * width + i] += step * covectors[b, k] * array[0, m, i]
+                    theta[r, k * width + i] += step * covectors[k, b] * array[0, m, i]
 
 
 @cache
