@@ -88,11 +88,21 @@ class TrainingTask:
         return self.simulate(self.runs, seed=SEED + 1)
 
     def check(self, name: str, objectives: Array) -> None:
-        """Raise if runs end, on average, more than five standard errors from the reference, or some end nowhere."""
-        error = np.hypot(*(found.std(ddof=1) / np.sqrt(found.size) for found in (objectives, self.reference)))
-        z = (objectives.mean(dtype=np.float64) - self.reference.mean()) / error
-        if not abs(z) < 5.0:
-            raise RuntimeError(f"{name} ends {z:.1f} standard errors from the simulator's mean objective in {self.label}")
+        """Raise if the mean or the variance at the end is more than five standard errors from the reference's."""
+        z = self.distances(objectives)
+        if not max(map(abs, z)) < 5.0:
+            raise RuntimeError(f"{name} ends {z[0]:.1f} and {z[1]:.1f} standard errors from the simulator in {self.label}")
+
+    def distances(self, objectives: Array) -> tuple[float, float]:
+        """Return how many standard errors the mean and the variance lie from the reference's."""
+        both = np.asarray(objectives, dtype=np.float64), self.reference
+        centred = [(found - self.reference.mean()) for found in both]
+        return _distance(*centred), _distance(*(found**2 for found in centred))
+
+
+def _distance(one: Array, other: Array) -> float:
+    error = np.hypot(*(found.std(ddof=1) / np.sqrt(found.size) for found in (one, other)))
+    return float((one.mean() - other.mean()) / error)
 
 
 def trainer(task: TrainingTask, *, workers: int = 1) -> Contender:
