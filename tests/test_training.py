@@ -174,7 +174,7 @@ def test_a_kernel_that_couples_groups_sees_one_batch_of_one_run(registry, couple
 
 def test_runs_advance_a_few_at_a_time_and_nothing_depends_on_how_many(monkeypatch):
     together = small(steps=30)
-    monkeypatch.setattr("grpo_theory.simulate.training.SIDE_BY_SIDE", 5)
+    monkeypatch.setattr("grpo_theory.simulate.training.SIDE_BY_SIDE", 5 * 2 * (4 + 3))
     apart = small(steps=30)
     for name in ("theta", "average", "farthest", "objectives"):
         np.testing.assert_array_equal(getattr(apart, name), getattr(together, name))

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 BLOCK_RUNS = 64
 CHUNK_UNIFORMS = 1 << 17
-SIDE_BY_SIDE = 1 << 14  # numbers in the iterates that advance together: with their averages they stay in a second-level cache
+SIDE_BY_SIDE = 1 << 14  # numbers that the runs that advance together may have: they stay in a second-level cache
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class _Trainer:
         objectives = np.empty((runs, len(self.checkpoints)))
         averages = np.empty_like(objectives)
         n, b, g = len(self.step_sizes), self.batch_size, self.group_size
-        side = max(1, SIDE_BY_SIDE // self.policy.dimension)
+        side = max(1, SIDE_BY_SIDE // max(self.policy.dimension, b * (g + self.policy.n_responses)))
         chunk = max(1, CHUNK_UNIFORMS // (BLOCK_RUNS * b * (1 + g)))
         prompt_uniforms, response_uniforms = np.empty((BLOCK_RUNS, chunk, b)), np.empty((BLOCK_RUNS, chunk, b, g))
         self._keep(0, theta, theta, objectives, averages)
