@@ -1,6 +1,7 @@
 """The training simulator: stochastic gradient ascent with any registered estimator."""
 
 import os
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from grpo_theory.simulate.alias import alias_table
 from grpo_theory.simulate.ascent import Ascent, ascent
 from grpo_theory.simulate.streams import Rng, as_seed_sequence, block_generator
 from grpo_theory.simulate.trainer import Environment, compiled_advance
+from grpo_theory.theory.stability import StabilityWarning, stability_message
 from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
 
 Array = NDArray[np.float64]
@@ -130,6 +132,11 @@ def simulate_training(
     Returns
     -------
     TrainingRuns
+
+    Warns
+    -----
+    StabilityWarning
+        Before running, if the last step is too large for the curvature at the start: the spectral radius of I + eta H exceeds 1.
     """
     check_match(bandit, policy)
     chosen = find(estimator)
@@ -141,6 +148,10 @@ def simulate_training(
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = _starts(policy, theta0, replications)
     kept = _checkpoints(checkpoints, steps)
+    sizes = step_sizes(schedule, steps)
+    complaint = stability_message(bandit, policy, starts[0], sizes, kl)
+    if complaint is not None:
+        warnings.warn(complaint, StabilityWarning, stacklevel=2)
     seed = as_seed_sequence(rng)
     trainer = _Trainer(
         bandit=bandit,
@@ -153,7 +164,7 @@ def simulate_training(
         ascent=ascent(policy),
         environment=_environment(bandit, policy, chosen, kl),
         ball=_ball(ball, policy),
-        step_sizes=step_sizes(schedule, steps),
+        step_sizes=sizes,
         batch_size=batch_size,
         group_size=group_size,
         checkpoints=kept,

@@ -22,4 +22,6 @@ from grpo_theory.theory.region import Region as Region
 from grpo_theory.theory.region import largest_error as largest_error
 from grpo_theory.theory.region import longest_estimate as longest_estimate
 from grpo_theory.theory.region import region as region
+from grpo_theory.theory.stability import StabilityWarning as StabilityWarning
+from grpo_theory.theory.stability import spectral_radius as spectral_radius
 from grpo_theory.theory.weighted_chi_square import WeightedChiSquare as WeightedChiSquare

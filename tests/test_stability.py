@@ -1,0 +1,50 @@
+"""The warning about steps that are too large: before running, with the right largest step."""
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.theory import StabilityWarning, check_optimum, spectral_radius
+
+
+@pytest.fixture
+def at_optimum():
+    problem = gt.gallery.training_problem("kl-linear")
+    return problem, gt.find_optimum(problem.bandit, problem.policy, problem.theta, problem.kl)
+
+
+def exact_ascent(problem, theta, step, n):
+    for _ in range(n):
+        theta = theta + step * gt.moments(problem.bandit, problem.policy, theta, problem.kl).gradient
+    return theta
+
+
+@pytest.mark.parametrize(("factor", "stable"), [(0.98, True), (1.02, False)])
+def test_radius_says_whether_ascent_without_noise_comes_back(at_optimum, factor, stable):
+    problem, best = at_optimum
+    curvatures, directions = check_optimum(problem.bandit, problem.policy, best, problem.kl)
+    step = factor * 2.0 / curvatures.max()
+    radius = spectral_radius(problem.bandit, problem.policy, best, step, problem.kl)
+    assert radius == pytest.approx(abs(1.0 - step * curvatures.max()))
+    assert (radius < 1.0) == stable
+    start = best + 1e-4 * directions[:, curvatures.argmax()]
+    moved = np.linalg.norm(exact_ascent(problem, start, step, 40) - best)
+    assert (moved < 1e-4) == stable
+
+
+def test_training_warns_before_it_runs_and_names_the_largest_step(at_optimum):
+    problem, best = at_optimum
+    curvatures, _ = check_optimum(problem.bandit, problem.policy, best, problem.kl)
+    where = (problem.bandit, problem.policy, best, "rloo")
+    how = {"batch_size": 1, "group_size": 4, "steps": 3, "replications": 2, "rng": 0, "kl": problem.kl}
+    with pytest.warns(StabilityWarning, match=f"step of 50, too large.*step there is {2.0 / curvatures.max():.4g}"):
+        gt.simulate_training(*where, gt.Constant(50.0), **how)
+    # The last step counts: a decreasing schedule may begin with large ones.
+    gt.simulate_training(*where, np.array([50.0, 10.0, 1.0]), **how)
+
+
+def test_directions_that_bend_up_or_are_flat_do_not_count():
+    """A single prompt far on the wrong side: the objective is convex there, and ascent is to move away."""
+    bandit, policy = gt.Bandit([[1.0, 0.0]]), gt.TabularSoftmax(1, 2)
+    assert spectral_radius(bandit, policy, [-4.0, 4.0], 100.0) == 1.0
+    assert spectral_radius(bandit, policy, [1.0, -1.0], 1.0) < 1.0
