@@ -20,7 +20,7 @@ def spectral_radius(bandit: Bandit, policy: Policy, theta: ArrayLike, step: floa
     """Return the spectral radius of I + eta H in the directions in which the objective bends down.
 
     Gradient ascent with a step eta contracts towards a maximiser in those directions if it is below 1.  If it is above 1, that is
-    if eta |h| > 2 for the most negative eigenvalue h of the Hessian H, ascent oscillates away, noise or none.  Directions in which
+    if eta |h| > 2 for the most negative eigenvalue h of the Hessian H, ascent oscillates away.  Directions in which
     the objective is flat or bends up are left out: there ascent is to move away.
 
     Parameters
