@@ -39,7 +39,7 @@ class Pilot:
     -----
     The score vectors of a `SoftmaxHead` are too large to keep.  Without directions each batch gets coordinates of its own,
     J = K B of them, which keep all norms and inner products within the batch: (e_a - pi_m) x l_m instead of (e_a - pi_m) x h_m,
-    the l_m from a Cholesky factor of the inner products of the batch's hidden states.  So intervals for squared norms (of
+    the l_m from a factor of the inner products of the batch's hidden states.  So intervals for squared norms (of
     the gradient, of errors) are what they would be with the full scores; single coordinates mean nothing.
     """
 
@@ -165,21 +165,27 @@ class _Isometric:
 
     def __call__(self, draws: Draws) -> Array:
         prompts = draws.prompts
-        factor = semidefinite_cholesky(self.gram[prompts[:, :, None], prompts[:, None, :]])
+        factor = semidefinite_factor(self.gram[prompts[:, :, None], prompts[:, None, :]])
         covectors = self.covectors[prompts[:, :, None], draws.responses]
         return (covectors[..., None] * factor[:, :, None, None, :]).reshape(*draws.responses.shape, -1)
 
 
-def semidefinite_cholesky(gram: Array) -> Array:
-    """Return lower triangular factors L with L L' = A, shape (R, B, B), of matrices that may be singular.
+def semidefinite_factor(gram: Array) -> Array:
+    """Return factors L with L L' = A, shape (R, B, B), of matrices that may be singular.
 
-    A pivot below 1e-12 of its diagonal entry is rounding, and its column is zero: a prompt drawn twice gets equal rows.
+    Cholesky's steps, the largest remaining diagonal entry first: what remains is nowhere larger than that entry, so that it may
+    be dropped once it is rounding.
     """
     factor = np.zeros_like(gram)
+    matrices = np.arange(len(gram))
+    remaining = np.einsum("rii->ri", gram).copy()
+    negligible = PIVOT_TOLERANCE * remaining.max(axis=1)
     for j in range(gram.shape[-1]):
-        rest = gram[:, j:, j] - np.einsum("rij,rj->ri", factor[:, j:, :j], factor[:, j, :j])
-        pivot = rest[:, 0]
-        usable = pivot > PIVOT_TOLERANCE * gram[:, j, j]
+        p = remaining.argmax(axis=1)
+        pivot = remaining[matrices, p]
+        usable = pivot > negligible
+        column = gram[matrices, :, p] - np.einsum("rij,rj->ri", factor[:, :, :j], factor[matrices, p, :j])
         scale = np.where(usable, 1.0 / np.sqrt(np.where(usable, pivot, 1.0)), 0.0)
-        factor[:, j:, j] = rest * scale[:, None]
+        factor[:, :, j] = column * scale[:, None]
+        remaining -= factor[:, :, j] ** 2
     return factor
