@@ -75,7 +75,8 @@ class Ellipsoid:
     @property
     def width(self) -> Array:
         """The diameter of the ball of equal volume, shape (...)."""
-        _, logarithm = np.linalg.slogdet(self.covariance)
+        with np.errstate(invalid="ignore"):  # of a covariance that is NaN
+            _, logarithm = np.linalg.slogdet(self.covariance)
         return 2.0 * np.sqrt(self.squared_radius) * np.exp(logarithm / (2.0 * self.estimate.shape[-1]))
 
     def covers(self, truth: ArrayLike) -> NDArray[np.bool_]:
