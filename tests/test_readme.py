@@ -15,8 +15,10 @@ def test_every_block_runs(registry, tmp_path):
         path = tmp_path / f"block_{number}.py"
         path.write_text(block)
         exec(compile(block, path, "exec"), names)
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
     assert names["law"].mean() > 0.0
+    assert 0.5 < names["tried"].coverage < 0.7
+    assert not names["tried"].consistent()
     sizes = {"batch_size": 2, "group_size": 4}
     problem = gt.gallery.problem("tabular")
     where = (problem.bandit, problem.policy, problem.theta)
