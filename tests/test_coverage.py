@@ -466,6 +466,11 @@ def test_zip_ranks_by_distance_in_standard_errors():
     assert np.array_equal(run.low[part["replication"], 1, 1], part["low"])
 
 
+def test_the_record_prints_on_a_line():
+    run = normal_run(lambda data, level: (-1.0, 1.0), truth=0.0)
+    assert repr(run) == "Coverage(level=0.95, replications=300, coverage=1., failures=0)"
+
+
 # ---- shapes, sides, levels
 
 

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Coverage:
     """R replications of an interval function against a truth of shape C.
 
@@ -243,6 +243,10 @@ class Coverage:
         if other.first != end:
             raise ValueError(f"other must start at replication {end}, where this run ends, got {other.first}")
         return Coverage(mine, self.first, Answers.concatenate([self.answers, other.answers]))
+
+    def __repr__(self) -> str:
+        shares = np.array2string(self.coverage, precision=4, threshold=8)
+        return f"Coverage(level={self.level}, replications={self.replications}, coverage={shares}, failures={self.failures})"
 
     def _public(self, array: NDArray[Any]) -> NDArray[Any]:
         return array if isinstance(self.level, tuple) else array[:, 0]
