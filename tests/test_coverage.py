@@ -171,6 +171,10 @@ def test_hotellings_ellipsoid_is_exact_and_the_box_around_it_is_not(seed):
     assert set(table["component"]) == {"0", "1", "2", "joint"}
     assert "coverage" not in set(table[table["component"] == "0"]["measure"])
     assert run.nonnested == 0
+    data = run.replay(77).data
+    root = np.linalg.cholesky(np.cov(data.T) / 8.0)
+    half = np.sqrt(7 * 3 / 5 * stats.f.ppf(0.9, 3, 5)) * np.linalg.norm(root, axis=1)
+    assert np.allclose(run.high[77, 1], data.mean(axis=0) + half, rtol=1e-10)  # how far the ellipsoid reaches on each axis
 
 
 def test_replications_to_tell_has_the_power_that_it_promises():
@@ -237,6 +241,11 @@ def test_a_block_with_a_refused_dataset_is_asked_one_by_one():
     assert refused.first_failure.endswith("far out")
     assert nan.first_failure.endswith("NaN limits")
     assert whole.first_failure is None
+    kept = ~nan.failed[:, 0]
+    rows, ranked = nan.measures().set_index("measure"), nan.zip()
+    assert np.isclose(rows.loc["bias", "estimate"], nan.estimate[kept].mean(), rtol=1e-12)
+    assert np.isclose(rows.loc["mean width", "estimate"], nan.width[kept].mean(), rtol=1e-12)
+    assert ranked["z"].isna().tolist() == [False] * kept.sum() + [True] * (~kept).sum()
 
 
 def test_an_interval_that_always_refuses():
@@ -259,7 +268,8 @@ def test_singular_ellipsoids_are_failures():
     def gaps(data, level):
         found = hotelling(data, level)
         gone = found.estimate[..., :1, None] > 0.0
-        return gt.Ellipsoid(found.estimate, np.where(gone, np.nan, found.covariance), found.squared_radius, level)
+        last = np.diag([False, True])
+        return gt.Ellipsoid(found.estimate, np.where(gone & last, np.nan, found.covariance), found.squared_radius, level)
 
     sizes = {"truth": np.zeros(2), "experiment": Normal(5, 2), "vectorized": True}
     assert (normal_run(singular, **sizes).failures == 300).all()
@@ -317,6 +327,9 @@ def test_chunks_merge_to_the_whole(whole):
         assert np.array_equal(getattr(merged, name), getattr(whole, name))
     assert merged.measures().equals(whole.measures())
     assert merged.zip().equals(whole.zip())
+    assert sorted(chunks[1].zip()["replication"].unique()) == list(range(64, 96))
+    with pytest.raises(ValueError, match=r"differs in truth$"):
+        chunks[0].merge(gt.coverage(batch_means, LINEAR, 0.5, replications=32, first=64, **kwargs))
     with pytest.raises(ValueError, match="other must start at replication 64, where this run ends, got 96"):
         chunks[0].merge(chunks[2])
     other = gt.coverage(batch_means, LINEAR, value, replications=32, first=64, **(kwargs | {"rng": 8, "level": (0.8, 0.9)}))
@@ -354,6 +367,8 @@ def test_a_replay_gives_the_stored_limits_to_the_last_bit(interval, vectorized):
             assert np.array_equal(found.interval.high, run.high[r])
             assert np.array_equal(found.interval.estimate, run.estimate[r])
             assert np.array_equal(found.covered, run.covered[r])
+            assert found.interval.level == 0.9
+            assert found.replication == r
         direct = interval(again.data, 0.9)
         assert np.allclose(direct.estimate, run.estimate[r, 1], rtol=1e-12)
     assert not np.array_equal(run.replay(1).interval.low, run.low[2])
@@ -445,6 +460,13 @@ def test_rejection_at_the_truth_is_what_coverage_leaves():
     assert "rejection %" not in set(run.measures()["measure"])
 
 
+def test_the_tests_of_several_components_share_their_error():
+    run = normal_run(truth=np.full(4, 0.4), experiment=Normal(5, 4))
+    smallest = run.p_value().min()
+    assert run.consistent(3.9 * smallest).all()
+    assert not run.consistent(4.1 * smallest).all()
+
+
 def test_needed_replications():
     run = normal_run()
     share = float(run.coverage[0])
@@ -489,6 +511,11 @@ def test_one_sided_intervals(seed):
     assert np.array_equal(pair.covered, pair.high >= 0.0)
 
 
+@pytest.mark.parametrize(("truth", "share"), [(0.0, 1.0), (1.0, 1.0), (1.0 + 1e-15, 0.0), (-1e-300, 0.0)])
+def test_limits_belong_to_the_interval(truth, share):
+    assert normal_run(lambda data, level: (0.0, 1.0), truth=truth, replications=2).coverage == share
+
+
 def test_pairs_have_no_estimates():
     run = normal_run(lambda data, level: (-1.0, 1.0), truth=0.0)
     assert run.coverage == 1.0
@@ -518,6 +545,8 @@ def test_nonnested_intervals_are_counted():
     assert run.nonnested == sum(run.replay(r).data[0, 0] <= 0.0 for r in range(300)) > 100
     assert normal_run(level=[0.6, 0.7]).nonnested == 0
     assert normal_run(torn, level=0.6).nonnested == 0
+    assert normal_run(lambda data, level: (0.0, 1.0 - level), truth=0.0, level=[0.6, 0.7]).nonnested == 300
+    assert normal_run(lambda data, level: (level, 1.0), truth=0.0, level=[0.6, 0.7]).nonnested == 300
 
 
 @pytest.mark.parametrize("level", [[0.9, 0.9], [0.95, 0.9], [0.0, 0.5], [0.5, 1.0], [], [np.nan, 0.5]])

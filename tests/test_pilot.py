@@ -61,7 +61,13 @@ def test_the_joint_law_of_prompt_response_and_reward(name, seed):
 
 
 @pytest.mark.parametrize(
-    "problem", [gt.gallery.problem("tabular"), gt.gallery.training_problem("kl-linear"), head(3)], ids=lambda p: p.name
+    "problem",
+    [
+        gt.gallery.problem("tabular"),
+        replace(gt.gallery.training_problem("kl-linear"), theta=np.array([0.9, -0.6, 1.2])),
+        head(3),
+    ],
+    ids=lambda p: p.name,
 )
 def test_the_error_of_an_estimate_computed_from_pilots_is_the_exact_one(problem, seed):
     """With weights of the prompts, with a penalty in the reward, and in isometric coordinates, which know no direction."""

@@ -60,9 +60,9 @@ class Answers:
         return cls(**arrays, joint=kinds.pop() if kinds else None, refusals=refusals)
 
     def rows(self, start: int, stop: int) -> "Answers":
-        """Return the answers of datasets start to stop - 1."""
+        """Return the answers of datasets start to stop - 1, which are all that were asked about."""
         arrays = {name: getattr(self, name)[start:stop] for name in ARRAYS}
-        refusals = {i - start: why for i, why in self.refusals.items() if start <= i < stop}
+        refusals = {i - start: why for i, why in self.refusals.items()}
         return Answers(**arrays, joint=self.joint, refusals=refusals)
 
     def put(self, place: int | slice, level: int, answer: Any, truth: Array) -> None:
