@@ -1,7 +1,7 @@
 """What is true about GRPO and its relatives: exact theory, Monte Carlo and verdicts."""
 
 from importlib import import_module
-from types import ModuleType
+from typing import Any
 
 from grpo_theory.estimator import Batch as Batch
 from grpo_theory.estimator import Estimator as Estimator
@@ -42,10 +42,13 @@ from grpo_theory.theory import limit_law as limit_law
 __version__ = "0.1.0"
 
 _ROOMS = ("data", "gallery", "inference", "theory")
+_LABORATORY = ("Coverage", "Ellipsoid", "Interval", "Pilot", "Rollouts", "coverage", "replay")
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import a room when it is first entered: importing the package stays quick."""
+def __getattr__(name: str) -> Any:
+    """Import a room when it is first entered, or its names asked for: importing the package stays quick."""
     if name in _ROOMS:
         return import_module(f"grpo_theory.{name}")
+    if name in _LABORATORY:
+        return getattr(import_module("grpo_theory.inference"), name)
     raise AttributeError(f"module 'grpo_theory' has no attribute {name!r}")

@@ -73,3 +73,12 @@ def as_positive(name: str, value: float) -> float:
     if not 0.0 < value < np.inf:
         raise ValueError(f"{name} must be finite and above 0, got {value}")
     return float(value)
+
+
+def as_fraction(name: str, value: float) -> float:
+    """Return `value` as a float strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number strictly between 0 and 1, got {value!r}")
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
+    return float(value)

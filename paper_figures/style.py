@@ -1,10 +1,12 @@
 """One style for all figures: colours that survive colour blindness, markers that survive black and white."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, ScalarFormatter
@@ -59,6 +61,18 @@ PROBLEMS = {
     "mixed": Look("mixed difficulty", GREY, "X", ":"),
 }
 
+INTERVALS = (
+    (BLUE, "D", "--"),
+    (VERMILION, "X", "-."),
+    (BLACK, "o", "-"),
+    (GREEN, "^", "-"),
+    (ORANGE, "s", ":"),
+    (PURPLE, "v", "--"),
+    (BROWN, ">", ":"),
+    (SKY, "P", "-."),
+)
+"""Colours, markers and lines of interval functions, in the order in which a table names them."""
+
 LANGUAGE_MODEL = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 
 
@@ -87,6 +101,12 @@ def apply() -> None:
         },
     )
     mpl.rcParams["mathtext.fontset"] = "dejavusans"
+
+
+def intervals(table: pd.DataFrame) -> dict[str, Look]:
+    """Give each interval function of a table a look of its own."""
+    names = table["interval"].unique()
+    return {str(name): Look(str(name), *look) for name, look in zip(names, cycle(INTERVALS), strict=False)}
 
 
 def log_axis(axes: Axes) -> None:

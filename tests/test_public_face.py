@@ -35,6 +35,9 @@ NAMES = (
     "gradient_covariance",
     "group_size_law",
     "simulate_gradients",
+    "coverage",
+    "replay",
+    "Pilot",
     "estimator",
     "estimators",
 )

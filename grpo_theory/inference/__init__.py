@@ -1,9 +1,12 @@
-"""Judgement: confidence intervals, evidence and verdicts."""
+"""Judgement: confidence sets and their coverage, evidence and verdicts."""
 
+from grpo_theory.inference.binomial import replications_to_tell as replications_to_tell
+from grpo_theory.inference.coverage_record import Coverage as Coverage
 from grpo_theory.inference.error_components import ErrorComponents as ErrorComponents
 from grpo_theory.inference.error_components import error_components as error_components
 from grpo_theory.inference.evidence import Claim as Claim
 from grpo_theory.inference.evidence import Evidence as Evidence
+from grpo_theory.inference.experiment import Experiment as Experiment
 from grpo_theory.inference.gradient_interval import gradient_between as gradient_between
 from grpo_theory.inference.gradient_interval import gradient_ellipsoid as gradient_ellipsoid
 from grpo_theory.inference.gradient_interval import gradient_jackknife as gradient_jackknife
@@ -13,6 +16,9 @@ from grpo_theory.inference.group_size_interval import group_size_jackknife as gr
 from grpo_theory.inference.interval import Ellipsoid as Ellipsoid
 from grpo_theory.inference.interval import Interval as Interval
 from grpo_theory.inference.interval import vectorized as vectorized
+from grpo_theory.inference.laboratory import coverage as coverage
+from grpo_theory.inference.laboratory import replay as replay
+from grpo_theory.inference.pilot import Pilot as Pilot
 from grpo_theory.inference.pilot_interval import components_bootstrap as components_bootstrap
 from grpo_theory.inference.pilot_interval import components_jackknife as components_jackknife
 from grpo_theory.inference.pilot_interval import mse_bootstrap as mse_bootstrap
@@ -20,6 +26,7 @@ from grpo_theory.inference.pilot_interval import mse_jackknife as mse_jackknife
 from grpo_theory.inference.report import judge as judge
 from grpo_theory.inference.rollouts import Rollouts as Rollouts
 from grpo_theory.inference.slope import log_log_slope as log_log_slope
+from grpo_theory.inference.trial import Replay as Replay
 from grpo_theory.inference.value_interval import value_clustered as value_clustered
 from grpo_theory.inference.value_interval import value_effective as value_effective
 from grpo_theory.inference.value_interval import value_naive as value_naive

@@ -9,6 +9,9 @@ from numba import types
 from numpy.typing import NDArray
 
 from grpo_theory.estimator.kernel import KERNEL, Batch, compile_function
+from grpo_theory.exact.outcomes import Outcomes
+from grpo_theory.problem import Bandit
+from grpo_theory.simulate.alias import alias_table
 from grpo_theory.simulate.geometry import SQUARED_NORM
 
 Array = NDArray[np.float64]
@@ -78,6 +81,17 @@ class Truth(NamedTuple):
     covectors: Array
     logits: Array
     gradient_power: Array
+
+
+def tabulate(bandit: Bandit, table: Outcomes) -> Tables:
+    """Return the tables from which a problem's prompts and responses are drawn."""
+    return Tables(
+        *alias_table(bandit.prompt_weights[None]),
+        *alias_table(table.probabilities),
+        table.responses,
+        np.ascontiguousarray(table.rewards),
+        np.ascontiguousarray(table.squared_score_norms[:, table.responses]),
+    )
 
 
 _TABLES = types.NamedTuple((_F2, _I2, _F2, _I2, _I1, _F2, _F2), Tables)

@@ -2,9 +2,7 @@
 
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -19,8 +17,8 @@ from grpo_theory.exact.outcomes import outcomes
 from grpo_theory.kl import KL
 from grpo_theory.policy import Policy
 from grpo_theory.problem import Bandit
-from grpo_theory.simulate.alias import alias_table
-from grpo_theory.simulate.driver import Draws, Tables, Truth, compiled_fill_draws, compiled_fill_observations
+from grpo_theory.simulate.blocks import map_in_order
+from grpo_theory.simulate.driver import Draws, Tables, Truth, compiled_fill_draws, compiled_fill_observations, tabulate
 from grpo_theory.simulate.geometry import Geometry, geometry
 from grpo_theory.simulate.streams import Rng, as_seed_sequence, block_generator
 from grpo_theory.simulate.summary import GradientSimulation
@@ -101,11 +99,7 @@ def simulate_gradients(
     size = block_replications(batch_size, group_size)
     n_blocks = -(-replications // size)
     jobs = ((block_generator(seed, first_block + i), min(size, replications - i * size)) for i in range(n_blocks))
-    if workers == 1:
-        summaries: Iterator[GradientSimulation] = (experiment.run(*job) for job in jobs)
-    else:
-        summaries = _map_in_order(experiment.run, jobs, workers)
-    return reduce(GradientSimulation.merge, summaries)
+    return reduce(GradientSimulation.merge, map_in_order(experiment.run, jobs, workers))
 
 
 def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Estimator]:
@@ -120,20 +114,6 @@ def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Est
     if len(set(names)) < len(names):
         raise ValueError(f"estimators must name each estimator once, got {', '.join(names)}")
     return chosen
-
-
-def _map_in_order(
-    function: Callable[..., GradientSimulation], jobs: Iterable[tuple], workers: int
-) -> Iterator[GradientSimulation]:
-    """Yield the results in the order of the jobs, with a bounded number of them in flight."""
-    with ThreadPoolExecutor(workers) as pool:
-        pending: deque[Future[GradientSimulation]] = deque()
-        for job in jobs:
-            pending.append(pool.submit(function, *job))
-            if len(pending) > 2 * workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
 
 
 @dataclass(frozen=True)
@@ -201,13 +181,6 @@ def _prepare(
     else:
         along = as_real_array("directions", directions, 2)
         check_shape("directions", along, (len(along), policy.dimension), "(J, d)")
-    tables = Tables(
-        *alias_table(bandit.prompt_weights[None]),
-        *alias_table(table.probabilities),
-        table.responses,
-        np.ascontiguousarray(table.rewards),
-        np.ascontiguousarray(table.squared_score_norms[:, table.responses]),
-    )
     truth = Truth(
         table.policy_probabilities,
         exact.value,
@@ -224,7 +197,7 @@ def _prepare(
         fill_observations=compiled_fill_observations(),
         batch_size=batch_size,
         group_size=group_size,
-        tables=tables,
+        tables=tabulate(bandit, table),
         truth=truth,
         geometry=geometry(policy),
     )

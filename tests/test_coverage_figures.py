@@ -1,0 +1,62 @@
+"""The figures of coverage draw what a table of coverage says."""
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+mpl.use("Agg")
+
+from paper_figures import coverage_by_group_size, nested_loop, width_by_coverage, zip_plot
+
+CELLS = [(problem, b, g) for problem in ("linear", "mixed") for b in (4, 16) for g in (2, 8, 32)]
+
+
+@pytest.fixture(scope="module")
+def tables():
+    rng = np.random.default_rng(0)
+    rows = []
+    for target, names in (("value", ("student", "normal", "exact")), ("gradient", ("student", "normal"))):
+        for name in names:
+            for problem, b, g in CELLS:
+                key = {"interval": name, "target": target, "problem": problem, "batch_size": b, "group_size": g, "level": 0.95}
+                for component in ("",) if target == "value" else ("0", "1"):
+                    share = rng.uniform(0.8, 0.99)
+                    key["component"] = component
+                    rows.append(key | {"measure": "coverage", "estimate": share, "low": share - 0.01, "high": share + 0.005})
+                    rows.append(key | {"measure": "mean width", "estimate": rng.uniform(1.0, 3.0)})
+                if (problem, b, g) == ("mixed", 4, 8):
+                    for percentile in (25.0, 50.0, 75.0, 100.0):
+                        low = -1.0 if percentile < 100.0 else 0.5
+                        row = {"measure": "zip", "percentile": percentile, "low": low, "high": 1.0, "covered": low < 0.0}
+                        rows.append(key | row)
+    return {"coverage": pd.DataFrame(rows)}
+
+
+@pytest.mark.parametrize("module", [coverage_by_group_size, nested_loop, width_by_coverage, zip_plot])
+def test_they_draw(module, tables, tmp_path):
+    assert module.TABLES == ("coverage",)
+    assert module.CAPTION.endswith(".")
+    module.draw(tables).savefig(tmp_path / "figure.svg")
+    assert (tmp_path / "figure.svg").stat().st_size > 10_000
+    mpl.pyplot.close("all")
+
+
+def test_the_worst_component_is_shown(tables):
+    figure = coverage_by_group_size.draw(tables)
+    table = tables["coverage"].query("measure == 'coverage' and target == 'gradient' and problem == 'mixed'")
+    worst = table[table["interval"] == "normal"].groupby("group_size")["estimate"].min()
+    drawn = [line.get_ydata() for line in figure.axes[3].lines]
+    assert any(np.array_equal(y, worst.to_numpy()) for y in drawn)
+    mpl.pyplot.close("all")
+
+
+def test_a_zip_has_a_panel_an_interval_and_a_colour_a_verdict(tables):
+    figure = zip_plot.draw(tables)
+    visible = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title() for axes in visible] == ["student", "normal", "exact", "student", "normal"]
+    for axes in visible:
+        lines = axes.collections[0]
+        assert len(lines.get_segments()) == 4
+        assert len({tuple(colour) for colour in lines.get_colors()}) == 2
+    mpl.pyplot.close("all")
