@@ -50,7 +50,61 @@ class Environment(NamedTuple):
     gram: Array
 
 
+class Trace(NamedTuple):
+    """What is kept of R runs on the way; all empty where nothing is.
+
+    Attributes
+    ----------
+    path : ndarray, shape (R, n + 1, d)
+        The iterates; the first is given.
+    mean_rewards : ndarray, shape (R, n)
+        The mean reward of each step's rollouts, the penalty in it.
+    hessian : ndarray, shape (R, d, d)
+        The mean over the window of the score-function estimates of the objective's Hessian (docs/derivations.md, section 7).
+    window : ndarray of int, shape (2,)
+        The steps of the window: the first, and one past the last.
+    features : ndarray, shape (M, K, d)
+        The policy's features.
+    """
+
+    path: Array
+    mean_rewards: Array
+    hessian: Array
+    window: NDArray[np.int64]
+    features: Array
+
+
+NO_TRACE = Trace(np.empty((0, 0, 0)), np.empty((0, 0)), np.empty((0, 0, 0)), np.zeros(2, np.int64), np.empty((0, 0, 0)))
+
 _ENVIRONMENT = types.NamedTuple((_F2, _I2, _F1, _F3, _F2, _F2, _F2, _F1, _F3), Environment)
+_TRACE = types.NamedTuple((_F3, _F2, _F3, numba.int64[::1], _F3), Trace)
+
+
+@numba.njit(error_model="numpy", nogil=True)
+def add_hessian(total, features, pi, responses, rewards, strength, share):
+    """Add share * sum_g {(Z_g - C_g) (W_g W_g' - F) - strength W_g W_g'} of one group to the total (d, d).
+
+    C_g is the mean of the group's other rewards (0 where there are none), W the score, and F = E W W' = -grad W.
+    """
+    n_responses, dimension = features.shape
+    group_size = rewards.shape[0]
+    mean = rewards.mean() if group_size > 1 else 0.0
+    scale = group_size / (group_size - 1.0) if group_size > 1 else 1.0
+    weights = np.zeros(n_responses)
+    balance = 0.0
+    for g in range(group_size):
+        advantage = scale * (rewards[g] - mean)
+        weights[responses[g]] += advantage - strength
+        balance += advantage
+    centre = np.zeros(dimension)
+    for k in range(n_responses):
+        for i in range(dimension):
+            centre[i] += pi[k] * features[k, i]
+    for k in range(n_responses):
+        weight = share * (weights[k] - balance * pi[k])
+        for i in range(dimension):
+            for j in range(dimension):
+                total[i, j] += weight * (features[k, i] - centre[i]) * (features[k, j] - centre[j])
 
 
 def advance(
@@ -70,18 +124,20 @@ def advance(
     theta,
     average,
     farthest,
+    trace,
 ):
     """Advance R runs by the steps `first` to `last` (excluded) of the uniforms (R, S, B) and (R, S, B, G).
 
     steps (S,) are the step sizes; `start` is the number of steps taken before those of the uniforms; ball is the centre (d,)
     followed by the radius, or empty; theta and average (R, d) are advanced in place, and
-    farthest (R, 1 + d), the largest distance so far from the point that follows it, is kept.
+    farthest (R, 1 + d), the largest distance so far from the point that follows it, is kept; the trace is filled.
     """
     n_runs, _, batch_size, group_size = response_uniforms.shape
     n_prompts, n_responses, n_values = environment.laws.shape
     dimension = theta.shape[1]
     has_norms = environment.gram.shape[0] > 0
     strength = environment.strength[0]
+    has_trace = trace.path.shape[0] > 0
     prompts = np.empty(batch_size, dtype=np.int64)
     responses = np.empty((batch_size, group_size), dtype=np.int64)
     rewards = np.empty((batch_size, group_size))
@@ -155,6 +211,13 @@ def advance(
                     score_norms[b, g] = norms[k]
                     advantages[b, g] = np.nan
             kernel(batch, advantages)
+            if has_trace:
+                trace.mean_rewards[r, start + s] = rewards.mean()
+                if trace.window[0] <= start + s < trace.window[1]:
+                    share = 1.0 / (batch_size * group_size * (trace.window[1] - trace.window[0]))
+                    for b in range(batch_size):
+                        features = trace.features[prompts[b]]
+                        add_hessian(trace.hessian[r], features, pi[b], responses[b], rewards[b], strength, share)
             for b in range(batch_size):
                 total = 0.0
                 for k in range(n_responses):
@@ -177,6 +240,8 @@ def advance(
             for i in range(dimension):
                 average[r, i] += (theta[r, i] - average[r, i]) / (start + s + 1.0)
                 distance += (theta[r, i] - farthest[r, 1 + i]) ** 2
+                if has_trace:
+                    trace.path[r, start + s + 1, i] = theta[r, i]
             farthest[r, 0] = max(farthest[r, 0], np.sqrt(distance))
 
 
@@ -184,9 +249,6 @@ def advance(
 def compiled_advance() -> Any:
     """Compile `advance`, or read it from the cache; one machine code serves every kernel and policy."""
     counts = (numba.int64, numba.int64)
-    return compile_function(
-        advance,
-        numba.void(
-            KERNEL, FILL_LOGITS, TAKE_STEP, _F3, _F1, _ENVIRONMENT, _F1, _F3, _F4, *counts, _F1, numba.int64, _F2, _F2, _F2
-        ),
-    )
+    streams = (_F3, _F4, *counts, _F1, numba.int64)
+    signature = (KERNEL, FILL_LOGITS, TAKE_STEP, _F3, _F1, _ENVIRONMENT, _F1, *streams, _F2, _F2, _F2, _TRACE)
+    return compile_function(advance, numba.void(*signature))
