@@ -41,7 +41,7 @@ class TrainingRecord:
     hessian : ndarray, shape (..., d, d), optional
         An estimate of the objective's Hessian over the last part of the run; `rollout_hessian` makes one.
     tail : float, default 0.5
-        The share of the run that is its last part.
+        The share of the run that is its last part, from which average, noise and Hessian are taken; 1 for all of it.
 
     Raises
     ------
@@ -94,8 +94,8 @@ class TrainingRecord:
 
     @property
     def average(self) -> Array:
-        """The average of the iterates theta_1..theta_n, shape (..., d)."""
-        return self.path[..., 1:, :].mean(axis=-2)
+        """The average of the iterates of the last part, shape (..., d)."""
+        return self.path[..., self.tail_start + 1 :, :].mean(axis=-2)
 
     @property
     def noise(self) -> Array:
