@@ -44,8 +44,8 @@ class LocalModel:
     def iterate_covariance(self) -> Array:
         """Return the covariance of the last iterate in the basis, shape (..., d, d).
 
-        The iterate is theta* plus sum_i M_i noise_i, with M_i = eta_i prod_{l > i} (1 - eta_l a).  For steps beta/i its covariance
-        is that of the Lyapunov equation over n, for constant steps the stationary one.
+        The iterate is theta* plus sum_i M_i noise_i, with M_i = eta_i prod_{l > i} (1 - eta_l a).  For steps beta/i its
+        covariance is that of the Lyapunov equation over n, for constant steps the stationary one.
         """
         factors = 1.0 - self.step_sizes[:, None] * self.curvatures[..., None, :]
         later = np.ones_like(factors)
@@ -55,8 +55,9 @@ class LocalModel:
     def average_covariance(self) -> Array:
         """Return the covariance of the average over the last part in the basis, shape (..., d, d).
 
-        The average over the m steps after step s is theta* plus (1/m) sum_i M_i noise_i, M_i = eta_i sum_{j >= i, j > s} prod_{i < l <= j}
-        (1 - eta_l a).  For steps i^-b, b in (1/2, 1), M_i tends to 1/a and the covariance to H^-1 Gamma H^-1 / m.
+        The average over the m steps after step s is theta* plus (1/m) sum_i M_i noise_i, with M_i = eta_i times the sum over j
+        >= i, j > s, of prod_{i < l <= j} (1 - eta_l a).  For steps i^-b, b in (1/2, 1), M_i tends to 1/a and the covariance to
+        H^-1 Gamma H^-1 / m.
         """
         n = len(self.step_sizes)
         weights = np.empty((n, *self.curvatures.shape))
@@ -75,14 +76,14 @@ class LocalModel:
 
     def identifies(self, contrasts: Array) -> Flags:
         """Return which functionals (J, d) have no part along a flat direction, shape (..., J)."""
-        flat = (self.curvatures == 0.0)[..., None, :]
+        flat = np.expand_dims(self.curvatures == 0.0, -2)
         along = np.sqrt((np.where(flat, contrasts @ self.directions, 0.0) ** 2).sum(axis=-1))
         return along <= CONTRAST_TOLERANCE * np.linalg.norm(contrasts, axis=-1)
 
     def _covariance(self, weights: Array) -> Array:
         """Sum the noise with weights (..., n, d)."""
         covariance = self.noise * (np.swapaxes(weights, -1, -2) @ weights)
-        return np.where(self.usable[..., None, None], covariance, np.nan)
+        return np.where(np.expand_dims(self.usable, (-2, -1)), covariance, np.nan)
 
 
 def fit_local_model(record: TrainingRecord) -> LocalModel:
@@ -91,13 +92,13 @@ def fit_local_model(record: TrainingRecord) -> LocalModel:
     Raises
     ------
     ValueError
-        If the record has no Hessian; for a single run, if the estimate is not negative along some direction, or the steps fall too
-        fast or are too large for it.
+        If the record has no Hessian; for a single run, if the estimate is not negative along some direction, or the steps fall
+        too fast or are too large for it.
     """
     if record.hessian is None:
         raise ValueError("hessian must be in the record for a plug-in interval, got None; see rollout_hessian")
     finite = np.isfinite(record.path).all(axis=(-2, -1)) & np.isfinite(record.hessian).all(axis=(-2, -1))
-    hessian = np.where(finite[..., None, None], record.hessian, 0.0)
+    hessian = np.where(np.expand_dims(finite, (-2, -1)), record.hessian, 0.0)
     curvatures, directions = np.linalg.eigh(-(hessian + np.swapaxes(hessian, -1, -2)) / 2.0)
     flat = np.abs(curvatures) <= RANK_TOLERANCE * np.abs(curvatures).max(axis=-1, keepdims=True)
     curvatures = np.where(flat, 0.0, curvatures)
@@ -107,7 +108,7 @@ def fit_local_model(record: TrainingRecord) -> LocalModel:
     usable = (slowest > 0.0) & np.isfinite(slowest) & (2.0 * slowest > fall) & (step * curvatures.max(axis=-1) < 2.0)
     if usable.ndim == 0 and not usable:
         raise ValueError(_complaint(curvatures, directions, float(slowest), step, fall))
-    noise = np.swapaxes(directions, -1, -2) @ np.where(finite[..., None, None], record.noise, 0.0) @ directions
+    noise = np.swapaxes(directions, -1, -2) @ np.where(np.expand_dims(finite, (-2, -1)), record.noise, 0.0) @ directions
     noise = np.where(flat[..., :, None] | flat[..., None, :], 0.0, noise)
     return LocalModel(record.step_sizes, record.tail_start, curvatures, directions, noise, usable)
 

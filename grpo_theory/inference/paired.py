@@ -27,18 +27,22 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
     Returns
     -------
     Interval
-        Shape (...).
+        Shape (...); NaN limits for those of many samples whose differences are all equal.
 
     Notes
     -----
-    Exact for normal differences, whatever the correlation of the pair; for others as R grows.  The number of runs must have been fixed
-    beforehand: looked at after every run until it excludes zero, it fails (use `paired_sequence`).
+    Exact for normal differences, whatever the correlation of the pair; for others as R grows.  The number of runs must have
+    been fixed beforehand: looked at after every run until it excludes zero, it fails (use `paired_sequence`).
     """
     level = check_level(level)
     differences = _differences(a, b)
     runs = differences.shape[-1]
     estimate = differences.mean(axis=-1)
     error = differences.std(axis=-1, ddof=1) / np.sqrt(runs)
+    constant = np.ptp(differences, axis=-1) == 0.0
+    if constant.ndim == 0 and constant:
+        raise ValueError(f"a - b must vary over the runs, got {differences[0]:g} in all {runs}")
+    error = np.where(constant, np.nan, error)
     half = float(stdtrit(runs - 1, 0.5 + level / 2.0)) * error
     return Interval(estimate, error, estimate - half, estimate + half, level)
 
@@ -50,9 +54,9 @@ def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon:
 
         E_n = (1 + n g)^(-1/2) {(1 + t^2/(n - 1)) / (1 + t^2/((n - 1)(1 + n g)))}^(n/2),        t the t statistic of a - b - mu,
 
-    of the likelihoods of t, with the standardised mean drawn from N(0, g) and with it 0, is a martingale of mean 1 under mu, so by
-    Ville's inequality it ever reaches 1/alpha with probability at most alpha; the sequence holds the mu where it has not (Lai 1976;
-    Wang and Ramdas 2025; docs/derivations.md, section 7).
+    of the likelihoods of t, with the standardised mean drawn from N(0, g) and with it 0, is a martingale of mean 1 under mu, so
+    by Ville's inequality it ever reaches 1/alpha with probability at most alpha; the sequence holds the mu where it has not
+    (Lai 1976; Wang and Ramdas 2025; docs/derivations.md, section 7).
 
     Parameters
     ----------
@@ -66,12 +70,12 @@ def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon:
     Returns
     -------
     Interval
-        Shape (..., R): the limits after 1..R pairs, infinite for the first few.
+        Shape (..., R): the limits after 1..R pairs, infinite for the first few, and while all differences are equal.
 
     Notes
     -----
-    Exact for normal differences of any variance.  For others it is an asymptotic confidence sequence in the sense of Waudby-Smith,
-    Arbour, Sinha, Kennedy and Ramdas (2024): valid from a number of pairs on at which their mean is near normal.
+    Exact for normal differences of any variance.  For others it is an asymptotic confidence sequence in the sense of
+    Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas (2024): valid from a number of pairs on at which their mean is near normal.
     """
     level = check_level(level)
     differences = _differences(a, b)
@@ -85,15 +89,15 @@ def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon:
     error = np.where(n > 1.0, np.sqrt(squares / (degrees * n)), np.inf)
     growth = 1.0 + n * _prior_variance(level, as_count("horizon", horizon))
     bound = np.exp((np.log(growth) - 2.0 * np.log1p(-level)) / n)
-    finite = (bound < growth) & (n > 1.0)
+    finite = (bound < growth) & (squares > 0.0)
     ratio = np.where(finite, bound - 1.0, np.inf) / np.where(finite, 1.0 - bound / growth, 1.0)
-    half = np.where(finite, np.sqrt(degrees * ratio), np.inf) * np.where(finite, error, 1.0)
+    half = np.sqrt(degrees * ratio) * np.where(finite, error, 1.0)
     estimate = mean + first
     return Interval(estimate, error, estimate - half, estimate + half, level)
 
 
 def _prior_variance(level: float, horizon: int) -> float:
-    """The variance of the standardised mean for which the sequence is about narrowest at the horizon (Waudby-Smith et al., eq. 10)."""
+    """The prior variance for which the sequence is about narrowest at the horizon (Waudby-Smith et al. 2024)."""
     logarithm = -2.0 * np.log1p(-level)
     return float((logarithm + np.log(max(logarithm, 1e-3) + 1.0)) / horizon)
 
@@ -108,19 +112,20 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
     difference : float
         The true mean difference to be found, of either sign, not 0.
     power : float, default 0.8
-        The probability to find it.
+        The probability to find it, with its sign.
     level : float, default 0.95
         One less the size of the two-sided test.
 
     Returns
     -------
     int
-        The least R >= 2 with P(|T| > t) >= power, T noncentral t with R - 1 degrees of freedom and noncentrality sqrt(R) difference / s.
+        The least R >= 2 with P(T > t) >= power, T noncentral t with R - 1 degrees of freedom and noncentrality sqrt(R)
+        difference / s.
 
     Notes
     -----
-    Exact for normal differences if s were their standard deviation.  A pilot of R runs knows it to about 1/sqrt(2 R) of itself, and the number
-    of seeds to twice that: 30% for 20 runs.
+    Exact for normal differences if s were their standard deviation.  A pilot of R runs knows it to about 1/sqrt(2 R) of itself,
+    and the number of seeds to twice that: 30% for 20 runs.
     """
     level, power = check_level(level), _check_power(power)
     if not np.isfinite(difference) or difference == 0.0:
@@ -133,15 +138,14 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
 
     def found(runs: int) -> float:
         critical = stdtrit(runs - 1, 0.5 + level / 2.0)
-        noncentrality = np.sqrt(runs) * effect
-        return float(nct.sf(critical, runs - 1, noncentrality) + nct.cdf(-critical, runs - 1, noncentrality))
+        return float(nct.sf(critical, runs - 1, np.sqrt(runs) * effect))
 
     low, high = 1, 2
     while found(high) < power:
         low, high = high, 2 * high
         if high > MOST_SEEDS:
             raise ValueError(
-                f"difference must be larger: {difference:g} against a spread of {spread:.3g} needs over {MOST_SEEDS} seeds"
+                f"difference must be larger: {difference:g} needs over {MOST_SEEDS} seeds at a spread of {spread:.3g}"
             )
     while high - low > 1:
         middle = (low + high) // 2

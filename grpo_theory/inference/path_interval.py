@@ -19,8 +19,8 @@ Array = NDArray[np.float64]
 def batch_boundaries(step_sizes: Array, batches: int) -> NDArray[np.int64]:
     """Return the end of a first stretch to discard and the ends of `batches` batches, in steps, shape (batches + 1,).
 
-    Boundaries are equally far apart in the sum of the steps, the clock by which a run forgets: for steps i^-a these are the growing
-    batches n ((k + 1)/(batches + 1))^(1/(1-a)) of Chen, Lee, Tong and Zhang (2020).
+    Boundaries are equally far apart in the sum of the steps, the clock by which a run forgets: for steps i^-a these are the
+    growing batches n ((k + 1)/(batches + 1))^(1/(1-a)) of Chen, Lee, Tong and Zhang (2020).
 
     Raises
     ------
@@ -41,9 +41,9 @@ def batch_means_interval(
 ) -> Interval:
     """Return intervals for linear functionals of the maximiser from means of growing batches of iterates.
 
-    With batch means X_k over n_k steps and their weighted mean X, X +- t sqrt(sum_k n_k (X_k - X)^2 / ((m - 1) sum n_k)), t the quantile of
-    Student's law with m - 1 degrees of freedom (Chen, Lee, Tong and Zhang 2020, Annals of Statistics 48; Zhu, Chen and Wu 2023 have
-    overlapping batches).  The first stretch of the run, as long as a batch, is discarded.
+    With batch means X_k over n_k steps and their weighted mean X, X +- t sqrt(sum_k n_k (X_k - X)^2 / ((m - 1) sum n_k)), t the
+    quantile of Student's law with m - 1 degrees of freedom (Chen, Lee, Tong and Zhang 2020, Annals of Statistics 48; Zhu, Chen
+    and Wu 2023 have overlapping batches).  The first stretch of the run, as long as a batch, is discarded.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ def batch_means_interval(
 def random_scaling_interval(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser by random scaling.
 
-    With the averages m_s of the first s iterates, m_n +- q sqrt(V/n), V = (1/n^2) sum_s s^2 (m_s - m_n)^2 (Lee, Liao, Seo and Shin
-    2022, Algorithm 1); q is `random_scaling_quantile`, for V does not settle.
+    With the averages m_s of the first s iterates, m_n +- q sqrt(V/n), V = (1/n^2) sum_s s^2 (m_s - m_n)^2 (Lee, Liao, Seo and
+    Shin 2022, Algorithm 1); q is `random_scaling_quantile`, for V does not settle.
 
     Parameters
     ----------
@@ -99,8 +99,9 @@ def random_scaling_interval(record: TrainingRecord, level: float = 0.95, *, cont
 
     Notes
     -----
-    Valid, like `batch_means_interval`, for steps i^-a, a in (1/2, 1), as n grows, and whatever the estimator; there is no tuning number.
-    Not valid with steps beta/i, whose averages do not tend to a Brownian motion, nor while the average remembers the start.
+    Valid, like `batch_means_interval`, for steps i^-a, a in (1/2, 1), as n grows, and whatever the estimator; there is no
+    tuning number. Not valid with steps beta/i, whose averages do not tend to a Brownian motion, nor while the average remembers
+    the start.
     """
     level = check_level(level)
     path = _functionals(record, contrasts)
@@ -115,8 +116,8 @@ def random_scaling_interval(record: TrainingRecord, level: float = 0.95, *, cont
 def random_scaling_tail(x: float) -> float:
     """Return P(|T| > x) of T = W(1) / sqrt(int (W(r) - r W(1))^2 dr), W a Brownian motion.
 
-    W(1) is normal and independent of U, the integral, whose Laplace transform is E exp(-s U) = sqrt(sqrt(2s)/sinh sqrt(2s)).  With Craig's
-    form of the normal tail, P(|N| > y) = (2/pi) int_0^{pi/2} exp(-y^2/(2 sin^2 u)) du,
+    W(1) is normal and independent of U, the integral, whose Laplace transform is E exp(-s U) = sqrt(sqrt(2s)/sinh sqrt(2s)).
+    With Craig's form of the normal tail, P(|N| > y) = (2/pi) int_0^{pi/2} exp(-y^2/(2 sin^2 u)) du,
 
         P(|T| > x) = (2/pi) int_0^{pi/2} sqrt(z/sinh z) du,    z = x / sin u.
 

@@ -33,10 +33,10 @@ def last_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contra
 
     Notes
     -----
-    Valid for estimators whose mean is the gradient ("reinforce", "oracle", "optimal", "rloo"), as n grows, for steps beta/(i + i_0)
-    with beta > 1/(2 lambda_min), and for steps i^-a, a in (1/2, 1).  A run of "dr_grpo" is one of "rloo" with steps
-    (1 - 1/G) eta: give it those.  With constant steps eta the iterate is centred at theta* only up to O(eta).  Not valid while the start
-    is remembered: theta_0 - theta* is still there times prod_i (1 - eta_i lambda).
+    Valid for estimators whose mean is the gradient ("reinforce", "oracle", "optimal", "rloo"), as n grows, for steps beta/(i +
+    i_0) with beta > 1/(2 lambda_min), and for steps i^-a, a in (1/2, 1).  A run of "dr_grpo" is one of "rloo" with steps (1 -
+    1/G) eta: give it those.  With constant steps eta the iterate is centred at theta* only up to O(eta).  Not valid while the
+    start is remembered: theta_0 - theta* is still there times prod_i (1 - eta_i lambda).
 
     Raises
     ------
@@ -50,8 +50,9 @@ def last_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contra
 def averaged_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser, around the average of the iterates of the last part.
 
-    The covariance is that of the linear recursion with the run's own steps, so that steps need not fall slowly; for steps i^-a, a in
-    (1/2, 1), it tends to H^-1 Gamma H^-1 / m (Polyak and Juditsky 1992; for the last m steps, Rakhlin, Shamir and Sridharan 2012).
+    The covariance is that of the linear recursion with the run's own steps, so that steps need not fall slowly; for steps i^-a,
+    a in (1/2, 1), it tends to H^-1 Gamma H^-1 / m (Polyak and Juditsky 1992; for the last m steps, Rakhlin, Shamir and
+    Sridharan 2012).
 
     Parameters
     ----------
@@ -65,9 +66,9 @@ def averaged_iterate_interval(record: TrainingRecord, level: float = 0.95, *, co
 
     Notes
     -----
-    Valid for the same estimators and steps as `last_iterate_interval`.  The average is centred at theta* up to the mean step of the last
-    part: where that is not small against its width, the interval is too narrow.  With constant steps it is in the end, for the width
-    falls as n^{-1/2} and the bias stays.
+    Valid for the same estimators and steps as `last_iterate_interval`.  The average is centred at theta* up to the mean step of
+    the last part: where that is not small against its width, the interval is too narrow.  With constant steps it is in the end,
+    for the width falls as n^{-1/2} and the bias stays.
     """
     model = fit_local_model(record)
     return _normal_interval(model, model.average_covariance(), record.average, level, contrasts)
@@ -86,8 +87,8 @@ def _normal_interval(model: LocalModel, covariance: Array, centre: Array, level:
 def gap_weights(record: TrainingRecord) -> Array:
     """Estimate the weights of the chi-squares in the law of the last iterate's suboptimality gap, shape (..., d).
 
-    They are the eigenvalues of (1/2) A^(1/2) C A^(1/2), A minus the estimated Hessian and C the estimated covariance of the iterate;
-    zeros in flat directions, NaN for a run that allows no limit law.
+    They are the eigenvalues of (1/2) A^(1/2) C A^(1/2), A minus the estimated Hessian and C the estimated covariance of the
+    iterate; zeros in flat directions, NaN for a run that allows no limit law.
     """
     model = fit_local_model(record)
     root = np.sqrt(np.maximum(model.curvatures, 0.0))
@@ -99,8 +100,8 @@ def gap_weights(record: TrainingRecord) -> Array:
 def gap_limit(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an upper confidence limit for the suboptimality gap J(theta*) - J(theta_n) of the last iterate.
 
-    The gap's limit law is that of sum_k w_k chi^2_1 (Theorem 8 of arXiv 2603.01162, corrected: docs/derivations.md, section 6); the
-    limit is its quantile with estimated weights.
+    The gap's limit law is that of sum_k w_k chi^2_1 (Theorem 8 of arXiv 2603.01162, corrected: docs/derivations.md, section 6);
+    the limit is its quantile with estimated weights.
 
     Parameters
     ----------
@@ -115,8 +116,8 @@ def gap_limit(record: TrainingRecord, level: float = 0.95) -> Interval:
 
     Notes
     -----
-    Valid where `last_iterate_interval` is.  The gap is a random number that differs from run to run: the level is the share of runs whose
-    gap lies below their limit.
+    Valid where `last_iterate_interval` is.  The gap is a random number that differs from run to run: the level is the share of
+    runs whose gap lies below their limit.
     """
     level = check_level(level)
     weights = gap_weights(record)

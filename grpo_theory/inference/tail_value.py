@@ -14,8 +14,9 @@ Array = NDArray[np.float64]
 def tail_value_interval(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the mean objective of the policies of the last part of a run.
 
-    The mean of the m mean rewards of the last part, +- z s/sqrt(m), s their standard deviation.  Given the past, a step's mean reward
-    has mean J(theta_{i-1}), so that the errors are martingale differences: no batches are needed, though the iterates are dependent.
+    The mean of the m mean rewards of the last part, +- z s/sqrt(m), s their standard deviation.  Given the past, a step's mean
+    reward has mean J(theta_{i-1}), so that the errors are martingale differences: no batches are needed, though the iterates
+    are dependent.
 
     Parameters
     ----------
@@ -30,9 +31,9 @@ def tail_value_interval(record: TrainingRecord, level: float = 0.95) -> Interval
 
     Notes
     -----
-    The target is (1/m) sum_i J(theta_{i-1}) over the last part, with the penalty in J.  Valid as m grows, for any estimator and any steps;
-    while J still rises it is conservative, for s then holds the rise as well.  J(theta_n) and J(theta*) are other numbers: see
-    `learned_value_interval` and `best_value_interval`.
+    The target is (1/m) sum_i J(theta_{i-1}) over the last part, with the penalty in J.  Valid as m grows, for any estimator and
+    any steps; while J still rises it is conservative, for s then holds the rise as well.  J(theta_n) and J(theta*) are other
+    numbers: see `learned_value_interval` and `best_value_interval`.
     """
     mean, error = _tail_mean(record)
     return _normal_interval(mean, error, level)
@@ -57,9 +58,9 @@ def learned_value_interval(record: TrainingRecord, level: float = 0.95) -> Inter
 
     Notes
     -----
-    Valid where `last_iterate_interval` is, and where the gap is small against the width: it is not normal, and of order 1/n against
-    n^{-1/2}.  The delta method is of no use: the gradient is 0 at the maximiser.  A clustered interval from fresh rollouts of the learned
-    policy has the same target and needs none of this.
+    Valid where `last_iterate_interval` is, and where the gap is small against the width: it is not normal, and of order 1/n
+    against n^{-1/2}.  The delta method is of no use: the gradient is 0 at the maximiser.  A clustered interval from fresh
+    rollouts of the learned policy has the same target and needs none of this.
     """
     mean, error = _tail_mean(record)
     weights = gap_weights(record)

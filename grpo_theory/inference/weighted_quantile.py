@@ -15,8 +15,8 @@ _BISECTIONS = 50
 def weighted_chi_square_ppf(weights: Array, level: float) -> Array:
     """Return the quantile of sum_k w_k chi^2_1 for each set of weights (..., r), shape (...).
 
-    The same inversion as `grpo_theory.WeightedChiSquare`, with a fixed number of nodes, for all sets together: Newton's method from
-    the gamma law with the same mean and variance (Satterthwaite 1946).  NaN where a weight is NaN or all are 0.
+    The same inversion as `grpo_theory.WeightedChiSquare`, with a fixed number of nodes, for all sets together: Newton's method
+    from the gamma law with the same mean and variance (Satterthwaite 1946).  NaN where a weight is NaN or all are 0.
 
     Parameters
     ----------
