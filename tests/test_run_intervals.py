@@ -48,13 +48,29 @@ def test_covariances_are_those_of_the_linear_recursion(schedule):
     n, start = 30, 12
     model = exact_model(schedule.steps(n), start)
     last, average = np.zeros((3, 3 * n)), np.zeros((3, 3 * n))
+    memory, remembered = np.eye(3), np.zeros((3, 3))
     for i, eta in enumerate(schedule.steps(n)):
         last = (np.eye(3) + eta * HESSIAN) @ last
         last[:, 3 * i : 3 * i + 3] = eta * np.eye(3)
+        memory = (np.eye(3) + eta * HESSIAN) @ memory
         average += last / (n - start) * (i >= start)
+        remembered += memory / (n - start) * (i >= start)
     noise = np.kron(np.eye(n), NOISE)
-    np.testing.assert_allclose(in_coordinates(model, model.iterate_covariance()), last @ noise @ last.T, atol=1e-11)
-    np.testing.assert_allclose(in_coordinates(model, model.average_covariance()), average @ noise @ average.T, atol=1e-11)
+    for influence, weights, left in ((model.last(), last, memory), (model.average(), average, remembered)):
+        covariance = in_coordinates(model, model.covariance(influence))
+        np.testing.assert_allclose(covariance, weights @ noise @ weights.T, atol=1e-11)
+        np.testing.assert_allclose(in_coordinates(model, np.diag(influence.start)), left, atol=1e-11)
+
+
+@pytest.mark.parametrize("function", PLUG_IN)
+def test_a_run_without_noise_gives_the_optimum_from_any_start(function):
+    optimum, theta, steps = np.array([1.0, -2.0, 0.5]), np.array([4.0, 3.0, -2.0]), gt.Harmonic(6.0, 4).steps(30)
+    path = [theta]
+    for eta in steps:
+        path.append(path[-1] + eta * HESSIAN @ (path[-1] - optimum))
+    found = function(TrainingRecord(steps, np.array(path), np.zeros(30), HESSIAN))
+    np.testing.assert_allclose(found.estimate, optimum, atol=1e-12)
+    assert np.abs(path[-1] - optimum).max() > 0.01
 
 
 def test_limits_are_the_lyapunov_equation_and_the_sandwich():
@@ -62,11 +78,11 @@ def test_limits_are_the_lyapunov_equation_and_the_sandwich():
     model = exact_model(gt.Harmonic(beta, offset).steps(n))
     linear = Linearisation(model.curvatures, model.directions, np.diag(model.curvatures), model.noise)
     limit = limit_covariance(linear, beta)
-    np.testing.assert_allclose((n + offset) * model.iterate_covariance(), limit, rtol=0.01, atol=0.01 * np.abs(limit).max())
-    assert abs((n + offset) * model.iterate_covariance()[0, 0] / (limit[0, 0] / beta) - 1.0) > 0.5
+    np.testing.assert_allclose((n + offset) * model.covariance(model.last()), limit, rtol=0.01, atol=0.01 * np.abs(limit).max())
+    assert abs((n + offset) * model.covariance(model.last())[0, 0] / (limit[0, 0] / beta) - 1.0) > 0.5
     slow = exact_model(gt.Power(3.0, 0.6).steps(n), n // 2)
     sandwich = np.linalg.inv(HESSIAN) @ NOISE @ np.linalg.inv(HESSIAN)
-    found = (n - n // 2) * in_coordinates(slow, slow.average_covariance())
+    found = (n - n // 2) * in_coordinates(slow, slow.covariance(slow.average()))
     np.testing.assert_allclose(found, sandwich, rtol=0.03, atol=0.03)
 
 
@@ -250,9 +266,9 @@ def test_coverage_on_independent_iterates(function, steps, seed):
 
 
 def test_steps_that_fall_as_one_over_i_defeat_batch_means():
-    _, best, _, _, directions, _ = setting("kl-tabular")
-    held = [batch_means_interval(r, contrasts=directions.T).covers(directions.T @ best) for r in simulate("kl-tabular", 256, 1000, 6)]
-    assert np.concatenate(held).mean() < 0.8
+    _, best, _, _, directions, _ = setting("kl-tabular") held = [batch_means_interval(r,
+    contrasts=directions.T).covers(directions.T @ best) for r in simulate("kl-tabular", 256, 1000, 6)] assert
+    np.concatenate(held).mean() < 0.8
 
 
 def flat_record(hessian, steps=None, path=None):

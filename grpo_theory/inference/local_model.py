@@ -1,6 +1,7 @@
 """A training run near its maximiser, as estimated from the run alone."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +14,20 @@ Flags = NDArray[np.bool_]
 
 RANK_TOLERANCE = 1e-9
 CONTRAST_TOLERANCE = 1e-6
+
+
+class Influence(NamedTuple):
+    """A point of the run is theta* + start (theta_0 - theta*) + sum_i noise_i xi_i, xi_i the error of the i-th gradient.
+
+    Attributes
+    ----------
+    noise : ndarray, shape (..., n, d)
+        In the basis of the curvatures, where both act entry by entry.
+    start : ndarray, shape (..., d)
+    """
+
+    noise: Array
+    start: Array
 
 
 @dataclass(frozen=True)
@@ -41,23 +56,18 @@ class LocalModel:
     noise: Array
     usable: Flags
 
-    def iterate_covariance(self) -> Array:
-        """Return the covariance of the last iterate in the basis, shape (..., d, d).
-
-        The iterate is theta* plus sum_i M_i noise_i, with M_i = eta_i prod_{l > i} (1 - eta_l a).  For steps beta/i its
-        covariance is that of the Lyapunov equation over n, for constant steps the stationary one.
-        """
+    def last(self) -> Influence:
+        """Return the influence on the last iterate: eta_i prod_{l > i} (1 - eta_l a), and prod_l (1 - eta_l a) of the start."""
         factors = 1.0 - self.step_sizes[:, None] * self.curvatures[..., None, :]
         later = np.ones_like(factors)
         later[..., :-1, :] = np.cumprod(factors[..., :0:-1, :], axis=-2)[..., ::-1, :]
-        return self._covariance(self.step_sizes[:, None] * later)
+        return self._influence(self.step_sizes[:, None] * later, factors[..., 0, :] * later[..., 0, :])
 
-    def average_covariance(self) -> Array:
-        """Return the covariance of the average over the last part in the basis, shape (..., d, d).
+    def average(self) -> Influence:
+        """Return the influence on the mean of the m iterates after step s.
 
-        The average over the m steps after step s is theta* plus (1/m) sum_i M_i noise_i, with M_i = eta_i times the sum over j
-        >= i, j > s, of prod_{i < l <= j} (1 - eta_l a).  For steps i^-b, b in (1/2, 1), M_i tends to 1/a and the covariance to
-        H^-1 Gamma H^-1 / m.
+        It is (eta_i / m) times the sum over j >= i, j > s, of prod_{i < l <= j} (1 - eta_l a), which tends to 1/(m a) for steps
+        i^-b, b in (1/2, 1).
         """
         n = len(self.step_sizes)
         weights = np.empty((n, *self.curvatures.shape))
@@ -66,7 +76,21 @@ class LocalModel:
             reach += i >= self.tail_start
             weights[i] = self.step_sizes[i] * reach
             reach *= 1.0 - self.step_sizes[i] * self.curvatures
-        return self._covariance(np.moveaxis(weights, 0, -2)) / (n - self.tail_start) ** 2
+        length = n - self.tail_start
+        return self._influence(np.moveaxis(weights, 0, -2) / length, reach / length)
+
+    def covariance(self, influence: Influence) -> Array:
+        """Return the covariance of a point about theta* plus what is left of the start, in the basis, shape (..., d, d).
+
+        For the last iterate and steps beta/i it tends to that of the Lyapunov equation over n, with constant steps to the
+        stationary one; for the average and steps i^-b to H^-1 Gamma H^-1 / m.
+        """
+        covariance = self.noise * (np.swapaxes(influence.noise, -1, -2) @ influence.noise)
+        return np.where(np.expand_dims(self.usable, (-2, -1)), covariance, np.nan)
+
+    def _influence(self, noise: Array, start: Array) -> Influence:
+        """Nothing is said of flat directions, where the start stays for good."""
+        return Influence(noise, np.where(self.curvatures == 0.0, 0.0, start))
 
     def variance(self, covariance: Array, contrasts: Array) -> Array:
         """Return the variance of functionals (J, d) under a covariance in the basis, shape (..., J); NaN if not identifiable."""
@@ -79,11 +103,6 @@ class LocalModel:
         flat = np.expand_dims(self.curvatures == 0.0, -2)
         along = np.sqrt((np.where(flat, contrasts @ self.directions, 0.0) ** 2).sum(axis=-1))
         return along <= CONTRAST_TOLERANCE * np.linalg.norm(contrasts, axis=-1)
-
-    def _covariance(self, weights: Array) -> Array:
-        """Sum the noise with weights (..., n, d)."""
-        covariance = self.noise * (np.swapaxes(weights, -1, -2) @ weights)
-        return np.where(np.expand_dims(self.usable, (-2, -1)), covariance, np.nan)
 
 
 def fit_local_model(record: TrainingRecord) -> LocalModel:

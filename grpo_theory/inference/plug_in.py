@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from grpo_theory.inference.interval import Interval, check_level
-from grpo_theory.inference.local_model import LocalModel, as_contrasts, check_identifiable, fit_local_model
+from grpo_theory.inference.local_model import Influence, LocalModel, as_contrasts, check_identifiable, fit_local_model
 from grpo_theory.inference.weighted_quantile import weighted_chi_square_ppf
 from grpo_theory.simulate.record import TrainingRecord
 
@@ -13,10 +13,11 @@ Array = NDArray[np.float64]
 
 
 def last_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
-    """Return intervals for linear functionals of the maximiser, around the last iterate.
+    """Return intervals for linear functionals of the maximiser from the last iterate.
 
-    The covariance is that of linear recursion with the run's own steps, estimated Hessian and estimated noise
-    (docs/derivations.md, sections 6 and 7).
+    To first order theta_n is theta* plus P (theta_0 - theta*) plus noise, P and the covariance of the noise known functions of
+    the run's own steps, the Hessian and the noise of a gradient.  With all three estimated, (I - P)^-1 (theta_n - P theta_0) is
+    centred at theta* wherever the run started (docs/derivations.md, sections 6 and 7).
 
     Parameters
     ----------
@@ -36,7 +37,8 @@ def last_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contra
     Valid for estimators whose mean is the gradient ("reinforce", "oracle", "optimal", "rloo"), as n grows, for steps beta/(i +
     i_0) with beta > 1/(2 lambda_min), and for steps i^-a, a in (1/2, 1).  A run of "dr_grpo" is one of "rloo" with steps (1 -
     1/G) eta: give it those.  With constant steps eta the iterate is centred at theta* only up to O(eta).  Not valid while the
-    start is remembered: theta_0 - theta* is still there times prod_i (1 - eta_i lambda).
+    run is still far from theta*, where the drift is not linear: at distances of a few units of logits P and the Hessian are
+    wrong.
 
     Raises
     ------
@@ -44,15 +46,15 @@ def last_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contra
         See `fit_local_model`; and if a functional has a part along a direction in which the objective is flat.
     """
     model = fit_local_model(record)
-    return _normal_interval(model, model.iterate_covariance(), record.path[..., -1, :], level, contrasts)
+    return _interval(model, model.last(), record.path[..., -1, :], record, level, contrasts)
 
 
 def averaged_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
-    """Return intervals for linear functionals of the maximiser, around the average of the iterates of the last part.
+    """Return intervals for linear functionals of the maximiser from the average of the iterates of the last part.
 
-    The covariance is that of the linear recursion with the run's own steps, so that steps need not fall slowly; for steps i^-a,
-    a in (1/2, 1), it tends to H^-1 Gamma H^-1 / m (Polyak and Juditsky 1992; for the last m steps, Rakhlin, Shamir and
-    Sridharan 2012).
+    As `last_iterate_interval`, with the mean of the last part for theta_n.  The run's own steps are used, which need not fall
+    slowly; for steps i^-a, a in (1/2, 1), it tends to H^-1 Gamma H^-1 / m (Polyak and Juditsky 1992; for the last m steps,
+    Rakhlin, Shamir and Sridharan 2012).
 
     Parameters
     ----------
@@ -71,28 +73,45 @@ def averaged_iterate_interval(record: TrainingRecord, level: float = 0.95, *, co
     for the width falls as n^{-1/2} and the bias stays.
     """
     model = fit_local_model(record)
-    return _normal_interval(model, model.average_covariance(), record.average, level, contrasts)
+    return _interval(model, model.average(), record.average, record, level, contrasts)
 
 
-def _normal_interval(model: LocalModel, covariance: Array, centre: Array, level: float, contrasts: ArrayLike | None) -> Interval:
+def _interval(
+    model: LocalModel, influence: Influence, point: Array, record: TrainingRecord, level: float, contrasts: ArrayLike | None
+) -> Interval:
+    """Take what is left of the start out of a point, and put normal limits around it."""
     level = check_level(level)
-    functionals = as_contrasts(contrasts, centre.shape[-1])
+    functionals = as_contrasts(contrasts, record.dimension)
     check_identifiable(model, functionals)
+    kept = 1.0 - influence.start
+    components = _in_basis(model, point) - influence.start * _in_basis(model, record.path[..., 0, :])
+    estimate = (components / kept)[..., None, :] @ np.swapaxes(functionals @ model.directions, -1, -2)
+    covariance = model.covariance(influence) / kept[..., :, None] / kept[..., None, :]
     error = np.sqrt(model.variance(covariance, functionals))
-    estimate = centre @ functionals.T
     half = float(ndtri(0.5 + level / 2.0)) * error
+    estimate = estimate[..., 0, :]
     return Interval(estimate, error, estimate - half, estimate + half, level)
+
+
+def _in_basis(model: LocalModel, point: Array) -> Array:
+    """Return the components of a point (..., d) along the eigenvectors."""
+    return (point[..., None, :] @ model.directions)[..., 0, :]
 
 
 def gap_weights(record: TrainingRecord) -> Array:
     """Estimate the weights of the chi-squares in the law of the last iterate's suboptimality gap, shape (..., d).
 
-    They are the eigenvalues of (1/2) A^(1/2) C A^(1/2), A minus the estimated Hessian and C the estimated covariance of the
-    iterate; zeros in flat directions, NaN for a run that allows no limit law.
+    They are the eigenvalues of (1/2) A^(1/2) S A^(1/2), A minus the estimated Hessian and S the estimated second moment of the
+    iterate about theta*, what is left of the start included; zeros in flat directions, NaN for a run that allows no limit law.
     """
     model = fit_local_model(record)
+    influence = model.last()
+    # theta_0 - theta* is (theta_0 - theta_n) / (1 - start), up to noise.
+    moved = _in_basis(model, record.path[..., 0, :] - record.path[..., -1, :])
+    rest = influence.start / (1.0 - influence.start) * moved
+    moments = model.covariance(influence) + rest[..., :, None] * rest[..., None, :]
     root = np.sqrt(np.maximum(model.curvatures, 0.0))
-    forms = root[..., :, None] * model.iterate_covariance() * root[..., None, :] / 2.0
+    forms = root[..., :, None] * moments * root[..., None, :] / 2.0
     weights = np.linalg.eigvalsh(np.where(model.usable[..., None, None], forms, 0.0))
     return np.where(model.usable[..., None], np.maximum(weights, 0.0), np.nan)
 
