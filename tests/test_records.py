@@ -102,7 +102,7 @@ def test_the_driver_estimates_it_from_single_responses_too(group_size, penalty):
 def test_noise_and_average_by_hand():
     steps = gt.Harmonic(3.0, 2).steps(40)
     gradients = np.random.default_rng(0).normal(size=(40, 2))
-    path = np.concatenate([[[1.0, -2.0]], [1.0, -2.0] + np.cumsum(steps[:, None] * gradients, axis=0)])
+    path = np.array([1.0, -2.0]) + np.vstack([np.zeros(2), np.cumsum(steps[:, None] * gradients, axis=0)])
     record = TrainingRecord(steps, path, np.zeros(40))
     np.testing.assert_allclose(record.noise, np.cov(gradients[20:].T), atol=1e-12)
     np.testing.assert_allclose(record.average, path[21:].mean(axis=0))

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.stats import binom, t
+from scipy.stats import binom, chi2, t
 
 import grpo_theory as gt
 from grpo_theory.inference import (
@@ -14,6 +14,7 @@ from grpo_theory.inference import (
     best_value_interval,
     gap_limit,
     gap_weights,
+    last_iterate_ellipsoid,
     last_iterate_interval,
     learned_value_interval,
     random_scaling_interval,
@@ -228,21 +229,24 @@ def coverage(name, shift):
             "last": (last_iterate_interval(record, contrasts=slow), slow @ best),
             "average": (averaged_iterate_interval(record, contrasts=slow), slow @ best),
             "gap": (gap_limit(record), gap),
+            "joint": (last_iterate_ellipsoid(record, contrasts=directions.T), directions.T @ best),
             "learned": (learned_value_interval(record), highest - gap),
             "best": (best_value_interval(record), highest),
         }
         for label, (interval, truth) in found.items():
-            centre = (interval.low + interval.high) / 2.0
-            narrow = np.abs(truth - centre) <= 0.45 * interval.width
             if label == "gap":
                 narrow = truth <= 0.8 * interval.high
+            elif label == "joint":
+                narrow = interval.squared_distance(truth) <= 0.81 * interval.squared_radius
+            else:
+                narrow = np.abs(truth - (interval.low + interval.high) / 2.0) <= 0.45 * interval.width
             before = hits.get(label, np.zeros(2, dtype=int))
-            hits[label] = before + [interval.covers(truth).sum(), narrow.sum()]
+            hits[label] = before + np.array([interval.covers(truth).sum(), narrow.sum()])
     return hits
 
 
 @pytest.mark.parametrize("name", ["kl-linear", "kl-tabular"])
-@pytest.mark.parametrize("label", ["last", "average", "gap", "learned", "best"])
+@pytest.mark.parametrize("label", ["last", "average", "joint", "gap", "learned", "best"])
 def test_coverage_at_the_steps_of_the_limit_law(name, label, request):
     """At 0.9 of the width a normal interval covers 92.2%: 8 standard errors below 95% with 4096 runs."""
     held, narrow = coverage(name, 1_000_003 * request.config.getoption("--vary-seed"))[label]
@@ -266,14 +270,15 @@ def test_coverage_on_independent_iterates(function, steps, seed):
 
 
 def test_steps_that_fall_as_one_over_i_defeat_batch_means():
-    _, best, _, _, directions, _ = setting("kl-tabular") held = [batch_means_interval(r,
-    contrasts=directions.T).covers(directions.T @ best) for r in simulate("kl-tabular", 256, 1000, 6)] assert
-    np.concatenate(held).mean() < 0.8
+    _, best, _, _, directions, _ = setting("kl-tabular")
+    contrasts = directions.T
+    found = (batch_means_interval(record, contrasts=contrasts) for record in simulate("kl-tabular", 256, 1000, 6))
+    assert np.concatenate([interval.covers(contrasts @ best) for interval in found]).mean() < 0.8
 
 
 def flat_record(hessian, steps=None, path=None):
     path = np.random.default_rng(0).normal(size=(41, 2)) if path is None else path
-    return TrainingRecord(np.full(40, 0.1) if steps is None else steps, path, np.zeros(path.shape[:-2] + (40,)), hessian)
+    return TrainingRecord(np.full(40, 0.1) if steps is None else steps, path, np.zeros((*path.shape[:-2], 40)), hessian)
 
 
 HALF = np.diag([-0.5, 0.0])
@@ -310,6 +315,19 @@ def test_a_functional_that_is_identifiable_is_covered_by_a_flat_record():
     assert fit_local_model(flat_record(HALF)).noise[0, 0] == 0.0
 
 
+def test_the_ellipsoid_has_the_margins_of_the_intervals():
+    record = next(simulate("kl-linear", 3, 300, 2))
+    contrasts = np.array([[1.0, 2.0, 0.0], [0.0, -3.0, 1.0]])
+    joint, one = last_iterate_ellipsoid(record, contrasts=contrasts), last_iterate_interval(record, contrasts=contrasts)
+    np.testing.assert_allclose(joint.estimate, one.estimate, rtol=1e-12)
+    np.testing.assert_allclose(np.sqrt(np.einsum("rjj->rj", joint.covariance)), one.standard_error, rtol=1e-12)
+    alone = last_iterate_ellipsoid(single(record, 1), contrasts=contrasts)
+    np.testing.assert_allclose(alone.covariance, joint.covariance[1], rtol=1e-9)
+    np.testing.assert_allclose(joint.squared_radius, chi2(2).ppf(0.95))
+    with pytest.raises(ValueError, match="contrasts must be linearly independent, got 2 rows of rank 1"):
+        last_iterate_ellipsoid(record, contrasts=[[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
+
+
 def test_among_many_runs_the_hopeless_get_no_limits():
     path = np.random.default_rng(0).normal(size=(3, 41, 2))
     path[1, 30:] = np.nan
@@ -320,3 +338,5 @@ def test_among_many_runs_the_hopeless_get_no_limits():
     for function in (gap_limit, best_value_interval, learned_value_interval):
         np.testing.assert_array_equal(np.isnan(function(record).high), [False, True, True])
         assert not function(record).covers(0.0)[1:].any()
+    joint = last_iterate_ellipsoid(record, contrasts=np.eye(2))
+    np.testing.assert_array_equal(np.isnan(joint.squared_distance(np.zeros(2))), [False, True, True])

@@ -11,6 +11,7 @@ from grpo_theory.inference.path_interval import random_scaling_quantile as rando
 from grpo_theory.inference.plug_in import averaged_iterate_interval as averaged_iterate_interval
 from grpo_theory.inference.plug_in import gap_limit as gap_limit
 from grpo_theory.inference.plug_in import gap_weights as gap_weights
+from grpo_theory.inference.plug_in import last_iterate_ellipsoid as last_iterate_ellipsoid
 from grpo_theory.inference.plug_in import last_iterate_interval as last_iterate_interval
 from grpo_theory.inference.report import judge as judge
 from grpo_theory.inference.slope import log_log_slope as log_log_slope

@@ -1,11 +1,20 @@
 """Confidence sets: what an interval function returns."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
+
+
+def vectorized(function: IntervalFunction) -> IntervalFunction:
+    """Mark an interval function that takes many datasets at once, along leading axes of its data."""
+    function.vectorized = True  # type: ignore[attr-defined]
+    return function
 
 
 def check_level(level: float) -> float:

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 from scipy.stats import nct
 
-from grpo_theory.inference.interval import Interval, check_level
+from grpo_theory.inference.interval import Interval, check_level, vectorized
 from grpo_theory.validation import as_count, as_positive
 
 Array = NDArray[np.float64]
@@ -14,6 +14,7 @@ MINIMUM_PAIRS = 2
 MOST_SEEDS = 10_000_000
 
 
+@vectorized
 def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interval:
     """Return the paired t interval for the mean of a - b.
 
@@ -47,6 +48,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
     return Interval(estimate, error, estimate - half, estimate + half, level)
 
 
+@vectorized
 def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon: int = 30) -> Interval:
     """Return a confidence sequence for the mean of a - b: limits after every pair, which hold for all numbers of pairs together.
 
@@ -171,7 +173,3 @@ def _differences(a: ArrayLike, b: ArrayLike) -> Array:
             where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
             raise ValueError(f"{name} must be finite, got {array[where]} at run {where}: count diverged runs apart")
     return first - second
-
-
-for _function in (paired_difference, paired_sequence):
-    _function.vectorized = True  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import stdtrit
 
-from grpo_theory.inference.interval import Interval, check_level
+from grpo_theory.inference.interval import Interval, check_level, vectorized
 from grpo_theory.inference.local_model import as_contrasts
 from grpo_theory.simulate.record import TrainingRecord
 from grpo_theory.validation import as_count
@@ -36,6 +36,7 @@ def batch_boundaries(step_sizes: Array, batches: int) -> NDArray[np.int64]:
     return ends.astype(np.int64)
 
 
+@vectorized
 def batch_means_interval(
     record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None, batches: int = 6
 ) -> Interval:
@@ -79,6 +80,7 @@ def batch_means_interval(
     return Interval(estimate, error, estimate - half, estimate + half, level)
 
 
+@vectorized
 def random_scaling_interval(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser by random scaling.
 
@@ -148,7 +150,3 @@ def _functionals(record: TrainingRecord, contrasts: ArrayLike | None) -> Array:
     """Return the functionals of the iterates theta_1..theta_n, shape (..., n, J)."""
     path = record.path[..., 1:, :]
     return path if contrasts is None else path @ as_contrasts(contrasts, record.dimension).T
-
-
-for _function in (batch_means_interval, random_scaling_interval):
-    _function.vectorized = True  # type: ignore[attr-defined]

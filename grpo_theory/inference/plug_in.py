@@ -2,9 +2,9 @@
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
+from scipy.special import chdtri, ndtri
 
-from grpo_theory.inference.interval import Interval, check_level
+from grpo_theory.inference.interval import Ellipsoid, Interval, check_level, vectorized
 from grpo_theory.inference.local_model import Influence, LocalModel, as_contrasts, check_identifiable, fit_local_model
 from grpo_theory.inference.weighted_quantile import weighted_chi_square_ppf
 from grpo_theory.simulate.record import TrainingRecord
@@ -12,6 +12,7 @@ from grpo_theory.simulate.record import TrainingRecord
 Array = NDArray[np.float64]
 
 
+@vectorized
 def last_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser from the last iterate.
 
@@ -49,6 +50,7 @@ def last_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contra
     return _interval(model, model.last(), record.path[..., -1, :], record, level, contrasts)
 
 
+@vectorized
 def averaged_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser from the average of the iterates of the last part.
 
@@ -76,21 +78,64 @@ def averaged_iterate_interval(record: TrainingRecord, level: float = 0.95, *, co
     return _interval(model, model.average(), record.average, record, level, contrasts)
 
 
+@vectorized
+def last_iterate_ellipsoid(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike) -> Ellipsoid:
+    """Return a joint confidence set for linear functionals of the maximiser from the last iterate.
+
+    The ellipsoid of the normal law whose margins are those of `last_iterate_interval`; valid where that is.
+
+    Parameters
+    ----------
+    record : TrainingRecord
+        With a Hessian.
+    level : float, default 0.95
+    contrasts : array_like, shape (J, d)
+        Linearly independent functionals, none with a part along a direction in which the objective is flat.
+
+    Returns
+    -------
+    Ellipsoid
+        Of J dimensions, over (...).
+
+    Raises
+    ------
+    ValueError
+        As `last_iterate_interval`; and if the functionals are not linearly independent.
+    """
+    level = check_level(level)
+    model = fit_local_model(record)
+    functionals = as_contrasts(contrasts, record.dimension)
+    rank = int(np.linalg.matrix_rank(functionals))
+    if rank < len(functionals):
+        raise ValueError(f"contrasts must be linearly independent, got {len(functionals)} rows of rank {rank}")
+    centre, covariance = _centred(model, model.last(), record.path[..., -1, :], record)
+    check_identifiable(model, functionals)
+    along = functionals @ model.directions
+    estimate = (along @ centre[..., None])[..., 0]
+    spread = along @ covariance @ np.swapaxes(along, -1, -2)
+    spread = np.where(np.expand_dims(model.identifies(functionals).all(axis=-1), (-2, -1)), spread, np.nan)
+    return Ellipsoid(estimate, spread, np.full(estimate.shape[:-1], chdtri(len(functionals), 1.0 - level)), level)
+
+
 def _interval(
     model: LocalModel, influence: Influence, point: Array, record: TrainingRecord, level: float, contrasts: ArrayLike | None
 ) -> Interval:
-    """Take what is left of the start out of a point, and put normal limits around it."""
+    """Put normal limits around functionals of the centred point."""
     level = check_level(level)
     functionals = as_contrasts(contrasts, record.dimension)
     check_identifiable(model, functionals)
-    kept = 1.0 - influence.start
-    components = _in_basis(model, point) - influence.start * _in_basis(model, record.path[..., 0, :])
-    estimate = (components / kept)[..., None, :] @ np.swapaxes(functionals @ model.directions, -1, -2)
-    covariance = model.covariance(influence) / kept[..., :, None] / kept[..., None, :]
+    centre, covariance = _centred(model, influence, point, record)
+    estimate = (functionals @ model.directions @ centre[..., None])[..., 0]
     error = np.sqrt(model.variance(covariance, functionals))
     half = float(ndtri(0.5 + level / 2.0)) * error
-    estimate = estimate[..., 0, :]
     return Interval(estimate, error, estimate - half, estimate + half, level)
+
+
+def _centred(model: LocalModel, influence: Influence, point: Array, record: TrainingRecord) -> tuple[Array, Array]:
+    """Take what is left of the start out of a point (..., d); return it and its covariance, in the basis."""
+    kept = 1.0 - influence.start
+    centre = (_in_basis(model, point) - influence.start * _in_basis(model, record.path[..., 0, :])) / kept
+    return centre, model.covariance(influence) / kept[..., :, None] / kept[..., None, :]
 
 
 def _in_basis(model: LocalModel, point: Array) -> Array:
@@ -116,6 +161,7 @@ def gap_weights(record: TrainingRecord) -> Array:
     return np.where(model.usable[..., None], np.maximum(weights, 0.0), np.nan)
 
 
+@vectorized
 def gap_limit(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an upper confidence limit for the suboptimality gap J(theta*) - J(theta_n) of the last iterate.
 
@@ -143,7 +189,3 @@ def gap_limit(record: TrainingRecord, level: float = 0.95) -> Interval:
     high = weighted_chi_square_ppf(weights, level)
     spread = np.sqrt(2.0 * (weights**2).sum(axis=-1))
     return Interval(weights.sum(axis=-1), spread, np.where(np.isnan(high), np.nan, 0.0), high, level)
-
-
-for _function in (last_iterate_interval, averaged_iterate_interval, gap_limit):
-    _function.vectorized = True  # type: ignore[attr-defined]

@@ -4,13 +4,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from grpo_theory.inference.interval import Interval, check_level
+from grpo_theory.inference.interval import Interval, check_level, vectorized
 from grpo_theory.inference.plug_in import gap_weights
 from grpo_theory.simulate.record import TrainingRecord
 
 Array = NDArray[np.float64]
 
 
+@vectorized
 def tail_value_interval(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the mean objective of the policies of the last part of a run.
 
@@ -39,6 +40,7 @@ def tail_value_interval(record: TrainingRecord, level: float = 0.95) -> Interval
     return _normal_interval(mean, error, level)
 
 
+@vectorized
 def learned_value_interval(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the objective J(theta_n) of the learned policy.
 
@@ -68,6 +70,7 @@ def learned_value_interval(record: TrainingRecord, level: float = 0.95) -> Inter
     return _normal_interval(mean + shift, np.sqrt(error**2 + 2.0 * (weights**2).sum(axis=-1)), level)
 
 
+@vectorized
 def best_value_interval(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the maximum J(theta*) of the objective.
 
@@ -108,7 +111,3 @@ def _normal_interval(estimate: ArrayLike, error: ArrayLike, level: float) -> Int
     estimate, error = np.asarray(estimate), np.asarray(error)
     half = float(ndtri(0.5 + check_level(level) / 2.0)) * error
     return Interval(estimate, error, estimate - half, estimate + half, level)
-
-
-for _function in (tail_value_interval, learned_value_interval, best_value_interval):
-    _function.vectorized = True  # type: ignore[attr-defined]
