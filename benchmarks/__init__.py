@@ -1,4 +1,4 @@
-"""Measures the yardsticks of the gradient simulator: ratios in one run, on one machine, of the same numbers computed.
+"""Measures the yardsticks of the simulators: ratios in one run, on one machine, of the same numbers computed.
 
 One worker means one thread: BLAS gets one, too, and is told so before NumPy is imported.
 """

@@ -14,13 +14,14 @@ from benchmarks.footprint import memory_row, start_up_rows
 from benchmarks.rivalry import jax_rows, numpy_rows
 from benchmarks.scaling import group_size_row, worker_rows
 from benchmarks.table import Row, markdown
+from benchmarks.training_rivalry import jax_training_rows, numpy_training_rows, study_row
 
 PACKAGES = ("grpo-theory", "numpy", "numba", "jax")
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
-    top = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the yardsticks of the gradient simulator.")
+    top = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the yardsticks of the simulators.")
     top.add_argument("--out", type=Path, help="file to which the table is written, too")
     return top
 
@@ -46,6 +47,10 @@ def measure() -> list[Row]:
         "JAX, two threads": lambda: jax_rows(2),
         "group size": lambda: [group_size_row()],
         "workers": worker_rows,
+        "training, NumPy": numpy_training_rows,
+        "training, JAX, one thread": lambda: jax_training_rows(1),
+        "training, JAX, two threads": lambda: jax_training_rows(2),
+        "training, a study": lambda: [study_row()],
     }
     rows = []
     progress = tqdm(parts.items(), disable=None)

@@ -12,6 +12,7 @@ from benchmarks.timing import nanoseconds_per_response
 NUMPY_TARGET = 20.0
 JAX_TARGET = 10.0
 UNIFORMS_TARGET = 6.0
+NO_JAX = "not measured (pip install .[bench])"
 
 
 def numpy_rows() -> list[Row]:
@@ -30,13 +31,10 @@ def numpy_rows() -> list[Row]:
 
 def jax_rows(cpus: int) -> list[Row]:
     """Compare so many workers with the fastest JAX rival of each task on as many processors."""
-    where = "1 thread" if cpus == 1 else f"{cpus} threads and devices"
+    where, environment = jax_process(cpus)
     names = [f"JAX / simulator, {where}; {task.label}" for task in TASKS]
     if find_spec("jax") is None:
-        return [Row(name, "not measured (pip install .[bench])", f"at least {JAX_TARGET:g}") for name in names]
-    single = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    flags = single if cpus == 1 else f"--xla_force_host_platform_device_count={cpus}"
-    environment = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+        return [Row(name, NO_JAX, f"at least {JAX_TARGET:g}") for name in names]
     rows = []
     for name, timed in zip(names, run_python(["-m", "benchmarks.jax_rivals", str(cpus)], environment), strict=True):
         (_, own), *rivals = timed
@@ -44,3 +42,11 @@ def jax_rows(cpus: int) -> list[Row]:
         detail = f"{cost:.1f} / {own:.1f} ns a response; {variant}"
         rows.append(at_least(name, cost / own, JAX_TARGET, detail))
     return rows
+
+
+def jax_process(cpus: int) -> tuple[str, dict[str, str]]:
+    """Return words and environment variables for a process in which JAX has so many processors."""
+    single = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    flags = single if cpus == 1 else f"--xla_force_host_platform_device_count={cpus}"
+    where = "1 thread" if cpus == 1 else f"{cpus} threads and devices"
+    return where, {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}

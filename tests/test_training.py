@@ -134,6 +134,8 @@ def test_divergence_is_counted_and_kept():
 def test_compiled_driver_agrees_with_its_python_source(monkeypatch):
     compiled = small(replications=2, steps=6)
     monkeypatch.setattr("grpo_theory.simulate.training.compiled_advance", lambda: trainer.advance)
+    for stage in ("draw_prompts", "fill_policies", "draw_responses", "fill_covectors", "project", "follow"):
+        monkeypatch.setattr(trainer, stage, getattr(trainer, stage).py_func)
     monkeypatch.setattr("grpo_theory.simulate.training.first_class", lambda kernel, signature: kernel.py_func)
     monkeypatch.setattr(
         "grpo_theory.simulate.training.ascent",
@@ -144,15 +146,42 @@ def test_compiled_driver_agrees_with_its_python_source(monkeypatch):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_logits_and_steps_are_those_of_the_policy(policy):
+    """Two runs, two prompts each, the second run's the same one twice."""
     _, chosen, theta, features, _ = case(policy)
     found = ascent_module.ascent(chosen)
-    covector = np.linspace(-1.0, 1.0, chosen.n_responses)
-    for prompt in range(chosen.n_prompts):
-        logits, moved = np.empty(chosen.n_responses), theta.copy()
-        found.fill_logits(theta, prompt, found.array, logits)
-        found.take_step(moved, prompt, found.array, covector, 0.3)
-        np.testing.assert_allclose(logits, features[prompt] @ theta, atol=1e-14)
-        np.testing.assert_allclose(moved, theta + 0.3 * features[prompt].T @ covector, atol=1e-14)
+    rng = np.random.default_rng(6)
+    thetas, prompts, covectors = np.stack([theta, -theta]), np.array([1, 0, 1, 1]), rng.normal(size=(chosen.n_responses, 4))
+    logits, moved = np.empty(covectors.shape), thetas.copy()
+    found.fill_logits(thetas, prompts, found.array, logits)
+    found.take_step(moved, prompts, found.array, covectors, 0.3)
+    expected = thetas.copy()
+    for i, (run, prompt) in enumerate(zip((0, 0, 1, 1), prompts, strict=True)):
+        np.testing.assert_allclose(logits[:, i], features[prompt] @ thetas[run], atol=1e-14)
+        expected[run] += 0.3 * features[prompt].T @ covectors[:, i]
+    np.testing.assert_allclose(moved, expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("coupled", [True, False])
+def test_a_kernel_that_couples_groups_sees_one_batch_of_one_run(registry, coupled):
+    """Declared, a run is the same among 70 as alone; undeclared, groups of other runs are in the mean: the test has power."""
+
+    def batch_mean(batch, advantages):
+        mean = batch.rewards.mean()
+        for b in range(batch.rewards.shape[0]):
+            for g in range(batch.rewards.shape[1]):
+                advantages[b, g] = batch.rewards[b, g] - mean
+
+    found = gt.estimator("batch_mean_of_a_run", couples_groups=coupled)(batch_mean)
+    alone, among = (small(estimator=found, replications=n, steps=20).theta[0] for n in (1, 70))
+    assert np.array_equal(alone, among) is coupled
+
+
+def test_runs_advance_a_few_at_a_time_and_nothing_depends_on_how_many(monkeypatch):
+    together = small(steps=30)
+    monkeypatch.setattr("grpo_theory.simulate.training.SIDE_BY_SIDE", 5 * 2 * (4 + 3))
+    apart = small(steps=30)
+    for name in ("theta", "average", "farthest", "objectives"):
+        np.testing.assert_array_equal(getattr(apart, name), getattr(together, name))
 
 
 def test_schedules():

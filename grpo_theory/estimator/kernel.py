@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 class Batch(NamedTuple):
     """What a kernel may read: B groups of G responses, one prompt a group.
 
+    A kernel that does not declare that it couples groups may be given those of many batches at once.
+
     Attributes
     ----------
     rewards : ndarray, shape (B, G)

@@ -119,7 +119,8 @@ def estimator(
     minimum_group_size : int, default 1
         The smallest G for which the advantages are defined; 2 for leave-one-out estimators.
     couples_groups : bool, default False
-        Whether an advantage depends on other groups of the batch.
+        Whether an advantage depends on other groups of the batch; if not, training runs give the kernel the groups of many
+        batches at once.
 
     Raises
     ------

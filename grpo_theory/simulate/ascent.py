@@ -1,4 +1,7 @@
-"""Logits of one prompt and steps along one covector, one pair of compiled functions a kind of policy."""
+"""Logits of prompts and steps along covectors, one pair of compiled functions a kind of policy.
+
+Theta (R, d) has a row a run, prompts (R B,) and logits and covectors (K, R B) a column a group, run by run.
+"""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,68 +15,89 @@ from grpo_theory.estimator.kernel import compile_function, first_class
 from grpo_theory.policy import Policy, SoftmaxHead, TabularSoftmax
 from grpo_theory.simulate.geometry import features
 
-_VECTOR = numba.float64[::1]
+_MATRIX = numba.float64[:, ::1]
+_PROMPTS = numba.int64[::1]
 _ARRAY = numba.float64[:, :, ::1]
-FILL_SIGNATURE = types.void(_VECTOR, numba.int64, _ARRAY, _VECTOR)
-STEP_SIGNATURE = types.void(_VECTOR, numba.int64, _ARRAY, _VECTOR, numba.float64)
+FILL_SIGNATURE = types.void(_MATRIX, _PROMPTS, _ARRAY, _MATRIX)
+STEP_SIGNATURE = types.void(_MATRIX, _PROMPTS, _ARRAY, _MATRIX, numba.float64)
 FILL_LOGITS = types.FunctionType(FILL_SIGNATURE)
 TAKE_STEP = types.FunctionType(STEP_SIGNATURE)
 
 
 class Ascent(NamedTuple):
-    """``fill_logits(theta, prompt, array, logits)``, ``take_step(theta, prompt, array, covector, step)``, and their array."""
+    """``fill_logits(theta, prompts, array, logits)``, ``take_step(theta, prompts, array, covectors, step)``, and their array."""
 
     fill_logits: Any
     take_step: Any
     array: NDArray[np.float64]
 
 
-def _tabular_logits(theta, prompt, array, logits):
-    """Logits are entries of the table; array[0, 0] has one entry a response."""
-    start = prompt * logits.shape[0]
-    for k in range(logits.shape[0]):
-        logits[k] = theta[start + k]
+def _tabular_logits(theta, prompts, array, logits):
+    """Logits are entries of the table; array is not read."""
+    batch_size, n_responses = prompts.shape[0] // theta.shape[0], logits.shape[0]
+    for r in range(theta.shape[0]):
+        for b in range(r * batch_size, (r + 1) * batch_size):
+            start = np.uintp(prompts[b] * n_responses)
+            for k in range(n_responses):
+                logits[k, b] = theta[r, start + np.uintp(k)]
 
 
-def _tabular_step(theta, prompt, array, covector, step):
+def _tabular_step(theta, prompts, array, covectors, step):
     """Theta's block of the prompt moves by step times the covector."""
-    start = prompt * covector.shape[0]
-    for k in range(covector.shape[0]):
-        theta[start + k] += step * covector[k]
+    batch_size, n_responses = prompts.shape[0] // theta.shape[0], covectors.shape[0]
+    for r in range(theta.shape[0]):
+        for b in range(r * batch_size, (r + 1) * batch_size):
+            start = np.uintp(prompts[b] * n_responses)
+            for k in range(n_responses):
+                theta[r, start + np.uintp(k)] += step * covectors[k, b]
 
 
-def _dense_logits(theta, prompt, array, logits):
+def _dense_logits(theta, prompts, array, logits):
     """Logits are phi(m, k) . theta, with array the features (M, K, d)."""
-    for k in range(logits.shape[0]):
-        total = 0.0
-        for i in range(theta.shape[0]):
-            total += array[prompt, k, i] * theta[i]
-        logits[k] = total
+    batch_size = prompts.shape[0] // theta.shape[0]
+    for r in range(theta.shape[0]):
+        for b in range(r * batch_size, (r + 1) * batch_size):
+            m = np.uintp(prompts[b])
+            for k in range(logits.shape[0]):
+                total = 0.0
+                for i in range(theta.shape[1]):
+                    total += array[m, k, i] * theta[r, i]
+                logits[k, b] = total
 
 
-def _dense_step(theta, prompt, array, covector, step):
+def _dense_step(theta, prompts, array, covectors, step):
     """Theta moves by step times sum_k c_k phi(m, k)."""
-    for k in range(covector.shape[0]):
-        for i in range(theta.shape[0]):
-            theta[i] += step * covector[k] * array[prompt, k, i]
+    batch_size = prompts.shape[0] // theta.shape[0]
+    for r in range(theta.shape[0]):
+        for b in range(r * batch_size, (r + 1) * batch_size):
+            m = np.uintp(prompts[b])
+            for k in range(covectors.shape[0]):
+                for i in range(theta.shape[1]):
+                    theta[r, i] += step * covectors[k, b] * array[m, k, i]
 
 
-def _head_logits(theta, prompt, array, logits):
+def _head_logits(theta, prompts, array, logits):
     """Logits are W h_m, with array[0] the hidden states (M, H)."""
-    width = array.shape[2]
-    for k in range(logits.shape[0]):
-        total = 0.0
-        for i in range(width):
-            total += array[0, prompt, i] * theta[k * width + i]
-        logits[k] = total
+    batch_size, width = prompts.shape[0] // theta.shape[0], array.shape[2]
+    for r in range(theta.shape[0]):
+        for b in range(r * batch_size, (r + 1) * batch_size):
+            m = np.uintp(prompts[b])
+            for k in range(logits.shape[0]):
+                total = 0.0
+                for i in range(width):
+                    total += array[0, m, i] * theta[r, k * width + i]
+                logits[k, b] = total
 
 
-def _head_step(theta, prompt, array, covector, step):
+def _head_step(theta, prompts, array, covectors, step):
     """Row k of the head moves by step times c_k h_m."""
-    width = array.shape[2]
-    for k in range(covector.shape[0]):
-        for i in range(width):
-            theta[k * width + i] += step * covector[k] * array[0, prompt, i]
+    batch_size, width = prompts.shape[0] // theta.shape[0], array.shape[2]
+    for r in range(theta.shape[0]):
+        for b in range(r * batch_size, (r + 1) * batch_size):
+            m = np.uintp(prompts[b])
+            for k in range(covectors.shape[0]):
+                for i in range(width):
+                    theta[r, k * width + i] += step * covectors[k, b] * array[0, m, i]
 
 
 @cache

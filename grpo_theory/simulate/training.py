@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 
 BLOCK_RUNS = 64
 CHUNK_UNIFORMS = 1 << 17
+SIDE_BY_SIDE = 1 << 14  # numbers that the runs that advance together may have: they stay in a second-level cache
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,7 @@ def make_trainer(
         policy=policy,
         kl=kl,
         kernel=first_class(chosen.kernel, SIGNATURE),
+        couples_groups=chosen.couples_groups,
         parameters=chosen.parameter_array,
         advance=compiled_advance(),
         ascent=ascent(policy),
@@ -231,6 +233,7 @@ class Trainer:
     policy: Policy
     kl: KL | None
     kernel: Any
+    couples_groups: bool
     parameters: Array
     advance: Any
     ascent: Ascent
@@ -250,36 +253,41 @@ class Trainer:
         objectives = np.empty((runs, len(self.checkpoints)))
         averages = np.empty_like(objectives)
         n, b, g = len(self.step_sizes), self.batch_size, self.group_size
+        side = max(1, SIDE_BY_SIDE // max(self.policy.dimension, b * (g + self.policy.n_responses)))
         chunk = max(1, CHUNK_UNIFORMS // (BLOCK_RUNS * b * (1 + g)))
+        prompt_uniforms, response_uniforms = np.empty((BLOCK_RUNS, chunk, b)), np.empty((BLOCK_RUNS, chunk, b, g))
         self._keep(0, theta, theta, objectives, averages)
         for start in range(0, n, chunk):
             count = min(chunk, n - start)
             # Whole chunks, and whole blocks, so that no number depends on the length of the run or on the last block's size.
-            prompt_uniforms = generator.random((BLOCK_RUNS, chunk, b))[:runs]
-            response_uniforms = generator.random((BLOCK_RUNS, chunk, b, g))[:runs]
+            generator.random(out=prompt_uniforms)
+            generator.random(out=response_uniforms)
             stops = sorted({*(int(c) - start for c in self.checkpoints if start < c <= start + count), count})
             done = 0
             for stop in stops:
-                self.advance(
-                    self.kernel,
-                    *self.ascent,
-                    self.parameters,
-                    self.environment,
-                    self.ball,
-                    prompt_uniforms,
-                    response_uniforms,
-                    done,
-                    stop,
-                    self.step_sizes[start : start + chunk],
-                    start,
-                    theta,
-                    average,
-                    farthest,
-                    trace,
-                )
+                for first in range(0, runs, side):
+                    share = slice(first, min(first + side, runs))
+                    self.advance(
+                        self.kernel,
+                        *self.ascent,
+                        self.parameters,
+                        self.environment,
+                        self.ball,
+                        prompt_uniforms[share],
+                        response_uniforms[share],
+                        done,
+                        stop,
+                        self.step_sizes[start : start + chunk],
+                        start,
+                        b if self.couples_groups else b * (share.stop - first),
+                        theta[share],
+                        average[share],
+                        farthest[share],
+                        trace.of(share),
+                    )
                 done = stop
                 self._keep(start + stop, theta, average, objectives, averages)
-        return objectives, averages, theta, average, farthest[:, 0]
+        return objectives, averages, theta, average, np.sqrt(farthest[:, 0])
 
     def _keep(self, step: int, theta: Array, average: Array, objectives: Array, averages: Array) -> None:
         """Record the objective if the step is a checkpoint."""

@@ -1,0 +1,174 @@
+"""Training in jitted JAX on the CPU, timed beside the simulator in a process of its own: python -m benchmarks.jax_training CPUS.
+
+The program is a scan over the steps, with the runs along the last axis of every array, so many at a time and on each device.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.task import SEED
+from benchmarks.timing import Contender, nanoseconds_per_response
+from benchmarks.training_task import TRAINING_TASKS, TrainingTask, trainer
+
+PRECISIONS = {"single": jnp.float32, "double": jnp.float64}
+BLOCKS = (64, 256, None)  # runs that a scan takes side by side: some that stay in a cache, or all
+
+Step = Callable[[Any, Any], Any]  # of theta (d, R) and of the step's size and uniforms, to theta
+
+
+def _updates(task: TrainingTask, logits: Any, prompts: Any, uniforms: Any, pick: Callable[[Any], Any]) -> Any:
+    """Return the covectors (B, K, R) from the logits (B, K, R), prompts (B, R) and uniforms (B, G, R).
+
+    `pick` takes a table (M, K) to the entries (B, K, R) of the prompts.
+    """
+    highest = logits.max(axis=1, keepdims=True)
+    weights = jnp.exp(logits - highest)
+    total = weights.sum(axis=1, keepdims=True)
+    pi = weights / total
+    success = pick(jnp.asarray(task.problem.bandit.mean_reward, logits.dtype))
+    penalty = jnp.zeros_like(pi)
+    if (kl := task.problem.kl) is not None:
+        log_reference = pick(jnp.log(jnp.asarray(kl.reference, logits.dtype)))
+        penalty = kl.strength * (logits - highest - jnp.log(total) - log_reference)
+    below, rewards, chosen = jnp.zeros_like(pi[:, 0]), jnp.zeros_like(uniforms), []
+    for k in range(pi.shape[1]):
+        upper = below + pi[:, k]
+        is_last = k == pi.shape[1] - 1
+        chosen.append((uniforms >= below[:, None]) & (is_last | (uniforms < upper[:, None])))
+        right = uniforms < (below + pi[:, k] * success[:, k])[:, None]
+        rewards = jnp.where(chosen[k], right - penalty[:, k][:, None], rewards)
+        below = upper
+    advantages = rewards - rewards.mean(axis=1, keepdims=True)  # their sum is 0, and so is the policy's part of the covector
+    return jnp.stack([jnp.where(is_chosen, advantages, 0.0).sum(axis=1) for is_chosen in chosen], axis=1)
+
+
+def _by_masks(task: TrainingTask, dtype: Any) -> Step:
+    """The logits of all prompts, those of the batch found by sums under masks."""
+    n_prompts, n_responses = task.problem.bandit.n_prompts, task.problem.bandit.n_responses
+    scale = 1.0 / (task.batch_size * (task.group_size - 1.0))
+
+    def step(theta: Any, drawn: Any) -> Any:
+        size, prompts, uniforms = drawn
+        masks = (prompts[:, None] == jnp.arange(n_prompts)[:, None]).astype(dtype)
+        if task.is_tabular:
+            logits = theta.reshape(n_prompts, n_responses, -1)
+        else:
+            logits = jnp.einsum("mkd,dr->mkr", jnp.asarray(task.features, dtype), theta)
+        batch = sum(masks[:, m, None] * logits[m] for m in range(n_prompts))
+
+        def pick(table: Any) -> Any:
+            return sum(masks[:, m, None] * table[m][:, None] for m in range(n_prompts))
+
+        covectors = _updates(task, batch, prompts, uniforms, pick)
+        tables = jnp.stack([(masks[:, m, None] * covectors).sum(axis=0) for m in range(n_prompts)])
+        if task.is_tabular:
+            return theta + size * scale * tables.reshape(theta.shape)
+        return theta + size * scale * jnp.einsum("mkr,mkd->dr", tables, jnp.asarray(task.features, dtype))
+
+    return step
+
+
+def _by_gather(task: TrainingTask, dtype: Any) -> Step:
+    """The prompts' own features, or rows of the table, gathered."""
+    n_responses = task.problem.bandit.n_responses
+    scale = 1.0 / (task.batch_size * (task.group_size - 1.0))
+
+    def step(theta: Any, drawn: Any) -> Any:
+        size, prompts, uniforms = drawn
+
+        def pick(table: Any) -> Any:
+            return jnp.moveaxis(table[prompts], 1, -1)
+
+        if task.is_tabular:
+            runs = jnp.arange(theta.shape[1])
+            rows = prompts[:, None] * n_responses + jnp.arange(n_responses)[:, None]
+            covectors = _updates(task, theta[rows, runs], prompts, uniforms, pick)
+            return theta.at[rows, runs].add(size * scale * covectors)
+        features = jnp.moveaxis(jnp.asarray(task.features, dtype)[prompts], 1, -1)
+        covectors = _updates(task, (features * theta).sum(axis=2), prompts, uniforms, pick)
+        return theta + size * scale * (features * covectors[:, :, None]).sum(axis=(0, 1))
+
+    return step
+
+
+def _objective(task: TrainingTask, theta: Any) -> Any:
+    """Return the exact objectives (R,) of theta (d, R)."""
+    bandit, dtype = task.problem.bandit, theta.dtype
+    if task.is_tabular:
+        logits = theta.reshape(bandit.n_prompts, bandit.n_responses, -1)
+    else:
+        logits = jnp.einsum("mkd,dr->mkr", jnp.asarray(task.features, dtype), theta)
+    log_pi = jax.nn.log_softmax(logits, axis=1)
+    reward = jnp.asarray(bandit.mean_reward, dtype)[:, :, None]
+    if (kl := task.problem.kl) is not None:
+        reward = reward - kl.strength * (log_pi - jnp.log(jnp.asarray(kl.reference, dtype))[:, :, None])
+    return jnp.einsum("mkr,m->r", jnp.exp(log_pi) * reward, jnp.asarray(bandit.prompt_weights, dtype))
+
+
+def _contender(name: str, task: TrainingTask, step: Step, dtype: Any, block: int) -> Contender:
+    """Scan over the steps, block after block of runs; the answer is checked at every run."""
+    devices = jax.local_device_count()
+    blocks = task.runs // (devices * block)
+    sizes = jnp.asarray(task.schedule.steps(task.steps), dtype)
+    cumulative = jnp.asarray(np.cumsum(task.problem.bandit.prompt_weights)[:-1], dtype)
+    start = jnp.tile(jnp.asarray(task.problem.theta, dtype)[:, None], (1, block))
+
+    def advance(theta: Any, drawn: Any) -> tuple[Any, None]:
+        key, size = drawn
+        keys = jax.random.split(key)
+        prompts = jax.random.uniform(keys[0], (task.batch_size, block), dtype)[..., None] >= cumulative
+        uniforms = jax.random.uniform(keys[1], (task.batch_size, task.group_size, block), dtype)
+        return step(theta, (size, prompts.sum(axis=-1, dtype=jnp.int32), uniforms)), None
+
+    def train(key: Any) -> Any:
+        theta, _ = jax.lax.scan(advance, start, (jax.random.split(key, len(sizes)), sizes))
+        return _objective(task, theta)
+
+    def shard(key: Any) -> Any:
+        return jax.lax.map(train, jax.random.split(key, blocks))
+
+    compiled = jax.pmap(shard) if devices > 1 else jax.jit(jax.vmap(shard))
+
+    def run(rounds: int) -> None:
+        keys = jax.random.split(jax.random.key(SEED), (rounds, devices))
+        found = jax.block_until_ready([compiled(each) for each in keys])
+        task.check(name, np.asarray(found, dtype=np.float64).ravel())
+
+    return Contender(name, run, task.responses)
+
+
+def rivals(task: TrainingTask) -> list[Contender]:
+    """Return the variants in both precisions; which is fastest depends on the task."""
+    found = []
+    for precision, dtype in PRECISIONS.items():
+        for how, step in (("masks", _by_masks(task, dtype)), ("gather", _by_gather(task, dtype))):
+            for limit in BLOCKS:
+                block = min(limit or task.runs, task.runs // jax.local_device_count())
+                found.append(_contender(f"JAX, {precision}, {how}, {block} runs", task, step, dtype, block))
+    return found
+
+
+def main(cpus: int) -> None:
+    """Print, as JSON, one list a task: name and cost of the simulator on so many threads and of each rival."""
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_threefry_partitionable", False)  # the faster of the two
+    found = []
+    for task in TRAINING_TASKS:
+        contenders = [trainer(task, workers=cpus), *rivals(task)]
+        costs = nanoseconds_per_response(contenders)
+        found.append([(contender.name, cost) for contender, cost in zip(contenders, costs, strict=True)])
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    processors = int(sys.argv[1])
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
+    main(processors)

@@ -1,0 +1,120 @@
+"""What is trained: many runs of the leave-one-out estimator, compared by their mean objective at the end."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+import grpo_theory as gt
+from benchmarks.task import ESTIMATOR, SEED
+from benchmarks.timing import Contender
+from grpo_theory import gallery
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TrainingTask:
+    """A problem, the shape of a batch, the step sizes and the size of a round.
+
+    Attributes
+    ----------
+    problem_name : str
+        A problem of the gallery, or one of its training problems, with a tabular policy or a dense linear one.
+    batch_size, group_size : int
+        B prompts, G responses each, a step.
+    schedule : Schedule
+    steps, runs : int
+        The length of a run, and the number of runs in a round.
+    """
+
+    problem_name: str
+    batch_size: int
+    group_size: int
+    schedule: gt.Schedule
+    steps: int
+    runs: int
+
+    @property
+    def label(self) -> str:
+        """The problem and the shape, for the table."""
+        return f"training, {self.problem_name}, {self.batch_size} x {self.group_size}"
+
+    @property
+    def responses(self) -> int:
+        """The number of responses in a round."""
+        return self.runs * self.steps * self.batch_size * self.group_size
+
+    @cached_property
+    def problem(self) -> gallery.Problem:
+        """The problem."""
+        is_training = self.problem_name in gallery.training_names()
+        return (gallery.training_problem if is_training else gallery.problem)(self.problem_name)
+
+    @cached_property
+    def is_tabular(self) -> bool:
+        """Whether a logit is a parameter."""
+        return isinstance(self.problem.policy, gt.TabularSoftmax)
+
+    @cached_property
+    def features(self) -> Array:
+        """The feature vectors of a linear policy, shape (M, K, d)."""
+        policy = self.problem.policy
+        assert isinstance(policy, gt.LinearSoftmax)
+        return policy.features
+
+    def simulate(self, runs: int, seed: int = SEED, workers: int = 1) -> Array:
+        """Train, and return the runs' exact objectives at the end."""
+        training = gt.simulate_training(
+            self.problem.bandit,
+            self.problem.policy,
+            self.problem.theta,
+            ESTIMATOR,
+            self.schedule,
+            batch_size=self.batch_size,
+            group_size=self.group_size,
+            steps=self.steps,
+            replications=runs,
+            rng=seed,
+            workers=workers,
+            kl=self.problem.kl,
+        )
+        return training.objectives[:, -1]
+
+    @cached_property
+    def reference(self) -> Array:
+        """The objectives of a round of runs on a seed that no contender uses."""
+        return self.simulate(self.runs, seed=SEED + 1)
+
+    def check(self, name: str, objectives: Array) -> None:
+        """Raise if the mean or the variance at the end is more than five standard errors from the reference's."""
+        z = self.distances(objectives)
+        if not max(map(abs, z)) < 5.0:
+            raise RuntimeError(f"{name} ends {z[0]:.1f} and {z[1]:.1f} standard errors from the simulator in {self.label}")
+
+    def distances(self, objectives: Array) -> tuple[float, float]:
+        """Return how many standard errors the mean and the variance lie from the reference's."""
+        both = np.asarray(objectives, dtype=np.float64), self.reference
+        centred = [(found - self.reference.mean()) for found in both]
+        return _distance(*centred), _distance(*(found**2 for found in centred))
+
+
+def _distance(one: Array, other: Array) -> float:
+    error = np.hypot(*(found.std(ddof=1) / np.sqrt(found.size) for found in (one, other)))
+    return float((one.mean() - other.mean()) / error)
+
+
+def trainer(task: TrainingTask, *, workers: int = 1) -> Contender:
+    """Return `simulate_training` as a contender; its answer is checked at every run."""
+
+    def run(rounds: int) -> None:
+        task.check("simulate_training", task.simulate(rounds * task.runs, workers=workers))
+
+    return Contender("simulate_training", run, task.responses)
+
+
+TRAINING_TASKS = (
+    TrainingTask("kl-tabular", 1, 4, gt.Harmonic(5.0, 10), steps=500, runs=4096),
+    TrainingTask("linear", 4, 8, gt.Constant(0.05), steps=200, runs=2048),
+)
