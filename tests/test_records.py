@@ -137,7 +137,7 @@ STEPS = np.full(20, 0.1)
         (lambda: TrainingRecord(STEPS, np.zeros((21, 2)), np.zeros(20), np.eye(3)), r"hessian must have shape \(2, 2\)"),
         (
             lambda: TrainingRecord(STEPS, np.full((21, 2), np.nan), np.zeros(20)),
-            r"path must be finite, got nan at index \(0, 0\)",
+            r"path must be finite, and is not at index \(0, 0\)",
         ),
         (lambda: TrainingRecord(STEPS, np.zeros((21, 2)), np.zeros(20), tail=0.0), r"tail must lie in \(0, 1\], got 0"),
         (lambda: rollout_hessian(np.zeros((3, 1)), np.zeros((3, 1, 2))), "rewards must have shape .* with G at least 2"),

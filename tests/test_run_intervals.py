@@ -330,7 +330,7 @@ def test_the_ellipsoid_has_the_margins_of_the_intervals():
 
 def test_among_many_runs_the_hopeless_get_no_limits():
     path = np.random.default_rng(0).normal(size=(3, 41, 2))
-    path[1, 30:] = np.nan
+    path[1, 30:] = np.inf
     hessian = np.array([-np.eye(2), -np.eye(2), np.diag([-1.0, 0.2])])
     record = flat_record(hessian, path=path)
     for function in PLUG_IN:
@@ -338,5 +338,7 @@ def test_among_many_runs_the_hopeless_get_no_limits():
     for function in (gap_limit, best_value_interval, learned_value_interval):
         np.testing.assert_array_equal(np.isnan(function(record).high), [False, True, True])
         assert not function(record).covers(0.0)[1:].any()
+    climbing = TrainingRecord(np.full(40, 50.0), path, np.zeros((3, 40)), np.array(3 * [np.diag([-0.01, 1e6])]))
+    assert np.isnan(averaged_iterate_interval(climbing).low).all()
     joint = last_iterate_ellipsoid(record, contrasts=np.eye(2))
     np.testing.assert_array_equal(np.isnan(joint.squared_distance(np.zeros(2))), [False, True, True])

@@ -40,7 +40,7 @@ class LocalModel:
     tail_start : int
         The number of steps before the last part of the run.
     curvatures : ndarray, shape (..., d)
-        Eigenvalues of A, minus the estimated Hessian; 0 in flat directions.
+        Eigenvalues of A, minus the estimated Hessian; 0 in flat directions, and in all of a run that is not usable.
     directions : ndarray, shape (..., d, d)
         Their eigenvectors, in columns.
     noise : ndarray, shape (..., d, d)
@@ -129,6 +129,8 @@ def fit_local_model(record: TrainingRecord) -> LocalModel:
         raise ValueError(_complaint(curvatures, directions, float(slowest), step, fall))
     noise = np.swapaxes(directions, -1, -2) @ np.where(np.expand_dims(finite, (-2, -1)), record.noise, 0.0) @ directions
     noise = np.where(flat[..., :, None] | flat[..., None, :], 0.0, noise)
+    # Along a positive curvature the recursion grows without bound.
+    curvatures = np.where(np.expand_dims(usable, -1), curvatures, 0.0)
     return LocalModel(record.step_sizes, record.tail_start, curvatures, directions, noise, usable)
 
 

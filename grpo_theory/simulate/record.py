@@ -56,26 +56,26 @@ class TrainingRecord:
     tail: float = field(default=0.5, kw_only=True)
 
     def __post_init__(self) -> None:
-        path, rewards = (np.asarray(array, dtype=np.float64) for array in (self.path, self.mean_rewards))
+        path, rewards = _as_numbers(self.path), _as_numbers(self.mean_rewards)
         if path.ndim < 2 or path.size == 0:
             raise ValueError(f"path must have shape (..., n + 1, d) and not be empty, got {path.shape}")
         n = path.shape[-2] - 1
         if n < MINIMUM_STEPS:
             raise ValueError(f"path must have at least {MINIMUM_STEPS} steps, got {n}")
         check_shape("mean_rewards", rewards, (*path.shape[:-2], n), "(..., n), one a step of the path")
-        object.__setattr__(self, "step_sizes", step_sizes(self.step_sizes, n))
-        object.__setattr__(self, "path", path)
-        object.__setattr__(self, "mean_rewards", rewards)
-        _check_tail(self.tail)
+        arrays = {"path": path, "mean_rewards": rewards}
         if self.hessian is not None:
-            hessian = np.asarray(self.hessian, dtype=np.float64)
-            check_shape("hessian", hessian, (*path.shape[:-2], self.dimension, self.dimension), "(..., d, d)")
-            object.__setattr__(self, "hessian", hessian)
+            arrays["hessian"] = _as_numbers(self.hessian)
+            check_shape("hessian", arrays["hessian"], (*path.shape[:-2], path.shape[-1], path.shape[-1]), "(..., d, d)")
         if path.ndim == 2:
-            for name, array in (("path", path), ("mean_rewards", rewards), ("hessian", self.hessian)):
-                if array is not None and not np.isfinite(array).all():
-                    where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-                    raise ValueError(f"{name} must be finite, got {array[where]} at index {where}: the run diverged")
+            for name, array in arrays.items():
+                if np.isnan(array).any():
+                    where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
+                    raise ValueError(f"{name} must be finite, and is not at index {where}: the run diverged")
+        _check_tail(self.tail)
+        for name, array in arrays.items():
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "step_sizes", step_sizes(self.step_sizes, n))
 
     @property
     def steps(self) -> int:
@@ -108,6 +108,13 @@ class TrainingRecord:
         gradients = np.diff(self.path[..., self.tail_start :, :], axis=-2) / self.step_sizes[self.tail_start :, None]
         gradients -= gradients.mean(axis=-2, keepdims=True)
         return np.swapaxes(gradients, -1, -2) @ gradients / (gradients.shape[-2] - 1)
+
+
+def _as_numbers(array: ArrayLike) -> Array:
+    """Return an array of float64 with NaN for what is not finite."""
+    array = np.asarray(array, dtype=np.float64)
+    finite = np.isfinite(array)
+    return array if finite.all() else np.where(finite, array, np.nan)
 
 
 def tail_start(steps: int, tail: float) -> int:
