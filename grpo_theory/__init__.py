@@ -32,6 +32,7 @@ from grpo_theory.simulate import GradientSimulation as GradientSimulation
 from grpo_theory.simulate import TrainingRuns as TrainingRuns
 from grpo_theory.simulate import block_replications as block_replications
 from grpo_theory.simulate import simulate_gradients as simulate_gradients
+from grpo_theory.simulate import simulate_records as simulate_records
 from grpo_theory.simulate import simulate_training as simulate_training
 from grpo_theory.theory import GroupSizeLaw as GroupSizeLaw
 from grpo_theory.theory import WeightedChiSquare as WeightedChiSquare
