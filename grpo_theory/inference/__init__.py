@@ -40,6 +40,7 @@ from grpo_theory.inference.slope import log_log_slope as log_log_slope
 from grpo_theory.inference.tail_value import best_value_interval as best_value_interval
 from grpo_theory.inference.tail_value import learned_value_interval as learned_value_interval
 from grpo_theory.inference.tail_value import tail_value_interval as tail_value_interval
+from grpo_theory.inference.training import Training as Training
 from grpo_theory.inference.trial import Replay as Replay
 from grpo_theory.inference.value_interval import value_clustered as value_clustered
 from grpo_theory.inference.value_interval import value_effective as value_effective

@@ -18,7 +18,7 @@ def last_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contra
 
     To first order theta_n is theta* plus P (theta_0 - theta*) plus noise, P and the covariance of the noise known functions of
     the run's own steps, the Hessian and the noise of a gradient.  With all three estimated, (I - P)^-1 (theta_n - P theta_0) is
-    centred at theta* wherever the run started (docs/derivations.md, sections 6 and 7).
+    centred at theta* wherever the run started (docs/derivations.md, sections 6 and 13).
 
     Parameters
     ----------
