@@ -1,5 +1,6 @@
 """Judgement: evidence and verdicts."""
 
+from grpo_theory.inference.best_set import best_set as best_set
 from grpo_theory.inference.evidence import Claim as Claim
 from grpo_theory.inference.evidence import Evidence as Evidence
 from grpo_theory.inference.report import judge as judge
