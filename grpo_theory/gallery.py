@@ -160,12 +160,26 @@ def _indifferent() -> Problem:
     return Problem("indifferent", "indifferent rewards, KL penalty", bandit, TabularSoftmax(2, 3), np.zeros(6), penalty)
 
 
+def _two_speeds() -> Problem:
+    """Everything by hand: two prompts want opposite things in a flat direction, a third has luck alone in a curved one.
+
+    The maximiser is 0, where the policy is the reference; the curvatures are strength/6 and 4 strength/3.
+    """
+    features = np.zeros((3, 2, 2))
+    features[:2, 0, 0] = 1.0
+    features[2, 0, 1] = 4.0
+    penalty = KL(3.0, np.full((3, 2), 0.5))
+    bandit = Bandit([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    return Problem("two-speeds", "two speeds, KL penalty", bandit, LinearSoftmax(features), np.zeros(2), penalty)
+
+
 _TRAINING: dict[str, Callable[[], Problem]] = {
     "kl-tabular": _kl_tabular,
     "kl-linear": _kl_linear,
     "conflict": _conflict,
     "single": _single,
     "indifferent": _indifferent,
+    "two-speeds": _two_speeds,
 }
 
 

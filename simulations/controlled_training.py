@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 import grpo_theory as gt
 from grpo_theory.exact import directional_derivatives
 from grpo_theory.gallery import Problem
-from grpo_theory.theory import TrainingLaw
 
 Array = NDArray[np.float64]
 
 
 def controlled_objectives(
     problem: Problem,
-    laws: Sequence[TrainingLaw],
+    slopes: Sequence[Array],
     steps: Array,
     group_sizes: Sequence[int],
     *,
@@ -28,14 +27,14 @@ def controlled_objectives(
     runs: int,
     seed: np.random.SeedSequence,
 ) -> tuple[Array, Array]:
-    """Train with one group size a step; return J at the laws' last steps, plain and controlled, each (runs, laws).
+    """Train with one group size a step; return J at C checkpoints, plain and controlled, each (runs, C).
 
     Parameters
     ----------
     problem : Problem
         Training starts at its theta.
-    laws : sequence of TrainingLaw
-        One a checkpoint, of rising length.
+    slopes : sequence of ndarray, each of shape (steps so far, d)
+        p_1..p_n of every checkpoint n, in rising order; see `grpo_theory.theory.noise_free_slopes`.
     steps : ndarray, shape (n,)
         The step sizes.
     group_sizes : sequence of int, shape (n,)
@@ -45,12 +44,11 @@ def controlled_objectives(
     """
     where = (problem.bandit, problem.policy)
     theta = np.tile(problem.theta, (runs, 1))
-    plain, control = np.empty((runs, len(laws))), np.zeros((runs, len(laws)))
-    lengths = [len(law.constants) for law in laws]
+    plain, control = np.empty((runs, len(slopes))), np.zeros((runs, len(slopes)))
     for i, (step, size) in enumerate(zip(steps, group_sizes, strict=True)):
-        ahead = [c for c, length in enumerate(lengths) if length > i]
-        slopes = np.array([laws[c].slopes[i] for c in ahead])
-        drift = directional_derivatives(*where, theta, slopes, problem.kl)
+        ahead = [c for c, found in enumerate(slopes) if len(found) > i]
+        directions = np.array([slopes[c][i] for c in ahead])
+        drift = directional_derivatives(*where, theta, directions, problem.kl)
         moved = gt.simulate_training(
             *where,
             theta,
@@ -64,9 +62,9 @@ def controlled_objectives(
             workers=1,
             kl=problem.kl,
         ).theta
-        control[:, ahead] += (moved - theta) @ slopes.T - step * drift
+        control[:, ahead] += (moved - theta) @ directions.T - step * drift
         theta = moved
         for c in ahead:
-            if lengths[c] == i + 1:
+            if len(slopes[c]) == i + 1:
                 plain[:, c] = gt.objective(*where, theta, problem.kl)
     return plain, plain - control

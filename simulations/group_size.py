@@ -18,7 +18,7 @@ GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128)
 CHECKPOINTS = (1, 2, 4, 8, 16, 32)
 BUDGET = 1024
 LARGER = {2048: ("kl-linear",), 4096: ("linear", "kl-linear")}
-RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 32
+RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 16
 SET_LEVEL = 0.95
 LAW_MARGIN = 0.2
 LAW_BATCH = 64
@@ -42,12 +42,12 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
     """Train with every group size; return the objective at the checkpoints, plain and controlled, (G, runs, checkpoints)."""
     problem = training_problem(settings)
     checkpoints = settings["checkpoints"]
-    laws = [case_law(settings, n) for n in checkpoints]
+    slopes = [case_law(settings, n).slopes for n in checkpoints]
     found: dict[str, list[Any]] = {"plain": [], "controlled": []}
     for size in settings["group_sizes"]:
         plain, controlled = controlled_objectives(
             problem,
-            laws,
+            slopes,
             case_steps(settings, checkpoints[-1]),
             [size] * checkpoints[-1],
             budget=settings["budget"],
@@ -100,17 +100,31 @@ def _difference(part: pd.DataFrame, one: int, other: int) -> Evidence:
     return Evidence(float(a["estimate"] - b["estimate"]), 0.0, error, replications=int(a["replications"]))
 
 
+def _telling_checkpoint(part: pd.DataFrame, printed: int) -> tuple[int, int]:
+    """Return the checkpoint, and the other group size, where the law expects most of replacing the printed one.
+
+    Only checkpoints at which noise costs with every group size, and group sizes whose batch is large enough for the law.
+    """
+    ratios: dict[tuple[int, int], float] = {}
+    for checkpoint, at in part.set_index("group_size").groupby("checkpoint"):
+        losses = at["prediction"]
+        if (losses > 0.0).all():
+            others = losses[at["batch_size"] >= LAW_BATCH].drop(printed)
+            ratios[int(checkpoint), int(others.idxmin())] = float(losses[printed] / others.min())
+    return max(ratios, key=lambda key: ratios[key])
+
+
 def _printed_claim(where: str, part: pd.DataFrame) -> Claim:
     """The printed group size of the start against the best by the law; the control puts the worst in its place."""
-    sizes = part.index.to_numpy()
-    printed = on_grid(float(part["printed_at_start"].iloc[0]), sizes)
-    others = part["prediction"].drop(printed)
-    rival, worst = int(others.idxmin()), int(part["prediction"].idxmax())
-    statement = "sqrt(c3/c1) of the start (on the grid) trains a better policy than the best other group size"
-    facts = {"printed G": float(printed), "other G": float(rival), "worst G (control)": float(worst)}
-    return Claim(
-        "U9/printed", SOURCE, statement, "ordering", where, _difference(part, printed, rival), _difference(part, worst, rival), facts
-    )
+    printed = on_grid(float(part["printed_at_start"].iloc[0]), part["group_size"].unique())
+    checkpoint, rival = _telling_checkpoint(part, printed)
+    at = part[part["checkpoint"] == checkpoint].set_index("group_size")
+    worst = int(at["prediction"].idxmax())
+    evidence, control = (_difference(at, size, rival) for size in (printed, worst))
+    statement = "sqrt(c3/c1) of the start (on the grid) trains a better policy than any other group size, at every n"
+    facts = {"printed G": printed, "other G": rival, "worst G (control)": worst, "n": checkpoint}
+    facts |= {"loss ratio expected": float(at.loc[printed, "prediction"] / at.loc[rival, "prediction"])}
+    return Claim("U9/printed", SOURCE, statement, "ordering", where, evidence, control, facts)
 
 
 def _law_claim(where: str, part: pd.DataFrame) -> Claim:
@@ -119,7 +133,7 @@ def _law_claim(where: str, part: pd.DataFrame) -> Claim:
     ratios, errors = large["estimate"] / large["prediction"], large["standard_error"] / large["prediction"]
     error = float(np.sqrt((errors**2).sum()) / len(large))
     runs = int(large["replications"].iloc[0])
-    statement = f"loss(G) = (c1 G + c2 + c3/(G-1))/N with the policy's own constants, B >= {LAW_BATCH}"
+    statement = f"loss(G) = (c1 G + c2 + c3/(G-1))/N with the policy's own constants, B >= {LAW_BATCH}, n = {CHECKPOINTS[-1]}"
     evidence, control = (Evidence(float(ratios.mean()), wrong, error, LAW_MARGIN, runs) for wrong in (1.0, 2.0))
     return Claim("U9/policy-law", DERIVED, statement, "equality", where, evidence, control)
 
@@ -128,23 +142,18 @@ def _noise_claim(where: str, part: pd.DataFrame) -> Claim:
     """Noise costs performance, at the group size of least predicted loss; the control asks for a loss twice as large."""
     row = part.loc[int(part["prediction"].abs().idxmin())]
     runs, error, gain = int(row["replications"]), float(row["standard_error"]), -float(row["estimate"])
-    statement = "noise only costs: E J(theta_n) is at most J of the noise-free run"
+    statement = f"noise only costs: E J(theta_n) is at most J of the noise-free run, n = {CHECKPOINTS[-2]}"
     evidence, control = (Evidence(gain, bound, error, 0.0, runs) for bound in (0.0, -2.0 * abs(float(row["prediction"]))))
     return Claim("U9/noise-costs", SOURCE, statement, "upper bound", where, evidence, control)
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge the printed group size and the law at the last checkpoint, and whether noise costs at the last two."""
+    """Judge the printed group size, the law at the last checkpoint, and at the one before whether noise costs."""
     found = []
-    for (problem, schedule, budget, checkpoint), part in table.groupby(
-        ["problem", "schedule", "budget", "checkpoint"], sort=False
-    ):
-        where = f"{problem}, {schedule}, N = {budget}, n = {checkpoint}"
-        at = part.set_index("group_size")
-        if checkpoint == CHECKPOINTS[-1]:
-            found += [_printed_claim(where, at), _law_claim(where, at)]
-        if checkpoint == CHECKPOINTS[-2]:
-            found.append(_noise_claim(where, at))
+    for (problem, schedule, budget), part in table.groupby(["problem", "schedule", "budget"], sort=False):
+        where = f"{problem}, {schedule}, N = {budget}"
+        early, late = (part[part["checkpoint"] == n].set_index("group_size") for n in CHECKPOINTS[-2:])
+        found += [_printed_claim(where, part), _law_claim(where, late), _noise_claim(where, early)]
     return found
 
 

@@ -18,5 +18,6 @@ from grpo_theory.theory.optimum import check_optimum as check_optimum
 from grpo_theory.theory.optimum import find_optimum as find_optimum
 from grpo_theory.theory.training_law import TrainingLaw as TrainingLaw
 from grpo_theory.theory.training_law import noise_free_path as noise_free_path
+from grpo_theory.theory.training_law import noise_free_slopes as noise_free_slopes
 from grpo_theory.theory.training_law import training_law as training_law
 from grpo_theory.theory.weighted_chi_square import WeightedChiSquare as WeightedChiSquare

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grpo_theory.exact.moments import moments
-from grpo_theory.exact.objective import hessian, objective
+from grpo_theory.exact.objective import gradient, hessian, objective
 from grpo_theory.kl import KL
 from grpo_theory.policy import Policy
 from grpo_theory.problem import Bandit
@@ -100,7 +99,7 @@ def training_law(
     steps = as_count("steps", steps)
     sizes = step_sizes(schedule, steps)
     path = noise_free_path(bandit, policy, theta0, sizes, kl)
-    slope = moments(bandit, policy, path[-1], kl).gradient
+    slope = gradient(bandit, policy, path[-1], kl)
     curvature = hessian(bandit, policy, path[-1], kl)
     slopes, constants = np.empty((steps, policy.dimension)), np.empty((steps, 3))
     for i in range(steps - 1, -1, -1):
@@ -118,8 +117,24 @@ def noise_free_path(bandit: Bandit, policy: Policy, theta0: ArrayLike, steps: Ar
     """Return the iterates of gradient ascent with exact gradients, shape (n + 1, d)."""
     path = [policy.check_theta(theta0)]
     for step in steps:
-        path.append(path[-1] + step * moments(bandit, policy, path[-1], kl).gradient)
+        path.append(path[-1] + step * gradient(bandit, policy, path[-1], kl))
     return np.array(path)
+
+
+def noise_free_slopes(bandit: Bandit, policy: Policy, path: Array, steps: Array, kl: KL | None = None) -> Array:
+    """Return the gradients of the final objective in theta_1..theta_n along a noise-free path (n + 1, d), shape (n, d).
+
+    Each is the next carried back through one step of ascent; the Hessian is applied as a difference of gradients, so that no
+    (d, d) matrix is formed and any policy will do.
+    """
+    slopes = np.empty((len(steps), policy.dimension))
+    slope = gradient(bandit, policy, path[-1], kl)
+    for i in range(len(steps) - 1, -1, -1):
+        slopes[i] = slope
+        scale = _DIFFERENCE / max(float(np.linalg.norm(slope)), _DIFFERENCE)
+        forward, backward = (gradient(bandit, policy, path[i] + sign * scale * slope, kl) for sign in (1.0, -1.0))
+        slope = slope + steps[i] * (forward - backward) / (2.0 * scale)
+    return slopes
 
 
 def _third_derivative(bandit: Bandit, policy: Policy, theta: Array, direction: Array, kl: KL | None) -> Array:
