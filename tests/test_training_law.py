@@ -5,7 +5,8 @@ import pytest
 from enumeration import case, groups, prompts
 
 import grpo_theory as gt
-from grpo_theory.theory import leave_one_out_parts, noise_free_path, training_law
+from grpo_theory.exact import directional_derivatives, gradient
+from grpo_theory.theory import leave_one_out_parts, noise_free_path, noise_free_slopes, training_law
 from grpo_theory.theory.training_law import TrainingLaw
 
 STEPS = np.array([0.9, 0.6])
@@ -107,3 +108,36 @@ def test_a_group_size_a_step_costs_what_its_steps_cost():
         law.loss(10, [1, 5])
     with pytest.raises(ValueError, match=r"group_sizes must have shape \(2,\) = \(n,\), the steps, got \(3,\)"):
         law.loss(10, [2, 5, 5])
+
+
+def test_the_best_schedule_takes_the_least_of_every_step():
+    law = TrainingLaw(np.zeros((4, 1)), 0.0, np.zeros((3, 1)), np.array([[1.0, 2.0, 9.0], [-1.0, 0.0, 1.0], [1.0, 0.0, -1.0]]))
+    sizes = [2, 3, 4, 8, 16]
+    found = law.best_schedule(sizes)
+    np.testing.assert_array_equal(found, [4.0, 16.0, 2.0])
+    assert law.loss(48, found) < min(law.loss(48, size) for size in sizes)
+
+
+@pytest.mark.parametrize("name", ["linear", "kl-linear", "kl-tabular"])
+def test_slopes_by_differences_agree_with_those_by_hessians(name):
+    problem = (gt.gallery.training_problem if name in gt.gallery.training_names() else gt.gallery.problem)(name)
+    where, steps = (problem.bandit, problem.policy), gt.Harmonic(20.0, 9).steps(12)
+    law = training_law(*where, problem.theta, steps, steps=12, kl=problem.kl)
+    slopes = noise_free_slopes(*where, law.path, steps, problem.kl)
+    np.testing.assert_allclose(slopes, law.slopes, atol=1e-7)
+    rates = directional_derivatives(*where, law.path[1:], law.slopes[-1:], problem.kl)[:, 0]
+    h = 1e-5 / np.linalg.norm(law.slopes[-1])
+    ahead, behind = (gt.objective(*where, law.path[1:] + sign * h * law.slopes[-1], problem.kl) for sign in (1, -1))
+    np.testing.assert_allclose(rates, (ahead - behind) / (2 * h), atol=1e-8)
+    np.testing.assert_allclose(gradient(*where, law.path[3], problem.kl), gt.moments(*where, law.path[3], problem.kl).gradient)
+
+
+def test_two_speeds_by_hand():
+    """One step from the maximiser weighs by curvature, 1 + sqrt(2 + 8 * 8); the gradient's error by 1, 1 + sqrt(2 + 8)."""
+    problem = gt.gallery.training_problem("two-speeds")
+    where = (problem.bandit, problem.policy, problem.theta)
+    law = training_law(*where, gt.Constant(0.05), steps=1, kl=problem.kl)
+    assert law.optimum == pytest.approx(1.0 + np.sqrt(66.0), rel=1e-12)
+    assert gt.group_size_law(*where, problem.kl).optimum == pytest.approx(1.0 + np.sqrt(10.0), rel=1e-12)
+    many = training_law(*where, gt.Constant(0.01), steps=2000, kl=problem.kl)
+    assert many.optimum == pytest.approx(1.0 + np.sqrt(10.0), rel=0.01)

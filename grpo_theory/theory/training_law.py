@@ -57,6 +57,12 @@ class TrainingLaw:
             return max(2.0, 1.0 + float(np.sqrt(max(c3, 0.0) / c1)))
         return 2.0 if c1 == 0.0 and c3 < 0.0 else float("inf")
 
+    def best_schedule(self, group_sizes: ArrayLike) -> Array:
+        """Return the least costly of some group sizes for each step, shape (n,)."""
+        sizes = np.asarray(group_sizes, dtype=np.float64)
+        k1, _, k3 = self.constants.T
+        return sizes[np.argmin(np.outer(k1, sizes) + np.outer(k3, 1.0 / (sizes - 1.0)), axis=1)]
+
     def loss(self, budget: int, group_sizes: ArrayLike) -> float:
         """Return the loss at N = BG responses a step, with one group size or one a step, shape () or (n,)."""
         sizes = np.asarray(group_sizes, dtype=np.float64)
