@@ -6,6 +6,11 @@ from paper_figures import (
     estimators,
     gap_quantiles,
     gap_weights,
+    group_size_budgets,
+    group_size_curves,
+    group_size_horizon,
+    group_size_path,
+    group_size_schedule,
     mse_by_group_size,
     oracle_ratio,
     who_wins,
@@ -22,5 +27,10 @@ FIGURES = {
         estimators,
         gap_quantiles,
         gap_weights,
+        group_size_path,
+        group_size_curves,
+        group_size_budgets,
+        group_size_horizon,
+        group_size_schedule,
     )
 }

@@ -122,8 +122,8 @@ def _printed_claim(where: str, part: pd.DataFrame) -> Claim:
     worst = int(at["prediction"].idxmax())
     evidence, control = (_difference(at, size, rival) for size in (printed, worst))
     statement = "sqrt(c3/c1) of the start (on the grid) trains a better policy than any other group size, at every n"
-    facts = {"printed G": printed, "other G": rival, "worst G (control)": worst, "n": checkpoint}
-    facts |= {"loss ratio expected": float(at.loc[printed, "prediction"] / at.loc[rival, "prediction"])}
+    facts = {"printed G": float(printed), "other G": float(rival), "worst G (control)": float(worst), "n": float(checkpoint)}
+    facts["loss ratio expected"] = float(at.loc[printed, "prediction"] / at.loc[rival, "prediction"])
     return Claim("U9/printed", SOURCE, statement, "ordering", where, evidence, control, facts)
 
 

@@ -1,4 +1,4 @@
-"""U9: does a group size that follows the policy beat a fixed one at the same budget?"""
+"""U9: a group size that follows the policy against fixed ones, at the same budget."""
 
 from collections.abc import Mapping
 from typing import Any

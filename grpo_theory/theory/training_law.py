@@ -51,7 +51,7 @@ class TrainingLaw:
 
     @property
     def optimum(self) -> float:
-        """The least costly real G >= 2 at fixed BG; 1 + sqrt(c3/c1) where both are above 0, infinite if the loss falls for ever."""
+        """The least costly real G >= 2 at fixed BG: 1 + sqrt(c3/c1) if both are above 0; infinite if the loss falls for ever."""
         c1, _, c3 = self.totals
         if c1 > 0.0:
             return max(2.0, 1.0 + float(np.sqrt(max(c3, 0.0) / c1)))
