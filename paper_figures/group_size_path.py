@@ -12,9 +12,9 @@ from paper_figures.style import BLACK, BLUE, GREY, ORANGE, PURPLE, VERMILION, lo
 TABLES = ("group_size_path",)
 CAPTION = (
     "Top: the constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)) along the noise-free path of training with constant steps, "
-    "relative to the start; exact. Bottom: the group size of the gradient's least error, the printed one, and the one that trains "
-    "the best policy when training ends there (a gap: noise helps, the more the larger the groups). With a KL penalty and free logits "
-    "every prompt reaches its own optimum, c1 vanishes and the best group size grows without bound."
+    "relative to the start; exact. Bottom: the group size of the gradient's least error, the printed one, and the one that "
+    "trains the best policy when training ends there (a gap: noise helps, the more the larger the groups). With a KL penalty and "
+    "free logits every prompt reaches its own optimum, c1 vanishes and the best group size grows without bound."
 )
 TITLES = {
     "linear": "linear features",

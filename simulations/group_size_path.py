@@ -45,8 +45,8 @@ def _policy_facts(settings: Settings, n: int) -> dict[str, float]:
         return {}
     problem, law = training_problem(settings), case_law(settings, n)
     laws = [gt.group_size_law(problem.bandit, problem.policy, theta, problem.kl) for theta in law.path[:-1]]
-    current = np.clip([found.optimum for found in laws], GROUP_SIZES[0], GROUP_SIZES[-1])
-    budget = GROUP_SIZES[-1]
+    sizes, budget = np.array(GROUP_SIZES), GROUP_SIZES[-1]
+    current = np.array([sizes[np.argmin(found.mse(budget / sizes, sizes))] for found in laws])
     fixed = min(law.loss(budget, size) for size in GROUP_SIZES)
     ahead = law.loss(budget, law.best_schedule(GROUP_SIZES))
     facts = {"policy_optimum": law.optimum, "start": law.loss(budget, current[0]), "fixed": fixed}

@@ -42,6 +42,8 @@ def results(tmp_path_factory):
         patch.setattr("simulations.gradient_cells.QUICK_RESPONSES", 1 << 19)
         patch.setattr("simulations.limit_law.QUICK_RUNS", 256)
         patch.setattr("simulations.limit_law.CHUNK_RUNS", 256)
+        patch.setattr("simulations.group_size.QUICK_RUNS", 4)
+        patch.setattr("simulations.group_size_schedule.QUICK_RUNS", 4)
         status = command.main(["verify", "--quick", "--results", str(folder), "--kernels", str(kernels), "--seed", "5"])
     assert status == 0
     return folder
