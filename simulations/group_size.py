@@ -147,9 +147,28 @@ def _noise_claim(where: str, part: pd.DataFrame) -> Claim:
     return Claim("U9/noise-costs", SOURCE, statement, "upper bound", where, evidence, control)
 
 
+def _budget_claim(where: str, part: pd.DataFrame) -> Claim:
+    """N times the loss is the same at the largest and the smallest budget, averaged over groups; the control leaves N out."""
+    small, large = (part[part["budget"] == budget] for budget in (part["budget"].min(), part["budget"].max()))
+    sizes = small.index[small["batch_size"] >= LAW_BATCH]
+    a, b = small.loc[sizes], large.loc[sizes]
+    factor = float(large["budget"].iloc[0] / small["budget"].iloc[0])
+    ratios = factor * b["estimate"] / a["estimate"]
+    errors = ratios * np.hypot(a["standard_error"] / a["estimate"], b["standard_error"] / b["estimate"])
+    error = float(np.sqrt((errors**2).sum()) / len(sizes))
+    runs = int(min(a["replications"].min(), b["replications"].min()))
+    evidence, control = (Evidence(float(ratios.mean()), wanted, error, 2.0 * LAW_MARGIN, runs) for wanted in (1.0, factor))
+    statement = f"N loss(G) is the same at N = {small['budget'].iloc[0]} and {large['budget'].iloc[0]}, n = {CHECKPOINTS[-1]}"
+    return Claim("U9/budgets", SOURCE, statement, "equality", where, evidence, control)
+
+
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge the printed group size, the law at the last checkpoint, and at the one before whether noise costs."""
+    """Judge the printed group size, the law and the budgets at the last checkpoint, and at the one before whether noise costs."""
     found = []
+    last = table[table["checkpoint"] == CHECKPOINTS[-1]].set_index("group_size")
+    for (problem, schedule), part in last.groupby(["problem", "schedule"], sort=False):
+        if part["budget"].nunique() > 1:
+            found.append(_budget_claim(f"{problem}, {schedule}", part))
     for (problem, schedule, budget), part in table.groupby(["problem", "schedule", "budget"], sort=False):
         where = f"{problem}, {schedule}, N = {budget}"
         early, late = (part[part["checkpoint"] == n].set_index("group_size") for n in CHECKPOINTS[-2:])

@@ -82,6 +82,16 @@ def test_verdicts_on_the_printed_group_size_follow_the_evidence(far_table):
     assert verdicts(far_table.assign(estimate=-far_table["estimate"])).loc["U9/noise-costs", "verdict"] == "refuted"
 
 
+def test_budgets_share_a_law_if_the_loss_falls_as_the_budget(far_table):
+    for power, verdict in ((1.0, "confirmed"), (0.5, "refuted")):
+        scale = 4.0**-power
+        larger = far_table.assign(
+            budget=4096, **{name: scale * far_table[name] for name in ("estimate", "standard_error", "prediction")}
+        )
+        found = judge(group_size.claims(pd.concat([far_table, larger])))
+        assert found.set_index("id").loc["U9/budgets", "verdict"] == verdict
+
+
 def test_the_path_of_the_best_group_size_is_judged_exactly():
     rows = []
     for cell in group_size_path.cells(True):
@@ -93,6 +103,7 @@ def test_the_path_of_the_best_group_size_is_judged_exactly():
         "linear, Constant(8)": "refuted",
         "linear, Harmonic(120, 14)": "confirmed",
         "kl-tabular, Constant(2)": "refuted",
+        "linear": "refuted",
     }
     table = pd.DataFrame(rows).query("checkpoint > 0")
     assert (table["ahead"] <= table["fixed"] + 1e-12).all()
