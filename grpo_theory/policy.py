@@ -164,7 +164,8 @@ class SoftmaxHead(Policy):
     def logits(self, theta: Array) -> Array:
         """Return W h_m, shape (..., M, K)."""
         logits = theta.reshape(-1, self.width) @ self.hidden.T
-        return np.swapaxes(logits.reshape(*theta.shape[:-1], self.n_responses, self.n_prompts), -1, -2)
+        logits = logits.reshape(*theta.shape[:-1], self.n_responses, self.n_prompts)
+        return np.ascontiguousarray(np.swapaxes(logits, -1, -2))
 
     def adjoint_by_prompt(self, covectors: Array) -> Array:
         """Return c_m x h_m, shape (M, d)."""

@@ -144,7 +144,7 @@ def _noise_claim(where: str, part: pd.DataFrame) -> Claim:
     runs, error, gain = int(row["replications"]), float(row["standard_error"]), -float(row["estimate"])
     statement = f"noise only costs: E J(theta_n) is at most J of the noise-free run, n = {CHECKPOINTS[-2]}"
     evidence, control = (Evidence(gain, bound, error, 0.0, runs) for bound in (0.0, -2.0 * abs(float(row["prediction"]))))
-    return Claim("U9/noise-costs", SOURCE, statement, "upper bound", where, evidence, control)
+    return Claim("U9/noise-costs", f"premise of {SOURCE}", statement, "upper bound", where, evidence, control)
 
 
 def _budget_claim(where: str, part: pd.DataFrame) -> Claim:
