@@ -35,7 +35,7 @@ LIMIT = 256.0
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw two rows of panels, a column a problem."""
     table = tables["group_size_path"]
-    table = table[table["schedule"].str.startswith("Constant")]
+    table = table[table["schedule"] == table.groupby("problem")["schedule"].transform("first")]
     figure, panels = plt.subplots(2, len(TITLES), figsize=(9.6, 4.6), sharex=True, sharey="row")
     for (top, bottom), (problem, title) in zip(panels.T, TITLES.items(), strict=True):
         part = table[table["problem"] == problem].sort_values("checkpoint")

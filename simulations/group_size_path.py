@@ -9,9 +9,10 @@ import grpo_theory as gt
 from grpo_theory.inference import Claim, Evidence
 from grpo_theory.theory import noise_free_path
 from simulations.study import Cell, Rows, Settings, Study
-from simulations.training_cases import CASES, case_law, case_settings, case_steps, schedule_label, training_problem
+from simulations.training_cases import CASES, FAR, case_law, case_settings, case_steps, schedule_label, training_problem
 
 SOURCE = "arXiv 2603.01162, Theorem 7"
+OTHER_STEPS = tuple(("kl-linear", FAR, ("Constant", step)) for step in (0.25, 1.0, 4.0))
 LANGUAGE_MODEL = ("lm-few-shot", None, ("Constant", 0.005))
 CHECKPOINTS = (0, 1, 2, 3, 4, 6, 8, 11, 16, 23, 32)
 GROUP_SIZES = tuple(range(2, 129))
@@ -19,8 +20,8 @@ TOLERANCE = 0.1
 
 
 def cells(quick: bool) -> list[Cell]:
-    """Every case, and the language model's head; quick follows the model for fewer steps."""
-    found = [Cell(case_settings(*case) | {"checkpoints": list(CHECKPOINTS)}) for case in CASES]
+    """Every case, one of them with other steps, and the language model's head; quick follows the model for fewer steps."""
+    found = [Cell(case_settings(*case) | {"checkpoints": list(CHECKPOINTS)}) for case in (*CASES, *OTHER_STEPS)]
     few = [n for n in CHECKPOINTS if n <= (4 if quick else CHECKPOINTS[-1])]
     return [*found, Cell(case_settings(*LANGUAGE_MODEL) | {"checkpoints": few})]
 
@@ -68,7 +69,7 @@ def _nearness_claim(key: str, statement: str, where: str, optima: np.ndarray, fa
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge whether the best group size stays where it was at the start, and whether two schedules share the policy's."""
+    """Judge whether the best group size stays where it was at the start, and whether schedules share the policy's."""
     found = []
     for (problem, schedule), part in table.groupby(["problem", "schedule"], sort=False):
         optima = part["optimum"].to_numpy()
@@ -80,7 +81,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         if len(part) > 1:
             optima = part["policy_optimum"].clip(GROUP_SIZES[0], GROUP_SIZES[-1])
             facts = dict(zip(part["schedule"], optima, strict=True))
-            statement = f"after {CHECKPOINTS[-1]} steps the best G of the policy is the same for both schedules"
+            statement = f"after {CHECKPOINTS[-1]} steps the best G of the policy is the same for all schedules"
             found.append(_nearness_claim("U9/schedules", statement, str(problem), optima.to_numpy(), facts))
     return found
 
