@@ -7,6 +7,11 @@ from paper_figures import (
     gap_bounds,
     gap_quantiles,
     gap_weights,
+    group_size_budgets,
+    group_size_curves,
+    group_size_horizon,
+    group_size_path,
+    group_size_schedule,
     mse_by_group_size,
     oracle_ratio,
     who_wins,
@@ -24,5 +29,10 @@ FIGURES = {
         gap_bounds,
         gap_quantiles,
         gap_weights,
+        group_size_path,
+        group_size_curves,
+        group_size_budgets,
+        group_size_horizon,
+        group_size_schedule,
     )
 }

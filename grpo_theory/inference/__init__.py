@@ -1,5 +1,6 @@
 """Judgement: confidence sets and their coverage, evidence and verdicts."""
 
+from grpo_theory.inference.best_set import best_set as best_set
 from grpo_theory.inference.binomial import replications_to_tell as replications_to_tell
 from grpo_theory.inference.coverage_record import Coverage as Coverage
 from grpo_theory.inference.error_components import ErrorComponents as ErrorComponents
