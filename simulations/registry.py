@@ -3,6 +3,8 @@
 from simulations import (
     baseline_curve,
     baselines,
+    coverage_pairs,
+    coverage_runs,
     error_law,
     estimators,
     gap_weights,
@@ -36,5 +38,7 @@ STUDIES = {
         lemma_14,
         limit_law,
         gap_weights,
+        coverage_runs,
+        coverage_pairs,
     )
 }

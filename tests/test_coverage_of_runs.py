@@ -1,0 +1,108 @@
+"""The coverage studies of training runs and of pairs: their truths against the simulator, and their controls."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.inference import Interval, judge
+from simulations import coverage_pairs, coverage_runs
+from simulations.limit_law import optimum
+from simulations.study import cell_seed
+
+
+def test_the_law_of_a_pair_is_that_of_the_simulator(seed):
+    problem = gt.gallery.training_problem(coverage_pairs.PROBLEM)
+    law = coverage_pairs.pair_law()
+    assert law.cumulative[-1] == pytest.approx(1.0, abs=1e-12)
+    runs = 40_000
+    first, second = (
+        gt.simulate_training(
+            problem.bandit,
+            problem.policy,
+            problem.theta,
+            estimator,
+            gt.Constant(coverage_pairs.STEP),
+            batch_size=1,
+            group_size=coverage_pairs.GROUP_SIZE,
+            steps=1,
+            replications=runs,
+            rng=seed(21),
+            kl=problem.kl,
+        ).objectives[:, 0]
+        for estimator in ("rloo", "reinforce")
+    )
+    chances = np.diff(law.cumulative, prepend=0.0)
+    for simulated, exact in ((first, law.first), (second, law.second), (first - second, law.first - law.second)):
+        mean = chances @ exact
+        deviation = np.sqrt(chances @ (exact - mean) ** 2)
+        assert abs(simulated.mean() - mean) < 4.9 * deviation / np.sqrt(runs)
+        assert simulated.std() == pytest.approx(deviation, rel=0.05)
+
+
+def test_a_sequence_is_its_running_intersection():
+    rng = np.random.default_rng(4)
+    data = coverage_pairs.Pairs(rng.normal(size=(6, 50)) + 0.2, rng.normal(size=(6, 50)))
+    whole = gt.inference.paired_sequence(data.first, data.second, 0.95, horizon=10)
+    found = coverage_pairs.sequence(data, 0.95, first=10)
+    for i in range(6):
+        assert found.low[i] == whole.low[i, 9:].max()
+        assert found.high[i] == whole.high[i, 9:].min()
+    late = coverage_pairs.watched(data, 0.95, first=50)
+    fixed = gt.inference.paired_difference(data.first, data.second, 0.95)
+    np.testing.assert_allclose((late.low, late.high), (fixed.low, fixed.high), rtol=1e-9)
+
+
+def test_limits_that_exclude_each_other_leave_nothing():
+    found = Interval(np.zeros((1, 2)), np.ones((1, 2)), np.array([[0.0, 2.0]]), np.array([[1.0, 3.0]]), 0.95)
+    left = coverage_pairs._intersection(found, 1)
+    assert np.isnan(left.low).all()
+
+
+def test_the_truths_about_a_run_are_its_own():
+    """Every target of the panel, recomputed from the path of one run."""
+    problem, best, highest = optimum("conflict")
+    block = gt.Training("rloo", gt.Constant(0.4), 1, 4, 60, best).sample(problem, 7, 3)
+    panel = coverage_runs.panel("conflict")
+    _, directions = coverage_runs.curvatures("conflict")
+
+    def value(theta):
+        return float(gt.moments(problem.bandit, problem.policy, theta).value @ problem.bandit.prompt_weights)
+
+    for run in range(3):
+        path = block.path[run]
+        expected = {
+            "gap_limit": highest - value(path[60]),
+            "learned_value": value(path[60]),
+            "tail_value": np.mean([value(theta) for theta in path[30:60]]),
+        }
+        for name, truth in expected.items():
+            assert panel[name].target(block)[run] == pytest.approx(truth, abs=1e-12), name
+    assert float(panel["best_value"].target(block)) == highest
+    np.testing.assert_allclose(panel["last_iterate"].target(block), directions.T @ best)
+
+
+def test_narrowed_limits():
+    two = coverage_runs.narrowed(Interval(np.array(1.0), np.array(1.0), np.array(-1.0), np.array(3.0), 0.95))
+    one = coverage_runs.narrowed(Interval(np.array(1.0), np.array(1.0), np.array(0.0), np.array(4.0), 0.95))
+    assert (two.low, two.high) == (pytest.approx(-0.8), pytest.approx(2.8))
+    assert (one.low, one.high) == (0.0, pytest.approx(3.6))
+
+
+def test_chunks_are_averaged_with_exact_limits():
+    cell = next(cell for cell in coverage_runs.cells(True) if cell.settings["part"] == "point")
+    seed = cell_seed("coverage_runs", cell, 0)
+    settings = dict(cell.settings) | {"steps": 100, "runs": 64}
+    results = [coverage_runs.compute(settings, seed, chunk) for chunk in (0, 1)]
+    table = pd.DataFrame(coverage_runs.rows(settings, results))
+    asked = "interval == 'tail_value' and measure == 'coverage'"
+    shares = [pd.DataFrame(result).query(asked)["estimate"].iloc[0] for result in results]
+    row = table.query(asked).iloc[0]
+    assert row["estimate"] == pytest.approx(np.mean(shares))
+    assert row["replications"] == 128
+    assert results[0] != results[1]
+    narrow = table.query("measure == 'narrowed coverage'").set_index(["interval", "component"])["estimate"]
+    plain = table.query("measure == 'coverage'").set_index(["interval", "component"])["estimate"]
+    assert (narrow <= plain).all()
+    verdicts = judge(coverage_runs.claims(table))
+    assert list(verdicts["id"]) == [f"CI/{name}" for name in settings["intervals"]]
