@@ -17,7 +17,7 @@ def test_every_block_runs(registry, tmp_path):
         path = tmp_path / f"block_{number}.py"
         path.write_text(block)
         exec(compile(block, path, "exec"), names)
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     assert names["law"].mean() > 0.0
     assert 0.5 < names["tried"].coverage < 0.7
     assert not names["tried"].consistent()
