@@ -2,14 +2,18 @@
 
 from paper_figures import (
     baseline_curve,
+    coverage_by_group_size,
     decomposition,
     estimators,
     gap_bounds,
     gap_quantiles,
     gap_weights,
     mse_by_group_size,
+    nested_loop,
     oracle_ratio,
     who_wins,
+    width_by_coverage,
+    zip_plot,
 )
 
 FIGURES = {
@@ -24,5 +28,9 @@ FIGURES = {
         gap_bounds,
         gap_quantiles,
         gap_weights,
+        zip_plot,
+        coverage_by_group_size,
+        width_by_coverage,
+        nested_loop,
     )
 }

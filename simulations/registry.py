@@ -3,6 +3,7 @@
 from simulations import (
     baseline_curve,
     baselines,
+    coverage,
     error_law,
     estimators,
     gap_weights,
@@ -26,5 +27,6 @@ STUDIES = {
         lemma_14,
         limit_law,
         gap_weights,
+        coverage,
     )
 }
