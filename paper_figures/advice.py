@@ -13,9 +13,9 @@ KEYS = ["target", "success", "interval", *CELL]
 RULE = (
     f"An interval is sound if its coverage is at least {SOUND:.0%} in at least {SHARE:.0%} of the design's cells. The narrowest "
     "of the sound ones (by the median, over cells, of its median width) is recommended; where none is sound, the one that "
-    f"reaches {SOUND:.0%} in most cells is called nearest. Cells in which success is rare, 1%, are judged apart from the others. Of "
-    "several components the worst covered is counted. A dataset that gives no answer is not covered: the last but one column has "
-    "their share in the worst cell. Widths are relative to the interval recommended, or nearest, where both are bounded. "
+    f"reaches {SOUND:.0%} in most cells is called nearest. Cells in which success is rare, 1%, are judged apart from the others. "
+    "Of several components the worst covered is counted. A dataset that gives no answer is not covered; the last column but one "
+    "has their share in the worst cell. Widths are relative to the interval recommended, or nearest, where both are bounded. "
     "Intervals that were tried in few cells are never recommended."
 )
 
@@ -29,7 +29,7 @@ def advice(table: pd.DataFrame) -> pd.DataFrame:
         The study "coverage".
     """
     measured = table[(table["level"] == LEVEL) & table["measure"].isin(["coverage", "median width", "unbounded"])]
-    design = measured[measured["part"].isin(["design", "bootstrap"])]
+    design = measured[measured["part"] == "design"]
     cells = design.pivot_table(index=KEYS, columns="measure", values="estimate", aggfunc="min", sort=False)
     shares = design.assign(refused=design["failures"] / design["replications"]).groupby(KEYS, sort=False)["refused"].max()
     cells = cells.join(shares).reset_index()

@@ -68,5 +68,6 @@ def _zip(axes: Axes, rows: pd.DataFrame, frame: tuple[float, float]) -> None:
     axes.scatter(flat["low"], flat["percentile"], s=2.0, c=list(colours[rows["low"] == rows["high"]]), linewidths=0.0)
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.axhline(100.0 * LEVEL, color=GREY, linewidth=0.9, linestyle="--")
+    axes.grid(visible=False)
     axes.set_xlim(*frame)
     axes.set_ylim(0.0, 100.0)

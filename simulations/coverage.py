@@ -18,9 +18,10 @@ NARROWING, CONSERVATIVE_NARROWING = 0.9, 0.6
 BATCH_SIZES, GROUP_SIZES = (16, 64), (4, 16)
 CURVE_BATCH_SIZE, CURVE_GROUP_SIZES = 32, (4, 8, 16, 32)
 POINT_SIZES = (64, 8)
-REPLICATIONS, QUICK_REPLICATIONS = {"design": 4096, "curve": 2048, "point": 50_000, "bootstrap": 384}, 128
-QUICK_BOOTSTRAPS = 32
-LANGUAGE_MODEL_REPLICATIONS = 384
+REPLICATIONS = {"design": 3072, "curve": 1536, "point": 50_000}
+SLOW_REPLICATIONS = 384
+"""Of slow intervals, in the cells of the design, and of all that need the language model's scores in full."""
+QUICK_REPLICATIONS, QUICK_SLOW_REPLICATIONS = 128, 32
 QUICK_PROBLEMS = ("half-trained, balanced", "half-trained, rare")
 POINTS = {
     "half-trained, balanced": ("value", "gradient", "components", "error", "group size"),
@@ -36,36 +37,43 @@ ZIPPED = ("", "0")
 
 
 def cells(quick: bool) -> list[Cell]:
-    """The full factorial design, a curve against the group size, points with many replications, and bootstraps in some cells."""
+    """The full factorial design, a curve against the group size, and points with many replications.
+
+    Left out: the language model's norms at the largest batch, each of which takes as long as a hundred of the other batches.
+    """
     problems = QUICK_PROBLEMS if quick else names()
     design = [(b, g) for b in BATCH_SIZES for g in GROUP_SIZES]
-    found = [("design", name, target, *sizes) for name in problems for target in PILOT_TARGETS for sizes in design]
+    curve = [(CURVE_BATCH_SIZE, g) for g in (CURVE_GROUP_SIZES[:2] if quick else CURVE_GROUP_SIZES)]
+    shared = [(part, name, target) for part in ("design", "curve") for name in problems for target in PILOT_TARGETS]
+    found = [(*one, *sizes) for one in shared for sizes in (design if one[0] == "design" else curve)]
     if not quick:
-        head = {target: design[:3] if target in NORMS else design for target in PILOT_TARGETS}
+        head = {target: design[:-1] if target in NORMS else design for target in PILOT_TARGETS}
         found += [("design", LANGUAGE_MODEL, target, *sizes) for target in PILOT_TARGETS for sizes in head[target]]
-    sizes = CURVE_GROUP_SIZES[:2] if quick else CURVE_GROUP_SIZES
-    found += [("curve", name, target, CURVE_BATCH_SIZE, g) for name in problems for target in PILOT_TARGETS for g in sizes]
     found += [("point", name, target, *POINT_SIZES) for name, targets in POINTS.items() for target in targets]
-    where = design[-1:] if quick else [(b, GROUP_SIZES[-1]) for b in BATCH_SIZES]
-    found += [("bootstrap", name, target, *sizes) for name in problems for target in NORMS for sizes in where]
     keys = ("part", "problem", "target", "batch_size", "group_size")
-    return [Cell(dict(zip(keys, one, strict=True)) | {"replications": _replications(quick, *one[:3])}) for one in found]
+    return [Cell(dict(zip(keys, one, strict=True)) | _replications(quick, *one)) for one in found]
 
 
-def _replications(quick: bool, part: str, name: str, target: str) -> int:
+def _replications(quick: bool, part: str, name: str, target: str, *sizes: int) -> dict[str, int]:
+    """Return how often the intervals of a cell are tried, and the slow ones among them."""
     if quick:
-        return QUICK_BOOTSTRAPS if part == "bootstrap" else QUICK_REPLICATIONS
-    return LANGUAGE_MODEL_REPLICATIONS if name == LANGUAGE_MODEL and target in NORMS else REPLICATIONS[part]
+        slow = QUICK_SLOW_REPLICATIONS if sizes == (BATCH_SIZES[-1], GROUP_SIZES[-1]) else 0
+        return {"replications": QUICK_REPLICATIONS, "slow_replications": slow}
+    usual = SLOW_REPLICATIONS if name == LANGUAGE_MODEL and target in NORMS else REPLICATIONS[part]
+    return {"replications": usual, "slow_replications": SLOW_REPLICATIONS if part == "design" else 0}
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
     """Try the intervals of a target on the same data."""
-    slow = settings["part"] == "bootstrap"
-    tried = [one for one in CANDIDATES if one.target == settings["target"] and one.slow is slow]
-    return [row for candidate in tried for row in _try(candidate, settings, seed)]
+    found = []
+    for candidate in CANDIDATES:
+        replications = settings["slow_replications" if candidate.slow else "replications"]
+        if candidate.target == settings["target"] and replications:
+            found += _try(candidate, settings, replications, seed)
+    return found
 
 
-def _try(candidate: Candidate, settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _try(candidate: Candidate, settings: Settings, replications: int, seed: np.random.SeedSequence) -> Rows:
     name, target = settings["problem"], TARGETS[candidate.target]
     experiment = target.experiment(name, settings["batch_size"], settings["group_size"])
 
@@ -76,7 +84,7 @@ def _try(candidate: Candidate, settings: Settings, seed: np.random.SeedSequence)
             target.truth(name),
             experiment=experiment,
             level=LEVEL,
-            replications=settings["replications"],
+            replications=replications,
             rng=seed,
             workers=1,
             vectorized=True,

@@ -82,5 +82,6 @@ def directions(name: str) -> Array | None:
     if name != LANGUAGE_MODEL:
         return None
     case = problem(name)
-    found = gt.moments(case.bandit, case.policy, case.theta)
-    return np.linalg.svd(found.prompt_gradients, full_matrices=False)[2][:3]
+    gradients = gt.moments(case.bandit, case.policy, case.theta).prompt_gradients
+    powers, vectors = np.linalg.eigh(gradients @ gradients.T)
+    return (gradients.T @ vectors[:, -3:] / np.sqrt(powers[-3:])).T

@@ -34,7 +34,7 @@ def quick():
     """The quick design, with so few replications that only its shape is tested."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coverage, "QUICK_REPLICATIONS", 32)
-        patch.setattr(coverage, "QUICK_BOOTSTRAPS", 32)
+        patch.setattr(coverage, "QUICK_SLOW_REPLICATIONS", 8)
         return table(coverage.cells(True))
 
 
@@ -129,7 +129,7 @@ def test_a_sound_interval_is_confirmed_and_a_wrong_one_refuted(monkeypatch):
     """With enough replications to tell 95% from 92.2%, which a nominal interval has when a tenth narrower."""
     replications = replications_to_tell(0.95, 0.9223, error=1e-5, power=0.999)
     keys = {"part": "point", "problem": HALF_TRAINED, "target": "value", "batch_size": 64, "group_size": 8}
-    cell = replace(coverage.cells(True)[0], settings=keys | {"replications": 4 * replications})
+    cell = replace(coverage.cells(True)[0], settings=keys | {"replications": 4 * replications, "slow_replications": 0})
     verdicts = judge(coverage.claims(table([cell]))).set_index("id")
     assert verdicts["power"].all()
     assert verdicts.loc["CI/value_naive", "verdict"] == "refuted"
