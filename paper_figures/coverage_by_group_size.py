@@ -15,13 +15,16 @@ SHOWN = ("value", "gradient", "c1", "error", "group size")
 CAPTION = (
     "Coverage of nominal 95% intervals against the group size at B = 32 prompts, a row a target and a column a problem, with "
     "exact 95% limits (Clopper and Pearson) and lines at the nominal level. Of several components the one that is worst covered "
-    "is shown; a dataset that gives no answer is not covered."
+    "is shown; a dataset that gives no answer is not covered. Broad pale lines: the exact limit of the coverage as B grows, "
+    "where that is not the nominal level."
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel a target and problem."""
-    table = tables["coverage"].query("part == 'curve' and measure == 'coverage' and level == @LEVEL and target in @SHOWN")
+    table = tables["coverage"].query(
+        "part == 'curve' and measure in ('coverage', 'limit') and level == @LEVEL and target in @SHOWN"
+    )
     targets, problems = table["target"].unique(), table["problem"].unique()
     figure, panels = plt.subplots(
         len(targets), len(problems), figsize=(2.8 + 1.75 * len(problems), 0.7 + 1.75 * len(targets)), sharey="row", squeeze=False
@@ -47,6 +50,9 @@ def _panel(axes: Axes, part: pd.DataFrame, looks: Mapping[str, Look]) -> None:
     axes.axhline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
     for name, rows in part.groupby("interval", sort=False):
         look = looks[str(name)]
+        limit = rows[rows["measure"] == "limit"].groupby("group_size")["estimate"].min()
+        axes.plot(limit.index, limit, "-", color=look.colour, linewidth=3.5, alpha=0.25)
+        rows = rows[rows["measure"] == "coverage"]
         worst = rows.loc[rows.groupby("group_size")["estimate"].idxmin()]
         axes.errorbar(
             worst["group_size"],

@@ -120,7 +120,7 @@ def _widths(found: Coverage) -> pd.DataFrame:
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row an interval, component and measure, and one a percentile of the zip plots."""
+    """One row an interval, component and measure, the limits as B grows among these, and one a percentile of the zip plots."""
     labels = TARGETS[settings["target"]].labels
     found = []
     for row in results[0]:
@@ -132,6 +132,19 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         success = "rare" if settings["problem"].endswith("rare") else "common"
         place = {"target": target, "component": component, "success": success}
         found.append(dict(settings) | row | place)
+    return found + (_limits(settings) if settings["part"] == "curve" else [])
+
+
+def _limits(settings: Settings) -> Rows:
+    """One row a component of the coverage that an interval tends to, as the number of prompts grows."""
+    found = []
+    for candidate in CANDIDATES:
+        if candidate.target == settings["target"] and candidate.limit is not None:
+            limits = np.asarray(candidate.limit(settings["problem"], settings["group_size"], LEVEL))
+            common = dict(settings) | {"level": LEVEL, "interval": candidate.name, "measure": "limit"}
+            found += [
+                common | {"component": ",".join(map(str, at)), "estimate": float(limits[at])} for at in np.ndindex(limits.shape)
+            ]
     return found
 
 

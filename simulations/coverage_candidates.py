@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 import grpo_theory as gt
 from grpo_theory import inference
 from grpo_theory.inference import Ellipsoid, Experiment, Interval, Rollouts
+from simulations import coverage_limits
 from simulations.coverage_problems import directions, problem
 
 ASKED = (256, 16)
@@ -32,7 +33,9 @@ class Candidate:
     conservative : bool, default False
         Whether it promises at least the nominal coverage, not the nominal one.
     slow : bool, default False
-        Whether it is tried in few cells only.
+        Whether it is tried with fewer replications, and in the cells of the design only.
+    limit : callable, optional
+        ``limit(problem_name, group_size, level)`` is the coverage it tends to as B grows, if that is not the level.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Candidate:
     source: str
     conservative: bool = False
     slow: bool = False
+    limit: Callable[[str, int, float], ArrayLike] | None = None
 
 
 @dataclass(frozen=True)
@@ -173,10 +177,22 @@ TARGETS = {
 
 SECTION = "docs/derivations.md, {}".format
 CANDIDATES = (
-    Candidate("value_naive", inference.value_naive, "value", "Student's t, all rewards for independent"),
+    Candidate(
+        "value_naive",
+        inference.value_naive,
+        "value",
+        "Student's t, all rewards for independent",
+        limit=coverage_limits.naive_value,
+    ),
     Candidate("value_clustered", inference.value_clustered, "value", "Student's t on prompts' means"),
     Candidate("value_effective", inference.value_effective, "value", "Korn and Graubard (1998)", conservative=True),
-    Candidate("gradient_jackknife", inference.gradient_jackknife, "gradient", SECTION(9)),
+    Candidate(
+        "gradient_jackknife",
+        inference.gradient_jackknife,
+        "gradient",
+        SECTION(9),
+        limit=coverage_limits.gradient_jackknife,
+    ),
     Candidate("gradient_between", inference.gradient_between, "gradient", SECTION(9)),
     Candidate("gradient_ellipsoid", inference.gradient_ellipsoid, "gradient", "Hotelling (1931)"),
     Candidate("components_jackknife", inference.components_jackknife, "components", SECTION(8)),

@@ -104,6 +104,25 @@ def test_cells_are_the_design():
     assert {one.target for one in CANDIDATES} == set(TARGETS) == set(full["target"])
 
 
+def test_limits_are_those_of_many_prompts(seed):
+    """At B = 1024 the share of covering intervals is the limit; that of twice the group size is told apart."""
+    replications = 2000
+    for one in (one for one in CANDIDATES if one.limit is not None):
+        limit, other = (np.min(one.limit(HALF_TRAINED, size, 0.95)) for size in (4, 8))
+        at = np.argmin(one.limit(HALF_TRAINED, 4, 0.95))
+        run = gt.coverage(
+            one.function,
+            problem(HALF_TRAINED),
+            TARGETS[one.target].truth(HALF_TRAINED),
+            experiment=gt.Pilot(1024, 4),
+            replications=replications,
+            rng=seed(3),
+        )
+        share, error = np.ravel(run.coverage)[at], sqrt(limit * (1.0 - limit) / replications)
+        assert abs(share - limit) < 4.0 * error
+        assert abs(other - limit) > 8.0 * error
+
+
 def test_the_quick_table_has_every_target_and_measure(quick):
     assert {"value", "gradient", "gradient, jointly", "c1", "c2", "c3", "error", "group size"} <= set(quick["target"])
     shares = quick[quick["measure"] == "coverage"]
