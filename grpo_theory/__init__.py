@@ -29,9 +29,11 @@ from grpo_theory.schedule import Power as Power
 from grpo_theory.schedule import Schedule as Schedule
 from grpo_theory.simulate import Ball as Ball
 from grpo_theory.simulate import GradientSimulation as GradientSimulation
+from grpo_theory.simulate import TrainingRecord as TrainingRecord
 from grpo_theory.simulate import TrainingRuns as TrainingRuns
 from grpo_theory.simulate import block_replications as block_replications
 from grpo_theory.simulate import simulate_gradients as simulate_gradients
+from grpo_theory.simulate import simulate_records as simulate_records
 from grpo_theory.simulate import simulate_training as simulate_training
 from grpo_theory.theory import GroupSizeLaw as GroupSizeLaw
 from grpo_theory.theory import WeightedChiSquare as WeightedChiSquare
@@ -42,7 +44,7 @@ from grpo_theory.theory import limit_law as limit_law
 __version__ = "0.1.0"
 
 _ROOMS = ("data", "gallery", "inference", "theory")
-_LABORATORY = ("Coverage", "Ellipsoid", "Interval", "Pilot", "Rollouts", "coverage", "replay")
+_LABORATORY = ("Coverage", "Ellipsoid", "Interval", "Pilot", "Rollouts", "Training", "coverage", "replay")
 
 
 def __getattr__(name: str) -> Any:

@@ -169,6 +169,19 @@ def crowd(n_prompts: int) -> Problem:
     return Problem("crowd", f"tabular, {n_prompts} prompts, KL penalty", bandit, policy, np.zeros(policy.dimension), penalty)
 
 
+def _two_speeds() -> Problem:
+    """Everything by hand: two prompts want opposite things in a flat direction, a third has luck alone in a curved one.
+
+    The maximiser is 0, where the policy is the reference; the curvatures are strength/6 and 4 strength/3.
+    """
+    features = np.zeros((3, 2, 2))
+    features[:2, 0, 0] = 1.0
+    features[2, 0, 1] = 4.0
+    penalty = KL(3.0, np.full((3, 2), 0.5))
+    bandit = Bandit([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    return Problem("two-speeds", "two speeds, KL penalty", bandit, LinearSoftmax(features), np.zeros(2), penalty)
+
+
 _TRAINING: dict[str, Callable[[], Problem]] = {
     "kl-tabular": _kl_tabular,
     "kl-linear": _kl_linear,
@@ -176,6 +189,7 @@ _TRAINING: dict[str, Callable[[], Problem]] = {
     "single": _single,
     "indifferent": _indifferent,
     "crowd": partial(crowd, 16),
+    "two-speeds": _two_speeds,
 }
 
 

@@ -163,8 +163,9 @@ class SoftmaxHead(Policy):
 
     def logits(self, theta: Array) -> Array:
         """Return W h_m, shape (..., M, K)."""
-        head = theta.reshape(*theta.shape[:-1], self.n_responses, self.width)
-        return self.hidden @ np.swapaxes(head, -1, -2)
+        logits = theta.reshape(-1, self.width) @ self.hidden.T
+        logits = logits.reshape(*theta.shape[:-1], self.n_responses, self.n_prompts)
+        return np.ascontiguousarray(np.swapaxes(logits, -1, -2))
 
     def adjoint_by_prompt(self, covectors: Array) -> Array:
         """Return c_m x h_m, shape (M, d)."""

@@ -107,11 +107,16 @@ def _matrix(claims: pd.DataFrame) -> pd.DataFrame:
     return matrix[order].fillna("").reset_index()
 
 
-def _by_setting(claims: pd.DataFrame) -> pd.DataFrame:
-    """One row a problem and estimator, one column a claim."""
-    symbols = claims.assign(symbol=claims["verdict"].map(SYMBOLS))
-    matrix = symbols.pivot_table(index="problem", columns="id", values="symbol", aggfunc="first", sort=False)
-    return matrix.fillna("").reset_index()
+def _by_setting(claims: pd.DataFrame) -> list[pd.DataFrame]:
+    """One table a claim and its variants (U9, U9/...), one row a setting; claims judged in the same settings share a table."""
+    symbols = claims.assign(symbol=claims["verdict"].map(SYMBOLS), claim=claims["id"].str.partition("/")[0])
+    settings = symbols.groupby("claim", sort=False)["problem"].agg(lambda problems: tuple(sorted(set(problems))))
+    tables = []
+    for _, names in settings.groupby(settings, sort=False):
+        part = symbols[symbols["claim"].isin(names.index)]
+        matrix = part.pivot_table(index="problem", columns="id", values="symbol", aggfunc="first", sort=False)
+        tables.append(matrix.fillna("").rename_axis(index="setting", columns=None).reset_index())
+    return tables
 
 
 def _group_sizes(results: Path) -> pd.DataFrame:
@@ -172,8 +177,9 @@ def write_report(results: Path, out: Path) -> None:
     gallery = claims["problem"].isin(list(PROBLEMS)) & ~intervals
     page.table(_matrix(claims[gallery]))
     if not (gallery | intervals).all():
-        page.paragraph("On the learned policy, at problems whose maximiser is interior and known (estimator in brackets):")
-        page.table(_by_setting(claims[~gallery & ~intervals]))
+        page.paragraph("On training runs and limit laws, by setting; the statements stand in the table of all claims:")
+        for table in _by_setting(claims[~gallery & ~intervals]):
+            page.table(table)
     page.table(claims.drop(columns=["power", "control_estimate"]), summary="All claims with their intervals")
     page.heading("Figures")
     for name, module in FIGURES.items():

@@ -165,3 +165,8 @@ def points(axes: Axes, x: ArrayLike, estimate: ArrayLike, standard_error: ArrayL
         linestyle="none",
         zorder=3,
     )
+
+
+def checkpoint_colours(count: int) -> list[str]:
+    """Return colours for the checkpoints of a training run, from early to late, that also differ in lightness."""
+    return sns.color_palette("viridis_r", count + 1).as_hex()[1:]

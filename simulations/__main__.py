@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.command == "list":
         for study in STUDIES.values():
-            print(f"{study.name:16s} {study.title}")
+            print(f"{study.name:20s} {study.title}")
         return 0
     names = options.studies or list(STUDIES)
     unknown = [name for name in names if name not in STUDIES]

@@ -12,31 +12,35 @@ from grpo_theory.simulate.streams import as_seed_sequence, block_generator
 from grpo_theory.simulate.training import BLOCK_RUNS, CHUNK_UNIFORMS
 
 
-def transcription(bandit, policy, theta, estimator, steps, uniforms, kl):
-    """Algorithm 1 in plain Python with dense scores; prompts by the alias table's inverse, responses by inversion."""
+def draw(bandit, policy, theta, prompt_row, response_rows, kl):
+    """Draw prompts (B,), responses and rewards (B, G) from uniforms: by the alias table's inverse, and by inversion."""
     from grpo_theory.simulate.alias import alias_table
 
-    found = gt.estimators()[estimator]
     threshold, choices = alias_table(bandit.prompt_weights[None])
-    prompt_uniforms, response_uniforms = uniforms
+    pi = policy.probabilities(theta)
+    penalty = np.zeros_like(pi) if kl is None else kl.penalty(pi)
+    prompts, responses, rewards = [], [], []
+    for x, row in zip(prompt_row * bandit.n_prompts, response_rows, strict=True):
+        j = int(x)
+        m = choices[0, 2 * j + int(x - j >= threshold[0, j])]
+        cumulative = np.cumsum(pi[m])
+        k = np.minimum(np.searchsorted(cumulative, row, side="right"), len(pi[m]) - 1)
+        rest = (row - (cumulative[k] - pi[m][k])) / pi[m][k]
+        law = np.cumsum(bandit.probabilities[m], axis=1)[k]
+        value = np.minimum((rest[:, None] >= law).sum(axis=1), bandit.values.size - 1)
+        prompts.append(m)
+        responses.append(k)
+        rewards.append(bandit.values[value] - penalty[m, k])
+    return np.array(prompts), np.array(responses), np.array(rewards)
+
+
+def transcription(bandit, policy, theta, estimator, steps, uniforms, kl):
+    """Algorithm 1 in plain Python with dense scores."""
+    found = gt.estimators()[estimator]
     theta = theta.copy()
-    for eta, prompt_row, response_rows in zip(steps, prompt_uniforms, response_uniforms, strict=False):
-        pi, scores = policy.probabilities(theta), policy.scores(theta)
-        exact = gt.moments(bandit, policy, theta, kl)
-        penalty = np.zeros_like(pi) if kl is None else kl.penalty(pi)
-        prompts, responses, rewards = [], [], []
-        for x, row in zip(prompt_row * bandit.n_prompts, response_rows, strict=True):
-            j = int(x)
-            m = choices[0, 2 * j + int(x - j >= threshold[0, j])]
-            cumulative = np.cumsum(pi[m])
-            k = np.minimum(np.searchsorted(cumulative, row, side="right"), len(pi[m]) - 1)
-            rest = (row - (cumulative[k] - pi[m][k])) / pi[m][k]
-            law = np.cumsum(bandit.probabilities[m], axis=1)[k]
-            value = np.minimum((rest[:, None] >= law).sum(axis=1), bandit.values.size - 1)
-            prompts.append(m)
-            responses.append(k)
-            rewards.append(bandit.values[value] - penalty[m, k])
-        prompts, responses, rewards = np.array(prompts), np.array(responses), np.array(rewards)
+    for eta, prompt_row, response_rows in zip(steps, *uniforms, strict=False):
+        exact, scores = gt.moments(bandit, policy, theta, kl), policy.scores(theta)
+        prompts, responses, rewards = draw(bandit, policy, theta, prompt_row, response_rows, kl)
         norms = (scores[prompts[:, None], responses] ** 2).sum(axis=-1)
         oracle = (field[prompts] for field in (exact.value, exact.standard_deviation, exact.optimal_baseline))
         advantages = np.empty(rewards.shape)

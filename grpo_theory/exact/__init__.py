@@ -8,5 +8,7 @@ from grpo_theory.exact.gradient_law import gradient_mean as gradient_mean
 from grpo_theory.exact.gradient_law import gradient_mse as gradient_mse
 from grpo_theory.exact.moments import Moments as Moments
 from grpo_theory.exact.moments import moments as moments
+from grpo_theory.exact.objective import directional_derivatives as directional_derivatives
+from grpo_theory.exact.objective import gradient as gradient
 from grpo_theory.exact.objective import hessian as hessian
 from grpo_theory.exact.objective import objective as objective

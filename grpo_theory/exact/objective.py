@@ -43,3 +43,27 @@ def hessian(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | None = No
     diagonal = np.arange(policy.n_responses)
     forms[:, diagonal, diagonal] += covectors - strength * pi
     return policy.congruence(bandit.prompt_weights[:, None, None] * forms)
+
+
+def gradient(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | None = None) -> Array:
+    """Return grad J(theta), shape (d,), for theta of shape (d,)."""
+    return policy.adjoint(_covectors(bandit, policy, theta, kl))
+
+
+def directional_derivatives(
+    bandit: Bandit, policy: Policy, theta: ArrayLike, directions: ArrayLike, kl: KL | None = None
+) -> Array:
+    """Return grad J(theta) . v, shape (..., J), for theta of shape (..., d) and directions v of shape (J, d)."""
+    logits = policy.logits(np.asarray(directions, dtype=np.float64))
+    return np.einsum("...mk,jmk->...j", _covectors(bandit, policy, theta, kl), logits)
+
+
+def _covectors(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | None) -> Array:
+    """Return the objective's gradient in the logits, shape (..., M, K)."""
+    check_match(bandit, policy)
+    log_pi = log_softmax(policy.logits(np.asarray(theta, dtype=np.float64)), axis=-1)
+    reward = bandit.mean_reward
+    if kl is not None:
+        reward = reward - kl.strength * (log_pi - np.log(np.asarray(kl.reference)))
+    pi = np.exp(log_pi)
+    return pi * (reward - (pi * reward).sum(axis=-1, keepdims=True)) * bandit.prompt_weights[:, None]

@@ -1,5 +1,6 @@
 """Judgement: confidence sets and their coverage, evidence and verdicts."""
 
+from grpo_theory.inference.best_set import best_set as best_set
 from grpo_theory.inference.binomial import replications_to_tell as replications_to_tell
 from grpo_theory.inference.coverage_record import Coverage as Coverage
 from grpo_theory.inference.error_components import ErrorComponents as ErrorComponents
@@ -18,17 +19,34 @@ from grpo_theory.inference.interval import Interval as Interval
 from grpo_theory.inference.interval import vectorized as vectorized
 from grpo_theory.inference.laboratory import coverage as coverage
 from grpo_theory.inference.laboratory import replay as replay
+from grpo_theory.inference.paired import paired_difference as paired_difference
+from grpo_theory.inference.paired import paired_sequence as paired_sequence
+from grpo_theory.inference.paired import seeds_needed as seeds_needed
+from grpo_theory.inference.path_interval import batch_means_interval as batch_means_interval
+from grpo_theory.inference.path_interval import random_scaling_interval as random_scaling_interval
+from grpo_theory.inference.path_interval import random_scaling_quantile as random_scaling_quantile
 from grpo_theory.inference.pilot import Pilot as Pilot
 from grpo_theory.inference.pilot_interval import components_bootstrap as components_bootstrap
 from grpo_theory.inference.pilot_interval import components_jackknife as components_jackknife
 from grpo_theory.inference.pilot_interval import mse_bootstrap as mse_bootstrap
 from grpo_theory.inference.pilot_interval import mse_jackknife as mse_jackknife
+from grpo_theory.inference.plug_in import averaged_iterate_interval as averaged_iterate_interval
+from grpo_theory.inference.plug_in import gap_limit as gap_limit
+from grpo_theory.inference.plug_in import gap_weights as gap_weights
+from grpo_theory.inference.plug_in import last_iterate_ellipsoid as last_iterate_ellipsoid
+from grpo_theory.inference.plug_in import last_iterate_interval as last_iterate_interval
 from grpo_theory.inference.report import judge as judge
 from grpo_theory.inference.rollouts import Rollouts as Rollouts
 from grpo_theory.inference.slope import log_log_slope as log_log_slope
+from grpo_theory.inference.tail_value import best_value_interval as best_value_interval
+from grpo_theory.inference.tail_value import learned_value_interval as learned_value_interval
+from grpo_theory.inference.tail_value import tail_value_interval as tail_value_interval
+from grpo_theory.inference.training import Training as Training
 from grpo_theory.inference.trial import Replay as Replay
 from grpo_theory.inference.value_interval import value_clustered as value_clustered
 from grpo_theory.inference.value_interval import value_effective as value_effective
 from grpo_theory.inference.value_interval import value_naive as value_naive
 from grpo_theory.inference.verdict import KINDS as KINDS
 from grpo_theory.inference.verdict import Judgement as Judgement
+from grpo_theory.simulate.record import TrainingRecord as TrainingRecord
+from grpo_theory.simulate.record import rollout_hessian as rollout_hessian

@@ -50,7 +50,38 @@ class Environment(NamedTuple):
     gram: Array
 
 
+class Trace(NamedTuple):
+    """What is kept of R runs on the way; all empty where nothing is.
+
+    Attributes
+    ----------
+    path : ndarray, shape (R, n + 1, d)
+        The iterates; the first is given.
+    mean_rewards : ndarray, shape (R, n)
+        The mean reward of each step's rollouts, the penalty in it.
+    hessian : ndarray, shape (R, d, d)
+        The mean over the window of the score-function estimates of the objective's Hessian (docs/derivations.md, section 13).
+    window : ndarray of int, shape (2,)
+        The steps of the window: the first, and one past the last.
+    features : ndarray, shape (M, K, d)
+        The policy's features.
+    """
+
+    path: Array
+    mean_rewards: Array
+    hessian: Array
+    window: NDArray[np.int64]
+    features: Array
+
+    def of(self, runs: slice) -> "Trace":
+        """Return what is kept of some of the runs."""
+        return Trace(self.path[runs], self.mean_rewards[runs], self.hessian[runs], self.window, self.features)
+
+
+NO_TRACE = Trace(np.empty((0, 0, 0)), np.empty((0, 0)), np.empty((0, 0, 0)), np.zeros(2, np.int64), np.empty((0, 0, 0)))
+
 _ENVIRONMENT = types.NamedTuple((_F2, _I2, _F1, _F3, _F2, _F2, _F2, _F1, _F3), Environment)
+_TRACE = types.NamedTuple((_F3, _F2, _F3, numba.int64[::1], _F3), Trace)
 
 
 _stage = numba.njit(error_model="numpy", nogil=True)  # compiled as a part of `advance`, and cached with it
@@ -205,6 +236,49 @@ def follow(theta, count, average, farthest):
         farthest[r, 0] = max(farthest[r, 0], distance)
 
 
+@_stage
+def add_hessian(total, features, pi, responses, rewards, strength, share):
+    """Add share * sum_g {(Z_g - C_g) (W_g W_g' - F) - strength W_g W_g'} of one group to the total (d, d).
+
+    C_g is the mean of the group's other rewards (0 where there are none), W the score, and F = E W W' = -grad W.
+    """
+    n_responses, dimension = features.shape
+    group_size = rewards.shape[0]
+    mean = rewards.mean() if group_size > 1 else 0.0
+    scale = group_size / (group_size - 1.0) if group_size > 1 else 1.0
+    weights = np.zeros(n_responses)
+    balance = 0.0
+    for g in range(group_size):
+        advantage = scale * (rewards[g] - mean)
+        weights[responses[g]] += advantage - strength
+        balance += advantage
+    centre = np.zeros(dimension)
+    for k in range(n_responses):
+        for i in range(dimension):
+            centre[i] += pi[k] * features[k, i]
+    for k in range(n_responses):
+        weight = share * (weights[k] - balance * pi[k])
+        for i in range(dimension):
+            for j in range(dimension):
+                total[i, j] += weight * (features[k, i] - centre[i]) * (features[k, j] - centre[j])
+
+
+@_stage
+def keep_rollouts(step, prompts, pi, responses, rewards, strength, trace):
+    """Keep the mean rewards of a step and, within the window, its part of the Hessian; groups are (K, N), (G, N) and (N, G)."""
+    n_runs = trace.path.shape[0]
+    n_groups, group_size = rewards.shape
+    batch_size = n_groups // n_runs
+    in_window = trace.window[0] <= step < trace.window[1]
+    share = 1.0 / (batch_size * group_size * (trace.window[1] - trace.window[0]))
+    for r in range(n_runs):
+        trace.mean_rewards[r, step] = 0.0
+        for i in range(r * batch_size, (r + 1) * batch_size):
+            trace.mean_rewards[r, step] += rewards[i].mean() / batch_size
+            if in_window:
+                add_hessian(trace.hessian[r], trace.features[prompts[i]], pi[:, i], responses[:, i], rewards[i], strength, share)
+
+
 def advance(
     kernel,
     fill_logits,
@@ -223,12 +297,14 @@ def advance(
     theta,
     average,
     farthest,
+    trace,
 ):
     """Advance R runs, side by side, by the steps `first` to `last` (excluded) of the uniforms (R, S, B) and (R, S, B, G).
 
     steps (S,) are the step sizes; `start` is the number of steps taken before those of the uniforms; the kernel sees
     `kernel_groups` groups at a time; ball is the centre (d,) followed by the radius, or empty; theta and average (R, d) are
-    advanced in place, and farthest (R, 1 + d), the largest distance so far from the point that follows it, is kept.
+    advanced in place, and farthest (R, 1 + d), the largest distance so far from the point that follows it, is kept; the
+    trace is filled.
     """
     n_runs, _, batch_size, group_size = response_uniforms.shape
     n_responses = environment.laws.shape[1]
@@ -265,18 +341,21 @@ def advance(
                 parameters,
             )
             kernel(batch, advantages[i:j])
+        if trace.path.shape[0] > 0:
+            keep_rollouts(start + s, prompts, pi, responses, rewards, environment.strength[0], trace)
         fill_covectors(responses, advantages, pi, covectors)
         take_step(theta, prompts, array, covectors, steps[s] / (batch_size * group_size))
         if ball.shape[0] > 0:
             project(theta, ball)
         follow(theta, start + s + 1.0, average, farthest)
+        if trace.path.shape[0] > 0:
+            trace.path[:, start + s + 1] = theta
 
 
 @cache
 def compiled_advance() -> Any:
     """Compile `advance`, or read it from the cache; one machine code serves every kernel and policy."""
     counts = (numba.int64, numba.int64)
-    return compile_function(
-        advance,
-        numba.void(KERNEL, FILL_LOGITS, TAKE_STEP, _F3, _F1, _ENVIRONMENT, _F1, _F3, _F4, *counts, _F1, *counts, _F2, _F2, _F2),
-    )
+    streams = (_F3, _F4, *counts, _F1, *counts)
+    signature = (KERNEL, FILL_LOGITS, TAKE_STEP, _F3, _F1, _ENVIRONMENT, _F1, *streams, _F2, _F2, _F2, _TRACE)
+    return compile_function(advance, numba.void(*signature))

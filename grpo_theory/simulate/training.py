@@ -21,7 +21,7 @@ from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.alias import alias_table
 from grpo_theory.simulate.ascent import Ascent, ascent
 from grpo_theory.simulate.streams import Rng, as_seed_sequence, block_generator
-from grpo_theory.simulate.trainer import Environment, compiled_advance
+from grpo_theory.simulate.trainer import NO_TRACE, Environment, Trace, compiled_advance
 from grpo_theory.theory.stability import StabilityWarning, stability_message
 from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
 
@@ -138,22 +138,43 @@ def simulate_training(
     StabilityWarning
         Before running, if the last step is too large for the curvature at the start: the spectral radius of I + eta H exceeds 1.
     """
-    check_match(bandit, policy)
-    chosen = find(estimator)
-    batch_size = as_count("batch_size", batch_size)
-    group_size = as_count("group_size", group_size)
-    chosen.check_group_size(group_size)
-    steps = as_count("steps", steps)
+    kept = _checkpoints(checkpoints, as_count("steps", steps))
+    sizes = {"batch_size": batch_size, "group_size": group_size, "steps": steps}
+    trainer = make_trainer(bandit, policy, estimator, schedule, **sizes, checkpoints=kept, ball=ball, kl=kl)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
-    starts = _starts(policy, theta0, replications)
-    kept = _checkpoints(checkpoints, steps)
-    sizes = step_sizes(schedule, steps)
-    complaint = stability_message(bandit, policy, starts[0], sizes, kl)
+    starts = starting_points(policy, theta0, replications)
+    complaint = stability_message(bandit, policy, starts[0], trainer.step_sizes, kl)
     if complaint is not None:
         warnings.warn(complaint, StabilityWarning, stacklevel=2)
     seed = as_seed_sequence(rng)
-    trainer = _Trainer(
+    n_blocks = -(-replications // BLOCK_RUNS)
+    with ThreadPoolExecutor(workers) as pool:
+        generators = [block_generator(seed, block) for block in range(n_blocks)]
+        shares = [starts[i * BLOCK_RUNS : (i + 1) * BLOCK_RUNS] for i in range(n_blocks)]
+        blocks = list(pool.map(trainer.run, generators, shares))
+    objectives, averages, theta, average, farthest = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return TrainingRuns(find(estimator).name, kept, objectives, averages, theta, average, farthest)
+
+
+def make_trainer(
+    bandit: Bandit,
+    policy: Policy,
+    estimator: str | Estimator,
+    schedule: Schedule | ArrayLike,
+    *,
+    batch_size: int,
+    group_size: int,
+    steps: int,
+    checkpoints: NDArray[np.int64],
+    ball: Ball | None,
+    kl: KL | None,
+) -> "Trainer":
+    """Check what defines a training run, and return what runs a block of them."""
+    check_match(bandit, policy)
+    chosen = find(estimator)
+    chosen.check_group_size(as_count("group_size", group_size))
+    return Trainer(
         bandit=bandit,
         policy=policy,
         kl=kl,
@@ -164,21 +185,14 @@ def simulate_training(
         ascent=ascent(policy),
         environment=_environment(bandit, policy, chosen, kl),
         ball=_ball(ball, policy),
-        step_sizes=sizes,
-        batch_size=batch_size,
+        step_sizes=step_sizes(schedule, steps),
+        batch_size=as_count("batch_size", batch_size),
         group_size=group_size,
-        checkpoints=kept,
+        checkpoints=checkpoints,
     )
-    n_blocks = -(-replications // BLOCK_RUNS)
-    with ThreadPoolExecutor(workers) as pool:
-        generators = [block_generator(seed, block) for block in range(n_blocks)]
-        shares = [starts[i * BLOCK_RUNS : (i + 1) * BLOCK_RUNS] for i in range(n_blocks)]
-        blocks = list(pool.map(trainer.run, generators, shares))
-    objectives, averages, theta, average, farthest = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    return TrainingRuns(chosen.name, kept, objectives, averages, theta, average, farthest)
 
 
-def _starts(policy: Policy, theta0: ArrayLike, replications: int) -> Array:
+def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Array:
     """Return one start a run, shape (R, d)."""
     if np.ndim(theta0) == 1:
         return np.tile(policy.check_theta(theta0), (replications, 1))
@@ -222,7 +236,7 @@ def _environment(bandit: Bandit, policy: Policy, estimator: Estimator, kl: KL | 
 
 
 @dataclass(frozen=True)
-class _Trainer:
+class Trainer:
     """Everything that a block of runs needs but its generator."""
 
     bandit: Bandit
@@ -240,8 +254,8 @@ class _Trainer:
     group_size: int
     checkpoints: NDArray[np.int64]
 
-    def run(self, generator: np.random.Generator, theta0: Array) -> tuple[Array, ...]:
-        """Train one block of runs; uniforms come in chunks of steps whose size depends on the batch alone."""
+    def run(self, generator: np.random.Generator, theta0: Array, trace: Trace = NO_TRACE) -> tuple[Array, ...]:
+        """Train one block of runs, filling the trace; uniforms come in chunks of steps whose size depends on the batch alone."""
         theta = theta0.copy()
         runs = len(theta)
         average = np.zeros_like(theta)
@@ -279,6 +293,7 @@ class _Trainer:
                         theta[share],
                         average[share],
                         farthest[share],
+                        trace.of(share),
                     )
                 done = stop
                 self._keep(start + stop, theta, average, objectives, averages)

@@ -8,6 +8,7 @@ from grpo_theory.theory.group_size import GroupSizeLaw as GroupSizeLaw
 from grpo_theory.theory.group_size import group_size_law as group_size_law
 from grpo_theory.theory.leave_one_out import break_even_group_size as break_even_group_size
 from grpo_theory.theory.leave_one_out import leave_one_out_covariance as leave_one_out_covariance
+from grpo_theory.theory.leave_one_out import leave_one_out_parts as leave_one_out_parts
 from grpo_theory.theory.leave_one_out import leave_one_out_traces as leave_one_out_traces
 from grpo_theory.theory.leave_one_out import own_mean_mse as own_mean_mse
 from grpo_theory.theory.leave_one_out import remainder_bound as remainder_bound
@@ -24,4 +25,8 @@ from grpo_theory.theory.region import longest_estimate as longest_estimate
 from grpo_theory.theory.region import region as region
 from grpo_theory.theory.stability import StabilityWarning as StabilityWarning
 from grpo_theory.theory.stability import spectral_radius as spectral_radius
+from grpo_theory.theory.training_law import TrainingLaw as TrainingLaw
+from grpo_theory.theory.training_law import noise_free_path as noise_free_path
+from grpo_theory.theory.training_law import noise_free_slopes as noise_free_slopes
+from grpo_theory.theory.training_law import training_law as training_law
 from grpo_theory.theory.weighted_chi_square import WeightedChiSquare as WeightedChiSquare

@@ -28,6 +28,29 @@ def leave_one_out_traces(moments: Moments, group_size: int) -> Array:
     return moments.oracle_trace / group_size + moments.second_order / (group_size * (group_size - 1))
 
 
+def leave_one_out_parts(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | None = None) -> tuple[Array, Array, Array]:
+    """Return Cov g(X), E Sigma_oracle(X) and E[Var(Z|X) F(X) + g(X) g(X)'], each of shape (d, d).
+
+    With the weights 1/B, 1/(BG) and 1/(BG(G-1)) they add up to the covariance of the batch's leave-one-out estimate
+    (docs/derivations.md, section 2); their traces are the constants c1, c2 and c3 of the scaling law.
+    """
+    table = outcomes(bandit, policy, theta, kl)
+    p, pi = table.probabilities, table.policy_probabilities
+    value = np.einsum("mo,mo->m", p, table.rewards)
+    centred = table.rewards - value[:, None]
+    scores = np.eye(policy.n_responses)[table.responses] - pi[:, None, :]
+    gradient = np.einsum("mo,mo,mok->mk", p, centred, scores)
+    variance = np.einsum("mo,mo->m", p, centred**2)
+    fisher = np.einsum("mo,mok,mol->mkl", p, scores, scores)
+    oracle_power = np.einsum("mo,mo,mok,mol->mkl", p, centred**2, scores, scores)
+    outer = np.einsum("mk,ml->mkl", gradient, gradient)
+    weights = bandit.prompt_weights
+    mean = policy.adjoint(weights[:, None] * gradient)
+    forms = (outer, oracle_power - outer, variance[:, None, None] * fisher + outer)
+    between, oracle, second_order = (policy.congruence(weights[:, None, None] * form) for form in forms)
+    return between - np.outer(mean, mean), oracle, second_order
+
+
 def leave_one_out_covariance(
     bandit: Bandit,
     policy: Policy,
@@ -45,21 +68,8 @@ def leave_one_out_covariance(
     """
     batch_size = as_count("batch_size", batch_size)
     group_size = as_count("group_size", group_size, 2)
-    table = outcomes(bandit, policy, theta, kl)
-    p, pi = table.probabilities, table.policy_probabilities
-    value = np.einsum("mo,mo->m", p, table.rewards)
-    centred = table.rewards - value[:, None]
-    scores = np.eye(policy.n_responses)[table.responses] - pi[:, None, :]
-    gradient = np.einsum("mo,mo,mok->mk", p, centred, scores)
-    variance = np.einsum("mo,mo->m", p, centred**2)
-    fisher = np.einsum("mo,mok,mol->mkl", p, scores, scores)
-    oracle_power = np.einsum("mo,mo,mok,mol->mkl", p, centred**2, scores, scores)
-    outer = np.einsum("mk,ml->mkl", gradient, gradient)
-    within = (oracle_power - outer) / group_size
-    within += (variance[:, None, None] * fisher + outer) / (group_size * (group_size - 1))
-    weights = bandit.prompt_weights
-    mean = policy.adjoint(weights[:, None] * gradient)
-    return (policy.congruence(weights[:, None, None] * (within + outer)) - np.outer(mean, mean)) / batch_size
+    between, oracle, second_order = leave_one_out_parts(bandit, policy, theta, kl)
+    return (between + oracle / group_size + second_order / (group_size * (group_size - 1))) / batch_size
 
 
 def own_mean_mse(moments: Moments, *, batch_size: int, group_size: int) -> float:

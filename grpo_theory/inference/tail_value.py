@@ -1,0 +1,113 @@
+"""Values from the rewards of the run itself: of its last policies, of the learned one, and of the best."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from grpo_theory.inference.interval import Interval, check_level, vectorized
+from grpo_theory.inference.plug_in import gap_weights
+from grpo_theory.simulate.record import TrainingRecord
+
+Array = NDArray[np.float64]
+
+
+@vectorized
+def tail_value_interval(record: TrainingRecord, level: float = 0.95) -> Interval:
+    """Return an interval for the mean objective of the policies of the last part of a run.
+
+    The mean of the m mean rewards of the last part, +- z s/sqrt(m), s their standard deviation.  Given the past, a step's mean
+    reward has mean J(theta_{i-1}), so that the errors are martingale differences: no batches are needed, though the iterates
+    are dependent.
+
+    Parameters
+    ----------
+    record : TrainingRecord
+        Needs no Hessian.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...).
+
+    Notes
+    -----
+    The target is (1/m) sum_i J(theta_{i-1}) over the last part, with the penalty in J.  Valid as m grows, for any estimator and
+    any steps; while J still rises it is conservative, for s then holds the rise as well.  J(theta_n) and J(theta*) are other
+    numbers: see `learned_value_interval` and `best_value_interval`.
+    """
+    mean, error = _tail_mean(record)
+    return _normal_interval(mean, error, level)
+
+
+@vectorized
+def learned_value_interval(record: TrainingRecord, level: float = 0.95) -> Interval:
+    """Return an interval for the objective J(theta_n) of the learned policy.
+
+    The mean reward of the last part, plus the difference between its mean gap and that of the last iterate, both plug-in
+    (docs/derivations.md, section 13); the variance of the last gap is added to that of the mean.
+
+    Parameters
+    ----------
+    record : TrainingRecord
+        With a Hessian.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...).
+
+    Notes
+    -----
+    Valid where `last_iterate_interval` is, and where the gap is small against the width: it is not normal, and of order 1/n
+    against n^{-1/2}.  The delta method is of no use: the gradient is 0 at the maximiser.  A clustered interval from fresh
+    rollouts of the learned policy has the same target and needs none of this.
+    """
+    mean, error = _tail_mean(record)
+    weights = gap_weights(record)
+    shift = weights.sum(axis=-1) * (_relative_steps(record) - 1.0)
+    return _normal_interval(mean + shift, np.sqrt(error**2 + 2.0 * (weights**2).sum(axis=-1)), level)
+
+
+@vectorized
+def best_value_interval(record: TrainingRecord, level: float = 0.95) -> Interval:
+    """Return an interval for the maximum J(theta*) of the objective.
+
+    The mean reward of the last part plus its mean gap, plug-in (docs/derivations.md, section 13).
+
+    Parameters
+    ----------
+    record : TrainingRecord
+        With a Hessian.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...).
+
+    Notes
+    -----
+    Valid where `last_iterate_interval` is, over the whole last part: the start must be forgotten where it begins.
+    """
+    mean, error = _tail_mean(record)
+    shift = gap_weights(record).sum(axis=-1) * _relative_steps(record)
+    return _normal_interval(mean + shift, error, level)
+
+
+def _tail_mean(record: TrainingRecord) -> tuple[Array, Array]:
+    """Mean of the last part's mean rewards and its standard error, shape (...) each."""
+    rewards = record.mean_rewards[..., record.tail_start :]
+    return rewards.mean(axis=-1), rewards.std(axis=-1, ddof=1) / np.sqrt(rewards.shape[-1])
+
+
+def _relative_steps(record: TrainingRecord) -> float:
+    """The mean step of the last part over the last step: what the mean gap there is in units of the last one."""
+    return float(record.step_sizes[record.tail_start :].mean() / record.step_sizes[-1])
+
+
+def _normal_interval(estimate: ArrayLike, error: ArrayLike, level: float) -> Interval:
+    estimate, error = np.asarray(estimate), np.asarray(error)
+    half = float(ndtri(0.5 + check_level(level) / 2.0)) * error
+    return Interval(estimate, error, estimate - half, estimate + half, level)

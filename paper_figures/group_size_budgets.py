@@ -1,0 +1,45 @@
+"""The best group size at three budgets: one law, divided by N."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from paper_figures.style import BLUE, GREEN, GREY, VERMILION, Look, group_size_axis, log_axis, points
+
+TABLES = ("group_size",)
+CAPTION = (
+    "N times the loss of the learned policy after 32 steps, at the three budgets of Table 2 of arXiv 2603.01162: to first order "
+    "in the noise (line) one curve serves all budgets, and so does one best group size. Where a batch holds few prompts (large "
+    "G, small N) higher orders show."
+)
+TITLES = {"linear": "linear features", "kl-linear": "linear, KL penalty"}
+LOOKS = {
+    1024: Look("$N$ = 1024", BLUE, "o", "-"),
+    2048: Look("$N$ = 2048", GREEN, "s", "-"),
+    4096: Look("$N$ = 4096", VERMILION, "D", "-"),
+}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a panel a problem."""
+    table = tables["group_size"]
+    last = table[(table["checkpoint"] == table["checkpoint"].max()) & table["schedule"].str.startswith("Constant")]
+    figure, panels = plt.subplots(1, len(TITLES), figsize=(7.0, 3.2))
+    for axes, (problem, title) in zip(panels, TITLES.items(), strict=True):
+        part = last[last["problem"] == problem]
+        for budget, rows in part.groupby("budget"):
+            rows = rows.sort_values("group_size")
+            look = LOOKS[int(budget)]
+            shift = 1.0 + 0.05 * (list(LOOKS).index(int(budget)) - 1)
+            points(axes, shift * rows["group_size"], budget * rows["estimate"], budget * rows["standard_error"], look)
+            axes.plot([], [], look.marker, color=look.colour, markerfacecolor="white", label=look.label)
+        one = part[part["budget"] == part["budget"].min()].sort_values("group_size")
+        axes.plot(one["group_size"], one["budget"] * one["prediction"], color=GREY, linewidth=1.2, label="law, first order")
+        group_size_axis(axes, [int(size) for size in one["group_size"]])
+        log_axis(axes)
+        axes.set_title(title, fontsize="small")
+    panels[0].set_ylabel(r"$N \times$ loss")
+    panels[1].legend(fontsize="small", loc="upper center")
+    return figure

@@ -1,0 +1,89 @@
+"""Which group size trains the best policy: U-curves at the checkpoints of training."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from paper_figures.style import NORMAL_95, checkpoint_colours, group_size_axis, log_axis
+
+TABLES = ("group_size", "group_size_lm")
+CAPTION = (
+    "Loss of the learned policy against the noise-free run, relative to the least loss over the group sizes, at six checkpoints "
+    "of training with N = BG = 1024 responses a step; Figure 5 of arXiv 2603.01162 on problems where all is known. Points: "
+    "simulation, with 95% intervals; filled where the group size cannot be told from the best (95% confidence set). Lines: the "
+    "law to first order in the noise. Checkpoints at which noise improves the policy have no least loss to divide by and are "
+    "left out. For the language model, whose law is not computed, a line joins the points."
+)
+TITLES = {
+    ("linear", "Constant"): "linear features",
+    ("mixed", "Constant"): "mixed difficulty",
+    ("kl-linear", "Constant"): "linear, KL penalty",
+    ("kl-tabular", "Constant"): "tabular, KL penalty",
+    ("linear", "Harmonic"): "linear features",
+    ("mixed", "Harmonic"): "mixed difficulty",
+    ("kl-linear", "Harmonic"): "linear, KL penalty",
+    ("lm-few-shot", "Constant"): "SmolLM2, few-shot",
+}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a panel a problem and schedule, a curve a checkpoint."""
+    table = pd.concat([tables["group_size"].query("budget == 1024"), tables["group_size_lm"]])
+    figure, panels = plt.subplots(2, 4, figsize=(9.6, 5.6), sharex=True, sharey="row")
+    for axes, ((problem, kind), title) in zip(panels.flat, TITLES.items(), strict=True):
+        part = table[(table["problem"] == problem) & table["schedule"].str.startswith(kind)]
+        checkpoints = sorted(part["checkpoint"].unique())
+        colours = checkpoint_colours(len(checkpoints))
+        for checkpoint, colour in zip(checkpoints, colours, strict=True):
+            _curve(axes, part[part["checkpoint"] == checkpoint].sort_values("group_size"), colour)
+        group_size_axis(axes, [int(size) for size in sorted(part["group_size"].unique())])
+        log_axis(axes)
+        axes.set_ylim(0.25, 70.0)
+        axes.set_title(title, fontsize="small")
+        axes.text(0.04, 0.95, f"{kind.lower()} step", transform=axes.transAxes, fontsize="small", va="top")
+        handles = [Line2D([], [], color=colour, label=f"{n}") for n, colour in zip(checkpoints, colours, strict=True)]
+        if axes in (panels[0, 0], panels[1, 3]):
+            axes.legend(
+                handles=handles,
+                title="step $n$",
+                fontsize="x-small",
+                handlelength=1.2,
+                title_fontsize="x-small",
+                loc="lower right",
+                ncols=3,
+            )
+    for axes in panels[0]:
+        axes.set_xlabel("")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("loss / least loss")
+    return figure
+
+
+def _curve(axes: Axes, rows: pd.DataFrame, colour: str) -> None:
+    """Draw one checkpoint's curve, unless noise helps there."""
+    sizes, law = rows["group_size"].to_numpy(), rows["prediction"].to_numpy()
+    known = bool(np.isfinite(law).all())
+    reference = law if known else rows["estimate"].to_numpy()
+    if (reference <= 0.0).any():
+        return
+    least = reference.min()
+    axes.plot(sizes, reference / least, color=colour, linewidth=1.2)
+    kept = rows["in_set"].to_numpy(dtype=bool)
+    for mask, fill in ((kept, colour), (~kept, "white")):
+        axes.errorbar(
+            sizes[mask],
+            rows["estimate"][mask] / least,
+            yerr=NORMAL_95 * rows["standard_error"][mask] / least,
+            fmt="o",
+            color=colour,
+            markerfacecolor=fill,
+            markersize=4.0,
+            elinewidth=0.9,
+            linestyle="none",
+            zorder=3,
+        )

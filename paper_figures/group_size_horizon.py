@@ -1,0 +1,53 @@
+"""At a maximiser the best group size depends on how long one trains."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from paper_figures.style import BLACK, BLUE, NORMAL_95, PURPLE, VERMILION, log_axis
+
+TABLES = ("group_size_horizon",)
+CAPTION = (
+    "Training with a constant step from the maximiser, where c1, c2 and c3 stand still. Left: the group size that trains the "
+    "best policy, exact to first order in the noise, against the number of steps; one step weighs the noise by the curvature, "
+    "many small steps weigh all directions alike, as the gradient's error does. Right: mean gap with G = 10 over that with "
+    "G = 4, simulated (95% intervals) and predicted (bars)."
+)
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw the exact curve, and the two simulated horizons."""
+    table = tables["group_size_horizon"]
+    exact = table[table["quantity"] == "exact"].sort_values("steps")
+    simulated = table[table["quantity"] == "simulated"]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.2), width_ratios=(1.5, 1.0))
+    left.plot(exact["steps"], exact["optimum"], "o-", color=PURPLE, markerfacecolor="white", label="best policy")
+    left.axhline(
+        exact["gradient_optimum"].iloc[0], color=BLACK, linewidth=1.1, linestyle="--", label="least error of the gradient"
+    )
+    left.set_xscale("log")
+    left.xaxis.set_major_formatter("{x:g}")
+    log_axis(left)
+    left.set_ylim(3.5, 11.0)
+    left.set_yticks([4, 5, 6, 8, 10])
+    left.set_xlabel("steps $n$")
+    left.set_ylabel("best group size")
+    left.legend(fontsize="small")
+    for x, (_, part) in enumerate(simulated.groupby("steps")):
+        at = part.set_index("group_size")
+        small, large = at.loc[at.index.min()], at.loc[at.index.max()]
+        ratio = large["estimate"] / small["estimate"]
+        relative = sum((row["standard_error"] / row["estimate"]) ** 2 for row in (small, large)) ** 0.5
+        colour = (BLUE, VERMILION)[x]
+        right.bar(x, large["prediction"] / small["prediction"] - 1.0, 0.5, bottom=1.0, color=colour, alpha=0.25)
+        right.errorbar(
+            x, ratio, yerr=NORMAL_95 * ratio * relative, fmt="D", color=colour, markerfacecolor="white", capsize=2.5, zorder=3
+        )
+    counts = sorted(simulated["steps"].unique())
+    right.axhline(1.0, color=BLACK, linewidth=0.9)
+    right.set_xticks(range(len(counts)), [f"$n$ = {count}" for count in counts])
+    right.set_xlim(-0.6, len(counts) - 0.4)
+    right.set_ylabel("gap, $G$ = 10 / $G$ = 4")
+    return figure

@@ -1,0 +1,62 @@
+"""The scaling law's constants and the best group size while the policy learns."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from paper_figures.style import BLACK, BLUE, GREY, ORANGE, PURPLE, VERMILION, log_axis
+
+TABLES = ("group_size_path",)
+CAPTION = (
+    "Top: the constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)) along the noise-free path of training with constant steps, "
+    "relative to the start; exact. Bottom: the group size of the gradient's least error, the printed one, and the one that "
+    "trains the best policy when training ends there (a gap: noise helps, the more the larger the groups). With a KL penalty and "
+    "free logits every prompt reaches its own optimum, c1 vanishes and the best group size grows without bound."
+)
+TITLES = {
+    "linear": "linear features",
+    "mixed": "mixed difficulty",
+    "kl-linear": "linear, KL penalty",
+    "kl-tabular": "tabular, KL penalty",
+    "lm-few-shot": "SmolLM2, few-shot",
+}
+CONSTANTS = {"c1": (VERMILION, "-"), "c2": (BLUE, "--"), "c3": (ORANGE, "-.")}
+OPTIMA = {
+    "optimum": (r"least error of the gradient, $1 + \sqrt{c_3/c_1}$", BLACK, "-"),
+    "paper_optimum": (r"printed, $\sqrt{c_3/c_1}$", GREY, ":"),
+    "policy_optimum": ("best policy", PURPLE, "--"),
+}
+LIMIT = 256.0
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw two rows of panels, a column a problem."""
+    table = tables["group_size_path"]
+    table = table[table["schedule"] == table.groupby("problem")["schedule"].transform("first")]
+    figure, panels = plt.subplots(2, len(TITLES), figsize=(9.6, 4.6), sharex=True, sharey="row")
+    for (top, bottom), (problem, title) in zip(panels.T, TITLES.items(), strict=True):
+        part = table[table["problem"] == problem].sort_values("checkpoint")
+        x = part["checkpoint"] + 1
+        for name, (colour, line) in CONSTANTS.items():
+            top.plot(x, part[name] / part[name].iloc[0], line, color=colour, label=f"${name[0]}_{name[1]}$")
+        for name, (label, colour, line) in OPTIMA.items():
+            bottom.plot(x, part[name].where(part[name] <= 2.0 * LIMIT), line, color=colour, label=label)
+        for axes in (top, bottom):
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(FixedLocator([1.0, 2.0, 5.0, 9.0, 17.0, 33.0]))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value - 1:g}"))
+            axes.xaxis.set_minor_locator(NullLocator())
+            log_axis(axes)
+        top.set_ylim(0.03, 2.0)
+        bottom.set_ylim(1.7, LIMIT)
+        top.set_title(title, fontsize="small")
+        bottom.set_xlabel("step $n$")
+    panels[0, 0].set_ylabel("relative to the start")
+    panels[1, 0].set_ylabel("best group size")
+    panels[0, 0].legend(fontsize="small", loc="lower left")
+    handles, labels = panels[1, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
+    return figure

@@ -1,0 +1,60 @@
+"""A group size that follows the policy against fixed ones."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from paper_figures.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, VERMILION, Look, log_axis
+
+TABLES = ("group_size_schedule",)
+CAPTION = (
+    "Left: four plans of the group size at the budget N = BG = 1080. Right: their loss when training ends, relative to the best "
+    "fixed group size by the law; points with 95% intervals: simulation; thick ticks: the law to first order. A group size that "
+    "follows the policy is as good as the best fixed one, which is known only in hindsight; the best plan of all gains "
+    "little more. (With G = 120 a batch holds 9 prompts, and higher orders of the noise show.)"
+)
+TITLES = {"kl-linear": "linear features, KL penalty", "kl-tabular": "tabular, KL penalty"}
+LOOKS = {
+    "start": Look("best for the start's gradient, kept", VERMILION, "s", "-"),
+    "fixed": Look("best fixed, in hindsight", BLACK, "o", "-"),
+    "current": Look("best for the current gradient", BLUE, "D", "-"),
+    "ahead": Look("best plan for the final policy", GREEN, "^", "--"),
+}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw two panels a problem."""
+    table = tables["group_size_schedule"]
+    figure, panels = plt.subplots(2, 2, figsize=(8.6, 5.2), width_ratios=(1.0, 1.15))
+    for (left, right), (problem, title) in zip(panels, TITLES.items(), strict=True):
+        part = table[table["problem"] == problem]
+        losses = part[part["step"] == 1].set_index("plan").loc[list(LOOKS)]
+        least = losses.loc["fixed", "prediction"]
+        for y, (plan, look) in enumerate(LOOKS.items()):
+            rows = part[part["plan"] == plan].sort_values("step")
+            left.step(rows["step"], rows["group_size"], look.line, where="mid", color=look.colour)
+            row = losses.loc[plan]
+            right.plot(row["prediction"] / least, y, "|", color=look.colour, markersize=22.0, markeredgewidth=2.0, alpha=0.5)
+            right.errorbar(
+                row["estimate"] / least,
+                y,
+                xerr=NORMAL_95 * row["standard_error"] / least,
+                fmt=look.marker,
+                color=look.colour,
+                markerfacecolor="white",
+                elinewidth=1.1,
+                capsize=2.5,
+            )
+        log_axis(left)
+        left.set_ylabel("group size $G$")
+        left.set_title(title, fontsize="small")
+        right.axvline(1.0, color=GREY, linewidth=0.9, zorder=0)
+        right.set_ylim(len(LOOKS) - 0.4, -0.6)
+        right.set_yticks(np.arange(len(LOOKS)), [look.label for look in LOOKS.values()])
+        right.grid(axis="y", visible=False)
+    panels[1, 0].set_xlabel("step")
+    panels[1, 1].set_xlabel("loss / loss of the best fixed group size")
+    return figure

@@ -1,0 +1,344 @@
+"""Intervals from one training run: their covariances by brute force, their equivariance, and their coverage."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.stats import binom, chi2, t
+
+import grpo_theory as gt
+from grpo_theory.inference import (
+    TrainingRecord,
+    averaged_iterate_interval,
+    batch_means_interval,
+    best_value_interval,
+    gap_limit,
+    gap_weights,
+    last_iterate_ellipsoid,
+    last_iterate_interval,
+    learned_value_interval,
+    random_scaling_interval,
+    random_scaling_quantile,
+    tail_value_interval,
+)
+from grpo_theory.inference.local_model import LocalModel, fit_local_model
+from grpo_theory.inference.path_interval import batch_boundaries, random_scaling_tail
+from grpo_theory.inference.weighted_quantile import weighted_chi_square_ppf
+from grpo_theory.theory import Linearisation, check_optimum, limit_covariance
+
+PLUG_IN = (last_iterate_interval, averaged_iterate_interval)
+PATH = (batch_means_interval, random_scaling_interval)
+VALUES = (gap_limit, tail_value_interval, learned_value_interval, best_value_interval)
+
+HESSIAN = -np.array([[0.5, 0.1, 0.0], [0.1, 0.3, 0.05], [0.0, 0.05, 0.2]])
+NOISE = np.array([[1.0, 0.3, 0.1], [0.3, 0.8, -0.2], [0.1, -0.2, 0.5]])
+
+
+def exact_model(steps, tail_start=0):
+    """The local model with the Hessian and the noise above, known."""
+    curvatures, directions = np.linalg.eigh(-HESSIAN)
+    return LocalModel(steps, tail_start, curvatures, directions, directions.T @ NOISE @ directions, np.array(True))
+
+
+def in_coordinates(model, covariance):
+    return model.directions @ covariance @ model.directions.T
+
+
+@pytest.mark.parametrize("schedule", [gt.Constant(0.7), gt.Harmonic(6.0, 4), gt.Power(1.5, 0.6), gt.Constant(3.5)])
+def test_covariances_are_those_of_the_linear_recursion(schedule):
+    n, start = 30, 12
+    model = exact_model(schedule.steps(n), start)
+    last, average = np.zeros((3, 3 * n)), np.zeros((3, 3 * n))
+    memory, remembered = np.eye(3), np.zeros((3, 3))
+    for i, eta in enumerate(schedule.steps(n)):
+        last = (np.eye(3) + eta * HESSIAN) @ last
+        last[:, 3 * i : 3 * i + 3] = eta * np.eye(3)
+        memory = (np.eye(3) + eta * HESSIAN) @ memory
+        average += last / (n - start) * (i >= start)
+        remembered += memory / (n - start) * (i >= start)
+    noise = np.kron(np.eye(n), NOISE)
+    for influence, weights, left in ((model.last(), last, memory), (model.average(), average, remembered)):
+        covariance = in_coordinates(model, model.covariance(influence))
+        np.testing.assert_allclose(covariance, weights @ noise @ weights.T, atol=1e-11)
+        np.testing.assert_allclose(in_coordinates(model, np.diag(influence.start)), left, atol=1e-11)
+
+
+@pytest.mark.parametrize("function", PLUG_IN)
+def test_a_run_without_noise_gives_the_optimum_from_any_start(function):
+    optimum, theta, steps = np.array([1.0, -2.0, 0.5]), np.array([4.0, 3.0, -2.0]), gt.Harmonic(6.0, 4).steps(30)
+    path = [theta]
+    for eta in steps:
+        path.append(path[-1] + eta * HESSIAN @ (path[-1] - optimum))
+    found = function(TrainingRecord(steps, np.array(path), np.zeros(30), HESSIAN))
+    np.testing.assert_allclose(found.estimate, optimum, atol=1e-12)
+    assert np.abs(path[-1] - optimum).max() > 0.01
+
+
+def test_limits_are_the_lyapunov_equation_and_the_sandwich():
+    n, beta, offset = 40_000, 8.0, 50
+    model = exact_model(gt.Harmonic(beta, offset).steps(n))
+    linear = Linearisation(model.curvatures, model.directions, np.diag(model.curvatures), model.noise)
+    limit = limit_covariance(linear, beta)
+    np.testing.assert_allclose((n + offset) * model.covariance(model.last()), limit, rtol=0.01, atol=0.01 * np.abs(limit).max())
+    assert abs((n + offset) * model.covariance(model.last())[0, 0] / (limit[0, 0] / beta) - 1.0) > 0.5
+    slow = exact_model(gt.Power(3.0, 0.6).steps(n), n // 2)
+    sandwich = np.linalg.inv(HESSIAN) @ NOISE @ np.linalg.inv(HESSIAN)
+    found = (n - n // 2) * in_coordinates(slow, slow.covariance(slow.average()))
+    np.testing.assert_allclose(found, sandwich, rtol=0.03, atol=0.03)
+
+
+@cache
+def setting(name):
+    """A training problem, its optimum, the maximum, curvatures, directions and the steps of the limit law."""
+    problem = gt.gallery.training_problem(name)
+    best = gt.find_optimum(problem.bandit, problem.policy, problem.theta, problem.kl)
+    curvatures, directions = check_optimum(problem.bandit, problem.policy, best, problem.kl)
+    highest = float(gt.objective(problem.bandit, problem.policy, best, problem.kl))
+    beta = 2.0 / curvatures[0]
+    schedule = gt.Harmonic(beta, int(20.0 * beta * curvatures[-1]) + 200)
+    return problem, best, highest, curvatures, directions, schedule
+
+
+def simulate(name, runs, steps, rng, schedule=None):
+    problem, best, _, _, _, harmonic = setting(name)
+    where = (problem.bandit, problem.policy, best, "rloo", harmonic if schedule is None else schedule)
+    return gt.simulate_records(
+        *where, batch_size=1, group_size=4, steps=steps, replications=runs, rng=rng, kl=problem.kl, workers=2
+    )
+
+
+def single(record, run):
+    """Take one run of a block."""
+    return TrainingRecord(record.step_sizes, record.path[run], record.mean_rewards[run], record.hessian[run], tail=record.tail)
+
+
+@pytest.mark.parametrize("function", PLUG_IN + PATH + VALUES)
+def test_many_runs_are_one_by_one(function):
+    _, _, _, _, directions, _ = setting("kl-tabular")
+    record = next(simulate("kl-tabular", 4, 300, 1))
+    options = {"contrasts": directions.T} if function in PLUG_IN + PATH else {}
+    many = function(record, 0.9, **options)
+    assert function.vectorized
+    for run in range(4):
+        one = function(single(record, run), 0.9, **options)
+        for name in ("estimate", "standard_error", "low", "high"):
+            np.testing.assert_allclose(getattr(one, name), getattr(many, name)[run], rtol=1e-9)
+
+
+@pytest.mark.parametrize("function", PLUG_IN + VALUES)
+def test_plug_in_does_not_depend_on_the_orthonormal_coordinates_or_the_origin(function):
+    record = next(simulate("kl-linear", 3, 300, 2))
+    rotation, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))
+    shift = np.array([1.0, -2.0, 0.5])
+    hessian = rotation @ record.hessian @ rotation.T
+    turned = TrainingRecord(record.step_sizes, (record.path + shift) @ rotation.T, record.mean_rewards, hessian)
+    contrasts = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, -1.0]])
+    if function in PLUG_IN:
+        one, other = function(record, contrasts=contrasts), function(turned, contrasts=contrasts @ rotation.T)
+        np.testing.assert_allclose(other.low, one.low + contrasts @ shift, rtol=1e-8)
+    else:
+        np.testing.assert_allclose(function(turned).high, function(record).high, rtol=1e-8)
+
+
+@pytest.mark.parametrize("function", PATH)
+def test_path_intervals_follow_any_linear_map(function):
+    record = next(simulate("kl-linear", 3, 300, 2))
+    contrasts = np.array([[1.0, 2.0, 0.0], [0.0, -3.0, 1.0]])
+    mapped = TrainingRecord(record.step_sizes, record.path @ contrasts.T + 7.0, record.mean_rewards)
+    one, other = function(record, contrasts=contrasts), function(mapped)
+    np.testing.assert_allclose(other.low, one.low + 7.0, atol=1e-12)
+    np.testing.assert_allclose(other.width, one.width, atol=1e-12)
+
+
+def test_batches_are_equally_long_by_the_clock_of_the_steps():
+    np.testing.assert_array_equal(batch_boundaries(np.full(40, 0.1), 3), [10, 20, 30, 40])
+    n, a, batches = 4_000_000, 0.55, 4
+    printed = n * (np.arange(1, batches + 2) / (batches + 1)) ** (1.0 / (1.0 - a))
+    np.testing.assert_allclose(batch_boundaries(gt.Power(2.0, a).steps(n), batches), printed, rtol=0.02)
+
+
+def test_batch_means_and_random_scaling_by_hand():
+    path = np.random.default_rng(1).normal(size=(41, 1))
+    record = TrainingRecord(np.full(40, 0.1), path, np.zeros(40))
+    means = path[1:].reshape(4, 10).mean(axis=1)[1:]
+    found = batch_means_interval(record, 0.9, batches=3)
+    half = t.ppf(0.95, 2) * means.std(ddof=1) / np.sqrt(3.0)
+    assert found.estimate == pytest.approx(means.mean())
+    assert found.width / 2.0 == pytest.approx(half)
+    x = path[1:, 0]
+    scale = sum((s * (x[:s].mean() - x.mean())) ** 2 for s in range(1, 41)) / 40**2
+    assert random_scaling_interval(record, 0.9).standard_error == pytest.approx(np.sqrt(scale / 40))
+
+
+def test_random_scaling_has_the_published_quantiles():
+    """Abadir and Paruolo (1997), Table 1."""
+    for level, published in ((0.9, 5.323), (0.95, 6.747), (0.98, 8.613)):
+        assert random_scaling_quantile(level) == pytest.approx(published, abs=6e-4)
+        assert random_scaling_tail(random_scaling_quantile(level)) == pytest.approx(1.0 - level, abs=1e-12)
+    assert random_scaling_tail(1e4) < random_scaling_tail(100.0) < 1e-10
+    assert random_scaling_tail(0.0) == pytest.approx(random_scaling_tail(1e-9), abs=1e-8) == 1.0
+
+
+def test_random_scaling_has_the_law_of_a_discrete_random_walk(seed):
+    runs, n = 20_000, 400
+    walk = np.cumsum(np.random.default_rng(seed(3)).normal(size=(runs, n)), axis=1)
+    bridge = walk - walk[:, -1:] * np.arange(1, n + 1) / n
+    ratio = np.abs(walk[:, -1]) / np.sqrt((bridge**2).mean(axis=1))
+    for x in (2.0, 6.747):
+        assert 1e-5 < binom.cdf((ratio > x).sum(), runs, random_scaling_tail(x)) < 1.0 - 1e-5
+        assert binom.cdf((ratio > x).sum(), runs, random_scaling_tail(0.9 * x)) < 1e-5, "no power against 10%"
+
+
+def test_quantiles_of_many_sets_of_weights():
+    weights = np.random.default_rng(2).exponential(size=(5, 3)) ** 2
+    weights[3, :2], weights[4, 0] = 0.0, np.nan
+    for level in (0.5, 0.9, 0.999):
+        found = weighted_chi_square_ppf(weights, level)
+        expected = [gt.WeightedChiSquare(row).ppf(level) for row in weights[:4]]
+        np.testing.assert_allclose(found[:4], expected, rtol=1e-9)
+        assert np.isnan(found[4])
+    assert np.isnan(weighted_chi_square_ppf(np.zeros((2, 3)), 0.9)).all()
+
+
+def test_tail_value_by_hand_and_the_shifts_of_its_sisters():
+    record = single(next(simulate("conflict", 1, 400, 3)), 0)
+    rewards, steps = record.mean_rewards[200:], record.step_sizes[200:]
+    found = tail_value_interval(record)
+    assert found.estimate == pytest.approx(rewards.mean())
+    assert found.standard_error == pytest.approx(rewards.std(ddof=1) / np.sqrt(200.0))
+    gap = gap_weights(record).sum()
+    assert best_value_interval(record).estimate - found.estimate == pytest.approx(gap * steps.mean() / steps[-1])
+    learned = learned_value_interval(record)
+    assert best_value_interval(record).estimate - learned.estimate == pytest.approx(gap)
+    variance = found.standard_error**2 + 2.0 * (gap_weights(record) ** 2).sum()
+    assert learned.standard_error == pytest.approx(np.sqrt(variance))
+
+
+RUNS = 4096
+
+
+@cache
+def coverage(name, shift):
+    """Hits among 4096 runs of the intervals and of copies of 0.9 the width, by interval and target."""
+    problem, best, highest, _, directions, _ = setting(name)
+    hits = {}
+    for record in simulate(name, RUNS, 600, 21 + shift):
+        gap = highest - gt.objective(problem.bandit, problem.policy, record.path[:, -1], problem.kl)
+        slow = directions[:, :1].T
+        found = {
+            "last": (last_iterate_interval(record, contrasts=slow), slow @ best),
+            "average": (averaged_iterate_interval(record, contrasts=slow), slow @ best),
+            "gap": (gap_limit(record), gap),
+            "joint": (last_iterate_ellipsoid(record, contrasts=directions.T), directions.T @ best),
+            "learned": (learned_value_interval(record), highest - gap),
+            "best": (best_value_interval(record), highest),
+        }
+        for label, (interval, truth) in found.items():
+            if label == "gap":
+                narrow = truth <= 0.8 * interval.high
+            elif label == "joint":
+                narrow = interval.squared_distance(truth) <= 0.81 * interval.squared_radius
+            else:
+                narrow = np.abs(truth - (interval.low + interval.high) / 2.0) <= 0.45 * interval.width
+            before = hits.get(label, np.zeros(2, dtype=int))
+            hits[label] = before + np.array([interval.covers(truth).sum(), narrow.sum()])
+    return hits
+
+
+@pytest.mark.parametrize("name", ["kl-linear", "kl-tabular"])
+@pytest.mark.parametrize("label", ["last", "average", "joint", "gap", "learned", "best"])
+def test_coverage_at_the_steps_of_the_limit_law(name, label, request):
+    """At 0.9 of the width a normal interval covers 92.2%: 8 standard errors below 95% with 4096 runs."""
+    held, narrow = coverage(name, 1_000_003 * request.config.getoption("--vary-seed"))[label]
+    error = np.sqrt(RUNS * 0.95 * 0.05)
+    assert abs(held - 0.95 * RUNS) < 4.9 * error
+    assert narrow - 0.95 * RUNS < -4.9 * error
+
+
+@pytest.mark.parametrize(("function", "steps"), [(batch_means_interval, 100), (random_scaling_interval, 800)])
+def test_coverage_on_independent_iterates(function, steps, seed):
+    """Where iterates are independent normal numbers, batch means have exactly Student's law."""
+    runs = 2 * RUNS
+    path = np.random.default_rng(seed(5)).normal(2.0, 3.0, size=(runs, steps + 1, 1))
+    record = TrainingRecord(np.full(steps, 0.1), path, np.zeros((runs, steps)))
+    found = function(record, 0.8)
+    held = found.covers(2.0).sum()
+    narrow = (np.abs(found.estimate - 2.0) <= 0.45 * found.width).sum()
+    error = np.sqrt(runs * 0.8 * 0.2)
+    assert abs(held - 0.8 * runs) < 4.9 * error
+    assert narrow - 0.8 * runs < -4.9 * error
+
+
+def test_steps_that_fall_as_one_over_i_defeat_batch_means():
+    _, best, _, _, directions, _ = setting("kl-tabular")
+    contrasts = directions.T
+    found = (batch_means_interval(record, contrasts=contrasts) for record in simulate("kl-tabular", 256, 1000, 6))
+    assert np.concatenate([interval.covers(contrasts @ best) for interval in found]).mean() < 0.8
+
+
+def flat_record(hessian, steps=None, path=None):
+    path = np.random.default_rng(0).normal(size=(41, 2)) if path is None else path
+    return TrainingRecord(np.full(40, 0.1) if steps is None else steps, path, np.zeros((*path.shape[:-2], 40)), hessian)
+
+
+HALF = np.diag([-0.5, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: last_iterate_interval(flat_record(None)), "hessian must be in the record for a plug-in interval, got None"),
+        (lambda: gap_limit(flat_record(np.diag([-1.0, 0.3]))), r"got 0.3 along \[0.0, 1.0\]: the run is too short"),
+        (lambda: gap_limit(flat_record(np.zeros((2, 2)))), "the estimate is 0 along all"),
+        (lambda: last_iterate_interval(flat_record(HALF)), r"row 1 has a part along \[0.0, 1.0\], where the objective is flat"),
+        (
+            lambda: last_iterate_interval(flat_record(-0.1 * np.eye(2), gt.Harmonic(4.0).steps(40))),
+            r"beta = 4 must be above 1/\(2 lambda\) = 5 with the estimated smallest curvature lambda = 0.1",
+        ),
+        (lambda: gap_limit(flat_record(-30.0 * np.eye(2))), r"step_sizes must be below 2/lambda = 0.06667 .* got 0.1"),
+        (lambda: last_iterate_interval(flat_record(HALF), 1.5), "level must lie strictly between 0 and 1, got 1.5"),
+        (lambda: tail_value_interval(flat_record(HALF), 0.0), "level must lie strictly between 0 and 1, got 0.0"),
+        (lambda: random_scaling_interval(flat_record(HALF), contrasts=[[1.0]]), r"contrasts must have shape \(J, d\) with d = 2"),
+        (lambda: random_scaling_interval(flat_record(HALF), contrasts=[[0.0, 0.0]]), "contrasts must not have a row of zeros"),
+        (lambda: batch_means_interval(flat_record(HALF), batches=60), "batches must be few enough for the 40 steps"),
+        (lambda: batch_means_interval(flat_record(HALF), batches=1), "batches must be at least 2, got 1"),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_functional_that_is_identifiable_is_covered_by_a_flat_record():
+    found = last_iterate_interval(flat_record(HALF), contrasts=[[2.0, 0.0]])
+    assert np.isfinite(found.width).all()
+    assert fit_local_model(flat_record(HALF)).noise[0, 0] == 0.0
+
+
+def test_the_ellipsoid_has_the_margins_of_the_intervals():
+    record = next(simulate("kl-linear", 3, 300, 2))
+    contrasts = np.array([[1.0, 2.0, 0.0], [0.0, -3.0, 1.0]])
+    joint, one = last_iterate_ellipsoid(record, contrasts=contrasts), last_iterate_interval(record, contrasts=contrasts)
+    np.testing.assert_allclose(joint.estimate, one.estimate, rtol=1e-12)
+    np.testing.assert_allclose(np.sqrt(np.einsum("rjj->rj", joint.covariance)), one.standard_error, rtol=1e-12)
+    alone = last_iterate_ellipsoid(single(record, 1), contrasts=contrasts)
+    np.testing.assert_allclose(alone.covariance, joint.covariance[1], rtol=1e-9)
+    np.testing.assert_allclose(joint.squared_radius, chi2(2).ppf(0.95))
+    with pytest.raises(ValueError, match="contrasts must be linearly independent, got 2 rows of rank 1"):
+        last_iterate_ellipsoid(record, contrasts=[[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
+
+
+def test_among_many_runs_the_hopeless_get_no_limits():
+    path = np.random.default_rng(0).normal(size=(3, 41, 2))
+    path[1, 30:] = np.inf
+    hessian = np.array([-np.eye(2), -np.eye(2), np.diag([-1.0, 0.2])])
+    record = flat_record(hessian, path=path)
+    for function in PLUG_IN:
+        np.testing.assert_array_equal(np.isnan(function(record).low).all(axis=1), [False, True, True])
+    for function in (gap_limit, best_value_interval, learned_value_interval):
+        np.testing.assert_array_equal(np.isnan(function(record).high), [False, True, True])
+        assert not function(record).covers(0.0)[1:].any()
+    climbing = TrainingRecord(np.full(40, 50.0), path, np.zeros((3, 40)), np.array(3 * [np.diag([-0.01, 1e6])]))
+    assert np.isnan(averaged_iterate_interval(climbing).low).all()
+    joint = last_iterate_ellipsoid(record, contrasts=np.eye(2))
+    np.testing.assert_array_equal(np.isnan(joint.squared_distance(np.zeros(2))), [False, True, True])

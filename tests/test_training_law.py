@@ -1,0 +1,143 @@
+"""What noise costs the learned policy: against all batches of two steps, with the noise scaled down."""
+
+import numpy as np
+import pytest
+from enumeration import case, groups, prompts
+
+import grpo_theory as gt
+from grpo_theory.exact import directional_derivatives, gradient
+from grpo_theory.theory import leave_one_out_parts, noise_free_path, noise_free_slopes, training_law
+from grpo_theory.theory.training_law import TrainingLaw
+
+STEPS = np.array([0.9, 0.6])
+GROUP_SIZE = 2
+
+
+def noisy_steps(c, theta, step, scale):
+    """Return every next iterate and its probability, the estimate's deviation from its mean scaled (B = 1)."""
+    tables = prompts(c._replace(theta=theta))
+    f = c.bandit.prompt_weights
+    gradient = sum(weight * table.gradient for weight, table in zip(f, tables, strict=True))
+    for weight, table in zip(f, tables, strict=True):
+        for rows, probability in zip(*groups(table, GROUP_SIZE), strict=True):
+            rewards, scores = table.rewards[rows], table.scores[rows]
+            estimate = 0.5 * (scores[0] - scores[1]) * (rewards[0] - rewards[1])
+            yield theta + step * (gradient + scale * (estimate - gradient)), weight * probability
+
+
+def expected_objective(c, scale):
+    """Return E J(theta_2) by enumeration of both steps."""
+    total = 0.0
+    for first, probability in noisy_steps(c, c.theta, STEPS[0], scale):
+        ends, weights = zip(*noisy_steps(c, first, STEPS[1], scale), strict=True)
+        total += probability * (np.array(weights) @ gt.objective(c.bandit, c.policy, np.array(ends), c.kl))
+    return total
+
+
+@pytest.mark.parametrize(("policy", "rewards", "penalty"), [("linear", "binary", "plain"), ("tabular", "binary", "kl")])
+def test_the_loss_is_the_first_order_of_the_noise(policy, rewards, penalty):
+    """Halving the noise divides what is left over by 8 or more; with a third constant 10% off, by 4."""
+    c = case(policy, rewards, penalty)
+    law = training_law(c.bandit, c.policy, c.theta, STEPS, steps=2, kl=c.kl)
+
+    def left(scale, factor=1.0):
+        wrong = TrainingLaw(law.path, law.objective, law.slopes, law.constants * [1.0, 1.0, factor])
+        return expected_objective(c, scale) - law.objective + scale**2 * wrong.loss(GROUP_SIZE, GROUP_SIZE)
+
+    assert abs(left(0.05)) > 7.0 * abs(left(0.025))
+    assert abs(left(0.05, 1.1)) < 5.0 * abs(left(0.025, 1.1))
+    assert abs(left(0.025)) < 0.05 * 0.025**2 * abs(law.loss(GROUP_SIZE, GROUP_SIZE))
+
+
+@pytest.mark.parametrize("penalty", ["plain", "kl"])
+def test_constants_are_second_differences_of_the_noise_free_run(penalty):
+    """Minus half the step squared times the second derivative of the final objective along each part's eigenvectors."""
+    c = case("linear", "graded", penalty)
+    steps = np.array([1.5, 0.7, 1.1, 0.4])
+    law = training_law(c.bandit, c.policy, c.theta, steps, steps=4, kl=c.kl)
+    for i in range(4):
+
+        def final(theta, i=i):
+            end = noise_free_path(c.bandit, c.policy, theta, steps[i + 1 :], c.kl)[-1]
+            return float(gt.objective(c.bandit, c.policy, end, c.kl))
+
+        at, h = law.path[i + 1], 1e-3
+        slope = [(final(at + h * e) - final(at - h * e)) / (2 * h) for e in np.eye(3)]
+        np.testing.assert_allclose(law.slopes[i], slope, atol=1e-6)
+        for constant, part in zip(law.constants[i], leave_one_out_parts(c.bandit, c.policy, law.path[i], c.kl), strict=True):
+            values, vectors = np.linalg.eigh(part)
+            second = [(final(at + h * v) - 2 * final(at) + final(at - h * v)) / h**2 for v in vectors.T]
+            assert constant == pytest.approx(-0.5 * steps[i] ** 2 * (values @ second), abs=2e-6)
+
+
+def test_traces_of_the_parts_are_the_constants_of_the_scaling_law():
+    c = case("linear", "graded", "kl")
+    law = gt.group_size_law(c.bandit, c.policy, c.theta, c.kl)
+    traces = [np.trace(part) for part in leave_one_out_parts(c.bandit, c.policy, c.theta, c.kl)]
+    np.testing.assert_allclose(traces, (law.c1, law.c2, law.c3), rtol=1e-12)
+
+
+def law_of(c1, c2, c3):
+    return TrainingLaw(np.zeros((2, 1)), 0.0, np.zeros((1, 1)), np.array([[c1, c2, c3]]))
+
+
+@pytest.mark.parametrize(
+    ("constants", "optimum"),
+    [
+        ((1.0, 5.0, 9.0), 4.0),
+        ((1.0, -5.0, 0.25), 2.0),
+        ((0.0, 1.0, 1.0), np.inf),
+        ((-1.0, 1.0, 1.0), np.inf),
+        ((1.0, 1.0, -1.0), 2.0),
+        ((0.0, 1.0, -1.0), 2.0),
+    ],
+)
+def test_the_optimum_is_the_least_loss(constants, optimum):
+    law = law_of(*constants)
+    assert law.optimum == optimum
+    grid = np.linspace(2.0, 50.0, 481)
+    least = grid[np.argmin([law.loss(100, size) for size in grid])]
+    assert least == pytest.approx(min(optimum, 50.0), abs=1e-9)
+
+
+def test_a_group_size_a_step_costs_what_its_steps_cost():
+    law = TrainingLaw(np.zeros((3, 1)), 0.0, np.zeros((2, 1)), np.array([[1.0, 2.0, 3.0], [0.5, 0.0, 4.0]]))
+    assert law.loss(10, [2, 5]) == pytest.approx((2.0 + 2.0 + 3.0 + 2.5 + 1.0) / 10.0)
+    assert law.loss(10, 5) == law.loss(10, [5, 5])
+    with pytest.raises(ValueError, match=r"group_sizes must be at least 2, got 1"):
+        law.loss(10, [1, 5])
+    with pytest.raises(ValueError, match=r"group_sizes must have shape \(2,\) = \(n,\), the steps, got \(3,\)"):
+        law.loss(10, [2, 5, 5])
+
+
+def test_the_best_schedule_takes_the_least_of_every_step():
+    law = TrainingLaw(np.zeros((4, 1)), 0.0, np.zeros((3, 1)), np.array([[1.0, 2.0, 9.0], [-1.0, 0.0, 1.0], [1.0, 0.0, -1.0]]))
+    sizes = [2, 3, 4, 8, 16]
+    found = law.best_schedule(sizes)
+    np.testing.assert_array_equal(found, [4.0, 16.0, 2.0])
+    assert law.loss(48, found) < min(law.loss(48, size) for size in sizes)
+
+
+@pytest.mark.parametrize("name", ["linear", "kl-linear", "kl-tabular"])
+def test_slopes_by_differences_agree_with_those_by_hessians(name):
+    problem = (gt.gallery.training_problem if name in gt.gallery.training_names() else gt.gallery.problem)(name)
+    where, steps = (problem.bandit, problem.policy), gt.Harmonic(20.0, 9).steps(12)
+    law = training_law(*where, problem.theta, steps, steps=12, kl=problem.kl)
+    slopes = noise_free_slopes(*where, law.path, steps, problem.kl)
+    np.testing.assert_allclose(slopes, law.slopes, atol=1e-7)
+    rates = directional_derivatives(*where, law.path[1:], law.slopes[-1:], problem.kl)[:, 0]
+    h = 1e-5 / np.linalg.norm(law.slopes[-1])
+    ahead, behind = (gt.objective(*where, law.path[1:] + sign * h * law.slopes[-1], problem.kl) for sign in (1, -1))
+    np.testing.assert_allclose(rates, (ahead - behind) / (2 * h), atol=1e-8)
+    np.testing.assert_allclose(gradient(*where, law.path[3], problem.kl), gt.moments(*where, law.path[3], problem.kl).gradient)
+
+
+def test_two_speeds_by_hand():
+    """One step from the maximiser weighs by curvature, 1 + sqrt(2 + 8 * 8); the gradient's error by 1, 1 + sqrt(2 + 8)."""
+    problem = gt.gallery.training_problem("two-speeds")
+    where = (problem.bandit, problem.policy, problem.theta)
+    law = training_law(*where, gt.Constant(0.05), steps=1, kl=problem.kl)
+    assert law.optimum == pytest.approx(1.0 + np.sqrt(66.0), rel=1e-12)
+    assert gt.group_size_law(*where, problem.kl).optimum == pytest.approx(1.0 + np.sqrt(10.0), rel=1e-12)
+    many = training_law(*where, gt.Constant(0.01), steps=2000, kl=problem.kl)
+    assert many.optimum == pytest.approx(1.0 + np.sqrt(10.0), rel=0.01)
