@@ -13,10 +13,10 @@ KEYS = ["target", "success", "interval", *CELL]
 RULE = (
     f"An interval is sound if its coverage is at least {SOUND:.0%} in at least {SHARE:.0%} of the design's cells. The narrowest "
     "of the sound ones (by the median, over cells, of its median width) is recommended; where none is sound, the one that "
-    f"reaches {SOUND:.0%} in most cells is called nearest. Cells in which success is rare, 1%, are judged apart from the others. "
-    "Of several components the worst covered is counted. A dataset that gives no answer is not covered; the last column but one "
-    "has their share in the worst cell. Widths are relative to the interval recommended, or nearest, where both are bounded. "
-    "Intervals that were tried in few cells are never recommended."
+    f"reaches {SOUND:.0%} in most cells is called nearest. Cells are judged apart by the number of prompts B, and where success "
+    "is rare, 1%. Of several components the worst covered is counted. A dataset that gives no answer is not covered; the last "
+    "column but one has their share in the worst cell. Widths are relative to the interval recommended, or nearest, where both "
+    "are bounded. Intervals that were tried in few cells are never recommended."
 )
 
 
@@ -34,13 +34,21 @@ def advice(table: pd.DataFrame) -> pd.DataFrame:
     shares = design.assign(refused=design["failures"] / design["replications"]).groupby(KEYS, sort=False)["refused"].max()
     cells = cells.join(shares).reset_index()
     points = measured[(measured["part"] == "point") & (measured["measure"] == "coverage")]
-    judged = [_judge(target, part, points) for target, part in cells.groupby(["target", "success"], sort=False)]
-    return pd.concat(judged, ignore_index=True).sort_values("success", kind="stable", ignore_index=True)
+    judged = [_judge(key, part, points) for key, part in cells.groupby(["target", "success", "batch_size"], sort=False)]
+    return pd.concat(judged, ignore_index=True).sort_values(["success", "B"], kind="stable", ignore_index=True)
+
+
+def choices(found: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a target and a column a regime, with the interval recommended there."""
+    regimes = "success " + found["success"] + ", B = " + found["B"].astype(str)
+    chosen = found.assign(regime=regimes, choice=found["interval"].where(found["advice"] == "recommended"))
+    wide = chosen.groupby(["target", "regime"], sort=False)["choice"].first().unstack("regime")
+    return wide.astype(object).where(wide.notna(), "none is sound").rename_axis(columns=None).reset_index()
 
 
 def _judge(key: Any, cells: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    target, success = key
-    points = points[(points["target"] == target) & (points["success"] == success)]
+    target, success, batch_size = key
+    points = points[(points[["target", "success", "batch_size"]] == list(key)).all(axis=1)]
     everywhere = len(cells[CELL].drop_duplicates())
     whole = cells.groupby("interval")["coverage"].transform("size") == everywhere
     shares = (cells["coverage"] >= SOUND).groupby(cells["interval"], sort=False).mean()
@@ -62,6 +70,7 @@ def _judge(key: Any, cells: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
         rows.append(
             {
                 "success": success,
+                "B": batch_size,
                 "target": target,
                 "interval": interval,
                 "coverage at a point": _at_point(points[points["interval"] == interval]),

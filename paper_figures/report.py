@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from grpo_theory.inference.report import FAMILY_ERROR
-from paper_figures.advice import RULE, advice
+from paper_figures.advice import RULE, advice, choices
 from paper_figures.registry import FIGURES
 from paper_figures.style import PROBLEMS
 from simulations.registry import STUDIES
@@ -197,7 +197,8 @@ def write_report(results: Path, out: Path) -> None:
     page.table(_matrix(claims[intervals]))
     page.paragraph(f"What to use. {RULE}")
     found = advice(read_table(results, "coverage")[0])
-    page.table(found.astype(object).where(found.notna(), "none bounded"))
+    page.table(choices(found))
+    page.table(found.astype(object).where(found.notna(), "none bounded"), summary="All intervals, and what the rule says of them")
     page.heading("How this was made")
     studies, versions = _facts(results, list(STUDIES))
     page.table(studies)

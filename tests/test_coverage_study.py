@@ -11,7 +11,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.inference import judge, replications_to_tell
-from paper_figures.advice import advice
+from paper_figures.advice import advice, choices
 from simulations import coverage
 from simulations.coverage_candidates import ASKED, CANDIDATES, TARGETS, Candidate, narrowed
 from simulations.coverage_problems import RARE, SURE, directions, names, problem
@@ -191,6 +191,8 @@ def test_advice_follows_its_rule_and_not_the_names():
     verdicts = {"short": "not sound", "wide": "sound", "fair": "recommended", "few": "sound; few cells"}
     assert found["advice"].to_dict() == verdicts
     assert found.loc["wide", "relative width"] == 1.5
+    assert choices(found.reset_index())["success common, B = 16"].tolist() == ["fair"]
     assert found.loc["fair", "worst at"] == "p, B = 16, G = 4"
     unsound = advice(advice_table({"short": shares["short"], "worse": [0.5] * 4}, widths | {"worse": 1.0})).set_index("interval")
     assert unsound.loc["short", "advice"] == "none is sound; nearest"
+    assert choices(unsound.reset_index())["success common, B = 16"].tolist() == ["none is sound"]
