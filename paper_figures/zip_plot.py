@@ -63,7 +63,7 @@ def _zip(axes: Axes, rows: pd.DataFrame, frame: tuple[float, float]) -> None:
     heights = np.repeat(rows["percentile"].to_numpy(dtype=float)[:, None], 2, axis=1)
     colours = np.where(rows["covered"].to_numpy(dtype=bool), BLUE, VERMILION)
     segments = list(np.stack([ends, heights], axis=-1))
-    axes.add_collection(LineCollection(segments, colors=list(colours), linewidths=0.8, capstyle="projecting", rasterized=True))
+    axes.add_collection(LineCollection(segments, colors=list(colours), linewidths=1.0, capstyle="projecting", rasterized=True))
     flat = rows[rows["low"] == rows["high"]]
     axes.scatter(flat["low"], flat["percentile"], s=2.0, c=list(colours[rows["low"] == rows["high"]]), linewidths=0.0)
     axes.axvline(0.0, color="black", linewidth=0.8)
