@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 
 from paper_figures import style
 from paper_figures.registry import FIGURES
@@ -28,6 +29,7 @@ def draw(name: str, results: Path, out: Path) -> None:
     figure = module.draw({table: read_table(results, table)[0] for table in module.TABLES})
     figure.savefig(out / f"{name}.svg", metadata={"Date": None})
     figure.savefig(out / f"{name}.png")
+    plt.close(figure)
 
 
 def main(arguments: list[str] | None = None) -> int:

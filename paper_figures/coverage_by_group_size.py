@@ -4,50 +4,65 @@ from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.style import GREY, group_size_axis, intervals
+from paper_figures.style import GREY, Look, coverage_axis, group_size_axis, intervals
 
 TABLES = ("coverage",)
 LEVEL = 0.95
+SHOWN = ("value", "gradient", "c1", "error", "group size")
 CAPTION = (
-    "Coverage of nominal 95% intervals against the group size, a row a target and a column a problem, with exact 95% limits "
-    "(Clopper and Pearson) and lines at the nominal level. Of several components the one that is worst covered is shown; "
-    "failures count as not covering."
+    "Coverage of nominal 95% intervals against the group size at B = 32 prompts, a row a target and a column a problem, with "
+    "exact 95% limits (Clopper and Pearson) and lines at the nominal level. Of several components the one that is worst covered "
+    "is shown; a dataset that gives no answer is not covered. Broad pale lines: the exact limit of the coverage as B grows, "
+    "where that is not the nominal level."
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel a target and problem."""
-    table = tables["coverage"].query("measure == 'coverage' and level == @LEVEL")
-    looks = intervals(table)
+    table = tables["coverage"].query(
+        "part == 'curve' and measure in ('coverage', 'limit') and level == @LEVEL and target in @SHOWN"
+    )
     targets, problems = table["target"].unique(), table["problem"].unique()
     figure, panels = plt.subplots(
-        len(targets), len(problems), figsize=(1.2 + 2.4 * len(problems), 0.9 + 2.1 * len(targets)), sharey="row", squeeze=False
+        len(targets), len(problems), figsize=(2.8 + 1.75 * len(problems), 0.7 + 1.75 * len(targets)), sharey="row", squeeze=False
     )
-    handles = {}
-    for (i, target), (j, problem) in ((a, b) for a in enumerate(targets) for b in enumerate(problems)):
-        axes = panels[i, j]
-        part = table[(table["target"] == target) & (table["problem"] == problem)]
-        axes.axhline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
-        for name, rows in part.groupby("interval", sort=False):
-            look = looks[str(name)]
-            worst = rows.loc[rows.groupby("group_size")["estimate"].idxmin()]
-            handles[look.label] = axes.errorbar(
-                worst["group_size"],
-                worst["estimate"],
-                yerr=[worst["estimate"] - worst["low"], worst["high"] - worst["estimate"]],
-                fmt=look.marker,
-                linestyle=look.line,
-                color=look.colour,
-                markerfacecolor="white",
-                markeredgewidth=1.1,
-                elinewidth=1.1,
-                capsize=2.5,
-            )
-        group_size_axis(axes, sorted(table["group_size"].unique()))
-        axes.set_xlabel("group size $G$" if i == len(targets) - 1 else "")
-        axes.set_title(str(problem) if i == 0 else "", fontsize="small")
-        axes.set_ylabel(f"coverage: {target}" if j == 0 else "", fontsize="small")
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4, fontsize="small")
+    sizes = sorted(table["group_size"].unique())
+    for i, (row, target) in enumerate(zip(panels, targets, strict=True)):
+        rows = table[table["target"] == target]
+        looks = intervals(rows)
+        for axes, problem in zip(row, problems, strict=True):
+            _panel(axes, rows[rows["problem"] == problem], looks)
+            group_size_axis(axes, sizes)
+            axes.set_xlabel("group size $G$" if i == len(targets) - 1 else "")
+            axes.set_title(str(problem).replace(", ", ",\n") if i == 0 else "", fontsize="small")
+        coverage_axis(row[0].yaxis)
+        row[0].set_ylabel(f"{target}\ncoverage", fontsize="small")
+        for look in looks.values():
+            row[-1].plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)
+        row[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")
     return figure
+
+
+def _panel(axes: Axes, part: pd.DataFrame, looks: Mapping[str, Look]) -> None:
+    axes.axhline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
+    for name, rows in part.groupby("interval", sort=False):
+        look = looks[str(name)]
+        limit = rows[rows["measure"] == "limit"].groupby("group_size")["estimate"].min()
+        axes.plot(limit.index, limit, "-", color=look.colour, linewidth=3.5, alpha=0.25)
+        rows = rows[rows["measure"] == "coverage"]
+        worst = rows.loc[rows.groupby("group_size")["estimate"].idxmin()]
+        axes.errorbar(
+            worst["group_size"],
+            worst["estimate"],
+            yerr=[worst["estimate"] - worst["low"], worst["high"] - worst["estimate"]],
+            fmt=look.marker,
+            linestyle=look.line,
+            color=look.colour,
+            markerfacecolor="white",
+            markeredgewidth=1.1,
+            elinewidth=1.1,
+            capsize=2.0,
+        )

@@ -7,65 +7,75 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from paper_figures.style import GREY, intervals
+from paper_figures.style import GREY, coverage_axis, intervals
 
 TABLES = ("coverage",)
 LEVEL = 0.95
-FACTORS = {"problem": "problem", "batch_size": "$B$", "group_size": "$G$"}
+SHOWN = ("value", "gradient", "c1", "error", "group size")
+SIZES = {"batch_size": "$B$", "group_size": "$G$"}
 CAPTION = (
-    "Coverage of nominal 95% intervals over all settings (nested-loop plot, Ruecker and Schwarzer 2014), a panel a target: group "
-    "sizes within batch sizes within problems, as the steps below each panel say. Of several components the one that is worst "
-    "covered is shown."
+    "Coverage of nominal 95% intervals over the whole design (nested-loop plot, Ruecker and Schwarzer 2014), a panel a target: "
+    "group sizes within batch sizes within problems, as the steps at the foot say. Of several components the one that is worst "
+    "covered is shown; a dataset that gives no answer is not covered."
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel a target, its settings beneath it."""
-    table = tables["coverage"].query("measure == 'coverage' and level == @LEVEL")
-    looks = intervals(table)
-    targets = table["target"].unique()
+    """Draw a panel a target, and the settings beneath them."""
+    table = tables["coverage"].query("part == 'design' and measure == 'coverage' and level == @LEVEL and target in @SHOWN")
+    targets, problems = table["target"].unique(), list(table["problem"].unique())
+    settings = table[["problem", *SIZES]].drop_duplicates()
+    order = [problems.index(name) for name in settings["problem"]]
+    settings = settings.iloc[np.lexsort((settings["group_size"], settings["batch_size"], order))]
     figure, panels = plt.subplots(
-        2 * len(targets),
+        len(targets) + 1,
         1,
-        figsize=(8.5, 0.6 + 2.9 * len(targets)),
-        squeeze=False,
-        gridspec_kw={"height_ratios": [2.2, 1.0] * len(targets)},
+        figsize=(9.5, 1.3 + 1.75 * len(targets)),
+        sharex=True,
+        gridspec_kw={"height_ratios": [1.75] * len(targets) + [0.9]},
     )
-    handles = {}
-    for i, target in enumerate(targets):
-        above, below = panels[2 * i, 0], panels[2 * i + 1, 0]
-        worst = table[table["target"] == target].groupby(["interval", *FACTORS], sort=False)["estimate"].min().unstack("interval")
-        settings = worst.index.to_frame(index=False)
-        problems = pd.Categorical(settings["problem"], settings["problem"].unique()).codes
-        order = np.lexsort((settings["group_size"], settings["batch_size"], problems))
-        above.axhline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
-        for name in worst.columns:
-            look = looks[str(name)]
-            handles[look.label] = _steps(above, worst[name].to_numpy()[order], look.line, look.colour)
-        _factors(below, settings.iloc[order])
-        above.set_ylabel("coverage")
-        above.set_title(str(target), fontsize="small")
-        above.set_xticks([])
-        for axes in (above, below):
-            axes.set_xlim(0.0, len(order))
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4, fontsize="small")
+    ends = np.flatnonzero(settings["problem"].to_numpy()[1:] != settings["problem"].to_numpy()[:-1]) + 1
+    for axes in panels:
+        axes.grid(visible=False, axis="x")
+        for end in ends:
+            axes.axvline(end, color="#CFCFCF", linewidth=0.8, zorder=0)
+    for axes, target in zip(panels, targets, strict=False):
+        part = table[table["target"] == target]
+        _lines(axes, part.groupby(["interval", "problem", *SIZES], sort=False)["estimate"].min().unstack("interval"), settings)
+        axes.set_ylabel(f"{target}\ncoverage", fontsize="small")
+    bounds = np.concatenate([[0], ends, [len(settings)]])
+    top = panels[0].secondary_xaxis("top")
+    top.set_xticks((bounds[1:] + bounds[:-1]) / 2.0, [name.replace(", ", ",\n") for name in problems], fontsize="x-small")
+    top.tick_params(length=0)
+    top.spines["top"].set_visible(False)
+    _factors(panels[-1], settings)
+    panels[-1].set_xlim(0.0, len(settings))
     return figure
 
 
-def _steps(axes: Axes, values: np.ndarray, line: str, colour: str) -> Line2D:
+def _lines(axes: Axes, worst: pd.DataFrame, settings: pd.DataFrame) -> None:
+    """Draw a staircase an interval function, with a gap where a setting was not tried."""
+    axes.axhline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
+    values = worst.reindex(pd.MultiIndex.from_frame(settings))
+    for name, look in intervals(pd.DataFrame({"interval": worst.columns})).items():
+        _steps(axes, values[name].to_numpy(), look.line, look.colour, look.label)
+    coverage_axis(axes.yaxis)
+    axes.tick_params(axis="x", length=0)
+    axes.legend(loc="center left", bbox_to_anchor=(1.005, 0.5), fontsize="x-small")
+
+
+def _steps(axes: Axes, values: np.ndarray, line: str, colour: str, label: str | None = None) -> None:
     edges = np.arange(len(values) + 1)
-    return axes.step(edges, np.append(values, values[-1:]), line, where="post", color=colour, linewidth=1.2)[0]
+    axes.step(edges, np.append(values, values[-1:]), line, where="post", color=colour, linewidth=1.3, label=label)
 
 
 def _factors(axes: Axes, settings: pd.DataFrame) -> None:
-    """Draw each factor as a staircase in a band of its own, its values on the steps of the outer ones."""
-    for band, (factor, label) in enumerate(reversed(FACTORS.items())):
-        levels = settings[factor].unique() if factor == "problem" else np.sort(settings[factor].unique())
+    """Draw each size as a staircase in a band of its own."""
+    for band, (factor, label) in enumerate(reversed(SIZES.items())):
+        levels = np.sort(settings[factor].unique())
         codes = pd.Categorical(settings[factor], levels).codes.astype(float)
-        heights = 1.4 * band + codes / max(len(levels) - 1, 1)
-        _steps(axes, heights, "-", GREY)
-        text = f"{label}: {', '.join(map(str, levels))}"
-        axes.text(1.005, 1.4 * band + 0.5, text, transform=axes.get_yaxis_transform(), va="center", fontsize="x-small")
+        _steps(axes, 1.6 * band + codes / max(len(levels) - 1, 1), "-", GREY)
+        text = f"{label} = {', '.join(map(str, levels))}"
+        axes.text(1.005, 1.6 * band + 0.5, text, transform=axes.get_yaxis_transform(), va="center", fontsize="x-small")
     axes.set_axis_off()

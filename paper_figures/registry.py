@@ -2,6 +2,7 @@
 
 from paper_figures import (
     baseline_curve,
+    coverage_by_group_size,
     decomposition,
     estimators,
     gap_bounds,
@@ -13,8 +14,11 @@ from paper_figures import (
     group_size_path,
     group_size_schedule,
     mse_by_group_size,
+    nested_loop,
     oracle_ratio,
     who_wins,
+    width_by_coverage,
+    zip_plot,
 )
 
 FIGURES = {
@@ -34,5 +38,9 @@ FIGURES = {
         group_size_budgets,
         group_size_horizon,
         group_size_schedule,
+        zip_plot,
+        coverage_by_group_size,
+        width_by_coverage,
+        nested_loop,
     )
 }

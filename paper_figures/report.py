@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from grpo_theory.inference.report import FAMILY_ERROR
+from paper_figures.advice import RULE, advice, choices
 from paper_figures.registry import FIGURES
 from paper_figures.style import PROBLEMS
 from simulations.registry import STUDIES
@@ -172,11 +173,12 @@ def write_report(results: Path, out: Path) -> None:
         "its proof in docs/derivations.md. U6 and R2 are judged whether or not Assumption 2 holds; it holds exactly where "
         "U6/assumption is confirmed."
     )
-    gallery = claims["problem"].isin(list(PROBLEMS))
+    intervals = claims["id"].str.startswith("CI/")
+    gallery = claims["problem"].isin(list(PROBLEMS)) & ~intervals
     page.table(_matrix(claims[gallery]))
-    if not gallery.all():
+    if not (gallery | intervals).all():
         page.paragraph("On training runs and limit laws, by setting; the statements stand in the table of all claims:")
-        for table in _by_setting(claims[~gallery]):
+        for table in _by_setting(claims[~gallery & ~intervals]):
             page.table(table)
     page.table(claims.drop(columns=["power", "control_estimate"]), summary="All claims with their intervals")
     page.heading("Figures")
@@ -190,6 +192,13 @@ def write_report(results: Path, out: Path) -> None:
     page.heading("The scaling law and the optimal group size")
     page.paragraph("MSE of the leave-one-out gradient = c1/B + c2/(BG) + c3/(BG(G-1)), exactly, for every B >= 1 and G >= 2.")
     page.table(_group_sizes(results))
+    page.heading("Coverage of confidence intervals")
+    page.paragraph("At single points, with many replications:")
+    page.table(_matrix(claims[intervals]))
+    page.paragraph(f"What to use. {RULE}")
+    found = advice(read_table(results, "coverage")[0])
+    page.table(choices(found))
+    page.table(found.astype(object).where(found.notna(), "none bounded"), summary="All intervals, and what the rule says of them")
     page.heading("How this was made")
     studies, versions = _facts(results, list(STUDIES))
     page.table(studies)

@@ -9,11 +9,15 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, ScalarFormatter
 from numpy.typing import ArrayLike
+from scipy.special import expit, logit
 
 NORMAL_95 = 1.959963984540054
 """Half-width of a 95% interval in standard errors."""
+COVERAGES = (0.02, 0.1, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.999)
+"""Ticks of an axis of coverages; those beyond the first and last are drawn there."""
 
 
 class Look(NamedTuple):
@@ -115,6 +119,20 @@ def log_axis(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
+
+
+def coverage_axis(axis: Axis, ticks: Sequence[float] = COVERAGES) -> None:
+    """Make an axis a coverage, spaced by the logit: 90, 95 and 99% are told apart, and 0 and 1 cut at 2 and 99.9%."""
+    low, high = COVERAGES[0], COVERAGES[-1]
+
+    def forward(share: ArrayLike) -> ArrayLike:
+        return logit(np.clip(share, low, high))
+
+    rescale = axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale
+    rescale("function", functions=(forward, expit))
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
 
 
 def group_size_axis(axes: Axes, sizes: Sequence[int]) -> None:

@@ -1,48 +1,58 @@
-"""What coverage costs: mean width against coverage."""
+"""What coverage costs: median width against coverage."""
 
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.style import GREY, intervals, log_axis
+from paper_figures.style import GREY, coverage_axis, intervals, log_axis
 
 TABLES = ("coverage",)
 LEVEL = 0.95
+SHOWN = ("value", "gradient", "c1", "c2", "error", "group size")
+COLUMNS, WIDEST = 3, 5.0
+TICKS = (0.02, 0.1, 0.3, 0.6, 0.8, 0.95, 0.99)
 KEYS = ["interval", "target", "problem", "batch_size", "group_size", "component"]
 CAPTION = (
-    "Mean width against coverage of nominal 95% intervals, a point a problem, batch and component, a panel a target; widths are "
-    "relative to the narrowest interval of the same cell. On the line the coverage is the nominal one; left of it the interval "
-    "is too short, right of it longer than it need be."
+    "Median width against coverage of nominal 95% intervals, a point a cell of the design and component, a panel a target; "
+    "widths are relative to the narrowest interval of the same cell. On the line the coverage is the nominal one; left of it the "
+    "interval is too short, right of it longer than it need be. Full points: success is rare (1%). Those more than five times as "
+    "wide are drawn at the upper edge; unbounded ones are left out."
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel a target."""
-    table = tables["coverage"].query("level == @LEVEL and measure in ('coverage', 'mean width')")
-    looks = intervals(table)
-    wide = table.pivot_table(index=KEYS, columns="measure", values="estimate", sort=False).reset_index()
-    wide["relative width"] = wide["mean width"] / wide.groupby(KEYS[1:])["mean width"].transform("min")
+    table = tables["coverage"].query(
+        "part == 'design' and level == @LEVEL and target in @SHOWN and measure in ('coverage', 'median width')"
+    )
+    wide = table.pivot_table(index=[*KEYS, "success"], columns="measure", values="estimate", sort=False).reset_index()
+    wide = wide[np.isfinite(wide["median width"]) & (wide["median width"] > 0.0)]
+    wide["relative width"] = wide["median width"] / wide.groupby(KEYS[1:])["median width"].transform("min")
     targets = wide["target"].unique()
-    figure, panels = plt.subplots(1, len(targets), figsize=(1.0 + 2.8 * len(targets), 3.3), squeeze=False)
-    handles = {}
-    for axes, target in zip(panels[0], targets, strict=True):
+    count = -(-len(targets) // COLUMNS)
+    figure, panels = plt.subplots(count, COLUMNS, figsize=(0.8 + 3.1 * COLUMNS, 0.4 + 3.3 * count), squeeze=False)
+    for axes, target in zip(panels.flat, targets, strict=False):
+        part = wide[wide["target"] == target]
+        looks = intervals(part)
         axes.axvline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
-        for name, rows in wide[wide["target"] == target].groupby("interval", sort=False):
+        for name, rows in part.groupby("interval", sort=False):
             look = looks[str(name)]
-            handles[look.label] = axes.plot(
-                rows["coverage"],
-                rows["relative width"],
-                look.marker,
-                color=look.colour,
-                markerfacecolor="none",
-                markeredgewidth=0.9,
-                linestyle="none",
-            )[0]
+            for success, some in rows.groupby("success"):
+                style = {"color": look.colour, "markersize": 4.0, "markeredgewidth": 0.9, "alpha": 0.8}
+                style |= {"markerfacecolor": look.colour if success == "rare" else "none"}
+                axes.plot(some["coverage"], some["relative width"].clip(upper=WIDEST), look.marker, linestyle="none", **style)
+            axes.plot([], [], look.marker, color=look.colour, markerfacecolor="none", linestyle="none", label=look.label)
         log_axis(axes)
-        axes.set_title(str(target), fontsize="small")
+        axes.set_ylim(0.93, 1.04 * WIDEST)
+        coverage_axis(axes.xaxis, TICKS)
+        axes.set_title(str(target), fontsize="small", loc="left")
         axes.set_xlabel("coverage")
-    panels[0, 0].set_ylabel("mean width / narrowest")
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4, fontsize="small")
+        axes.legend(fontsize="x-small", loc="lower right", bbox_to_anchor=(1.03, 0.99), handletextpad=0.1)
+    for axes in panels.flat[len(targets) :]:
+        axes.set_visible(False)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("median width / narrowest")
     return figure

@@ -14,45 +14,60 @@ from paper_figures.style import BLUE, GREY, VERMILION
 TABLES = ("coverage",)
 LEVEL = 0.95
 CELL = ["target", "problem", "batch_size", "group_size", "component"]
+SHOWN = (
+    ("value", "half-trained, balanced"),
+    ("value", "half-trained, rare"),
+    ("gradient", "half-trained, balanced"),
+    ("group size", "half-trained, balanced"),
+)
 CAPTION = (
     "Zip plots (Morris, White and Crowther 2019): nominal 95% intervals, less the truth, ranked by |estimate - truth| in their "
     "own standard errors, the farthest on top; blue ones cover, red ones do not. Where the two colours meet on the dashed line, "
-    "coverage is the nominal one; red ones all on one side mean bias or a skew estimate; a dot is an interval of no width."
+    "coverage is the nominal one; red ones all on one side mean bias or a skew estimate; a dot is an interval of no width. "
+    "Of the gradient one component; limits beyond the frame are cut."
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a row a cell, and a panel an interval function."""
     table = tables["coverage"].query("measure == 'zip' and level == @LEVEL")
-    cells = list(table.groupby(CELL, sort=False))
+    cells = [(cell, part) for cell, part in table.groupby(CELL, sort=False) if cell[:2] in SHOWN]
+    cells.sort(key=lambda one: SHOWN.index(one[0][:2]))
     width = max(part["interval"].nunique() for _, part in cells)
     figure, panels = plt.subplots(
-        len(cells), width, figsize=(1.0 + 2.0 * width, 0.6 + 2.6 * len(cells)), sharex="row", sharey=True, squeeze=False
+        len(cells), width, figsize=(1.0 + 2.6 * width, 0.6 + 2.3 * len(cells)), sharex="row", sharey=True, squeeze=False
     )
     for row, (cell, part) in zip(panels, cells, strict=True):
         groups = list(part.groupby("interval", sort=False))
+        frame = _frame(part)
         for axes, (name, rows) in zip(row, groups, strict=False):
-            _zip(axes, rows)
+            _zip(axes, rows, frame)
             axes.set_title(str(name), fontsize="small")
         for axes in row[len(groups) :]:
             axes.set_visible(False)
-        target, problem, batch_size, group_size, component = cell
-        label = f"{target} {component}".strip()
-        row[0].set_ylabel(f"{label}\n{problem}, {batch_size} x {group_size}\npercentile of |z|", fontsize="small")
+        target, problem, batch_size, group_size, _ = cell
+        row[0].set_ylabel(f"{target}: {problem},\n$B$ = {batch_size}, $G$ = {group_size}\npercentile of $|z|$", fontsize="small")
     figure.supxlabel("limits less the truth", fontsize="small")
     return figure
 
 
-def _zip(axes: Axes, rows: pd.DataFrame) -> None:
-    rows = rows[np.isfinite(rows["low"]) & np.isfinite(rows["high"])]
-    ends = rows[["low", "high"]].to_numpy(dtype=float)
+def _frame(part: pd.DataFrame) -> tuple[float, float]:
+    """Return limits of the axis that hold nearly all intervals."""
+    ends = part[["low", "high"]].replace([-np.inf, np.inf], np.nan)
+    return float(min(ends["low"].quantile(0.01), 0.0)), float(max(ends["high"].quantile(0.97), 0.0))
+
+
+def _zip(axes: Axes, rows: pd.DataFrame, frame: tuple[float, float]) -> None:
+    rows = rows.dropna(subset=["low", "high"])
+    ends = rows[["low", "high"]].clip(*frame).to_numpy(dtype=float)
     heights = np.repeat(rows["percentile"].to_numpy(dtype=float)[:, None], 2, axis=1)
     colours = np.where(rows["covered"].to_numpy(dtype=bool), BLUE, VERMILION)
     segments = list(np.stack([ends, heights], axis=-1))
-    axes.add_collection(LineCollection(segments, colors=list(colours), linewidths=0.5, capstyle="projecting", rasterized=True))
+    axes.add_collection(LineCollection(segments, colors=list(colours), linewidths=1.0, capstyle="projecting", rasterized=True))
     flat = rows[rows["low"] == rows["high"]]
     axes.scatter(flat["low"], flat["percentile"], s=2.0, c=list(colours[rows["low"] == rows["high"]]), linewidths=0.0)
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.axhline(100.0 * LEVEL, color=GREY, linewidth=0.9, linestyle="--")
-    axes.autoscale_view()
+    axes.grid(visible=False)
+    axes.set_xlim(*frame)
     axes.set_ylim(0.0, 100.0)

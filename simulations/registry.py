@@ -3,6 +3,7 @@
 from simulations import (
     baseline_curve,
     baselines,
+    coverage,
     coverage_pairs,
     coverage_runs,
     error_law,
@@ -38,6 +39,7 @@ STUDIES = {
         lemma_14,
         limit_law,
         gap_weights,
+        coverage,
         coverage_runs,
         coverage_pairs,
     )

@@ -46,6 +46,7 @@ def results(tmp_path_factory):
         patch.setattr("simulations.training_gap.STEPS", 512)
         patch.setattr("simulations.group_size.QUICK_RUNS", 4)
         patch.setattr("simulations.group_size_schedule.QUICK_RUNS", 4)
+        patch.setattr("simulations.coverage.QUICK_REPLICATIONS", 32)
         status = command.main(["verify", "--quick", "--results", str(folder), "--kernels", str(kernels), "--seed", "5"])
     assert status == 0
     return folder

@@ -9,7 +9,8 @@ mpl.use("Agg")
 
 from paper_figures import coverage_by_group_size, nested_loop, width_by_coverage, zip_plot
 
-CELLS = [(problem, b, g) for problem in ("linear", "mixed") for b in (4, 16) for g in (2, 8, 32)]
+BALANCED, RARE = "half-trained, balanced", "half-trained, rare"
+CELLS = [(part, name, b, g) for part in ("design", "curve") for name in (RARE, BALANCED) for b in (4, 16) for g in (2, 8, 32)]
 
 
 @pytest.fixture(scope="module")
@@ -18,14 +19,16 @@ def tables():
     rows = []
     for target, names in (("value", ("student", "normal", "exact")), ("gradient", ("student", "normal"))):
         for name in names:
-            for problem, b, g in CELLS:
+            for part, problem, b, g in CELLS:
                 key = {"interval": name, "target": target, "problem": problem, "batch_size": b, "group_size": g, "level": 0.95}
+                key |= {"part": part, "success": "rare" if problem == RARE else "common", "replications": 100, "failures": 2}
                 for component in ("",) if target == "value" else ("0", "1"):
                     share = rng.uniform(0.8, 0.99)
                     key["component"] = component
                     rows.append(key | {"measure": "coverage", "estimate": share, "low": share - 0.01, "high": share + 0.005})
-                    rows.append(key | {"measure": "mean width", "estimate": rng.uniform(1.0, 3.0)})
-                if (problem, b, g) == ("mixed", 4, 8):
+                    rows.append(key | {"measure": "median width", "estimate": rng.uniform(1.0, 3.0)})
+                    rows.append(key | {"measure": "unbounded", "estimate": 0.0})
+                if (part, problem, b, g) == ("design", BALANCED, 4, 8):
                     for percentile in (25.0, 50.0, 75.0, 100.0):
                         low = -1.0 if percentile < 100.0 else 0.5
                         row = {"measure": "zip", "percentile": percentile, "low": low, "high": 1.0, "covered": low < 0.0}
@@ -44,7 +47,9 @@ def test_they_draw(module, tables, tmp_path):
 
 def test_the_worst_component_is_shown(tables):
     figure = coverage_by_group_size.draw(tables)
-    table = tables["coverage"].query("measure == 'coverage' and target == 'gradient' and problem == 'mixed'")
+    table = tables["coverage"].query(
+        "part == 'curve' and measure == 'coverage' and target == 'gradient' and problem == @BALANCED"
+    )
     worst = table[table["interval"] == "normal"].groupby("group_size")["estimate"].min()
     drawn = [line.get_ydata() for line in figure.axes[3].lines]
     assert any(np.array_equal(y, worst.to_numpy()) for y in drawn)

@@ -15,6 +15,8 @@ def value_naive(rollouts: Rollouts, level: float = 0.95) -> Interval:
     Coverage: below nominal wherever prompts differ in value. The variance is (1 + (G-1) rho)/(BG) times that of a reward, rho the
     share of that variance that lies between prompts, and the interval leaves out the factor 1 + (G-1) rho. As B grows, coverage
     tends to P(|N(0,1)| < z / sqrt(1 + (G-1) rho)), which falls to 0 as G grows.
+    Measured (study "coverage"): 77.8% on a half-trained policy at B = 64, G = 8; 61% on a near-deterministic one at G = 16,
+    however many prompts.
 
     Parameters
     ----------
@@ -47,6 +49,8 @@ def value_clustered(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
     Coverage: nominal as B grows, for every G. Below nominal where most prompts have no success at all, for then the mean and its
     standard error are small together; see `value_effective`.
+    Measured (study "coverage"): 95.0% on a half-trained policy at B = 64, G = 8; least 93.4% at B = 64 and 91.9% at B = 16 over
+    the design; where success is rare (1%) 88.3%, and down to 46% with 64 responses in all, most such batches having no success.
 
     Parameters
     ----------
@@ -84,6 +88,8 @@ def value_effective(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
     Coverage: about nominal or above, where successes are few too and Student's t fails; wider than `value_clustered` where there
     are many. Without success the upper limit is never too low: P(no success) = E[(1 - V(X))^G]^B <= (1 - E V(X))^B.
+    Measured (study "coverage"): 96.0% on a half-trained policy at B = 64, G = 8, and 98.6% where success is rare (1%); least
+    94.8% over the design.
 
     Parameters
     ----------
