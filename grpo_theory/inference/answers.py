@@ -137,10 +137,10 @@ def _numbers(answer: Any) -> tuple[Array, ...]:
         raise TypeError(f"interval must return an Interval, an Ellipsoid or a (low, high) pair, got {answer!r}") from None
 
 
-def refusal(interval: IntervalFunction, data: Any, level: float, keep: Callable[[Any], None]) -> str | None:
-    """Ask, and keep the answer; or return why the function refused: its ValueError, or a singular ellipsoid."""
+def refusal(ask: Callable[[], Any], keep: Callable[[Any], None]) -> str | None:
+    """Ask, and keep the answer; or return why there is none: a ValueError, or a singular ellipsoid."""
     try:
-        answer = interval(data, level)
+        answer = ask()
     except ValueError as error:
         return str(error)
     try:
