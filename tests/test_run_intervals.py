@@ -4,7 +4,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.stats import binom, chi2, t
+from scipy.integrate import quad
+from scipy.stats import binom, chi2, norm, t
 
 import grpo_theory as gt
 from grpo_theory.inference import (
@@ -198,6 +199,16 @@ def test_quantiles_of_many_sets_of_weights():
         np.testing.assert_allclose(found[:4], expected, rtol=1e-9)
         assert np.isnan(found[4])
     assert np.isnan(weighted_chi_square_ppf(np.zeros((2, 3)), 0.9)).all()
+
+
+@pytest.mark.parametrize(("small", "number"), [(0.01, 20), (0.01, 40), (0.01, 100), (0.001, 200)])
+@pytest.mark.parametrize("level", [0.01, 0.5, 0.9])
+def test_quantiles_where_one_weight_rules_many(small, number, level):
+    """Q = N^2 + small chi^2_number: a normal mixture of chi-square laws."""
+    found = float(weighted_chi_square_ppf(np.array([1.0] + number * [small]), level))
+    end = np.sqrt(found)
+    reached = quad(lambda z: 2.0 * norm.pdf(z) * chi2(number).cdf((found - z**2) / small), 0.0, end, epsabs=1e-13, limit=500)[0]
+    assert reached == pytest.approx(level, rel=1e-8)
 
 
 def test_tail_value_by_hand_and_the_shifts_of_its_sisters():
