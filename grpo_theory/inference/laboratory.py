@@ -34,7 +34,9 @@ def coverage(
 ) -> Coverage:
     """Measure how often the intervals of a function hold the truth.
 
-    Results are bit-identical for any number of workers, and a replication is the same whatever the number of them.
+    Results are bit-identical for any number of workers, and a replication is the same whatever the number of them, if the
+    function gives the same answer to the same data: one that resamples must seed itself anew each time it is asked, as with
+    ``lambda data, level: gt.inference.group_size_bootstrap(data, level, rng=0)``.
 
     Parameters
     ----------
