@@ -618,6 +618,20 @@ def test_bad_arguments_are_named(kwargs, error, message):
         normal_run(**kwargs)
 
 
+def test_numbers_of_the_wrong_shape_are_named():
+    def three_estimates(data, level):
+        return gt.Interval(np.zeros(3), 1.0, -1.0, 1.0, level)
+
+    with pytest.raises(ValueError, match=r"interval must return estimate of the limits' shape \(\) or a number, got \(3,\)"):
+        normal_run(three_estimates, truth=0.0)
+
+
+@pytest.mark.parametrize("level", [[0.5, "high"], [[0.5, 0.9]]])
+def test_levels_are_numbers(level):
+    with pytest.raises(ValueError, match="level must be a number or a rising sequence of numbers"):
+        normal_run(level=level)
+
+
 def test_ellipsoids_always_or_never():
     def either(data, level):
         return hotelling(data, level) if data[0, 0] > 0.0 else t_interval(data, level)

@@ -91,6 +91,9 @@ class Answers:
             estimate, error, low, high = _numbers(answer)
             shape = low.shape if low.shape == high.shape else np.broadcast_shapes(low.shape, high.shape)
             self._check_shape(at, shape, truth)
+            for name, part in (("estimate", estimate), ("standard_error", error)):
+                if part.ndim and part.shape != shape:
+                    raise ValueError(f"interval must return {name} of the limits' shape {shape} or a number, got {part.shape}")
         self.estimate[at], self.standard_error[at], self.low[at], self.high[at] = estimate, error, low, high
         self.joint = joint
 

@@ -140,7 +140,10 @@ def _truth(value: ArrayLike) -> NDArray[np.float64]:
 def _levels(level: float | Sequence[float]) -> float | tuple[float, ...]:
     if np.ndim(level) == 0:
         return check_level(level)  # type: ignore[arg-type]
-    levels = tuple(float(one) for one in level)  # type: ignore[union-attr]
+    try:
+        levels = tuple(float(one) for one in level)  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        raise ValueError(f"level must be a number or a rising sequence of numbers, got {level!r}") from None
     if not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all():
         raise ValueError(f"levels must be nested: rise strictly between 0 and 1, got {list(levels)}")
     return levels
