@@ -73,10 +73,14 @@ def step_sizes(schedule: Schedule | ArrayLike, n: int) -> Array:
     ValueError
         If a step is not finite and above 0.
     """
-    steps = schedule.steps(n) if hasattr(schedule, "steps") else schedule
-    steps = as_real_array("schedule", steps, 1)
-    check_shape("schedule", steps, (n,), "(steps,)")
+    return as_steps("schedule", schedule.steps(n) if hasattr(schedule, "steps") else schedule, n)
+
+
+def as_steps(name: str, value: ArrayLike, n: int) -> Array:
+    """Return an array of n steps, all finite and above 0."""
+    steps = as_real_array(name, value, 1)
+    check_shape(name, steps, (n,), "(steps,)")
     if steps.min() <= 0.0:
         where = int(np.argmin(steps))
-        raise ValueError(f"schedule must have steps above 0, got {steps[where]:g} at step {where + 1}")
+        raise ValueError(f"{name} must have steps above 0, got {steps[where]:g} at step {where + 1}")
     return steps

@@ -248,6 +248,31 @@ def test_a_block_with_a_refused_dataset_is_asked_one_by_one():
     assert ranked["z"].isna().tolist() == [False] * kept.sum() + [True] * (~kept).sum()
 
 
+def test_a_dataset_that_the_experiment_cannot_hand_out_is_a_failure():
+    class Diverging(Normal):
+        def take(self, block, i):
+            if block[i].max() > 2.0:
+                raise ValueError("diverged")
+            return block[i]
+
+    run = normal_run(experiment=Diverging(5), vectorized=False)
+    whole = normal_run(vectorized=False)
+    assert 0 < run.failures[0] < 300
+    assert np.array_equal(run.low[~run.failed], whole.low[~run.failed])
+    assert run.first_failure.endswith("diverged")
+
+
+def test_a_function_that_writes_on_its_data_does_not_change_them():
+    def centring(data, level):
+        estimate, found = data.mean(axis=-2), t_interval(data, level)
+        data -= estimate
+        return found
+
+    runs = [normal_run(f, level=(0.5, 0.95), vectorized=False) for f in (centring, t_interval)]
+    assert np.array_equal(runs[0].low, runs[1].low)
+    assert np.array_equal(runs[0].replay(3).data, runs[1].replay(3).data)
+
+
 def test_an_interval_that_always_refuses():
     def never(data, level):
         raise ValueError("never")
@@ -591,6 +616,20 @@ def test_bad_arguments_are_named(kwargs, error, message):
         kwargs["vectorized"] = False
     with pytest.raises(error, match=message):
         normal_run(**kwargs)
+
+
+def test_numbers_of_the_wrong_shape_are_named():
+    def three_estimates(data, level):
+        return gt.Interval(np.zeros(3), 1.0, -1.0, 1.0, level)
+
+    with pytest.raises(ValueError, match=r"interval must return estimate of the limits' shape \(\) or a number, got \(3,\)"):
+        normal_run(three_estimates, truth=0.0)
+
+
+@pytest.mark.parametrize("level", [[0.5, "high"], [[0.5, 0.9]]])
+def test_levels_are_numbers(level):
+    with pytest.raises(ValueError, match="level must be a number or a rising sequence of numbers"):
+        normal_run(level=level)
 
 
 def test_ellipsoids_always_or_never():

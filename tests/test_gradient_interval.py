@@ -150,6 +150,17 @@ def test_singular_ellipsoid_names_the_direction():
         gradient_ellipsoid(null)
 
 
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_a_direction_that_is_flat_but_for_rounding_says_nothing(interval):
+    """Scores of a softmax have sum 0, and in double precision nearly so."""
+    raw = noise(11).scores
+    r = Rollouts(noise(11).rewards, raw - raw.mean(axis=-1, keepdims=True))
+    assert (r.scores.sum(axis=-1) != 0.0).any()
+    with pytest.raises(ValueError, match="do not vary in component 1: they give no standard error"):
+        interval(r.along(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]])))
+    assert (interval(r.along(np.array([[1.0, 1.0, 1.0 + 1e-9]]))).width > 0.0).all()
+
+
 def test_bad_arguments():
     with pytest.raises(ValueError, match="at least 3 responses a prompt, got G = 2"):
         gradient_jackknife(noise(1, responses=2))

@@ -123,6 +123,18 @@ def test_the_seeds_have_the_power_they_promise(seed):
     assert (fewer.low > 0.0).mean() < 0.75
 
 
+def test_differences_that_are_equal_but_for_rounding():
+    a, b = 10 * [0.9, 0.8, 0.7], 10 * [0.8, 0.7, 0.6]
+    assert np.ptp(np.subtract(a, b)) > 0.0
+    with pytest.raises(ValueError, match=r"a - b must vary over the runs, got 0\.1 in all 30"):
+        paired_difference(a, b)
+    assert np.isinf(paired_sequence(a, b).width).all()
+    with pytest.raises(ValueError, match="standard deviation of a - b must be finite and above 0, got 0"):
+        seeds_needed(a, b, 0.1)
+    late = paired_sequence([*a, 1.0], [*b, 0.0])
+    assert np.isfinite(late.width).tolist() == 30 * [False] + [True]
+
+
 def test_equal_differences():
     with pytest.raises(ValueError, match="a - b must vary over the runs, got 1 in all 3"):
         paired_difference([2.0, 3.0, 4.0], [1.0, 2.0, 3.0])

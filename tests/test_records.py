@@ -133,7 +133,11 @@ STEPS = np.full(20, 0.1)
         (lambda: TrainingRecord(STEPS[:5], np.zeros((6, 2)), np.zeros(5)), "path must have at least 20 steps, got 5"),
         (lambda: TrainingRecord(STEPS, np.zeros(21), np.zeros(20)), r"path must have shape \(..., n \+ 1, d\)"),
         (lambda: TrainingRecord(STEPS, np.zeros((21, 2)), np.zeros(21)), r"mean_rewards must have shape \(20,\)"),
-        (lambda: TrainingRecord(STEPS[1:], np.zeros((21, 2)), np.zeros(20)), r"schedule must have shape \(20,\)"),
+        (lambda: TrainingRecord(STEPS[1:], np.zeros((21, 2)), np.zeros(20)), r"step_sizes must have shape \(20,\)"),
+        (
+            lambda: TrainingRecord(-STEPS, np.zeros((21, 2)), np.zeros(20)),
+            "step_sizes must have steps above 0, got -0.1 at step 1",
+        ),
         (lambda: TrainingRecord(STEPS, np.zeros((21, 2)), np.zeros(20), np.eye(3)), r"hessian must have shape \(2, 2\)"),
         (
             lambda: TrainingRecord(STEPS, np.full((21, 2), np.nan), np.zeros(20)),

@@ -4,7 +4,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.stats import binom, chi2, t
+from scipy.integrate import quad
+from scipy.stats import binom, chi2, norm, t
 
 import grpo_theory as gt
 from grpo_theory.inference import (
@@ -200,6 +201,16 @@ def test_quantiles_of_many_sets_of_weights():
     assert np.isnan(weighted_chi_square_ppf(np.zeros((2, 3)), 0.9)).all()
 
 
+@pytest.mark.parametrize(("small", "number"), [(0.01, 20), (0.01, 40), (0.01, 100), (0.001, 200)])
+@pytest.mark.parametrize("level", [0.01, 0.5, 0.9])
+def test_quantiles_where_one_weight_rules_many(small, number, level):
+    """Q = N^2 + small chi^2_number: a normal mixture of chi-square laws."""
+    found = float(weighted_chi_square_ppf(np.array([1.0] + number * [small]), level))
+    end = np.sqrt(found)
+    reached = quad(lambda z: 2.0 * norm.pdf(z) * chi2(number).cdf((found - z**2) / small), 0.0, end, epsabs=1e-13, limit=500)[0]
+    assert reached == pytest.approx(level, rel=1e-8)
+
+
 def test_tail_value_by_hand_and_the_shifts_of_its_sisters():
     record = single(next(simulate("conflict", 1, 400, 3)), 0)
     rewards, steps = record.mean_rewards[200:], record.step_sizes[200:]
@@ -278,7 +289,42 @@ def test_steps_that_fall_as_one_over_i_defeat_batch_means():
 
 def flat_record(hessian, steps=None, path=None):
     path = np.random.default_rng(0).normal(size=(41, 2)) if path is None else path
-    return TrainingRecord(np.full(40, 0.1) if steps is None else steps, path, np.zeros((*path.shape[:-2], 40)), hessian)
+    rewards = np.broadcast_to(np.arange(40.0) % 2.0, (*path.shape[:-2], 40))
+    return TrainingRecord(np.full(40, 0.1) if steps is None else steps, path, rewards, hessian)
+
+
+@pytest.mark.parametrize("function", [tail_value_interval, learned_value_interval, best_value_interval])
+def test_equal_rewards_give_no_standard_error(function):
+    """In double precision the standard deviation of many 0.1 is not 0."""
+    path, rewards = np.random.default_rng(0).normal(size=(2, 41, 2)), np.full((2, 40), 0.1)
+    rewards[1, -1] = 0.2
+    found = function(TrainingRecord(np.full(40, 0.1), path, rewards, np.array(2 * [-np.eye(2)])))
+    np.testing.assert_array_equal(np.isnan(found.low), [True, False])
+    with pytest.raises(ValueError, match="the mean rewards of the last part do not vary: they give no standard error"):
+        function(TrainingRecord(np.full(40, 0.1), path[0], rewards[0], -np.eye(2)))
+
+
+@pytest.mark.parametrize("function", [batch_means_interval, random_scaling_interval])
+def test_functionals_that_do_not_move_get_no_limits(function):
+    """Gradients are orthogonal to (1, 1), as a softmax's are to shifts of its logits: the sum of the logits moves by rounding."""
+    path = 0.1 + np.cumsum(np.random.default_rng(0).normal(size=(41, 1)), axis=0) * [1.0 / 3.0, -1.0 / 3.0]
+    record = TrainingRecord(np.full(40, 0.1), path, np.zeros(40))
+    assert np.ptp(path.sum(axis=1)) > 0.0
+    assert (function(record).width > 0.0).all()
+    with pytest.raises(ValueError, match="the iterates do not vary in component 1: they give no standard error"):
+        function(record, contrasts=[[1.0, 0.0], [1.0, 1.0]])
+    many = TrainingRecord(np.full(40, 0.1), path[None], np.zeros((1, 40)))
+    np.testing.assert_array_equal(np.isnan(function(many, contrasts=np.array([[1.0, 0.0], [1.0, 1.0]])).low), [[False, True]])
+
+
+def test_the_last_batch_ends_with_the_run_however_small_the_last_steps():
+    steps = np.full(100, 0.1)
+    steps[-5:] = 1e-16
+    path = np.full((101, 1), 7.0)
+    path[1::2] += 0.1
+    found = batch_means_interval(TrainingRecord(steps, path, np.zeros(100)), batches=3)
+    assert batch_boundaries(steps, 3)[-1] == 100
+    assert 7.0 <= found.estimate[0] <= 7.1
 
 
 HALF = np.diag([-0.5, 0.0])

@@ -91,6 +91,9 @@ class Answers:
             estimate, error, low, high = _numbers(answer)
             shape = low.shape if low.shape == high.shape else np.broadcast_shapes(low.shape, high.shape)
             self._check_shape(at, shape, truth)
+            for name, part in (("estimate", estimate), ("standard_error", error)):
+                if part.ndim and part.shape != shape:
+                    raise ValueError(f"interval must return {name} of the limits' shape {shape} or a number, got {part.shape}")
         self.estimate[at], self.standard_error[at], self.low[at], self.high[at] = estimate, error, low, high
         self.joint = joint
 
@@ -137,10 +140,10 @@ def _numbers(answer: Any) -> tuple[Array, ...]:
         raise TypeError(f"interval must return an Interval, an Ellipsoid or a (low, high) pair, got {answer!r}") from None
 
 
-def refusal(interval: IntervalFunction, data: Any, level: float, keep: Callable[[Any], None]) -> str | None:
-    """Ask, and keep the answer; or return why the function refused: its ValueError, or a singular ellipsoid."""
+def refusal(ask: Callable[[], Any], keep: Callable[[Any], None]) -> str | None:
+    """Ask, and keep the answer; or return why there is none: a ValueError, or a singular ellipsoid."""
     try:
-        answer = interval(data, level)
+        answer = ask()
     except ValueError as error:
         return str(error)
     try:

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 Array = NDArray[np.float64]
+ROUNDING = 1e-14
+"""The variation of numbers, relative to their size, that counts as rounding."""
 IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
 
 
@@ -95,6 +97,13 @@ class Ellipsoid:
         return self.squared_distance(truth) <= self.squared_radius
 
 
+def check_variation(constant: NDArray[np.bool_], *, single: bool, of: str) -> None:
+    """Raise ValueError if the data are one dataset and a component, shape (...), does not vary; `of` says what should."""
+    if single and constant.any():
+        where = ", ".join(str(i) for i in np.flatnonzero(constant)) if constant.ndim else ""
+        raise ValueError(f"{of} do not vary{f' in component {where}' if where else ''}: they give no standard error")
+
+
 def student_interval(
     estimate: Array, standard_error: Array, degrees_of_freedom: ArrayLike, level: float, *, single: bool, of: str
 ) -> Interval:
@@ -117,9 +126,7 @@ def student_interval(
     """
     level = check_level(level)
     degenerate = ~(standard_error > 0.0)
-    if single and degenerate.any():
-        where = ", ".join(str(i) for i in np.flatnonzero(degenerate)) if degenerate.ndim else ""
-        raise ValueError(f"{of} do not vary{f' in component {where}' if where else ''}: they give no standard error")
+    check_variation(degenerate, single=single, of=of)
     degrees = np.asarray(degrees_of_freedom, dtype=np.float64)
     half = stdtrit(degrees, (1.0 + level) / 2.0) * np.where(degenerate, np.nan, standard_error)
     return Interval(estimate, standard_error, estimate - half, estimate + half, level)

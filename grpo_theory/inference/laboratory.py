@@ -34,7 +34,9 @@ def coverage(
 ) -> Coverage:
     """Measure how often the intervals of a function hold the truth.
 
-    Results are bit-identical for any number of workers, and a replication is the same whatever the number of them.
+    Results are bit-identical for any number of workers, and a replication is the same whatever the number of them, if the
+    function gives the same answer to the same data: one that resamples must seed itself anew each time it is asked, as with
+    ``lambda data, level: gt.inference.group_size_bootstrap(data, level, rng=0)``.
 
     Parameters
     ----------
@@ -138,7 +140,10 @@ def _truth(value: ArrayLike) -> NDArray[np.float64]:
 def _levels(level: float | Sequence[float]) -> float | tuple[float, ...]:
     if np.ndim(level) == 0:
         return check_level(level)  # type: ignore[arg-type]
-    levels = tuple(float(one) for one in level)  # type: ignore[union-attr]
+    try:
+        levels = tuple(float(one) for one in level)  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        raise ValueError(f"level must be a number or a rising sequence of numbers, got {level!r}") from None
     if not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all():
         raise ValueError(f"levels must be nested: rise strictly between 0 and 1, got {list(levels)}")
     return levels

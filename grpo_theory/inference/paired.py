@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 from scipy.stats import nct
 
-from grpo_theory.inference.interval import Interval, check_level, vectorized
+from grpo_theory.inference.interval import ROUNDING, Interval, check_level, vectorized
 from grpo_theory.validation import as_count, as_positive
 
 Array = NDArray[np.float64]
@@ -28,7 +28,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
     Returns
     -------
     Interval
-        Shape (...); NaN limits for those of many samples whose differences are all equal.
+        Shape (...); NaN limits for those of many samples whose differences are all equal but for rounding.
 
     Notes
     -----
@@ -36,11 +36,11 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
     been fixed beforehand: looked at after every run until it excludes zero, it fails (use `paired_sequence`).
     """
     level = check_level(level)
-    differences = _differences(a, b)
+    differences, varies = _differences(a, b)
     runs = differences.shape[-1]
     estimate = differences.mean(axis=-1)
     error = differences.std(axis=-1, ddof=1) / np.sqrt(runs)
-    constant = np.ptp(differences, axis=-1) == 0.0
+    constant = ~varies[..., -1]
     if constant.ndim == 0 and constant:
         raise ValueError(f"a - b must vary over the runs, got {differences[0]:g} in all {runs}")
     error = np.where(constant, np.nan, error)
@@ -82,7 +82,7 @@ def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon:
     the 100th on in 97%: start late where differences are skewed.
     """
     level = check_level(level)
-    differences = _differences(a, b)
+    differences, varies = _differences(a, b)
     n = np.arange(1.0, differences.shape[-1] + 1.0)
     # Sums about the first difference keep their digits.
     first = differences[..., :1]
@@ -93,7 +93,7 @@ def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon:
     error = np.where(n > 1.0, np.sqrt(squares / (degrees * n)), np.inf)
     growth = 1.0 + n * _prior_variance(level, as_count("horizon", horizon))
     bound = np.exp((np.log(growth) - 2.0 * np.log1p(-level)) / n)
-    finite = (bound < growth) & (squares > 0.0)
+    finite = (bound < growth) & varies
     ratio = np.where(finite, bound - 1.0, np.inf) / np.where(finite, 1.0 - bound / growth, 1.0)
     half = np.sqrt(degrees * ratio) * np.where(finite, error, 1.0)
     estimate = mean + first
@@ -134,10 +134,10 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
     level, power = check_level(level), _check_power(power)
     if not np.isfinite(difference) or difference == 0.0:
         raise ValueError(f"difference must be finite and not 0, got {difference}")
-    differences = _differences(a, b)
+    differences, varies = _differences(a, b)
     if differences.ndim != 1:
         raise ValueError(f"a and b must have shape (R,), one pilot, got {differences.shape}")
-    spread = as_positive("standard deviation of a - b", float(differences.std(ddof=1)))
+    spread = as_positive("standard deviation of a - b", float(differences.std(ddof=1)) if varies[-1] else 0.0)
     effect = abs(difference) / spread
 
     def found(runs: int) -> float:
@@ -163,8 +163,8 @@ def _check_power(power: float) -> float:
     return power
 
 
-def _differences(a: ArrayLike, b: ArrayLike) -> Array:
-    """Return a - b, shape (..., R)."""
+def _differences(a: ArrayLike, b: ArrayLike) -> tuple[Array, NDArray[np.bool_]]:
+    """Return a - b, and whether the differences of the first 1..R pairs vary by more than rounding, shape (..., R) each."""
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.shape != second.shape or first.ndim < 1:
         raise ValueError(f"a and b must have one shape (..., R), got {first.shape} and {second.shape}")
@@ -174,4 +174,7 @@ def _differences(a: ArrayLike, b: ArrayLike) -> Array:
         if not np.isfinite(array).all():
             where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
             raise ValueError(f"{name} must be finite, got {array[where]} at run {where}: count diverged runs apart")
-    return first - second
+    differences = first - second
+    spread = np.maximum.accumulate(differences, axis=-1) - np.minimum.accumulate(differences, axis=-1)
+    size = np.maximum.accumulate(np.maximum(np.abs(first), np.abs(second)), axis=-1)
+    return differences, spread > ROUNDING * size

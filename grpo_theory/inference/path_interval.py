@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.special import stdtrit
 
-from grpo_theory.inference.interval import Interval, check_level, vectorized
+from grpo_theory.inference.interval import ROUNDING, Interval, check_level, check_variation, student_interval, vectorized
 from grpo_theory.inference.local_model import as_contrasts
 from grpo_theory.simulate.record import TrainingRecord
 from grpo_theory.validation import as_count
@@ -31,6 +30,7 @@ def batch_boundaries(step_sizes: Array, batches: int) -> NDArray[np.int64]:
     clock = np.cumsum(step_sizes)
     marks = clock[-1] * np.arange(1, batches + 2) / (batches + 1)
     ends = np.searchsorted(clock, marks * (1.0 - 1e-12)) + 1
+    ends[-1] = len(step_sizes)
     if (np.diff(ends) == 0).any():
         raise ValueError(f"batches must be few enough for the {len(step_sizes)} steps to fill them all, got {batches}")
     return ends.astype(np.int64)
@@ -61,6 +61,11 @@ def batch_means_interval(
     Interval
         Shape (..., J), around the mean of the batches.
 
+    Raises
+    ------
+    ValueError
+        If the steps do not fill the batches; for a single run, if a functional does not move.
+
     Notes
     -----
     Valid for steps i^-a, a in (1/2, 1), as n grows, whatever the estimator: the target is the zero of its mean.  A batch must be
@@ -75,9 +80,8 @@ def batch_means_interval(
     means = np.add.reduceat(path, ends[:-1], axis=-2) / sizes[:, None]
     estimate = (sizes @ means) / sizes.sum()
     squares = (sizes @ (means - estimate[..., None, :]) ** 2) / (batches - 1)
-    error = np.sqrt(squares / sizes.sum())
-    half = float(stdtrit(batches - 1, 0.5 + level / 2.0)) * error
-    return Interval(estimate, error, estimate - half, estimate + half, level)
+    error = np.where(_still(record, contrasts), 0.0, np.sqrt(squares / sizes.sum()))
+    return student_interval(estimate, error, batches - 1, level, single=path.ndim == 2, of="the iterates")
 
 
 @vectorized
@@ -99,6 +103,11 @@ def random_scaling_interval(record: TrainingRecord, level: float = 0.95, *, cont
     Interval
         Shape (..., J), around their average; the standard error is sqrt(V/n), not that of a normal law.
 
+    Raises
+    ------
+    ValueError
+        For a single run, if a functional does not move.
+
     Notes
     -----
     Valid, like `batch_means_interval`, for steps i^-a, a in (1/2, 1), as n grows, and whatever the estimator; there is no
@@ -110,7 +119,9 @@ def random_scaling_interval(record: TrainingRecord, level: float = 0.95, *, cont
     n = path.shape[-2]
     estimate = path.mean(axis=-2)
     sums = np.cumsum(path - estimate[..., None, :], axis=-2)
-    error = np.sqrt((sums**2).sum(axis=-2)) / n**1.5
+    still = _still(record, contrasts)
+    check_variation(still, single=path.ndim == 2, of="the iterates")
+    error = np.where(still, np.nan, np.sqrt((sums**2).sum(axis=-2)) / n**1.5)
     half = random_scaling_quantile(level) * error
     return Interval(estimate, error, estimate - half, estimate + half, level)
 
@@ -150,3 +161,11 @@ def _functionals(record: TrainingRecord, contrasts: ArrayLike | None) -> Array:
     """Return the functionals of the iterates theta_1..theta_n, shape (..., n, J)."""
     path = record.path[..., 1:, :]
     return path if contrasts is None else path @ as_contrasts(contrasts, record.dimension).T
+
+
+def _still(record: TrainingRecord, contrasts: ArrayLike | None) -> NDArray[np.bool_]:
+    """Return which functionals of the iterates do not move but for rounding, shape (..., J)."""
+    size = np.abs(record.path[..., 1:, :]).max(axis=-2)
+    if contrasts is not None:
+        size = size @ np.abs(as_contrasts(contrasts, record.dimension)).T
+    return np.asarray(np.ptp(_functionals(record, contrasts), axis=-2) <= ROUNDING * size)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grpo_theory.inference.interval import ROUNDING
 from grpo_theory.validation import as_real_array
 
 Array = NDArray[np.float64]
@@ -70,10 +71,12 @@ class Rollouts:
     def along(self, directions: ArrayLike) -> "Rollouts":
         """Return the rollouts with the scores' components along `directions`, shape (L, J), in place of the scores.
 
-        Intervals of the gradient are then about its L components. Norms are kept only if the directions are orthonormal and
+        Intervals of the gradient are then about its L components; one that is 0 but for rounding is 0, so that no interval is
+        made of rounding. Norms are kept only if the directions are orthonormal and
         span the scores.
         """
         array = as_real_array("directions", directions, 2)
         if array.shape[1] != self.scores.shape[-1]:
             raise ValueError(f"directions must have shape (L, J) with the scores' J = {self.scores.shape[-1]}, got {array.shape}")
-        return Rollouts(self.rewards, self.scores @ array.T)
+        components, size = self.scores @ array.T, np.abs(self.scores) @ np.abs(array).T
+        return Rollouts(self.rewards, np.where(np.abs(components) <= ROUNDING * size, 0.0, components))

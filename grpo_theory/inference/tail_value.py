@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from grpo_theory.inference.interval import Interval, check_level, vectorized
+from grpo_theory.inference.interval import Interval, check_level, check_variation, vectorized
 from grpo_theory.inference.plug_in import gap_weights
 from grpo_theory.simulate.record import TrainingRecord
 
@@ -28,7 +28,12 @@ def tail_value_interval(record: TrainingRecord, level: float = 0.95) -> Interval
     Returns
     -------
     Interval
-        Shape (...).
+        Shape (...); NaN limits for those of many runs whose mean rewards of the last part are all equal.
+
+    Raises
+    ------
+    ValueError
+        If the mean rewards of the last part of a single run are all equal: they give no standard error.
 
     Notes
     -----
@@ -97,9 +102,12 @@ def best_value_interval(record: TrainingRecord, level: float = 0.95) -> Interval
 
 
 def _tail_mean(record: TrainingRecord) -> tuple[Array, Array]:
-    """Mean of the last part's mean rewards and its standard error, shape (...) each."""
+    """Mean of the last part's mean rewards and its standard error, shape (...) each; NaN where these are all equal."""
     rewards = record.mean_rewards[..., record.tail_start :]
-    return rewards.mean(axis=-1), rewards.std(axis=-1, ddof=1) / np.sqrt(rewards.shape[-1])
+    constant = np.asarray(np.ptp(rewards, axis=-1) == 0.0)
+    check_variation(constant, single=constant.ndim == 0, of="the mean rewards of the last part")
+    error = np.where(constant, np.nan, rewards.std(axis=-1, ddof=1))
+    return rewards.mean(axis=-1), error / np.sqrt(rewards.shape[-1])
 
 
 def _relative_steps(record: TrainingRecord) -> float:

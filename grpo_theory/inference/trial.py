@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -92,12 +93,12 @@ class Trial:
             keep = partial(self._keep, answers, number)
             if self.vectorized:
                 with _named(block * size, (block + 1) * size):
-                    if refusal(self.interval, datasets, level, partial(keep, slice(None))) is None:
+                    if refusal(partial(self.interval, datasets, level), partial(keep, slice(None))) is None:
                         continue
             # One at a time: a user's own function, or a block in which some dataset is refused.
             for i in range(start, stop):
                 with _named(block * size + i, block * size + i + 1):
-                    why = refusal(self.interval, self.experiment.take(datasets, i), level, partial(keep, i))
+                    why = refusal(partial(self._ask_one, datasets, i, level), partial(keep, i))
                 if why is not None:
                     answers.refusals.setdefault(i, why)
         answers = answers.rows(start, stop)
@@ -106,6 +107,10 @@ class Trial:
             with _named(block * size + start + i, block * size + start + i + 1):
                 raise ValueError("interval must return lower limits that do not exceed the upper ones, and one does")
         return answers
+
+    def _ask_one(self, datasets: Any, i: int, level: float) -> Any:
+        """Ask about a copy of a dataset: a function may write on its data, and is asked again at the next level."""
+        return self.interval(deepcopy(self.experiment.take(datasets, i)), level)
 
     def _keep(self, answers: Answers, number: int, place: int | slice, answer: Any) -> None:
         answers.put(place, number, answer, self.truth)

@@ -13,7 +13,7 @@ from grpo_theory.estimator.registry import Estimator
 from grpo_theory.kl import KL
 from grpo_theory.policy import Policy
 from grpo_theory.problem import Bandit
-from grpo_theory.schedule import Schedule, step_sizes
+from grpo_theory.schedule import Schedule, as_steps
 from grpo_theory.simulate.geometry import features
 from grpo_theory.simulate.streams import Rng, as_seed_sequence, block_generator
 from grpo_theory.simulate.trainer import Trace
@@ -75,7 +75,7 @@ class TrainingRecord:
         _check_tail(self.tail)
         for name, array in arrays.items():
             object.__setattr__(self, name, array)
-        object.__setattr__(self, "step_sizes", step_sizes(self.step_sizes, n))
+        object.__setattr__(self, "step_sizes", as_steps("step_sizes", self.step_sizes, n))
 
     @property
     def steps(self) -> int:
