@@ -221,8 +221,7 @@ def _environment(bandit: Bandit, policy: Policy, estimator: Estimator, kl: KL | 
     reads_norms = estimator.reads & {"squared_score_norms", "optimal_baselines"}
     log_reference = np.zeros(shape)
     if kl is not None:
-        log_reference = np.log(np.asarray(kl.reference))
-        check_shape("reference", log_reference, shape, "(M, K), the bandit's prompts and responses")
+        log_reference = np.log(kl.check_reference(shape))
     return Environment(
         *alias_table(bandit.prompt_weights[None]),
         bandit.values.copy(),
