@@ -104,6 +104,9 @@ def test_a_group_size_a_step_costs_what_its_steps_cost():
     law = TrainingLaw(np.zeros((3, 1)), 0.0, np.zeros((2, 1)), np.array([[1.0, 2.0, 3.0], [0.5, 0.0, 4.0]]))
     assert law.loss(10, [2, 5]) == pytest.approx((2.0 + 2.0 + 3.0 + 2.5 + 1.0) / 10.0)
     assert law.loss(10, 5) == law.loss(10, [5, 5])
+    for sizes, message in (([1, 2, 4], "be at least 2, got 1"), (4, "have 1 dimensions"), ([2, np.nan], "be finite, got nan")):
+        with pytest.raises(ValueError, match=f"group_sizes must {message}"):
+            law.best_schedule(sizes)
     with pytest.raises(ValueError, match=r"group_sizes must be at least 2, got 1"):
         law.loss(10, [1, 5])
     with pytest.raises(ValueError, match=r"group_sizes must have shape \(2,\) = \(n,\), the steps, got \(3,\)"):
