@@ -24,6 +24,7 @@ from grpo_theory.theory import (
     region,
 )
 from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
+from simulations import training_gap
 
 SIZES = {"batch_size": 1, "group_size": 2}
 BALL = Region(radius=1.0, reach=1.0, smoothness=2.0, pl=0.5, highest_gap=3.0, steepest_ray=-0.1)
@@ -174,6 +175,12 @@ def test_the_explicit_bounds_are_above_the_iterated_one():
         steps = gt.Harmonic(2.0, offset).steps(2000)
         bound = harmonic_step_bound(BALL, noise, 2.0, np.arange(1, 2001), offset=offset)
         assert (bound >= recursion_bound(BALL, noise, steps, BALL.highest_gap)).all()
+
+
+def test_projection_is_harmless_where_the_study_can_step_and_not_further_out():
+    """J falls along every ray within the first step of the ball; over the ball that the constants are taken from it need not."""
+    assert training_gap.steepest_ray("kl-linear", "harmonic") < 0.0
+    assert training_gap.surroundings("kl-linear").steepest_ray > 0.0
 
 
 def test_stationary_gap_is_a_quarter_step_trace_to_first_order():
