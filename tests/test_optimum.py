@@ -70,6 +70,10 @@ def test_what_is_not_a_maximiser_is_refused():
     where = (problem.bandit, problem.policy)
     with pytest.raises(ValueError, match=r"optimum must be a stationary point, got a gradient of norm"):
         check_optimum(*where, problem.theta + 1.0, problem.kl)
+    # A small gradient is no small distance where the curvature is as small.
+    small = gt.Bandit.from_law([0.0, 1e-9], np.stack([1.0 - problem.bandit.mean_reward, problem.bandit.mean_reward], axis=-1))
+    with pytest.raises(ValueError, match=r"optimum must be a stationary point, got a gradient of norm"):
+        check_optimum(small, problem.policy, problem.theta + 1.0)
     # The middle response is the worst: where it is likeliest, the objective is least.
     features = [[[-1.0], [0.0], [1.0]]]
     with pytest.raises(ValueError, match="optimum must be a maximiser, got a direction of positive curvature"):
@@ -96,6 +100,31 @@ def test_a_maximum_at_infinity_beside_an_interior_one_is_refused():
         curvatures, directions = check_optimum(bandit, gt.LinearSoftmax(features), best)
         np.testing.assert_allclose(np.abs(directions), [[1.0], [0.0]], atol=1e-9)
         assert len(curvatures) == 1
+
+
+class SteepTabular(gt.TabularSoftmax):
+    """A tabular policy whose logits are twice its parameters."""
+
+    def logits(self, theta):
+        return 2.0 * super().logits(theta)
+
+    def adjoint(self, covectors):
+        return 2.0 * super().adjoint(covectors)
+
+    def congruence(self, forms):
+        return 4.0 * super().congruence(forms)
+
+    def gram(self):
+        return 4.0 * super().gram()
+
+
+def test_the_closed_form_is_not_used_for_a_policy_that_is_not_tabular():
+    problem = gt.gallery.training_problem("kl-tabular")
+    policy = SteepTabular(2, 3)
+    best = gt.find_optimum(problem.bandit, policy, np.zeros(6), problem.kl)
+    np.testing.assert_allclose(gt.moments(problem.bandit, policy, best, problem.kl).gradient, 0.0, atol=1e-12)
+    tabular = gt.find_optimum(problem.bandit, problem.policy, problem.theta, problem.kl)
+    np.testing.assert_allclose(policy.probabilities(best), problem.policy.probabilities(tabular), rtol=1e-10)
 
 
 TWO = gt.Bandit([[0.5, 0.5], [0.1, 0.2]]), gt.TabularSoftmax(2, 2)

@@ -31,7 +31,7 @@ def find_optimum(bandit: Bandit, policy: Policy, theta0: ArrayLike, kl: KL | Non
     check_match(bandit, policy)
     check_penalty(kl)
     start = policy.check_theta(theta0)
-    if isinstance(policy, TabularSoftmax) and kl is not None:
+    if type(policy) is TabularSoftmax and kl is not None:
         reference = kl.check_reference((bandit.n_prompts, bandit.n_responses))
         logits = np.log(reference) + bandit.mean_reward / kl.strength
         return (logits - logits.mean(axis=1, keepdims=True)).reshape(-1)
@@ -76,10 +76,12 @@ def check_optimum(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | Non
     gradient = float(np.linalg.norm(moments(bandit, policy, theta, kl).gradient))
     eigenvalues, eigenvectors = np.linalg.eigh(-hessian(bandit, policy, theta, kl))
     scale = float(np.abs(eigenvalues).max())
-    if gradient > GRADIENT_TOLERANCE * max(1.0, scale):
-        raise ValueError(f"optimum must be a stationary point, got a gradient of norm {gradient:.3g}")
-    if scale <= 1e-12:
+    if scale <= 1e-12 and gradient <= GRADIENT_TOLERANCE:
         raise ValueError("optimum must have a direction of negative curvature, and the objective is flat in all")
+    if gradient > GRADIENT_TOLERANCE * scale:
+        raise ValueError(
+            f"optimum must be a stationary point, got a gradient of norm {gradient:.3g} at a curvature of {scale:.3g}"
+        )
     if eigenvalues[0] < -RANK_TOLERANCE * scale:
         raise ValueError(f"optimum must be a maximiser, got a direction of positive curvature {-eigenvalues[0]:.3g}")
     identifiable = eigenvalues > RANK_TOLERANCE * scale
