@@ -34,10 +34,15 @@ class KL:
             raise ValueError(f"reference must be positive everywhere, got {reference.min():g}")
         object.__setattr__(self, "reference", reference)
 
+    def check_reference(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return the reference, shape (M, K); raise unless `shape` is that."""
+        reference = np.asarray(self.reference)
+        check_shape("reference", reference, shape, "(M, K), the policy's prompts and responses")
+        return reference
+
     def penalty(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return strength * log(pi / reference), shape (M, K); 0 where pi is 0."""
-        reference = np.asarray(self.reference)
-        check_shape("reference", reference, probabilities.shape, "(M, K), the policy's prompts and responses")
+        reference = self.check_reference(probabilities.shape)
         log_ratio = np.zeros_like(probabilities)
         np.log(probabilities / reference, out=log_ratio, where=probabilities > 0.0)
         return self.strength * log_ratio

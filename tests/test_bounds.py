@@ -24,6 +24,7 @@ from grpo_theory.theory import (
     region,
 )
 from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
+from simulations import training_gap
 
 SIZES = {"batch_size": 1, "group_size": 2}
 BALL = Region(radius=1.0, reach=1.0, smoothness=2.0, pl=0.5, highest_gap=3.0, steepest_ray=-0.1)
@@ -72,6 +73,18 @@ def test_an_ill_chosen_region_has_no_constant():
     assert constants[0] > constants[1] > 0.0
     curvatures, _ = check_optimum(problem.bandit, problem.policy, best)
     assert constants[0] < curvatures.min()
+
+
+def test_a_ball_with_a_higher_point_than_its_centre_has_no_constant():
+    """A local maximiser, 0.035 lower than another one 1.7 away: the gap is negative there."""
+    features = np.array([[0.5, -0.53, 2.56], [0.84, -4.29, 2.89], [1.3, 0.95, -0.7]])[:, :, None]
+    bandit, policy = gt.Bandit([[0.95, 0.05, 0.95], [0.05, 0.95, 0.05], [0.05, 0.95, 0.05]]), gt.LinearSoftmax(features)
+    best, lower = (gt.find_optimum(bandit, policy, [start]) for start in (-0.5, 1.3))
+    assert abs(best - lower)[0] < 1.9
+    assert gt.objective(bandit, policy, lower) < gt.objective(bandit, policy, best)
+    assert region(bandit, policy, lower, radius=0.5, reach=0.1).pl > 0.0
+    with pytest.raises(ValueError, match=r"radius must leave out points as high as the optimum, got 1\.9"):
+        region(bandit, policy, lower, radius=1.9, reach=0.1)
 
 
 @pytest.mark.parametrize("name", ["kl-tabular", "conflict"])
@@ -164,6 +177,12 @@ def test_the_explicit_bounds_are_above_the_iterated_one():
         assert (bound >= recursion_bound(BALL, noise, steps, BALL.highest_gap)).all()
 
 
+def test_projection_is_harmless_where_the_study_can_step_and_not_further_out():
+    """J falls along every ray within the first step of the ball; over the ball that the constants are taken from it need not."""
+    assert training_gap.steepest_ray("kl-linear", "harmonic") < 0.0
+    assert training_gap.surroundings("kl-linear").steepest_ray > 0.0
+
+
 def test_stationary_gap_is_a_quarter_step_trace_to_first_order():
     problem, best = at_optimum("kl-linear")
     linear = linearise(problem.bandit, problem.policy, best, "rloo", **SIZES, kl=problem.kl)
@@ -183,6 +202,15 @@ def test_stationary_gap_is_a_quarter_step_trace_to_first_order():
         (lambda: recursion_bound(BALL, 1.0, [0.1, 0.6], 1.0), "steps must be at most 1/L = 0.5, got 0.6 at step 2"),
         (lambda: first_index(1.0, 1.0), "a must be above 1, got 1"),
         (lambda: first_index(2.0, 1.0, 0.0), "epsilon must be finite and above 0, got 0.0"),
+        (lambda: first_index(2.0, np.nan), "b must be finite and at least 0, got nan"),
+        (lambda: first_index(2.0, -5.0), "b must be finite and at least 0, got -5.0"),
+        (lambda: constant_step_bound(BALL, -1.0, 0.1, 1.0, [1]), "noise must be finite and at least 0, got -1.0"),
+        (lambda: constant_step_bound(BALL, 1.0, 0.1, np.nan, [1]), "start_gap must be finite and at least 0, got nan"),
+        (lambda: constant_step_bound(BALL, 1.0, 0.1, 1.0, [4, -3]), "n must be at least 0, got -3"),
+        (lambda: harmonic_step_bound(BALL, 1.0, 2.0, [-1]), "n must be at least 0, got -1"),
+        (lambda: harmonic_step_bound(BALL, np.nan, 2.0, [1]), "noise must be finite and at least 0, got nan"),
+        (lambda: sequence_bound(2.0, 1.0, 1.0, 3, [0]), "n must be at least 1, got 0"),
+        (lambda: recursion_bound(BALL, 1.0, [0.1, -0.1], 1.0), "steps must be above 0, got -0.1 at step 2"),
     ],
 )
 def test_messages(call, message):

@@ -1,14 +1,16 @@
 """The weights of the limit law: the algebra behind Corollary 10, the distance to the normal, and when the law has set in."""
 
 import numpy as np
+import pandas as pd
 import pytest
-from scipy.stats import chi2, norm
+from scipy.stats import chi2, kstest, norm
 
 import grpo_theory as gt
 from grpo_theory.exact.outcomes import outcomes
+from grpo_theory.inference import judge
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
 from simulations import gap_weights
-from simulations.limit_law import optimum
+from simulations.limit_law import _tabulated, kolmogorov_distance, optimum
 
 
 @pytest.mark.parametrize("name", ["kl-linear", "conflict", "kl-tabular"])
@@ -58,3 +60,23 @@ def test_the_law_has_set_in_when_the_study_says_so(name):
     gaps = gap_recursion(linear, gt.Harmonic(beta, gap_weights.OFFSET).steps(n), np.zeros_like(linear.noise))
     limit = linear.gap(limit_covariance(linear, beta))
     assert 1.0 - (n + gap_weights.OFFSET) * gaps[-1] / limit == pytest.approx(0.05, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict", "power"), [(0.4, "confirmed", False), (0.6, "confirmed", True), (1.1, "refuted", True)]
+)
+def test_the_control_of_corollary_10_can_survive(ratio, verdict, power):
+    row = {"part": "baseline", "problem": "p", "quantity": "reinforce", "dependence": 0.0, "estimate": ratio, "least": ratio}
+    found = judge(gap_weights.claims(pd.DataFrame([row]))).iloc[0]
+    assert (found["verdict"], found["power"]) == (verdict, power)
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 30])
+@pytest.mark.parametrize("shift", [0.0, 0.03])
+def test_the_distance_to_a_law_is_that_of_the_whole_sample(degrees, shift, seed):
+    """A table of the law in the middle alone, or the sample's tails left out, would be off by 2e-3."""
+    sample = chi2(degrees).rvs(20_000, random_state=seed(4))
+    law = chi2(degrees, scale=1.0 + shift).cdf
+    assert kolmogorov_distance(sample, law) == pytest.approx(kstest(sample, law).statistic, abs=1e-4)
+    ordered = np.sort(sample)
+    assert np.abs(np.interp(ordered, *_tabulated(law, ordered)) - law(ordered)).max() < 1e-4

@@ -129,3 +129,27 @@ def test_horizons_are_judged_with_power():
     assert found["U9/trace", one] == "refuted"
     assert found["U9/curvature", one] == "confirmed"
     assert found["U9/trace", many] == found["U9/curvature", many] == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("gain", "verdict", "power"), [(1.0, "confirmed", True), (-1.0, "refuted", True), (2.5, "confirmed", False)]
+)
+def test_the_control_of_following_is_not_its_mirror_image(gain, verdict, power):
+    """The control wants twice the expected gain: it can survive, and it does not depend on the sign of the evidence."""
+    exact = {"start": 12.0, "fixed": 10.0, "current": 10.0, "ahead": 9.0}
+    rows = [
+        {
+            "problem": "p",
+            "schedule": "s",
+            "budget": 8,
+            "steps": 1,
+            "step": 1,
+            "plan": plan,
+            "replications": 100,
+            "prediction": loss,
+        }
+        | {"estimate": 12.0 - gain * (12.0 - loss), "standard_error": 0.01}
+        for plan, loss in exact.items()
+    ]
+    found = judge(group_size_schedule.claims(pd.DataFrame(rows))).set_index("id").loc["U9/follow"]
+    assert (found["verdict"], found["power"]) == (verdict, power)

@@ -127,6 +127,12 @@ def test_noise_has_the_exact_covariance_as_its_mean(batch_size, seed):
 STEPS = np.full(20, 0.1)
 
 
+def not_run(**changes):
+    """Ask for records and read none: mistakes are to be told before anything runs."""
+    c = case()
+    gt.simulate_records(c.bandit, c.policy, c.theta, "rloo", STEPS, **SIZES, steps=20, replications=1, rng=0, **changes)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -147,6 +153,7 @@ STEPS = np.full(20, 0.1)
         (lambda: rollout_hessian(np.zeros((3, 1)), np.zeros((3, 1, 2))), "rewards must have shape .* with G at least 2"),
         (lambda: rollout_hessian(np.zeros((3, 2)), np.zeros((3, 4, 2))), "scores must have shape"),
         (lambda: records(case(), steps=10), "steps must be at least 20, got 10"),
+        (lambda: not_run(tail=2.0), r"tail must lie in \(0, 1\], got 2"),
     ],
 )
 def test_bad_input(make, message):

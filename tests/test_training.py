@@ -109,6 +109,15 @@ def test_a_ball_holds_the_iterates():
     assert small(schedule=gt.Constant(5.0), theta0=centre).farthest.max() > 0.6
 
 
+def test_a_start_outside_the_ball_is_kept_and_the_next_iterate_is_on_its_surface():
+    ball = gt.Ball(np.zeros(2), 0.5)
+    training = small(theta0=np.array([3.0, 4.0]), steps=1, schedule=gt.Constant(1e-6), ball=ball, checkpoints=[0, 1])
+    problem = gt.gallery.training_problem("conflict")
+    start = gt.objective(problem.bandit, problem.policy, np.array([3.0, 4.0]))
+    np.testing.assert_allclose(training.objectives[:, 0], start, rtol=1e-14)
+    np.testing.assert_allclose(training.theta, np.tile([0.3, 0.4], (150, 1)), atol=1e-5)
+
+
 def test_each_run_may_have_its_own_start():
     starts = np.random.default_rng(0).normal(size=(150, 2))
     training = small(theta0=starts, steps=5)
@@ -205,6 +214,11 @@ def test_schedules():
         (lambda: small(checkpoints=[301]), ValueError, "checkpoints must rise and end at most at steps = 300"),
         (lambda: small(steps=0), ValueError, "steps must be at least 1, got 0"),
         (lambda: small(group_size=1), ValueError, "group_size must be at least 2 for estimator 'rloo', got 1"),
+        (lambda: small(checkpoints=5), TypeError, "checkpoints must be a sequence of integers, got 5"),
+        (lambda: small(theta0=[0.0]), ValueError, r"theta0 must have shape \(2,\) = \(d,\), the policy's parameters, got \(1,\)"),
+        (lambda: small(theta0=0.0), ValueError, r"theta0 must have 1 dimensions, got shape \(\)"),
+        (lambda: small(kl=0.1), TypeError, "kl must be a KL"),
+        (lambda: small(ball=([0.0, 0.0], 1.0)), TypeError, "ball must be a Ball"),
         (lambda: small(ball=gt.Ball([0.0], 1.0)), ValueError, r"centre must have shape \(2,\)"),
         (lambda: gt.Ball([0.0], 0.0), ValueError, "radius must be finite and above 0"),
     ],

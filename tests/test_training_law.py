@@ -100,10 +100,28 @@ def test_the_optimum_is_the_least_loss(constants, optimum):
     assert least == pytest.approx(min(optimum, 50.0), abs=1e-9)
 
 
+@pytest.mark.parametrize("copies", [1, 3])
+def test_prompts_with_one_gradient_have_no_spread_whatever_the_rounding(copies):
+    """The best group is the smallest or the largest, as the sign of c3 says; both signs occur."""
+    found = set()
+    for key in range(12):
+        rng = np.random.default_rng(key)
+        features, success, theta = rng.normal(size=(1, 3, 4)), rng.random((1, 3)), rng.normal(size=4)
+        bandit, policy = gt.Bandit(np.tile(success, (copies, 1))), gt.LinearSoftmax(np.tile(features, (copies, 1, 1)))
+        law = training_law(bandit, policy, theta, gt.Constant(0.5), steps=7)
+        assert law.totals[0] == 0.0
+        assert law.optimum == (np.inf if law.totals[2] > 0.0 else 2.0)
+        found.add(law.optimum)
+    assert found == {2.0, np.inf}
+
+
 def test_a_group_size_a_step_costs_what_its_steps_cost():
     law = TrainingLaw(np.zeros((3, 1)), 0.0, np.zeros((2, 1)), np.array([[1.0, 2.0, 3.0], [0.5, 0.0, 4.0]]))
     assert law.loss(10, [2, 5]) == pytest.approx((2.0 + 2.0 + 3.0 + 2.5 + 1.0) / 10.0)
     assert law.loss(10, 5) == law.loss(10, [5, 5])
+    for sizes, message in (([1, 2, 4], "be at least 2, got 1"), (4, "have 1 dimensions"), ([2, np.nan], "be finite, got nan")):
+        with pytest.raises(ValueError, match=f"group_sizes must {message}"):
+            law.best_schedule(sizes)
     with pytest.raises(ValueError, match=r"group_sizes must be at least 2, got 1"):
         law.loss(10, [1, 5])
     with pytest.raises(ValueError, match=r"group_sizes must have shape \(2,\) = \(n,\), the steps, got \(3,\)"):

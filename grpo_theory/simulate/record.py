@@ -198,6 +198,7 @@ def simulate_records(
         raise ValueError(f"policy must have at most {LARGEST_DIMENSION} parameters for records, got {dimension}")
     steps = as_count("steps", steps, MINIMUM_STEPS)
     sizes = {"batch_size": batch_size, "group_size": group_size, "steps": steps}
+    _check_tail(tail)
     last = np.array([steps], dtype=np.int64)
     trainer = make_trainer(bandit, policy, estimator, schedule, **sizes, checkpoints=last, ball=None, kl=kl)
     starts = starting_points(policy, theta0, as_count("replications", replications))

@@ -14,7 +14,7 @@ from grpo_theory.estimator.kernel import SIGNATURE, first_class
 from grpo_theory.estimator.registry import Estimator, find
 from grpo_theory.exact.objective import objective
 from grpo_theory.exact.outcomes import check_match
-from grpo_theory.kl import KL
+from grpo_theory.kl import KL, check_penalty
 from grpo_theory.policy import Policy
 from grpo_theory.problem import Bandit
 from grpo_theory.schedule import Schedule, step_sizes
@@ -125,7 +125,7 @@ def simulate_training(
     checkpoints : sequence of int, optional
         Numbers of steps at which the objective is kept; the last step if omitted.
     ball : Ball, optional
-        Iterates are projected onto it.
+        Iterates are projected onto it, the first after the first step: a start outside is kept as it is.
     kl : KL, optional
         A penalty, placed in the reward.
 
@@ -136,7 +136,8 @@ def simulate_training(
     Warns
     -----
     StabilityWarning
-        Before running, if the last step is too large for the curvature at the start: the spectral radius of I + eta H exceeds 1.
+        Before running, if the last step is too large for the curvature at the start (the first run's, if each has its own):
+        the spectral radius of I + eta H exceeds 1.
     """
     kept = _checkpoints(checkpoints, as_count("steps", steps))
     sizes = {"batch_size": batch_size, "group_size": group_size, "steps": steps}
@@ -172,6 +173,7 @@ def make_trainer(
 ) -> "Trainer":
     """Check what defines a training run, and return what runs a block of them."""
     check_match(bandit, policy)
+    check_penalty(kl)
     chosen = find(estimator)
     chosen.check_group_size(as_count("group_size", group_size))
     return Trainer(
@@ -194,14 +196,18 @@ def make_trainer(
 
 def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Array:
     """Return one start a run, shape (R, d)."""
-    if np.ndim(theta0) == 1:
-        return np.tile(policy.check_theta(theta0), (replications, 1))
+    if np.ndim(theta0) < 2:
+        start = as_real_array("theta0", theta0, 1)
+        check_shape("theta0", start, (policy.dimension,), "(d,), the policy's parameters")
+        return np.tile(start, (replications, 1))
     starts = as_real_array("theta0", theta0, 2)
     check_shape("theta0", starts, (replications, policy.dimension), "(replications, d)")
     return starts
 
 
 def _checkpoints(checkpoints: Sequence[int] | None, steps: int) -> NDArray[np.int64]:
+    if np.ndim(checkpoints if checkpoints is not None else []) != 1:
+        raise TypeError(f"checkpoints must be a sequence of integers, got {checkpoints!r}")
     kept = [steps] if checkpoints is None else [as_count("checkpoints", point, 0) for point in checkpoints]
     if kept != sorted(set(kept)) or not kept or kept[-1] > steps:
         raise ValueError(f"checkpoints must rise and end at most at steps = {steps}, got {kept}")
@@ -211,6 +217,8 @@ def _checkpoints(checkpoints: Sequence[int] | None, steps: int) -> NDArray[np.in
 def _ball(ball: Ball | None, policy: Policy) -> Array:
     if ball is None:
         return np.empty(0)
+    if not isinstance(ball, Ball):
+        raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
     centre = np.asarray(ball.centre)
     check_shape("centre", centre, (policy.dimension,), "(d,), the policy's parameters")
     return np.append(centre, ball.radius)
@@ -221,8 +229,7 @@ def _environment(bandit: Bandit, policy: Policy, estimator: Estimator, kl: KL | 
     reads_norms = estimator.reads & {"squared_score_norms", "optimal_baselines"}
     log_reference = np.zeros(shape)
     if kl is not None:
-        log_reference = np.log(np.asarray(kl.reference))
-        check_shape("reference", log_reference, shape, "(M, K), the bandit's prompts and responses")
+        log_reference = np.log(kl.check_reference(shape))
     return Environment(
         *alias_table(bandit.prompt_weights[None]),
         bandit.values.copy(),

@@ -11,6 +11,21 @@ from grpo_theory.validation import as_count, as_positive, as_real_array
 Array = NDArray[np.float64]
 
 
+def _as_level(name: str, value: float) -> float:
+    """Return a noise or a gap as a float that is finite and not negative."""
+    if not 0.0 <= value < np.inf:
+        raise ValueError(f"{name} must be finite and at least 0, got {value}")
+    return float(value)
+
+
+def _as_numbers_of_steps(n: ArrayLike, least: int) -> Array:
+    """Return numbers of steps as floats, none below the least."""
+    n = np.asarray(n, dtype=np.float64)
+    if not (n >= least).all():
+        raise ValueError(f"n must be at least {least}, got {n.min():g}")
+    return n
+
+
 def constant_step_bound(region: Region, noise: float, step: float, start_gap: float, n: ArrayLike) -> Array:
     """Return Lemma 6(a)'s bound on E Delta_n for a constant step, shape of n.
 
@@ -26,13 +41,13 @@ def constant_step_bound(region: Region, noise: float, step: float, start_gap: fl
     ValueError
         If the step is not below 1/(2L).
     """
-    step = as_positive("step", step)
+    step, noise, start_gap = as_positive("step", step), _as_level("noise", noise), _as_level("start_gap", start_gap)
     most = 1.0 / (2.0 * region.smoothness)
     if step >= most:
         raise ValueError(f"step must be below 1/(2L) = {most:.4g}, got {step:g}")
     rate = 2.0 * region.pl * step - region.smoothness * region.pl * step**2
     floor = region.smoothness * step**2 * noise / (2.0 * rate)
-    return (1.0 - rate) ** np.asarray(n, dtype=np.float64) * start_gap + floor
+    return (1.0 - rate) ** _as_numbers_of_steps(n, 0) * start_gap + floor
 
 
 def harmonic_step_bound(
@@ -50,8 +65,7 @@ def harmonic_step_bound(
     ValueError
         If beta is not above 1/(2 mu).
     """
-    scale = as_positive("scale", scale)
-    offset = as_count("offset", offset, 0)
+    scale, noise, offset = as_positive("scale", scale), _as_level("noise", noise), as_count("offset", offset, 0)
     least = 1.0 / (2.0 * region.pl)
     if scale <= least:
         raise ValueError(f"scale must be above 1/(2 mu) = {least:.4g}, got {scale:g}")
@@ -59,7 +73,7 @@ def harmonic_step_bound(
     b = region.smoothness * region.pl * scale**2
     c = region.smoothness * scale**2 * noise / 2.0
     start = max(first_index(a, b, epsilon), 1 + offset)
-    return sequence_bound(a, c, region.highest_gap, start, np.asarray(n) + 1 + offset, epsilon)
+    return sequence_bound(a, c, region.highest_gap, start, _as_numbers_of_steps(n, 0) + 1 + offset, epsilon)
 
 
 def first_index(a: float, b: float, epsilon: float = 1.0) -> int:
@@ -76,10 +90,11 @@ def printed_first_index(a: float, b: float, epsilon: float = 1.0) -> int:
     Raises
     ------
     ValueError
-        If A is not above 1.
+        If A is not above 1, or B is negative.
     """
-    if not a > 1.0:
+    if not 1.0 < a < np.inf:
         raise ValueError(f"a must be above 1, got {a:g}")
+    b = _as_level("b", b)
     epsilon = as_positive("epsilon", epsilon)
     return ceil(b * (1.0 + epsilon) / (epsilon * (a - 1.0))) + 1
 
@@ -91,7 +106,7 @@ def sequence_bound(a: float, c: float, highest: float, start: int, n: ArrayLike,
     with A > 1, then the bound holds with n_0 = `first_index`.  With n_0 as printed it fails where A > n_0: the bracket is then
     negative, and a_n = 0 allows a_{n+1} = C/n^2, above the bound.
     """
-    n = np.asarray(n, dtype=np.float64)
+    n = _as_numbers_of_steps(n, 1)
     return np.maximum((1.0 + epsilon) * c / ((a - 1.0) * n), highest * start / n)
 
 
@@ -117,14 +132,16 @@ def recursion_bound(region: Region, noise: float, steps: ArrayLike, start_gap: f
     Raises
     ------
     ValueError
-        If a step is above 1/L.
+        If a step is not above 0 and at most 1/L.
     """
-    steps = as_real_array("steps", steps, 1)
+    steps, noise, start_gap = as_real_array("steps", steps, 1), _as_level("noise", noise), _as_level("start_gap", start_gap)
+    if steps.min() <= 0.0:
+        raise ValueError(f"steps must be above 0, got {steps.min():g} at step {int(steps.argmin()) + 1}")
     most = 1.0 / region.smoothness
     if steps.max() > most:
         raise ValueError(f"steps must be at most 1/L = {most:.4g}, got {steps.max():g} at step {int(steps.argmax()) + 1}")
     bounds = np.empty(len(steps))
-    gap = float(start_gap)
+    gap = start_gap
     for i, step in enumerate(steps):
         contraction = 1.0 - 2.0 * region.pl * step + region.smoothness * region.pl * step**2
         gap = contraction * gap + region.smoothness * step**2 * noise / 2.0

@@ -9,6 +9,7 @@ from grpo_theory.exact.moments import moments
 from grpo_theory.kl import KL
 from grpo_theory.policy import Policy
 from grpo_theory.problem import Bandit
+from grpo_theory.theory.leave_one_out import ROUNDING
 from grpo_theory.validation import as_count
 
 
@@ -74,7 +75,7 @@ def group_size_law(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | No
     m = moments(bandit, policy, theta, kl)
     f = m.prompt_weights
     # Rounding can leave E||g(X)||^2 - ||g||^2 a little off zero where all prompts have one gradient.
-    between = m.between_prompts if m.between_prompts > 1e-14 * m.gradient_power else 0.0
+    between = m.between_prompts if m.between_prompts > ROUNDING * m.gradient_power else 0.0
     return GroupSizeLaw(
         c1=between,
         c2=float(f @ m.oracle_trace),

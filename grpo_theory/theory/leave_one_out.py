@@ -13,6 +13,9 @@ from grpo_theory.validation import as_count
 
 Array = NDArray[np.float64]
 
+ROUNDING = 1e-14
+"""A spread of the prompts' gradients below this share of ||g||^2 is 0."""
+
 
 def leave_one_out_traces(moments: Moments, group_size: int) -> Array:
     """Return the trace of Cov(group's leave-one-out estimate | x), shape (M,).
@@ -48,7 +51,11 @@ def leave_one_out_parts(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL
     mean = policy.adjoint(weights[:, None] * gradient)
     forms = (outer, oracle_power - outer, variance[:, None, None] * fisher + outer)
     between, oracle, second_order = (policy.congruence(weights[:, None, None] * form) for form in forms)
-    return between - np.outer(mean, mean), oracle, second_order
+    between -= np.outer(mean, mean)
+    # Rounding leaves it a little off zero where all prompts have one gradient, and its sign would decide what group is best.
+    if np.trace(between) <= ROUNDING * (mean @ mean):
+        between[:] = 0.0
+    return between, oracle, second_order
 
 
 def leave_one_out_covariance(

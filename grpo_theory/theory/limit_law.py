@@ -135,7 +135,8 @@ def limit_law(
     Theorem 8 of arXiv 2603.01162, corrected (docs/derivations.md, section 6).  If theta_n converges to the maximiser, then
     n Delta(theta_n) -> sum_k w_k chi^2_1 in law, with w the eigenvalues of (1/2) S^(1/2) diag(lambda) S^(1/2), lambda the
     positive eigenvalues of minus the Hessian and S the limit covariance (`limit_covariance`).  The maximiser need not be unique:
-    flat directions carry no gap.
+    flat directions carry no gap.  But where one of them moves the policy (luck alone pays there), training ends at a random
+    maximiser, and the law is that given this one.
 
     Parameters
     ----------

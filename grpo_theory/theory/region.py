@@ -60,7 +60,8 @@ def region(bandit: Bandit, policy: Policy, optimum: ArrayLike, *, radius: float,
     A softmax policy has no global Polyak-Lojasiewicz constant (far out all gradients vanish), so the lemma needs a region.
     Each extreme is sought over a fixed net of 1,024 low-discrepancy points (scrambled Sobol) of the ball, every other one on its
     surface, and the best four are polished by sequential quadratic programming.  The extremes are found, not certified: a search
-    misses an extreme that no point of the net leads to.
+    misses an extreme that no point of the net leads to.  The ball lies in the identifiable directions: where the objective is
+    flat in a direction that moves the policy (luck alone pays there), iterates leave it, and its constants with it.
 
     Parameters
     ----------
@@ -76,6 +77,11 @@ def region(bandit: Bandit, policy: Policy, optimum: ArrayLike, *, radius: float,
     Returns
     -------
     Region
+
+    Raises
+    ------
+    ValueError
+        If the point is not a maximiser, or a point of the ball is higher, for then no mu is above 0.
     """
     radius, reach = as_positive("radius", radius), as_positive("reach", reach)
     _, directions = check_optimum(bandit, policy, optimum, kl)
@@ -98,11 +104,14 @@ def region(bandit: Bandit, policy: Policy, optimum: ArrayLike, *, radius: float,
 
     rank = directions.shape[1]
     inner, outer = net(rank, radius, POINTS), net(rank, radius + reach, POINTS)
+    pl = -largest(flatness, inner, radius)
+    if not pl > 0.0:
+        raise ValueError(f"radius must leave out points as high as the optimum, got {radius:g}: mu is not above 0 over that ball")
     return Region(
         radius=radius,
         reach=reach,
         smoothness=largest(curvature, outer, radius + reach),
-        pl=-largest(flatness, inner, radius),
+        pl=pl,
         highest_gap=largest(gap, inner, radius),
         steepest_ray=largest(slope_along_ray, outer, radius + reach),
     )

@@ -11,7 +11,7 @@ from grpo_theory.policy import Policy
 from grpo_theory.problem import Bandit
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.theory.leave_one_out import leave_one_out_parts
-from grpo_theory.validation import as_count, check_shape
+from grpo_theory.validation import as_count, as_real_array, check_shape
 
 Array = NDArray[np.float64]
 
@@ -58,20 +58,24 @@ class TrainingLaw:
         return 2.0 if c1 == 0.0 and c3 < 0.0 else float("inf")
 
     def best_schedule(self, group_sizes: ArrayLike) -> Array:
-        """Return the least costly of some group sizes for each step, shape (n,)."""
-        sizes = np.asarray(group_sizes, dtype=np.float64)
+        """Return the least costly of some group sizes (J,), all at least 2, for each step, shape (n,)."""
+        sizes = _as_group_sizes(as_real_array("group_sizes", group_sizes, 1))
         k1, _, k3 = self.constants.T
         return sizes[np.argmin(np.outer(k1, sizes) + np.outer(k3, 1.0 / (sizes - 1.0)), axis=1)]
 
     def loss(self, budget: int, group_sizes: ArrayLike) -> float:
         """Return the loss at N = BG responses a step, with one group size or one a step, shape () or (n,)."""
-        sizes = np.asarray(group_sizes, dtype=np.float64)
-        if not (sizes >= 2.0).all():
-            raise ValueError(f"group_sizes must be at least 2, got {sizes.min():g}")
+        sizes = _as_group_sizes(np.asarray(group_sizes, dtype=np.float64))
         if sizes.ndim:
             check_shape("group_sizes", sizes, (len(self.constants),), "(n,), the steps")
         factors = np.stack(np.broadcast_arrays(sizes, 1.0, 1.0 / (sizes - 1.0)), axis=-1)
         return float((factors * self.constants).sum()) / as_count("budget", budget, 2)
+
+
+def _as_group_sizes(sizes: Array) -> Array:
+    if not (sizes >= 2.0).all():
+        raise ValueError(f"group_sizes must be at least 2, got {sizes.min():g}")
+    return sizes
 
 
 def training_law(
