@@ -171,8 +171,7 @@ def write_report(results: Path, out: Path) -> None:
     page.paragraph(
         "✓ confirmed, ✗ refuted, ? inconclusive. /printed is the statement as the paper prints it, /corrected is ours, with "
         "its proof in docs/derivations.md. U6 and R2 are judged whether or not Assumption 2 holds; it holds exactly where "
-        "U6/assumption is confirmed. So is U13: Corollary 10's assumption holds where the dependence in its row is 0, and a row "
-        "with a dependence says what becomes of the conclusion without it."
+        "U6/assumption is confirmed. U13/correlated is U13 where its assumption fails: what becomes of the conclusion without it."
     )
     intervals = claims["id"].str.startswith("CI/")
     gallery = claims["problem"].isin(list(PROBLEMS)) & ~intervals

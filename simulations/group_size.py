@@ -121,7 +121,7 @@ def _printed_claim(where: str, part: pd.DataFrame) -> Claim:
     at = part[part["checkpoint"] == checkpoint].set_index("group_size")
     worst = int(at["prediction"].idxmax())
     evidence, control = (_difference(at, size, rival) for size in (printed, worst))
-    statement = "sqrt(c3/c1) of the start (on the grid) trains a better policy than any other group size, at every n"
+    statement = f"G = {printed}, sqrt(c3/c1) of the start on the grid, trains a better policy than G = {rival}, n = {checkpoint}"
     facts = {"printed G": float(printed), "other G": float(rival), "worst G (control)": float(worst), "n": float(checkpoint)}
     facts["loss ratio expected"] = float(at.loc[printed, "prediction"] / at.loc[rival, "prediction"])
     return Claim("U9/printed", SOURCE, statement, "ordering", where, evidence, control, facts)

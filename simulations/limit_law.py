@@ -47,7 +47,7 @@ def cells(quick: bool) -> list[Cell]:
     ]
     common: dict[str, Any] = {"estimator": "rloo", "steps": STEPS} | USUAL
     found = []
-    for setting in (*main, *VARIANTS):
+    for setting in (*main, *(VARIANTS[-2:] if quick else VARIANTS)):
         settings = common | setting
         long = setting in main and settings["estimator"] in ("rloo", "grpo")
         runs = settings.get("runs", LONG.get(settings["problem"], RUNS) if long else SHORT)

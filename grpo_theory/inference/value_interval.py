@@ -87,7 +87,9 @@ def value_effective(rollouts: Rollouts, level: float = 0.95) -> Interval:
     Without any success, or without any failure, n = B.
 
     Coverage: about nominal or above, where successes are few too and Student's t fails; wider than `value_clustered` where there
-    are many. Without success the upper limit is never too low: P(no success) = E[(1 - V(X))^G]^B <= (1 - E V(X))^B.
+    are many. Below nominal where few prompts carry all the successes, for the design effect cannot be seen then: 84% on
+    beta-binomial prompts of mean 2% and correlation 0.6 at B = 30, G = 32 (Student's t 63%). Without success the upper limit is
+    never too low: P(no success) = E[(1 - V(X))^G]^B <= (1 - E V(X))^B.
     Measured (study "coverage"): 96.0% on a half-trained policy at B = 64, G = 8, and 98.6% where success is rare (1%); least
     94.8% over the design.
 

@@ -18,6 +18,7 @@ from grpo_theory.simulate.geometry import features
 from grpo_theory.simulate.streams import Rng, as_seed_sequence, block_generator
 from grpo_theory.simulate.trainer import Trace
 from grpo_theory.simulate.training import BLOCK_RUNS, Trainer, make_trainer, starting_points
+from grpo_theory.theory.stability import warn_if_unstable
 from grpo_theory.validation import as_count, check_shape
 
 Array = NDArray[np.float64]
@@ -202,6 +203,7 @@ def simulate_records(
     last = np.array([steps], dtype=np.int64)
     trainer = make_trainer(bandit, policy, estimator, schedule, **sizes, checkpoints=last, ball=None, kl=kl)
     starts = starting_points(policy, theta0, as_count("replications", replications))
+    warn_if_unstable(bandit, policy, starts[0], trainer.step_sizes, kl)
     blocks = _Blocks(trainer, starts, as_seed_sequence(rng), features(policy), tail)
     return blocks.records(as_count("workers", workers if workers is not None else os.cpu_count() or 1))
 

@@ -1,7 +1,6 @@
 """The training simulator: stochastic gradient ascent with any registered estimator."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from grpo_theory.simulate.alias import alias_table
 from grpo_theory.simulate.ascent import Ascent, ascent
 from grpo_theory.simulate.streams import Rng, as_seed_sequence, block_generator
 from grpo_theory.simulate.trainer import NO_TRACE, Environment, Trace, compiled_advance
-from grpo_theory.theory.stability import StabilityWarning, stability_message
+from grpo_theory.theory.stability import warn_if_unstable
 from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
 
 Array = NDArray[np.float64]
@@ -145,9 +144,7 @@ def simulate_training(
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(policy, theta0, replications)
-    complaint = stability_message(bandit, policy, starts[0], trainer.step_sizes, kl)
-    if complaint is not None:
-        warnings.warn(complaint, StabilityWarning, stacklevel=2)
+    warn_if_unstable(bandit, policy, starts[0], trainer.step_sizes, kl)
     seed = as_seed_sequence(rng)
     n_blocks = -(-replications // BLOCK_RUNS)
     with ThreadPoolExecutor(workers) as pool:

@@ -1,5 +1,7 @@
 """Stability of gradient ascent near a point."""
 
+import warnings
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -36,6 +38,13 @@ def spectral_radius(bandit: Bandit, policy: Policy, theta: ArrayLike, step: floa
     curvatures = np.linalg.eigvalsh(hessian(bandit, policy, theta, kl))
     bent = curvatures[curvatures < 0.0]
     return float(np.abs(1.0 + step * bent).max()) if bent.size else 1.0
+
+
+def warn_if_unstable(bandit: Bandit, policy: Policy, theta: ArrayLike, steps: NDArray[np.float64], kl: KL | None = None) -> None:
+    """Warn the caller's caller if the steps are too large at a point; see `stability_message`."""
+    message = stability_message(bandit, policy, theta, steps, kl)
+    if message is not None:
+        warnings.warn(message, StabilityWarning, stacklevel=3)
 
 
 def stability_message(
