@@ -28,6 +28,7 @@ def draw(name: str, results: Path, out: Path) -> None:
     module = FIGURES[name]
     figure = module.draw({table: read_table(results, table)[0] for table in module.TABLES})
     figure.savefig(out / f"{name}.svg", metadata={"Date": None})
+    figure.set_layout_engine("none")
     figure.savefig(out / f"{name}.png")
     plt.close(figure)
 

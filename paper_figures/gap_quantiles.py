@@ -10,7 +10,7 @@ from paper_figures.style import ESTIMATORS, GREY
 
 TABLES = ("limit_law",)
 CAPTION = (
-    "Quantiles (0.5% to 99.5%) of n Delta(theta_n) over many training runs against those of the predicted limit, a weighted sum "
+    "Quantiles (1% to 99%) of n Delta(theta_n) over many training runs against those of the predicted limit, a weighted sum "
     "of chi-squares; on the diagonal the prediction holds. Steps 2/(lambda_min (i + offset)), n counted with the offset. GRPO's "
     "mean vanishes at the maximiser only where there is one prompt."
 )

@@ -22,7 +22,7 @@ FACTOR = 2.0
 GROUP_SIZES = (8, 16, 32, 64)
 CROWDS = (2, 4, 8, 16, 32, 64)
 SLOW_FACTORS = (0.6, 0.75, 1.0)
-STEPS, OFFSET = 1 << 15, 512
+STEPS, OFFSET = 1 << 13, 512
 
 
 def cells(quick: bool) -> list[Cell]:

@@ -13,7 +13,7 @@ from grpo_theory.simulate import block_replications
 from simulations.study import Cell, Settings
 
 REPLICATIONS = 1 << 18
-QUICK_RESPONSES = 1 << 22
+QUICK_RESPONSES = 1 << 21
 CHUNK_RESPONSES = 1 << 24
 
 

@@ -21,6 +21,7 @@ from grpo_theory.theory import (
     longest_estimate,
     recursion_bound,
     region,
+    steepest_ray,
 )
 from simulations.limit_law import optimum
 from simulations.study import Cell, Rows, Settings, Study
@@ -68,13 +69,13 @@ def schedule(settings: Settings) -> gt.Constant | gt.Harmonic:
 
 
 @cache
-def steepest_ray(name: str, kind: str) -> float:
+def first_ray(name: str, kind: str) -> float:
     """Return the steepest ray within the first step of the ball, the longest that is taken."""
     problem, best, _ = optimum(name)
     where = (problem.bandit, problem.policy, best)
     step = float(schedule({"problem": name, "schedule": kind}).steps(1)[0])
     reach = step * longest_estimate(*where, radius=RADIUS, kl=problem.kl)
-    return region(*where, radius=RADIUS, reach=reach, kl=problem.kl).steepest_ray
+    return steepest_ray(*where, radius=RADIUS + reach, kl=problem.kl)
 
 
 def checkpoints(settings: Settings) -> list[int]:
@@ -142,7 +143,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         "L": found.smoothness,
         "mu": found.pl,
         "M": noise,
-        "ray": steepest_ray(settings["problem"], settings["schedule"]),
+        "ray": first_ray(settings["problem"], settings["schedule"]),
         "step": float(steps[0]),
     }
     common |= {"least_curvature": float(linear.curvatures.min()), "offset": offset}

@@ -179,7 +179,7 @@ def test_the_explicit_bounds_are_above_the_iterated_one():
 
 def test_projection_is_harmless_where_the_study_can_step_and_not_further_out():
     """J falls along every ray within the first step of the ball; over the ball that the constants are taken from it need not."""
-    assert training_gap.steepest_ray("kl-linear", "harmonic") < 0.0
+    assert training_gap.first_ray("kl-linear", "harmonic") < 0.0
     assert training_gap.surroundings("kl-linear").steepest_ray > 0.0
 
 

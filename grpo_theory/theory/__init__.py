@@ -23,6 +23,7 @@ from grpo_theory.theory.region import Region as Region
 from grpo_theory.theory.region import largest_error as largest_error
 from grpo_theory.theory.region import longest_estimate as longest_estimate
 from grpo_theory.theory.region import region as region
+from grpo_theory.theory.region import steepest_ray as steepest_ray
 from grpo_theory.theory.stability import StabilityWarning as StabilityWarning
 from grpo_theory.theory.stability import spectral_radius as spectral_radius
 from grpo_theory.theory.training_law import TrainingLaw as TrainingLaw

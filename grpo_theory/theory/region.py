@@ -98,10 +98,6 @@ def region(bandit: Bandit, policy: Policy, optimum: ArrayLike, *, radius: float,
     def flatness(point: Array) -> float:
         return -float(moments(bandit, policy, best + directions @ point, kl).gradient_power) / (2.0 * gap(point))
 
-    def slope_along_ray(point: Array) -> float:
-        gradient = moments(bandit, policy, best + directions @ point, kl).gradient
-        return float(point @ (directions.T @ gradient) / (point @ point))
-
     rank = directions.shape[1]
     inner, outer = net(rank, radius, POINTS), net(rank, radius + reach, POINTS)
     pl = -largest(flatness, inner, radius)
@@ -113,8 +109,24 @@ def region(bandit: Bandit, policy: Policy, optimum: ArrayLike, *, radius: float,
         smoothness=largest(curvature, outer, radius + reach),
         pl=pl,
         highest_gap=largest(gap, inner, radius),
-        steepest_ray=largest(slope_along_ray, outer, radius + reach),
+        steepest_ray=steepest_ray(bandit, policy, best, radius=radius + reach, kl=kl),
     )
+
+
+def steepest_ray(bandit: Bandit, policy: Policy, optimum: ArrayLike, *, radius: float, kl: KL | None = None) -> float:
+    """Find the largest (theta - theta*)' grad J / ||theta - theta*||^2 over a ball, as `region` finds its constants.
+
+    If it is not positive, J falls along every ray from the maximiser: projection onto the ball costs nothing.
+    """
+    radius = as_positive("radius", radius)
+    _, directions = check_optimum(bandit, policy, optimum, kl)
+    best = policy.check_theta(optimum)
+
+    def slope(point: Array) -> float:
+        gradient = moments(bandit, policy, best + directions @ point, kl).gradient
+        return float(point @ (directions.T @ gradient) / (point @ point))
+
+    return largest(slope, net(directions.shape[1], radius, POINTS), radius)
 
 
 def largest_error(
