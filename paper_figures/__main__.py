@@ -4,13 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
-
-from paper_figures import style
+from paper_figures.drawing import draw, draw_all, prepare
 from paper_figures.registry import FIGURES
 from paper_figures.report import write_report
-from simulations.store import StoreError, read_table
+from simulations.store import StoreError
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,16 +20,6 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def draw(name: str, results: Path, out: Path) -> None:
-    """Draw one figure as SVG and PNG."""
-    module = FIGURES[name]
-    figure = module.draw({table: read_table(results, table)[0] for table in module.TABLES})
-    figure.savefig(out / f"{name}.svg", metadata={"Date": None})
-    figure.set_layout_engine("none")
-    figure.savefig(out / f"{name}.png")
-    plt.close(figure)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
@@ -42,13 +29,13 @@ def main(arguments: list[str] | None = None) -> int:
     suffix = "-quick" if options.quick else ""
     results = options.results or Path(f"results{suffix}")
     out = options.out or Path(f"report{suffix}")
-    mpl.use("Agg")
-    style.apply()
     try:
         (out / "figures").mkdir(parents=True, exist_ok=True)
-        for name in [options.only] if options.only else FIGURES:
-            draw(name, results, out / "figures")
-        if options.only is None:
+        if options.only is not None:
+            prepare()
+            draw(options.only, results, out / "figures")
+        else:
+            draw_all(results, out / "figures")
             write_report(results, out)
             print(f"report: {out / 'report.html'}")
     except StoreError as error:

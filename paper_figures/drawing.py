@@ -1,0 +1,38 @@
+"""Drawing figures to files, several at a time."""
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+
+from paper_figures import style
+from paper_figures.registry import FIGURES
+from simulations.store import read_table
+
+
+def draw(name: str, results: Path, out: Path) -> None:
+    """Draw one figure as SVG and PNG."""
+    module = FIGURES[name]
+    figure = module.draw({table: read_table(results, table)[0] for table in module.TABLES})
+    figure.savefig(out / f"{name}.svg", metadata={"Date": None})
+    figure.set_layout_engine("none")
+    figure.savefig(out / f"{name}.png")
+    plt.close(figure)
+
+
+def prepare() -> None:
+    """Set up a process for drawing."""
+    mpl.use("Agg")
+    style.apply()
+
+
+def draw_all(results: Path, out: Path) -> None:
+    """Draw every figure, as many at a time as there are processors: pictures keep one processor each."""
+    workers = min(len(FIGURES), os.cpu_count() or 1)
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=prepare) as pool:
+        for _ in pool.map(draw, FIGURES, repeat(results), repeat(out)):
+            pass
