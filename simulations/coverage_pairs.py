@@ -24,9 +24,9 @@ Array = NDArray[np.float64]
 LEVEL, MARGIN, POWER = 0.95, 0.01, 0.8
 PROBLEM, STEP, GROUP_SIZE = "kl-linear", 2.0, 4
 PAIRS = (30, 400)
-SEQUENCES = ((10, 200), (100, 1000))
+SEQUENCES = ((10, 100), (100, 400))
 """The pairs at which one begins and stops to look."""
-REPLICATIONS, SEQUENCE_REPLICATIONS, QUICK_REPLICATIONS = 50_176, 10_240, 512
+REPLICATIONS, QUICK_REPLICATIONS = 50_176, 512
 BLOCK = 256
 PILOT_PAIRS = 100_000
 
@@ -139,7 +139,7 @@ def cells(quick: bool) -> list[Cell]:
     """Intervals at fixed numbers of pairs, at all of a range at once, and the power at the number of seeds that is advised."""
     fixed = [("paired_difference", pairs, pairs, REPLICATIONS) for pairs in (*PAIRS, seeds(), seeds() // 2)]
     fixed += [("narrowed", pairs, pairs, REPLICATIONS) for pairs in PAIRS]
-    ranges = [(name, *span, SEQUENCE_REPLICATIONS) for span in SEQUENCES for name in ("paired_sequence", "watched")]
+    ranges = [(name, *span, REPLICATIONS) for span in SEQUENCES for name in ("paired_sequence", "watched")]
     return [
         Cell({"interval": name, "from": first, "pairs": pairs, "runs": QUICK_REPLICATIONS if quick else runs})
         for name, first, pairs, runs in (*fixed, *ranges)
