@@ -34,6 +34,8 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
     -----
     Exact for normal differences, whatever the correlation of the pair; for others as R grows.  The number of runs must have
     been fixed beforehand: looked at after every run until it excludes zero, it fails (use `paired_sequence`).
+
+    Measured (study "coverage_pairs") on differences after one step, which are skewed: 92.5% at 30 pairs, 94.8% at 400.
     """
     level = check_level(level)
     differences, varies = _differences(a, b)
@@ -80,6 +82,9 @@ def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon:
     Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas (2024): valid from a number of pairs on at which their mean is near normal.
     Of 10,000 series of exponential differences, 95% limits held over 1 to 1000 pairs in 89%, from the 30th pair on in 94%, from
     the 100th on in 97%: start late where differences are skewed.
+
+    Measured (study "coverage_pairs") on differences after one step: held over 10 to 100 pairs in 93.2%, over 100 to 400 in
+    97.0%; t intervals watched as long in 66% and 76%.
     """
     level = check_level(level)
     differences, varies = _differences(a, b)
@@ -130,6 +135,8 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
     -----
     Exact for normal differences if s were their standard deviation.  A pilot of R runs knows it to about 1/sqrt(2 R) of itself,
     and the number of seeds to twice that: 30% for 20 runs.
+
+    Measured (study "coverage_pairs"): power 83% where 80% was asked for.
     """
     level, power = check_level(level), _check_power(power)
     if not np.isfinite(difference) or difference == 0.0:

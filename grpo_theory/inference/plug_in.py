@@ -41,6 +41,9 @@ def last_iterate_interval(record: TrainingRecord, level: float = 0.95, *, contra
     run is still far from theta*, where the drift is not linear: at distances of a few units of logits P and the Hessian are
     wrong.
 
+    Measured (study "coverage_runs", 1,500 steps): 95.0% to 95.1% with steps beta/i from the maximiser; at least 92.8% over the
+    design (three schedules, three problems, a start 1.5 away; 512 runs a cell); at 300 steps at least 88.7%.
+
     Raises
     ------
     ValueError
@@ -73,6 +76,9 @@ def averaged_iterate_interval(record: TrainingRecord, level: float = 0.95, *, co
     Valid for the same estimators and steps as `last_iterate_interval`.  The average is centred at theta* up to the mean step of
     the last part: where that is not small against its width, the interval is too narrow.  With constant steps it is in the end,
     for the width falls as n^{-1/2} and the bias stays.
+
+    Measured (study "coverage_runs", 1,500 steps): 94.5% to 94.8% with steps i^-0.6 from the maximiser; over the design at
+    least 93.2% with falling steps, 79.5% with constant ones; at 300 steps down to 83%.
     """
     model = fit_local_model(record)
     return _interval(model, model.average(), record.average, record, level, contrasts)
@@ -183,6 +189,9 @@ def gap_limit(record: TrainingRecord, level: float = 0.95) -> Interval:
     -----
     Valid where `last_iterate_interval` is.  The gap is a random number that differs from run to run: the level is the share of
     runs whose gap lies below their limit.
+
+    Measured (study "coverage_runs", 1,500 steps): 95.0% with steps beta/i from the maximiser; at least 93.4% over the
+    design, 91.0% at 300 steps.
     """
     level = check_level(level)
     weights = gap_weights(record)
