@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
-from scipy.stats import norm, qmc
+from scipy.special import ndtri
 
 from grpo_theory.estimator.registry import Estimator
 from grpo_theory.exact.gradient_law import gradient_mse
@@ -184,8 +183,10 @@ def longest_estimate(bandit: Bandit, policy: Policy, optimum: ArrayLike, *, radi
 
 def net(rank: int, radius: float, points: int) -> Array:
     """Return low-discrepancy points in the ball, every other one on its surface, shape (points, rank)."""
+    from scipy.stats import qmc  # slow to import, and seldom wanted
+
     cube = qmc.Sobol(rank + 1, rng=np.random.default_rng(0)).random(points)
-    ball = norm.ppf(np.clip(cube[:, :rank], 1e-12, 1.0 - 1e-12))
+    ball = ndtri(np.clip(cube[:, :rank], 1e-12, 1.0 - 1e-12))
     ball /= np.linalg.norm(ball, axis=1)[:, None]
     lengths = np.where(np.arange(points) % 2 == 0, 1.0, np.maximum(cube[:, rank] ** (1.0 / rank), LEAST_RADIUS))
     return radius * lengths[:, None] * ball
@@ -193,6 +194,8 @@ def net(rank: int, radius: float, points: int) -> Array:
 
 def largest(function: Callable[[Array], float], points: Array, radius: float) -> float:
     """Return the largest value of a function over a ball: the best points of a net, polished."""
+    from scipy.optimize import minimize  # slow to import, and seldom wanted
+
     values = np.array([function(point) for point in points])
     best = float(values.max())
     limits: Any = (
