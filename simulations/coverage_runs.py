@@ -51,7 +51,10 @@ def cells(quick: bool) -> list[Cell]:
     every = tuple(interval for intervals in POINTS.values() for interval in intervals)
     sizes = SIZES[:1] if quick else SIZES
     found: list[tuple[Any, ...]] = [
-        ("design", problem, plan, START, *size, every) for problem in PROBLEMS for plan in SCHEDULES for size in sizes
+        ("design", problem, plan, START, *size, every)
+        for problem in (PROBLEMS[:1] if quick else PROBLEMS)
+        for plan in SCHEDULES
+        for size in sizes
     ]
     found += [("point", POINT_PROBLEM, plan, 0.0, POINT_STEPS, 1, 4, intervals) for plan, intervals in POINTS.items()]
     listed = []
