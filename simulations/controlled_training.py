@@ -6,6 +6,7 @@ p_i is fixed in advance; J(theta_n) - M has the mean of J(theta_n) and a small p
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 import grpo_theory as gt
 from grpo_theory.exact import directional_derivatives
 from grpo_theory.gallery import Problem
+from simulations.study import Settings
 
 Array = NDArray[np.float64]
 
@@ -68,3 +70,23 @@ def controlled_objectives(
             if len(slopes[c]) == i + 1:
                 plain[:, c] = gt.objective(*where, theta, problem.kl)
     return plain, plain - control
+
+
+def objectives_by_group_size(
+    problem: Problem, slopes: Sequence[Array], steps: Array, settings: Settings, seed: np.random.SeedSequence, chunk: int
+) -> dict[str, list[Any]]:
+    """Train with every group size of a cell; return the objectives, plain and controlled, (G, runs, checkpoints) each."""
+    found: dict[str, list[Any]] = {"plain": [], "controlled": []}
+    for size in settings["group_sizes"]:
+        plain, controlled = controlled_objectives(
+            problem,
+            slopes,
+            steps,
+            [size] * len(steps),
+            budget=settings["budget"],
+            runs=settings["runs"],
+            seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk, size)),
+        )
+        found["plain"].append(plain.tolist())
+        found["controlled"].append(controlled.tolist())
+    return found

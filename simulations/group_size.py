@@ -8,7 +8,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.inference import Claim, Evidence, best_set
-from simulations.controlled_training import controlled_objectives
+from simulations.controlled_training import objectives_by_group_size
 from simulations.study import Cell, Rows, Settings, Study
 from simulations.training_cases import CASES, case_law, case_settings, case_steps, schedule_label, training_problem
 
@@ -43,20 +43,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
     problem = training_problem(settings)
     checkpoints = settings["checkpoints"]
     slopes = [case_law(settings, n).slopes for n in checkpoints]
-    found: dict[str, list[Any]] = {"plain": [], "controlled": []}
-    for size in settings["group_sizes"]:
-        plain, controlled = controlled_objectives(
-            problem,
-            slopes,
-            case_steps(settings, checkpoints[-1]),
-            [size] * checkpoints[-1],
-            budget=settings["budget"],
-            runs=settings["runs"],
-            seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk, size)),
-        )
-        found["plain"].append(plain.tolist())
-        found["controlled"].append(controlled.tolist())
-    return found
+    return objectives_by_group_size(problem, slopes, case_steps(settings, checkpoints[-1]), settings, seed, chunk)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

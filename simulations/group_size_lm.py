@@ -12,7 +12,7 @@ import grpo_theory as gt
 from grpo_theory.gallery import Problem
 from grpo_theory.inference import Claim, Evidence, best_set
 from grpo_theory.theory import noise_free_path, noise_free_slopes
-from simulations.controlled_training import controlled_objectives
+from simulations.controlled_training import objectives_by_group_size
 from simulations.group_size import on_grid
 from simulations.study import Cell, Rows, Settings, Study
 
@@ -48,20 +48,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
     """Train with every group size; return the controlled objective, (G, runs, checkpoints)."""
     checkpoints = tuple(settings["checkpoints"])
     problem, _, slopes = noise_free_run(settings["problem"], settings["step"], checkpoints)
-    found: dict[str, list[Any]] = {"plain": [], "controlled": []}
-    for size in settings["group_sizes"]:
-        plain, controlled = controlled_objectives(
-            problem,
-            slopes,
-            np.full(checkpoints[-1], settings["step"]),
-            [size] * checkpoints[-1],
-            budget=settings["budget"],
-            runs=settings["runs"],
-            seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk, size)),
-        )
-        found["plain"].append(plain.tolist())
-        found["controlled"].append(controlled.tolist())
-    return found
+    return objectives_by_group_size(problem, slopes, np.full(checkpoints[-1], settings["step"]), settings, seed, chunk)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
