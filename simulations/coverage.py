@@ -7,8 +7,9 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.inference import Claim, Coverage, Evidence
-from simulations.coverage_candidates import CANDIDATES, TARGETS, Candidate, narrowed
+from simulations.coverage_candidates import CANDIDATES, TARGETS, Candidate
 from simulations.coverage_problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
+from simulations.narrowing import narrowing
 from simulations.study import Cell, Rows, Settings, Study
 
 LEVEL = 0.95
@@ -96,7 +97,7 @@ def _try(candidate: Candidate, settings: Settings, replications: int, seed: np.r
     tables = [found.measures(), _widths(found)]
     if settings["part"] == "point":
         factor = CONSERVATIVE_NARROWING if candidate.conservative else NARROWING
-        control = run(narrowed(candidate.function, factor), min(replications, CONTROL_REPLICATIONS))
+        control = run(narrowing(candidate.function, factor), min(replications, CONTROL_REPLICATIONS))
         shares = control.measures().query("measure == 'coverage'")
         tables += [shares.assign(measure="narrowed coverage")]
         if not found.answers.joint:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 import grpo_theory as gt
 from grpo_theory import inference
-from grpo_theory.inference import Ellipsoid, Experiment, Interval, Rollouts
+from grpo_theory.inference import Experiment, Interval, Rollouts
 from simulations import coverage_limits
 from simulations.coverage_problems import directions, problem
 
@@ -146,24 +146,6 @@ def at_sizes_asked(function: Callable[..., Interval], **options: Any) -> Callabl
         return function(rollouts, *ASKED, level, **options)
 
     return asked
-
-
-def narrowed(function: Callable[..., Any], factor: float) -> Callable[..., Any]:
-    """Make the sets of a function smaller about their estimates: a wrong constant, for negative controls."""
-
-    def limit(estimate: Any, end: Any) -> Any:
-        with np.errstate(invalid="ignore"):
-            moved = estimate + factor * (end - estimate)
-        return np.where(np.isfinite(estimate) & np.isfinite(end), moved, end)
-
-    def smaller(data: Any, level: float) -> Any:
-        found = function(data, level)
-        if isinstance(found, Ellipsoid):
-            return Ellipsoid(found.estimate, found.covariance, factor**2 * found.squared_radius, found.level)
-        low, high = limit(found.estimate, found.low), limit(found.estimate, found.high)
-        return Interval(found.estimate, found.standard_error, low, high, found.level)
-
-    return smaller
 
 
 TARGETS = {

@@ -17,6 +17,7 @@ import grpo_theory as gt
 from grpo_theory import inference
 from grpo_theory.exact.outcomes import outcomes
 from grpo_theory.inference import Claim, Evidence, Interval, vectorized
+from simulations.narrowing import narrowing
 from simulations.study import Cell, Rows, Settings, Study
 
 Array = NDArray[np.float64]
@@ -120,14 +121,6 @@ def _intersection(found: Interval, first: int) -> Interval:
     return Interval(found.estimate[..., -1], found.standard_error[..., -1], low + nowhere, high + nowhere, found.level)
 
 
-@vectorized
-def narrowed(data: Pairs, level: float) -> Interval:
-    """The paired t interval, a tenth too narrow."""
-    found = paired(data, level)
-    half = 0.9 * (found.high - found.estimate)
-    return Interval(found.estimate, found.standard_error, found.estimate - half, found.estimate + half, level)
-
-
 @cache
 def seeds() -> int:
     """Return the advised number of seeds for the true difference, from a large pilot."""
@@ -150,7 +143,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Row
     """Ask an interval about sets of pairs; the share that excludes 0 is its power."""
     functions = {
         "paired_difference": paired,
-        "narrowed": narrowed,
+        "narrowed": narrowing(paired, 0.9),
         "paired_sequence": partial(sequence, first=settings["from"]),
         "watched": partial(watched, first=settings["from"]),
     }

@@ -15,6 +15,7 @@ from grpo_theory.inference import Claim, Evidence, Interval, vectorized
 from grpo_theory.schedule import Schedule
 from grpo_theory.theory import check_optimum
 from simulations.limit_law import optimum
+from simulations.narrowing import narrowed
 from simulations.study import Cell, Rows, Settings, Study
 
 Array = NDArray[np.float64]
@@ -117,11 +118,9 @@ def panel(name: str) -> dict[str, Asked]:
     }
 
 
-def narrowed(found: Interval) -> Interval:
+def narrower(found: Interval) -> Interval:
     """Return limits a tenth narrower: about the estimate, or from 0 where there is one limit."""
-    centre = np.where(found.low == 0.0, 0.0, found.estimate)
-    low, high = (centre + NARROWING * (limit - centre) for limit in (found.low, found.high))
-    return Interval(found.estimate, found.standard_error, low, high, found.level)
+    return narrowed(found, NARROWING, np.where(found.low == 0.0, 0.0, found.estimate))
 
 
 def side_by_side(questions: list[Asked]) -> Callable[[Record, float], Interval]:
@@ -135,7 +134,7 @@ def side_by_side(questions: list[Asked]) -> Callable[[Record, float], Interval]:
         columns: list[list[Array]] = []
         for asked in questions:
             found, truth = asked.function(record, level), asked.target(record)
-            for one in (found, narrowed(found)):
+            for one in (found, narrower(found)):
                 limits = (one.estimate - truth, one.standard_error, one.low - truth, one.high - truth)
                 columns.append([np.reshape(array, (len(record.path), -1)) for array in limits])
         estimate, error, low, high = (np.concatenate(arrays, axis=1) for arrays in zip(*columns, strict=True))

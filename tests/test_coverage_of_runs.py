@@ -83,8 +83,8 @@ def test_the_truths_about_a_run_are_its_own():
 
 
 def test_narrowed_limits():
-    two = coverage_runs.narrowed(Interval(np.array(1.0), np.array(1.0), np.array(-1.0), np.array(3.0), 0.95))
-    one = coverage_runs.narrowed(Interval(np.array(1.0), np.array(1.0), np.array(0.0), np.array(4.0), 0.95))
+    two = coverage_runs.narrower(Interval(np.array(1.0), np.array(1.0), np.array(-1.0), np.array(3.0), 0.95))
+    one = coverage_runs.narrower(Interval(np.array(1.0), np.array(1.0), np.array(0.0), np.array(4.0), 0.95))
     assert (two.low, two.high) == (pytest.approx(-0.8), pytest.approx(2.8))
     assert (one.low, one.high) == (0.0, pytest.approx(3.6))
 

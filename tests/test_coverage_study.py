@@ -13,8 +13,9 @@ import grpo_theory as gt
 from grpo_theory.inference import judge, replications_to_tell
 from paper_figures.advice import advice, choices
 from simulations import coverage
-from simulations.coverage_candidates import ASKED, CANDIDATES, TARGETS, Candidate, narrowed
+from simulations.coverage_candidates import ASKED, CANDIDATES, TARGETS, Candidate
 from simulations.coverage_problems import RARE, SURE, directions, names, problem
+from simulations.narrowing import narrowing
 from simulations.study import cell_seed
 
 HALF_TRAINED = "half-trained, balanced"
@@ -155,7 +156,7 @@ def test_a_sound_interval_is_confirmed_and_a_wrong_one_refuted(monkeypatch):
     assert verdicts.loc["CI/value_effective", "verdict"] == "confirmed"
     assert verdicts.loc["CI/value_clustered", "verdict"] != "refuted"
     broken = [
-        Candidate(one.name, narrowed(one.function, 0.9), one.target, one.source, one.conservative)
+        Candidate(one.name, narrowing(one.function, 0.9), one.target, one.source, one.conservative)
         for one in CANDIDATES
         if one.name == "value_clustered"
     ]
@@ -165,7 +166,7 @@ def test_a_sound_interval_is_confirmed_and_a_wrong_one_refuted(monkeypatch):
 
 def test_narrowing_is_about_the_estimate_and_keeps_what_is_unbounded():
     found = gt.Interval(np.array([2.0, 1.0, np.inf]), np.ones(3), np.array([1.0, 0.0, 1.0]), np.array([4.0, np.inf, np.inf]), 0.9)
-    smaller = narrowed(lambda data, level: found, 0.5)(None, 0.9)
+    smaller = narrowing(lambda data, level: found, 0.5)(None, 0.9)
     np.testing.assert_array_equal(smaller.low, [1.5, 0.5, 1.0])
     np.testing.assert_array_equal(smaller.high, [3.0, np.inf, np.inf])
 
