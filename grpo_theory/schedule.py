@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from grpo_theory.arrays import Array
 from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
-
-Array = NDArray[np.float64]
 
 
 class Schedule(Protocol):
@@ -34,35 +33,35 @@ class Constant:
 
 @dataclass(frozen=True)
 class Harmonic:
-    """eta_i = scale / (i + offset), i = 1, 2, ..."""
+    """eta_i = step_scale / (i + offset), i = 1, 2, ..."""
 
-    scale: float
+    step_scale: float
     offset: int = 0
 
     def __post_init__(self) -> None:
-        as_positive("scale", self.scale)
+        as_positive("step_scale", self.step_scale)
         as_count("offset", self.offset, 0)
 
     def steps(self, n: int) -> Array:
         """Return the first n steps, shape (n,)."""
-        return self.scale / (np.arange(1, n + 1) + self.offset)
+        return self.step_scale / (np.arange(1, n + 1) + self.offset)
 
 
 @dataclass(frozen=True)
 class Power:
-    """eta_i = scale * i^-exponent, exponent in (0, 1]."""
+    """eta_i = step_scale * i^-exponent, exponent in (0, 1]."""
 
-    scale: float
+    step_scale: float
     exponent: float
 
     def __post_init__(self) -> None:
-        as_positive("scale", self.scale)
+        as_positive("step_scale", self.step_scale)
         if not 0.0 < self.exponent <= 1.0:
             raise ValueError(f"exponent must lie in (0, 1], got {self.exponent}")
 
     def steps(self, n: int) -> Array:
         """Return the first n steps, shape (n,)."""
-        return self.scale * np.arange(1, n + 1, dtype=np.float64) ** -self.exponent
+        return self.step_scale * np.arange(1, n + 1, dtype=np.float64) ** -self.exponent
 
 
 def step_sizes(schedule: Schedule | ArrayLike, n: int) -> Array:

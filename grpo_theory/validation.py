@@ -3,12 +3,16 @@
 import numbers
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
 
 SUM_TOLERANCE = 1e-9
+ROUNDING = 1e-14
+"""The variation of numbers, relative to their size, that counts as rounding."""
 
 
-def as_real_array(name: str, value: ArrayLike, ndim: int) -> NDArray[np.float64]:
+def as_real_array(name: str, value: ArrayLike, ndim: int) -> Array:
     """Return a finite, contiguous float64 copy of `value` with `ndim` dimensions and no empty axis."""
     try:
         if np.iscomplexobj(value):
@@ -24,7 +28,7 @@ def as_real_array(name: str, value: ArrayLike, ndim: int) -> NDArray[np.float64]
     return array
 
 
-def check_finite(name: str, array: NDArray[np.float64]) -> None:
+def check_finite(name: str, array: Array) -> None:
     """Raise if an entry is NaN or infinite, naming the first."""
     bad = ~np.isfinite(array)
     if bad.any():
@@ -32,7 +36,7 @@ def check_finite(name: str, array: NDArray[np.float64]) -> None:
         raise ValueError(f"{name} must be finite, got {array[where]} at index {where}")
 
 
-def check_within(name: str, array: NDArray[np.float64], low: float, high: float) -> None:
+def check_within(name: str, array: Array, low: float, high: float) -> None:
     """Raise if an entry lies outside [low, high], naming the first."""
     bad = (array < low) | (array > high)
     if bad.any():
@@ -40,7 +44,7 @@ def check_within(name: str, array: NDArray[np.float64], low: float, high: float)
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {array[where]:g} at index {where}")
 
 
-def check_distribution(name: str, array: NDArray[np.float64]) -> None:
+def check_distribution(name: str, array: Array) -> None:
     """Raise unless the entries along the last axis are probabilities that sum to one."""
     check_within(name, array, 0.0, 1.0)
     total = array.sum(axis=-1)
@@ -51,7 +55,7 @@ def check_distribution(name: str, array: NDArray[np.float64]) -> None:
         raise ValueError(f"{name} must sum to 1 along the last axis, got a sum of {total[where]:.12g}{place}")
 
 
-def check_shape(name: str, array: NDArray, shape: tuple[int, ...], meaning: str) -> None:
+def check_shape(name: str, array: np.ndarray, shape: tuple[int, ...], meaning: str) -> None:
     """Raise unless `array` has `shape`; `meaning` says what the shape stands for."""
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape} = {meaning}, got {array.shape}")

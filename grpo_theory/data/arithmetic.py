@@ -10,10 +10,10 @@ from io import BytesIO
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.policy import SoftmaxHead
-from grpo_theory.problem import Bandit
+from grpo_theory.arrays import Integers
 
-POLICIES = ("zero-shot", "few-shot", "instruct")
+PROMPTS = ("zero-shot", "few-shot", "instruct")
+"""How the questions were put to the model."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Arithmetic:
         Index into `category_names`.
     category_names : tuple of str
     hidden : ndarray of float32, shape (3, 500, 576)
-        The last hidden state in front of the answer, one a policy of `POLICIES`.
+        The last hidden state in front of the answer, one for each way of putting the questions, in the order of `PROMPTS`.
     head : ndarray of float32, shape (10, 576)
         The head rows of the digit tokens.
     digit_mass : ndarray of float32, shape (3, 500)
@@ -41,27 +41,13 @@ class Arithmetic:
     """
 
     questions: tuple[str, ...]
-    answers: NDArray[np.int64]
-    categories: NDArray[np.int64]
+    answers: Integers
+    categories: Integers
     category_names: tuple[str, ...]
     hidden: NDArray[np.float32]
     head: NDArray[np.float32]
     digit_mass: NDArray[np.float32]
     provenance: dict
-
-    def problem(self, policy: str) -> tuple[Bandit, SoftmaxHead, NDArray[np.float64]]:
-        """Return the bandit, the policy and theta (5760,): reward 1 for the right digit, prompts uniform.
-
-        Parameters
-        ----------
-        policy : {"zero-shot", "few-shot", "instruct"}
-            How the question was put.
-        """
-        if policy not in POLICIES:
-            raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
-        success = np.eye(len(self.head))[self.answers]
-        head = SoftmaxHead(self.hidden[POLICIES.index(policy)], len(self.head))
-        return Bandit(success), head, self.head.astype(np.float64).reshape(-1)
 
 
 @cache

@@ -9,12 +9,11 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from grpo_theory.estimator.kernel import RESPONSE_FIELDS
-from grpo_theory.exact.outcomes import Outcomes
-
-Array = NDArray[np.float64]
+from grpo_theory.arrays import Array
+from grpo_theory.estimation.kernel import RESPONSE_FIELDS
+from grpo_theory.exact.seen import Seen
+from grpo_theory.problem import Point
 
 
 @dataclass(frozen=True)
@@ -26,37 +25,28 @@ class Classes:
     probabilities : ndarray, shape (R,)
     responses : ndarray, shape (R, K)
         P(response | class).
-    rewards, squared_score_norms : ndarray, shape (R,)
-        What a kernel sees of a member; NaN for a field that it does not read.
+    fields : ndarray, shape (3, R)
+        What a kernel sees of a member: reward, squared score norm and length; NaN for a field that it does not read.
     """
 
     probabilities: Array
     responses: Array
-    rewards: Array
-    squared_score_norms: Array
+    fields: Array
 
 
-def classes(table: Outcomes, prompt: int, reads: Set[str]) -> Classes:
-    """Partition the outcomes of one prompt by the response fields in `reads`."""
-    possible = table.probabilities[prompt] > 0.0
-    p = table.probabilities[prompt, possible]
-    responses = table.responses[possible]
-    fields = {
-        "rewards": table.rewards[prompt, possible],
-        "squared_score_norms": table.squared_score_norms[prompt, responses],
-        "lengths": np.ones(p.size),
-    }
-    seen = np.stack([fields[name] if name in reads else np.zeros(p.size) for name in RESPONSE_FIELDS])
-    kinds, member = np.unique(seen, axis=1, return_inverse=True)
+def classes(point: Point, seen: Seen, prompt: int, reads: Set[str]) -> Classes:
+    """Partition the outcomes of one prompt, drawn at a point, by the response fields in `reads`."""
+    possible = point.outcome_probabilities[prompt] > 0.0
+    p = point.outcome_probabilities[prompt, possible]
+    responses = point.outcome_responses[possible]
+    fields = (seen.rewards[prompt, possible], seen.squared_score_norms[prompt, responses], seen.lengths[responses])
+    unread = [name not in reads for name in RESPONSE_FIELDS]
+    shown = np.stack([np.zeros(p.size) if hidden else field for field, hidden in zip(fields, unread, strict=True)])
+    kinds, member = np.unique(shown, axis=1, return_inverse=True)
     member = member.reshape(-1)
-    kinds[[name not in reads for name in RESPONSE_FIELDS]] = np.nan
+    kinds[unread] = np.nan
     q = np.zeros(kinds.shape[1])
     np.add.at(q, member, p)
-    conditional = np.zeros((kinds.shape[1], table.policy_probabilities.shape[1]))
+    conditional = np.zeros((kinds.shape[1], point.policy.n_responses))
     np.add.at(conditional, (member, responses), p)
-    return Classes(
-        probabilities=q,
-        responses=conditional / q[:, None],
-        rewards=kinds[0],
-        squared_score_norms=kinds[1],
-    )
+    return Classes(probabilities=q, responses=conditional / q[:, None], fields=kinds)

@@ -1,25 +1,26 @@
 """Multisets of classes: all the groups that a kernel can tell apart, and the moments of its advantages over them.
 
-For a group with counts n_1..n_R of the R classes, S_r is the sum of the advantages of class r.  An exact mean or
-covariance needs no more than E[S_r], E[S_r S_s] and E[sum of squared advantages of class r]: given the counts, the scores
-of a class are independent draws from the class's conditional law.
+For a group with counts n_1..n_R of the R classes, a response of class r adds to the estimate F features of its class (its
+advantage, or that split by its sign, and 1 for what is added whatever the advantage), each times a covector of the response.
+With S_rf the sum of feature f over class r, an exact mean or covariance needs no more than E[S_rf], E[S_rf S_sg] and
+E[sum over class r of the products of its features]: given the counts, the responses of a class are independent draws from the
+class's conditional law.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from math import comb
-from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from grpo_theory.estimator.kernel import Batch, compile_function
-from grpo_theory.estimator.registry import Estimator
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compilation import F1, F2, F3, F4, I2, function_value
+from grpo_theory.estimation.advantage import Advantage
+from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.classes import Classes
-
-Array = NDArray[np.float64]
 
 MAXIMUM_RESPONSES = 10**9
 MAXIMUM_COUNTS = 10**8
@@ -28,24 +29,33 @@ _CHECKED = 4096
 _DECOYS = ((0.1, 0.7), (0.3, 0.45))
 _TOLERANCE = 1e-9
 
+Features = Callable[[Integers, Array], Array]
+"""``features(counts, advantages)`` turns counts (n, R) and the classes' advantages (n, R) into features (n, R, F)."""
+
 
 @dataclass(frozen=True)
-class AdvantageMoments:
-    """Moments of a group's advantages, summed within classes.
+class GroupMoments:
+    """Moments of a group's features, summed within classes.
 
     Attributes
     ----------
-    mean : ndarray, shape (R,)
-        E[S_r].
-    product : ndarray, shape (R, R)
-        E[S_r S_s].
-    squares : ndarray, shape (R,)
-        E[sum over the members of class r of A^2].
+    mean : ndarray, shape (R, F)
+        E[S_rf].
+    product : ndarray, shape (R, F, R, F)
+        E[S_rf S_sg].
+    squares : ndarray, shape (R, F, F)
+        E[sum over the members of class r of feature f times feature g].
     """
 
     mean: Array
     product: Array
     squares: Array
+
+    @classmethod
+    def zeros(cls, n_classes: int, n_features: int) -> "GroupMoments":
+        """Return moments to which multisets are to be added."""
+        shape = n_classes, n_features
+        return cls(np.zeros(shape), np.zeros(shape + shape), np.zeros((*shape, n_features)))
 
 
 def count_multisets(n_classes: int, group_size: int) -> int:
@@ -54,7 +64,7 @@ def count_multisets(n_classes: int, group_size: int) -> int:
 
 
 @lru_cache(maxsize=4)
-def multisets(n_classes: int, group_size: int) -> NDArray[np.int64]:
+def multisets(n_classes: int, group_size: int) -> Integers:
     """List the counts of all multisets, shape (n, R), rows summing to `group_size`."""
     tables = [np.full((1, 1), size) for size in range(group_size + 1)]
     for level in range(2, n_classes + 1):
@@ -65,83 +75,77 @@ def multisets(n_classes: int, group_size: int) -> NDArray[np.int64]:
     return tables[-1]
 
 
-def members(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def members(counts: Integers) -> Integers:
     """Write out each multiset as a group of class numbers in rising order, shape (n, G)."""
     n, n_classes = counts.shape
     return np.repeat(np.tile(np.arange(n_classes), n), counts.reshape(-1)).reshape(n, -1)
 
 
-def _sum_moments(counts, log_weights, log_probabilities, advantages, mean, product, squares):
-    """Add each multiset's probability times its sums of advantages; returns the largest spread within a class."""
+@function_value(numba.float64(I2, F2, F2))
+def class_advantages(counts, advantages, found):
+    """Fill in the advantage of each class (n, R), 0 for classes without members; returns the largest spread within a class."""
     n, n_classes = counts.shape
-    sums = np.empty(n_classes)
     spread = 0.0
+    for i in range(n):
+        g = 0
+        for r in range(n_classes):
+            first = advantages[i, g] if counts[i, r] > 0 else 0.0
+            found[i, r] = first
+            for _ in range(counts[i, r]):
+                gap = abs(advantages[i, g] - first)
+                if not gap <= spread * max(1.0, abs(first)):
+                    spread = gap / max(1.0, abs(first))
+                g += 1
+    return spread
+
+
+@function_value(numba.void(I2, F1, F1, F3, F2, F4, F3))
+def add_moments(counts, log_weights, log_probabilities, features, mean, product, squares):
+    """Add each multiset's probability times its sums of features (n, R, F)."""
+    n, n_classes, n_features = features.shape
+    sums = np.empty((n_classes, n_features))
     for i in range(n):
         log_p = log_weights[i]
         for r in range(n_classes):
             if counts[i, r] > 0:
                 log_p += counts[i, r] * log_probabilities[r]
         p = np.exp(log_p)
-        g = 0
         for r in range(n_classes):
-            first = advantages[i, g] if counts[i, r] > 0 else 0.0
-            total = 0.0
-            square = 0.0
-            for _ in range(counts[i, r]):
-                total += advantages[i, g]
-                square += advantages[i, g] ** 2
-                gap = abs(advantages[i, g] - first)
-                if not gap <= spread * max(1.0, abs(first)):
-                    spread = gap / max(1.0, abs(first))
-                g += 1
-            sums[r] = total
-            mean[r] += p * total
-            squares[r] += p * square
+            for f in range(n_features):
+                sums[r, f] = counts[i, r] * features[i, r, f]
+                mean[r, f] += p * sums[r, f]
+                for g in range(n_features):
+                    squares[r, f, g] += p * counts[i, r] * features[i, r, f] * features[i, r, g]
         for r in range(n_classes):
-            for s in range(n_classes):
-                product[r, s] += p * sums[r] * sums[s]
-    return spread
+            for f in range(n_features):
+                for s in range(n_classes):
+                    for g in range(n_features):
+                        product[r, f, s, g] += p * sums[r, f] * sums[s, g]
 
 
-@cache
-def _compiled_sum_moments() -> Any:
-    vector, matrix = numba.float64[::1], numba.float64[:, ::1]
-    signature = numba.float64(numba.int64[:, ::1], vector, vector, matrix, vector, matrix, vector)
-    return compile_function(_sum_moments, signature)
-
-
-def prompt_batch(
-    estimator: Estimator, kinds: Classes, groups: NDArray[np.int64], prompt_fields: tuple[float, float, float]
-) -> Batch:
+def prompt_batch(advantage: Advantage, kinds: Classes, groups: Integers, prompt_fields: tuple[float, float, float]) -> Batch:
     """Return the batch that shows a kernel all `groups` of class numbers, shape (n, G), as groups of one prompt."""
-    n = len(groups)
-    value, standard_deviation, optimal_baseline = (np.full(n, field) for field in prompt_fields)
-    return Batch(
-        rewards=kinds.rewards[groups],
-        squared_score_norms=kinds.squared_score_norms[groups],
-        lengths=np.ones(groups.shape, dtype=np.int64),
-        values=value,
-        standard_deviations=standard_deviation,
-        optimal_baselines=optimal_baseline,
-        parameters=estimator.parameter_array,
-    )
+    rewards, norms, lengths = (np.ascontiguousarray(field[groups]) for field in kinds.fields)
+    counted = np.where(np.isnan(lengths), 1.0, lengths).astype(np.int64)
+    value, deviation, baseline = (np.full(len(groups), field) for field in prompt_fields)
+    return Batch(rewards, norms, counted, value, deviation, baseline, advantage.parameter_array)
 
 
-def advantages_of(estimator: Estimator, batch: Batch) -> Array:
+def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     """Run the kernel on a batch; raise if it leaves a value that is not finite."""
     advantages = np.full(batch.rewards.shape, np.nan)
-    estimator.kernel(batch, advantages)
+    advantage.kernel(batch, advantages)
     bad = ~np.isfinite(advantages).all(axis=1)
     if bad.any():
         b = int(np.argmax(bad))
         raise ValueError(
-            f"the kernel of estimator {estimator.name!r} must fill finite advantages, got {advantages[b].tolist()} "
+            f"the kernel of estimator {advantage.name!r} must fill finite advantages, got {advantages[b].tolist()} "
             f"for a group with rewards {batch.rewards[b].tolist()}"
         )
     return advantages
 
 
-def check_exchangeable(estimator: Estimator, batch: Batch, advantages: Array) -> None:
+def check_exchangeable(advantage: Advantage, batch: Batch, advantages: Array) -> None:
     """Raise unless the kernel treats responses alike, whatever their places, and each group by itself.
 
     The check takes groups of the batch (all, or some thousands), the last first, rotates the responses in each, and puts them
@@ -150,66 +154,73 @@ def check_exchangeable(estimator: Estimator, batch: Batch, advantages: Array) ->
     picked = Batch._make([*(_picked(field) for field in batch[:-1]), batch.parameters])
     expected = _picked(advantages)
     allowed = _TOLERANCE * np.maximum(1.0, np.abs(advantages).max())
-    for shift, scale in _DECOYS:  # two, for any one of them leaves some value as it is
+    for shift, scale in _DECOYS:  # two, because any one of them leaves some value as it is
         decoys = [field if field.dtype.kind == "i" else shift + scale * field for field in picked[:-1]]
         fields = (np.concatenate([d, p, d]) for d, p in zip(decoys, picked[:-1], strict=True))
-        found = advantages_of(estimator, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
+        found = advantages_of(advantage, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
         if (np.abs(found - expected) > allowed).any():
             raise ValueError(
-                f"estimator {estimator.name!r} must give each response an advantage that does not depend on its place in the "
+                f"estimator {advantage.name!r} must give each response an advantage that does not depend on its place in the "
                 "group, nor on other groups, for its exact moments to be enumerated; if it couples groups, register it with "
                 "couples_groups=True and simulate it"
             )
 
 
-def _picked(array: NDArray) -> NDArray:
+def _picked(array: np.ndarray) -> np.ndarray:
     """Some thousands of the groups, the last first, their responses rotated by one place."""
     some = array[:: -max(1, len(array) // _CHECKED)]
     return np.ascontiguousarray(np.roll(some, 1, axis=1) if array.ndim == 2 else some)
 
 
-def advantage_moments(
-    estimator: Estimator, laws: list[Classes], group_size: int, prompt_fields: tuple[float, float, float]
-) -> list[AdvantageMoments]:
-    """Sum the advantages' moments over all multisets, for prompts whose classes look the same to the kernel.
+def group_moments(
+    advantage: Advantage,
+    laws: list[Classes],
+    group_size: int,
+    prompt_fields: tuple[float, float, float],
+    features: Features,
+    n_features: int,
+) -> list[GroupMoments]:
+    """Sum the features' moments over all multisets, for prompts whose classes look the same to the kernel.
 
     Parameters
     ----------
-    estimator : Estimator
+    advantage : Advantage
         One that does not couple groups.
     laws : list of Classes
-        One a prompt; they differ in nothing that the kernel reads, only in the classes' probabilities.
+        One for each prompt; they differ in nothing that the kernel reads, only in the classes' probabilities.
     group_size : int
         The number G of responses.
     prompt_fields : tuple of float
         Value, standard deviation and optimal baseline as the kernel sees them.
+    features : callable
+        See `Features`.
+    n_features : int
+        F.
 
     Returns
     -------
-    list of AdvantageMoments
-        One a prompt.
+    list of GroupMoments
+        One for each prompt.
 
     Raises
     ------
     ValueError
         If the kernel is not exchangeable or leaves a value that is not finite.
     """
-    n_classes = laws[0].rewards.size
+    n_classes = laws[0].probabilities.size
     counts = multisets(n_classes, group_size)
-    sums = [AdvantageMoments(np.zeros(n_classes), np.zeros((n_classes, n_classes)), np.zeros(n_classes)) for _ in laws]
+    sums = [GroupMoments.zeros(n_classes, n_features) for _ in laws]
     step = max(2, _ROWS // group_size)
     for start in range(0, len(counts), step):
         part = counts[start : start + step]
-        batch = prompt_batch(estimator, laws[0], members(part), prompt_fields)
-        advantages = advantages_of(estimator, batch)
-        check_exchangeable(estimator, batch, advantages)
+        batch = prompt_batch(advantage, laws[0], members(part), prompt_fields)
+        advantages = advantages_of(advantage, batch)
+        check_exchangeable(advantage, batch, advantages)
+        by_class = np.empty(part.shape)
+        if class_advantages(part, advantages, by_class) > _TOLERANCE:
+            raise ValueError(f"estimator {advantage.name!r} must give equal advantages to responses that it cannot tell apart")
+        found = np.ascontiguousarray(features(part, by_class))
         log_weights = gammaln(group_size + 1.0) - gammaln(part + 1.0).sum(axis=1)
         for law, moments in zip(laws, sums, strict=True):
-            spread = _compiled_sum_moments()(
-                part, log_weights, np.log(law.probabilities), advantages, moments.mean, moments.product, moments.squares
-            )
-            if spread > _TOLERANCE:
-                raise ValueError(
-                    f"estimator {estimator.name!r} must give equal advantages to responses that it cannot tell apart"
-                )
+            add_moments(part, log_weights, np.log(law.probabilities), found, moments.mean, moments.product, moments.squares)
     return sums

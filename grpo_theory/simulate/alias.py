@@ -1,13 +1,12 @@
 """Walker's alias tables: one uniform, one comparison, one draw from a finite law."""
 
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from grpo_theory.estimator.kernel import compile_function
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compilation import F2, I2, function_value
 
 
 class AliasTable(NamedTuple):
@@ -22,11 +21,12 @@ class AliasTable(NamedTuple):
     choices : ndarray of int64, shape (rows, 2 O)
     """
 
-    threshold: NDArray[np.float64]
-    choices: NDArray[np.int64]
+    threshold: Array
+    choices: Integers
 
 
-def _fill_alias(probabilities, threshold, choices):
+@function_value(numba.void(F2, F2, I2))
+def fill_alias(probabilities, threshold, choices):
     """Fill the tables row by row (Vose's order)."""
     n_rows, n_points = probabilities.shape
     small = np.empty(n_points, dtype=np.int64)
@@ -54,22 +54,17 @@ def _fill_alias(probabilities, threshold, choices):
                 n_large -= 1
                 small[n_small] = high
                 n_small += 1
-        # What is left is 1 up to rounding; a point of probability 0 is never left, for its deficit is 1.
+        # What is left is 1 up to rounding; a point of probability 0 is never left, because its deficit is 1.
         for i in range(n_large):
             threshold[row, large[i]] = 1.0
         for i in range(n_small):
             threshold[row, small[i]] = 1.0
 
 
-@cache
-def _compiled_fill_alias() -> Any:
-    return compile_function(_fill_alias, numba.void(numba.float64[:, ::1], numba.float64[:, ::1], numba.int64[:, ::1]))
-
-
-def alias_table(probabilities: NDArray[np.float64]) -> AliasTable:
+def alias_table(probabilities: Array) -> AliasTable:
     """Build the tables of the laws in the rows of `probabilities`, shape (rows, O)."""
     probabilities = np.array(probabilities, order="C")
     n_rows, n_points = probabilities.shape
     table = AliasTable(np.empty((n_rows, n_points)), np.empty((n_rows, 2 * n_points), dtype=np.int64))
-    _compiled_fill_alias()(probabilities, *table)
+    fill_alias(probabilities, *table)
     return table

@@ -1,27 +1,21 @@
-"""Logits of prompts and steps along covectors, one pair of compiled functions a kind of policy.
+"""Stage 4, the step: from theta to the logits of prompts, and along covectors, one pair of functions for each kind of logit map.
 
-Theta (R, d) has a row a run, prompts (R B,) and logits and covectors (K, R B) a column a group, run by run.
+Theta is (R, d), one row for each run; prompts are (n,), logits and covectors (D, n), lane i being one of run i modulo R.
 """
 
-from functools import cache
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numba import types
-from numpy.typing import NDArray
 
-from grpo_theory.estimator.kernel import compile_function, first_class
-from grpo_theory.policy import Policy, SoftmaxHead, TabularSoftmax
+from grpo_theory.arrays import Array
+from grpo_theory.compilation import F2, F3, I1, function_value, stage
+from grpo_theory.problem import Policy
+from grpo_theory.problem.logit_map import HeadMap, TabularMap
 from grpo_theory.simulate.geometry import features
 
-_MATRIX = numba.float64[:, ::1]
-_PROMPTS = numba.int64[::1]
-_ARRAY = numba.float64[:, :, ::1]
-FILL_SIGNATURE = types.void(_MATRIX, _PROMPTS, _ARRAY, _MATRIX)
-STEP_SIGNATURE = types.void(_MATRIX, _PROMPTS, _ARRAY, _MATRIX, numba.float64)
-FILL_LOGITS = types.FunctionType(FILL_SIGNATURE)
-TAKE_STEP = types.FunctionType(STEP_SIGNATURE)
+FILL_LOGITS = numba.void(F2, I1, F3, F2)
+TAKE_STEP = numba.void(F2, I1, F3, F2, numba.float64)
 
 
 class Ascent(NamedTuple):
@@ -29,90 +23,126 @@ class Ascent(NamedTuple):
 
     fill_logits: Any
     take_step: Any
-    array: NDArray[np.float64]
+    array: Array
 
 
-def _tabular_logits(theta, prompts, array, logits):
+@function_value(FILL_LOGITS)
+def tabular_logits(theta, prompts, array, logits):
     """Logits are entries of the table; array is not read."""
-    batch_size, n_responses = prompts.shape[0] // theta.shape[0], logits.shape[0]
-    for r in range(theta.shape[0]):
-        for b in range(r * batch_size, (r + 1) * batch_size):
-            start = np.uintp(prompts[b] * n_responses)
-            for k in range(n_responses):
-                logits[k, b] = theta[r, start + np.uintp(k)]
+    (n_logits, n), n_runs = logits.shape, theta.shape[0]
+    for run in range(n_runs):
+        for i in range(run, n, n_runs):
+            start = np.uintp(prompts[i] * n_logits)
+            for k in range(n_logits):
+                logits[k, i] = theta[run, start + np.uintp(k)]
 
 
-def _tabular_step(theta, prompts, array, covectors, step):
+@function_value(TAKE_STEP)
+def tabular_step(theta, prompts, array, covectors, step):
     """Theta's block of the prompt moves by step times the covector."""
-    batch_size, n_responses = prompts.shape[0] // theta.shape[0], covectors.shape[0]
-    for r in range(theta.shape[0]):
-        for b in range(r * batch_size, (r + 1) * batch_size):
-            start = np.uintp(prompts[b] * n_responses)
-            for k in range(n_responses):
-                theta[r, start + np.uintp(k)] += step * covectors[k, b]
+    (n_logits, n), n_runs = covectors.shape, theta.shape[0]
+    for run in range(n_runs):
+        for i in range(run, n, n_runs):
+            start = np.uintp(prompts[i] * n_logits)
+            for k in range(n_logits):
+                theta[run, start + np.uintp(k)] += step * covectors[k, i]
 
 
-def _dense_logits(theta, prompts, array, logits):
-    """Logits are phi(m, k) . theta, with array the features (M, K, d)."""
-    batch_size = prompts.shape[0] // theta.shape[0]
-    for r in range(theta.shape[0]):
-        for b in range(r * batch_size, (r + 1) * batch_size):
-            m = np.uintp(prompts[b])
+@function_value(FILL_LOGITS)
+def dense_logits(theta, prompts, array, logits):
+    """Logits are phi(m, k) . theta, with array the features (M, D, d)."""
+    n_runs, dimension = theta.shape
+    for run in range(n_runs):
+        for i in range(run, logits.shape[1], n_runs):
+            m = np.uintp(prompts[i])
             for k in range(logits.shape[0]):
                 total = 0.0
-                for i in range(theta.shape[1]):
-                    total += array[m, k, i] * theta[r, i]
-                logits[k, b] = total
+                for j in range(dimension):
+                    total += array[m, k, j] * theta[run, j]
+                logits[k, i] = total
 
 
-def _dense_step(theta, prompts, array, covectors, step):
+@function_value(TAKE_STEP)
+def dense_step(theta, prompts, array, covectors, step):
     """Theta moves by step times sum_k c_k phi(m, k)."""
-    batch_size = prompts.shape[0] // theta.shape[0]
-    for r in range(theta.shape[0]):
-        for b in range(r * batch_size, (r + 1) * batch_size):
-            m = np.uintp(prompts[b])
+    n_runs, dimension = theta.shape
+    for run in range(n_runs):
+        for i in range(run, covectors.shape[1], n_runs):
+            m = np.uintp(prompts[i])
             for k in range(covectors.shape[0]):
-                for i in range(theta.shape[1]):
-                    theta[r, i] += step * covectors[k, b] * array[m, k, i]
+                weight = step * covectors[k, i]
+                for j in range(dimension):
+                    theta[run, j] += weight * array[m, k, j]
 
 
-def _head_logits(theta, prompts, array, logits):
+@function_value(FILL_LOGITS)
+def head_logits(theta, prompts, array, logits):
     """Logits are W h_m, with array[0] the hidden states (M, H)."""
-    batch_size, width = prompts.shape[0] // theta.shape[0], array.shape[2]
-    for r in range(theta.shape[0]):
-        for b in range(r * batch_size, (r + 1) * batch_size):
-            m = np.uintp(prompts[b])
+    width, n_runs = array.shape[2], theta.shape[0]
+    for run in range(n_runs):
+        for i in range(run, logits.shape[1], n_runs):
+            m = np.uintp(prompts[i])
             for k in range(logits.shape[0]):
-                total = 0.0
-                for i in range(width):
-                    total += array[0, m, i] * theta[r, k * width + i]
-                logits[k, b] = total
+                # Four sums, because a sum into one place waits for the sum before it.
+                a, b, c, d, start = 0.0, 0.0, 0.0, 0.0, k * width
+                for j in range(0, width - 3, 4):
+                    a += array[0, m, j] * theta[run, start + j]
+                    b += array[0, m, j + 1] * theta[run, start + j + 1]
+                    c += array[0, m, j + 2] * theta[run, start + j + 2]
+                    d += array[0, m, j + 3] * theta[run, start + j + 3]
+                for j in range(width // 4 * 4, width):
+                    a += array[0, m, j] * theta[run, start + j]
+                logits[k, i] = (a + b) + (c + d)
 
 
-def _head_step(theta, prompts, array, covectors, step):
+@function_value(TAKE_STEP)
+def head_step(theta, prompts, array, covectors, step):
     """Row k of the head moves by step times c_k h_m."""
-    batch_size, width = prompts.shape[0] // theta.shape[0], array.shape[2]
-    for r in range(theta.shape[0]):
-        for b in range(r * batch_size, (r + 1) * batch_size):
-            m = np.uintp(prompts[b])
+    width, n_runs = array.shape[2], theta.shape[0]
+    for run in range(n_runs):
+        for i in range(run, covectors.shape[1], n_runs):
+            m = np.uintp(prompts[i])
             for k in range(covectors.shape[0]):
-                for i in range(width):
-                    theta[r, k * width + i] += step * covectors[k, b] * array[0, m, i]
-
-
-@cache
-def _compiled(function: Any, signature: Any) -> Any:
-    return first_class(compile_function(function, signature), signature)
-
-
-def _ascent(fill: Any, step: Any, array: NDArray[np.float64]) -> Ascent:
-    return Ascent(_compiled(fill, FILL_SIGNATURE), _compiled(step, STEP_SIGNATURE), array)
+                weight = step * covectors[k, i]
+                for j in range(width):
+                    theta[run, k * width + j] += weight * array[0, m, j]
 
 
 def ascent(policy: Policy) -> Ascent:
-    """Return the logits and the step of a policy: its own for the package's policies, dense features for any other class."""
-    if type(policy) is TabularSoftmax:
-        return _ascent(_tabular_logits, _tabular_step, np.empty((0, 0, 0)))
-    if type(policy) is SoftmaxHead:
-        return _ascent(_head_logits, _head_step, policy.hidden[None].copy())
-    return _ascent(_dense_logits, _dense_step, features(policy))
+    """Return the logits and the step of a policy: its own for the package's maps, dense features for any other class."""
+    logit_map = policy.logit_map
+    if type(logit_map) is TabularMap:
+        return Ascent(tabular_logits.value, tabular_step.value, np.empty((0, 0, 0)))
+    if type(logit_map) is HeadMap:
+        return Ascent(head_logits.value, head_step.value, logit_map.hidden[None].copy())
+    return Ascent(dense_logits.value, dense_step.value, features(policy))
+
+
+@stage
+def project(theta, ball):
+    """Project the iterates (R, d) onto the ball: the centre (d,) followed by the radius, or empty for none."""
+    if ball.shape[0] == 0:
+        return
+    n_runs, dimension = theta.shape
+    for r in range(n_runs):
+        distance = 0.0
+        for i in range(dimension):
+            distance += (theta[r, i] - ball[i]) ** 2
+        if distance > ball[dimension] ** 2:
+            shrink = ball[dimension] / np.sqrt(distance)
+            for i in range(dimension):
+                theta[r, i] = ball[i] + shrink * (theta[r, i] - ball[i])
+
+
+@stage
+def follow(theta, count, start, average, farthest):
+    """Take the iterates (R, d), the `count`-th of their runs, into averages and largest squared distances from the start."""
+    n_runs, dimension = theta.shape
+    flat, means = theta.ravel(), average.ravel()
+    for i in range(flat.shape[0]):
+        means[i] += (flat[i] - means[i]) / count
+    for r in range(n_runs):
+        distance = 0.0
+        for i in range(dimension):
+            distance += (theta[r, i] - start[r, i]) ** 2
+        farthest[r] = max(farthest[r], distance)

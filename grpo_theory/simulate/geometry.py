@@ -1,32 +1,31 @@
-"""Squared norms of gradients from their covectors, one compiled function a kind of policy.
+"""Squared norms of gradients from their covectors, one compiled function for each kind of logit map.
 
 A gradient is sum_u Phi_u' c_u over the prompts u of a batch.  Each function below returns its squared norm from the
-number U of distinct prompts, the prompts (at least U), their covectors (at least U, K) and an array that it understands.
+number U of distinct prompts, the prompts (at least U), their covectors (at least U, D) and an array that it understands.
 """
 
-from functools import cache
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numba import types
-from numpy.typing import NDArray
 
-from grpo_theory.estimator.kernel import compile_function, first_class
-from grpo_theory.policy import Policy, SoftmaxHead, TabularSoftmax
+from grpo_theory.arrays import Array
+from grpo_theory.compilation import F2, F3, I1, function_value
+from grpo_theory.problem import Policy
+from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 
-SIGNATURE = numba.float64(numba.int64, numba.int64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1])
-SQUARED_NORM = types.FunctionType(SIGNATURE)
+SIGNATURE = numba.float64(numba.int64, I1, F2, F3)
 
 
 class Geometry(NamedTuple):
     """A compiled squared norm and the array that it reads."""
 
     squared_norm: Any
-    array: NDArray[np.float64]
+    array: Array
 
 
-def _tabular_norm(n, prompts, covectors, array):
+@function_value(SIGNATURE)
+def tabular_norm(n, prompts, covectors, array):
     """Prompts are orthogonal: sum_u |c_u|^2."""
     total = 0.0
     for u in range(n):
@@ -35,7 +34,8 @@ def _tabular_norm(n, prompts, covectors, array):
     return total
 
 
-def _head_norm(n, prompts, covectors, array):
+@function_value(SIGNATURE)
+def head_norm(n, prompts, covectors, array):
     """Sum_uv (h_u . h_v) (c_u . c_v), with array[0] the inner products of the hidden states."""
     total = 0.0
     for u in range(n):
@@ -48,8 +48,9 @@ def _head_norm(n, prompts, covectors, array):
     return total
 
 
-def _dense_norm(n, prompts, covectors, array):
-    """|sum_uk c_uk phi(u, k)|^2, with array the features (M, K, d)."""
+@function_value(SIGNATURE)
+def dense_norm(n, prompts, covectors, array):
+    """|sum_uk c_uk phi(u, k)|^2, with array the features (M, D, d)."""
     gradient = np.zeros(array.shape[2])
     for u in range(n):
         for k in range(covectors.shape[1]):
@@ -61,26 +62,25 @@ def _dense_norm(n, prompts, covectors, array):
     return total
 
 
-@cache
-def _compiled(function: Any) -> Any:
-    return first_class(compile_function(function, SIGNATURE), SIGNATURE)
-
-
 def geometry(policy: Policy) -> Geometry:
     """Return the squared norm of a policy's gradients.
 
-    The package's own policies have norms that use their structure; any other class, a subclass with maps of its own included,
-    gets dense features by way of its maps.
+    The package's own maps have norms that use their structure; any other class, a subclass of one of them included, gets dense
+    features by way of its adjoint.
     """
-    if type(policy) is TabularSoftmax:
-        return Geometry(_compiled(_tabular_norm), np.empty((0, 0, 0)))
-    if type(policy) is SoftmaxHead:
-        return Geometry(_compiled(_head_norm), (policy.hidden @ policy.hidden.T)[None])
-    return Geometry(_compiled(_dense_norm), features(policy))
+    logit_map = policy.logit_map
+    if type(logit_map) is TabularMap:
+        return Geometry(tabular_norm.value, np.empty((0, 0, 0)))
+    if type(logit_map) is HeadMap:
+        return Geometry(head_norm.value, (logit_map.hidden @ logit_map.hidden.T)[None])
+    return Geometry(dense_norm.value, features(policy))
 
 
-def features(policy: Policy) -> NDArray[np.float64]:
-    """Return the dense features of a policy, shape (M, K, d), by way of its maps."""
-    shape = (policy.n_prompts, policy.n_responses)
-    rows = [policy.adjoint_by_prompt(np.broadcast_to(unit, shape)) for unit in np.eye(policy.n_responses)]
+def features(policy: Policy) -> Array:
+    """Return the dense features of a policy's edges, shape (M, D, d), by way of its map's adjoint."""
+    logit_map = policy.logit_map
+    if type(logit_map) is FeatureMap:
+        return logit_map.features.copy()
+    shape = (policy.n_prompts, policy.n_logits)
+    rows = [logit_map.adjoint_by_prompt(np.broadcast_to(unit, shape)) for unit in np.eye(policy.n_logits)]
     return np.ascontiguousarray(np.stack(rows, axis=1))

@@ -1,42 +1,40 @@
 """The gradient simulator."""
 
 import os
-import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from grpo_theory.estimator.kernel import SIGNATURE, first_class
-from grpo_theory.estimator.registry import Estimator, find
-from grpo_theory.exact.moments import moments
-from grpo_theory.exact.outcomes import outcomes
-from grpo_theory.kl import KL
-from grpo_theory.policy import Policy
-from grpo_theory.problem import Bandit
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compilation import first_class
+from grpo_theory.estimation import Estimator, find
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
+from grpo_theory.exact.seen import seen_at
+from grpo_theory.exact.weights import token_weights
+from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.blocks import map_in_order
-from grpo_theory.simulate.driver import Draws, Tables, Truth, compiled_fill_draws, compiled_fill_observations, tabulate
+from grpo_theory.simulate.draws import Draws, block_draws, strip_replications, tabulate
 from grpo_theory.simulate.geometry import Geometry, geometry
+from grpo_theory.simulate.observation import Plan, Tables, Truth, compiled_fill_observations
 from grpo_theory.simulate.streams import Rng, as_seed_sequence, block_generator
 from grpo_theory.simulate.summary import GradientSimulation
 from grpo_theory.validation import as_count, as_real_array, check_shape
-
-Array = NDArray[np.float64]
 
 BLOCK_RESPONSES = 1 << 17
 
 
 def block_replications(batch_size: int, group_size: int) -> int:
-    """Return the number of replications in a block: fixed by the shape of a batch alone."""
-    return max(1, BLOCK_RESPONSES // (as_count("batch_size", batch_size) * as_count("group_size", group_size)))
+    """Return the number of replications in a block, whole strips: fixed by the shape of a batch alone."""
+    strip = strip_replications(as_count("batch_size", batch_size), as_count("group_size", group_size))
+    return strip * max(1, BLOCK_RESPONSES // (strip * batch_size * group_size))
 
 
 def simulate_gradients(
-    bandit: Bandit,
-    policy: Policy,
+    problem: Problem,
     theta: ArrayLike,
     estimators: str | Estimator | Sequence[str | Estimator],
     *,
@@ -45,19 +43,20 @@ def simulate_gradients(
     replications: int,
     rng: Rng | None = None,
     workers: int | None = None,
+    behaviour: ArrayLike | None = None,
     directions: ArrayLike | None = None,
-    kl: KL | None = None,
     first_block: int = 0,
 ) -> GradientSimulation:
     """Simulate gradient estimates, all estimators on the same draws.
 
     A replication is a batch of B prompts from f with G responses each.  Results are bit-identical for any number of workers,
-    and memory does not grow with replications.
+    a replication is the same whatever the number of them, and memory does not grow with it.
 
     Parameters
     ----------
-    bandit, policy, theta
-        The problem, the policy and its parameters (d,).
+    problem : Problem
+    theta : array_like, shape (d,)
+        The current policy's parameters.
     estimators : str, Estimator or sequence of them
         What to compare; E of them.
     batch_size, group_size : int
@@ -68,10 +67,10 @@ def simulate_gradients(
         The seed; fresh entropy if omitted.
     workers : int, optional
         The number of threads; all processors if omitted.
+    behaviour : array_like, shape (d,), optional
+        The parameters of the policy that samples; theta if omitted.
     directions : array_like, shape (J, d), optional
         Along which the mean and covariance of the estimate are kept; none if omitted.
-    kl : KL, optional
-        A penalty, placed in the reward.
     first_block : int, default 0
         The number of the first block: runs over disjoint ranges of blocks `merge` to the run over their union, provided
         that all but the last have whole blocks (a multiple of `block_replications`).
@@ -83,7 +82,7 @@ def simulate_gradients(
     Raises
     ------
     ValueError
-        If an argument is out of range, or a kernel leaves an advantage that is not finite.
+        If an argument is out of range, a kernel leaves an advantage that is not finite, or an importance ratio is infinite.
     """
     chosen = _choose(estimators)
     batch_size = as_count("batch_size", batch_size)
@@ -94,7 +93,9 @@ def simulate_gradients(
     for estimator in chosen:
         estimator.check_group_size(group_size)
     seed = as_seed_sequence(rng)
-    experiment = _prepare(bandit, policy, theta, chosen, batch_size, group_size, directions, kl)
+    current = problem.at(theta)
+    sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
+    experiment = _prepare(current, sampler, chosen, batch_size, group_size, directions)
 
     size = block_replications(batch_size, group_size)
     n_blocks = -(-replications // size)
@@ -122,82 +123,99 @@ class _Experiment:
 
     estimators: list[Estimator]
     kernels: list[Any]
-    fill_draws: Any
-    fill_observations: Any
-    batch_size: int
-    group_size: int
+    plans: list[Plan]
     tables: Tables
     truth: Truth
     geometry: Geometry
-    buffers: threading.local = field(default_factory=threading.local)
+    batch_size: int
+    group_size: int
 
     def run(self, generator: np.random.Generator, replications: int) -> GradientSimulation:
-        """Simulate one block."""
-        draws = self.draw(generator, replications)
+        """Simulate one block, and keep its first replications."""
+        strip = strip_replications(self.batch_size, self.group_size)
+        strips = -(-replications // strip)
+        draws = block_draws(generator, self.tables, strips, strip, self.batch_size, self.group_size)
         observations = np.empty((len(self.estimators), replications, 1 + len(self.truth.logits)))
-        for estimator, kernel, out in zip(self.estimators, self.kernels, observations, strict=True):
-            self.fill_observations(kernel, *self.geometry, estimator.parameter_array, draws, self.truth, out)
-            bad = ~np.isfinite(out[:, 0])
+        for e, kernel in enumerate(self.kernels):
+            found = self.observe(e, kernel, draws)[:replications]
+            bad = ~np.isfinite(found[:, 0])
             if bad.any():
-                rewards = draws.rewards[int(np.argmax(bad))].tolist()
+                rewards = self._first_rewards(draws, self.plans[e], int(np.argmax(bad)))
                 raise ValueError(
-                    f"the kernel of estimator {estimator.name!r} must fill finite advantages, and does not for a batch of "
-                    f"{self.batch_size} x {self.group_size} responses, the first with rewards {rewards[0]}"
+                    f"the kernel of estimator {self.estimators[e].name!r} must fill finite advantages, and does not for a batch "
+                    f"of {self.batch_size} x {self.group_size} responses, the first with rewards {rewards}"
                 )
+            observations[e] = found
         return GradientSimulation.of([estimator.name for estimator in self.estimators], observations)
 
-    def draw(self, generator: np.random.Generator, replications: int) -> Draws:
-        """Draw one block into the thread's own buffers: first all the prompts, then all the responses."""
-        if not hasattr(self.buffers, "draws"):
-            size = block_replications(self.batch_size, self.group_size)
-            groups = (size, self.batch_size)
-            shape = (*groups, self.group_size)
-            self.buffers.uniforms = np.empty(groups), np.empty(shape)
-            integers = np.empty(groups, dtype=np.int64), np.empty(shape, dtype=np.int64)
-            self.buffers.draws = Draws(*integers, np.empty(shape), np.empty(shape))
-        draws = Draws(*(array[:replications] for array in self.buffers.draws))
-        uniforms = [array[:replications] for array in self.buffers.uniforms]
-        for array in uniforms:
-            generator.random(out=array)
-        self.fill_draws(*uniforms, self.tables, draws)
-        return draws
+    def observe(self, e: int, kernel: Any, draws: Draws) -> Array:
+        """Return the observations of estimator number e on whole strips, shape (replications, 2 + J)."""
+        strips, strip = draws.prompts.shape[0], draws.prompts.shape[1] // self.batch_size
+        found = np.empty((strips, strip, 1 + len(self.truth.logits)))
+        compiled_fill_observations()(
+            kernel, *self.geometry, self.plans[e], self.truth, *draws, self.tables.responses, self.batch_size, found
+        )
+        return found.reshape(-1, found.shape[-1])
+
+    def _first_rewards(self, draws: Draws, plan: Plan, replication: int) -> list[float]:
+        """Return the rewards of the first group of a replication."""
+        strip, r = divmod(replication, draws.prompts.shape[1] // self.batch_size)
+        return plan.rewards[draws.outcomes[strip, :, r], draws.prompts[strip, r]].tolist()
+
+
+def make_plan(current: Point, sampler: Point, estimator: Estimator, batch_size: int, strip: int) -> Plan:
+    """Tabulate an estimator for the driver, whose strips have so many replications."""
+    seen, weights = seen_at(sampler, estimator), token_weights(current, sampler, estimator)
+    n_groups = batch_size * strip
+    reads = estimator.advantage.reads
+    oracle = bool(reads & set(PROMPT_FIELDS))
+    lengths: Integers = seen.lengths if "lengths" in reads else np.empty(0, dtype=np.int64)
+    return Plan(
+        rewards=np.ascontiguousarray(seen.rewards.T),
+        norms=np.ascontiguousarray(seen.squared_score_norms.T) if "squared_score_norms" in reads else np.empty((0, 0)),
+        seen_lengths=lengths,
+        fields=np.stack(seen.prompt_fields) if oracle else np.empty((0, 0)),
+        parameters=estimator.advantage.parameter_array,
+        at_a_time=batch_size if estimator.advantage.couples_groups else n_groups,
+        gains=np.ascontiguousarray(weights.gains),
+        drifts=np.ascontiguousarray(weights.drifts) if weights.drifting else np.empty((0, 0, 0)),
+        pools={"": 0, "group": n_groups, "batch": strip}[estimator.aggregation.pool],
+    )
 
 
 def _prepare(
-    bandit: Bandit,
-    policy: Policy,
-    theta: ArrayLike,
+    current: Point,
+    sampler: Point,
     estimators: list[Estimator],
     batch_size: int,
     group_size: int,
     directions: ArrayLike | None,
-    kl: KL | None,
 ) -> _Experiment:
     """Tabulate the problem for the drivers."""
-    exact = moments(bandit, policy, theta, kl)
-    table = outcomes(bandit, policy, theta, kl)
+    policy, exact = current.policy, current.moments
     if directions is None:
         along = np.empty((0, policy.dimension))
     else:
         along = as_real_array("directions", directions, 2)
         check_shape("directions", along, (len(along), policy.dimension), "(J, d)")
     truth = Truth(
-        table.policy_probabilities,
-        exact.value,
-        exact.standard_deviation,
-        exact.optimal_baseline,
-        exact.gradient_covectors,
-        np.ascontiguousarray(policy.logits(np.concatenate([exact.gradient[None], along]))),
-        np.array([exact.gradient_power]),
+        tokens=np.ascontiguousarray(current.token_probabilities.T),
+        edges=policy.paths.edges,
+        lengths=policy.paths.lengths,
+        vocabulary_size=policy.paths.vocabulary_size,
+        covectors=np.ascontiguousarray(exact.gradient_covectors.T),
+        logits=np.ascontiguousarray(policy.logits(np.concatenate([exact.gradient[None], along]))),
+        gradient_power=exact.gradient_power,
     )
+    compiled_fill_observations()
+    strip = strip_replications(batch_size, group_size)
     return _Experiment(
         estimators=estimators,
-        kernels=[first_class(estimator.kernel, SIGNATURE) for estimator in estimators],
-        fill_draws=compiled_fill_draws(),
-        fill_observations=compiled_fill_observations(),
-        batch_size=batch_size,
-        group_size=group_size,
-        tables=tabulate(bandit, table),
+        kernels=[first_class(estimator.advantage.kernel, SIGNATURE) for estimator in estimators],
+        plans=[make_plan(current, sampler, estimator, batch_size, strip) for estimator in estimators],
+        tables=tabulate(sampler),
         truth=truth,
         geometry=geometry(policy),
+        batch_size=batch_size,
+        group_size=group_size,
     )

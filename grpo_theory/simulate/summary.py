@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from grpo_theory.arrays import Array
 
 _ARRAYS = ("means", "mse_scatter", "prompt_mse_scatter", "along_scatter")
 

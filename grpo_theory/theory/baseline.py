@@ -1,13 +1,14 @@
 """Variance of the gradient as a function of a prompt-only baseline."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from grpo_theory.exact.moments import Moments
+from grpo_theory.arrays import Array
+from grpo_theory.problem import Moments
 from grpo_theory.validation import as_real_array
 
 
-def baseline_trace(moments: Moments, baseline: ArrayLike) -> NDArray[np.float64]:
+def baseline_trace(moments: Moments, baseline: ArrayLike) -> Array:
     """Return the trace of Cov(W (Z - C(x)) | x) for a baseline C that depends on the prompt alone.
 
     Theorem (Greensmith et al. 2004; docs/derivations.md, section 3).  For every C(x) with finite moments,
@@ -32,6 +33,6 @@ def baseline_trace(moments: Moments, baseline: ArrayLike) -> NDArray[np.float64]
     best = moments.optimal_baseline
     baseline = as_real_array("baseline", baseline, np.ndim(baseline))
     if baseline.ndim and baseline.shape[-1] not in (1, best.size):
-        raise ValueError(f"baseline must be a number or have shape (..., {best.size}), one a prompt, got {baseline.shape}")
+        raise ValueError(f"baseline must be a number or have shape (..., {best.size}), one for each prompt, got {baseline.shape}")
     excess = (baseline - best) ** 2 - (moments.value - best) ** 2
     return moments.oracle_trace + moments.score_power * excess

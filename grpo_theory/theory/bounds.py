@@ -3,12 +3,11 @@
 from math import ceil
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from grpo_theory.theory.region import Region
+from grpo_theory.arrays import Array
+from grpo_theory.exact import Region
 from grpo_theory.validation import as_count, as_positive, as_real_array
-
-Array = NDArray[np.float64]
 
 
 def _as_level(name: str, value: float) -> float:
@@ -51,7 +50,7 @@ def constant_step_bound(region: Region, noise: float, step: float, start_gap: fl
 
 
 def harmonic_step_bound(
-    region: Region, noise: float, scale: float, n: ArrayLike, *, offset: int = 0, epsilon: float = 1.0
+    region: Region, noise: float, step_scale: float, n: ArrayLike, *, offset: int = 0, epsilon: float = 1.0
 ) -> Array:
     """Return Lemma 6(b)'s bound on E Delta_n after n steps beta/(i + offset), shape of n.
 
@@ -65,13 +64,13 @@ def harmonic_step_bound(
     ValueError
         If beta is not above 1/(2 mu).
     """
-    scale, noise, offset = as_positive("scale", scale), _as_level("noise", noise), as_count("offset", offset, 0)
+    step_scale, noise, offset = as_positive("step_scale", step_scale), _as_level("noise", noise), as_count("offset", offset, 0)
     least = 1.0 / (2.0 * region.pl)
-    if scale <= least:
-        raise ValueError(f"scale must be above 1/(2 mu) = {least:.4g}, got {scale:g}")
-    a = 2.0 * region.pl * scale
-    b = region.smoothness * region.pl * scale**2
-    c = region.smoothness * scale**2 * noise / 2.0
+    if step_scale <= least:
+        raise ValueError(f"step_scale must be above 1/(2 mu) = {least:.4g}, got {step_scale:g}")
+    a = 2.0 * region.pl * step_scale
+    b = region.smoothness * region.pl * step_scale**2
+    c = region.smoothness * step_scale**2 * noise / 2.0
     start = max(first_index(a, b, epsilon), 1 + offset)
     return sequence_bound(a, c, region.highest_gap, start, _as_numbers_of_steps(n, 0) + 1 + offset, epsilon)
 

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from grpo_theory.exact.moments import moments
-from grpo_theory.kl import KL
-from grpo_theory.policy import Policy
-from grpo_theory.problem import Bandit
+from grpo_theory.arrays import Array
+from grpo_theory.problem import Problem
 from grpo_theory.theory.leave_one_out import ROUNDING
 from grpo_theory.validation import as_count
 
@@ -22,34 +20,38 @@ class GroupSizeLaw:
     in G with minimiser G* = 1 + sqrt(c3/c1).  Theorem 7 of arXiv 2603.01162 prints c1/B + c2/(BG) + c3/(BG^2) and
     G* = sqrt(c3/c1).
 
+    The constants may be estimates, of many datasets along leading axes; those can be negative, the true ones of the gradient's
+    error cannot.
+
     Attributes
     ----------
-    c1, c2, c3 : float
+    c1, c2, c3 : float, or ndarray of shape (...)
         In units of squared gradient norm.
     """
 
-    c1: float
-    c2: float
-    c3: float
+    c1: float | Array
+    c2: float | Array
+    c3: float | Array
 
     @property
-    def optimum(self) -> float:
-        """The exact minimiser over real G at fixed BG, 1 + sqrt(c3/c1); infinite where c1 is 0."""
+    def optimum(self) -> float | Array:
+        """The exact minimiser over real G at fixed BG, 1 + sqrt(c3/c1), shape (...).
+
+        It is infinite where c1 is not above 0, and 1 where only c3 is not.
+        """
         return 1.0 + self.paper_optimum
 
     @property
-    def paper_optimum(self) -> float:
-        """The printed minimiser sqrt(c3/c1); infinite where c1 is 0."""
-        return float(np.sqrt(self.c3 / self.c1)) if self.c1 > 0.0 else float("inf")
+    def paper_optimum(self) -> float | Array:
+        """The printed minimiser sqrt(c3/c1), shape (...): infinite where c1 is not above 0, 0 where only c3 is not."""
+        c1, c3 = np.asarray(self.c1, dtype=np.float64), np.maximum(self.c3, 0.0)
+        ratio = np.divide(c3, c1, out=np.full(np.broadcast(c1, c3).shape, np.inf), where=c1 > 0.0)
+        return np.sqrt(ratio)[()]
 
-    def mse(self, batch_size: ArrayLike, group_size: ArrayLike) -> NDArray[np.float64]:
+    def mse(self, batch_size: ArrayLike, group_size: ArrayLike) -> float | Array:
         """Return c1/B + c2/(BG) + c3/(BG(G-1)), broadcast over B and G."""
-        b, g = np.asarray(batch_size, dtype=np.float64), np.asarray(group_size, dtype=np.float64)
-        if not (g >= 2).all():
-            raise ValueError(f"group_size must be at least 2, got {g.min():g}")
-        if not (b >= 1).all():
-            raise ValueError(f"batch_size must be at least 1, got {b.min():g}")
-        return (self.c1 + self.c2 / g + self.c3 / (g * (g - 1.0))) / b
+        weights = mse_weights(batch_size, group_size)
+        return (self.c1 * weights[..., 0] + self.c2 * weights[..., 1] + self.c3 * weights[..., 2])[()]
 
     def best(self, budget: int) -> int:
         """Return the group size of least MSE among the divisors G >= 2 of the budget N = BG."""
@@ -58,26 +60,19 @@ class GroupSizeLaw:
         return int(divisors[np.argmin(self.mse(budget // divisors, divisors))])
 
 
-def group_size_law(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | None = None) -> GroupSizeLaw:
-    """Compute the three constants of the scaling law exactly.
+def mse_weights(batch_size: ArrayLike, group_size: ArrayLike) -> Array:
+    """Return the weights of c1, c2 and c3 in the error at batch size B >= 1 and group size G >= 2, shape (..., 3)."""
+    b, g = np.broadcast_arrays(np.asarray(batch_size, dtype=np.float64), np.asarray(group_size, dtype=np.float64))
+    for name, sizes, least in (("batch_size", b, 1), ("group_size", g, 2)):
+        if not (np.isfinite(sizes).all() and (sizes >= least).all()):
+            raise ValueError(f"{name} must be finite and at least {least}, got {sizes.min():g}")
+    return np.stack([1.0 / b, 1.0 / (b * g), 1.0 / (b * g * (g - 1.0))], axis=-1)
 
-    Parameters
-    ----------
-    bandit, policy, theta
-        The problem, the policy and its parameters (d,).
-    kl : KL, optional
-        A penalty, placed in the reward.
 
-    Returns
-    -------
-    GroupSizeLaw
-    """
-    m = moments(bandit, policy, theta, kl)
-    f = m.prompt_weights
+def group_size_law(problem: Problem, theta: ArrayLike) -> GroupSizeLaw:
+    """Compute the three constants of the scaling law exactly, for the problem at theta (d,)."""
+    exact = problem.at(theta).moments
+    f = exact.prompt_weights
     # Rounding can leave E||g(X)||^2 - ||g||^2 a little off zero where all prompts have one gradient.
-    between = m.between_prompts if m.between_prompts > ROUNDING * m.gradient_power else 0.0
-    return GroupSizeLaw(
-        c1=between,
-        c2=float(f @ m.oracle_trace),
-        c3=float(f @ m.second_order),
-    )
+    between = exact.between_prompts if exact.between_prompts > ROUNDING * exact.gradient_power else 0.0
+    return GroupSizeLaw(c1=between, c2=float(f @ exact.oracle_trace), c3=float(f @ exact.second_order))

@@ -1,17 +1,12 @@
 """Exact covariance of the leave-one-out estimator and of its twin with the own sample in the mean."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from grpo_theory.exact.moments import Moments
-from grpo_theory.exact.outcomes import outcomes
-from grpo_theory.kl import KL
-from grpo_theory.policy import Policy
-from grpo_theory.problem import Bandit
+from grpo_theory.arrays import Array
+from grpo_theory.problem import Moments, Problem
 from grpo_theory.theory.baseline import baseline_trace
 from grpo_theory.validation import as_count
-
-Array = NDArray[np.float64]
 
 ROUNDING = 1e-14
 """A spread of the prompts' gradients below this share of ||g||^2 is 0."""
@@ -31,42 +26,33 @@ def leave_one_out_traces(moments: Moments, group_size: int) -> Array:
     return moments.oracle_trace / group_size + moments.second_order / (group_size * (group_size - 1))
 
 
-def leave_one_out_parts(bandit: Bandit, policy: Policy, theta: ArrayLike, kl: KL | None = None) -> tuple[Array, Array, Array]:
+def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Array, Array]:
     """Return Cov g(X), E Sigma_oracle(X) and E[Var(Z|X) F(X) + g(X) g(X)'], each of shape (d, d).
 
     With the weights 1/B, 1/(BG) and 1/(BG(G-1)) they add up to the covariance of the batch's leave-one-out estimate
     (docs/derivations.md, section 2); their traces are the constants c1, c2 and c3 of the scaling law.
     """
-    table = outcomes(bandit, policy, theta, kl)
-    p, pi = table.probabilities, table.policy_probabilities
-    value = np.einsum("mo,mo->m", p, table.rewards)
-    centred = table.rewards - value[:, None]
-    scores = np.eye(policy.n_responses)[table.responses] - pi[:, None, :]
-    gradient = np.einsum("mo,mo,mok->mk", p, centred, scores)
-    variance = np.einsum("mo,mo->m", p, centred**2)
-    fisher = np.einsum("mo,mok,mol->mkl", p, scores, scores)
-    oracle_power = np.einsum("mo,mo,mok,mol->mkl", p, centred**2, scores, scores)
-    outer = np.einsum("mk,ml->mkl", gradient, gradient)
-    weights = bandit.prompt_weights
-    mean = policy.adjoint(weights[:, None] * gradient)
-    forms = (outer, oracle_power - outer, variance[:, None, None] * fisher + outer)
-    between, oracle, second_order = (policy.congruence(weights[:, None, None] * form) for form in forms)
-    between -= np.outer(mean, mean)
+    point = problem.at(theta)
+    exact, pi, covectors = point.moments, point.probabilities, point.covectors
+    by_response = point.outcome_probabilities * (point.rewards - exact.value[:, None]) ** 2
+    squares = by_response.reshape(*pi.shape, -1).sum(axis=-1)
+
+    def power(weights: Array) -> Array:
+        return np.swapaxes(covectors, 1, 2) @ (weights[:, :, None] * covectors)
+
+    slopes = exact.gradient_covectors
+    outer = slopes[:, :, None] * slopes[:, None, :]
+    forms = (outer, power(squares) - outer, exact.reward_variance[:, None, None] * power(pi) + outer)
+    weights = exact.prompt_weights[:, None, None]
+    between, oracle, second_order = (problem.policy.logit_map.congruence(weights * form) for form in forms)
+    between -= np.outer(exact.gradient, exact.gradient)
     # Rounding leaves it a little off zero where all prompts have one gradient, and its sign would decide what group is best.
-    if np.trace(between) <= ROUNDING * (mean @ mean):
+    if np.trace(between) <= ROUNDING * exact.gradient_power:
         between[:] = 0.0
     return between, oracle, second_order
 
 
-def leave_one_out_covariance(
-    bandit: Bandit,
-    policy: Policy,
-    theta: ArrayLike,
-    *,
-    batch_size: int,
-    group_size: int,
-    kl: KL | None = None,
-) -> Array:
+def leave_one_out_covariance(problem: Problem, theta: ArrayLike, *, batch_size: int, group_size: int) -> Array:
     """Return Cov of the batch's leave-one-out estimate in closed form, shape (d, d).
 
     Theorem (docs/derivations.md, section 2).  With prompts drawn from f,
@@ -75,7 +61,7 @@ def leave_one_out_covariance(
     """
     batch_size = as_count("batch_size", batch_size)
     group_size = as_count("group_size", group_size, 2)
-    between, oracle, second_order = leave_one_out_parts(bandit, policy, theta, kl)
+    between, oracle, second_order = leave_one_out_parts(problem, theta)
     return (between + oracle / group_size + second_order / (group_size * (group_size - 1))) / batch_size
 
 
@@ -99,7 +85,7 @@ def remainder_bound(moments: Moments, group_size: int, reward_range: float) -> A
 
         0 <= MSE(x) - trace Sigma_oracle(x) / G <= R^2 E[||W||^2 | x] / G^2.
 
-    For ||g||^2 <= Var(Z) E||W||^2 (Cauchy-Schwarz), Var(Z) <= R^2/4 and 2/(G (G - 1)) <= 4/G^2.
+    This follows from ||g||^2 <= Var(Z) E||W||^2 (Cauchy-Schwarz), Var(Z) <= R^2/4 and 2/(G (G - 1)) <= 4/G^2.
     """
     group_size = as_count("group_size", group_size, 2)
     if not reward_range >= 0.0:

@@ -1,0 +1,112 @@
+"""Every option with which the package compiles, in one place."""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba import types
+from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
+from numba.core.types.function_type import CompileResultWAP
+from numba.extending import typeof_impl
+
+# numba loads its tables of types at the first compiled function, which takes ten times as long as loading the function:
+# that belongs to the import.
+cpu_target.typing_context.refresh()
+cpu_target.target_context.refresh()
+
+F1, F2, F3, F4 = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1], numba.float64[:, :, :, ::1]
+I1, I2 = numba.int64[::1], numba.int64[:, ::1]
+
+
+def record_type(record: type, *fields: types.Type) -> types.NamedTuple:
+    """Return the type of a named tuple with fields of these types, for signatures of drivers.
+
+    Dispatch takes the tuple at its word: looking at each of its fields takes longer than a short call.
+    """
+    found = types.NamedTuple(fields, record)
+    typeof_impl.register(record)(lambda value, context: found)
+    return found
+
+
+stage = numba.njit(error_model="numpy", nogil=True)
+"""Mark a function as one stage of a driver: it is compiled as a part of whatever calls it."""
+
+
+def compile_function(function: Callable, *signatures: Any) -> Any:
+    """Compile with the package's options; cached on disk where the function has a file that allows it."""
+    try:
+        dispatcher = numba.njit(function, error_model="numpy", nogil=True, cache=True)
+        dispatcher._cache._cache_file._source_stamp = source_stamp(function)
+    except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
+        dispatcher = numba.njit(function, error_model="numpy", nogil=True)
+    for signature in signatures:
+        dispatcher.compile(signature)
+    dispatcher.disable_compile()
+    return dispatcher
+
+
+def source_stamp(function: Callable) -> tuple:
+    """Return time and size of the files of a function and of the compiled functions that it calls, near and far.
+
+    numba's own stamp is of the function's file alone, so an edit in an imported file would leave old machine code in use.
+    """
+    files, waiting, seen = set(), [function], set()
+    while waiting:
+        called = waiting.pop()
+        seen.add(called)
+        files.add(called.__code__.co_filename)
+        named = (called.__globals__.get(name) for name in called.__code__.co_names)
+        waiting += [one.py_func for one in named if isinstance(one, Dispatcher) and one.py_func not in seen]
+    facts = ((path, path.stat()) for path in sorted(map(Path, files)) if path.exists())
+    return tuple((str(path), fact.st_mtime, fact.st_size) for path, fact in facts)
+
+
+def first_class(dispatcher: Any, signature: Any) -> CompileResultWAP:
+    """Return the compiled function as a value that a driver takes, its type resolved once and not at every call."""
+    return CompileResultWAP(dispatcher.overloads[signature.args])
+
+
+class FunctionValue:
+    """A function of arrays with its one signature, compiled at its first use, that drivers take as a value.
+
+    Attributes
+    ----------
+    function : callable
+        The function as plain Python, the twin that the tests run.
+    signature : numba signature
+    """
+
+    def __init__(self, function: Callable, signature: Any) -> None:
+        self.function = function
+        self.signature = signature
+        self.__doc__ = function.__doc__
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """The compiled function."""
+        return compile_function(self.function, self.signature)
+
+    @cached_property
+    def value(self) -> CompileResultWAP:
+        """The compiled function as a value that a driver takes."""
+        return first_class(self.dispatcher, self.signature)
+
+    @cached_property
+    def type(self) -> types.FunctionType:
+        """The type of the value, for signatures of drivers."""
+        return types.FunctionType(self.signature)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the compiled function."""
+        return self.dispatcher(*arguments)
+
+    def __repr__(self) -> str:
+        return f"FunctionValue({self.function.__qualname__})"
+
+
+def function_value(signature: Any) -> Callable[[Callable], FunctionValue]:
+    """Make a function a `FunctionValue` with this signature."""
+    return lambda function: FunctionValue(function, signature)

@@ -1,0 +1,21 @@
+"""What is computed from groups: advantage kernels, importance ratios, clips, aggregation, KL terms, and their composition."""
+
+from grpo_theory.estimation import compositions as compositions
+from grpo_theory.estimation import named as named
+from grpo_theory.estimation.advantage import Advantage as Advantage
+from grpo_theory.estimation.aggregation import AGGREGATIONS as AGGREGATIONS
+from grpo_theory.estimation.aggregation import Aggregation as Aggregation
+from grpo_theory.estimation.clip import CLIPS as CLIPS
+from grpo_theory.estimation.clip import Clip as Clip
+from grpo_theory.estimation.composition import Estimator as Estimator
+from grpo_theory.estimation.kernel import Batch as Batch
+from grpo_theory.estimation.kl_term import KL_TERMS as KL_TERMS
+from grpo_theory.estimation.kl_term import KLTerm as KLTerm
+from grpo_theory.estimation.ratio import RATIOS as RATIOS
+from grpo_theory.estimation.ratio import Ratio as Ratio
+from grpo_theory.estimation.registry import compose as compose
+from grpo_theory.estimation.registry import estimator as estimator
+from grpo_theory.estimation.registry import estimators as estimators
+from grpo_theory.estimation.registry import find as find
+from grpo_theory.estimation.registry import make_estimator as make_estimator
+from grpo_theory.estimation.source import SourceFile as SourceFile

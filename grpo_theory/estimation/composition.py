@@ -1,0 +1,69 @@
+"""An estimator of the policy gradient, composed of parts."""
+
+from dataclasses import dataclass, replace
+
+from grpo_theory.estimation.advantage import Advantage
+from grpo_theory.estimation.aggregation import AGGREGATIONS, Aggregation
+from grpo_theory.estimation.clip import CLIPS, Clip
+from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
+from grpo_theory.estimation.ratio import RATIOS, Ratio
+
+
+@dataclass(frozen=True, eq=False)
+class Estimator:
+    """An estimator of the policy gradient: (1/BG) sum over responses of A u + v.
+
+    A is the advantage that the kernel gives a response, u the sum of its tokens' covectors, weighted by importance ratio,
+    clip and aggregation, and v the gradient of a KL term in the loss.
+
+    Attributes
+    ----------
+    name : str
+    advantage : Advantage
+    ratio : Ratio
+    clip : Clip
+    aggregation : Aggregation
+    kl : KLTerm
+        How the objective's penalty, if the problem has one, enters the estimate.
+    source : str
+        Formula and source, in a line; the kernel's own if empty.
+    """
+
+    name: str
+    advantage: Advantage
+    ratio: Ratio = RATIOS["none"]
+    clip: Clip = CLIPS["none"]
+    aggregation: Aggregation = AGGREGATIONS["sum"]
+    kl: KLTerm = KL_TERMS["k1 in reward"]
+    source: str = ""
+
+    @property
+    def couples_groups(self) -> bool:
+        """Whether a group's estimate depends on other groups of the batch; exact theory is then not to be had."""
+        return self.advantage.couples_groups or self.aggregation.pool == "batch"
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The fields of the batch on which a group's advantages, and their weight in the batch, depend."""
+        return self.advantage.reads | ({"lengths"} if self.aggregation.pool else frozenset())
+
+    @property
+    def description(self) -> str:
+        """Formula and source, in a line."""
+        return self.source or self.advantage.description
+
+    def with_parameters(self, **parameters: float) -> "Estimator":
+        """Return the same estimator with other values of some of its kernel's parameters, under a name that states them.
+
+        The registry is left as it is.
+        """
+        advantage = self.advantage.with_parameters(parameters)
+        base, _, values = advantage.name.partition("(")
+        name = f"{self.name.partition('(')[0]}({values}" if values else base
+        return replace(self, name=name, advantage=advantage)
+
+    def check_group_size(self, group_size: int) -> None:
+        """Raise if the estimator is not defined for groups so small."""
+        least = self.advantage.minimum_group_size
+        if group_size < least:
+            raise ValueError(f"group_size must be at least {least} for estimator {self.name!r}, got {group_size}")

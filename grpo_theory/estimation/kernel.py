@@ -1,0 +1,129 @@
+"""The contract of an advantage kernel: what it may read, its one compiled signature, and how it is compiled."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+from numba import types
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compilation import compile_function
+
+
+class Batch(NamedTuple):
+    """What a kernel may read: B groups of G responses, one prompt for each group, as they were when they were sampled.
+
+    A kernel that does not declare that it couples groups may be given those of many batches at once.
+
+    Attributes
+    ----------
+    rewards : ndarray, shape (B, G)
+    squared_score_norms : ndarray, shape (B, G)
+        ||grad log pi(response | prompt)||^2 of the policy that sampled.
+    lengths : ndarray of int64, shape (B, G)
+        Numbers of tokens; 1 in a bandit.
+    values : ndarray, shape (B,)
+        The prompt's true value V(x) = E[Z | x] under the policy that sampled (for oracles).
+    standard_deviations : ndarray, shape (B,)
+        The prompt's true standard deviation of the reward (for oracles).
+    optimal_baselines : ndarray, shape (B,)
+        The prompt's b*(x) = E[||W||^2 Z | x] / E[||W||^2 | x] (for oracles).
+    parameters : ndarray, shape (P,)
+        The estimator's own parameters, in the order in which it declares them.
+    """
+
+    rewards: Array
+    squared_score_norms: Array
+    lengths: Integers
+    values: Array
+    standard_deviations: Array
+    optimal_baselines: Array
+    parameters: Array
+
+
+RESPONSE_FIELDS = ("rewards", "squared_score_norms", "lengths")
+PROMPT_FIELDS = ("values", "standard_deviations", "optimal_baselines")
+
+
+def _signature(*, readonly: bool) -> Any:
+    """Return the signature of a kernel, its batch read-only or not."""
+
+    def array(element: types.Type, ndim: int) -> types.Array:
+        return types.Array(element, ndim, "C", readonly=readonly)
+
+    tables = (array(types.float64, 2), array(types.float64, 2), array(types.int64, 2))
+    vectors = tuple(array(types.float64, 1) for _ in range(4))
+    return types.void(types.NamedTuple((*tables, *vectors), Batch), numba.float64[:, ::1])
+
+
+SIGNATURE = _signature(readonly=False)
+KERNEL = types.FunctionType(SIGNATURE)
+_READ_ONLY = _signature(readonly=True)
+
+CONTRACT = (
+    "a kernel is kernel(batch, advantages): it reads batch."
+    + ", batch.".join(Batch._fields)
+    + ", writes on none of them, and fills advantages (B, G) in place; it draws nothing and returns nothing"
+)
+
+
+@cache
+def compile_kernel(function: Callable) -> Any:
+    """Compile a kernel to the one fixed signature, or say in the contract's words why it cannot be.
+
+    It is compiled for a read-only batch first, because the batch is shared by all the kernels that see it, and one that writes
+    on it must not compile.
+
+    Raises
+    ------
+    TypeError
+        If the function does not compile; the message names the documented arguments.
+    """
+    try:
+        return compile_function(function, _READ_ONLY, SIGNATURE)
+    except Exception as error:  # numba raises more than its own errors for what it cannot compile
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__).strip()
+        raise TypeError(f"the kernel {function.__qualname__!r} does not compile: {reason}; {CONTRACT}") from None
+
+
+def check_arguments(function: Callable) -> None:
+    """Raise unless the function takes two positional arguments."""
+    if not callable(function):
+        raise TypeError(f"the kernel must be a Python function, got {function!r}; {CONTRACT}")
+    positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    kinds = (
+        [p.kind for p in inspect.signature(function, follow_wrapped=False).parameters.values()]
+        if inspect.isfunction(function)
+        else []
+    )
+    if len(kinds) != 2 or not positional.issuperset(kinds):
+        raise TypeError(f"the kernel {function!r} must be a plain function of two arguments; {CONTRACT}")
+
+
+def fields_read(function: Callable) -> frozenset[str]:
+    """Return the fields of the batch that a kernel reads, from its source.
+
+    If the source cannot be had, or uses the batch other than by naming a field (passes it on whole, unpacks it), every
+    field counts as read: exact theory then enumerates more than it need, and stays exact.
+    """
+    everything = frozenset(Batch._fields)
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))
+    except (OSError, TypeError, SyntaxError):
+        return everything
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        return everything
+    batch = (definition.args.posonlyargs + definition.args.args)[0].arg
+    attributes = [node for node in ast.walk(definition) if isinstance(node, ast.Attribute)]
+    named = [node for node in attributes if isinstance(node.value, ast.Name) and node.value.id == batch]
+    mentions = [node for node in ast.walk(definition) if isinstance(node, ast.Name) and node.id == batch]
+    fields = frozenset(node.attr for node in named)
+    if len(mentions) != len(named) or not fields <= everything:
+        return everything
+    return fields

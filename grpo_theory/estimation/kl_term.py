@@ -1,0 +1,98 @@
+"""KL terms: where the penalty of the objective enters the estimate, and by which estimator of the divergence.
+
+Of a token with l = log(pi/reference) the three estimators of the divergence are k1 = l, k2 = l^2/2 and
+k3 = exp(-l) - 1 + l (Schulman 2020).  In the reward their sum over the response's tokens is subtracted, times the strength,
+from what the kernel sees; in the loss their derivatives in log pi weigh the token's covector.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numba import types
+
+from grpo_theory.compilation import F2, FunctionValue
+from grpo_theory.estimation.part import find_part, value_of
+
+SIGNATURE = types.void(F2, F2)
+
+
+@dataclass(frozen=True)
+class KLTerm:
+    """An estimator of the divergence and its place.
+
+    Attributes
+    ----------
+    name : str
+    place : {"reward", "loss"}
+    function : callable
+        ``function(log_ratios, terms)`` fills terms (rows, N) from logs of pi/reference of tokens, entry by entry: the
+        estimator itself for the reward, its derivative in log pi for the loss.
+    """
+
+    name: str
+    place: Literal["reward", "loss"]
+    function: Callable
+
+    @property
+    def fill(self) -> FunctionValue:
+        """The function, ready to be compiled."""
+        return value_of(self.function, SIGNATURE)
+
+
+def k1(log_ratios, terms):
+    """Fill in l."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            terms[t, i] = log_ratios[t, i]
+
+
+def k2(log_ratios, terms):
+    """Fill in l^2/2."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            terms[t, i] = 0.5 * log_ratios[t, i] ** 2
+
+
+def k3(log_ratios, terms):
+    """Fill in exp(-l) - 1 + l."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            terms[t, i] = np.expm1(-log_ratios[t, i]) + log_ratios[t, i]
+
+
+def k1_slope(log_ratios, terms):
+    """Fill in 1, the derivative of k1: its mean gradient under pi is 0."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            terms[t, i] = 1.0
+
+
+def k2_slope(log_ratios, terms):
+    """Fill in l, the derivative of k2."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            terms[t, i] = log_ratios[t, i]
+
+
+def k3_slope(log_ratios, terms):
+    """Fill in 1 - exp(-l), the derivative of k3."""
+    for t in range(terms.shape[0]):
+        for i in range(terms.shape[1]):
+            terms[t, i] = -np.expm1(-log_ratios[t, i])
+
+
+KL_TERMS = {
+    "k1 in reward": KLTerm("k1 in reward", "reward", k1),
+    "k2 in reward": KLTerm("k2 in reward", "reward", k2),
+    "k3 in reward": KLTerm("k3 in reward", "reward", k3),
+    "k1 in loss": KLTerm("k1 in loss", "loss", k1_slope),
+    "k2 in loss": KLTerm("k2 in loss", "loss", k2_slope),
+    "k3 in loss": KLTerm("k3 in loss", "loss", k3_slope),
+}
+
+
+def find_kl_term(value: str | KLTerm) -> KLTerm:
+    """Return the KL term of that name; a `KLTerm` is returned as it is."""
+    return find_part("kl", value, KL_TERMS, KLTerm)

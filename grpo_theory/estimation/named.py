@@ -1,0 +1,88 @@
+"""The named estimators that the papers and the trainers use, as kernels.
+
+W is the score, Z the reward, G the group size; each kernel fills A in (1/BG) sum_bg A_bg W_bg.
+"""
+
+import numpy as np
+
+from grpo_theory.estimation.registry import estimator
+
+
+@estimator("reinforce")
+def reinforce(batch, advantages):
+    """A = Z: no baseline (Williams 1992); "vanilla" in the papers."""
+    advantages[:, :] = batch.rewards
+
+
+@estimator("oracle")
+def oracle(batch, advantages):
+    """A = Z - V(x): the value baseline, known only to an oracle."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - batch.values[b]
+
+
+@estimator("optimal")
+def optimal(batch, advantages):
+    """A = Z - b*(x): the prompt-only baseline of least variance (Greensmith et al. 2004), known only to an oracle."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - batch.optimal_baselines[b]
+
+
+@estimator("rloo", minimum_group_size=2)
+def rloo(batch, advantages):
+    """A = Z - mean of the group's other rewards: the GRPO-type estimator of arXiv 2603.01162."""
+    n_groups, group_size = batch.rewards.shape
+    scale = group_size / (group_size - 1.0)
+    for b in range(n_groups):
+        mean = batch.rewards[b].mean()
+        for g in range(group_size):
+            advantages[b, g] = scale * (batch.rewards[b, g] - mean)
+
+
+@estimator("dr_grpo")
+def dr_grpo(batch, advantages):
+    """A = Z - group mean, own sample in (Dr. GRPO, arXiv 2503.20783)."""
+    n_groups, group_size = batch.rewards.shape
+    for b in range(n_groups):
+        mean = batch.rewards[b].mean()
+        for g in range(group_size):
+            advantages[b, g] = batch.rewards[b, g] - mean
+
+
+@estimator("grpo", parameters={"epsilon": 1e-4}, minimum_group_size=2)
+def grpo(batch, advantages):
+    """A = (Z - group mean) / (group sd + epsilon), ddof 1: GRPO (arXiv 2402.03300) as TRL computes it."""
+    n_groups, group_size = batch.rewards.shape
+    epsilon = batch.parameters[0]
+    for b in range(n_groups):
+        mean = batch.rewards[b].mean()
+        squares = 0.0
+        for g in range(group_size):
+            squares += (batch.rewards[b, g] - mean) ** 2
+        scale = 1.0 / (np.sqrt(squares / (group_size - 1.0)) + epsilon)
+        for g in range(group_size):
+            advantages[b, g] = scale * (batch.rewards[b, g] - mean)
+
+
+@estimator("optimal_loo", minimum_group_size=2)
+def optimal_loo(batch, advantages):
+    """A = Z - leave-one-out estimate of b*: sum ||W||^2 Z / sum ||W||^2 over the others (0 where all are zero)."""
+    n_groups, group_size = batch.rewards.shape
+    # Sums over the others as sums before and after: a difference of totals loses all digits where one norm dwarfs the rest.
+    weight_after = np.zeros(group_size + 1)
+    weighted_after = np.zeros(group_size + 1)
+    for b in range(n_groups):
+        for g in range(group_size - 1, -1, -1):
+            norm = batch.squared_score_norms[b, g]
+            weight_after[g] = weight_after[g + 1] + norm
+            weighted_after[g] = weighted_after[g + 1] + norm * batch.rewards[b, g]
+        weight = 0.0
+        weighted = 0.0
+        for g in range(group_size):
+            others = weight + weight_after[g + 1]
+            baseline = (weighted + weighted_after[g + 1]) / others if others > 0.0 else 0.0
+            advantages[b, g] = batch.rewards[b, g] - baseline
+            weight += batch.squared_score_norms[b, g]
+            weighted += batch.squared_score_norms[b, g] * batch.rewards[b, g]

@@ -1,0 +1,171 @@
+"""The registry of estimators: one list from which every other list derives."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from grpo_theory.estimation.advantage import Advantage, as_parameters
+from grpo_theory.estimation.aggregation import Aggregation, find_aggregation
+from grpo_theory.estimation.clip import Clip, find_clip
+from grpo_theory.estimation.composition import Estimator
+from grpo_theory.estimation.kernel import check_arguments, fields_read
+from grpo_theory.estimation.kl_term import KLTerm, find_kl_term
+from grpo_theory.estimation.ratio import Ratio, find_ratio
+from grpo_theory.validation import as_count
+
+_REGISTRY: dict[str, Estimator] = {}
+
+
+def make_estimator(
+    name: str,
+    function: Callable,
+    *,
+    parameters: Mapping[str, float] | None = None,
+    minimum_group_size: int = 1,
+    couples_groups: bool = False,
+) -> Estimator:
+    """Return an estimator of a kernel without registering it; arguments as for `estimator`."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"name must be a non-empty string, got {name!r}")
+    check_arguments(function)
+    advantage = Advantage(
+        name=name,
+        function=function,
+        parameters=MappingProxyType(as_parameters(parameters or {})),
+        minimum_group_size=as_count("minimum_group_size", minimum_group_size),
+        couples_groups=couples_groups,
+        reads=fields_read(function),
+    )
+    return Estimator(name, advantage)
+
+
+def estimator(
+    name: str,
+    *,
+    parameters: Mapping[str, float] | None = None,
+    minimum_group_size: int = 1,
+    couples_groups: bool = False,
+) -> Callable[[Callable], Estimator]:
+    """Register an advantage kernel under a name; the decorated function becomes an `Estimator`.
+
+    Parameters
+    ----------
+    name : str
+        The name by which every function of the package accepts the estimator.
+    parameters : Mapping[str, float], optional
+        Names and default values of what the kernel finds in ``batch.parameters``.
+    minimum_group_size : int, default 1
+        The smallest G for which the advantages are defined; 2 for leave-one-out estimators.
+    couples_groups : bool, default False
+        Whether an advantage depends on other groups of the batch; if not, the kernel may be given the groups of many batches
+        at once.
+
+    Raises
+    ------
+    TypeError
+        If the function is not a kernel.
+    ValueError
+        If another kernel has the name already.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> @gt.estimator("halfway")
+    ... def halfway(batch, advantages):
+    ...     for b in range(batch.rewards.shape[0]):
+    ...         for g in range(batch.rewards.shape[1]):
+    ...             advantages[b, g] = batch.rewards[b, g] - 0.5
+    """
+    facts = {"parameters": parameters, "minimum_group_size": minimum_group_size, "couples_groups": couples_groups}
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"name must be a non-empty string, got {name!r}")
+    as_count("minimum_group_size", minimum_group_size)
+
+    def register(function: Callable) -> Estimator:
+        return _register(make_estimator(name, function, **facts))  # type: ignore[arg-type]
+
+    return register
+
+
+def compose(
+    name: str,
+    *,
+    advantage: str | Estimator,
+    ratio: str | Ratio = "none",
+    clip: str | Clip = "none",
+    aggregation: str | Aggregation = "sum",
+    kl: str | KLTerm = "k1 in reward",
+    source: str = "",
+) -> Estimator:
+    """Compose an estimator of parts, and register it.
+
+    Of a response with tokens t, the estimate's term is A sum_t w_t c_t + v: A the advantage, c_t the token's covector
+    e_edge - (the probabilities at its prefix), and w_t what clip and aggregation make of the importance ratio.
+
+    Parameters
+    ----------
+    name : str
+        The name by which every function of the package accepts the estimator.
+    advantage : str or Estimator
+        Whose advantages.
+    ratio : {"none", "token", "trajectory", "geometric"} or Ratio
+        The importance ratio of the current policy over the one that sampled.
+    clip : {"none", "two-sided", "upper only", "by sign", "cap"} or Clip
+        What becomes of a ratio that has gone too far from 1; by name with widths of 0.2.
+    aggregation : {"sum", "own length", "constant", "group tokens", "batch tokens"} or Aggregation
+        How tokens are added up.
+    kl : {"k1 in reward", "k2 in reward", "k3 in reward", "k1 in loss", "k2 in loss", "k3 in loss"} or KLTerm
+        How the problem's penalty, if it has one, enters.
+    source : str, optional
+        Formula and source, in a line.
+
+    Raises
+    ------
+    ValueError
+        If a part is unknown (the message suggests the nearest), or another estimator has the name.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> ppo = gt.compose("ppo_like", advantage="rloo", ratio="token", clip="by sign", aggregation="own length")
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"name must be a non-empty string, got {name!r}")
+    parts = (find_ratio(ratio), find_clip(clip), find_aggregation(aggregation), find_kl_term(kl))
+    return _register(Estimator(name, find(advantage, "advantage").advantage, *parts, source))
+
+
+def _register(new: Estimator) -> Estimator:
+    """Put an estimator into the registry, in the place of the same one if it is there."""
+    known = _REGISTRY.get(new.name)
+    if known is not None:
+        parts = [(one.ratio, one.clip, one.aggregation, one.kl) for one in (known, new)]
+        if parts[0] != parts[1] or not known.advantage.is_same_kernel(new.advantage):
+            where = known.advantage.function.__module__
+            raise ValueError(f"name must be new, but an estimator {new.name!r} is registered by {where}")
+    _REGISTRY[new.name] = new
+    return new
+
+
+def estimators() -> Mapping[str, Estimator]:
+    """Return the registry: name -> `Estimator`, in the order of registration."""
+    return MappingProxyType(_REGISTRY)
+
+
+def find(estimator: str | Estimator, argument: str = "estimator") -> Estimator:
+    """Return the estimator of that name; an `Estimator` is returned as it is.
+
+    Raises
+    ------
+    ValueError
+        If no estimator has the name; the message suggests the nearest.
+    """
+    if isinstance(estimator, Estimator):
+        return estimator
+    if not isinstance(estimator, str):
+        raise TypeError(f"{argument} must be a registered name or an Estimator, got {estimator!r}")
+    if estimator not in _REGISTRY:
+        near = difflib.get_close_matches(estimator, _REGISTRY, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{argument} must be one of {', '.join(_REGISTRY)}, got {estimator!r}{hint}")
+    return _REGISTRY[estimator]

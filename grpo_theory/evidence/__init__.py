@@ -1,0 +1,10 @@
+"""Evidence for claims, and the rules that turn it into verdicts."""
+
+from grpo_theory.evidence.claim import Claim as Claim
+from grpo_theory.evidence.claim import Evidence as Evidence
+from grpo_theory.evidence.claim import Statement as Statement
+from grpo_theory.evidence.rules import KINDS as KINDS
+from grpo_theory.evidence.rules import Judgement as Judgement
+from grpo_theory.evidence.slope import log_log_slope as log_log_slope
+from grpo_theory.evidence.verdicts import FAMILY_ERROR as FAMILY_ERROR
+from grpo_theory.evidence.verdicts import judge as judge

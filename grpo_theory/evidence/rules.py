@@ -1,0 +1,120 @@
+"""The rules that turn evidence into a verdict, one a kind of claim."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, inf, log, sqrt
+
+from scipy.special import ndtri
+
+from grpo_theory.evidence.claim import Evidence
+
+CONFIRMED, REFUTED, INCONCLUSIVE = "confirmed", "refuted", "inconclusive"
+IDENTITY_TOLERANCE = 1e-10
+MOST = 10**18
+"""The largest number of replications that is ever asked for."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict with the interval that it rests on.
+
+    Attributes
+    ----------
+    verdict : {"confirmed", "refuted", "inconclusive"}
+    low, high : float
+        The interval of the estimate.
+    needed : int
+        Replications that would do if the estimate stayed what it is; 0 unless inconclusive.
+    """
+
+    verdict: str
+    low: float
+    high: float
+    needed: int = 0
+
+
+def _interval(evidence: Evidence, level: float) -> tuple[float, float]:
+    half = -float(ndtri(level / 2.0)) * evidence.standard_error
+    return evidence.estimate - half, evidence.estimate + half
+
+
+def _judge(evidence: Evidence, level: float, confirmed: bool, refuted: bool, room: float) -> Judgement:
+    """Judge by the interval; `room` is the half-width at which the interval would have decided."""
+    low, high = _interval(evidence, level)
+    if refuted:
+        return Judgement(REFUTED, low, high)
+    if confirmed:
+        return Judgement(CONFIRMED, low, high)
+    half = (high - low) / 2.0
+    needed = ceil(min(evidence.replications * min(half / room, 1e9) ** 2, MOST)) if room > 0.0 else 0
+    return Judgement(INCONCLUSIVE, low, high, needed)
+
+
+def identity(evidence: Evidence, level: float) -> Judgement:
+    """Confirm if both sides agree to 1e-10, relative to the larger of 1 and the prediction; refute if not."""
+    gap = abs(evidence.estimate - evidence.prediction)
+    agree = gap <= IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
+    return _judge(evidence, level, agree, not agree, 0.0)
+
+
+def equality(evidence: Evidence, level: float) -> Judgement:
+    """Refute if the interval excludes the prediction; confirm if it lies within the relative margin around it."""
+    low, high = _interval(evidence, level)
+    room = evidence.margin * abs(evidence.prediction)
+    slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
+    outside = low - slack > evidence.prediction or high + slack < evidence.prediction
+    inside = evidence.prediction - room - slack <= low and high <= evidence.prediction + room + slack
+    gap = abs(evidence.estimate - evidence.prediction)
+    return _judge(evidence, level, inside, outside, max(room - gap, gap))
+
+
+def upper_bound(evidence: Evidence, level: float) -> Judgement:
+    """Confirm if the upper limit is at most the bound; refute if the lower limit is above it."""
+    low, high = _interval(evidence, level)
+    slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
+    bound = evidence.prediction + slack
+    return _judge(evidence, level, high <= bound, low > bound, abs(evidence.prediction - evidence.estimate))
+
+
+def rate(evidence: Evidence, level: float) -> Judgement:
+    """Confirm if the interval of the log-log slope lies within the margin around the exponent; refute if outside."""
+    low, high = _interval(evidence, level)
+    least, most = evidence.prediction - evidence.margin, evidence.prediction + evidence.margin
+    room = abs(evidence.margin - abs(evidence.estimate - evidence.prediction))
+    return _judge(evidence, level, least <= low and high <= most, high < least or low > most, room)
+
+
+def law(evidence: Evidence, level: float) -> Judgement:
+    """Judge by the Dvoretzky-Kiefer-Wolfowitz band around the empirical distribution function.
+
+    The estimate is the largest distance between the empirical distribution function and the law.
+    """
+    half = sqrt(log(2.0 / level) / (2.0 * evidence.replications)) if evidence.replications else inf
+    low, high = max(0.0, evidence.estimate - half), evidence.estimate + half
+    if evidence.estimate > half:
+        return Judgement(REFUTED, low, high)
+    if half < evidence.margin:
+        return Judgement(CONFIRMED, low, high)
+    needed = ceil(log(2.0 / level) / (2.0 * evidence.margin**2)) if evidence.margin > 0.0 else 0
+    return Judgement(INCONCLUSIVE, low, high, needed)
+
+
+def ordering(evidence: Evidence, level: float) -> Judgement:
+    """Confirm if the interval of the paired difference lies below the prediction; refute if above.
+
+    An exact difference within rounding of the prediction is a tie: neither side.
+    """
+    low, high = _interval(evidence, level)
+    slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
+    below, above = high < evidence.prediction - slack, low > evidence.prediction + slack
+    return _judge(evidence, level, below, above, abs(evidence.estimate - evidence.prediction))
+
+
+KINDS: dict[str, Callable[[Evidence, float], Judgement]] = {
+    "identity": identity,
+    "equality": equality,
+    "upper bound": upper_bound,
+    "rate": rate,
+    "law": law,
+    "ordering": ordering,
+}

@@ -1,0 +1,85 @@
+"""Verdicts on a whole report: all intervals hold together at the family error."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from grpo_theory.evidence.claim import Claim
+from grpo_theory.evidence.rules import KINDS, REFUTED
+
+FAMILY_ERROR = 1e-3
+
+COLUMNS = (
+    "id",
+    "source",
+    "statement",
+    "kind",
+    "problem",
+    "verdict",
+    "control",
+    "power",
+    "estimate",
+    "low",
+    "high",
+    "prediction",
+    "standard_error",
+    "margin",
+    "replications",
+    "needed",
+    "control_estimate",
+    "control_prediction",
+    "facts",
+)
+
+
+def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.DataFrame:
+    """Judge all the claims of a report and their controls, with intervals that hold together.
+
+    Every claim and every control that rests on sampling gets an equal share of the family error (Bonferroni).
+
+    Parameters
+    ----------
+    claims : sequence of Claim
+    family_error : float, default 1e-3
+        The probability, at most, that any interval of the report misses its target.
+
+    Returns
+    -------
+    DataFrame
+        One row a claim; ``control`` is the verdict on the negative control, and ``power`` says whether it was refuted.
+    """
+    if not 0.0 < family_error < 1.0:
+        raise ValueError(f"family_error must lie in (0, 1), got {family_error}")
+    unknown = sorted({claim.statement.kind for claim in claims} - set(KINDS))
+    if unknown:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {unknown[0]!r}")
+    sampled = sum(evidence.replications > 0 for claim in claims for evidence in (claim.evidence, claim.control))
+    level = family_error / max(sampled, 1)
+    rows = []
+    for claim in claims:
+        rule = KINDS[claim.statement.kind]
+        judgement, control = (rule(found, level / found.comparisons) for found in (claim.evidence, claim.control))
+        rows.append(
+            (
+                claim.statement.id,
+                claim.statement.source,
+                claim.statement.text,
+                claim.statement.kind,
+                claim.setting,
+                judgement.verdict,
+                control.verdict,
+                control.verdict == REFUTED,
+                claim.evidence.estimate,
+                judgement.low,
+                judgement.high,
+                claim.evidence.prediction,
+                claim.evidence.standard_error,
+                claim.evidence.margin,
+                claim.evidence.replications,
+                judgement.needed,
+                claim.control.estimate,
+                claim.control.prediction,
+                "; ".join(f"{name} = {value:.4g}" for name, value in claim.facts.items()),
+            )
+        )
+    return pd.DataFrame(rows, columns=list(COLUMNS))

@@ -1,0 +1,204 @@
+"""Constants over a ball around a maximiser: L and mu of the objective, M of an estimator, as Lemma 6 wants them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import Estimator
+from grpo_theory.exact.law import gradient_mse
+from grpo_theory.exact.maximiser import check_optimum
+from grpo_theory.exact.surface import gradient, hessian, objective
+from grpo_theory.problem import Problem
+from grpo_theory.validation import as_positive
+
+POINTS, ERROR_POINTS, POLISHED = 1024, 64, 4
+LEAST_RADIUS = 1e-3
+
+
+@dataclass(frozen=True)
+class Region:
+    """A ball around a maximiser, in the identifiable directions, with the constants of the objective over it.
+
+    Attributes
+    ----------
+    radius : float
+    reach : float
+        How far outside the ball a single step may end.
+    smoothness : float
+        L, the largest absolute eigenvalue of the Hessian over the ball of radius + reach.
+    pl : float
+        mu, the least ||grad J||^2 / (2 Delta) over the ball: the Polyak-Lojasiewicz constant.
+    highest_gap : float
+        The largest suboptimality gap over the ball.
+    steepest_ray : float
+        The largest (theta - theta*)' grad J / ||theta - theta*||^2 over the ball of radius + reach.  If it is not positive,
+        J falls along every ray from the maximiser, and projection onto the ball lowers no iterate's objective.
+    """
+
+    radius: float
+    reach: float
+    smoothness: float
+    pl: float
+    highest_gap: float
+    steepest_ray: float
+
+
+def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float) -> Region:
+    """Find the constants of Lemma 6 of arXiv 2603.01162 over a ball, by optimisation.
+
+    A softmax policy has no global Polyak-Lojasiewicz constant (far out all gradients vanish), so the lemma needs a region.
+    Each extreme is sought over a fixed net of 1,024 low-discrepancy points (scrambled Sobol) of the ball, every other one on its
+    surface, and the best four are polished by sequential quadratic programming.  The extremes are found, not certified: a search
+    misses an extreme that no point of the net leads to.  The ball lies in the identifiable directions: where the objective is
+    flat in a direction that moves the policy (luck alone pays there), iterates leave it, and its constants with it.
+
+    Parameters
+    ----------
+    problem : Problem
+    optimum : array_like, shape (d,)
+        An interior maximiser; it is checked.
+    radius, reach : float
+        Of the ball, and how far outside it a single step may end (`longest_estimate` times the step), in the norm of theta.
+
+    Returns
+    -------
+    Region
+
+    Raises
+    ------
+    ValueError
+        If the point is not a maximiser, or a point of the ball is higher, for then no mu is above 0.
+    """
+    radius, reach = as_positive("radius", radius), as_positive("reach", reach)
+    _, directions = check_optimum(problem, optimum)
+    best = problem.policy.check_theta(optimum)
+    highest = float(objective(problem, best))
+
+    def gap(point: Array) -> float:
+        return highest - float(objective(problem, best + directions @ point))
+
+    def curvature(point: Array) -> float:
+        form = directions.T @ hessian(problem, best + directions @ point) @ directions
+        return float(np.abs(np.linalg.eigvalsh(form)).max())
+
+    def flatness(point: Array) -> float:
+        slope = gradient(problem, best + directions @ point)
+        return -float(slope @ slope) / (2.0 * gap(point))
+
+    rank = directions.shape[1]
+    inner, outer = net(rank, radius, POINTS), net(rank, radius + reach, POINTS)
+    pl = -largest(flatness, inner, radius)
+    if not pl > 0.0:
+        raise ValueError(f"radius must leave out points as high as the optimum, got {radius:g}: mu is not above 0 over that ball")
+    return Region(
+        radius=radius,
+        reach=reach,
+        smoothness=largest(curvature, outer, radius + reach),
+        pl=pl,
+        highest_gap=largest(gap, inner, radius),
+        steepest_ray=steepest_ray(problem, best, radius=radius + reach),
+    )
+
+
+def steepest_ray(problem: Problem, optimum: ArrayLike, *, radius: float) -> float:
+    """Find the largest (theta - theta*)' grad J / ||theta - theta*||^2 over a ball, as `region` finds its constants.
+
+    If it is not positive, J falls along every ray from the maximiser: projection onto the ball costs nothing.
+    """
+    radius = as_positive("radius", radius)
+    _, directions = check_optimum(problem, optimum)
+    best = problem.policy.check_theta(optimum)
+
+    def slope(point: Array) -> float:
+        ascent = directions.T @ gradient(problem, best + directions @ point)
+        return float(point @ ascent / (point @ point))
+
+    return largest(slope, net(directions.shape[1], radius, POINTS), radius)
+
+
+def largest_error(
+    problem: Problem,
+    optimum: ArrayLike,
+    estimator: str | Estimator,
+    *,
+    radius: float,
+    batch_size: int,
+    group_size: int,
+) -> float:
+    """Find M, the largest mean squared error of an estimator over a ball around a maximiser, as `region` finds its constants.
+
+    The net has 64 points here, for exact errors are dear.
+
+    Parameters
+    ----------
+    problem, optimum, radius
+        As for `region`.
+    estimator : str or Estimator
+        One whose exact moments can be enumerated.
+    batch_size, group_size : int
+        B prompts, G responses each, a step.
+    """
+    radius = as_positive("radius", radius)
+    _, directions = check_optimum(problem, optimum)
+    best = problem.policy.check_theta(optimum)
+    sizes = {"batch_size": batch_size, "group_size": group_size}
+
+    def error(point: Array) -> float:
+        return gradient_mse(problem, best + directions @ point, estimator, **sizes)
+
+    return largest(error, net(directions.shape[1], radius, ERROR_POINTS), radius)
+
+
+def longest_estimate(problem: Problem, optimum: ArrayLike, *, radius: float) -> float:
+    """Return a bound on the norm of an estimate over a ball: the longest score times the largest advantage.
+
+    Advantages are those of an estimator that subtracts nothing, or a mean of rewards or a value: at most the largest absolute
+    reward, or the range of a prompt's rewards.
+    """
+    radius = as_positive("radius", radius)
+    _, directions = check_optimum(problem, optimum)
+    best = problem.policy.check_theta(optimum)
+
+    def bound(point: Array) -> float:
+        here = problem.at(best + directions @ point)
+        advantage = max(float(np.abs(here.rewards).max()), float(np.ptp(here.rewards, axis=1).max()))
+        return float(np.sqrt(here.squared_score_norms.max())) * advantage
+
+    return largest(bound, net(directions.shape[1], radius, ERROR_POINTS), radius)
+
+
+def net(rank: int, radius: float, points: int) -> Array:
+    """Return low-discrepancy points in the ball, every other one on its surface, shape (points, rank)."""
+    from scipy.stats import qmc  # slow to import, and seldom wanted
+
+    cube = qmc.Sobol(rank + 1, rng=np.random.default_rng(0)).random(points)
+    ball = ndtri(np.clip(cube[:, :rank], 1e-12, 1.0 - 1e-12))
+    ball /= np.linalg.norm(ball, axis=1)[:, None]
+    lengths = np.where(np.arange(points) % 2 == 0, 1.0, np.maximum(cube[:, rank] ** (1.0 / rank), LEAST_RADIUS))
+    return radius * lengths[:, None] * ball
+
+
+def largest(function: Callable[[Array], float], points: Array, radius: float) -> float:
+    """Return the largest value of a function over a ball: the best points of a net, polished."""
+    from scipy.optimize import minimize  # slow to import, and seldom wanted
+
+    values = np.array([function(point) for point in points])
+    best = float(values.max())
+    limits: Any = (
+        {"type": "ineq", "fun": lambda u: 1.0 - u @ u / radius**2},
+        {"type": "ineq", "fun": lambda u: u @ u / radius**2 - LEAST_RADIUS**2},
+    )
+
+    def loss(point: Array) -> float:
+        return -function(point)
+
+    for start in points[np.argsort(values)[-POLISHED:]]:
+        found = minimize(loss, start, method="SLSQP", constraints=limits, options={"ftol": 1e-12}).x
+        length = float(np.linalg.norm(found)) / radius
+        best = max(best, function(found * np.clip(length, LEAST_RADIUS, 1.0) / length))
+    return best

@@ -1,0 +1,52 @@
+"""What a kernel sees of the responses that are drawn at a point."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.estimation import Estimator
+from grpo_theory.problem import Moments, Point
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The fields of a batch, for every prompt and outcome.
+
+    Attributes
+    ----------
+    rewards : ndarray, shape (M, O)
+        Less the penalty, if the estimator has it in the reward.
+    squared_score_norms : ndarray, shape (M, K)
+    lengths : ndarray of int64, shape (K,)
+    moments : Moments
+        With these rewards: values, standard deviations and optimal baselines are theirs.
+    """
+
+    rewards: Array
+    squared_score_norms: Array
+    lengths: Integers
+    moments: Moments
+
+    @property
+    def prompt_fields(self) -> tuple[Array, Array, Array]:
+        """Values, standard deviations and optimal baselines, shape (M,) each."""
+        return self.moments.value, self.moments.standard_deviation, self.moments.optimal_baseline
+
+
+def seen_at(point: Point, estimator: Estimator) -> Seen:
+    """Return what the estimator's kernel sees of responses drawn at a point."""
+    rewards, moments = point.rewards, point.moments
+    if point.kl is not None and estimator.kl.name != "k1 in reward":
+        rewards = point.rewards_less(reward_penalties(point, estimator))
+        moments = point.moments_of(rewards)
+    return Seen(rewards, point.squared_score_norms, point.policy.paths.lengths, moments)
+
+
+def reward_penalties(point: Point, estimator: Estimator) -> Array:
+    """Return what the estimator subtracts from the rewards of the responses, shape (M, K): 0 if the penalty is in the loss."""
+    if point.kl is None or estimator.kl.place != "reward":
+        return np.zeros(point.probabilities.shape)
+    terms = np.empty_like(point.log_ratios_to_reference)
+    estimator.kl.fill(np.ascontiguousarray(point.log_ratios_to_reference), terms)
+    return point.kl.strength * point.policy.paths.along(terms)

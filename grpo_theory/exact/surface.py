@@ -1,0 +1,98 @@
+"""The objective over theta: its value, gradient and second derivative, exactly."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import xlogy
+
+from grpo_theory.arrays import Array
+from grpo_theory.problem import Moments, Paths, Problem
+
+
+def moments(problem: Problem, theta: ArrayLike) -> Moments:
+    """Return the exact moments of reward and score at theta (d,), by enumeration of the outcomes."""
+    return problem.at(theta).moments
+
+
+def objective(problem: Problem, theta: ArrayLike) -> Array:
+    """Return J(theta) = E[Z] - strength * E KL(pi || reference), shape (...,), for theta (..., d); NaN where theta is."""
+    bandit, kl = problem.bandit, problem.kl
+    log_pi = problem.policy.log_probabilities(theta)
+    pi = np.exp(log_pi)
+    value = np.einsum("...mk,mk,m->...", pi, bandit.mean_reward, bandit.prompt_weights)
+    if kl is None:
+        return value
+    divergence = (xlogy(pi, pi) - pi * np.log(kl.reference)).sum(axis=-1)
+    return value - kl.strength * (divergence @ bandit.prompt_weights)
+
+
+def gradient(problem: Problem, theta: ArrayLike) -> Array:
+    """Return grad J(theta), shape (d,), for theta of shape (d,)."""
+    return problem.policy.logit_map.adjoint(_slopes(problem, problem.policy.check_theta(theta)))
+
+
+def directional_derivatives(problem: Problem, theta: ArrayLike, directions: ArrayLike) -> Array:
+    """Return grad J(theta) . v, shape (..., J), for theta of shape (..., d) and directions v of shape (J, d)."""
+    logits = problem.policy.logits(directions, "directions")
+    return np.einsum("...mk,jmk->...j", _slopes(problem, theta), logits)
+
+
+def hessian(problem: Problem, theta: ArrayLike) -> Array:
+    """Return the Hessian of the objective, shape (d, d).
+
+    Theorem (docs/derivations.md, section 5).  With q_k = E[Z|k] - strength log(pi_k / reference_k), V = sum pi_k q_k, c_k the
+    covector of response k and F_k the sum of diag(p) - p p' over the prefixes that it visits, p the probabilities of the tokens
+    there, the Hessian in the logits of one prompt is
+
+        sum_k pi_k {(q_k - V - strength) c_k c_k' - (q_k - V) F_k},
+
+    and that in theta is its congruence with Phi, averaged over prompts.
+    """
+    point = problem.at(theta)
+    paths = problem.policy.paths
+    strength = 0.0 if problem.kl is None else problem.kl.strength
+    reward = problem.bandit.mean_reward - point.penalties
+    pi, covectors = point.probabilities, point.covectors
+    lead = pi * (reward - (pi * reward).sum(axis=1, keepdims=True))
+    forms = np.swapaxes(covectors, 1, 2) @ ((lead - strength * pi)[:, :, None] * covectors)
+    forms -= prefix_forms(paths, paths.by_prefix(paths.collect(lead)), point.token_probabilities)
+    return problem.policy.logit_map.congruence(problem.bandit.prompt_weights[:, None, None] * forms)
+
+
+def prefix_forms(paths: Paths, weights: Array, token_probabilities: Array) -> Array:
+    """Return the sum over prefixes of weight (diag(p) - p p'), shape (M, D, D).
+
+    Parameters
+    ----------
+    paths : Paths
+    weights : ndarray, shape (M, D)
+        The weight of each edge's prefix.
+    token_probabilities : ndarray, shape (M, D)
+        p, prefix by prefix.
+    """
+    share = weights * token_probabilities
+    forms = -paths.siblings * share[:, :, None] * token_probabilities[:, None, :]
+    diagonal = np.arange(paths.n_logits)
+    forms[:, diagonal, diagonal] += share
+    return forms
+
+
+def fisher_information(problem: Problem, token_probabilities: Array) -> Array:
+    """Return E[W W'], shape (d, d), for a policy's probabilities of tokens given their prefixes (M, D)."""
+    paths = problem.policy.paths
+    with np.errstate(divide="ignore"):
+        pi = np.exp(paths.along(np.log(token_probabilities)))
+    forms = prefix_forms(paths, paths.by_prefix(paths.collect(pi)), token_probabilities)
+    return problem.policy.logit_map.congruence(problem.bandit.prompt_weights[:, None, None] * forms)
+
+
+def _slopes(problem: Problem, theta: ArrayLike) -> Array:
+    """Return the objective's gradient in the logits, shape (..., M, D)."""
+    bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
+    log_tokens = paths.log_probabilities(problem.policy.logits(theta))
+    log_pi = paths.along(log_tokens)
+    reward = bandit.mean_reward
+    if kl is not None:
+        reward = reward - kl.strength * (log_pi - np.log(kl.reference))
+    pi = np.exp(log_pi)
+    lead = pi * (reward - (pi * reward).sum(axis=-1, keepdims=True)) * bandit.prompt_weights[:, None]
+    return paths.centre(paths.collect(lead), np.exp(log_tokens))

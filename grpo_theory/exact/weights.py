@@ -1,0 +1,141 @@
+"""The tables u and v of an estimator for a pair (theta, behaviour): what advantages multiply, and what is added to them."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from grpo_theory.arrays import Array
+from grpo_theory.compilation import F1, F2, F4, I1, I2, compile_function, stage
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.clip import SIGNATURE as CLIP
+from grpo_theory.estimation.ratio import SIGNATURE as RATIO
+from grpo_theory.problem import KL, Paths, Point
+
+POSITIVE, NEGATIVE = 0, 1
+"""Places of the signs of an advantage in a table of gains."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenWeights:
+    """What the tokens of every response weigh, at M prompts.
+
+    The group's estimate is (1/G) sum_i [A_i u_i + v_i], with u = sum_t gain_t c_t and v = sum_t drift_t c_t over the tokens'
+    covectors c_t.
+
+    Attributes
+    ----------
+    paths : Paths
+    token_probabilities : ndarray, shape (M, D)
+        Of the current policy.
+    gains : ndarray, shape (K, 2, T, M)
+        Ratio, clip and aggregation, for positive advantages and for others; 0 beyond a response's end.
+    drifts : ndarray, shape (K, T, M)
+        The slope of a KL term in the loss, with its strength and aggregation; 0 if there is none.
+    """
+
+    paths: Paths
+    token_probabilities: Array
+    gains: Array
+    drifts: Array
+
+    @property
+    def depends_on_sign(self) -> bool:
+        """Whether positive and negative advantages have different gains."""
+        return not np.array_equal(self.gains[:, POSITIVE], self.gains[:, NEGATIVE])
+
+    @property
+    def drifting(self) -> bool:
+        """Whether there is anything that advantages do not multiply."""
+        return bool(self.drifts.any())
+
+    def covectors(self, prompt: int) -> Array:
+        """Return u for positive and for other advantages, and v, at a prompt, shape (3, K, D)."""
+        weights = np.stack([*np.moveaxis(self.gains[..., prompt], 1, 0), self.drifts[..., prompt]])
+        return self.paths.centre(self.paths.spread(weights), self.token_probabilities[prompt])
+
+
+def token_weights(current: Point, behaviour: Point, estimator: Estimator) -> TokenWeights:
+    """Return the weights of an estimator's tokens at theta = current, of responses drawn at another point.
+
+    Raises
+    ------
+    ValueError
+        If the estimator has an importance ratio that is infinite, or a KL term in the loss and the problem has no penalty.
+    """
+    check_penalty(current.kl, estimator)
+    if not estimator.ratio.constant:
+        check_support(current, behaviour)
+    paths = current.policy.paths
+    log_ratios = current.token_log_probabilities - behaviour.token_log_probabilities
+    return TokenWeights(paths, current.token_probabilities, gains_of(estimator, paths, log_ratios.T), _drifts(current, estimator))
+
+
+def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
+    """Return the gains (K, 2, T, N) for N pairs of policies, given the logs of pi/pi_0 on the edges (D, N)."""
+    gains = np.zeros((paths.n_responses, 2, paths.horizon, log_ratios.shape[1]))
+    shares = estimator.aggregation.shares(paths.lengths)
+    parts = (estimator.ratio.fill.value, estimator.clip.fill.value)
+    compiled_fill_gains()(
+        *parts, np.ascontiguousarray(log_ratios), paths.edges, paths.lengths, shares, estimator.clip.widths, gains
+    )
+    return gains
+
+
+def check_penalty(kl: KL | None, estimator: Estimator) -> None:
+    """Raise if the estimator has a KL term in the loss and the problem has no penalty."""
+    if kl is None and estimator.kl.place == "loss":
+        raise ValueError(f"problem must have a kl for the KL term {estimator.kl.name!r} of estimator {estimator.name!r}")
+
+
+def check_support(current: Point, behaviour: Point) -> None:
+    """Raise if a token that the current policy can draw has probability 0 under the policy that sampled."""
+    missing = (behaviour.token_probabilities == 0.0) & (current.token_probabilities > 0.0)
+    if missing.any():
+        prompt, edge = (int(i) for i in np.argwhere(missing)[0])
+        prefix, token = divmod(edge, current.policy.paths.vocabulary_size)
+        raise ValueError(
+            f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} after "
+            f"prefix {prefix} of prompt {prompt}: the importance ratio is infinite"
+        )
+
+
+def _drifts(current: Point, estimator: Estimator) -> Array:
+    paths = current.policy.paths
+    drifts = np.zeros((paths.n_responses, paths.horizon, len(current.token_probabilities)))
+    if estimator.kl.place == "loss" and current.kl is not None:
+        slopes = np.empty_like(current.log_ratios_to_reference)
+        estimator.kl.fill(np.ascontiguousarray(current.log_ratios_to_reference), slopes)
+        shares = estimator.aggregation.shares(paths.lengths)
+        by_token = paths.gather(-current.kl.strength * slopes) * shares[:, None]
+        drifts[:] = np.moveaxis(by_token, 0, -1)
+    return drifts
+
+
+@stage
+def fill_gains(fill_ratios, fill_weights, log_ratios, edges, lengths, shares, widths, gains):
+    """Fill gains (K, 2, T, N) from the logs of pi/pi_0 on the edges (D, N), for N pairs of policies side by side."""
+    n_responses, horizon = edges.shape
+    n_pairs = log_ratios.shape[1]
+    along = np.empty((horizon, n_pairs))
+    ratios = np.empty((horizon, n_pairs))
+    for k in range(n_responses):
+        length = lengths[k]
+        for t in range(length):
+            for i in range(n_pairs):
+                along[t, i] = log_ratios[edges[k, t], i]
+        fill_ratios(along, length, ratios)
+        for sign in range(2):
+            fill_weights(ratios, length, sign == 0, widths, gains[k, sign])
+            for t in range(length):
+                for i in range(n_pairs):
+                    gains[k, sign, t, i] *= shares[k]
+
+
+@cache
+def compiled_fill_gains() -> Any:
+    """Compile `fill_gains` for use by itself, or read it from the cache."""
+    parts = types.FunctionType(RATIO), types.FunctionType(CLIP)
+    return compile_function(fill_gains.py_func, types.void(*parts, F2, I2, I1, F1, F1, F4))

@@ -1,0 +1,34 @@
+"""Confidence intervals, each a function of samples; an interval function takes (data, level)."""
+
+from grpo_theory.intervals.candidates import best_set as best_set
+from grpo_theory.intervals.components import estimate_group_size_law as estimate_group_size_law
+from grpo_theory.intervals.gradient_interval import gradient_between as gradient_between
+from grpo_theory.intervals.gradient_interval import gradient_ellipsoid as gradient_ellipsoid
+from grpo_theory.intervals.gradient_interval import gradient_jackknife as gradient_jackknife
+from grpo_theory.intervals.group_size_interval import group_size_bootstrap as group_size_bootstrap
+from grpo_theory.intervals.group_size_interval import group_size_fieller as group_size_fieller
+from grpo_theory.intervals.group_size_interval import group_size_jackknife as group_size_jackknife
+from grpo_theory.intervals.interval import Ellipsoid as Ellipsoid
+from grpo_theory.intervals.interval import Interval as Interval
+from grpo_theory.intervals.interval import vectorized as vectorized
+from grpo_theory.intervals.paired import paired_difference as paired_difference
+from grpo_theory.intervals.paired import paired_sequence as paired_sequence
+from grpo_theory.intervals.paired import seeds_needed as seeds_needed
+from grpo_theory.intervals.path_interval import batch_means as batch_means
+from grpo_theory.intervals.path_interval import random_scaling as random_scaling
+from grpo_theory.intervals.path_interval import random_scaling_quantile as random_scaling_quantile
+from grpo_theory.intervals.pilot_interval import components_bootstrap as components_bootstrap
+from grpo_theory.intervals.pilot_interval import components_jackknife as components_jackknife
+from grpo_theory.intervals.pilot_interval import mse_bootstrap as mse_bootstrap
+from grpo_theory.intervals.pilot_interval import mse_jackknife as mse_jackknife
+from grpo_theory.intervals.plug_in import averaged_iterate as averaged_iterate
+from grpo_theory.intervals.plug_in import gap_limit as gap_limit
+from grpo_theory.intervals.plug_in import gap_weights as gap_weights
+from grpo_theory.intervals.plug_in import last_iterate as last_iterate
+from grpo_theory.intervals.plug_in import last_iterate_ellipsoid as last_iterate_ellipsoid
+from grpo_theory.intervals.run_values import best_value as best_value
+from grpo_theory.intervals.run_values import learned_value as learned_value
+from grpo_theory.intervals.run_values import tail_value as tail_value
+from grpo_theory.intervals.value_interval import value_clustered as value_clustered
+from grpo_theory.intervals.value_interval import value_effective as value_effective
+from grpo_theory.intervals.value_interval import value_naive as value_naive

@@ -1,0 +1,186 @@
+"""Confidence intervals of the optimal group size G* = 1 + sqrt(c3/c1) from a pilot batch."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import stdtrit
+
+from grpo_theory.arrays import Array
+from grpo_theory.intervals.bootstrap import bootstrap_quantiles, draw_resamples
+from grpo_theory.intervals.components import prompt_terms
+from grpo_theory.intervals.interval import Interval, check_level, vectorized
+from grpo_theory.samples import Rollouts
+from grpo_theory.simulate.streams import Rng
+from grpo_theory.theory import GroupSizeLaw
+
+
+def _log_ratio_error(found: GroupSizeLaw, covariance: Array) -> Array:
+    """Return the standard error of log(c3/c1) by the delta method; infinite where an estimate is not above 0."""
+    proper = (found.c1 > 0.0) & (found.c3 > 0.0)
+    c1, c3 = np.where(proper, found.c1, 1.0), np.where(proper, found.c3, 1.0)
+    slopes = np.stack([-1.0 / c1, np.zeros_like(c1), 1.0 / c3], axis=-1)
+    variance = np.einsum("...i,...ij,...j->...", slopes, covariance, slopes)
+    return np.where(proper, np.sqrt(np.maximum(variance, 0.0)), np.inf)
+
+
+def _interval(found: GroupSizeLaw, covariance: Array, ratios: tuple[Array, Array], level: float, single: bool) -> Interval:
+    """Turn limits of c3/c1 into limits of G*; the standard error is the delta method's."""
+    degenerate = ~(covariance[..., 0, 0] + covariance[..., 2, 2] > 0.0)
+    if single and degenerate:
+        raise ValueError("the prompts' terms of the error do not vary: they say nothing about the optimal group size")
+    optimum, log_error = np.asarray(found.optimum), _log_ratio_error(found, covariance)
+    proper = np.isfinite(log_error)
+    error = np.where(proper, (np.where(proper, optimum, 1.0) - 1.0) / 2.0 * np.where(proper, log_error, 0.0), np.inf)
+    low, high = (np.where(degenerate, np.nan, 1.0 + np.sqrt(ratio)) for ratio in ratios)
+    return Interval(optimum, error, low, high, level)
+
+
+@vectorized
+def group_size_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
+    """Interval of G* = 1 + sqrt(c3/c1) by the delta method on log(c3/c1), variances from deleting one prompt at a time.
+
+    The logarithm keeps the limits above 1, and its error hardly grows with c1's estimate. Where the estimate of c1 (or c3) is not
+    above 0 the delta method has nothing to say, and the interval is [1, inf].
+
+    Coverage: nominal as B grows if c1 > 0. Where c1's estimate is not several standard errors above 0 the upper limit is not to
+    be trusted: at c1 = 0, G* infinite, the interval covers only when the estimate of c1 is below 0, however large B.
+    `group_size_fieller` covers there too.
+    Measured (study "coverage"): 95.2% on a half-trained policy at B = 64, G = 8; least 75% at B = 64, on a near-deterministic
+    one; 51% at c1 = 0; where success is rare (1%) 77% in the median at B = 64.
+
+    Parameters
+    ----------
+    rollouts : Rollouts
+        B >= 3 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...), in responses.
+
+    Raises
+    ------
+    ValueError
+        On too few prompts or responses, and for one dataset in which nothing varies between prompts.
+    """
+    level = check_level(level)
+    terms = prompt_terms(rollouts, 3)
+    found, covariance = terms.components(), terms.covariance()
+    log_error = _log_ratio_error(found, covariance)
+    proper = np.isfinite(log_error)
+    half = stdtrit(rollouts.batch_size - 1, (1.0 + level) / 2.0) * np.where(proper, log_error, 0.0)
+    ratio = np.where(proper, found.c3 / np.where(proper, found.c1, 1.0), 0.0)
+    with np.errstate(over="ignore"):
+        low, high = np.where(proper, ratio * np.exp(-half), 0.0), np.where(proper, ratio * np.exp(half), np.inf)
+    return _interval(found, covariance, (low, high), level, rollouts.single)
+
+
+def ratio_limits(
+    found: GroupSizeLaw, covariance: Array, lower_quantile: ArrayLike, upper_quantile: ArrayLike
+) -> tuple[Array, Array]:
+    """Return the limits of the ratios r >= 0 with lower <= (c3 - r c1)/se(r) <= upper.
+
+    se(r)^2 = v33 - 2 r v13 + r^2 v11. Estimates below 0 are taken for 0, the nearest value that the truth can have. The statistic
+    then falls from r = 0 to r = inf through each quantile once at most: the set is an interval [low, high], with high = inf where
+    c1 <= -lower sqrt(v11), and low = 0 where c3 <= upper sqrt(v33).
+
+    Parameters
+    ----------
+    found : GroupSizeLaw
+        Shape (...).
+    covariance : ndarray, shape (..., 3, 3)
+    lower_quantile, upper_quantile : array_like, broadcast to (...)
+        lower <= 0 <= upper.
+    """
+    c1, c3 = np.maximum(found.c1, 0.0), np.maximum(found.c3, 0.0)
+    v11, v13, v33 = covariance[..., 0, 0], covariance[..., 0, 2], covariance[..., 2, 2]
+
+    def quadratic(quantile: ArrayLike) -> tuple[Array, Array, Array]:
+        t = np.asarray(quantile, dtype=np.float64)
+        a, b, c = c1**2 - t**2 * v11, c1 * c3 - t**2 * v13, c3**2 - t**2 * v33
+        return a, b + np.sqrt(np.maximum(b**2 - a * c, 0.0)), c
+
+    _, root, c = quadratic(upper_quantile)
+    low = np.divide(c, root, out=np.zeros_like(root), where=(c > 0.0) & (root > 0.0))
+    a, root, _ = quadratic(lower_quantile)
+    high = np.divide(root, a, out=np.full_like(root, np.inf), where=a > 0.0)
+    return low, high
+
+
+@vectorized
+def group_size_fieller(rollouts: Rollouts, level: float = 0.95) -> Interval:
+    """Interval of G* = 1 + sqrt(c3/c1) by inverting the t tests of c3 - r c1 = 0 (Fieller 1954), variances from the jackknife.
+
+    The set of ratios r that are not rejected, B - 1 degrees of freedom. Its upper limit is inf where c1 = 0 is not rejected: then
+    the data do not bound the optimal group size.
+
+    Coverage: nominal as B grows if c1 > 0, and at least 1 - (1 - level)/2 at c1 = 0 (G* infinite), for no ratio of estimates is
+    taken. At small B that of a t interval on skewed terms, which misses below more often than above. Any set with sound coverage
+    near c1 = 0 must be unbounded with positive probability (Gleser and Hwang 1987).
+    Measured (study "coverage"): 93.0% on a half-trained policy at B = 64, G = 8; least 89.6% at B = 64 and 85.9% at B = 16 over
+    the design; 98.8% at c1 = 0; where success is rare (1%) least 91.6% at B = 64, the limits nearly always infinite.
+
+    Parameters
+    ----------
+    rollouts : Rollouts
+        B >= 3 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...), in responses.
+
+    Raises
+    ------
+    ValueError
+        On too few prompts or responses, and for one dataset in which nothing varies between prompts.
+    """
+    level = check_level(level)
+    terms = prompt_terms(rollouts, 3)
+    found, covariance = terms.components(), terms.covariance()
+    t = stdtrit(rollouts.batch_size - 1, (1.0 + level) / 2.0)
+    return _interval(found, covariance, ratio_limits(found, covariance, -t, t), level, rollouts.single)
+
+
+@vectorized
+def group_size_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None) -> Interval:
+    """Interval of G* = 1 + sqrt(c3/c1) as `group_size_fieller`, with quantiles from a bootstrap-t over prompts.
+
+    B prompts are drawn with replacement; (c3* - r c1*)/se*(r) is recomputed at the estimated ratio r, and centred where the
+    resampled U-statistic has its mean: with the products of a prompt's estimate with itself, for a prompt can be drawn twice. The
+    quantiles follow the skewness that t's do not. All datasets along the leading axes share the resamples.
+
+    Coverage: as `group_size_fieller`, with an error of smaller order in B where c1 > 0. Where c1 = 0 the product term is
+    degenerate and no bootstrap of it is consistent. Quantiles from R resamples add a random error of about sqrt(p(1-p)/R) to each
+    tail's probability p. With very few prompts (B below about 16) resamples repeat prompts too often to be of use.
+    Measured (study "coverage"): medians over the design 88% at B = 16 and 95% at B = 64; least 44% at B = 64, on a
+    near-deterministic policy; where success is rare (1%) 72% in the median at B = 64. `group_size_fieller` is safer.
+
+    Parameters
+    ----------
+    rollouts : Rollouts
+        B >= 3 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
+    level : float, default 0.95
+    resamples : int, default 999
+        R, at least 2/(1 - level) - 1.
+    rng : int, SeedSequence or Generator, optional
+
+    Returns
+    -------
+    Interval
+        Shape (...), in responses.
+
+    Raises
+    ------
+    ValueError
+        On too few prompts, responses or resamples, and for one dataset in which nothing varies between prompts.
+    """
+    level = check_level(level)
+    terms = prompt_terms(rollouts, 3)
+    drawn = draw_resamples(rollouts.batch_size, resamples, level, rng)
+    found, covariance = terms.components(), terms.covariance()
+    angle = np.arctan2(np.maximum(found.c3, 0.0), np.maximum(found.c1, 0.0))
+    weights = np.stack([-np.sin(angle), np.zeros_like(angle), np.cos(angle)], axis=-1)
+    limits = ratio_limits(found, covariance, *bootstrap_quantiles(terms, weights, drawn))
+    return _interval(found, covariance, limits, level, rollouts.single)

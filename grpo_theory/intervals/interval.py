@@ -1,0 +1,131 @@
+"""Confidence sets: what an interval function returns."""
+
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import stdtrit
+
+from grpo_theory.arrays import Array, Flags
+
+IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
+
+
+def vectorized(function: IntervalFunction) -> IntervalFunction:
+    """Mark an interval function that takes many datasets at once, along leading axes of its data."""
+    function.vectorized = True  # type: ignore[attr-defined]
+    return function
+
+
+def check_level(level: float) -> float:
+    """Return a confidence level strictly between 0 and 1."""
+    if isinstance(level, bool) or not isinstance(level, numbers.Real) or not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}")
+    return float(level)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Confidence limits of one or several quantities, in arrays of one shape (...).
+
+    A dataset from which no interval can be had gives NaN limits, which cover nothing.
+
+    Attributes
+    ----------
+    estimate, standard_error : ndarray, shape (...)
+    low, high : ndarray, shape (...)
+        -inf or inf where the interval has one side.
+    level : float
+        The nominal coverage.
+    """
+
+    estimate: Array
+    standard_error: Array
+    low: Array
+    high: Array
+    level: float
+
+    @property
+    def width(self) -> Array:
+        """Upper less lower limit, shape (...)."""
+        return self.high - self.low
+
+    def covers(self, truth: ArrayLike) -> Flags:
+        """Return whether the truth, shape (...), lies within the limits."""
+        truth = np.asarray(truth, dtype=np.float64)
+        return (self.low <= truth) & (truth <= self.high)
+
+
+@dataclass(frozen=True)
+class Ellipsoid:
+    """A joint confidence set {x : (x - estimate)' covariance^-1 (x - estimate) <= squared_radius}.
+
+    Attributes
+    ----------
+    estimate : ndarray, shape (..., J)
+    covariance : ndarray, shape (..., J, J)
+        The estimated covariance of the estimate; NaN where it is singular, and then nothing is covered.
+    squared_radius : ndarray, shape (...)
+    level : float
+        The nominal coverage.
+    """
+
+    estimate: Array
+    covariance: Array
+    squared_radius: Array
+    level: float
+
+    def squared_distance(self, point: ArrayLike) -> Array:
+        """Return the squared Mahalanobis distance of a point (..., J) from the estimate, shape (...)."""
+        deviation = np.asarray(point, dtype=np.float64) - self.estimate
+        solved = np.linalg.solve(self.covariance, deviation[..., None])[..., 0]
+        return np.einsum("...j,...j->...", deviation, solved)
+
+    @property
+    def width(self) -> Array:
+        """The diameter of the ball of equal volume, shape (...)."""
+        with np.errstate(invalid="ignore"):
+            _, logarithm = np.linalg.slogdet(self.covariance)
+        return 2.0 * np.sqrt(self.squared_radius) * np.exp(logarithm / (2.0 * self.estimate.shape[-1]))
+
+    def covers(self, truth: ArrayLike) -> Flags:
+        """Return whether the truth (..., J) lies within, shape (...)."""
+        return self.squared_distance(truth) <= self.squared_radius
+
+
+def check_variation(constant: Flags, *, single: bool, of: str) -> None:
+    """Raise ValueError if the data are one dataset and a component, shape (...), does not vary; `of` says what should."""
+    if single and constant.any():
+        where = ", ".join(str(i) for i in np.flatnonzero(constant)) if constant.ndim else ""
+        raise ValueError(f"{of} do not vary{f' in component {where}' if where else ''}: they give no standard error")
+
+
+def student_interval(
+    estimate: Array, standard_error: Array, degrees_of_freedom: ArrayLike, level: float, *, single: bool, of: str
+) -> Interval:
+    """Return Student's t limits, estimate -+ t standard errors.
+
+    Parameters
+    ----------
+    estimate, standard_error : ndarray, shape (...)
+    degrees_of_freedom : array_like, broadcast to (...)
+    level : float
+    single : bool
+        Whether the data are one dataset, without leading axes.
+    of : str
+        What the standard error measures the variation of, for the message.
+
+    Raises
+    ------
+    ValueError
+        If `single` and a standard error is 0. With many datasets the limits are NaN there.
+    """
+    level = check_level(level)
+    degenerate = ~(standard_error > 0.0)
+    check_variation(degenerate, single=single, of=of)
+    degrees = np.asarray(degrees_of_freedom, dtype=np.float64)
+    half = stdtrit(degrees, (1.0 + level) / 2.0) * np.where(degenerate, np.nan, standard_error)
+    return Interval(estimate, standard_error, estimate - half, estimate + half, level)

@@ -1,0 +1,179 @@
+"""A training run near its maximiser, as estimated from the run alone."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array, Flags
+from grpo_theory.samples import TrainingRecord
+from grpo_theory.validation import as_real_array
+
+RANK_TOLERANCE = 1e-9
+CONTRAST_TOLERANCE = 1e-6
+
+
+class Influence(NamedTuple):
+    """A point of the run is theta* + start (theta_0 - theta*) + sum_i noise_i xi_i, xi_i the error of the i-th gradient.
+
+    Attributes
+    ----------
+    noise : ndarray, shape (..., n, d)
+        In the basis of the curvatures, where both act entry by entry.
+    start : ndarray, shape (..., d)
+    """
+
+    noise: Array
+    start: Array
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """Linear drift and constant noise, theta_i - theta* = (I - eta_i A)(theta_{i-1} - theta*) + eta_i noise, in the basis of A.
+
+    Attributes
+    ----------
+    step_sizes : ndarray, shape (n,)
+    tail_start : int
+        The number of steps before the last part of the run.
+    curvatures : ndarray, shape (..., d)
+        Eigenvalues of A, minus the estimated Hessian; 0 in flat directions, and in all of a run that is not usable.
+    directions : ndarray, shape (..., d, d)
+        Their eigenvectors, in columns.
+    noise : ndarray, shape (..., d, d)
+        The estimated covariance of the gradient estimate in that basis; 0 in flat directions.
+    usable : ndarray of bool, shape (...)
+        Whether the estimates allow a limit law; the rest gets NaN.
+    """
+
+    step_sizes: Array
+    tail_start: int
+    curvatures: Array
+    directions: Array
+    noise: Array
+    usable: Flags
+
+    def last(self) -> Influence:
+        """Return the influence on the last iterate: eta_i prod_{l > i} (1 - eta_l a), and prod_l (1 - eta_l a) of the start."""
+        factors = 1.0 - self.step_sizes[:, None] * self.curvatures[..., None, :]
+        later = np.ones_like(factors)
+        later[..., :-1, :] = np.cumprod(factors[..., :0:-1, :], axis=-2)[..., ::-1, :]
+        return self._influence(self.step_sizes[:, None] * later, factors[..., 0, :] * later[..., 0, :])
+
+    def average(self) -> Influence:
+        """Return the influence on the mean of the m iterates after step s.
+
+        It is (eta_i / m) times the sum over j >= i, j > s, of prod_{i < l <= j} (1 - eta_l a), which tends to 1/(m a) for steps
+        i^-b, b in (1/2, 1).
+        """
+        n = len(self.step_sizes)
+        weights = np.empty((n, *self.curvatures.shape))
+        reach = np.zeros_like(self.curvatures)
+        for i in range(n - 1, -1, -1):
+            reach += i >= self.tail_start
+            weights[i] = self.step_sizes[i] * reach
+            reach *= 1.0 - self.step_sizes[i] * self.curvatures
+        length = n - self.tail_start
+        return self._influence(np.moveaxis(weights, 0, -2) / length, reach / length)
+
+    def covariance(self, influence: Influence) -> Array:
+        """Return the covariance of a point about theta* plus what is left of the start, in the basis, shape (..., d, d).
+
+        For the last iterate and steps beta/i it tends to that of the Lyapunov equation over n, with constant steps to the
+        stationary one; for the average and steps i^-b to H^-1 Gamma H^-1 / m.
+        """
+        covariance = self.noise * (np.swapaxes(influence.noise, -1, -2) @ influence.noise)
+        return np.where(np.expand_dims(self.usable, (-2, -1)), covariance, np.nan)
+
+    def _influence(self, noise: Array, start: Array) -> Influence:
+        """Nothing is said of flat directions, where the start stays for good."""
+        return Influence(noise, np.where(self.curvatures == 0.0, 0.0, start))
+
+    def variance(self, covariance: Array, contrasts: Array) -> Array:
+        """Return the variance of functionals (J, d) under a covariance in the basis, shape (..., J); NaN if not identifiable."""
+        components = contrasts @ self.directions
+        found = np.einsum("...ji,...ik,...jk->...j", components, covariance, components)
+        return np.where(self.identifies(contrasts), found, np.nan)
+
+    def identifies(self, contrasts: Array) -> Flags:
+        """Return which functionals (J, d) have no part along a flat direction, shape (..., J)."""
+        flat = np.expand_dims(self.curvatures == 0.0, -2)
+        along = np.sqrt((np.where(flat, contrasts @ self.directions, 0.0) ** 2).sum(axis=-1))
+        return along <= CONTRAST_TOLERANCE * np.linalg.norm(contrasts, axis=-1)
+
+
+def fit_local_model(record: TrainingRecord) -> LocalModel:
+    """Estimate drift and noise from a run.
+
+    Raises
+    ------
+    ValueError
+        If the record has no Hessian; for a single run, if the estimate is not negative along some direction, or the steps fall
+        too fast or are too large for it.
+    """
+    if record.hessian is None:
+        raise ValueError("hessian must be in the record for a plug-in interval, got None; see rollout_hessian")
+    finite = np.isfinite(record.path).all(axis=(-2, -1)) & np.isfinite(record.hessian).all(axis=(-2, -1))
+    hessian = np.where(np.expand_dims(finite, (-2, -1)), record.hessian, 0.0)
+    curvatures, directions = np.linalg.eigh(-(hessian + np.swapaxes(hessian, -1, -2)) / 2.0)
+    flat = np.abs(curvatures) <= RANK_TOLERANCE * np.abs(curvatures).max(axis=-1, keepdims=True)
+    curvatures = np.where(flat, 0.0, curvatures)
+    slowest = np.where(flat, np.inf, curvatures).min(axis=-1)
+    step = record.step_sizes[-1]
+    fall = 1.0 / step - 1.0 / record.step_sizes[-2]
+    usable = (slowest > 0.0) & np.isfinite(slowest) & (2.0 * slowest > fall) & (step * curvatures.max(axis=-1) < 2.0)
+    if usable.ndim == 0 and not usable:
+        raise ValueError(_complaint(curvatures, directions, float(slowest), step, fall))
+    noise = np.swapaxes(directions, -1, -2) @ np.where(np.expand_dims(finite, (-2, -1)), record.noise, 0.0) @ directions
+    noise = np.where(flat[..., :, None] | flat[..., None, :], 0.0, noise)
+    # Along a positive curvature the recursion grows without bound.
+    curvatures = np.where(np.expand_dims(usable, -1), curvatures, 0.0)
+    return LocalModel(record.step_sizes, record.tail_start, curvatures, directions, noise, usable)
+
+
+def _complaint(curvatures: Array, directions: Array, slowest: float, step: float, fall: float) -> str:
+    """Say why a single run allows no limit law."""
+    if not np.isfinite(slowest):
+        return "hessian must be negative along some direction, and the estimate is 0 along all"
+    if slowest <= 0.0:
+        direction = np.round(directions[:, int(np.argmin(curvatures))], 3).tolist()
+        return (
+            f"hessian must be negative or zero along every direction, got {-slowest:.4g} along {direction}: "
+            "the run is too short, or not yet near a maximiser"
+        )
+    if 2.0 * slowest <= fall:
+        return (
+            f"step_sizes fall too fast for a limit law: beta = {1.0 / fall:.4g} must be above 1/(2 lambda) = {0.5 / slowest:.4g} "
+            f"with the estimated smallest curvature lambda = {slowest:.4g}"
+        )
+    return (
+        f"step_sizes must be below 2/lambda = {2.0 / curvatures.max():.4g} with the estimated largest curvature, got {step:.4g}"
+    )
+
+
+def as_contrasts(contrasts: ArrayLike | None, dimension: int) -> Array:
+    """Return linear functionals as an array (J, d); the coordinates if omitted."""
+    if contrasts is None:
+        return np.eye(dimension)
+    array = as_real_array("contrasts", contrasts, 2)
+    if array.shape[1] != dimension:
+        raise ValueError(f"contrasts must have shape (J, d) with d = {dimension}, got {array.shape}")
+    if (array == 0.0).all(axis=1).any():
+        raise ValueError("contrasts must not have a row of zeros")
+    return array
+
+
+def check_identifiable(model: LocalModel, contrasts: Array) -> None:
+    """Raise, for a single run, if a functional has a part along a flat direction; say which.
+
+    Raises
+    ------
+    ValueError
+    """
+    found = model.identifies(contrasts)
+    if model.usable.ndim == 0 and not found.all():
+        row = int(np.argmin(found))
+        flat = np.where(model.curvatures == 0.0, contrasts[row] @ model.directions, 0.0)
+        direction = np.round(model.directions @ flat / np.linalg.norm(flat), 3).tolist()
+        raise ValueError(f"contrasts must be identifiable: row {row} has a part along {direction}, where the objective is flat")

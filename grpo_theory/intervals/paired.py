@@ -1,0 +1,186 @@
+"""The difference between two estimators from paired runs: fixed samples, sequences, and the number of seeds."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import stdtrit
+from scipy.stats import nct
+
+from grpo_theory.arrays import Array, Flags
+from grpo_theory.intervals.interval import Interval, check_level, vectorized
+from grpo_theory.validation import ROUNDING, as_count, as_positive
+
+MINIMUM_PAIRS = 2
+MOST_SEEDS = 10_000_000
+
+
+@vectorized
+def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interval:
+    """Return the paired t interval for the mean of a - b.
+
+    Parameters
+    ----------
+    a, b : array_like, shape (..., R)
+        One number a run (the final objective, say) of two estimators; the r-th of each from the same seed, so that the two see
+        common random numbers.  At least two runs.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...); NaN limits for those of many samples whose differences are all equal but for rounding.
+
+    Notes
+    -----
+    Exact for normal differences, whatever the correlation of the pair; for others as R grows.  The number of runs must have
+    been fixed beforehand: looked at after every run until it excludes zero, it fails (use `paired_sequence`).
+
+    Measured (study "coverage_pairs") on differences after one step, which are skewed: 92.5% at 30 pairs, 94.8% at 400.
+    """
+    level = check_level(level)
+    differences, varies = _differences(a, b)
+    runs = differences.shape[-1]
+    estimate = differences.mean(axis=-1)
+    error = differences.std(axis=-1, ddof=1) / np.sqrt(runs)
+    constant = ~varies[..., -1]
+    if constant.ndim == 0 and constant:
+        raise ValueError(f"a - b must vary over the runs, got {differences[0]:g} in all {runs}")
+    error = np.where(constant, np.nan, error)
+    half = float(stdtrit(runs - 1, 0.5 + level / 2.0)) * error
+    return Interval(estimate, error, estimate - half, estimate + half, level)
+
+
+@vectorized
+def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon: int = 30) -> Interval:
+    """Return a confidence sequence for the mean of a - b: limits after every pair, which hold for all numbers of pairs together.
+
+    Watch it as long as you like, and stop when you like.  For each mean mu the ratio
+
+        E_n = (1 + n g)^(-1/2) {(1 + t^2/(n - 1)) / (1 + t^2/((n - 1)(1 + n g)))}^(n/2),        t the t statistic of a - b - mu,
+
+    of the likelihoods of t, with the standardised mean drawn from N(0, g) and with it 0, is a martingale of mean 1 under mu, so
+    by Ville's inequality it ever reaches 1/alpha with probability at most alpha; the sequence holds the mu where it has not
+    (Lai 1976; Wang and Ramdas 2025; docs/derivations.md, section 13).
+
+    Parameters
+    ----------
+    a, b : array_like, shape (..., R)
+        As for `paired_difference`, in the order of the runs.
+    level : float, default 0.95
+        Of the whole sequence.
+    horizon : int, default 30
+        The number of pairs at which the limits are about as narrow as such a sequence can be; chosen before looking.
+
+    Returns
+    -------
+    Interval
+        Shape (..., R): the limits after 1..R pairs, infinite for the first few, and while all differences are equal.
+
+    Notes
+    -----
+    Exact for normal differences of any variance.  For others it is an asymptotic confidence sequence in the sense of
+    Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas (2024): valid from a number of pairs on at which their mean is near normal.
+    Of 10,000 series of exponential differences, 95% limits held over 1 to 1000 pairs in 89%, from the 30th pair on in 94%, from
+    the 100th on in 97%: start late where differences are skewed.
+
+    Measured (study "coverage_pairs") on differences after one step: held over 10 to 100 pairs in 93.2%, over 100 to 400 in
+    97.0%; t intervals watched as long in 66% and 76%.
+    """
+    level = check_level(level)
+    differences, varies = _differences(a, b)
+    n = np.arange(1.0, differences.shape[-1] + 1.0)
+    # Sums about the first difference keep their digits.
+    first = differences[..., :1]
+    shifted = differences - first
+    mean = np.cumsum(shifted, axis=-1) / n
+    squares = np.maximum(np.cumsum(shifted**2, axis=-1) - n * mean**2, 0.0)
+    degrees = np.maximum(n - 1.0, 1.0)
+    error = np.where(n > 1.0, np.sqrt(squares / (degrees * n)), np.inf)
+    growth = 1.0 + n * _prior_variance(level, as_count("horizon", horizon))
+    bound = np.exp((np.log(growth) - 2.0 * np.log1p(-level)) / n)
+    finite = (bound < growth) & varies
+    ratio = np.where(finite, bound - 1.0, np.inf) / np.where(finite, 1.0 - bound / growth, 1.0)
+    half = np.sqrt(degrees * ratio) * np.where(finite, error, 1.0)
+    estimate = mean + first
+    return Interval(estimate, error, estimate - half, estimate + half, level)
+
+
+def _prior_variance(level: float, horizon: int) -> float:
+    """The prior variance for which the sequence is about narrowest at the horizon (Waudby-Smith et al. 2024)."""
+    logarithm = -2.0 * np.log1p(-level)
+    return float((logarithm + np.log(max(logarithm, 1e-3) + 1.0)) / horizon)
+
+
+def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0.8, level: float = 0.95) -> int:
+    """Return the number of paired runs at which a paired t test finds a difference, from pilot runs.
+
+    Parameters
+    ----------
+    a, b : array_like, shape (R,)
+        Pilot runs, as for `paired_difference`; only the standard deviation of their differences is used.
+    difference : float
+        The true mean difference to be found, of either sign, not 0.
+    power : float, default 0.8
+        The probability to find it, with its sign.
+    level : float, default 0.95
+        One less the size of the two-sided test.
+
+    Returns
+    -------
+    int
+        The least R >= 2 with P(T > t) >= power, T noncentral t with R - 1 degrees of freedom and noncentrality sqrt(R)
+        difference / s.
+
+    Notes
+    -----
+    Exact for normal differences if s were their standard deviation.  A pilot of R runs knows it to about 1/sqrt(2 R) of itself,
+    and the number of seeds to twice that: 30% for 20 runs.
+
+    Measured (study "coverage_pairs"): power 83% where 80% was asked for.
+    """
+    level, power = check_level(level), _check_power(power)
+    if not np.isfinite(difference) or difference == 0.0:
+        raise ValueError(f"difference must be finite and not 0, got {difference}")
+    differences, varies = _differences(a, b)
+    if differences.ndim != 1:
+        raise ValueError(f"a and b must have shape (R,), one pilot, got {differences.shape}")
+    spread = as_positive("standard deviation of a - b", float(differences.std(ddof=1)) if varies[-1] else 0.0)
+    effect = abs(difference) / spread
+
+    def found(runs: int) -> float:
+        critical = stdtrit(runs - 1, 0.5 + level / 2.0)
+        return float(nct.sf(critical, runs - 1, np.sqrt(runs) * effect))
+
+    low, high = 1, 2
+    while found(high) < power:
+        low, high = high, 2 * high
+        if high > MOST_SEEDS:
+            raise ValueError(
+                f"difference must be larger: {difference:g} needs over {MOST_SEEDS} seeds at a spread of {spread:.3g}"
+            )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if found(middle) < power else (low, middle)
+    return high
+
+
+def _check_power(power: float) -> float:
+    if not 0.0 < power < 1.0:
+        raise ValueError(f"power must lie strictly between 0 and 1, got {power!r}")
+    return power
+
+
+def _differences(a: ArrayLike, b: ArrayLike) -> tuple[Array, Flags]:
+    """Return a - b, and whether the differences of the first 1..R pairs vary by more than rounding, shape (..., R) each."""
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if first.shape != second.shape or first.ndim < 1:
+        raise ValueError(f"a and b must have one shape (..., R), got {first.shape} and {second.shape}")
+    if first.shape[-1] < MINIMUM_PAIRS:
+        raise ValueError(f"a and b must have at least {MINIMUM_PAIRS} runs, got {first.shape[-1]}")
+    for name, array in (("a", first), ("b", second)):
+        if not np.isfinite(array).all():
+            where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+            raise ValueError(f"{name} must be finite, got {array[where]} at run {where}: count diverged runs apart")
+    differences = first - second
+    spread = np.maximum.accumulate(differences, axis=-1) - np.minimum.accumulate(differences, axis=-1)
+    size = np.maximum.accumulate(np.maximum(np.abs(first), np.abs(second)), axis=-1)
+    return differences, spread > ROUNDING * size

@@ -1,0 +1,128 @@
+"""Values from the rewards of the run itself: of its last policies, of the learned one, and of the best."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from grpo_theory.arrays import Array
+from grpo_theory.intervals.interval import Interval, check_level, check_variation, vectorized
+from grpo_theory.intervals.plug_in import gap_weights
+from grpo_theory.samples import TrainingRecord
+
+
+@vectorized
+def tail_value(record: TrainingRecord, level: float = 0.95) -> Interval:
+    """Return an interval for the mean objective of the policies of the last part of a run.
+
+    The mean of the m mean rewards of the last part, +- z s/sqrt(m), s their standard deviation.  Given the past, a step's mean
+    reward has mean J(theta_{i-1}), so that the errors are martingale differences: no batches are needed, though the iterates
+    are dependent.
+
+    Parameters
+    ----------
+    record : TrainingRecord
+        Needs no Hessian.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...); NaN limits for those of many runs whose mean rewards of the last part are all equal.
+
+    Raises
+    ------
+    ValueError
+        If the mean rewards of the last part of a single run are all equal: they give no standard error.
+
+    Notes
+    -----
+    The target is (1/m) sum_i J(theta_{i-1}) over the last part, with the penalty in J.  Valid as m grows, for any estimator and
+    any steps; while J still rises it is conservative, for s then holds the rise as well.  J(theta_n) and J(theta*) are other
+    numbers: see `learned_value` and `best_value`.
+
+    Measured (study "coverage_runs", 1,500 steps): 95.0% with steps beta/i from the maximiser; at least 92.4% over the design.
+    """
+    mean, error = _tail_mean(record)
+    return _normal_interval(mean, error, level)
+
+
+@vectorized
+def learned_value(record: TrainingRecord, level: float = 0.95) -> Interval:
+    """Return an interval for the objective J(theta_n) of the learned policy.
+
+    The mean reward of the last part, plus the difference between its mean gap and that of the last iterate, both plug-in
+    (docs/derivations.md, section 13); the variance of the last gap is added to that of the mean.
+
+    Parameters
+    ----------
+    record : TrainingRecord
+        With a Hessian.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...).
+
+    Notes
+    -----
+    Valid where `last_iterate` is, and where the gap is small against the width: it is not normal, and of order 1/n
+    against n^{-1/2}.  The delta method is of no use: the gradient is 0 at the maximiser.  A clustered interval from fresh
+    rollouts of the learned policy has the same target and needs none of this.
+
+    Measured (study "coverage_runs", 1,500 steps): 95.0% with steps beta/i from the maximiser; at least 92.4% over the design,
+    91.0% at 300 steps.
+    """
+    mean, error = _tail_mean(record)
+    weights = gap_weights(record)
+    shift = weights.sum(axis=-1) * (_relative_steps(record) - 1.0)
+    return _normal_interval(mean + shift, np.sqrt(error**2 + 2.0 * (weights**2).sum(axis=-1)), level)
+
+
+@vectorized
+def best_value(record: TrainingRecord, level: float = 0.95) -> Interval:
+    """Return an interval for the maximum J(theta*) of the objective.
+
+    The mean reward of the last part plus its mean gap, plug-in (docs/derivations.md, section 13).
+
+    Parameters
+    ----------
+    record : TrainingRecord
+        With a Hessian.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...).
+
+    Notes
+    -----
+    Valid where `last_iterate` is, over the whole last part: the start must be forgotten where it begins.
+
+    Measured (study "coverage_runs", 1,500 steps): 95.0% with steps beta/i from the maximiser; at least 92.4% over the design,
+    91.4% at 300 steps.
+    """
+    mean, error = _tail_mean(record)
+    shift = gap_weights(record).sum(axis=-1) * _relative_steps(record)
+    return _normal_interval(mean + shift, error, level)
+
+
+def _tail_mean(record: TrainingRecord) -> tuple[Array, Array]:
+    """Mean of the last part's mean rewards and its standard error, shape (...) each; NaN where these are all equal."""
+    rewards = record.mean_rewards[..., record.tail_start :]
+    constant = np.asarray(np.ptp(rewards, axis=-1) == 0.0)
+    check_variation(constant, single=constant.ndim == 0, of="the mean rewards of the last part")
+    error = np.where(constant, np.nan, rewards.std(axis=-1, ddof=1))
+    return rewards.mean(axis=-1), error / np.sqrt(rewards.shape[-1])
+
+
+def _relative_steps(record: TrainingRecord) -> float:
+    """The mean step of the last part over the last step: what the mean gap there is in units of the last one."""
+    return float(record.step_sizes[record.tail_start :].mean() / record.step_sizes[-1])
+
+
+def _normal_interval(estimate: ArrayLike, error: ArrayLike, level: float) -> Interval:
+    estimate, error = np.asarray(estimate), np.asarray(error)
+    half = float(ndtri(0.5 + check_level(level) / 2.0)) * error
+    return Interval(estimate, error, estimate - half, estimate + half, level)

@@ -1,0 +1,130 @@
+"""Confidence intervals of the value E[Z] from one batch of rewards."""
+
+import numpy as np
+from scipy.special import betaincinv, stdtrit
+
+from grpo_theory.intervals.interval import Interval, check_level, student_interval, vectorized
+from grpo_theory.intervals.u_statistics import centred
+from grpo_theory.samples import Rollouts
+
+
+@vectorized
+def value_naive(rollouts: Rollouts, level: float = 0.95) -> Interval:
+    """Interval of the value E[Z] that takes all B G rewards for independent; for comparison, not for use.
+
+    Coverage: below nominal wherever prompts differ in value. The variance is (1 + (G-1) rho)/(BG) times that of a reward, rho the
+    share of that variance that lies between prompts, and the interval leaves out the factor 1 + (G-1) rho. As B grows, coverage
+    tends to P(|N(0,1)| < z / sqrt(1 + (G-1) rho)), which falls to 0 as G grows.
+    Measured (study "coverage"): 77.8% on a half-trained policy at B = 64, G = 8; 61% on a near-deterministic one at G = 16,
+    however many prompts.
+
+    Parameters
+    ----------
+    rollouts : Rollouts
+        B G >= 2.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...), in units of reward.
+
+    Raises
+    ------
+    ValueError
+        On fewer than two rewards, and for one dataset whose rewards are all equal.
+    """
+    size = rollouts.batch_size * rollouts.group_size
+    if size < 2:
+        raise ValueError("rollouts must have at least 2 rewards, got B G = 1")
+    rewards = rollouts.rewards.reshape(*rollouts.rewards.shape[:-2], size)
+    power = (centred(rewards, -1) ** 2).sum(axis=-1)
+    error = np.sqrt(power / (size * (size - 1.0)))
+    return student_interval(rewards.mean(axis=-1), error, size - 1, level, single=rollouts.single, of="the rewards")
+
+
+@vectorized
+def value_clustered(rollouts: Rollouts, level: float = 0.95) -> Interval:
+    """Interval of the value E[Z] from the B mean rewards of the prompts, Student's t with B - 1 degrees of freedom.
+
+    Coverage: nominal as B grows, for every G. Below nominal where most prompts have no success at all, for then the mean and its
+    standard error are small together; see `value_effective`.
+    Measured (study "coverage"): 95.0% on a half-trained policy at B = 64, G = 8; least 93.4% at B = 64 and 91.9% at B = 16 over
+    the design; where success is rare (1%) 88.3%, and down to 46% with 64 responses in all, most such batches having no success.
+
+    Parameters
+    ----------
+    rollouts : Rollouts
+        B >= 2.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...), in units of reward.
+
+    Raises
+    ------
+    ValueError
+        On fewer than two prompts, and for one dataset whose prompts have equal mean rewards.
+    """
+    rollouts.require(prompts=2)
+    size = rollouts.batch_size
+    shifted = rollouts.rewards - rollouts.rewards[..., :1, :1]
+    means = shifted.mean(axis=-1)
+    error = np.sqrt((centred(means, -1) ** 2).sum(axis=-1) / (size * (size - 1.0)))
+    estimate = rollouts.rewards.mean(axis=(-2, -1))
+    return student_interval(estimate, error, size - 1, level, single=rollouts.single, of="the prompts' mean rewards")
+
+
+@vectorized
+def value_effective(rollouts: Rollouts, level: float = 0.95) -> Interval:
+    """Interval of a success probability E[Z], fit for rare success: Clopper and Pearson's at an effective sample size.
+
+    Korn and Graubard (1998): with m the success rate and s its clustered standard error, the BG responses are worth
+    n = m (1 - m)/s^2 independent ones. n is kept within [B, BG], for the design effect is 1 + (G-1) rho with the share rho of the
+    variance between prompts in [0, 1]; it is then multiplied by (t_{BG-1}/t_{B-1})^2 for the degrees of freedom behind s.
+    Without any success, or without any failure, n = B.
+
+    Coverage: about nominal or above, where successes are few too and Student's t fails; wider than `value_clustered` where there
+    are many. Below nominal where few prompts carry all the successes, for the design effect cannot be seen then: 84% on
+    beta-binomial prompts of mean 2% and correlation 0.6 at B = 30, G = 32 (Student's t 63%). Without success the upper limit is
+    never too low: P(no success) = E[(1 - V(X))^G]^B <= (1 - E V(X))^B.
+    Measured (study "coverage"): 96.0% on a half-trained policy at B = 64, G = 8, and 98.6% where success is rare (1%); least
+    94.8% over the design.
+
+    Parameters
+    ----------
+    rollouts : Rollouts
+        B >= 2; rewards 0 or 1.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        Shape (...). Never degenerate.
+
+    Raises
+    ------
+    ValueError
+        On fewer than two prompts, and on rewards other than 0 and 1.
+    """
+    level = check_level(level)
+    rollouts.require(prompts=2)
+    rewards = rollouts.rewards
+    other = (rewards != 0.0) & (rewards != 1.0)
+    if other.any():
+        raise ValueError(f"rewards must be 0 or 1 for an interval of the success probability, got {rewards[other][0]:g}")
+    size, total = rollouts.batch_size, rollouts.batch_size * rollouts.group_size
+    rate = rewards.mean(axis=(-2, -1))
+    error = np.sqrt((centred(rewards.mean(axis=-1), -1) ** 2).sum(axis=-1) / (size * (size - 1.0)))
+    spread = rate * (1.0 - rate)
+    effective = np.divide(spread, error**2, out=np.full_like(spread, np.inf), where=error > 0.0)
+    effective = np.where(spread > 0.0, np.clip(effective, size, total), size)
+    tail = (1.0 - level) / 2.0
+    effective = effective * (stdtrit(total - 1, tail) / stdtrit(size - 1, tail)) ** 2
+    successes, failures = rate * effective, (1.0 - rate) * effective
+    # The quantile at 0 successes is 0 and at 0 failures 1; the inner maximum only keeps the beta law proper.
+    low = np.where(rate > 0.0, betaincinv(np.maximum(successes, 1e-300), failures + 1.0, tail), 0.0)
+    high = np.where(rate < 1.0, betaincinv(successes + 1.0, np.maximum(failures, 1e-300), 1.0 - tail), 1.0)
+    return Interval(rate, error, low, high, level)

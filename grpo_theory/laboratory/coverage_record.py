@@ -1,0 +1,269 @@
+"""The record of a coverage run: what every replication said, the measures of it, and the test of its coverage."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.laboratory import performance
+from grpo_theory.laboratory.answers import ARRAYS, Answers
+from grpo_theory.laboratory.binomial import exact_p_value
+from grpo_theory.laboratory.performance import Component
+from grpo_theory.laboratory.trial import Replay, Trial
+from grpo_theory.validation import as_fraction, as_positive
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Coverage:
+    """R replications of an interval function against a truth of shape C.
+
+    Arrays have a leading axis of R replications, then one of L levels if levels were given as a sequence.  S is C; for an
+    ellipsoid, which covers all J quantities or not, S is C without its last axis.
+
+    Attributes
+    ----------
+    trial : Trial
+        The interval function, the problem, the experiment, the truth, the level or levels, and the seed.
+    first : int
+        The number of the first replication.
+    answers : Answers
+        The same arrays with the axis of levels always there.
+    """
+
+    trial: Trial
+    first: int
+    answers: Answers
+
+    @property
+    def replications(self) -> int:
+        """The number R of replications."""
+        return len(self.answers.low)
+
+    @property
+    def level(self) -> float | tuple[float, ...]:
+        """The nominal level, or levels."""
+        return self.trial.level
+
+    @property
+    def truth(self) -> Array:
+        """What was to be covered, shape C."""
+        return self.trial.truth
+
+    @property
+    def seed(self) -> np.random.SeedSequence:
+        """The seed; given as rng, it draws the same data."""
+        return self.trial.seed
+
+    @property
+    def estimate(self) -> Array:
+        """The estimates; NaN where there is none."""
+        return self._public(self.answers.estimate)
+
+    @property
+    def standard_error(self) -> Array:
+        """The standard errors that the intervals were built on; NaN where there is none."""
+        return self._public(self.answers.standard_error)
+
+    @property
+    def low(self) -> Array:
+        """The lower limits; NaN where the interval function failed."""
+        return self._public(self.answers.low)
+
+    @property
+    def high(self) -> Array:
+        """The upper limits; NaN where the interval function failed."""
+        return self._public(self.answers.high)
+
+    @property
+    def width(self) -> Array:
+        """The widths, ending in S; NaN where the interval function failed."""
+        return self._public(self._single(self.answers.width))
+
+    @property
+    def covered(self) -> Flags:
+        """Which sets hold the truth, ending in S; a failure does not."""
+        return self._public(self._single(self.answers.covered))
+
+    @property
+    def failed(self) -> Flags:
+        """Where there are no limits, ending in S."""
+        return self._public(self._single(self.answers.failed))
+
+    @property
+    def coverage(self) -> Array:
+        """The share of all replications, failures among them, that cover the truth; shape S, or (L, *S)."""
+        return self.covered.mean(axis=0)
+
+    @property
+    def mcse(self) -> Array:
+        """The Monte Carlo standard error of the coverage."""
+        return np.sqrt(self.coverage * (1.0 - self.coverage) / self.replications)
+
+    @property
+    def failures(self) -> Integers:
+        """The number of failures, shape S or (L, *S)."""
+        return self.failed.sum(axis=0)
+
+    @property
+    def first_failure(self) -> str | None:
+        """The first replication that failed, and why; None if none did."""
+        failed = self.answers.failed.reshape(self.replications, -1).any(axis=1)
+        if not failed.any():
+            return None
+        place = int(np.argmax(failed))
+        return f"replication {self.first + place}: {self.answers.refusals.get(place, 'NaN limits')}"
+
+    @property
+    def nonnested(self) -> int:
+        """The number of replications in which the set of some level does not contain that of a lower level."""
+        return int(self.answers.nonnested().sum())
+
+    def needed(self, mcse: float) -> int:
+        """Return how many replications bring the Monte Carlo standard error of the coverage down to `mcse`.
+
+        For the worst of the coverages seen and the nominal levels.
+        """
+        shares = np.append(self.coverage.ravel(), self.trial.levels)
+        return ceil(round(float((shares * (1.0 - shares)).max()) / as_positive("mcse", mcse) ** 2, 9))
+
+    def p_value(self) -> Array:
+        """Return the exact two-sided binomial test's p-value of coverage being the level; shape S, or (L, *S)."""
+        hits = self._single(self.answers.covered)
+        values = np.empty(hits.shape[1:])
+        for number, *at in np.ndindex(values.shape):
+            values[number, *at] = exact_p_value(hits[:, number, *at], self.trial.levels[number])
+        return values if isinstance(self.level, tuple) else values[0]
+
+    def consistent(self, family_error: float = 1e-3) -> Flags:
+        """Return where the coverage may be the level; all are, but for a chance of family_error, if all intervals are exact.
+
+        The tests are exact and share the error (Bonferroni).  What they can find out grows with the replications: see
+        `replications_to_tell`.
+        """
+        p_value = self.p_value()
+        return np.asarray(p_value >= as_fraction("family_error", family_error) / p_value.size)
+
+    def measures(self, null: ArrayLike | None = None, confidence: float = 0.95) -> pd.DataFrame:
+        """Return the measures of performance, by the names of Morris, White and Crowther (2019), Table 6.
+
+        Parameters
+        ----------
+        null : array_like, shape C, optional
+            The value whose rejection is counted: the power, or at the truth the type I error.
+        confidence : float, default 0.95
+            Of the limits of every measure: Clopper and Pearson's for shares, normal ones for the rest.
+
+        Returns
+        -------
+        DataFrame
+            One row a level, component and measure: level, component ("" of a scalar, "0", "1", ..., "joint" of an ellipsoid),
+            measure, estimate, mcse, low, high, replications, failures.  Failures count as not covering; the other measures
+            are those of the replications with an answer.
+        """
+        as_fraction("confidence", confidence)
+        nulls = None if null is None else np.broadcast_to(np.asarray(null, dtype=np.float64), self.truth.shape)
+        rows = []
+        for label, level, component, at in self._intervals():
+            measured = [*performance.of_estimates(component, confidence)]
+            if not self.answers.joint:
+                measured += performance.of_sets(component, confidence)
+                measured += performance.of_limits(component, None if nulls is None else float(nulls[at]), confidence)
+            rows += [(level, label, *row, self.replications, int(component.failed.sum())) for row in measured]
+        for label, level, component in self._joint():
+            measured = [*performance.of_sets(component, confidence)]
+            rows += [(level, label, *row, self.replications, int(component.failed.sum())) for row in measured]
+        names = ["level", "component", "measure", "estimate", "mcse", "low", "high", "replications", "failures"]
+        return pd.DataFrame(rows, columns=names)
+
+    def zip(self) -> pd.DataFrame:
+        """Return what a zip plot shows: replications ranked by |z|, z = (estimate - truth) / standard error.
+
+        Returns
+        -------
+        DataFrame
+            One row a level, component and replication: level, component, replication, percentile (100 r / R for rank r; failures
+            rank last), z, low, high, covered.
+
+        Raises
+        ------
+        ValueError
+            If the interval function gives no estimates and standard errors.
+        """
+        frames = []
+        for label, level, component, _ in self._intervals():
+            with np.errstate(divide="ignore", invalid="ignore"):
+                z = (component.estimate - component.truth) / component.standard_error
+            z[component.failed] = np.nan
+            if np.isnan(z).all():
+                raise ValueError("interval must give estimates and standard errors, as an Interval does, to be ranked by them")
+            order = np.argsort(np.abs(z), kind="stable")
+            ranked = {
+                "level": level,
+                "component": label,
+                "replication": self.first + order,
+                "percentile": 100.0 * np.arange(1, len(z) + 1) / len(z),
+                "z": z[order],
+                "low": component.low[order],
+                "high": component.high[order],
+                "covered": component.covered[order],
+            }
+            frames.append(pd.DataFrame(ranked))
+        return pd.concat(frames, ignore_index=True)
+
+    def replay(self, replication: int) -> Replay:
+        """Draw a replication again from its number, and ask the interval function again."""
+        return self.trial.replay(replication)
+
+    def merge(self, other: Self) -> "Coverage":
+        """Return the record of this run and of the run that goes on where it ends.
+
+        Raises
+        ------
+        ValueError
+            If the runs differ in seed, levels, truth or block size, or the other does not start where this one ends.
+        """
+        mine, its = self.trial, other.trial
+        same = {
+            "seed": mine.seed.state == its.seed.state,
+            "level": mine.level == its.level,
+            "truth": np.array_equal(mine.truth, its.truth),
+            "experiment": mine.experiment.block_replications == its.experiment.block_replications,
+        }
+        unlike = [name for name, equal in same.items() if not equal]
+        if unlike:
+            raise ValueError(f"other must be a run with the same {', '.join(same)}, and differs in {', '.join(unlike)}")
+        end = self.first + self.replications
+        if other.first != end:
+            raise ValueError(f"other must start at replication {end}, where this run ends, got {other.first}")
+        return Coverage(mine, self.first, Answers.concatenate([self.answers, other.answers]))
+
+    def __repr__(self) -> str:
+        shares = np.array2string(self.coverage, precision=4, threshold=8)
+        return f"Coverage(level={self.level}, replications={self.replications}, coverage={shares}, failures={self.failures})"
+
+    def _public(self, array: NDArray[Any]) -> NDArray[Any]:
+        return array if isinstance(self.level, tuple) else array[:, 0]
+
+    def _single(self, array: NDArray[Any]) -> NDArray[Any]:
+        return array[..., 0] if self.answers.joint else array
+
+    def _intervals(self) -> Iterator[tuple[str, float, Component, tuple[int, ...]]]:
+        """Yield label, level, component and its place in the truth."""
+        for number, level in enumerate(self.trial.levels):
+            for at in np.ndindex(self.truth.shape):
+                yield ",".join(map(str, at)), level, self._component(number, at), at
+
+    def _joint(self) -> Iterator[tuple[str, float, Component]]:
+        """Yield label, level and component of the ellipsoids' joint statements."""
+        for number, level in enumerate(self.trial.levels if self.answers.joint else ()):
+            for at in np.ndindex(self.truth.shape[:-1]):
+                yield ",".join([*map(str, at), "joint"]), level, self._component(number, (*at, 0))
+
+    def _component(self, number: int, at: tuple[int, ...]) -> Component:
+        place = (slice(None), number, *at)
+        return Component(float(self.truth[at]), *(getattr(self.answers, name)[place] for name in ARRAYS))

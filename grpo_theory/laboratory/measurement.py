@@ -1,0 +1,150 @@
+"""The coverage laboratory: try any interval function on data of which the truth is known."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
+from grpo_theory.intervals.interval import check_level
+from grpo_theory.laboratory.answers import Answers, IntervalFunction
+from grpo_theory.laboratory.coverage_record import Coverage
+from grpo_theory.laboratory.experiment import Experiment, check_experiment
+from grpo_theory.laboratory.trial import Replay, Trial
+from grpo_theory.simulate.blocks import map_in_order
+from grpo_theory.simulate.streams import Rng, as_seed_sequence
+from grpo_theory.validation import as_count, check_finite
+
+Truth = ArrayLike | Callable[[Any], ArrayLike]
+
+
+def coverage(
+    interval: IntervalFunction,
+    problem: Any,
+    truth: Truth,
+    *,
+    experiment: Experiment,
+    level: float | Sequence[float] = 0.95,
+    replications: int,
+    rng: Rng | None = None,
+    workers: int | None = None,
+    first: int = 0,
+    vectorized: bool | None = None,
+) -> Coverage:
+    """Measure how often the intervals of a function hold the truth.
+
+    Results are bit-identical for any number of workers, and a replication is the same whatever the number of them, if the
+    function gives the same answer to the same data: one that resamples must seed itself anew each time it is asked, as with
+    ``lambda data, level: gt.intervals.group_size_bootstrap(data, level, rng=0)``.
+
+    Parameters
+    ----------
+    interval : callable
+        ``interval(data, level)`` returns an Interval, an Ellipsoid or a pair (low, high) of numbers or arrays of the truth's
+        shape.  A ValueError, or a NaN limit, is a failure: counted, and not covering.
+    problem : Problem
+        At its theta; whatever the experiment draws from.
+    truth : float, array_like, or callable
+        What the intervals are to cover, shape C; a callable is asked ``truth(problem)``.
+    experiment : Experiment
+        How data are drawn, e.g. ``gt.Pilot(batch_size, group_size)``.
+    level : float or rising sequence of floats, default 0.95
+        The nominal coverage; with a sequence, everything is found for each level, on the same data.
+    replications : int
+        The number R of datasets.
+    rng : int, SeedSequence or Generator, optional
+        The seed; fresh entropy if omitted.
+    workers : int, optional
+        The number of threads; all processors if omitted.
+    first : int, default 0
+        The number of the first replication, a multiple of the experiment's block: runs over successive ranges `merge` to the
+        run over their union.
+    vectorized : bool, optional
+        Whether the function sees a block of datasets at once, with a leading axis, and answers with one; by default what its
+        attribute ``vectorized`` says, and one dataset at a time if it has none.
+
+    Returns
+    -------
+    Coverage
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, the truth has not the shape of the limits, or a lower limit exceeds its upper one.
+    TypeError
+        If the function returns something else.  Its own errors, but for ValueError, end the run, with a note that names the
+        replication.
+    """
+    trial = _trial(interval, problem, truth, experiment, level, rng, vectorized)
+    replications = as_count("replications", replications)
+    workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
+    size = experiment.block_replications
+    first = as_count("first", first, 0)
+    if first % size:
+        raise ValueError(f"first must be a multiple of the experiment's block of {size} replications, got {first}")
+    starts = range(0, replications, size)
+    jobs = (((first + start) // size, 0, min(size, replications - start)) for start in starts)
+    return Coverage(trial, first, Answers.concatenate(list(map_in_order(trial.run, jobs, workers))))
+
+
+def replay(
+    interval: IntervalFunction,
+    problem: Any,
+    truth: Truth,
+    *,
+    experiment: Experiment,
+    level: float | Sequence[float] = 0.95,
+    replication: int,
+    rng: Rng,
+    vectorized: bool | None = None,
+) -> Replay:
+    """Draw one replication of `coverage` again: the same arguments, and its number in place of how many there were."""
+    return _trial(interval, problem, truth, experiment, level, rng, vectorized).replay(replication)
+
+
+def _trial(
+    interval: IntervalFunction,
+    problem: Any,
+    truth: Truth,
+    experiment: Experiment,
+    level: float | Sequence[float],
+    rng: Rng | None,
+    vectorized: bool | None,
+) -> Trial:
+    if not callable(interval):
+        raise TypeError(f"interval must be a function of (data, level), got {interval!r}")
+    check_experiment(experiment)
+    return Trial(
+        interval=interval,
+        problem=problem,
+        truth=_truth(truth(problem) if callable(truth) else truth),
+        experiment=experiment,
+        level=_levels(level),
+        seed=as_seed_sequence(rng),
+        vectorized=bool(getattr(interval, "vectorized", False)) if vectorized is None else vectorized,
+    )
+
+
+def _truth(value: ArrayLike) -> Array:
+    try:
+        truth = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"truth must be a number or an array of numbers: {error}") from None
+    if truth.size == 0:
+        raise ValueError(f"truth must not be empty, got shape {truth.shape}")
+    check_finite("truth", truth)
+    return truth
+
+
+def _levels(level: float | Sequence[float]) -> float | tuple[float, ...]:
+    if np.ndim(level) == 0:
+        return check_level(level)  # type: ignore[arg-type]
+    try:
+        levels = tuple(float(one) for one in level)  # type: ignore[union-attr]
+    except (TypeError, ValueError):
+        raise ValueError(f"level must be a number or a rising sequence of numbers, got {level!r}") from None
+    if not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all():
+        raise ValueError(f"levels must be nested: rise strictly between 0 and 1, got {list(levels)}")
+    return levels

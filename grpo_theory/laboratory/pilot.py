@@ -1,0 +1,178 @@
+"""A pilot sample: the rewards and scores of one batch at fixed parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.laboratory.experiment import as_generator
+from grpo_theory.problem import Point, Problem
+from grpo_theory.problem.logit_map import HeadMap
+from grpo_theory.samples import Rollouts
+from grpo_theory.simulate.draws import block_draws, by_replication, tabulate
+from grpo_theory.simulate.observation import Tables
+from grpo_theory.simulate.streams import Rng
+from grpo_theory.validation import as_count, as_real_array, check_shape
+
+Scores = Callable[[Integers, Integers], Array]
+"""``scores(prompts, responses)`` of prompts (R, B) and responses (R, B, G), shape (R, B, G, J)."""
+
+BLOCK_RESPONSES = 1 << 15
+PIVOT_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """The experiment of drawing B prompts from f and, for each, G responses from the policy with their rewards.
+
+    A KL penalty of the problem sits in the reward.
+
+    Parameters
+    ----------
+    batch_size, group_size : int
+        B prompts, G responses each.
+    directions : array_like, shape (J, d), optional
+        The scores' components along these are kept; if omitted, the d components of the score vectors.
+
+    Notes
+    -----
+    The score vectors of a `SoftmaxHead` are too large to keep.  Without directions each batch gets coordinates of its own,
+    J = K B of them, which keep all norms and inner products within the batch: (e_a - pi_m) x l_m instead of (e_a - pi_m) x h_m,
+    the l_m from a factor of the inner products of the batch's hidden states.  So intervals for squared norms (of
+    the gradient, of errors) are what they would be with the full scores; single coordinates mean nothing.
+    """
+
+    batch_size: int
+    group_size: int
+    directions: ArrayLike | None = None
+    _memory: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        as_count("batch_size", self.batch_size)
+        as_count("group_size", self.group_size)
+        if self.directions is not None:
+            object.__setattr__(self, "directions", as_real_array("directions", self.directions, 2))
+
+    @property
+    def block_replications(self) -> int:
+        """The number of batches in a block: fixed by the shape of a batch alone."""
+        return max(1, BLOCK_RESPONSES // (self.batch_size * self.group_size))
+
+    def sample(self, problem: Problem, rng: Rng, replications: int) -> Rollouts:
+        """Draw independent batches of a problem at its theta.
+
+        Parameters
+        ----------
+        problem : Problem
+        rng : int, SeedSequence or Generator
+        replications : int
+            The number R of batches.
+
+        Returns
+        -------
+        Rollouts
+            Rewards (R, B, G) and scores (R, B, G, J).
+
+        Raises
+        ------
+        ValueError
+            If directions do not have the policy's dimension.
+        """
+        plan = self._plan(problem)
+        replications = as_count("replications", replications)
+        draws = block_draws(as_generator(rng), plan.tables, 1, replications, self.batch_size, self.group_size)
+        prompts, outcomes = by_replication(draws, self.batch_size)
+        rewards = plan.point.rewards[prompts[:, :, None], outcomes]
+        return Rollouts(rewards, plan.scores(prompts, plan.point.outcome_responses[outcomes]))
+
+    def take(self, block: Rollouts, i: int) -> Rollouts:
+        """Return batch i of a block."""
+        return Rollouts(block.rewards[i], block.scores[i])
+
+    def _plan(self, problem: Problem) -> "_Plan":
+        """Tabulate the problem, or return the tables if it is the one last seen."""
+        kept = self._memory.get("plan")
+        if kept is None or kept.problem is not problem:
+            kept = _plan(problem, self.directions)
+            self._memory["plan"] = kept
+        return kept
+
+
+class _Plan(NamedTuple):
+    """A tabulated problem."""
+
+    problem: Problem
+    point: Point
+    tables: Tables
+    scores: Scores
+
+
+def _plan(problem: Problem, directions: ArrayLike | None) -> _Plan:
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {problem!r}")
+    policy, point = problem.policy, problem.at(problem.theta)
+    scores: Scores
+    if directions is not None:
+        along = np.asarray(directions)
+        check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
+        scores = _Tabulated(np.einsum("mkd,jmd->mkj", point.covectors, policy.logits(along), optimize=True))
+    elif isinstance(policy.logit_map, HeadMap):
+        scores = _Isometric(point.covectors, policy.logit_map.hidden @ policy.logit_map.hidden.T)
+    else:
+        scores = _Tabulated(policy.scores(problem.theta))
+    return _Plan(problem, point, tabulate(point), scores)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tabulated:
+    """Scores read from a table (M, K, J)."""
+
+    table: Array
+
+    def __call__(self, prompts: Integers, responses: Integers) -> Array:
+        return self.table[prompts[:, :, None], responses]
+
+
+@dataclass(frozen=True, eq=False)
+class _Isometric:
+    """Scores of a softmax head in the coordinates of their own batch.
+
+    Attributes
+    ----------
+    covectors : ndarray, shape (M, K, D)
+        One row for each response.
+    gram : ndarray, shape (M, M)
+        The inner products of the hidden states.
+    """
+
+    covectors: Array
+    gram: Array
+
+    def __call__(self, prompts: Integers, responses: Integers) -> Array:
+        factor = semidefinite_factor(self.gram[prompts[:, :, None], prompts[:, None, :]])
+        covectors = self.covectors[prompts[:, :, None], responses]
+        return (covectors[..., None] * factor[:, :, None, None, :]).reshape(*responses.shape, -1)
+
+
+def semidefinite_factor(gram: Array) -> Array:
+    """Return factors L with L L' = A, shape (R, B, B), of matrices that may be singular.
+
+    Cholesky's steps, the largest remaining diagonal entry first: what remains is nowhere larger than that entry, so that it may
+    be dropped once it is rounding.
+    """
+    factor = np.zeros_like(gram)
+    matrices = np.arange(len(gram))
+    remaining = np.einsum("rii->ri", gram).copy()
+    negligible = PIVOT_TOLERANCE * remaining.max(axis=1)
+    for j in range(gram.shape[-1]):
+        p = remaining.argmax(axis=1)
+        pivot = remaining[matrices, p]
+        usable = pivot > negligible
+        column = gram[matrices, :, p] - np.einsum("rij,rj->ri", factor[:, :, :j], factor[matrices, p, :j])
+        scale = np.where(usable, 1.0 / np.sqrt(np.where(usable, pivot, 1.0)), 0.0)
+        factor[:, :, j] = column * scale[:, None]
+        remaining -= factor[:, :, j] ** 2
+    return factor

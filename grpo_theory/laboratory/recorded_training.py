@@ -1,0 +1,85 @@
+"""The experiment of a training run: the record that it leaves behind."""
+
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from grpo_theory.estimation import Estimator
+from grpo_theory.problem import Problem
+from grpo_theory.samples import TrainingRecord
+from grpo_theory.schedule import Schedule
+from grpo_theory.simulate import BLOCK_RUNS, simulate_records
+from grpo_theory.simulate.streams import Rng
+from grpo_theory.validation import as_count
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedTraining:
+    """The experiment of training once and keeping the record of the run.
+
+    A KL penalty of the problem sits in the reward.
+
+    Parameters
+    ----------
+    estimator : str or Estimator
+    schedule : Schedule or array_like, shape (steps,)
+    batch_size, group_size : int
+        B prompts, G responses each, a step.
+    steps : int
+        The length n of the run.
+    theta0 : array_like, shape (d,), optional
+        Where it starts; the problem's theta if omitted.
+    tail : float, default 0.5
+        The share of the run that is its last part.
+    """
+
+    estimator: str | Estimator
+    schedule: Schedule | ArrayLike
+    batch_size: int
+    group_size: int
+    steps: int
+    theta0: ArrayLike | None = None
+    tail: float = 0.5
+
+    @property
+    def block_replications(self) -> int:
+        """The number of runs in a block of the simulator."""
+        return BLOCK_RUNS
+
+    def sample(self, problem: Problem, rng: Rng, replications: int) -> TrainingRecord:
+        """Train independently, at most a block of runs at a time.
+
+        Parameters
+        ----------
+        problem : Problem
+        rng : int, SeedSequence or Generator
+        replications : int
+            The number R of runs, at most `block_replications`.
+
+        Returns
+        -------
+        TrainingRecord
+            Path (R, n + 1, d).
+        """
+        replications = as_count("replications", replications)
+        if replications > self.block_replications:
+            raise ValueError(f"replications must be at most a block of {self.block_replications}, got {replications}")
+        records = simulate_records(
+            problem,
+            problem.theta if self.theta0 is None else self.theta0,
+            self.estimator,
+            self.schedule,
+            batch_size=self.batch_size,
+            group_size=self.group_size,
+            steps=self.steps,
+            replications=replications,
+            rng=rng,
+            workers=1,
+            tail=self.tail,
+        )
+        return next(records)
+
+    def take(self, block: TrainingRecord, i: int) -> TrainingRecord:
+        """Return run i of a block."""
+        hessian = None if block.hessian is None else block.hessian[i]
+        return TrainingRecord(block.step_sizes, block.path[i], block.mean_rewards[i], hessian, tail=block.tail)

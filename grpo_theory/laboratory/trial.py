@@ -1,0 +1,125 @@
+"""A trial of an interval function: everything that a block of replications needs but its number."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Flags
+from grpo_theory.intervals.interval import Interval
+from grpo_theory.laboratory.answers import Answers, IntervalFunction, refusal
+from grpo_theory.laboratory.experiment import Experiment
+from grpo_theory.simulate.streams import block_generator
+from grpo_theory.validation import as_count
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A replication, drawn again.
+
+    Attributes
+    ----------
+    replication : int
+    data : object
+        The dataset.
+    interval : Interval
+        What was recorded of the interval function's answer, shape (*C) or (L, *C); of an ellipsoid, its shadow on each axis.
+    covered : ndarray of bool
+    refusal : str or None
+        What the interval function said if it refused the dataset.
+    """
+
+    replication: int
+    data: Any
+    interval: Interval
+    covered: Flags
+    refusal: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """An interval function, the problem and experiment on which it is tried, and the seed.
+
+    Every replication is a function of the trial and its own number: blocks are drawn whole, whatever part of them is used.
+    """
+
+    interval: IntervalFunction
+    problem: Any
+    truth: Array
+    experiment: Experiment
+    level: float | tuple[float, ...]
+    seed: np.random.SeedSequence
+    vectorized: bool
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The levels, shape (L,)."""
+        return self.level if isinstance(self.level, tuple) else (self.level,)
+
+    def draw(self, block: int) -> Any:
+        """Draw a block of datasets."""
+        return self.experiment.sample(self.problem, block_generator(self.seed, block), self.experiment.block_replications)
+
+    def run(self, block: int, start: int, stop: int) -> Answers:
+        """Return the answers on datasets start to stop - 1 of a block."""
+        return self._ask(self.draw(block), block, start, stop)
+
+    def replay(self, replication: int) -> Replay:
+        """Draw a replication again, and ask again."""
+        block, place = divmod(as_count("replication", replication, 0), self.experiment.block_replications)
+        datasets = self.draw(block)
+        answers = self._ask(datasets, block, place, place + 1)
+        parts = (getattr(answers, name)[0] for name in ("estimate", "standard_error", "low", "high", "covered"))
+        estimate, error, low, high, covered = (part if isinstance(self.level, tuple) else part[0] for part in parts)
+        level = self.level if isinstance(self.level, float) else max(self.level)
+        return Replay(
+            replication,
+            self.experiment.take(datasets, place),
+            Interval(estimate, error, low, high, level),
+            covered[..., 0] if answers.joint else covered,
+            answers.refusals.get(0),
+        )
+
+    def _ask(self, datasets: Any, block: int, start: int, stop: int) -> Answers:
+        size = self.experiment.block_replications
+        answers = Answers.room(size, len(self.levels), self.truth.shape)
+        for number, level in enumerate(self.levels):
+            keep = partial(self._keep, answers, number)
+            if self.vectorized:
+                with _named(block * size, (block + 1) * size):
+                    if refusal(partial(self.interval, datasets, level), partial(keep, slice(None))) is None:
+                        continue
+            # One at a time: a user's own function, or a block in which some dataset is refused.
+            for i in range(start, stop):
+                with _named(block * size + i, block * size + i + 1):
+                    why = refusal(partial(self._ask_one, datasets, i, level), partial(keep, i))
+                if why is not None:
+                    answers.refusals.setdefault(i, why)
+        answers = answers.rows(start, stop)
+        answers.settle(self.truth)
+        for i in answers.inverted()[:1]:
+            with _named(block * size + start + i, block * size + start + i + 1):
+                raise ValueError("interval must return lower limits that do not exceed the upper ones, and one does")
+        return answers
+
+    def _ask_one(self, datasets: Any, i: int, level: float) -> Any:
+        """Ask about a copy of a dataset: a function may write on its data, and is asked again at the next level."""
+        return self.interval(deepcopy(self.experiment.take(datasets, i)), level)
+
+    def _keep(self, answers: Answers, number: int, place: int | slice, answer: Any) -> None:
+        answers.put(place, number, answer, self.truth)
+
+
+@contextmanager
+def _named(start: int, stop: int) -> Iterator[None]:
+    """Name the replications in whatever error they raise."""
+    try:
+        yield
+    except Exception as error:
+        which = f"replication {start}" if stop == start + 1 else f"replications {start} to {stop - 1}"
+        error.add_note(f"raised on {which}; gt.replay(..., replication={start}) with the same seed draws the data again")
+        raise

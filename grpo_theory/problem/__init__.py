@@ -1,0 +1,15 @@
+"""What is studied: bandits, policies over responses or sequences, the penalty, and the problem that bundles them."""
+
+from grpo_theory.problem import gallery as gallery
+from grpo_theory.problem.bandit import Bandit as Bandit
+from grpo_theory.problem.kl import KL as KL
+from grpo_theory.problem.logit_map import LogitMap as LogitMap
+from grpo_theory.problem.moments import Moments as Moments
+from grpo_theory.problem.paths import Paths as Paths
+from grpo_theory.problem.point import Point as Point
+from grpo_theory.problem.policy import LinearSoftmax as LinearSoftmax
+from grpo_theory.problem.policy import Policy as Policy
+from grpo_theory.problem.policy import SoftmaxHead as SoftmaxHead
+from grpo_theory.problem.policy import TabularSoftmax as TabularSoftmax
+from grpo_theory.problem.problem import Problem as Problem
+from grpo_theory.problem.tree import TokenTree as TokenTree

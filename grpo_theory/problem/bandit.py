@@ -1,0 +1,109 @@
+"""What is drawn: prompts, responses, and a reward law of finite support."""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
+from grpo_theory.validation import as_count, as_real_array, check_distribution, check_shape, check_within
+
+
+class Bandit:
+    """A contextual bandit: M prompts, K responses a prompt, rewards on finitely many values.
+
+    Parameters
+    ----------
+    success : array_like, shape (M, K)
+        Probability of reward 1 (else 0) of each response to each prompt, in [0, 1].
+    prompt_weights : array_like, shape (M,), optional
+        Probabilities f of the prompts; uniform if omitted.
+
+    Attributes
+    ----------
+    values : ndarray, shape (L,)
+        The reward values.
+    probabilities : ndarray, shape (M, K, L)
+        Probability of each value, given prompt and response.
+    prompt_weights : ndarray, shape (M,)
+        Probabilities of the prompts.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not finite, a probability lies outside [0, 1] or does not sum to one, or a shape does not fit.
+
+    See Also
+    --------
+    Bandit.from_law : rewards on any finite set of values.
+    """
+
+    values: Array
+    probabilities: Array
+    prompt_weights: Array
+
+    def __init__(self, success: ArrayLike, prompt_weights: ArrayLike | None = None) -> None:
+        success = as_real_array("success", success, 2)
+        check_within("success", success, 0.0, 1.0)
+        self._set([0.0, 1.0], np.stack([1.0 - success, success], axis=-1), prompt_weights)
+
+    @classmethod
+    def from_law(cls, values: ArrayLike, probabilities: ArrayLike, prompt_weights: ArrayLike | None = None) -> Self:
+        """Make a bandit whose rewards take any finite set of values.
+
+        Parameters
+        ----------
+        values : array_like, shape (L,)
+            Distinct reward values; format plus accuracy, for instance, is (0, 1, 2).
+        probabilities : array_like, shape (M, K, L)
+            Probability of each value, given prompt and response; sums to one along the last axis.
+        prompt_weights : array_like, shape (M,), optional
+            Probabilities of the prompts; uniform if omitted.
+        """
+        bandit = cls.__new__(cls)
+        bandit._set(values, probabilities, prompt_weights)
+        return bandit
+
+    def _set(self, values: ArrayLike, probabilities: ArrayLike, prompt_weights: ArrayLike | None) -> None:
+        self.values = as_real_array("values", values, 1)
+        if np.unique(self.values).size != self.values.size:
+            raise ValueError(f"values must be distinct, got {self.values.tolist()}")
+        self.probabilities = as_real_array("probabilities", probabilities, 3)
+        n_prompts, n_responses, _ = self.probabilities.shape
+        check_shape("probabilities", self.probabilities, (n_prompts, n_responses, self.values.size), "(M, K, L)")
+        check_distribution("probabilities", self.probabilities)
+        if prompt_weights is None:
+            self.prompt_weights = np.full(n_prompts, 1.0 / n_prompts)
+        else:
+            self.prompt_weights = as_real_array("prompt_weights", prompt_weights, 1)
+            check_shape("prompt_weights", self.prompt_weights, (n_prompts,), "(M,), one a prompt")
+            check_distribution("prompt_weights", self.prompt_weights)
+        for array in (self.values, self.probabilities, self.prompt_weights):
+            array.setflags(write=False)
+
+    @property
+    def n_prompts(self) -> int:
+        """The number of prompts M."""
+        return self.probabilities.shape[0]
+
+    @property
+    def n_responses(self) -> int:
+        """The number of responses K to each prompt."""
+        return self.probabilities.shape[1]
+
+    @property
+    def mean_reward(self) -> Array:
+        """E[Z | prompt, response], shape (M, K)."""
+        return self.probabilities @ self.values
+
+    def at_prompt(self, prompt: int) -> Self:
+        """Return the same bandit with every draw from one prompt: its gradient is g(x) instead of E g(X)."""
+        prompt = as_count("prompt", prompt, 0)
+        if prompt >= self.n_prompts:
+            raise ValueError(f"prompt must be below the number of prompts {self.n_prompts}, got {prompt}")
+        weights = np.zeros(self.n_prompts)
+        weights[prompt] = 1.0
+        return type(self).from_law(self.values, self.probabilities, weights)
+
+    def __repr__(self) -> str:
+        return f"Bandit(M={self.n_prompts}, K={self.n_responses}, values={self.values.tolist()})"

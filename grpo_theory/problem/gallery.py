@@ -1,0 +1,215 @@
+"""A small gallery of named problems, tagged by what they are for."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from grpo_theory.data.arithmetic import PROMPTS, arithmetic
+from grpo_theory.problem.bandit import Bandit
+from grpo_theory.problem.kl import KL
+from grpo_theory.problem.policy import LinearSoftmax, SoftmaxHead, TabularSoftmax
+from grpo_theory.problem.problem import Problem
+from grpo_theory.problem.tree import TokenTree
+
+TAGS = ("gradient", "training", "sequence", "language model")
+"""What problems are for: errors of the gradient at a fixed theta, or training towards a known interior maximiser; and whether
+their responses have several tokens, or their policy is that of a real language model."""
+
+
+class _Entry(NamedTuple):
+    title: str
+    tags: tuple[str, ...]
+    make: Callable[[], Problem]
+
+
+def _two_arms() -> Problem:
+    """One prompt, two arms, the better one twice as likely as the worse; everything can be checked by hand."""
+    return Problem(Bandit([[0.3, 0.8]]), TabularSoftmax(1, 2), theta=[0.0, np.log(2.0)])
+
+
+def _uniform() -> Problem:
+    """A tabular policy before training: all score norms are equal, so Assumption 2 holds exactly."""
+    rng = np.random.default_rng(1)
+    return Problem(Bandit(rng.uniform(0.1, 0.9, (6, 4))), TabularSoftmax(6, 4))
+
+
+def _tabular() -> Problem:
+    """A tabular policy on its way: logits at random, unequal prompt weights."""
+    rng = np.random.default_rng(2)
+    weights = rng.dirichlet(np.full(6, 4.0))
+    bandit = Bandit(rng.uniform(0.05, 0.95, (6, 4)), weights)
+    return Problem(bandit, TabularSoftmax(6, 4), theta=rng.normal(size=24))
+
+
+def _linear() -> Problem:
+    """Prompts share five features: what is learned on one changes the others."""
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(12, 5, 5)) / np.sqrt(5.0)
+    bandit = Bandit(rng.uniform(0.05, 0.95, (12, 5)))
+    return Problem(bandit, LinearSoftmax(features), theta=rng.normal(size=5))
+
+
+def _graded() -> Problem:
+    """Three-valued rewards, format plus accuracy, on shared features."""
+    rng = np.random.default_rng(4)
+    features = rng.normal(size=(8, 4, 6)) / np.sqrt(6.0)
+    law = rng.dirichlet(np.ones(3), size=(8, 4))
+    return Problem(Bandit.from_law([0.0, 1.0, 2.0], law), LinearSoftmax(features), theta=rng.normal(size=6))
+
+
+def _mixed_difficulty() -> Problem:
+    """Eight prompts with one right answer in five, from hardly ever found (2%) to nearly always (98%)."""
+    found = expit(np.linspace(-4.0, 4.0, 8))
+    success = np.zeros((8, 5))
+    success[:, 0] = 1.0
+    logits = np.zeros((8, 5))
+    logits[:, 0] = np.log(4.0 * found / (1.0 - found))
+    return Problem(Bandit(success), TabularSoftmax(8, 5), theta=logits.reshape(-1))
+
+
+def _sequence_tabular() -> Problem:
+    """Sequences of three tokens out of three, a free logit at every prefix, unequal prompt weights."""
+    rng = np.random.default_rng(5)
+    policy = TokenTree(4, vocabulary_size=3, horizon=3)
+    bandit = Bandit(rng.uniform(0.05, 0.95, (4, policy.n_responses)), rng.dirichlet(np.full(4, 4.0)))
+    return Problem(bandit, policy, theta=rng.normal(size=policy.dimension))
+
+
+def _sequence_shared() -> Problem:
+    """Sequences of one to three tokens with an end token; prompts and prefixes share five features."""
+    rng = np.random.default_rng(6)
+    features = rng.normal(size=(6, 21, 5)) / np.sqrt(5.0)
+    policy = TokenTree(6, vocabulary_size=3, horizon=3, end_token=0, features=features)
+    bandit = Bandit(rng.uniform(0.05, 0.95, (6, policy.n_responses)))
+    return Problem(bandit, policy, theta=rng.normal(size=5))
+
+
+def _language_model(prompt: str) -> Problem:
+    """SmolLM2's head on 500 arithmetic questions: reward 1 for the right digit, the questions equally likely."""
+    data = arithmetic()
+    success = np.eye(len(data.head))[data.answers]
+    policy = SoftmaxHead(data.hidden[PROMPTS.index(prompt)], len(data.head))
+    return Problem(Bandit(success), policy, theta=data.head.astype(np.float64).reshape(-1))
+
+
+def _uniform_penalty(strength: float, n_prompts: int, n_responses: int) -> KL:
+    return KL(strength, np.full((n_prompts, n_responses), 1.0 / n_responses))
+
+
+def _kl_tabular() -> Problem:
+    """A tabular policy with a penalty: the optimum is known, and flat in one direction at each prompt."""
+    bandit = Bandit(np.random.default_rng(11).uniform(0.2, 0.8, (2, 3)))
+    return Problem(bandit, TabularSoftmax(2, 3), _uniform_penalty(1.0, 2, 3))
+
+
+def _kl_linear() -> Problem:
+    """Shared features with a penalty: the optimum is unique, and found by Newton's method."""
+    rng = np.random.default_rng(12)
+    bandit = Bandit(rng.uniform(0.1, 0.9, (4, 3)))
+    return Problem(bandit, LinearSoftmax(rng.normal(size=(4, 3, 3))), _uniform_penalty(0.5, 4, 3))
+
+
+def _kl_sequence() -> Problem:
+    """Sequences of one or two tokens on shared features, with a penalty: the optimum is unique."""
+    rng = np.random.default_rng(14)
+    policy = TokenTree(3, vocabulary_size=2, horizon=2, end_token=0, features=rng.normal(size=(3, 4, 2)))
+    bandit = Bandit(rng.uniform(0.1, 0.9, (3, policy.n_responses)))
+    return Problem(bandit, policy, _uniform_penalty(0.5, 3, policy.n_responses))
+
+
+def _conflict() -> Problem:
+    """No penalty, yet an interior maximiser: what helps one prompt harms another.
+
+    In each prompt the middle response is right, and the features of the three put it between the others, elsewhere for each
+    prompt; no theta makes all prompts sure of it.
+    """
+    angles = np.array([0.0, 1.0, 2.2, 3.9])
+    along = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    offsets = np.array([[-1.2, 0.0, 2.0], [-2.0, 0.0, 1.0], [-1.5, 0.0, 1.2], [-1.0, 0.0, 1.8]])
+    bandit = Bandit(np.tile([0.1, 0.9, 0.2], (4, 1)))
+    return Problem(bandit, LinearSoftmax(offsets[:, :, None] * along[:, None, :]))
+
+
+def _single() -> Problem:
+    """One prompt, binary reward, an interior maximiser: every group estimator ascends a function of the same value."""
+    features = np.array([[[-1.2, 0.3], [0.0, 0.0], [1.5, 0.2], [0.1, -1.4]]])
+    return Problem(Bandit([[0.1, 0.9, 0.2, 0.15]]), LinearSoftmax(features))
+
+
+def _indifferent() -> Problem:
+    """All responses to a prompt are equally good: the reward says nothing of the score, and Corollary 10's assumption holds."""
+    bandit = Bandit(np.repeat([[0.3], [0.8]], 3, axis=1))
+    return Problem(bandit, TabularSoftmax(2, 3), _uniform_penalty(1.0, 2, 3))
+
+
+def crowd(n_prompts: int) -> Problem:
+    """Return a tabular problem with a penalty whose limit law has 2 n_prompts comparable weights."""
+    bandit = Bandit(np.random.default_rng(13).uniform(0.2, 0.8, (n_prompts, 3)))
+    penalty = _uniform_penalty(1.0, n_prompts, 3)
+    title = f"tabular, {n_prompts} prompts, KL penalty"
+    return Problem(bandit, TabularSoftmax(n_prompts, 3), penalty, name="crowd", title=title)
+
+
+def _two_speeds() -> Problem:
+    """Everything by hand: two prompts want opposite things in a flat direction, a third has luck alone in a curved one.
+
+    The maximiser is 0, where the policy is the reference; the curvatures are strength/6 and 4 strength/3.
+    """
+    features = np.zeros((3, 2, 2))
+    features[:2, 0, 0] = 1.0
+    features[2, 0, 1] = 4.0
+    bandit = Bandit([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    return Problem(bandit, LinearSoftmax(features), _uniform_penalty(3.0, 3, 2))
+
+
+_ENTRIES: dict[str, _Entry] = {
+    "two-arms": _Entry("two arms", ("gradient",), _two_arms),
+    "uniform": _Entry("tabular, uniform", ("gradient",), _uniform),
+    "tabular": _Entry("tabular", ("gradient",), _tabular),
+    "linear": _Entry("linear features", ("gradient",), _linear),
+    "graded": _Entry("three-valued reward", ("gradient",), _graded),
+    "mixed": _Entry("mixed difficulty", ("gradient",), _mixed_difficulty),
+    "sequence-tabular": _Entry("sequences, tabular", ("gradient", "sequence"), _sequence_tabular),
+    "sequence-shared": _Entry("sequences, shared features", ("gradient", "sequence"), _sequence_shared),
+    **{f"lm-{p}": _Entry(f"SmolLM2, {p}", ("gradient", "language model"), partial(_language_model, p)) for p in PROMPTS},
+    "kl-tabular": _Entry("tabular, KL penalty", ("training",), _kl_tabular),
+    "kl-linear": _Entry("linear features, KL penalty", ("training",), _kl_linear),
+    "kl-sequence": _Entry("sequences, KL penalty", ("training", "sequence"), _kl_sequence),
+    "conflict": _Entry("linear features, conflict", ("training",), _conflict),
+    "single": _Entry("one prompt", ("training",), _single),
+    "indifferent": _Entry("indifferent rewards, KL penalty", ("training",), _indifferent),
+    "crowd": _Entry("tabular, 16 prompts, KL penalty", ("training",), partial(crowd, 16)),
+    "two-speeds": _Entry("two speeds, KL penalty", ("training",), _two_speeds),
+}
+
+
+def names(*tags: str) -> tuple[str, ...]:
+    """Return the names of the problems that have all the tags; see `TAGS`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such tag.
+    """
+    for tag in tags:
+        if tag not in TAGS:
+            raise ValueError(f"tags must be among {', '.join(TAGS)}, got {tag!r}")
+    return tuple(name for name, entry in _ENTRIES.items() if set(tags) <= set(entry.tags))
+
+
+def problem(name: str) -> Problem:
+    """Return a problem of the gallery by name.
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+    """
+    if name not in _ENTRIES:
+        raise ValueError(f"name must be one of {', '.join(_ENTRIES)}, got {name!r}")
+    entry = _ENTRIES[name]
+    return replace(entry.make(), name=name, title=entry.title)

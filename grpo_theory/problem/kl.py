@@ -1,0 +1,44 @@
+"""A Kullback-Leibler penalty towards a reference policy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
+from grpo_theory.validation import as_positive, as_real_array, check_distribution, check_shape
+
+
+@dataclass(frozen=True, eq=False)
+class KL:
+    """The penalty in the objective E[Z] - strength * E KL(pi(.|X) || reference(.|X)).
+
+    It sits in the reward unless an estimator's composition puts it into the loss: the reward of response k to prompt m
+    becomes Z - strength * log(pi(k|m) / reference(k|m)).  The score-function gradient with that reward is the gradient of the
+    objective, because E[W] = 0.
+
+    Parameters
+    ----------
+    strength : float
+        Above 0, in units of reward per nat.
+    reference : array_like, shape (M, K)
+        The reference policy's probabilities of the responses, all positive.
+    """
+
+    strength: float
+    reference: ArrayLike
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strength", as_positive("strength", self.strength))
+        reference = as_real_array("reference", self.reference, 2)
+        check_distribution("reference", reference)
+        if reference.min() <= 0.0:
+            raise ValueError(f"reference must be positive everywhere, got {reference.min():g}")
+        reference.setflags(write=False)
+        object.__setattr__(self, "reference", reference)
+
+    def check_reference(self, shape: tuple[int, ...]) -> Array:
+        """Return the reference, shape (M, K); raise unless `shape` is that."""
+        reference = np.asarray(self.reference)
+        check_shape("reference", reference, shape, "(M, K), the policy's prompts and responses")
+        return reference

@@ -1,0 +1,167 @@
+"""How parameters become logits: linear maps Phi, dense or structured."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from grpo_theory.arrays import Array
+
+LARGEST_DIMENSION = 4096
+"""Matrices of shape (d, d) are not formed for more parameters of a structured map."""
+
+
+class LogitMap(ABC):
+    """A linear map Phi from parameters theta (d,) to logits (M, D), one for each prompt and edge.
+
+    Whatever a theorem asks of the d-dimensional scores is a statement about D-dimensional covectors and the inner products
+    Phi_m Phi_m' of each prompt; a map therefore gives Phi, its adjoint and its Gram matrices, and no array of shape
+    (M, D, d) is needed anywhere.  Give a map of your own to `Policy`.
+    """
+
+    n_prompts: int
+    n_logits: int
+    dimension: int
+
+    @abstractmethod
+    def logits(self, theta: Array) -> Array:
+        """Return Phi theta, shape (..., M, D), for theta of shape (..., d)."""
+
+    @abstractmethod
+    def adjoint_by_prompt(self, covectors: Array) -> Array:
+        """Return Phi_m' c_m for each prompt, shape (M, d), for covectors c of shape (M, D)."""
+
+    @abstractmethod
+    def adjoint(self, covectors: Array) -> Array:
+        """Return sum_m Phi_m' c_m, shape (d,), for covectors c of shape (M, D)."""
+
+    @abstractmethod
+    def gram(self) -> Array:
+        """Return Phi_m Phi_m' for each prompt, shape (M, D, D)."""
+
+    @abstractmethod
+    def congruence(self, forms: Array) -> Array:
+        """Return sum_m Phi_m' A_m Phi_m, shape (d, d), for forms A of shape (M, D, D)."""
+
+    def squared_norms(self, covectors: Array) -> Array:
+        """Return ||Phi_m' c||^2, shape (M, K), for K covectors c of each prompt, shape (M, K, D)."""
+        return np.maximum(((covectors @ self.gram()) * covectors).sum(axis=-1), 0.0)
+
+
+class TabularMap(LogitMap):
+    """A free logit for every prompt and edge: theta is their table (M, D), flattened row by row."""
+
+    def __init__(self, n_prompts: int, n_logits: int) -> None:
+        self.n_prompts, self.n_logits = n_prompts, n_logits
+        self.dimension = n_prompts * n_logits
+
+    def logits(self, theta: Array) -> Array:
+        """Return the table of logits, shape (..., M, D)."""
+        return theta.reshape(*theta.shape[:-1], self.n_prompts, self.n_logits)
+
+    def adjoint_by_prompt(self, covectors: Array) -> Array:
+        """Return each covector in its own prompt's block, shape (M, d)."""
+        blocks = np.zeros((self.n_prompts, self.n_prompts, self.n_logits))
+        prompts = np.arange(self.n_prompts)
+        blocks[prompts, prompts] = covectors
+        return blocks.reshape(self.n_prompts, self.dimension)
+
+    def adjoint(self, covectors: Array) -> Array:
+        """Return the covectors, flattened, shape (d,)."""
+        return covectors.reshape(self.dimension)
+
+    def gram(self) -> Array:
+        """Return M identity matrices, shape (M, D, D)."""
+        return np.broadcast_to(np.eye(self.n_logits), (self.n_prompts, self.n_logits, self.n_logits))
+
+    def congruence(self, forms: Array) -> Array:
+        """Return the block diagonal matrix of the forms, shape (d, d)."""
+        blocks = np.zeros((self.n_prompts, self.n_logits, self.n_prompts, self.n_logits))
+        prompts = np.arange(self.n_prompts)
+        blocks[prompts, :, prompts, :] = forms
+        return blocks.reshape(self.dimension, self.dimension)
+
+    def squared_norms(self, covectors: Array) -> Array:
+        """Return |c|^2, shape (M, K)."""
+        return (covectors**2).sum(axis=-1)
+
+
+class FeatureMap(LogitMap):
+    """Logits phi(m, d) . theta with a dense feature vector for every prompt and edge, shape (M, D, d)."""
+
+    def __init__(self, features: Array) -> None:
+        self.features = features
+        self.features.setflags(write=False)
+        self.n_prompts, self.n_logits, self.dimension = features.shape
+
+    def logits(self, theta: Array) -> Array:
+        """Return phi . theta, shape (..., M, D)."""
+        return np.einsum("mkd,...d->...mk", self.features, theta)
+
+    def adjoint_by_prompt(self, covectors: Array) -> Array:
+        """Return the sum of c phi over edges, shape (M, d)."""
+        return np.einsum("mkd,mk->md", self.features, covectors)
+
+    def adjoint(self, covectors: Array) -> Array:
+        """Return the sum of c phi over prompts and edges, shape (d,)."""
+        return np.einsum("mkd,mk->d", self.features, covectors)
+
+    def gram(self) -> Array:
+        """Return the inner products of features at each prompt, shape (M, D, D)."""
+        return np.einsum("mkd,mld->mkl", self.features, self.features)
+
+    def congruence(self, forms: Array) -> Array:
+        """Return sum_m Phi_m' A_m Phi_m, shape (d, d)."""
+        return np.einsum("mkd,mkl,mle->de", self.features, forms, self.features, optimize=True)
+
+    def squared_norms(self, covectors: Array) -> Array:
+        """Return |sum_d c phi|^2, shape (M, K)."""
+        return ((covectors @ self.features) ** 2).sum(axis=-1)
+
+
+class HeadMap(LogitMap):
+    """Logits W h_m of a head W (D, H) over frozen hidden states h (M, H); theta is W, flattened row by row.
+
+    Phi_m = I_D x h_m', so the Gram matrices are ||h_m||^2 I_D, and inner products across prompts are (h_m . h_n)(c_m . c_n).
+    """
+
+    def __init__(self, hidden: Array, n_logits: int) -> None:
+        self.hidden = hidden
+        self.hidden.setflags(write=False)
+        self.n_prompts, self.width = hidden.shape
+        self.n_logits = n_logits
+        self.dimension = n_logits * self.width
+
+    def logits(self, theta: Array) -> Array:
+        """Return W h_m, shape (..., M, D)."""
+        logits = theta.reshape(-1, self.width) @ self.hidden.T
+        logits = logits.reshape(*theta.shape[:-1], self.n_logits, self.n_prompts)
+        return np.ascontiguousarray(np.swapaxes(logits, -1, -2))
+
+    def adjoint_by_prompt(self, covectors: Array) -> Array:
+        """Return c_m x h_m, shape (M, d)."""
+        return np.einsum("mk,mh->mkh", covectors, self.hidden).reshape(self.n_prompts, self.dimension)
+
+    def adjoint(self, covectors: Array) -> Array:
+        """Return sum_m c_m x h_m, shape (d,)."""
+        return (covectors.T @ self.hidden).reshape(self.dimension)
+
+    def gram(self) -> Array:
+        """Return ||h_m||^2 I_D, shape (M, D, D)."""
+        return self._squared_lengths()[:, None, None] * np.eye(self.n_logits)
+
+    def congruence(self, forms: Array) -> Array:
+        """Return sum_m A_m x h_m h_m', shape (d, d); refused where that matrix is too large to be wanted."""
+        if self.dimension > LARGEST_DIMENSION:
+            raise ValueError(
+                f"a matrix of shape {(self.dimension, self.dimension)} is not formed for this policy; "
+                "ask gradient_law(...) for .trace, .mse or .variance_along(directions) instead"
+            )
+        product = np.einsum("mkl,mh,mi->khli", forms, self.hidden, self.hidden, optimize=True)
+        return product.reshape(self.dimension, self.dimension)
+
+    def squared_norms(self, covectors: Array) -> Array:
+        """Return ||h_m||^2 |c|^2, shape (M, K)."""
+        return self._squared_lengths()[:, None] * (covectors**2).sum(axis=-1)
+
+    def _squared_lengths(self) -> Array:
+        return np.einsum("mh,mh->m", self.hidden, self.hidden)

@@ -1,0 +1,82 @@
+"""Exact moments of reward and score, prompt by prompt."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from grpo_theory.arrays import Array
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Exact moments at one theta; X prompt, Y response, Z reward, W = grad log pi(Y|X) the score.
+
+    Attributes
+    ----------
+    prompt_weights : ndarray, shape (M,)
+        f(x).
+    value : ndarray, shape (M,)
+        V(x) = E[Z | x].
+    reward_variance : ndarray, shape (M,)
+        Var(Z | x).
+    prompt_gradients : ndarray, shape (M, d)
+        g(x) = E[W Z | x].
+    gradient : ndarray, shape (d,)
+        g = E g(X).
+    gradient_covectors : ndarray, shape (M, D)
+        The covectors c(x) with g(x) = Phi' c(x).
+    prompt_gradient_power : ndarray, shape (M,)
+        ||g(x)||^2.
+    score_power : ndarray, shape (M,)
+        E[||W||^2 | x].
+    score_reward_power : ndarray, shape (M,)
+        E[||W||^2 Z | x].
+    oracle_power : ndarray, shape (M,)
+        E[||W||^2 (Z - V)^2 | x].
+    score_reward_correlation : ndarray, shape (M,)
+        Correlation of ||W||^2 and Z given x; 0 where one of them is constant.
+    """
+
+    prompt_weights: Array
+    value: Array
+    reward_variance: Array
+    prompt_gradients: Array
+    gradient: Array
+    gradient_covectors: Array
+    prompt_gradient_power: Array
+    score_power: Array
+    score_reward_power: Array
+    oracle_power: Array
+    score_reward_correlation: Array
+
+    @property
+    def standard_deviation(self) -> Array:
+        """The standard deviation of the reward given x, shape (M,)."""
+        return np.sqrt(self.reward_variance)
+
+    @property
+    def optimal_baseline(self) -> Array:
+        """b*(x) = E[||W||^2 Z | x] / E[||W||^2 | x], shape (M,) (Greensmith et al. 2004); V(x) where W is 0."""
+        baseline = self.value.copy()
+        np.divide(self.score_reward_power, self.score_power, out=baseline, where=self.score_power > 0.0)
+        return baseline
+
+    @property
+    def oracle_trace(self) -> Array:
+        """Trace of Sigma_oracle(x) = Cov(W (Z - V) | x), shape (M,)."""
+        return self.oracle_power - self.prompt_gradient_power
+
+    @property
+    def second_order(self) -> Array:
+        """Var(Z | x) E[||W||^2 | x] + ||g(x)||^2, shape (M,): what estimating the baseline adds, times G (G - 1)."""
+        return self.reward_variance * self.score_power + self.prompt_gradient_power
+
+    @property
+    def gradient_power(self) -> float:
+        """||g||^2."""
+        return float(self.gradient @ self.gradient)
+
+    @property
+    def between_prompts(self) -> float:
+        """E||g(X) - g||^2."""
+        return float(self.prompt_weights @ self.prompt_gradient_power) - self.gradient_power

@@ -1,0 +1,134 @@
+"""Responses as paths of tokens through the tree of their prefixes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import log_softmax, logsumexp
+
+from grpo_theory.arrays import Array, Flags, Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """K responses, each a path from the root of a tree whose every inner prefix continues with any of V tokens.
+
+    The D edges of the tree are its pairs (prefix, token): edge d leaves prefix d // V with token d % V, and the policy has
+    one logit for each edge.  A bandit is the tree of horizon 1, where responses, tokens and edges are the same thing.
+
+    Attributes
+    ----------
+    edges : ndarray of int64, shape (K, T)
+        The edge that each token of each response takes; -1 beyond the response's end.
+    vocabulary_size : int
+        V.
+    """
+
+    edges: Integers
+    vocabulary_size: int
+
+    @property
+    def n_responses(self) -> int:
+        """The number of responses K."""
+        return self.edges.shape[0]
+
+    @property
+    def horizon(self) -> int:
+        """The length T of the longest response."""
+        return self.edges.shape[1]
+
+    @cached_property
+    def n_logits(self) -> int:
+        """The number of edges D, a multiple of V."""
+        return int(self.edges.max()) // self.vocabulary_size * self.vocabulary_size + self.vocabulary_size
+
+    @cached_property
+    def taken(self) -> Flags:
+        """Whether a response has a token at each place, shape (K, T)."""
+        return self.edges >= 0
+
+    @cached_property
+    def lengths(self) -> Integers:
+        """The numbers of tokens, shape (K,)."""
+        return self.taken.sum(axis=1)
+
+    @cached_property
+    def tokens(self) -> tuple[tuple[int, ...], ...]:
+        """The responses written out, each a tuple of tokens."""
+        rows = (self.edges[k, : self.lengths[k]] % self.vocabulary_size for k in range(self.n_responses))
+        return tuple(tuple(int(token) for token in row) for row in rows)
+
+    @cached_property
+    def incidence(self) -> Array:
+        """Which edges each response takes: 1 or 0, shape (K, D)."""
+        return self.spread(np.ones(self.edges.shape))
+
+    def spread(self, weights: Array) -> Array:
+        """Put weights of tokens (..., K, T) on the edges that the tokens take, shape (..., K, D); 0 on all other edges."""
+        on_edges = np.zeros((*weights.shape[:-1], self.n_logits))
+        k, t = np.nonzero(self.taken)
+        on_edges[..., k, self.edges[k, t]] = weights[..., k, t]
+        return on_edges
+
+    def gather(self, values: Array) -> Array:
+        """Read values of edges (..., D) along each response, shape (..., K, T); 0 beyond its end."""
+        return np.where(self.taken, values[..., self.edges], 0.0)
+
+    def log_probabilities(self, logits: Array) -> Array:
+        """Return the log probability of each token given its prefix, shape (..., D), for logits of that shape."""
+        by_prefix = logits.reshape(*logits.shape[:-1], -1, self.vocabulary_size)
+        return log_softmax(by_prefix, axis=-1).reshape(logits.shape)
+
+    def along(self, values: Array) -> Array:
+        """Sum values of edges (..., D) along each response, shape (..., K)."""
+        total = values[..., self.edges[:, 0]]
+        for t in range(1, self.horizon):
+            total = total + np.where(self.taken[:, t], values[..., self.edges[:, t]], 0.0)
+        return total
+
+    def centre(self, weights: Array, probabilities: Array) -> Array:
+        """Subtract at each prefix what the policy expects of the weights there.
+
+        The covector of one token is e_edge - (the probabilities at its prefix); this is the sum of such covectors with the
+        given weights.
+
+        Parameters
+        ----------
+        weights, probabilities : ndarray, shapes that broadcast to (..., D)
+            Weights of edges, and probabilities of tokens given their prefixes.
+
+        Returns
+        -------
+        ndarray, shape (..., D)
+        """
+        return weights - self.by_prefix(weights) * probabilities
+
+    def collect(self, weights: Array) -> Array:
+        """Sum weights of responses (..., K) over the edges that they take, shape (..., D)."""
+        return weights if self.horizon == 1 else weights @ self.incidence
+
+    def by_prefix(self, weights: Array) -> Array:
+        """Sum weights of edges (..., D) over the edges of each prefix, and give each edge its prefix's sum, shape (..., D)."""
+        totals = weights.reshape(*weights.shape[:-1], -1, self.vocabulary_size).sum(axis=-1)
+        return np.repeat(totals, self.vocabulary_size, axis=-1)
+
+    @cached_property
+    def siblings(self) -> Array:
+        """Which pairs of edges leave one prefix: 1 or 0, shape (D, D)."""
+        prefixes = np.arange(self.n_logits) // self.vocabulary_size
+        return (prefixes[:, None] == prefixes).astype(np.float64)
+
+    def conditionals(self, log_probabilities: Array) -> Array:
+        """Return the log probability of each token given its prefix, (M, D), from those of the responses (M, K).
+
+        The latter need not be normalised.
+        """
+        through = np.where(self.incidence > 0.0, log_probabilities[..., None], -np.inf)
+        mass = logsumexp(through, axis=-2)
+        by_prefix = mass.reshape(*mass.shape[:-1], -1, self.vocabulary_size)
+        return (by_prefix - logsumexp(by_prefix, axis=-1, keepdims=True)).reshape(mass.shape)
+
+
+def single_tokens(n_responses: int) -> Paths:
+    """Return the paths of a bandit: every response is one token."""
+    return Paths(np.arange(n_responses, dtype=np.int64)[:, None], n_responses)

@@ -1,0 +1,130 @@
+"""A problem at a parameter: its tables and moments, each computed once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.problem.bandit import Bandit
+from grpo_theory.problem.kl import KL
+from grpo_theory.problem.moments import Moments
+from grpo_theory.problem.policy import Policy
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A problem at theta; made by `Problem.at`.
+
+    The outcome of a draw is a response together with its reward; there are O = K L of them at a prompt, outcome o being
+    response o // L with the reward value o % L.
+
+    Attributes
+    ----------
+    bandit, policy, kl
+        The parts of the problem.
+    log_reference : ndarray, shape (M, D), or None
+        See `Problem.log_reference`.
+    theta : ndarray, shape (d,)
+    """
+
+    bandit: Bandit
+    policy: Policy
+    kl: KL | None
+    log_reference: Array | None
+    theta: Array
+
+    @cached_property
+    def token_log_probabilities(self) -> Array:
+        """Log probability of each token given its prefix, one for each edge, shape (M, D)."""
+        return self.policy.paths.log_probabilities(self.policy.logits(self.theta))
+
+    @cached_property
+    def token_probabilities(self) -> Array:
+        """Probability of each token given its prefix, shape (M, D)."""
+        return np.exp(self.token_log_probabilities)
+
+    @cached_property
+    def probabilities(self) -> Array:
+        """pi(k | m), shape (M, K)."""
+        return np.exp(self.policy.paths.along(self.token_log_probabilities))
+
+    @cached_property
+    def log_ratios_to_reference(self) -> Array:
+        """Log of each token's probability over the reference's, shape (M, D); zeros if there is no penalty."""
+        if self.log_reference is None:
+            return np.zeros_like(self.token_log_probabilities)
+        return self.token_log_probabilities - self.log_reference
+
+    @cached_property
+    def penalties(self) -> Array:
+        """The strength times log(pi / reference) of each response, shape (M, K); zeros if there is no penalty."""
+        strength = 0.0 if self.kl is None else self.kl.strength
+        return strength * self.policy.paths.along(self.log_ratios_to_reference)
+
+    @cached_property
+    def outcome_probabilities(self) -> Array:
+        """Probability of each outcome, shape (M, O)."""
+        joint = self.probabilities[:, :, None] * self.bandit.probabilities
+        return joint.reshape(len(joint), -1)
+
+    @cached_property
+    def outcome_responses(self) -> Integers:
+        """The response of each outcome, shape (O,)."""
+        return np.repeat(np.arange(self.policy.n_responses), self.bandit.values.size)
+
+    @cached_property
+    def rewards(self) -> Array:
+        """The reward of each outcome, less the penalty, shape (M, O)."""
+        return self.rewards_less(self.penalties)
+
+    def rewards_less(self, penalties: Array) -> Array:
+        """Return the reward of each outcome less penalties of the responses (M, K), shape (M, O)."""
+        return (self.bandit.values - penalties[:, :, None]).reshape(len(penalties), -1)
+
+    @cached_property
+    def covectors(self) -> Array:
+        """The score of each response as a covector, W = Phi_m' c, shape (M, K, D)."""
+        paths = self.policy.paths
+        return paths.centre(paths.incidence, self.token_probabilities[:, None, :])
+
+    @cached_property
+    def squared_score_norms(self) -> Array:
+        """||W||^2 of each response, shape (M, K)."""
+        return self.policy.logit_map.squared_norms(self.covectors)
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Exact moments of reward and score."""
+        return self.moments_of(self.rewards)
+
+    def moments_of(self, rewards: Array) -> Moments:
+        """Return the moments with other rewards of the outcomes, shape (M, O), in place of the problem's own."""
+        p, weights = self.outcome_probabilities, self.bandit.prompt_weights
+        paths, logit_map = self.policy.paths, self.policy.logit_map
+        norms = self.squared_score_norms[:, self.outcome_responses]
+        value = np.einsum("mo,mo->m", p, rewards)
+        centred = rewards - value[:, None]
+        reward_variance = np.einsum("mo,mo->m", p, centred**2)
+        by_response = (p * centred).reshape(*self.probabilities.shape, -1).sum(axis=-1)
+        covectors = paths.centre(paths.collect(by_response), self.token_probabilities)
+        score_power = np.einsum("mo,mo->m", p, norms)
+        norm_variance = np.einsum("mo,mo->m", p, (norms - score_power[:, None]) ** 2)
+        covariance = np.einsum("mo,mo,mo->m", p, norms, centred)
+        scale = np.sqrt(norm_variance * reward_variance)
+        tiny = 1e-12 * score_power * np.abs(rewards).max(axis=1)
+        correlation = np.zeros_like(value)
+        np.divide(covariance, scale, out=correlation, where=scale > tiny)
+        return Moments(
+            prompt_weights=weights,
+            value=value,
+            reward_variance=reward_variance,
+            prompt_gradients=logit_map.adjoint_by_prompt(covectors),
+            gradient=logit_map.adjoint(weights[:, None] * covectors),
+            gradient_covectors=covectors,
+            prompt_gradient_power=logit_map.squared_norms(covectors[:, None])[:, 0],
+            score_power=score_power,
+            score_reward_power=covariance + score_power * value,
+            oracle_power=np.einsum("mo,mo,mo->m", p, norms, centred**2),
+            score_reward_correlation=correlation,
+        )

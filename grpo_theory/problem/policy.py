@@ -1,0 +1,132 @@
+"""Who draws: softmax policies with linear logits."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
+from grpo_theory.problem.logit_map import FeatureMap, HeadMap, LogitMap, TabularMap
+from grpo_theory.problem.paths import Paths, single_tokens
+from grpo_theory.validation import as_count, as_real_array, check_shape
+
+
+class Policy:
+    """A softmax policy with linear logits: a softmax over the tokens at every prefix of a tree of responses.
+
+    The score of a response is Phi_m' c with the covector c, the sum over its tokens of e_edge - (the probabilities at the
+    token's prefix).
+
+    Parameters
+    ----------
+    logit_map : LogitMap
+        Phi, from theta (d,) to logits (M, D).
+    paths : Paths, optional
+        The K responses as paths along D edges; if omitted each response is one token, K = D.
+
+    Raises
+    ------
+    ValueError
+        If the map and the paths do not have the same number of logits.
+    """
+
+    def __init__(self, logit_map: LogitMap, paths: Paths | None = None) -> None:
+        if not isinstance(logit_map, LogitMap):
+            raise TypeError(f"logit_map must be a LogitMap, got {logit_map!r}")
+        self.logit_map = logit_map
+        self.paths = single_tokens(logit_map.n_logits) if paths is None else paths
+        if self.paths.n_logits != logit_map.n_logits:
+            raise ValueError(
+                f"logit_map must have as many logits as the paths have edges, {self.paths.n_logits}, got {logit_map.n_logits}"
+            )
+
+    @property
+    def n_prompts(self) -> int:
+        """The number of prompts M."""
+        return self.logit_map.n_prompts
+
+    @property
+    def n_responses(self) -> int:
+        """The number of responses K to each prompt."""
+        return self.paths.n_responses
+
+    @property
+    def n_logits(self) -> int:
+        """The number of logits D at each prompt."""
+        return self.logit_map.n_logits
+
+    @property
+    def dimension(self) -> int:
+        """The number of parameters d."""
+        return self.logit_map.dimension
+
+    def check_theta(self, theta: ArrayLike, name: str = "theta") -> Array:
+        """Return parameters as a finite float64 array of shape (d,)."""
+        theta = as_real_array(name, theta, 1)
+        check_shape(name, theta, (self.dimension,), "(d,), the policy's parameters")
+        return theta
+
+    def logits(self, vectors: ArrayLike, name: str = "theta") -> Array:
+        """Return Phi v, shape (..., M, D), for vectors v of shape (..., d)."""
+        vectors = np.asarray(vectors, dtype=np.float64)
+        if vectors.ndim == 0 or vectors.shape[-1] != self.dimension:
+            raise ValueError(f"{name} must have shape (..., d) with d = {self.dimension}, got {vectors.shape}")
+        return self.logit_map.logits(vectors)
+
+    def log_probabilities(self, theta: ArrayLike) -> Array:
+        """Return log pi(k | m), shape (..., M, K), for theta of shape (..., d)."""
+        return self.paths.along(self.paths.log_probabilities(self.logits(theta)))
+
+    def probabilities(self, theta: ArrayLike) -> Array:
+        """Return pi(k | m), shape (M, K)."""
+        return np.exp(self.log_probabilities(self.check_theta(theta)))
+
+    def scores(self, theta: ArrayLike) -> Array:
+        """Return the score vectors grad log pi(k | m), shape (M, K, d)."""
+        probabilities = np.exp(self.paths.log_probabilities(self.logits(self.check_theta(theta))))
+        covectors = self.paths.centre(self.paths.incidence, probabilities[:, None, :])
+        return np.stack([self.logit_map.adjoint_by_prompt(covectors[:, k]) for k in range(self.n_responses)], axis=1)
+
+    def __repr__(self) -> str:
+        sizes = f"M={self.n_prompts}, K={self.n_responses}"
+        sizes += "" if self.n_logits == self.n_responses else f", D={self.n_logits}"
+        return f"{type(self).__name__}({sizes}, d={self.dimension})"
+
+
+class TabularSoftmax(Policy):
+    """A free logit for every (prompt, response): theta is the (M, K) table of logits, flattened row by row; d = M K.
+
+    Parameters
+    ----------
+    n_prompts, n_responses : int
+        The numbers M and K.
+    """
+
+    def __init__(self, n_prompts: int, n_responses: int) -> None:
+        super().__init__(TabularMap(as_count("n_prompts", n_prompts), as_count("n_responses", n_responses)))
+
+
+class LinearSoftmax(Policy):
+    """Logits phi(m, k) . theta with dense features.
+
+    Parameters
+    ----------
+    features : array_like, shape (M, K, d)
+        The feature vector of every (prompt, response).
+    """
+
+    def __init__(self, features: ArrayLike) -> None:
+        super().__init__(FeatureMap(as_real_array("features", features, 3)))
+
+
+class SoftmaxHead(Policy):
+    """The output head of a network over frozen hidden states: logits W h_m, score (e_k - pi_m) x h_m.
+
+    Parameters
+    ----------
+    hidden : array_like, shape (M, H)
+        The hidden state h_m of each prompt.
+    n_responses : int
+        The number K of head rows; theta is the head W (K, H), flattened row by row, d = K H.
+    """
+
+    def __init__(self, hidden: ArrayLike, n_responses: int) -> None:
+        super().__init__(HeadMap(as_real_array("hidden", hidden, 2), as_count("n_responses", n_responses)))

@@ -1,0 +1,90 @@
+"""The problem: what is drawn, who draws, and what is penalised."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
+from grpo_theory.problem.bandit import Bandit
+from grpo_theory.problem.kl import KL
+from grpo_theory.problem.point import Point
+from grpo_theory.problem.policy import Policy
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Problem:
+    """A bandit, a policy, the penalty in the objective if there is one, and the parameters at which they are studied.
+
+    Parameters
+    ----------
+    bandit : Bandit
+    policy : Policy
+        With the bandit's numbers of prompts and responses.
+    kl : KL, optional
+        The objective is E[Z] - strength * E KL(pi || reference).
+    theta : array_like, shape (d,), optional
+        Where the problem is studied, or where a search for its maximiser or a training run starts; zeros if omitted.
+    name, title : str, default ""
+        For tables, and for figures.
+
+    Raises
+    ------
+    TypeError
+        If a part is of another kind.
+    ValueError
+        If the parts' shapes do not fit.
+    """
+
+    bandit: Bandit
+    policy: Policy
+    kl: KL | None
+    theta: Array
+    name: str
+    title: str
+
+    def __init__(
+        self,
+        bandit: Bandit,
+        policy: Policy,
+        kl: KL | None = None,
+        theta: ArrayLike | None = None,
+        name: str = "",
+        title: str = "",
+    ) -> None:
+        if not isinstance(bandit, Bandit):
+            raise TypeError(f"bandit must be a Bandit, got {bandit!r}")
+        if not isinstance(policy, Policy):
+            raise TypeError(f"policy must be a Policy, got {policy!r}")
+        if kl is not None and not isinstance(kl, KL):
+            raise TypeError(f"kl must be a KL(strength, reference) or None, got {kl!r}")
+        shape = bandit.n_prompts, bandit.n_responses
+        if (policy.n_prompts, policy.n_responses) != shape:
+            raise ValueError(f"policy must have the bandit's (M, K) = {shape}, got {(policy.n_prompts, policy.n_responses)}")
+        if kl is not None:
+            kl.check_reference(shape)
+        start = policy.check_theta(np.zeros(policy.dimension) if theta is None else theta)
+        start.setflags(write=False)
+        parts = {"bandit": bandit, "policy": policy, "kl": kl, "theta": start, "name": name, "title": title}
+        for part, value in parts.items():
+            object.__setattr__(self, part, value)
+
+    def at(self, theta: ArrayLike) -> Point:
+        """Return the problem at a parameter (d,), where its tables and moments are computed once."""
+        return Point(self.bandit, self.policy, self.kl, self.log_reference, self.policy.check_theta(theta))
+
+    @cached_property
+    def log_reference(self) -> Array | None:
+        """Log probability of each token given its prefix under the penalty's reference, shape (M, D), if there is a penalty."""
+        return None if self.kl is None else self.policy.paths.conditionals(np.log(self.kl.reference))
+
+    def at_prompt(self, prompt: int) -> Self:
+        """Return the same problem with every draw from one prompt: its gradient is g(x) instead of E g(X)."""
+        return replace(self, bandit=self.bandit.at_prompt(prompt))
+
+    def __repr__(self) -> str:
+        name = f"{self.name!r}, " if self.name else ""
+        penalty = f", kl strength {self.kl.strength:g}" if self.kl is not None else ""
+        return f"Problem({name}{self.bandit!r}, {self.policy!r}{penalty})"

@@ -1,0 +1,109 @@
+"""Policies over sequences: a softmax over the vocabulary at every prefix."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.problem.logit_map import FeatureMap, LogitMap, TabularMap
+from grpo_theory.problem.paths import Paths
+from grpo_theory.problem.policy import Policy
+from grpo_theory.validation import as_count, as_real_array, check_shape
+
+MAXIMUM_RESPONSES = 4096
+"""Trees with more responses are refused, because every exact sum runs over all of them."""
+
+
+class TokenTree(Policy):
+    """Responses that are sequences of tokens, drawn token by token from a softmax at every prefix.
+
+    A response ends with the end token, or when it has reached the horizon.  Responses are numbered in lexicographic order of
+    their tokens; `responses` lists them.  With horizon 1 the policy is a bandit's: `TabularSoftmax`, or `LinearSoftmax` if
+    there are features.
+
+    Parameters
+    ----------
+    n_prompts : int
+        The number of prompts M.
+    vocabulary_size : int
+        The number of tokens V.
+    horizon : int
+        The largest number of tokens T of a response.
+    end_token : int, optional
+        The token, from 0 to V - 1, after which a response ends; if omitted all responses have T tokens.
+    features : array_like, shape (M, D, d), optional
+        The feature vector of every (prompt, edge), so that the logit of an edge is its product with theta (d,); the edges
+        are the pairs (prefix, token), D of them, prefixes in order of their length and then of their tokens.  If omitted every
+        edge has a logit of its own, d = M D.
+
+    Attributes
+    ----------
+    responses : tuple of tuple of int
+        The tokens of the K responses.
+    prefixes : tuple of tuple of int
+        The tokens of the D / V prefixes after which another token is drawn; the first is empty.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 4,096 responses, the end token is not in the vocabulary, or the features do not have the shape.
+    """
+
+    def __init__(
+        self,
+        n_prompts: int,
+        vocabulary_size: int,
+        horizon: int,
+        end_token: int | None = None,
+        features: ArrayLike | None = None,
+    ) -> None:
+        n_prompts = as_count("n_prompts", n_prompts)
+        vocabulary_size, horizon = as_count("vocabulary_size", vocabulary_size), as_count("horizon", horizon)
+        if end_token is not None and as_count("end_token", end_token, 0) >= vocabulary_size:
+            raise ValueError(f"end_token must be a token from 0 to V - 1 = {vocabulary_size - 1}, got {end_token}")
+        count = count_responses(vocabulary_size, horizon, end_token is not None)
+        if count > MAXIMUM_RESPONSES:
+            raise ValueError(
+                f"vocabulary_size {vocabulary_size} and horizon {horizon} make {count} responses, and at most "
+                f"{MAXIMUM_RESPONSES} can be enumerated"
+            )
+        self.prefixes, paths = _grow(vocabulary_size, horizon, end_token)
+        self.end_token = end_token
+        logit_map: LogitMap
+        if features is None:
+            logit_map = TabularMap(n_prompts, paths.n_logits)
+        else:
+            array = as_real_array("features", features, 3)
+            check_shape("features", array[..., 0], (n_prompts, paths.n_logits), "(M, D), prompts and edges, before (d,)")
+            logit_map = FeatureMap(array)
+        super().__init__(logit_map, paths)
+
+    @property
+    def responses(self) -> tuple[tuple[int, ...], ...]:
+        """The tokens of the K responses."""
+        return self.paths.tokens
+
+
+def count_responses(vocabulary_size: int, horizon: int, ends: bool) -> int:
+    """Return the number of responses: V^T, or with an end token sum_{t<T} (V-1)^t and (V-1)^T of full length without it."""
+    if not ends:
+        return vocabulary_size**horizon
+    going_on = vocabulary_size - 1
+    return sum(going_on**t for t in range(horizon)) + going_on**horizon
+
+
+def _grow(vocabulary_size: int, horizon: int, end_token: int | None) -> tuple[tuple[tuple[int, ...], ...], Paths]:
+    """List the inner prefixes, shortest first, and the paths of the responses."""
+    prefixes: list[tuple[int, ...]] = [()]
+    paths: dict[tuple[int, ...], list[int]] = {(): []}
+    finished: dict[tuple[int, ...], list[int]] = {}
+    for number, prefix in enumerate(prefixes):  # the list grows while it is read
+        for token in range(vocabulary_size):
+            longer, edges = (*prefix, token), [*paths[prefix], number * vocabulary_size + token]
+            if token == end_token or len(longer) == horizon:
+                finished[longer] = edges
+            else:
+                prefixes.append(longer)
+                paths[longer] = edges
+    table = np.full((len(finished), max(map(len, finished))), -1, dtype=np.int64)
+    for k, response in enumerate(sorted(finished)):
+        table[k, : len(response)] = finished[response]
+    return tuple(prefixes), Paths(table, vocabulary_size)

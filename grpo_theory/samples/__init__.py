@@ -1,0 +1,5 @@
+"""Data as a user has it: rollouts of one batch, the record of one training run."""
+
+from grpo_theory.samples.hessian import rollout_hessian as rollout_hessian
+from grpo_theory.samples.record import TrainingRecord as TrainingRecord
+from grpo_theory.samples.rollouts import Rollouts as Rollouts

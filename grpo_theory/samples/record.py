@@ -1,0 +1,115 @@
+"""What one training run leaves behind."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
+from grpo_theory.schedule import as_steps
+from grpo_theory.validation import check_shape
+
+MINIMUM_STEPS = 20
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """What one training run leaves behind, or many runs along leading axes (...).
+
+    Attributes
+    ----------
+    step_sizes : ndarray, shape (n,)
+        eta_1..eta_n, at least 20 of them.
+    path : ndarray, shape (..., n + 1, d)
+        The iterates theta_0..theta_n, or d linear functionals of them.  A run that diverged among others stays, as NaN.
+    mean_rewards : ndarray, shape (..., n)
+        The mean reward of each step's rollouts, less the KL penalty where there is one.
+    hessian : ndarray, shape (..., d, d), optional
+        An estimate of the objective's Hessian over the last part of the run; `rollout_hessian` makes one.
+    tail : float, default 0.5
+        The share of the run that is its last part, from which average, noise and Hessian are taken; 1 for all of it.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, there are fewer than 20 steps, or the only run is not finite.
+    """
+
+    step_sizes: Array
+    path: Array
+    mean_rewards: Array
+    hessian: Array | None = None
+    tail: float = field(default=0.5, kw_only=True)
+
+    def __post_init__(self) -> None:
+        path, rewards = _as_numbers(self.path), _as_numbers(self.mean_rewards)
+        if path.ndim < 2 or path.size == 0:
+            raise ValueError(f"path must have shape (..., n + 1, d) and not be empty, got {path.shape}")
+        n = path.shape[-2] - 1
+        if n < MINIMUM_STEPS:
+            raise ValueError(f"path must have at least {MINIMUM_STEPS} steps, got {n}")
+        check_shape("mean_rewards", rewards, (*path.shape[:-2], n), "(..., n), one a step of the path")
+        arrays = {"path": path, "mean_rewards": rewards}
+        if self.hessian is not None:
+            arrays["hessian"] = _as_numbers(self.hessian)
+            check_shape("hessian", arrays["hessian"], (*path.shape[:-2], path.shape[-1], path.shape[-1]), "(..., d, d)")
+        if path.ndim == 2:
+            for name, array in arrays.items():
+                if np.isnan(array).any():
+                    where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
+                    raise ValueError(f"{name} must be finite, and is not at index {where}: the run diverged")
+        check_tail(self.tail)
+        for name, array in arrays.items():
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "step_sizes", as_steps("step_sizes", self.step_sizes, n))
+
+    @property
+    def steps(self) -> int:
+        """The number of steps n."""
+        return self.path.shape[-2] - 1
+
+    @property
+    def dimension(self) -> int:
+        """The number of parameters d."""
+        return self.path.shape[-1]
+
+    @property
+    def tail_start(self) -> int:
+        """The number of steps before the last part."""
+        return tail_start(self.steps, self.tail)
+
+    @property
+    def average(self) -> Array:
+        """The average of the iterates of the last part, shape (..., d)."""
+        return self.path[..., self.tail_start + 1 :, :].mean(axis=-2)
+
+    @property
+    def noise(self) -> Array:
+        """The covariance of the gradient estimates of the last part, shape (..., d, d).
+
+        A gradient estimate is an increment over its step, ghat_i = (theta_i - theta_{i-1}) / eta_i, so nothing else need be kept
+        and the batch size does not matter.  At a fixed theta this sample covariance is unbiased for Gamma; along the path it
+        also holds the spread of the mean gradient, which is of order 1/n.
+        """
+        gradients = np.diff(self.path[..., self.tail_start :, :], axis=-2) / self.step_sizes[self.tail_start :, None]
+        gradients -= gradients.mean(axis=-2, keepdims=True)
+        return np.swapaxes(gradients, -1, -2) @ gradients / (gradients.shape[-2] - 1)
+
+
+def _as_numbers(array: ArrayLike) -> Array:
+    """Return an array of float64 with NaN for what is not finite."""
+    array = np.asarray(array, dtype=np.float64)
+    finite = np.isfinite(array)
+    return array if finite.all() else np.where(finite, array, np.nan)
+
+
+def tail_start(steps: int, tail: float) -> int:
+    """Return the number of steps before the last part of a run."""
+    return steps - max(2, round(check_tail(tail) * steps))
+
+
+def check_tail(tail: float) -> float:
+    """Return the share of a run that is its last part, in (0, 1]."""
+    if not 0.0 < tail <= 1.0:
+        raise ValueError(f"tail must lie in (0, 1], got {tail}")
+    return tail

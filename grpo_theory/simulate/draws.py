@@ -1,0 +1,71 @@
+"""Blocks of draws at a fixed policy: prompts and outcomes, strip by strip."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.problem import Point
+from grpo_theory.simulate.alias import alias_table
+from grpo_theory.simulate.observation import Tables, compiled_fill_outcomes
+
+STRIP_RESPONSES = 1 << 11
+"""The responses of the replications that lie side by side: what is known of them stays in the first levels of cache."""
+
+
+class Draws(NamedTuple):
+    """Strips of S replications of B groups each; lane b S + r is group b of replication r of the strip.
+
+    Attributes
+    ----------
+    prompts : ndarray of int64, shape (strips, B S)
+    outcomes : ndarray of int64, shape (strips, G, B S)
+    """
+
+    prompts: Integers
+    outcomes: Integers
+
+
+def strip_replications(batch_size: int, group_size: int) -> int:
+    """Return the number of replications S of a strip: fixed by the shape of a batch alone."""
+    return max(1, STRIP_RESPONSES // (batch_size * group_size))
+
+
+def tabulate(point: Point) -> Tables:
+    """Return the tables from which prompts, and outcomes at a point, are drawn."""
+    return Tables(
+        *alias_table(point.bandit.prompt_weights[None]),
+        _thresholds(point.outcome_probabilities),
+        point.outcome_responses,
+    )
+
+
+def _thresholds(probabilities: Array) -> Array:
+    """Return the distribution functions of laws (M, O), all but their last values, shape (O - 1, M).
+
+    From its last possible outcome on a law's function is above every uniform.
+    """
+    below = np.cumsum(probabilities, axis=1)
+    possible = np.cumsum(probabilities[:, ::-1], axis=1)[:, ::-1] > 0.0
+    below[:, :-1][~possible[:, 1:]] = 2.0
+    return np.ascontiguousarray(below[:, :-1].T)
+
+
+def block_draws(
+    generator: np.random.Generator, tables: Tables, strips: int, strip: int, batch_size: int, group_size: int
+) -> Draws:
+    """Draw a block strip by strip, so that the first strips are the same whatever the number of them."""
+    n_groups = batch_size * strip
+    uniforms = generator.random((strips, 1 + group_size, n_groups))
+    draws = Draws(np.empty((strips, n_groups), dtype=np.int64), np.empty((strips, group_size, n_groups), dtype=np.int64))
+    compiled_fill_outcomes()(uniforms, tables, *draws)
+    return draws
+
+
+def by_replication(draws: Draws, batch_size: int) -> tuple[Integers, Integers]:
+    """Return prompts (R, B) and outcomes (R, B, G) of the replications, one after another."""
+    strips, group_size, n_groups = draws.outcomes.shape
+    strip = n_groups // batch_size
+    prompts = draws.prompts.reshape(strips, batch_size, strip).transpose(0, 2, 1)
+    outcomes = draws.outcomes.reshape(strips, group_size, batch_size, strip).transpose(0, 3, 2, 1)
+    return prompts.reshape(-1, batch_size), outcomes.reshape(-1, batch_size, group_size)

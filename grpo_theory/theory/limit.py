@@ -1,0 +1,167 @@
+"""The limit law of the suboptimality gap under decreasing steps."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import solve_continuous_lyapunov
+
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import Estimator
+from grpo_theory.exact import check_optimum, gradient_law, gradient_mean
+from grpo_theory.problem import Problem
+from grpo_theory.theory.weighted_chi_square import WeightedChiSquare
+from grpo_theory.validation import as_positive
+
+_DIFFERENCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Linearisation:
+    """A training run near a maximiser, in the r identifiable directions.
+
+    Attributes
+    ----------
+    curvatures : ndarray, shape (r,)
+        The positive eigenvalues lambda of minus the Hessian.
+    directions : ndarray, shape (d, r)
+        Q, their eigenvectors.
+    drift : ndarray, shape (r, r)
+        Minus the derivative of the estimator's mean at the maximiser; diag(lambda) for an unbiased estimator.
+    noise : ndarray, shape (r, r)
+        Q' Gamma Q, with Gamma the covariance of the estimate.
+    """
+
+    curvatures: Array
+    directions: Array
+    drift: Array
+    noise: Array
+
+    @property
+    def slowest(self) -> float:
+        """The smallest real part of an eigenvalue of the drift."""
+        return float(np.linalg.eigvals(self.drift).real.min())
+
+    def gap(self, covariance: Array) -> float:
+        """Return the mean suboptimality gap (1/2) trace(diag(lambda) C) for a covariance C of Q'(theta - theta*)."""
+        return float(0.5 * self.curvatures @ np.diag(covariance))
+
+    def gap_law(self, covariance: Array) -> WeightedChiSquare:
+        """Return the law of the gap if Q'(theta - theta*) is normal with mean 0 and covariance C."""
+        root = np.sqrt(self.curvatures)
+        weights = 0.5 * np.linalg.eigvalsh(root[:, None] * covariance * root)
+        return WeightedChiSquare(np.maximum(weights, 0.0))
+
+
+def linearise(
+    problem: Problem,
+    optimum: ArrayLike,
+    estimator: str | Estimator,
+    *,
+    batch_size: int,
+    group_size: int,
+) -> Linearisation:
+    """Linearise training around a maximiser at which the estimator's mean vanishes.
+
+    Raises
+    ------
+    ValueError
+        If the point is not a maximiser, or the estimator's mean is not zero there (an estimator that divides by the standard
+        deviation ascends another objective).
+    """
+    curvatures, directions = check_optimum(problem, optimum)
+    sizes = {"batch_size": batch_size, "group_size": group_size}
+    theta = problem.policy.check_theta(optimum, "optimum")
+    law = gradient_law(problem, theta, estimator, **sizes)
+    mean = float(np.linalg.norm(law.mean))
+    if mean > 1e-8 * max(1.0, float(np.sqrt(law.trace))):
+        raise ValueError(f"optimum must be a zero of the estimator's mean, got a mean of norm {mean:.3g}")
+    drift = np.empty((len(curvatures), len(curvatures)))
+    for i, direction in enumerate(directions.T):
+        forward, backward = (
+            gradient_mean(problem, theta + sign * _DIFFERENCE * direction, estimator, **sizes) for sign in (1.0, -1.0)
+        )
+        drift[:, i] = -directions.T @ (forward - backward) / (2.0 * _DIFFERENCE)
+    noise = directions.T @ law.covariance() @ directions
+    return Linearisation(curvatures, directions, drift, (noise + noise.T) / 2.0)
+
+
+def limit_covariance(linear: Linearisation, step_scale: float) -> Array:
+    """Return the limit S of n Cov(Q'(theta_n - theta*)) for steps beta/n, shape (r, r).
+
+    Theorem (docs/derivations.md, section 6).  With drift A and noise Gamma, and beta > 1/(2 min Re eig A), S solves
+
+        (beta A - I/2) S + S (beta A - I/2)' = beta^2 Gamma.
+
+    Theorem 8 of arXiv 2603.01162 prints the integral int exp(-(beta A - I/2) u) Gamma exp(-(beta A - I/2)' u) du, which solves
+    the equation without the factor beta^2: right only for beta = 1.
+
+    Raises
+    ------
+    ValueError
+        If beta is too small for the limit to exist.
+    """
+    step_scale = as_positive("step_scale", step_scale)
+    least = 1.0 / (2.0 * linear.slowest)
+    if not (linear.slowest > 0.0 and step_scale > least):
+        raise ValueError(
+            f"step_scale must be above 1/(2 lambda_min) = {least:.4g} for the limit law to exist, got {step_scale:g}"
+        )
+    stable = step_scale * linear.drift - np.eye(len(linear.curvatures)) / 2.0
+    solution = np.asarray(solve_continuous_lyapunov(stable, step_scale**2 * linear.noise), dtype=np.float64)
+    return (solution + solution.T) / 2.0
+
+
+def limit_law(
+    problem: Problem,
+    optimum: ArrayLike,
+    estimator: str | Estimator,
+    *,
+    batch_size: int,
+    group_size: int,
+    step_scale: float,
+) -> WeightedChiSquare:
+    """Return the limit law of n Delta(theta_n) for steps beta/i.
+
+    Theorem 8 of arXiv 2603.01162, corrected (docs/derivations.md, section 6).  If theta_n converges to the maximiser, then
+    n Delta(theta_n) -> sum_k w_k chi^2_1 in law, with w the eigenvalues of (1/2) S^(1/2) diag(lambda) S^(1/2), lambda the
+    positive eigenvalues of minus the Hessian and S the limit covariance (`limit_covariance`).  The maximiser need not be unique:
+    flat directions carry no gap.  But where one of them moves the policy (luck alone pays there), training ends at a random
+    maximiser, and the law is that given this one.
+
+    Parameters
+    ----------
+    problem : Problem
+    optimum : array_like, shape (d,)
+        An interior maximiser; it is checked.
+    estimator : str or Estimator
+        One whose exact moments can be enumerated, and whose mean vanishes at the maximiser.
+    batch_size, group_size : int
+        B prompts, G responses each, a step.
+    step_scale : float
+        beta.
+
+    Raises
+    ------
+    ValueError
+        If the point is not a maximiser, or beta <= 1/(2 lambda_min), where the law does not exist.
+    """
+    linear = linearise(problem, optimum, estimator, batch_size=batch_size, group_size=group_size)
+    return linear.gap_law(limit_covariance(linear, step_scale))
+
+
+def gap_recursion(linear: Linearisation, steps: Array, start: Array) -> Array:
+    """Return the mean gap after each step, shape (n,), from the exact linear recursion of the covariance.
+
+    C_i = (I - eta_i A) C_{i-1} (I - eta_i A)' + eta_i^2 Gamma with C_0 = start (r, r), the second moment of
+    Q'(theta_0 - theta*); the gap is (1/2) trace(diag(lambda) C).  Exact for a linear drift and constant noise; near the maximiser
+    up to higher order.
+    """
+    covariance = np.array(start, dtype=np.float64)
+    identity = np.eye(len(linear.curvatures))
+    gaps = np.empty(len(steps))
+    for i, step in enumerate(steps):
+        contraction = identity - step * linear.drift
+        covariance = contraction @ covariance @ contraction.T + step**2 * linear.noise
+        gaps[i] = linear.gap(covariance)
+    return gaps

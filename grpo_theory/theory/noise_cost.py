@@ -1,0 +1,145 @@
+"""What the gradient's noise costs the policy that is learned, and the group size that costs it least."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
+from grpo_theory.exact import gradient, hessian, objective
+from grpo_theory.problem import Problem
+from grpo_theory.schedule import Schedule, step_sizes
+from grpo_theory.theory.group_size import GroupSizeLaw
+from grpo_theory.theory.leave_one_out import leave_one_out_parts
+from grpo_theory.validation import as_count, as_real_array, check_shape
+
+_DIFFERENCE = 1e-4
+
+
+@dataclass(frozen=True)
+class TrainingLaw:
+    """E J(theta_n) = J(noise-free theta_n) - loss, to first order in the noise, for the leave-one-out estimator.
+
+    Theorem (docs/derivations.md, section 14).  loss = sum_i [k1_i + k2_i/G_i + k3_i/(G_i (G_i - 1))] / B_i, where k1_i, k2_i and
+    k3_i weigh the three parts of the covariance at step i by minus the second derivative of the final objective in theta_i.
+    At a fixed budget N = BG and one group size for all steps it is (c1 G + c2 + c3/(G-1))/N with the constants summed over the
+    steps.  Unlike those of the gradient's error, the constants can be negative: where the objective is convex noise helps.
+
+    Attributes
+    ----------
+    path : ndarray, shape (n + 1, d)
+        The noise-free iterates, from the start.
+    objective : float
+        J at the last of them.
+    slopes : ndarray, shape (n, d)
+        The gradients of the final objective in theta_1..theta_n along the path.
+    constants : ndarray, shape (n, 3)
+        k1, k2, k3 of each step.
+    """
+
+    path: Array
+    objective: float
+    slopes: Array
+    constants: Array
+
+    @property
+    def group_size_law(self) -> GroupSizeLaw:
+        """The law of one group size for all steps: the constants summed over the steps."""
+        return GroupSizeLaw(*(float(total) for total in self.constants.sum(axis=0)))
+
+    @property
+    def optimum(self) -> float:
+        """The least costly real G >= 2 at fixed BG; infinite if the loss falls for ever."""
+        law = self.group_size_law
+        if law.c1 == 0.0 and law.c3 < 0.0:
+            return 2.0
+        return max(2.0, float(law.optimum))
+
+    def best_schedule(self, group_sizes: ArrayLike) -> Array:
+        """Return the least costly of some group sizes (J,), all at least 2, for each step, shape (n,)."""
+        sizes = _as_group_sizes(as_real_array("group_sizes", group_sizes, 1))
+        k1, _, k3 = self.constants.T
+        return sizes[np.argmin(np.outer(k1, sizes) + np.outer(k3, 1.0 / (sizes - 1.0)), axis=1)]
+
+    def loss(self, budget: int, group_sizes: ArrayLike) -> float:
+        """Return the loss at N = BG responses a step, with one group size or one a step, shape () or (n,)."""
+        sizes = _as_group_sizes(np.asarray(group_sizes, dtype=np.float64))
+        if sizes.ndim:
+            check_shape("group_sizes", sizes, (len(self.constants),), "(n,), the steps")
+        factors = np.stack(np.broadcast_arrays(sizes, 1.0, 1.0 / (sizes - 1.0)), axis=-1)
+        return float((factors * self.constants).sum()) / as_count("budget", budget, 2)
+
+
+def _as_group_sizes(sizes: Array) -> Array:
+    if not (sizes >= 2.0).all():
+        raise ValueError(f"group_sizes must be at least 2, got {sizes.min():g}")
+    return sizes
+
+
+def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | ArrayLike, *, steps: int) -> TrainingLaw:
+    """Compute the loss of n training steps with the leave-one-out estimator, to first order in the noise.
+
+    Parameters
+    ----------
+    problem : Problem
+        Small enough for (d, d) matrices.
+    theta0 : array_like, shape (d,)
+        The start.
+    schedule : Schedule or array_like, shape (steps,)
+        The step sizes.
+    steps : int
+        n.
+
+    Returns
+    -------
+    TrainingLaw
+    """
+    steps = as_count("steps", steps)
+    sizes = step_sizes(schedule, steps)
+    path = noise_free_path(problem, theta0, sizes)
+    slope = gradient(problem, path[-1])
+    curvature = hessian(problem, path[-1])
+    slopes, constants = np.empty((steps, problem.policy.dimension)), np.empty((steps, 3))
+    for i in range(steps - 1, -1, -1):
+        slopes[i] = slope
+        parts = leave_one_out_parts(problem, path[i])
+        constants[i] = [-0.5 * sizes[i] ** 2 * np.vdot(curvature, part) for part in parts]
+        third = _third_derivative(problem, path[i], slope)
+        transition = np.eye(problem.policy.dimension) + sizes[i] * hessian(problem, path[i])
+        curvature = transition @ curvature @ transition + sizes[i] * third
+        slope = transition @ slope
+    return TrainingLaw(path, float(objective(problem, path[-1])), slopes, constants)
+
+
+def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:
+    """Return the iterates of gradient ascent with exact gradients, shape (n + 1, d)."""
+    path = [problem.policy.check_theta(theta0, "theta0")]
+    for step in steps:
+        path.append(path[-1] + step * gradient(problem, path[-1]))
+    return np.array(path)
+
+
+def noise_free_slopes(problem: Problem, path: Array, steps: Array) -> Array:
+    """Return the gradients of the final objective in theta_1..theta_n along a noise-free path (n + 1, d), shape (n, d).
+
+    Each is the next carried back through one step of ascent; the Hessian is applied as a difference of gradients, so that no
+    (d, d) matrix is formed and any policy will do.
+    """
+    slopes = np.empty((len(steps), problem.policy.dimension))
+    slope = gradient(problem, path[-1])
+    for i in range(len(steps) - 1, -1, -1):
+        slopes[i] = slope
+        scale = _DIFFERENCE / max(float(np.linalg.norm(slope)), _DIFFERENCE)
+        forward, backward = (gradient(problem, path[i] + sign * scale * slope) for sign in (1.0, -1.0))
+        slope = slope + steps[i] * (forward - backward) / (2.0 * scale)
+    return slopes
+
+
+def _third_derivative(problem: Problem, theta: Array, direction: Array) -> Array:
+    """Return the derivative of the Hessian along a direction, shape (d, d), by central differences."""
+    length = float(np.linalg.norm(direction))
+    if length == 0.0:
+        return np.zeros((problem.policy.dimension, problem.policy.dimension))
+    step = _DIFFERENCE / length * direction
+    difference = hessian(problem, theta + step) - hessian(problem, theta - step)
+    return difference * (length / (2.0 * _DIFFERENCE))
