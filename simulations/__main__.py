@@ -1,7 +1,6 @@
 """Command line of the studies."""
 
 import argparse
-import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -9,10 +8,12 @@ from pathlib import Path
 import pandas as pd
 from tqdm import tqdm
 
-from grpo_theory.inference import judge
-from simulations.registry import STUDIES
-from simulations.runner import run
-from simulations.store import Store, StoreError, read_table, write_atomically
+from grpo_theory.estimation import SourceFile
+from grpo_theory.evidence import judge
+from simulations.claims import CATALOGUE, decided_by
+from simulations.harness.discovery import studies
+from simulations.harness.runner import run
+from simulations.harness.store import Store, StoreError, read_table, write_atomically
 
 
 def _count(text: str) -> int:
@@ -33,7 +34,8 @@ def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     top = argparse.ArgumentParser(prog="python -m simulations", description="Run the studies and judge the papers' claims.")
     commands = top.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="list the studies")
+    listing = commands.add_parser("list", help="list the studies")
+    listing.add_argument("--claims", action="store_true", help="list the claims instead, and which study decides them")
     for name, text in (("run", "compute what is missing"), ("verify", "compute what is missing, and judge the claims")):
         command = commands.add_parser(name, help=text)
         command.add_argument("studies", nargs="*", metavar="STUDY", help="all if omitted; see `list`")
@@ -45,19 +47,23 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def load_kernels(path: Path) -> None:
-    """Run a user's file: its decorated kernels join the registry."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ImportError("not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+def list_studies() -> None:
+    """Print the studies."""
+    for study in studies().values():
+        print(f"{study.name:20s} {study.title}")
+
+
+def list_claims() -> None:
+    """Print the catalogue: who decides a statement, or why it is open."""
+    deciders = decided_by(studies().values())
+    for statement in CATALOGUE.values():
+        where = ", ".join(deciders.get(statement.id, ())) if statement.decided else f"open: {statement.open}"
+        print(f"{statement.id:22s} {statement.text}  [{statement.source}; {where}]")
 
 
 def verify(names: list[str], store: Store) -> pd.DataFrame:
     """Judge the claims of the studies together, write claims.csv beside the tables, and say what came out."""
-    claims = [claim for name in names for claim in STUDIES[name].claims(read_table(store.root, name)[0])]
+    claims = [claim for name in names for claim in studies()[name].claims(read_table(store.root, name)[0])]
     verdicts = judge(claims)
     write_atomically(store.root / "claims.csv", verdicts.to_csv(index=False).encode())
     counts = verdicts.groupby(["id", "verdict"], sort=False).size().unstack(fill_value=0)
@@ -73,17 +79,18 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
     if options.command == "list":
-        for study in STUDIES.values():
-            print(f"{study.name:20s} {study.title}")
+        (list_claims if options.claims else list_studies)()
         return 0
-    names = options.studies or list(STUDIES)
-    unknown = [name for name in names if name not in STUDIES]
+    names = options.studies or list(studies())
+    unknown = [name for name in names if name not in studies()]
     if unknown:
-        print(f"STUDY must be one of {', '.join(STUDIES)}, got {unknown[0]!r}", file=sys.stderr)
+        print(f"STUDY must be one of {', '.join(studies())}, got {unknown[0]!r}", file=sys.stderr)
         return 2
+    kernels = []
     try:
         for path in options.kernels:
-            load_kernels(path)
+            kernels.append(SourceFile.read(path))
+            kernels[-1].load()
     except (OSError, ImportError, SyntaxError, TypeError, ValueError, NameError) as error:
         print(f"--kernels must be a Python file that registers estimators, got {path}: {error}", file=sys.stderr)
         return 2
@@ -91,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         store = Store(root, options.seed)
         for name in names:
-            computed = run(STUDIES[name], store, quick=options.quick, workers=options.workers)
+            computed = run(studies()[name], store, quick=options.quick, workers=options.workers, kernels=kernels)
             tqdm.write(f"{name}: {computed} chunks computed, table in {root / name}.parquet")
         if options.command == "verify":
             verify(names, store)

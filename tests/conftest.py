@@ -3,7 +3,7 @@
 import hypothesis
 import pytest
 
-from grpo_theory.estimator import registry as registry_module
+from grpo_theory.estimation import registry as registry_module
 
 
 def pytest_addoption(parser):

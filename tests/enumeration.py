@@ -3,6 +3,7 @@
 It takes nothing from the library but the kernels, which it runs as plain Python, and the numbers that make up a problem.
 """
 
+import dataclasses
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -15,11 +16,28 @@ import grpo_theory as gt
 class Case(NamedTuple):
     """A problem with its features written out, shape (M, K, d)."""
 
-    bandit: gt.Bandit
-    policy: gt.Policy
-    theta: np.ndarray
+    problem: gt.Problem
     features: np.ndarray
-    kl: gt.KL | None
+
+    @property
+    def bandit(self) -> gt.Bandit:
+        return self.problem.bandit
+
+    @property
+    def policy(self) -> gt.Policy:
+        return self.problem.policy
+
+    @property
+    def theta(self) -> np.ndarray:
+        return self.problem.theta
+
+    @property
+    def kl(self) -> gt.KL | None:
+        return self.problem.kl
+
+    def replace(self, **parts) -> "Case":
+        """Return the case with other parts of its problem; the features stay."""
+        return self._replace(problem=dataclasses.replace(self.problem, **parts))
 
 
 class Prompt(NamedTuple):
@@ -45,7 +63,12 @@ class GroupLaw(NamedTuple):
 POLICIES = ("tabular", "linear", "head")
 REWARDS = ("binary", "graded")
 PENALTIES = ("plain", "kl")
-NAMED = tuple(name for name, found in gt.estimators().items() if found.function.__module__ == "grpo_theory.estimator.named")
+NAMED = tuple(
+    name
+    for name, found in gt.estimators().items()
+    if found.advantage.name == name and found.advantage.function.__module__ == "grpo_theory.estimation.named"
+)
+"""The library's kernels, each by itself: no ratio, no clip, no aggregation."""
 
 
 def case(policy="tabular", rewards="binary", penalty="plain") -> Case:
@@ -70,7 +93,7 @@ def case(policy="tabular", rewards="binary", penalty="plain") -> Case:
         features = np.stack([np.kron(np.eye(responses), h[None]) for h in hidden])
     theta = rng.normal(size=made.dimension)
     kl = gt.KL(0.3, rng.dirichlet(np.full(responses, 3.0), size=2)) if penalty == "kl" else None
-    return Case(bandit, made, theta, features, kl)
+    return Case(gt.Problem(bandit, made, kl, theta), features)
 
 
 def softmax(logits):
@@ -114,10 +137,10 @@ def advantages(estimator: gt.Estimator, tables: list[Prompt], rows) -> np.ndarra
         values=np.array([t.value for t in tables]),
         standard_deviations=np.array([t.standard_deviation for t in tables]),
         optimal_baselines=np.array([t.optimal_baseline for t in tables]),
-        parameters=np.array(list(estimator.parameters.values()), dtype=np.float64),
+        parameters=np.array(list(estimator.advantage.parameters.values()), dtype=np.float64),
     )
     out = np.full(rows.shape, np.nan)
-    estimator.function(batch, out)
+    estimator.advantage.function(batch, out)
     return out
 
 

@@ -4,11 +4,12 @@ from itertools import product
 from math import sqrt
 
 import numpy as np
-from enumeration import case, groups, prompts
+from enumeration import Case, groups, prompts
 
 import grpo_theory as gt
-from grpo_theory.inference import Rollouts, error_components
-from grpo_theory.inference.u_statistics import prompt_gradients, prompt_powers
+from grpo_theory import Rollouts
+from grpo_theory.intervals import estimate_group_size_law
+from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
 
 
 def tiny_case():
@@ -16,7 +17,7 @@ def tiny_case():
     bandit = gt.Bandit([[0.0, 0.4], [1.0, 0.3]], [0.6, 0.4])
     features = np.array([[[1.0, 0.2], [-0.5, 0.7]], [[0.3, -1.0], [0.9, 0.6]]])
     policy, theta = gt.LinearSoftmax(features), np.array([0.4, -0.3])
-    return case()._replace(bandit=bandit, policy=policy, theta=theta, features=features, kl=None)
+    return Case(gt.Problem(bandit, policy, theta=theta), features)
 
 
 def gentle_case():
@@ -29,7 +30,7 @@ def gentle_case():
     features = offsets[:, None] * along[:, None] + sides[:, None] * across[:, None]
     policy, theta = gt.LinearSoftmax(features), np.array([0.2, -0.1])
     bandit = gt.Bandit(success, [0.3, 0.3, 0.2, 0.2])
-    return case()._replace(bandit=bandit, policy=policy, theta=theta, features=features, kl=None)
+    return Case(gt.Problem(bandit, policy, theta=theta), features)
 
 
 def all_batches(c, batch_size, group_size):
@@ -107,7 +108,7 @@ def assert_same(found, expected, rtol=1e-12, atol=1e-13):
 
 def components(r):
     """Return (c1, c2, c3), shape (..., 3)."""
-    found = error_components(r)
+    found = estimate_group_size_law(r)
     return np.stack([found.c1, found.c2, found.c3], axis=-1)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from grpo_theory.inference import best_set
+from grpo_theory.intervals import best_set
 
 
 def samples(rng, means, deviations, runs):

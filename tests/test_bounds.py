@@ -10,35 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grpo_theory as gt
-from grpo_theory.exact.outcomes import outcomes
-from grpo_theory.theory import (
-    Region,
-    check_optimum,
-    constant_step_bound,
-    gap_recursion,
-    harmonic_step_bound,
-    largest_error,
-    linearise,
-    longest_estimate,
-    recursion_bound,
-    region,
-)
+from grpo_theory.exact import Region, check_optimum, largest_error, longest_estimate, region
+from grpo_theory.theory import constant_step_bound, gap_recursion, harmonic_step_bound, linearise, recursion_bound
 from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
-from simulations import training_gap
+from simulations.training import training_gap
 
 SIZES = {"batch_size": 1, "group_size": 2}
 BALL = Region(radius=1.0, reach=1.0, smoothness=2.0, pl=0.5, highest_gap=3.0, steepest_ray=-0.1)
 
 
 def at_optimum(name):
-    problem = gt.gallery.training_problem(name)
-    return problem, gt.find_optimum(problem.bandit, problem.policy, problem.theta, problem.kl)
+    problem = gt.gallery.problem(name)
+    return problem, gt.find_optimum(problem, problem.theta)
 
 
 @pytest.fixture(scope="module")
 def conflict():
     problem, best = at_optimum("conflict")
-    return problem, best, region(problem.bandit, problem.policy, best, radius=1.0, reach=6.0)
+    return problem, best, region(problem, best, radius=1.0, reach=6.0)
 
 
 def test_no_point_of_a_dense_random_sample_beats_the_constants(conflict, seed):
@@ -46,77 +35,77 @@ def test_no_point_of_a_dense_random_sample_beats_the_constants(conflict, seed):
     rng = np.random.default_rng(seed(0))
     directions = rng.normal(size=(4000, 2))
     directions /= np.linalg.norm(directions, axis=1)[:, None]
-    highest = float(gt.objective(problem.bandit, problem.policy, best))
+    highest = float(gt.objective(problem, best))
     lengths = np.sqrt(rng.uniform(1e-4, 1.0, 4000))
     near, far = best + lengths[:, None] * directions, best + 7.0 * lengths[:, None] * directions
-    power = np.array([gt.moments(problem.bandit, problem.policy, point).gradient_power for point in near])
-    gaps = highest - gt.objective(problem.bandit, problem.policy, near)
+    power = np.array([gt.moments(problem, point).gradient_power for point in near])
+    gaps = highest - gt.objective(problem, near)
     assert (power / (2.0 * gaps)).min() >= found.pl * (1 - 1e-6)
     assert (power / (2.0 * gaps)).min() <= found.pl * 1.05
     assert found.highest_gap * 0.95 <= gaps.max() <= found.highest_gap * (1 + 1e-9)
     points = (*far[:500], *near[:500])
-    curvatures = [np.abs(np.linalg.eigvalsh(gt.hessian(problem.bandit, problem.policy, point))).max() for point in points]
+    curvatures = [np.abs(np.linalg.eigvalsh(gt.hessian(problem, point))).max() for point in points]
     assert found.smoothness * 0.95 <= max(curvatures) <= found.smoothness * (1 + 1e-6)
-    slopes = [(point - best) @ gt.moments(problem.bandit, problem.policy, point).gradient for point in points]
+    slopes = [(point - best) @ gt.moments(problem, point).gradient for point in points]
     assert max(slopes) <= 0.0
     assert found.steepest_ray < 0.0
-    noise = largest_error(problem.bandit, problem.policy, best, "oracle", radius=1.0, **SIZES)
-    errors = [gt.gradient_mse(problem.bandit, problem.policy, point, "oracle", **SIZES) for point in near[:300]]
+    noise = largest_error(problem, best, "oracle", radius=1.0, **SIZES)
+    errors = [gt.gradient_mse(problem, point, "oracle", **SIZES) for point in near[:300]]
     assert noise * 0.95 <= max(errors) <= noise * (1 + 1e-6)
 
 
 def test_an_ill_chosen_region_has_no_constant():
     """Far out the gradient vanishes while the gap does not: mu falls with the radius, towards nothing."""
     problem, best = at_optimum("conflict")
-    constants = [region(problem.bandit, problem.policy, best, radius=radius, reach=1.0).pl for radius in (0.5, 1.0, 2.0, 4.0)]
+    constants = [region(problem, best, radius=radius, reach=1.0).pl for radius in (0.5, 1.0, 2.0, 4.0)]
     assert all(near > 2.0 * far for near, far in pairwise(constants[1:]))
     assert constants[0] > constants[1] > 0.0
-    curvatures, _ = check_optimum(problem.bandit, problem.policy, best)
+    curvatures, _ = check_optimum(problem, best)
     assert constants[0] < curvatures.min()
 
 
 def test_a_ball_with_a_higher_point_than_its_centre_has_no_constant():
     """A local maximiser, 0.035 lower than another one 1.7 away: the gap is negative there."""
     features = np.array([[0.5, -0.53, 2.56], [0.84, -4.29, 2.89], [1.3, 0.95, -0.7]])[:, :, None]
-    bandit, policy = gt.Bandit([[0.95, 0.05, 0.95], [0.05, 0.95, 0.05], [0.05, 0.95, 0.05]]), gt.LinearSoftmax(features)
-    best, lower = (gt.find_optimum(bandit, policy, [start]) for start in (-0.5, 1.3))
+    bandit = gt.Bandit([[0.95, 0.05, 0.95], [0.05, 0.95, 0.05], [0.05, 0.95, 0.05]])
+    problem = gt.Problem(bandit, gt.LinearSoftmax(features))
+    best, lower = (gt.find_optimum(problem, [start]) for start in (-0.5, 1.3))
     assert abs(best - lower)[0] < 1.9
-    assert gt.objective(bandit, policy, lower) < gt.objective(bandit, policy, best)
-    assert region(bandit, policy, lower, radius=0.5, reach=0.1).pl > 0.0
+    assert gt.objective(problem, lower) < gt.objective(problem, best)
+    assert region(problem, lower, radius=0.5, reach=0.1).pl > 0.0
     with pytest.raises(ValueError, match=r"radius must leave out points as high as the optimum, got 1\.9"):
-        region(bandit, policy, lower, radius=1.9, reach=0.1)
+        region(problem, lower, radius=1.9, reach=0.1)
 
 
-@pytest.mark.parametrize("name", ["kl-tabular", "conflict"])
+@pytest.mark.parametrize("name", ["kl-tabular", "conflict", "kl-sequence"])
 @pytest.mark.parametrize("estimator", ["rloo", "reinforce"])
 def test_one_step_exactly(name, estimator, seed):
     """The one-step inequality and the longest estimate, by enumerating every batch of one prompt and two responses."""
     problem, best = at_optimum(name)
-    where = (problem.bandit, problem.policy, best)
-    _, directions = check_optimum(*where, problem.kl)
-    longest = longest_estimate(*where, radius=1.0, kl=problem.kl)
+    _, directions = check_optimum(problem, best)
+    longest = longest_estimate(problem, best, radius=1.0)
     step = 0.4
-    found = region(*where, radius=1.0, reach=step * longest, kl=problem.kl)
-    noise = largest_error(*where, estimator, radius=1.0, **SIZES, kl=problem.kl)
-    highest = float(gt.objective(*where, problem.kl))
+    found = region(problem, best, radius=1.0, reach=step * longest)
+    noise = largest_error(problem, best, estimator, radius=1.0, **SIZES)
+    highest = float(gt.objective(problem, best))
     rng = np.random.default_rng(seed(0))
     for _ in range(5):
         u = rng.normal(size=directions.shape[1])
         theta = best + directions @ (u * rng.uniform() / np.linalg.norm(u))
-        table, scores = outcomes(problem.bandit, problem.policy, theta, problem.kl), problem.policy.scores(theta)
+        point, scores = problem.at(theta), problem.policy.scores(theta)
         after, total = 0.0, 0.0
         for m, weight in enumerate(problem.bandit.prompt_weights):
-            for i, p in enumerate(table.probabilities[m]):
-                for j, q in enumerate(table.probabilities[m]):
-                    z, w = table.rewards[m, [i, j]], scores[m, table.responses[[i, j]]]
+            for i, p in enumerate(point.outcome_probabilities[m]):
+                for j, q in enumerate(point.outcome_probabilities[m]):
+                    z, w = point.rewards[m, [i, j]], scores[m, point.outcome_responses[[i, j]]]
                     advantages = z - z[::-1] if estimator == "rloo" else z
                     estimate = advantages @ w / 2.0
                     assert np.linalg.norm(estimate) <= longest * (1 + 1e-9)
-                    moved = gt.objective(problem.bandit, problem.policy, theta + step * estimate, problem.kl)
+                    moved = gt.objective(problem, theta + step * estimate)
                     after += weight * p * q * (highest - float(moved))
                     total += weight * p * q
         assert total == pytest.approx(1.0, abs=1e-12)
-        before = highest - float(gt.objective(problem.bandit, problem.policy, theta, problem.kl))
+        before = highest - float(gt.objective(problem, theta))
         assert after <= recursion_bound(found, noise, [step], before)[0]
         assert after > recursion_bound(found, 0.0, [step], before)[0] - step * noise
 
@@ -185,7 +174,7 @@ def test_projection_is_harmless_where_the_study_can_step_and_not_further_out():
 
 def test_stationary_gap_is_a_quarter_step_trace_to_first_order():
     problem, best = at_optimum("kl-linear")
-    linear = linearise(problem.bandit, problem.policy, best, "rloo", **SIZES, kl=problem.kl)
+    linear = linearise(problem, best, "rloo", **SIZES)
     ratios = []
     for step in (0.02, 0.01):
         gap = gap_recursion(linear, np.full(int(200 / step), step), np.zeros((3, 3)))[-1]
@@ -198,7 +187,7 @@ def test_stationary_gap_is_a_quarter_step_trace_to_first_order():
     ("call", "message"),
     [
         (lambda: constant_step_bound(BALL, 1.0, 0.3, 1.0, [1]), "step must be below 1/(2L) = 0.25, got 0.3"),
-        (lambda: harmonic_step_bound(BALL, 1.0, 1.0, [1]), "scale must be above 1/(2 mu) = 1, got 1"),
+        (lambda: harmonic_step_bound(BALL, 1.0, 1.0, [1]), "step_scale must be above 1/(2 mu) = 1, got 1"),
         (lambda: recursion_bound(BALL, 1.0, [0.1, 0.6], 1.0), "steps must be at most 1/L = 0.5, got 0.6 at step 2"),
         (lambda: first_index(1.0, 1.0), "a must be above 1, got 1"),
         (lambda: first_index(2.0, 1.0, 0.0), "epsilon must be finite and above 0, got 0.0"),

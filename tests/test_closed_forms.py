@@ -20,7 +20,7 @@ NAMED = gt.estimators()
 
 
 def exact(c):
-    return gt.moments(c.bandit, c.policy, c.theta, kl=c.kl)
+    return gt.moments(c.problem, c.theta)
 
 
 @pytest.mark.parametrize(("batch_size", "group_size"), [(1, 2), (3, 3)])
@@ -28,9 +28,9 @@ def exact(c):
 def test_leave_one_out_covariance(policy, rewards, penalty, batch_size, group_size):
     c = case(policy, rewards, penalty)
     _, covariance, _ = batch_law(c, NAMED["rloo"], batch_size, group_size)
-    found = leave_one_out_covariance(c.bandit, c.policy, c.theta, batch_size=batch_size, group_size=group_size, kl=c.kl)
+    found = leave_one_out_covariance(c.problem, c.theta, batch_size=batch_size, group_size=group_size)
     np.testing.assert_allclose(found, covariance, rtol=1e-12, atol=1e-14)
-    wrong = leave_one_out_covariance(c.bandit, c.policy, c.theta, batch_size=batch_size, group_size=group_size + 1, kl=c.kl)
+    wrong = leave_one_out_covariance(c.problem, c.theta, batch_size=batch_size, group_size=group_size + 1)
     assert np.abs(wrong - covariance).max() > 1e-4
 
 
@@ -48,8 +48,8 @@ def test_leave_one_out_traces(policy, rewards, penalty, group_size):
 def test_large_groups_against_the_exact_law(group_size):
     c = case("head", "graded")
     sizes = {"batch_size": 4, "group_size": group_size}
-    found = leave_one_out_covariance(c.bandit, c.policy, c.theta, **sizes)
-    np.testing.assert_allclose(found, gt.gradient_covariance(c.bandit, c.policy, c.theta, "rloo", **sizes), rtol=1e-10)
+    found = leave_one_out_covariance(c.problem, c.theta, **sizes)
+    np.testing.assert_allclose(found, gt.gradient_covariance(c.problem, c.theta, "rloo", **sizes), rtol=1e-10)
 
 
 @every_case
@@ -115,27 +115,27 @@ def test_remainder_bound_holds(policy, rewards, penalty):
 
 def test_remainder_bound_is_within_a_small_factor_of_tight():
     """Two arms, reward 0 or 1 for sure, G = 2: the remainder is half the bound, so a third of it fails."""
-    m = gt.moments(gt.Bandit([[0.0, 1.0]]), gt.TabularSoftmax(1, 2), np.zeros(2))
+    m = gt.moments(gt.Problem(gt.Bandit([[0.0, 1.0]]), gt.TabularSoftmax(1, 2)), np.zeros(2))
     remainder = leave_one_out_traces(m, 2) - m.oracle_trace / 2
     assert remainder_bound(m, 2, 1.0) >= remainder
     assert remainder_bound(m, 2, 1.0) / 3 < remainder
 
 
 def test_break_even_group_size_parts_the_winners():
-    bandit, policy = gt.Bandit([[0.1, 0.2], [0.15, 0.05]]), gt.TabularSoftmax(2, 2)
+    problem = gt.Problem(gt.Bandit([[0.1, 0.2], [0.15, 0.05]]), gt.TabularSoftmax(2, 2))
     theta = np.array([0.2, -0.4, 0.3, 0.0])
-    m = gt.moments(bandit, policy, theta)
+    m = gt.moments(problem, theta)
     even = break_even_group_size(m)
     assert 3.0 < even < 60.0
     for group_size in range(2, 64):
-        mse = {n: gt.gradient_mse(bandit, policy, theta, n, batch_size=3, group_size=group_size) for n in ("rloo", "reinforce")}
+        mse = {n: gt.gradient_mse(problem, theta, n, batch_size=3, group_size=group_size) for n in ("rloo", "reinforce")}
         assert (mse["rloo"] < mse["reinforce"]) == (group_size > even)
 
 
 def test_break_even_is_infinite_where_no_baseline_is_best():
     """Rewards centred at zero: the value baseline gains nothing."""
     bandit = gt.Bandit.from_law([-1.0, 1.0], np.full((1, 2, 2), 0.5))
-    assert break_even_group_size(gt.moments(bandit, gt.TabularSoftmax(1, 2), np.zeros(2))) == np.inf
+    assert break_even_group_size(gt.moments(gt.Problem(bandit, gt.TabularSoftmax(1, 2)), np.zeros(2))) == np.inf
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_break_even_is_infinite_where_no_baseline_is_best():
         (lambda c, m: own_mean_mse(m, batch_size=0, group_size=2), ValueError, r"batch_size must be at least 1, got 0"),
         (lambda c, m: remainder_bound(m, 1, 1.0), ValueError, r"group_size must be at least 2, got 1"),
         (
-            lambda c, m: leave_one_out_covariance(c.bandit, c.policy, c.theta, batch_size=1, group_size=1),
+            lambda c, m: leave_one_out_covariance(c.problem, c.theta, batch_size=1, group_size=1),
             ValueError,
             r"group_size must be at least 2, got 1",
         ),

@@ -9,7 +9,8 @@ from scipy import stats
 from scipy.stats import binom, binomtest
 
 import grpo_theory as gt
-from grpo_theory.inference import replications_to_tell
+from grpo_theory import intervals, laboratory, samples
+from grpo_theory.laboratory import replications_to_tell
 from grpo_theory.simulate.streams import block_generator
 
 
@@ -70,7 +71,7 @@ def clopper_pearson(rollouts, level):
 
 def value(problem):
     """E[Z]."""
-    moments = gt.moments(problem.bandit, problem.policy, problem.theta)
+    moments = gt.moments(problem, problem.theta)
     return problem.bandit.prompt_weights @ moments.value
 
 
@@ -462,7 +463,7 @@ def test_the_error_of_the_empirical_standard_error_supposes_normal_estimates(see
 def test_exact_measures_of_the_mean_reward(seed):
     """Bias 0, and the exact standard error, of a mean of prompts' means."""
     run = gt.coverage(batch_means, LINEAR, value, experiment=gt.Pilot(6, 4), replications=4000, rng=seed(16))
-    moments = gt.moments(LINEAR.bandit, LINEAR.policy, LINEAR.theta)
+    moments = gt.moments(LINEAR, LINEAR.theta)
     weights = LINEAR.bandit.prompt_weights
     between = weights @ moments.value**2 - (weights @ moments.value) ** 2
     variance = (between + weights @ moments.standard_deviation**2 / 4) / 6
@@ -641,5 +642,10 @@ def test_ellipsoids_always_or_never():
 
 
 def test_the_names_are_at_the_top():
-    for name in ("Coverage", "Ellipsoid", "Interval", "Pilot", "Rollouts", "coverage", "replay"):
-        assert getattr(gt, name) is getattr(gt.inference, name)
+    for room, names in (
+        (laboratory, ("Coverage", "Pilot", "RecordedTraining", "coverage", "replay")),
+        (intervals, ("Ellipsoid", "Interval")),
+        (samples, ("Rollouts", "TrainingRecord")),
+    ):
+        for name in names:
+            assert getattr(gt, name) is getattr(room, name)

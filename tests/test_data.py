@@ -9,7 +9,7 @@ import pytest
 from scipy.special import softmax
 
 import grpo_theory as gt
-from grpo_theory.data.arithmetic import POLICIES, arithmetic
+from grpo_theory.data.arithmetic import PROMPTS, arithmetic
 
 DATA = gt.data.arithmetic()
 
@@ -48,27 +48,25 @@ def test_five_categories_of_100():
         assert re.fullmatch(operations[DATA.category_names[category]], question), question
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", PROMPTS)
 def test_the_problem_is_the_models_head_over_its_hidden_states(name):
-    bandit, policy, theta = DATA.problem(name)
+    problem = gt.gallery.problem(f"lm-{name}")
+    bandit, policy = problem.bandit, problem.policy
     assert (bandit.n_prompts, bandit.n_responses, policy.dimension) == (500, 10, 5760)
+    assert bandit.prompt_weights.tolist() == [1 / 500] * 500
     assert bandit.mean_reward.argmax(axis=1).tolist() == DATA.answers.tolist()
     assert bandit.mean_reward.sum() == 500.0
-    hidden = DATA.hidden[POLICIES.index(name)].astype(np.float64)
+    hidden = DATA.hidden[PROMPTS.index(name)].astype(np.float64)
     expected = softmax(hidden @ DATA.head.astype(np.float64).T, axis=1)
-    np.testing.assert_allclose(policy.probabilities(theta), expected, rtol=1e-12)
+    np.testing.assert_allclose(policy.probabilities(problem.theta), expected, rtol=1e-12)
 
 
 def test_the_policies_rise_in_quality():
-    values = [gt.moments(*DATA.problem(name)).value.mean() for name in POLICIES]
+    problems = [gt.gallery.problem(f"lm-{name}") for name in PROMPTS]
+    values = [gt.moments(problem, problem.theta).value.mean() for problem in problems]
     assert values == sorted(values)
     assert values[0] > 0.1  # better than guessing one digit in ten
     assert values[-1] < 0.999
-
-
-def test_an_unknown_policy_is_refused():
-    with pytest.raises(ValueError, match="policy must be one of zero-shot, few-shot, instruct, got 'one-shot'"):
-        DATA.problem("one-shot")
 
 
 def test_it_is_loaded_once():

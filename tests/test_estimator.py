@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import grpo_theory as gt
-from grpo_theory.estimator.kernel import Batch
+from grpo_theory.estimation.kernel import Batch
 
 REWARDS = arrays(np.float64, (2, 5), elements=st.floats(-10, 10, width=32))
 
@@ -23,7 +23,7 @@ def make_batch(rewards, norms=None, parameters=(1e-4,)):
 
 def fill(name, batch):
     out = np.full(batch.rewards.shape, np.nan)
-    gt.estimators()[name].kernel(batch, out)
+    gt.estimators()[name].advantage.kernel(batch, out)
     return out
 
 
@@ -68,15 +68,15 @@ def test_compiled_kernels_agree_with_plain_python(name, group_size):
     rng = np.random.default_rng(1)
     batch = make_batch(rng.integers(0, 2, size=(5, group_size)), rng.uniform(size=(5, group_size)))
     plain = np.full(batch.rewards.shape, np.nan)
-    gt.estimators()[name].function(batch, plain)
+    gt.estimators()[name].advantage.function(batch, plain)
     np.testing.assert_allclose(fill(name, batch), plain, rtol=1e-13, atol=1e-15)
-    assert gt.estimators()[name].kernel.py_func is gt.estimators()[name].function
+    assert gt.estimators()[name].advantage.kernel.py_func is gt.estimators()[name].advantage.function
 
 
 def test_optimal_loo_has_baseline_zero_where_the_others_have_no_score():
     batch = make_batch([[1.0, 2.0, 3.0]], [[4.0, 0.0, 0.0]])
     plain = np.empty((1, 3))
-    gt.estimators()["optimal_loo"].function(batch, plain)
+    gt.estimators()["optimal_loo"].advantage.function(batch, plain)
     assert fill("optimal_loo", batch).tolist() == plain.tolist() == [[1.0, 1.0, 2.0]]
 
 
@@ -116,5 +116,5 @@ def test_the_own_mean_is_a_multiple_of_the_leave_one_out_mean():
 def test_parameters_reach_the_kernel():
     half = gt.estimators()["grpo"].with_parameters(epsilon=0.5)
     out = np.empty((1, 2))
-    half.kernel(make_batch([[0.0, 1.0]], parameters=half.parameter_array), out)
+    half.advantage.kernel(make_batch([[0.0, 1.0]], parameters=half.advantage.parameter_array), out)
     np.testing.assert_allclose(out, [[-0.5 / (np.sqrt(0.5) + 0.5), 0.5 / (np.sqrt(0.5) + 0.5)]], rtol=1e-14)

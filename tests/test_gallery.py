@@ -5,30 +5,28 @@ import pytest
 from scipy.special import expit
 
 import grpo_theory as gt
-from grpo_theory.gallery import names, problem
+from grpo_theory.problem.gallery import TAGS, crowd, names, problem
 
 SMALL = [name for name in names() if not name.startswith("lm-")]
 
 
 def values(name):
-    p = problem(name)
-    return gt.moments(p.bandit, p.policy, p.theta)
+    return gt.moments(problem(name), problem(name).theta)
 
 
 @pytest.mark.parametrize("name", names())
 def test_every_problem_is_whole(name):
     p = problem(name)
+    assert isinstance(p, gt.Problem)
     assert p.name == name
     assert p.title
     assert p.theta.shape == (p.policy.dimension,)
     assert (p.bandit.n_prompts, p.bandit.n_responses) == (p.policy.n_prompts, p.policy.n_responses)
-    m = gt.moments(p.bandit, p.policy, p.theta)
+    m = gt.moments(p, p.theta)
     assert np.isfinite(m.gradient).all()
-    assert m.gradient_power > 0.0
-    law = gt.group_size_law(p.bandit, p.policy, p.theta)
-    assert float(law.mse(2, 4)) == pytest.approx(
-        gt.gradient_mse(p.bandit, p.policy, p.theta, "rloo", batch_size=2, group_size=4), rel=1e-11
-    )
+    assert m.gradient_power > 0.0 or name in names("training")
+    law = gt.group_size_law(p, p.theta)
+    assert float(law.mse(2, 4)) == pytest.approx(gt.gradient_mse(p, p.theta, "rloo", batch_size=2, group_size=4), rel=1e-11)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -37,11 +35,38 @@ def test_problems_are_the_same_each_time(name):
     assert np.array_equal(one.theta, other.theta)
     assert np.array_equal(one.bandit.probabilities, other.bandit.probabilities)
     assert np.array_equal(one.bandit.prompt_weights, other.bandit.prompt_weights)
+    assert (one.kl is None) == (other.kl is None)
+    assert one.kl is None or np.array_equal(one.kl.reference, other.kl.reference)
 
 
 def test_names():
+    assert gt.gallery.names is names
     assert len(set(names())) == len(names())
-    assert [name for name in names() if name.startswith("lm-")] == ["lm-zero-shot", "lm-few-shot", "lm-instruct"]
+    assert names("language model") == ("lm-zero-shot", "lm-few-shot", "lm-instruct")
+    assert names("language model") == tuple(name for name in names() if name.startswith("lm-"))
+    titles = [problem(name).title for name in names()]
+    assert len(set(titles)) == len(titles)
+
+
+def test_every_problem_has_a_purpose_and_tags_narrow_the_names():
+    assert sorted(names("gradient") + names("training")) == sorted(names())
+    assert names("sequence") == ("sequence-tabular", "sequence-shared", "kl-sequence")
+    assert names("training", "sequence") == ("kl-sequence",)
+    assert names("training", "gradient") == ()
+    with pytest.raises(ValueError, match=f"tags must be among {', '.join(TAGS)}, got 'sequences'"):
+        names("training", "sequences")
+
+
+def test_sequences_have_several_tokens_and_nothing_else_has():
+    for name in names():
+        lengths = problem(name).policy.paths.lengths
+        assert (lengths.max() > 1) == (name in names("sequence"))
+        assert lengths.min() == (3 if name == "sequence-tabular" else 1)
+
+
+def test_a_crowd_of_any_size_can_be_made():
+    assert crowd(3).bandit.n_prompts == 3
+    assert problem("crowd").bandit.n_prompts == 16
 
 
 def test_two_arms():
@@ -69,5 +94,5 @@ def test_linear_shares_its_features():
 
 
 def test_an_unknown_problem_is_refused():
-    with pytest.raises(ValueError, match=r"name must be one of two-arms, .*, lm-instruct, got 'three-arms'"):
+    with pytest.raises(ValueError, match=r"name must be one of two-arms, .*, lm-instruct, .*, two-speeds, got 'three-arms'"):
         problem("three-arms")

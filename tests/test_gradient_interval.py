@@ -8,8 +8,9 @@ from scipy.stats import norm as normal
 from scipy.stats import t as student
 from statsmodels.stats.multivariate import test_mvmean as mean_test
 
-from grpo_theory.inference import Rollouts, gradient_between, gradient_ellipsoid, gradient_jackknife
-from grpo_theory.inference.u_statistics import prompt_gradients, prompt_jackknife_variances
+from grpo_theory import Rollouts
+from grpo_theory.intervals import gradient_between, gradient_ellipsoid, gradient_jackknife
+from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_jackknife_variances
 
 INTERVALS = (gradient_jackknife, gradient_between)
 SETS = (*INTERVALS, gradient_ellipsoid)

@@ -16,7 +16,7 @@ positive = st.floats(1e-3, 1e3)
 @pytest.mark.parametrize(("policy", "rewards", "penalty"), CASES)
 def test_the_law_is_the_error(policy, rewards, penalty, batch_size, group_size):
     c = case(policy, rewards, penalty)
-    law = gt.group_size_law(c.bandit, c.policy, c.theta, kl=c.kl)
+    law = gt.group_size_law(c.problem, c.theta)
     _, _, mse = batch_law(c, gt.estimators()["rloo"], batch_size, group_size)
     assert float(law.mse(batch_size, group_size)) == pytest.approx(mse, rel=1e-12)
     printed = (law.c1 + law.c2 / group_size + law.c3 / group_size**2) / batch_size
@@ -26,7 +26,7 @@ def test_the_law_is_the_error(policy, rewards, penalty, batch_size, group_size):
 @pytest.mark.parametrize(("policy", "rewards", "penalty"), CASES)
 def test_the_constants_are_what_the_theorem_says(policy, rewards, penalty):
     c = case(policy, rewards, penalty)
-    law, tables, f = gt.group_size_law(c.bandit, c.policy, c.theta, kl=c.kl), prompts(c), c.bandit.prompt_weights
+    law, tables, f = gt.group_size_law(c.problem, c.theta), prompts(c), c.bandit.prompt_weights
     gradient = sum(weight * t.gradient for weight, t in zip(f, tables, strict=True))
     c1 = [((t.gradient - gradient) ** 2).sum() for t in tables]
     centred = [((t.scores * (t.rewards - t.value)[:, None] - t.gradient) ** 2).sum(axis=1) for t in tables]
@@ -38,10 +38,10 @@ def test_the_constants_are_what_the_theorem_says(policy, rewards, penalty):
 
 def test_the_law_broadcasts_and_agrees_with_enumeration_at_any_size():
     problem = gt.gallery.problem("graded")
-    law = gt.group_size_law(problem.bandit, problem.policy, problem.theta)
+    law = gt.group_size_law(problem, problem.theta)
     b, g = np.array([[1], [5]]), np.array([2, 3, 17])
     exact = [
-        [gt.gradient_mse(problem.bandit, problem.policy, problem.theta, "rloo", batch_size=i, group_size=j) for j in g.tolist()]
+        [gt.gradient_mse(problem, problem.theta, "rloo", batch_size=i, group_size=j) for j in g.tolist()]
         for i in b[:, 0].tolist()
     ]
     np.testing.assert_allclose(law.mse(b, g), exact, rtol=1e-12)
@@ -66,15 +66,26 @@ def test_the_best_divisor_is_found(c1, c2, c3, budget):
     assert budget % law.best(budget) == 0
 
 
+def test_laws_of_many_datasets_are_each_their_own():
+    """Constants may be arrays, and then estimates, which can be negative."""
+    c1, c2, c3 = np.array([1.0, 0.0, -0.5, 2.0]), np.array([2.0, 1.0, 1.0, 0.0]), np.array([4.0, 1.0, 3.0, -1.0])
+    together = gt.GroupSizeLaw(c1, c2, c3)
+    alone = [gt.GroupSizeLaw(*constants) for constants in zip(c1, c2, c3, strict=True)]
+    assert together.optimum.tolist() == [law.optimum for law in alone] == [3.0, np.inf, np.inf, 1.0]
+    assert together.paper_optimum.tolist() == [law.paper_optimum for law in alone] == [2.0, np.inf, np.inf, 0.0]
+    assert together.mse(3, 4).tolist() == [float(law.mse(3, 4)) for law in alone]
+    assert together.mse([[1], [2]], 4).shape == (2, 4)
+
+
 def test_a_prime_budget_has_one_divisor():
     assert gt.GroupSizeLaw(1.0, 1.0, 1.0).best(7) == 7
     assert gt.GroupSizeLaw(1e9, 1.0, 1.0).best(7) == 7
 
 
-@pytest.mark.parametrize("name", ["two-arms", "tabular", "linear", "graded"])
+@pytest.mark.parametrize("name", ["two-arms", "tabular", "linear", "graded", "sequence-shared"])
 def test_one_prompt_wants_the_largest_group(name):
     problem = gt.gallery.problem(name)
-    law = gt.group_size_law(problem.bandit.at_prompt(0), problem.policy, problem.theta)
+    law = gt.group_size_law(problem.at_prompt(0), problem.theta)
     assert law.c1 == 0.0
     assert law.optimum == law.paper_optimum == np.inf
     assert law.best(64) == 64
@@ -82,16 +93,17 @@ def test_one_prompt_wants_the_largest_group(name):
 
 def test_equal_prompts_differ_in_nothing():
     bandit, policy = gt.Bandit(np.tile([[0.3, 0.8]], (3, 1))), gt.LinearSoftmax(np.tile([[[1.0, 0.3], [0.2, -1.0]]], (3, 1, 1)))
-    assert gt.group_size_law(bandit, policy, [0.1, 0.7]).c1 == 0.0
+    assert gt.group_size_law(gt.Problem(bandit, policy), [0.1, 0.7]).c1 == 0.0
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda law: law.mse(1, 1), ValueError, r"group_size must be at least 2, got 1"),
-        (lambda law: law.mse(1, [4, 1.5]), ValueError, r"group_size must be at least 2, got 1\.5"),
-        (lambda law: law.mse(0, 2), ValueError, r"batch_size must be at least 1, got 0"),
-        (lambda law: law.mse(1, np.nan), ValueError, r"group_size must be at least 2, got nan"),
+        (lambda law: law.mse(1, 1), ValueError, r"group_size must be finite and at least 2, got 1"),
+        (lambda law: law.mse(1, [4, 1.5]), ValueError, r"group_size must be finite and at least 2, got 1\.5"),
+        (lambda law: law.mse(0, 2), ValueError, r"batch_size must be finite and at least 1, got 0"),
+        (lambda law: law.mse(1, np.nan), ValueError, r"group_size must be finite and at least 2, got nan"),
+        (lambda law: law.mse(1, [2, np.inf]), ValueError, r"group_size must be finite and at least 2, got inf"),
         (lambda law: law.best(1), ValueError, r"budget must be at least 2, got 1"),
         (lambda law: law.best(64.0), TypeError, r"budget must be an integer of at least 2, got 64\.0"),
     ],

@@ -21,9 +21,9 @@ from pilots import (
 from scipy.stats import t as student
 
 import grpo_theory as gt
-from grpo_theory.inference import (
-    Rollouts,
-    error_components,
+from grpo_theory import Rollouts
+from grpo_theory.intervals import (
+    estimate_group_size_law,
     group_size_bootstrap,
     group_size_fieller,
     group_size_jackknife,
@@ -68,7 +68,7 @@ def test_delta_method_of_the_logarithm():
 def test_no_positive_estimate_no_limit():
     many = noise(7, 60, prompts=4)
     found = group_size_jackknife(many)
-    negative = error_components(many).c1 <= 0.0
+    negative = estimate_group_size_law(many).c1 <= 0.0
     assert 0 < negative.sum() < 60
     np.testing.assert_array_equal(np.isinf(found.estimate), negative)
     np.testing.assert_array_equal(found.low[negative], 1.0)
@@ -111,7 +111,7 @@ def narrowed_below(interval, factor=0.9):
 def test_coverage_of_the_group_size(seed):
     """Large groups, so that c1 is known to a few standard errors in every dataset and the logarithm is near normal."""
     c = gentle_case()
-    law = gt.group_size_law(c.bandit, c.policy, c.theta)
+    law = gt.group_size_law(c.problem, c.theta)
     r, _ = draw(c, REPLICATIONS, 100, 16, np.random.default_rng(seed(33)))
     for interval in (group_size_jackknife, group_size_fieller):
         found = interval(r)
@@ -123,7 +123,7 @@ def test_coverage_of_the_group_size(seed):
 def test_coverage_where_no_group_size_is_best(seed):
     """One prompt: c1 = 0 and G* is infinite. Test inversion keeps it; the logarithm of a ratio of estimates does not."""
     c = case("tabular", "binary")
-    c = c._replace(bandit=gt.Bandit(c.bandit.probabilities[..., 1], [1.0, 0.0]))
+    c = c.replace(bandit=gt.Bandit(c.bandit.probabilities[..., 1], [1.0, 0.0]))
     r, _ = draw(c, 500, 64, 6, np.random.default_rng(seed(32)))
     assert group_size_fieller(r).covers(np.inf).mean() > 0.95
     assert group_size_jackknife(r).covers(np.inf).mean() < 0.8
@@ -131,7 +131,7 @@ def test_coverage_where_no_group_size_is_best(seed):
 
 def test_coverage_of_the_bootstrap(seed):
     c = gentle_case()
-    law = gt.group_size_law(c.bandit, c.policy, c.theta)
+    law = gt.group_size_law(c.problem, c.theta)
     r, _ = draw(c, REPLICATIONS, 40, 16, np.random.default_rng(seed(34)))
     found = group_size_bootstrap(r, resamples=199, rng=seed(35))
     assert abs(deviation(found.covers(law.optimum))) < 4.0

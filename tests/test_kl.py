@@ -7,33 +7,71 @@ from scipy.special import rel_entr, softmax
 import grpo_theory as gt
 
 REFERENCE = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
+BANDIT = gt.Bandit([[0.2, 0.9, 0.5], [0.7, 0.1, 0.4]], [0.4, 0.6])
+
+
+def tabular(strength, theta=None):
+    return gt.Problem(BANDIT, gt.TabularSoftmax(2, 3), gt.KL(strength, REFERENCE), theta)
 
 
 def test_the_mean_penalty_is_the_divergence():
-    pi = softmax(np.random.default_rng(0).normal(size=(2, 3)), axis=1)
-    penalty = gt.KL(0.4, REFERENCE).penalty(pi)
-    np.testing.assert_allclose((pi * penalty).sum(axis=1), 0.4 * rel_entr(pi, REFERENCE).sum(axis=1), rtol=1e-14)
+    logits = np.random.default_rng(0).normal(size=(2, 3))
+    pi = softmax(logits, axis=1)
+    penalties = tabular(0.4).at(logits.reshape(-1)).penalties
+    np.testing.assert_allclose((pi * penalties).sum(axis=1), 0.4 * rel_entr(pi, REFERENCE).sum(axis=1), rtol=1e-13)
 
 
 def test_no_penalty_at_the_reference():
-    assert np.abs(gt.KL(3.0, REFERENCE).penalty(REFERENCE)).max() == 0.0
+    assert np.abs(tabular(3.0).at(np.log(REFERENCE).reshape(-1)).penalties).max() < 1e-15
 
 
-def test_responses_that_are_never_given_carry_no_penalty():
-    penalty = gt.KL(1.0, REFERENCE).penalty(np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]))
-    np.testing.assert_allclose(penalty, [[np.log(2), 0, 0], [0, np.log(2.5), np.log(5 / 7)]], rtol=1e-15)
+def test_no_penalty_without_one():
+    assert np.abs(gt.Problem(BANDIT, gt.TabularSoftmax(2, 3)).at(np.ones(6)).penalties).max() == 0.0
+
+
+def test_responses_that_are_never_given_add_nothing():
+    """Their probabilities are 0 to the last digit; what their penalty would be weighs nothing anywhere."""
+    theta = np.array([1e4, 0.0, 0.0, 0.0, 1e4, 1e4])
+    problem = tabular(1.0)
+    point = problem.at(theta)
+    assert point.probabilities.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]
+    drawn = point.probabilities > 0.0
+    expected = [np.log(2), np.log(2.5), np.log(5 / 7)]
+    np.testing.assert_allclose(point.penalties[drawn], expected, rtol=1e-12)
+    value = [0.2 - np.log(2), 0.25 - (np.log(2.5) + np.log(5 / 7)) / 2]
+    np.testing.assert_allclose(point.moments.value, value, rtol=1e-12)
+    assert gt.objective(problem, theta) == pytest.approx(BANDIT.prompt_weights @ value, rel=1e-12)
+    for name in ("reinforce", "optimal", "grpo"):
+        assert np.isfinite(gt.gradient_mse(problem, theta, name, batch_size=1, group_size=2))
+
+
+@pytest.mark.parametrize("strength", [0.1, 2.0])
+def test_the_divergence_of_sequences_is_a_sum_over_their_tokens(strength):
+    """Of whole responses: log(pi/reference) is the sum of the tokens' logs, with the reference's own conditionals."""
+    rng = np.random.default_rng(2)
+    tree = gt.TokenTree(2, 2, 2, end_token=0)
+    reference = rng.dirichlet(np.ones(tree.n_responses), size=2)
+    problem = gt.Problem(gt.Bandit(rng.uniform(size=(2, 3))), tree, gt.KL(strength, reference), rng.normal(size=8))
+    point = problem.at(problem.theta)
+    assert tree.responses == ((0,), (1, 0), (1, 1))
+    assert tree.prefixes == ((), (1,))
+    # Edges: 0 and 1 at the empty prefix, 0 and 1 after token 1.
+    after = reference[:, 1] + reference[:, 2]
+    conditionals = np.stack([reference[:, 0], after, reference[:, 1] / after, reference[:, 2] / after], axis=-1)
+    np.testing.assert_allclose(np.exp(problem.log_reference), conditionals, rtol=1e-13)
+    np.testing.assert_allclose(point.penalties, strength * np.log(point.probabilities / reference), rtol=1e-12, atol=1e-14)
+    expected = strength * rel_entr(point.probabilities, reference).sum(axis=1)
+    np.testing.assert_allclose((point.probabilities * point.penalties).sum(axis=1), expected, rtol=1e-12)
 
 
 def test_the_tilted_reference_is_the_optimum_of_a_tabular_policy():
     """The maximiser of E Z - strength KL is reference * exp(mean reward / strength), normalised: its gradient is 0."""
-    bandit = gt.Bandit([[0.2, 0.9, 0.5], [0.7, 0.1, 0.4]], [0.4, 0.6])
-    theta = np.log(REFERENCE) + bandit.mean_reward / 0.5
-    tabular = gt.TabularSoftmax(2, 3)
-    found = gt.moments(bandit, tabular, theta.reshape(-1), kl=gt.KL(0.5, REFERENCE))
+    theta = np.log(REFERENCE) + BANDIT.mean_reward / 0.5
+    found = gt.moments(tabular(0.5), theta.reshape(-1))
     np.testing.assert_allclose(found.gradient, 0.0, atol=1e-15)
-    log_normaliser = 0.5 * np.log((REFERENCE * np.exp(bandit.mean_reward / 0.5)).sum(axis=1))
+    log_normaliser = 0.5 * np.log((REFERENCE * np.exp(BANDIT.mean_reward / 0.5)).sum(axis=1))
     np.testing.assert_allclose(found.value, log_normaliser, rtol=1e-14)
-    elsewhere = gt.moments(bandit, tabular, theta.reshape(-1), kl=gt.KL(0.6, REFERENCE))
+    elsewhere = gt.moments(tabular(0.6), theta.reshape(-1))
     assert np.abs(elsewhere.gradient).max() > 1e-3
 
 
@@ -72,9 +110,9 @@ def test_reference_must_fit_the_policy():
     kl = gt.KL(1.0, REFERENCE)
     message = r"reference must have shape \(2, 2\) = \(M, K\), the policy's prompts and responses, got \(2, 3\)"
     with pytest.raises(ValueError, match=message):
-        gt.moments(gt.Bandit(np.full((2, 2), 0.5)), gt.TabularSoftmax(2, 2), np.zeros(4), kl=kl)
+        gt.Problem(gt.Bandit(np.full((2, 2), 0.5)), gt.TabularSoftmax(2, 2), kl)
 
 
 def test_a_number_is_not_a_penalty():
     with pytest.raises(TypeError, match="kl must be"):
-        gt.moments(gt.Bandit([[0.5, 0.5]]), gt.TabularSoftmax(1, 2), np.zeros(2), kl=0.1)
+        gt.Problem(gt.Bandit([[0.5, 0.5]]), gt.TabularSoftmax(1, 2), kl=0.1)

@@ -12,32 +12,31 @@ SIZES = {"batch_size": 2, "group_size": 3}
 
 
 def at_optimum(name):
-    problem = gt.gallery.training_problem(name)
-    best = gt.find_optimum(problem.bandit, problem.policy, problem.theta, problem.kl)
-    return problem, best
+    problem = gt.gallery.problem(name)
+    return problem, gt.find_optimum(problem, problem.theta)
 
 
-@pytest.mark.parametrize("name", ["kl-tabular", "kl-linear", "conflict"])
+@pytest.mark.parametrize("name", ["kl-tabular", "kl-linear", "conflict", "kl-sequence"])
 @pytest.mark.parametrize("estimator", ["reinforce", "oracle", "rloo"])
 def test_drift_of_an_unbiased_estimator_is_the_curvature(name, estimator):
     problem, best = at_optimum(name)
-    linear = linearise(problem.bandit, problem.policy, best, estimator, **SIZES, kl=problem.kl)
+    linear = linearise(problem, best, estimator, **SIZES)
     np.testing.assert_allclose(linear.drift, np.diag(linear.curvatures), atol=1e-9)
     if estimator == "rloo":
-        gamma = leave_one_out_covariance(problem.bandit, problem.policy, best, **SIZES, kl=problem.kl)
+        gamma = leave_one_out_covariance(problem, best, **SIZES)
         np.testing.assert_allclose(linear.noise, linear.directions.T @ gamma @ linear.directions, atol=1e-14)
 
 
 def test_drift_of_dr_grpo_is_shrunk():
     problem, best = at_optimum("kl-linear")
-    linear = linearise(problem.bandit, problem.policy, best, "dr_grpo", **SIZES, kl=problem.kl)
+    linear = linearise(problem, best, "dr_grpo", **SIZES)
     np.testing.assert_allclose(linear.drift, (1.0 - 1.0 / 3.0) * np.diag(linear.curvatures), atol=1e-9)
 
 
 @pytest.mark.parametrize("beta_factor", [0.6, 1.0, 3.0])
 def test_covariance_solves_the_integral_with_the_factor_that_is_not_printed(beta_factor):
     problem, best = at_optimum("kl-linear")
-    linear = linearise(problem.bandit, problem.policy, best, "rloo", **SIZES, kl=problem.kl)
+    linear = linearise(problem, best, "rloo", **SIZES)
     beta = beta_factor / linear.slowest
     stable = beta * linear.drift - np.eye(3) / 2.0
 
@@ -52,16 +51,16 @@ def test_covariance_solves_the_integral_with_the_factor_that_is_not_printed(beta
 
 def test_recursion_comes_to_the_limit_law_and_not_to_the_printed_one():
     problem, best = at_optimum("conflict")
-    linear = linearise(problem.bandit, problem.policy, best, "rloo", **SIZES, kl=problem.kl)
+    linear = linearise(problem, best, "rloo", **SIZES)
     beta, offset, n = 2.0 / linear.slowest, 500, 60_000
     gaps = gap_recursion(linear, gt.Harmonic(beta, offset).steps(n), np.zeros((2, 2)))
-    law = gt.limit_law(problem.bandit, problem.policy, best, "rloo", **SIZES, step_scale=beta, kl=problem.kl)
+    law = gt.limit_law(problem, best, "rloo", **SIZES, step_scale=beta)
     assert (n + offset) * gaps[-1] == pytest.approx(law.mean(), rel=1e-3)
 
 
 def test_constant_steps_come_to_the_stationary_gap():
     problem, best = at_optimum("kl-linear")
-    linear = linearise(problem.bandit, problem.policy, best, "oracle", **SIZES, kl=problem.kl)
+    linear = linearise(problem, best, "oracle", **SIZES)
     eta = 0.5
     gaps = gap_recursion(linear, gt.Constant(eta).steps(2000), np.eye(3))
     # In the eigenbasis of A: C_ii = eta Gamma_ii / (lambda_i (2 - eta lambda_i)).
@@ -69,16 +68,17 @@ def test_constant_steps_come_to_the_stationary_gap():
     assert gaps[-1] == pytest.approx(0.5 * linear.curvatures @ diagonal, rel=1e-8)
 
 
-@pytest.mark.parametrize(("name", "estimator"), [("kl-tabular", "rloo"), ("conflict", "oracle"), ("single", "grpo")])
+@pytest.mark.parametrize(
+    ("name", "estimator"), [("kl-tabular", "rloo"), ("conflict", "oracle"), ("single", "grpo"), ("kl-sequence", "rloo")]
+)
 def test_simulated_mean_gap_is_the_predicted_one(name, estimator, seed):
     problem, best = at_optimum(name)
     sizes = {"batch_size": 2, "group_size": 4}
-    linear = linearise(problem.bandit, problem.policy, best, estimator, **sizes, kl=problem.kl)
+    linear = linearise(problem, best, estimator, **sizes)
     beta, offset, n, runs = 2.0 / linear.slowest, 600, 1200, 4096
     schedule = gt.Harmonic(beta, offset)
     training = gt.simulate_training(
-        problem.bandit,
-        problem.policy,
+        problem,
         best,
         estimator,
         schedule,
@@ -86,9 +86,8 @@ def test_simulated_mean_gap_is_the_predicted_one(name, estimator, seed):
         steps=n,
         replications=runs,
         rng=seed(5),
-        kl=problem.kl,
     )
-    gaps = gt.objective(problem.bandit, problem.policy, best, problem.kl) - training.objectives[:, 0]
+    gaps = gt.objective(problem, best) - training.objectives[:, 0]
     predicted = gap_recursion(linear, schedule.steps(n), np.zeros(linear.drift.shape))[-1]
     error = gaps.std(ddof=1) / np.sqrt(runs)
     assert abs(gaps.mean() - predicted) < 4.9 * error + 0.01 * predicted
@@ -97,22 +96,22 @@ def test_simulated_mean_gap_is_the_predicted_one(name, estimator, seed):
 
 def test_too_small_a_step_scale_has_no_limit():
     problem, best = at_optimum("kl-linear")
-    linear = linearise(problem.bandit, problem.policy, best, "rloo", **SIZES, kl=problem.kl)
+    linear = linearise(problem, best, "rloo", **SIZES)
     least = 0.5 / linear.curvatures.min()
     with pytest.raises(ValueError, match=rf"step_scale must be above 1/\(2 lambda_min\) = {least:.4g}"):
-        gt.limit_law(problem.bandit, problem.policy, best, "rloo", **SIZES, step_scale=0.99 * least, kl=problem.kl)
-    assert gt.limit_law(problem.bandit, problem.policy, best, "rloo", **SIZES, step_scale=1.01 * least, kl=problem.kl).mean() > 0
+        gt.limit_law(problem, best, "rloo", **SIZES, step_scale=0.99 * least)
+    assert gt.limit_law(problem, best, "rloo", **SIZES, step_scale=1.01 * least).mean() > 0
 
 
 def test_an_estimator_that_ascends_another_objective_is_refused():
     problem, best = at_optimum("conflict")
     with pytest.raises(ValueError, match="optimum must be a zero of the estimator's mean, got a mean of norm"):
-        gt.limit_law(problem.bandit, problem.policy, best, "grpo", batch_size=2, group_size=4, step_scale=50.0)
+        gt.limit_law(problem, best, "grpo", batch_size=2, group_size=4, step_scale=50.0)
 
 
 def test_with_three_binary_rewards_the_standard_deviation_is_one_number_and_grpo_a_multiple_of_leave_one_out():
     problem, best = at_optimum("conflict")
-    linear = linearise(problem.bandit, problem.policy, best, "grpo", **SIZES)
-    leave_one_out = linearise(problem.bandit, problem.policy, best, "rloo", **SIZES)
+    linear = linearise(problem, best, "grpo", **SIZES)
+    leave_one_out = linearise(problem, best, "rloo", **SIZES)
     factor = (1.0 - 1.0 / 3.0) / (np.sqrt(1.0 / 3.0) + 1e-4)
     np.testing.assert_allclose(linear.drift, factor * leave_one_out.drift, atol=1e-9)

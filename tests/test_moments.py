@@ -9,7 +9,7 @@ from scipy.special import rel_entr
 
 import grpo_theory as gt
 
-ARMS = gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2), [0.0, np.log(2.0)]
+ARMS = gt.Problem(gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2)), [0.0, np.log(2.0)]
 CASES = [(p, r, k) for p in POLICIES for r in REWARDS for k in PENALTIES]
 
 
@@ -58,7 +58,7 @@ def test_two_arms_by_hand():
 @pytest.mark.parametrize(("policy", "rewards", "penalty"), CASES)
 def test_moments_are_sums_over_the_outcomes(policy, rewards, penalty):
     c = case(policy, rewards, penalty)
-    found = gt.moments(c.bandit, c.policy, c.theta, kl=c.kl)
+    found = gt.moments(c.problem, c.theta)
     for m, (p, z, w, value, deviation, baseline, gradient) in enumerate(prompts(c)):
         norms = (w**2).sum(axis=1)
         covariance = sum(p * (norms - sum(p * norms)) * (z - value))
@@ -95,7 +95,7 @@ def objective(c, theta):
 @pytest.mark.parametrize(("policy", "rewards", "penalty"), CASES)
 def test_the_gradient_is_the_slope_of_the_objective(policy, rewards, penalty):
     c = case(policy, rewards, penalty)
-    found = gt.moments(c.bandit, c.policy, c.theta, kl=c.kl)
+    found = gt.moments(c.problem, c.theta)
     assert c.bandit.prompt_weights @ found.value == pytest.approx(objective(c, c.theta), rel=1e-14)
     step = 1e-5
     slopes = [
@@ -105,7 +105,7 @@ def test_the_gradient_is_the_slope_of_the_objective(policy, rewards, penalty):
 
 
 def test_the_optimal_baseline_is_the_value_where_scores_vanish():
-    found = gt.moments(gt.Bandit([[0.25, 0.5]]), gt.TabularSoftmax(1, 2), [2000.0, 0.0])
+    found = gt.moments(gt.Problem(gt.Bandit([[0.25, 0.5]]), gt.TabularSoftmax(1, 2)), [2000.0, 0.0])
     assert found.score_power.tolist() == [0.0]
     assert found.optimal_baseline.tolist() == found.value.tolist() == [0.25]
     assert found.score_reward_correlation.tolist() == [0.0]
@@ -113,7 +113,7 @@ def test_the_optimal_baseline_is_the_value_where_scores_vanish():
 
 def test_equal_norms_leave_no_correlation_and_no_gap_between_baselines():
     rng = np.random.default_rng(3)
-    found = gt.moments(gt.Bandit(rng.uniform(size=(5, 4))), gt.TabularSoftmax(5, 4), np.zeros(20))
+    found = gt.moments(gt.Problem(gt.Bandit(rng.uniform(size=(5, 4))), gt.TabularSoftmax(5, 4)), np.zeros(20))
     assert found.score_reward_correlation.tolist() == [0.0] * 5
     np.testing.assert_allclose(found.optimal_baseline, found.value, rtol=1e-14)
 
@@ -122,24 +122,26 @@ def test_norms_equal_up_to_rounding_leave_no_correlation():
     """Rotated one-hot features: the norms differ in their last bits, and a correlation of last bits means nothing."""
     rng = np.random.default_rng(6)
     rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
-    norms = (gt.LinearSoftmax(rotation[None]).scores(np.zeros(5)) ** 2).sum(axis=-1)
+    problem = gt.Problem(gt.Bandit(rng.uniform(size=(1, 5))), gt.LinearSoftmax(rotation[None]))
+    norms = (problem.policy.scores(np.zeros(5)) ** 2).sum(axis=-1)
     assert 0.0 < np.ptp(norms) < 1e-14
-    found = gt.moments(gt.Bandit(rng.uniform(size=(1, 5))), gt.LinearSoftmax(rotation[None]), np.zeros(5))
+    assert 0.0 < np.ptp(problem.at(np.zeros(5)).squared_score_norms) < 1e-14
+    found = gt.moments(problem, np.zeros(5))
     assert found.score_reward_correlation.tolist() == [0.0]
 
 
 def test_a_common_offset_of_the_features_changes_nothing():
     c = case("linear")
-    near = gt.moments(c.bandit, c.policy, c.theta)
-    far = gt.moments(c.bandit, gt.LinearSoftmax(c.features + 100.0), c.theta)
+    near = gt.moments(c.problem, c.theta)
+    far = gt.moments(gt.Problem(c.bandit, gt.LinearSoftmax(c.features + 100.0)), c.theta)
     np.testing.assert_allclose(far.gradient, near.gradient, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(far.score_power, near.score_power, rtol=1e-9)
 
 
 def test_a_prompt_of_weight_zero_has_its_moments_all_the_same():
     c = case()
-    one = gt.moments(c.bandit.at_prompt(1), c.policy, c.theta)
-    both = gt.moments(c.bandit, c.policy, c.theta)
+    one = gt.moments(c.problem.at_prompt(1), c.theta)
+    both = gt.moments(c.problem, c.theta)
     assert np.array_equal(one.value, both.value)
     np.testing.assert_allclose(one.gradient, both.prompt_gradients[1], rtol=1e-15)
 
@@ -148,11 +150,4 @@ def test_a_prompt_of_weight_zero_has_its_moments_all_the_same():
 def test_bandit_and_policy_must_match(shape):
     message = rf"policy must have the bandit's \(M, K\) = \(2, 3\), got \({shape[0]}, {shape[1]}\)"
     with pytest.raises(ValueError, match=message):
-        gt.moments(gt.Bandit(np.full((2, 3), 0.5)), gt.TabularSoftmax(*shape), np.zeros(shape[0] * shape[1]))
-
-
-def test_what_is_no_policy_or_no_bandit_is_refused_by_name():
-    with pytest.raises(TypeError, match="policy must be"):
-        gt.moments(ARMS[0], "tabular", ARMS[2])
-    with pytest.raises(TypeError, match="bandit must be"):
-        gt.moments(np.full((1, 2), 0.5), *ARMS[1:])
+        gt.Problem(gt.Bandit(np.full((2, 3), 0.5)), gt.TabularSoftmax(*shape))

@@ -13,8 +13,8 @@ from scipy.special import gammaln
 
 import grpo_theory as gt
 from grpo_theory.exact.classes import classes
-from grpo_theory.exact.multisets import _compiled_sum_moments, _sum_moments, count_multisets, members, multisets
-from grpo_theory.exact.outcomes import outcomes
+from grpo_theory.exact.multisets import GroupMoments, add_moments, class_advantages, count_multisets, members, multisets
+from grpo_theory.exact.seen import seen_at
 
 
 @given(n_classes=st.integers(1, 5), group_size=st.integers(1, 7))
@@ -35,56 +35,67 @@ def test_members_write_the_counts_out(n_classes, group_size):
         assert Counter(group) == Counter({r: n for r, n in enumerate(row) if n})
 
 
-def random_sums(n_classes, group_size):
+def random_sums(n_classes, group_size, n_features=1):
     rng = np.random.default_rng(n_classes)
     p = rng.dirichlet(np.ones(n_classes))
     counts = multisets(n_classes, group_size)
-    by_class = rng.normal(size=(len(counts), n_classes))
-    advantages = np.take_along_axis(by_class, members(counts), axis=1)
+    features = rng.normal(size=(len(counts), n_classes, n_features))
     log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
-    return counts, log_weights, np.log(p), advantages, p, by_class
+    return counts, log_weights, np.log(p), features
 
 
-def run(function, counts, log_weights, log_p, advantages):
-    n = counts.shape[1]
-    out = np.zeros(n), np.zeros((n, n)), np.zeros(n)
-    return function(counts, log_weights, log_p, advantages, *out), *out
+def run(function, counts, log_weights, log_p, features):
+    sums = GroupMoments.zeros(*features.shape[1:])
+    function(counts, log_weights, log_p, features, sums.mean, sums.product, sums.squares)
+    return sums.mean, sums.product, sums.squares
 
 
-def test_sums_over_multisets_are_sums_over_ordered_groups():
-    counts, log_weights, log_p, advantages, p, by_class = random_sums(3, 4)
+@pytest.mark.parametrize("n_features", [1, 3])
+def test_sums_over_multisets_are_sums_over_ordered_groups(n_features):
+    counts, log_weights, log_p, features = random_sums(3, 4, n_features)
     place = {tuple(row): i for i, row in enumerate(counts.tolist())}
-    mean, product_, squares, total = np.zeros(3), np.zeros((3, 3)), np.zeros(3), 0.0
+    sums, total = GroupMoments.zeros(3, n_features), 0.0
     for group in product(range(3), repeat=4):
         n = np.bincount(group, minlength=3)
-        a = by_class[place[tuple(n.tolist())]]
-        weight = prod(p[list(group)])
+        x = features[place[tuple(n.tolist())]]
+        weight = prod(np.exp(log_p[list(group)]))
         total += weight
-        mean += weight * n * a
-        product_ += weight * np.outer(n * a, n * a)
-        squares += weight * n * a**2
-    spread, *found = run(_compiled_sum_moments(), counts, log_weights, log_p, advantages)
+        within = n[:, None] * x
+        sums.mean[:] += weight * within
+        sums.product[:] += weight * np.multiply.outer(within, within)
+        sums.squares[:] += weight * n[:, None, None] * x[:, :, None] * x[:, None, :]
     assert total == pytest.approx(1.0, abs=1e-14)
-    assert spread == 0.0
-    for value, expected in zip(found, (mean, product_, squares), strict=True):
+    found = run(add_moments, counts, log_weights, log_p, features)
+    for value, expected in zip(found, (sums.mean, sums.product, sums.squares), strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(("n_classes", "group_size"), [(1, 5), (2, 6), (4, 3)])
-def test_compiled_sums_agree_with_plain_python(n_classes, group_size):
-    arguments = random_sums(n_classes, group_size)[:4]
-    plain, compiled = run(_sum_moments, *arguments), run(_compiled_sum_moments(), *arguments)
-    assert _compiled_sum_moments().py_func is _sum_moments
+@pytest.mark.parametrize(("n_classes", "group_size", "n_features"), [(1, 5, 1), (2, 6, 2), (4, 3, 3)])
+def test_compiled_sums_agree_with_plain_python(n_classes, group_size, n_features):
+    arguments = random_sums(n_classes, group_size, n_features)
+    plain, compiled = run(add_moments.function, *arguments), run(add_moments, *arguments)
+    assert add_moments.dispatcher.py_func is add_moments.function
     for one, other in zip(plain, compiled, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-16)
 
 
-@pytest.mark.parametrize("function", [_sum_moments, _compiled_sum_moments()])
+BOTH = pytest.mark.parametrize("function", [class_advantages.function, class_advantages], ids=["plain", "compiled"])
+
+
+@BOTH
+def test_the_advantages_of_classes_are_read_off_their_members(function):
+    counts = multisets(3, 4)
+    by_class = np.random.default_rng(3).normal(size=counts.shape)
+    found = np.full(counts.shape, np.nan)
+    spread = function(counts, np.take_along_axis(by_class, members(counts), axis=1), found)
+    assert spread == 0.0
+    assert np.array_equal(found, np.where(counts > 0, by_class, 0.0))
+
+
+@BOTH
 def test_unequal_advantages_within_a_class_are_measured(function):
     counts = np.array([[2, 1]])
-    advantages = np.array([[10.0, 15.0, 1.0]])
-    spread, *_ = run(function, counts, np.array([np.log(3.0)]), np.log([0.5, 0.5]), advantages)
-    assert spread == 0.5
+    assert function(counts, np.array([[10.0, 15.0, 1.0]]), np.empty((1, 2))) == 0.5
 
 
 def test_multinomial_weights():
@@ -96,15 +107,28 @@ def test_multinomial_weights():
 
 def test_classes_join_what_a_kernel_cannot_tell_apart():
     c = case("tabular", "binary")
-    table = outcomes(c.bandit, c.policy, c.theta)
-    by_reward = classes(table, 0, frozenset({"rewards"}))
-    assert by_reward.rewards.tolist() == [0.0, 1.0]
-    assert np.isnan(by_reward.squared_score_norms).all()
-    pi, success = table.policy_probabilities[0], np.array([0.0, 0.3, 0.8])
+    point = c.problem.at(c.theta)
+    seen = seen_at(point, gt.estimators()["rloo"])
+    by_reward = classes(point, seen, 0, frozenset({"rewards"}))
+    rewards, norms, lengths = by_reward.fields
+    assert rewards.tolist() == [0.0, 1.0]
+    assert np.isnan([norms, lengths]).all()
+    pi, success = point.probabilities[0], np.array([0.0, 0.3, 0.8])
     np.testing.assert_allclose(by_reward.probabilities, [pi @ (1 - success), pi @ success], rtol=1e-14)
     np.testing.assert_allclose(by_reward.responses[1], pi * success / (pi @ success), rtol=1e-14)
-    nothing = classes(table, 0, frozenset())
+    nothing = classes(point, seen, 0, frozenset())
     np.testing.assert_allclose(nothing.responses, [pi], rtol=1e-14)
-    everything = classes(table, 0, frozenset(gt.Batch._fields))
+    everything = classes(point, seen, 0, frozenset(gt.Batch._fields))
     assert everything.probabilities.size == 5  # three responses, two rewards, one of them impossible
     assert everything.probabilities.sum() == pytest.approx(1.0, abs=1e-15)
+    assert everything.fields[2].tolist() == [1.0] * 5
+
+
+def test_classes_by_length_part_what_a_group_of_sequences_may_hold():
+    problem = gt.Problem(gt.Bandit(np.full((1, 3), 0.5)), gt.TokenTree(1, 2, 2, end_token=0), theta=[0.3, 0.0, -0.2, 0.5])
+    point = problem.at(problem.theta)
+    by_length = classes(point, seen_at(point, gt.estimators()["rloo"]), 0, frozenset({"lengths"}))
+    assert by_length.fields[2].tolist() == [1.0, 2.0]
+    pi = point.probabilities[0]
+    np.testing.assert_allclose(by_length.probabilities, [pi[0], pi[1] + pi[2]], rtol=1e-14)
+    np.testing.assert_allclose(by_length.responses, [[1, 0, 0], [0, *pi[1:] / pi[1:].sum()]], rtol=1e-14)

@@ -5,28 +5,20 @@ import pytest
 from enumeration import PENALTIES, POLICIES, REWARDS, case
 
 import grpo_theory as gt
-from grpo_theory.exact import directional_derivatives
-from grpo_theory.exact.objective import gradient
-from grpo_theory.theory import check_optimum
+from grpo_theory.exact import check_optimum, directional_derivatives, gradient
+from grpo_theory.problem.logit_map import TabularMap
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("rewards", REWARDS)
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_hessian_is_the_derivative_of_the_exact_gradient(policy, rewards, penalty):
-    bandit, chosen, theta, _, kl = case(policy, rewards, penalty)
-    step = 1e-5
-    numeric = np.stack(
-        [
-            (
-                gt.moments(bandit, chosen, theta + step * e, kl).gradient
-                - gt.moments(bandit, chosen, theta - step * e, kl).gradient
-            )
-            / (2.0 * step)
-            for e in np.eye(chosen.dimension)
-        ]
-    )
-    exact = gt.hessian(bandit, chosen, theta, kl)
+    problem = case(policy, rewards, penalty).problem
+    theta, step = problem.theta, 1e-5
+    shifts = step * np.eye(problem.policy.dimension)
+    ends = [(gt.moments(problem, theta + shift).gradient, gt.moments(problem, theta - shift).gradient) for shift in shifts]
+    numeric = np.stack([(up - down) / (2.0 * step) for up, down in ends])
+    exact = gt.hessian(problem, theta)
     np.testing.assert_allclose(exact, numeric, atol=1e-8)
     np.testing.assert_allclose(exact, exact.T, atol=1e-15)
     assert np.abs(exact).max() > 1e-3
@@ -34,57 +26,57 @@ def test_hessian_is_the_derivative_of_the_exact_gradient(policy, rewards, penalt
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_gradient_is_the_derivative_of_the_objective(penalty):
-    bandit, policy, theta, _, kl = case("linear", "graded", penalty)
-    thetas = theta + 1e-6 * np.stack([np.eye(policy.dimension), -np.eye(policy.dimension)])
-    up, down = gt.objective(bandit, policy, thetas, kl)
-    np.testing.assert_allclose((up - down) / 2e-6, gt.moments(bandit, policy, theta, kl).gradient, atol=1e-8)
+    problem = case("linear", "graded", penalty).problem
+    identity = np.eye(problem.policy.dimension)
+    up, down = gt.objective(problem, problem.theta + 1e-6 * np.stack([identity, -identity]))
+    exact = gt.moments(problem, problem.theta).gradient
+    np.testing.assert_allclose((up - down) / 2e-6, exact, atol=1e-8)
+    np.testing.assert_allclose(gradient(problem, problem.theta), exact, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("name", gt.gallery.training_names())
+@pytest.mark.parametrize("name", gt.gallery.names("training"))
 def test_training_problems_have_an_interior_maximiser_above_everything_sampled(name):
-    problem = gt.gallery.training_problem(name)
-    where = (problem.bandit, problem.policy)
-    best = gt.find_optimum(*where, problem.theta, problem.kl)
-    assert np.linalg.norm(gt.moments(*where, best, problem.kl).gradient) < 1e-12
-    curvatures, directions = check_optimum(*where, best, problem.kl)
+    problem = gt.gallery.problem(name)
+    best = gt.find_optimum(problem, problem.theta)
+    assert np.linalg.norm(gt.moments(problem, best).gradient) < 1e-12
+    curvatures, directions = check_optimum(problem, best)
     assert curvatures.min() > 1e-3
     np.testing.assert_allclose(directions.T @ directions, np.eye(len(curvatures)), atol=1e-12)
     rng = np.random.default_rng(3)
     radii = np.repeat([0.1, 1.0, 5.0, 50.0], 500)
     elsewhere = best + radii[:, None] * rng.normal(size=(2000, problem.policy.dimension))
-    assert gt.objective(*where, best, problem.kl) >= gt.objective(*where, elsewhere, problem.kl).max()
+    assert gt.objective(problem, best) >= gt.objective(problem, elsewhere).max()
 
 
 def test_tabular_optimum_is_the_tilted_reference_with_one_flat_direction_a_prompt():
-    problem = gt.gallery.training_problem("kl-tabular")
-    best = gt.find_optimum(problem.bandit, problem.policy, problem.theta, problem.kl)
+    problem = gt.gallery.problem("kl-tabular")
+    best = gt.find_optimum(problem, problem.theta)
     tilted = np.asarray(problem.kl.reference) * np.exp(problem.bandit.mean_reward / problem.kl.strength)
     tilted /= tilted.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(problem.policy.probabilities(best), tilted, rtol=1e-13)
-    curvatures, _ = check_optimum(problem.bandit, problem.policy, best, problem.kl)
+    curvatures, _ = check_optimum(problem, best)
     assert len(curvatures) == problem.policy.dimension - problem.bandit.n_prompts
 
 
 def test_what_is_not_a_maximiser_is_refused():
-    problem = gt.gallery.training_problem("kl-linear")
-    where = (problem.bandit, problem.policy)
+    problem = gt.gallery.problem("kl-linear")
     with pytest.raises(ValueError, match=r"optimum must be a stationary point, got a gradient of norm"):
-        check_optimum(*where, problem.theta + 1.0, problem.kl)
+        check_optimum(problem, problem.theta + 1.0)
     # A small gradient is no small distance where the curvature is as small.
     small = gt.Bandit.from_law([0.0, 1e-9], np.stack([1.0 - problem.bandit.mean_reward, problem.bandit.mean_reward], axis=-1))
     with pytest.raises(ValueError, match=r"optimum must be a stationary point, got a gradient of norm"):
-        check_optimum(small, problem.policy, problem.theta + 1.0)
+        check_optimum(gt.Problem(small, problem.policy), problem.theta + 1.0)
     # The middle response is the worst: where it is likeliest, the objective is least.
     features = [[[-1.0], [0.0], [1.0]]]
     with pytest.raises(ValueError, match="optimum must be a maximiser, got a direction of positive curvature"):
-        check_optimum(gt.Bandit([[0.9, 0.1, 0.9]]), gt.LinearSoftmax(features), [0.0])
+        check_optimum(gt.Problem(gt.Bandit([[0.9, 0.1, 0.9]]), gt.LinearSoftmax(features)), [0.0])
     with pytest.raises(ValueError, match="flat in all"):
-        check_optimum(gt.Bandit([[0.5, 0.5, 0.5]]), gt.LinearSoftmax(features), [0.0])
+        check_optimum(gt.Problem(gt.Bandit([[0.5, 0.5, 0.5]]), gt.LinearSoftmax(features)), [0.0])
 
 
 def test_no_interior_maximiser_is_said():
     with pytest.raises(ValueError, match="optimum must"):
-        gt.find_optimum(gt.Bandit([[0.9, 0.1]]), gt.LinearSoftmax([[[1.0], [0.0]]]), [0.0])
+        gt.find_optimum(gt.Problem(gt.Bandit([[0.9, 0.1]]), gt.LinearSoftmax([[[1.0], [0.0]]])), [0.0])
 
 
 def test_a_maximum_at_infinity_beside_an_interior_one_is_refused():
@@ -93,20 +85,23 @@ def test_a_maximum_at_infinity_beside_an_interior_one_is_refused():
     features[0, :, 0], features[1, :, 0], features[2, 0, 1] = [-1.0, 0.0, 2.0], [-2.0, 0.0, 1.0], 1.0
     success = [[0.1, 0.9, 0.2], [0.1, 0.9, 0.2], [1.0, 0.0, 0.0]]
     with pytest.raises(ValueError, match="optimum must be interior, and the policy is deterministic along 1 of its directions"):
-        gt.find_optimum(gt.Bandit(success), gt.LinearSoftmax(features), np.zeros(2))
+        gt.find_optimum(gt.Problem(gt.Bandit(success), gt.LinearSoftmax(features)), np.zeros(2))
     # Luck alone, and a prompt that never comes, leave a direction truly flat.
     for bandit in (gt.Bandit([*success[:2], [0.5, 0.5, 0.5]]), gt.Bandit(success, [0.5, 0.5, 0.0])):
-        best = gt.find_optimum(bandit, gt.LinearSoftmax(features), np.zeros(2))
-        curvatures, directions = check_optimum(bandit, gt.LinearSoftmax(features), best)
+        problem = gt.Problem(bandit, gt.LinearSoftmax(features))
+        curvatures, directions = check_optimum(problem, gt.find_optimum(problem, np.zeros(2)))
         np.testing.assert_allclose(np.abs(directions), [[1.0], [0.0]], atol=1e-9)
         assert len(curvatures) == 1
 
 
-class SteepTabular(gt.TabularSoftmax):
-    """A tabular policy whose logits are twice its parameters."""
+class SteepTabular(TabularMap):
+    """A table whose logits are twice its parameters."""
 
     def logits(self, theta):
         return 2.0 * super().logits(theta)
+
+    def adjoint_by_prompt(self, covectors):
+        return 2.0 * super().adjoint_by_prompt(covectors)
 
     def adjoint(self, covectors):
         return 2.0 * super().adjoint(covectors)
@@ -117,34 +112,51 @@ class SteepTabular(gt.TabularSoftmax):
     def gram(self):
         return 4.0 * super().gram()
 
-
-def test_the_closed_form_is_not_used_for_a_policy_that_is_not_tabular():
-    problem = gt.gallery.training_problem("kl-tabular")
-    policy = SteepTabular(2, 3)
-    best = gt.find_optimum(problem.bandit, policy, np.zeros(6), problem.kl)
-    np.testing.assert_allclose(gt.moments(problem.bandit, policy, best, problem.kl).gradient, 0.0, atol=1e-12)
-    tabular = gt.find_optimum(problem.bandit, problem.policy, problem.theta, problem.kl)
-    np.testing.assert_allclose(policy.probabilities(best), problem.policy.probabilities(tabular), rtol=1e-10)
+    def squared_norms(self, covectors):
+        return 4.0 * super().squared_norms(covectors)
 
 
-TWO = gt.Bandit([[0.5, 0.5], [0.1, 0.2]]), gt.TabularSoftmax(2, 2)
-NARROW = gt.KL(1.0, [[0.5, 0.5]])
+def test_the_closed_form_is_not_used_for_a_map_that_is_not_tabular():
+    problem = gt.gallery.problem("kl-tabular")
+    steep = gt.Problem(problem.bandit, gt.Policy(SteepTabular(2, 3)), problem.kl)
+    best = gt.find_optimum(steep, np.zeros(6))
+    np.testing.assert_allclose(gt.moments(steep, best).gradient, 0.0, atol=1e-12)
+    tabular = gt.find_optimum(problem, problem.theta)
+    np.testing.assert_allclose(steep.policy.probabilities(best), problem.policy.probabilities(tabular), rtol=1e-10)
+
+
+def test_the_closed_form_for_sequences_is_what_the_search_finds():
+    """The tilted reference over whole sequences, as a table and, searched for, with the same one-hot features."""
+    rng = np.random.default_rng(8)
+    bandit, reference = gt.Bandit(rng.uniform(0.1, 0.9, (2, 7))), rng.dirichlet(np.ones(7), size=2)
+    made = {"n_prompts": 2, "vocabulary_size": 3, "horizon": 2, "end_token": 0}
+    tree = gt.TokenTree(**made)
+    one_hot = gt.TokenTree(**made, features=np.eye(2 * tree.n_logits).reshape(2, tree.n_logits, -1))
+    problem, searched = (gt.Problem(bandit, policy, gt.KL(0.7, reference)) for policy in (tree, one_hot))
+    best, found = gt.find_optimum(problem, problem.theta), gt.find_optimum(searched, searched.theta)
+    tilted = reference * np.exp(bandit.mean_reward / 0.7)
+    tilted /= tilted.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(problem.policy.probabilities(best), tilted, rtol=1e-12)
+    np.testing.assert_allclose(searched.policy.probabilities(found), tilted, rtol=1e-9)
+    by_prefix = best.reshape(2, -1, 3)
+    np.testing.assert_allclose(by_prefix.sum(axis=-1), 0.0, atol=1e-14)
+    curvatures, _ = check_optimum(problem, best)
+    assert len(curvatures) == tree.dimension - by_prefix[..., 0].size
+
+
+TWO = gt.Problem(gt.Bandit([[0.5, 0.5], [0.1, 0.2]]), gt.TabularSoftmax(2, 2))
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: gt.find_optimum(*TWO, np.zeros(4), NARROW), ValueError, r"reference must have shape \(2, 2\)"),
-        (lambda: gt.find_optimum(*TWO, np.zeros(3), gt.KL(1.0, [[0.5, 0.5]] * 2)), ValueError, r"theta must have shape \(4,\)"),
-        (lambda: gt.find_optimum(TWO[0], gt.TabularSoftmax(3, 2), np.zeros(6), NARROW), ValueError, "policy must have"),
-        (lambda: gt.objective(*TWO, np.zeros(4), NARROW), ValueError, r"reference must have shape \(2, 2\)"),
-        (lambda: gradient(*TWO, np.zeros(4), NARROW), ValueError, r"reference must have shape \(2, 2\)"),
-        (lambda: gt.objective(*TWO, np.zeros(5)), ValueError, r"theta must have shape \(..., d\) with d = 4, got \(5,\)"),
-        (lambda: gt.objective(*TWO, np.zeros(4), 0.1), TypeError, "kl must be a KL"),
-        (lambda: gt.hessian(*TWO, np.zeros(4), 0.1), TypeError, "kl must be a KL"),
-        (lambda: gradient(*TWO, np.full(4, np.nan)), ValueError, r"theta must be finite, got nan at index \(0,\)"),
+        (lambda: gt.find_optimum(TWO, np.zeros(3)), ValueError, r"theta0 must have shape \(4,\)"),
+        (lambda: check_optimum(TWO, np.zeros(3)), ValueError, r"theta must have shape \(4,\)"),
+        (lambda: gt.objective(TWO, np.zeros(5)), ValueError, r"theta must have shape \(..., d\) with d = 4, got \(5,\)"),
+        (lambda: gt.hessian(TWO, np.zeros((1, 4))), ValueError, r"theta must have 1 dimensions, got shape \(1, 4\)"),
+        (lambda: gradient(TWO, np.full(4, np.nan)), ValueError, r"theta must be finite, got nan at index \(0,\)"),
         (
-            lambda: directional_derivatives(*TWO, np.zeros(4), np.zeros((2, 3))),
+            lambda: directional_derivatives(TWO, np.zeros(4), np.zeros((2, 3))),
             ValueError,
             r"directions must have shape \(..., d\) with d = 4, got \(2, 3\)",
         ),
@@ -153,8 +165,3 @@ NARROW = gt.KL(1.0, [[0.5, 0.5]])
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
-
-
-def test_unknown_training_problem():
-    with pytest.raises(ValueError, match="name must be one of kl-tabular"):
-        gt.gallery.training_problem("nothing")

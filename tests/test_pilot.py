@@ -7,9 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 import grpo_theory as gt
-from grpo_theory.exact.outcomes import outcomes
-from grpo_theory.gallery import Problem
-from grpo_theory.inference.pilot import semidefinite_factor
+from grpo_theory.laboratory.pilot import semidefinite_factor
 
 
 def rloo(rollouts):
@@ -22,13 +20,14 @@ def rloo(rollouts):
 def head(seed, m=7, width=4, k=3):
     rng = np.random.default_rng(seed)
     policy = gt.SoftmaxHead(rng.normal(size=(m, width)), k)
-    return Problem("head", "head", gt.Bandit(rng.uniform(0.1, 0.9, (m, k))), policy, rng.normal(size=policy.dimension))
+    bandit = gt.Bandit(rng.uniform(0.1, 0.9, (m, k)))
+    return gt.Problem(bandit, policy, theta=rng.normal(size=policy.dimension), name="head")
 
 
 def dense_twin(problem):
     """The same policy with its features written out: exactly the same draws, and scores in full."""
-    k = problem.policy.n_responses
-    features = np.einsum("kl,mh->mklh", np.eye(k), problem.policy.hidden).reshape(len(problem.policy.hidden), k, -1)
+    k, hidden = problem.policy.n_responses, problem.policy.logit_map.hidden
+    features = np.einsum("kl,mh->mklh", np.eye(k), hidden).reshape(len(hidden), k, -1)
     return replace(problem, policy=gt.LinearSoftmax(features))
 
 
@@ -44,17 +43,17 @@ def test_shapes_and_blocks():
     assert gt.Pilot(10_000, 64).block_replications == 1
 
 
-@pytest.mark.parametrize("name", ["two-arms", "graded"])
+@pytest.mark.parametrize("name", ["two-arms", "graded", "sequence-shared"])
 def test_the_joint_law_of_prompt_response_and_reward(name, seed):
     """Counts of every (score, reward) against the table; a table with the policy's weights reversed is refuted."""
     problem = gt.gallery.problem(name)
-    table = outcomes(problem.bandit, problem.policy, problem.theta)
+    table = problem.at(problem.theta)
     n = 40_000
     block = gt.Pilot(1, 1).sample(problem, seed(1), n)
-    scores = problem.policy.scores(problem.theta)[:, table.responses]
+    scores = problem.policy.scores(problem.theta)[:, table.outcome_responses]
     same = (scores[None] == block.scores[:, 0, 0][:, None, None]).all(axis=-1) & (table.rewards == block.rewards)
     assert (same.sum(axis=(1, 2)) == 1).all()
-    probabilities = (problem.bandit.prompt_weights[:, None] * table.probabilities).ravel()
+    probabilities = (problem.bandit.prompt_weights[:, None] * table.outcome_probabilities).ravel()
     counts = same.sum(axis=0).ravel()
     assert chisquare(counts, n * probabilities).pvalue > 1e-5
     assert chisquare(counts, n * probabilities[::-1]).pvalue < 1e-12
@@ -64,16 +63,17 @@ def test_the_joint_law_of_prompt_response_and_reward(name, seed):
     "problem",
     [
         gt.gallery.problem("tabular"),
-        replace(gt.gallery.training_problem("kl-linear"), theta=np.array([0.9, -0.6, 1.2])),
+        replace(gt.gallery.problem("kl-linear"), theta=np.array([0.9, -0.6, 1.2])),
+        gt.gallery.problem("sequence-shared"),
+        replace(gt.gallery.problem("kl-sequence"), theta=np.array([0.9, -0.6])),
         head(3),
     ],
     ids=lambda p: p.name,
 )
 def test_the_error_of_an_estimate_computed_from_pilots_is_the_exact_one(problem, seed):
     """With weights of the prompts, with a penalty in the reward, and in isometric coordinates, which know no direction."""
-    where = (problem.bandit, problem.policy, problem.theta)
-    exact = gt.gradient_law(*where, "rloo", batch_size=4, group_size=4, kl=problem.kl)
-    gradient = gt.moments(*where, problem.kl).gradient
+    exact = gt.gradient_law(problem, problem.theta, "rloo", batch_size=4, group_size=4)
+    gradient = gt.moments(problem, problem.theta).gradient
     estimates = rloo(gt.Pilot(4, 4).sample(problem, seed(2), 20_000))
     power = np.einsum("rj,rj->r", estimates, estimates)
     expected = exact.mse + gradient @ gradient
@@ -106,7 +106,7 @@ def test_isometric_coordinates_of_a_language_model():
     """Squared norms of the scores, against the policy's own."""
     problem = gt.gallery.problem("lm-zero-shot")
     block = gt.Pilot(4, 2).sample(problem, 7, 100)
-    norms = np.unique(outcomes(problem.bandit, problem.policy, problem.theta).squared_score_norms)
+    norms = np.unique(problem.at(problem.theta).squared_score_norms)
     found = np.einsum("rbgj,rbgj->rbg", block.scores, block.scores).ravel()
     nearest = norms[np.clip(np.searchsorted(norms, found), 1, len(norms) - 1) - np.array([[0], [1]])]
     assert (np.abs(nearest - found).min(axis=0) < 1e-9 * found).all()
@@ -127,14 +127,15 @@ def test_semidefinite_factors():
 
 
 def test_the_tables_follow_the_problem():
-    """One experiment, several problems and parameters changed in place: each gets its own draws."""
+    """One experiment, several problems and parameters: each gets its own draws, and no parameter changes in place."""
     pilot = gt.Pilot(4, 4)
     linear, tabular = gt.gallery.problem("linear"), gt.gallery.problem("tabular")
     before = pilot.sample(linear, 9, 10).scores
     assert pilot.sample(tabular, 9, 10).scores.shape != before.shape
     assert np.array_equal(pilot.sample(linear, 9, 10).scores, before)
-    linear.theta[:] = 0.0
-    assert not np.array_equal(pilot.sample(linear, 9, 10).scores, before)
+    assert not np.array_equal(pilot.sample(replace(linear, theta=np.zeros(5)), 9, 10).scores, before)
+    with pytest.raises(ValueError, match="read-only"):
+        linear.theta[:] = 0.0
 
 
 def test_bad_arguments():

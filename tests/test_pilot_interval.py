@@ -27,19 +27,19 @@ from pilots import (
 from scipy.stats import t as student
 
 import grpo_theory as gt
-from grpo_theory.inference import (
-    Rollouts,
+from grpo_theory import Rollouts
+from grpo_theory.intervals import (
     components_bootstrap,
     components_jackknife,
-    error_components,
+    estimate_group_size_law,
     group_size_bootstrap,
     group_size_fieller,
     group_size_jackknife,
     mse_bootstrap,
     mse_jackknife,
 )
-from grpo_theory.inference.error_components import prompt_terms
-from grpo_theory.inference.u_statistics import prompt_gradients, prompt_powers
+from grpo_theory.intervals.components import prompt_terms
+from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
 
 bootstrap = partial(group_size_bootstrap, resamples=199, rng=5)
 mse = partial(mse_jackknife, batch_size=3, group_size=7)
@@ -107,11 +107,11 @@ def test_powers_are_unbiased(policy, rewards, penalty):
 
 def test_components_are_unbiased():
     c = tiny_case()
-    law = gt.group_size_law(c.bandit, c.policy, c.theta)
+    law = gt.group_size_law(c.problem, c.theta)
     r, weights = all_batches(c, 2, 4)
     assert weights.sum() == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_allclose(weights @ components(r), (law.c1, law.c2, law.c3), rtol=1e-11)
-    assert weights @ error_components(r).mse(5, 9) == pytest.approx(law.mse(5, 9), rel=1e-11)
+    assert weights @ estimate_group_size_law(r).mse(5, 9) == pytest.approx(law.mse(5, 9), rel=1e-11)
     # With the products of a prompt with itself, c1 comes out too small.
     plug_in = prompt_powers(r).gradient.mean(axis=1) - (prompt_gradients(r).mean(axis=1) ** 2).sum(axis=1)
     assert weights @ plug_in < 0.9 * law.c1
@@ -202,7 +202,7 @@ def test_bad_arguments():
 
 def test_coverage(seed):
     c = gentle_case()
-    law = gt.group_size_law(c.bandit, c.policy, c.theta)
+    law = gt.group_size_law(c.problem, c.theta)
     r, _ = draw(c, REPLICATIONS, 120, 6, np.random.default_rng(seed(31)))
     for found, truth in ((components_jackknife(r), (law.c1, law.c2, law.c3)), (mse_jackknife(r, 1, 6), law.mse(1, 6))):
         covered = found.covers(truth)
@@ -214,7 +214,7 @@ def test_coverage(seed):
 
 def test_coverage_of_the_bootstrap(seed):
     c = gentle_case()
-    law = gt.group_size_law(c.bandit, c.policy, c.theta)
+    law = gt.group_size_law(c.problem, c.theta)
     r, _ = draw(c, REPLICATIONS, 40, 16, np.random.default_rng(seed(37)))
     found = components_bootstrap(r, resamples=199, rng=seed(36))
     truth = np.array([law.c1, law.c2, law.c3])

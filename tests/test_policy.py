@@ -1,4 +1,4 @@
-"""Softmax policies: logits, adjoints, Gram matrices and congruences against dense features."""
+"""Softmax policies: logits, adjoints, Gram matrices and congruences against dense features; a user's own map; what is refused."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,8 @@ import grpo_theory as gt
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_map_agrees_with_the_dense_features(name):
-    _, policy, theta, phi, _ = case(name)
+    c = case(name)
+    policy, theta, phi, own = c.policy, c.theta, c.features, c.policy.logit_map
     rng = np.random.default_rng(5)
     covectors = rng.normal(size=phi.shape[:2])
     forms = rng.normal(size=(*phi.shape[:2], phi.shape[1]))
@@ -17,15 +18,19 @@ def test_every_map_agrees_with_the_dense_features(name):
     close = {"rtol": 1e-13, "atol": 1e-14}
     np.testing.assert_allclose(policy.logits(theta), phi @ theta, **close)
     np.testing.assert_allclose(policy.logits(several), np.einsum("mkd,jd->jmk", phi, several), **close)
-    np.testing.assert_allclose(policy.adjoint_by_prompt(covectors), np.einsum("mkd,mk->md", phi, covectors), **close)
-    np.testing.assert_allclose(policy.adjoint(covectors), np.einsum("mkd,mk->d", phi, covectors), **close)
-    np.testing.assert_allclose(policy.gram(), phi @ phi.transpose(0, 2, 1), **close)
-    np.testing.assert_allclose(policy.congruence(forms), sum(p.T @ a @ p for p, a in zip(phi, forms, strict=True)), **close)
+    np.testing.assert_allclose(own.adjoint_by_prompt(covectors), np.einsum("mkd,mk->md", phi, covectors), **close)
+    np.testing.assert_allclose(own.adjoint(covectors), np.einsum("mkd,mk->d", phi, covectors), **close)
+    np.testing.assert_allclose(own.gram(), phi @ phi.transpose(0, 2, 1), **close)
+    norms = (np.einsum("mkd,mjk->mjd", phi, forms) ** 2).sum(axis=-1)
+    np.testing.assert_allclose(own.squared_norms(forms), norms, **close)
+    np.testing.assert_allclose(gt.LogitMap.squared_norms(own, forms), norms, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(own.congruence(forms), sum(p.T @ a @ p for p, a in zip(phi, forms, strict=True)), **close)
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_probabilities_and_scores(name):
-    _, policy, theta, phi, _ = case(name)
+    c = case(name)
+    policy, theta, phi = c.policy, c.theta, c.features
     pi = np.array([softmax(features @ theta) for features in phi])
     np.testing.assert_allclose(policy.probabilities(theta), pi, rtol=1e-14)
     scores = policy.scores(theta)
@@ -35,7 +40,7 @@ def test_probabilities_and_scores(name):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_scores_are_the_gradient_of_the_log_probability(name):
-    _, policy, theta, _, _ = case(name)
+    policy, theta = case(name).policy, case(name).theta
     step = 1e-6
     shifts = step * np.eye(policy.dimension)
     difference = [np.log(policy.probabilities(theta + s)) - np.log(policy.probabilities(theta - s)) for s in shifts]
@@ -56,18 +61,92 @@ def test_one_hot_features_give_the_tabular_policy_in_three_forms():
     ]
     order = np.arange(n_prompts * n_responses).reshape(n_prompts, n_responses).T.reshape(-1)
     sizes = {"batch_size": 2, "group_size": 3}
-    tabular, linear, head = (gt.gradient_law(bandit, policy, theta, "optimal_loo", **sizes) for policy, theta in forms)
+    problems = [gt.Problem(bandit, policy, theta=theta) for policy, theta in forms]
+    tabular, linear, head = (gt.gradient_law(problem, problem.theta, "optimal_loo", **sizes) for problem in problems)
     for other, place in ((linear, slice(None)), (head, order)):
         assert other.mse == pytest.approx(tabular.mse, rel=1e-13)
         np.testing.assert_allclose(other.mean, tabular.mean[place], atol=1e-15)
         np.testing.assert_allclose(other.covariance(), tabular.covariance()[place][:, place], atol=1e-15)
         np.testing.assert_allclose(other.prompt_mses, tabular.prompt_mses, rtol=1e-13)
     draws = [
-        gt.simulate_gradients(bandit, policy, theta, "optimal_loo", **sizes, replications=500, rng=3, workers=1)
-        for policy, theta in forms
+        gt.simulate_gradients(problem, problem.theta, "optimal_loo", **sizes, replications=500, rng=3, workers=1)
+        for problem in problems
     ]
     for simulation in draws[1:]:
         np.testing.assert_allclose(simulation.means, draws[0].means, rtol=1e-12)
+
+
+class Scaled(gt.LogitMap):
+    """One vector of logits for all prompts, each prompt with a scale of its own."""
+
+    def __init__(self, scales, n_logits):
+        self.scales = np.asarray(scales)
+        self.n_prompts, self.n_logits, self.dimension = len(self.scales), n_logits, n_logits
+
+    def logits(self, theta):
+        return self.scales[:, None] * theta[..., None, :]
+
+    def adjoint_by_prompt(self, covectors):
+        return self.scales[:, None] * covectors
+
+    def adjoint(self, covectors):
+        return self.scales @ covectors
+
+    def gram(self):
+        return (self.scales**2)[:, None, None] * np.eye(self.n_logits)
+
+    def congruence(self, forms):
+        return np.tensordot(self.scales**2, forms, axes=1)
+
+
+@pytest.mark.parametrize("penalty", [None, gt.KL(0.5, np.full((3, 4), 0.25))])
+@pytest.mark.parametrize("paths", [None, gt.TokenTree(3, 2, 2).paths], ids=["bandit", "sequences"])
+def test_a_map_of_ones_own_is_as_good_as_its_dense_features(paths, penalty):
+    """Everything that is computed and simulated, for one map as a class of five methods and as an array."""
+    rng = np.random.default_rng(11)
+    scales = np.array([1.0, -0.5, 2.0])
+    n_logits = 4 if paths is None else paths.n_logits
+    own = gt.Policy(Scaled(scales, n_logits), paths)
+    dense = gt.Policy(gt.LinearSoftmax(scales[:, None, None] * np.eye(n_logits)).logit_map, paths)
+    bandit, theta = gt.Bandit(rng.uniform(0.1, 0.9, (3, 4))), rng.normal(size=n_logits)
+    assert repr(own).startswith("Policy(M=3, K=4")
+    problems = [gt.Problem(bandit, policy, penalty, theta) for policy in (own, dense)]
+    sizes = {"batch_size": 2, "group_size": 3}
+
+    def everything(problem):
+        law = gt.gradient_law(problem, theta, "optimal_loo", **sizes)
+        run = gt.simulate_gradients(problem, theta, ["rloo", "gspo"], **sizes, replications=300, rng=1, behaviour=theta[::-1])
+        kept = {"steps": 5, "replications": 3, "rng": 2}
+        training = gt.simulate_training(problem, theta, "optimal_loo", gt.Constant(0.1), **sizes, **kept)
+        constants = gt.group_size_law(problem, theta)
+        return {
+            "scores": problem.policy.scores(theta),
+            "gradient": gt.moments(problem, theta).gradient,
+            "mean": law.mean,
+            "covariance": law.covariance(),
+            "mse": law.mse,
+            "hessian": gt.hessian(problem, theta),
+            "objective": gt.objective(problem, np.stack([theta, 2.0 * theta])),
+            "constants": (constants.c1, constants.c2, constants.c3),
+            "simulated": run.mse,
+            "trained": training.theta,
+        }
+
+    found, expected = map(everything, problems)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-10, atol=1e-13, err_msg=name)
+    if penalty is not None:
+        best = gt.find_optimum(problems[0], theta)
+        assert np.linalg.norm(gt.moments(problems[1], best).gradient) < 1e-12
+
+
+def test_a_map_without_all_its_methods_is_no_map():
+    class Half(gt.LogitMap):
+        def logits(self, theta):
+            return theta[..., None, :]
+
+    with pytest.raises(TypeError, match="abstract"):
+        Half()
 
 
 def test_large_logits_do_not_overflow():
@@ -78,6 +157,7 @@ def test_large_logits_do_not_overflow():
 def test_representations_name_the_sizes():
     assert repr(gt.TabularSoftmax(3, 4)) == "TabularSoftmax(M=3, K=4, d=12)"
     assert repr(gt.SoftmaxHead(np.ones((2, 5)), 3)) == "SoftmaxHead(M=2, K=3, d=15)"
+    assert repr(gt.TokenTree(2, 2, 2, end_token=0)) == "TokenTree(M=2, K=3, D=4, d=8)"
 
 
 @pytest.mark.parametrize(
@@ -90,6 +170,34 @@ def test_representations_name_the_sizes():
         (lambda: gt.LinearSoftmax([[[np.nan]]]), ValueError, r"features must be finite, got nan at index \(0, 0, 0\)"),
         (lambda: gt.SoftmaxHead(np.ones(3), 2), ValueError, r"hidden must have 2 dimensions, got shape \(3,\)"),
         (lambda: gt.SoftmaxHead(np.ones((3, 2)), "4"), TypeError, r"n_responses must be an integer .* got '4'"),
+        (lambda: gt.TokenTree(0, 2, 2), ValueError, r"n_prompts must be at least 1, got 0"),
+        (lambda: gt.TokenTree(1, 0, 2), ValueError, r"vocabulary_size must be at least 1, got 0"),
+        (lambda: gt.TokenTree(1, 2, 2.0), TypeError, r"horizon must be an integer of at least 1, got 2\.0"),
+        (
+            lambda: gt.TokenTree(1, 2, 13),
+            ValueError,
+            r"vocabulary_size 2 and horizon 13 make 8192 responses, and at most 4096 can be enumerated",
+        ),
+        (
+            lambda: gt.TokenTree(1, 101, 5000, end_token=0),
+            ValueError,
+            r"vocabulary_size 101 and horizon 5000 make about 1e10000 responses, and at most 4096 can be enumerated",
+        ),
+        (lambda: gt.TokenTree(1, 2, 2, end_token=2), ValueError, r"end_token must be a token from 0 to V - 1 = 1, got 2"),
+        (lambda: gt.TokenTree(1, 2, 2, end_token=-1), ValueError, r"end_token must be at least 0, got -1"),
+        (lambda: gt.TokenTree(1, 2, 2, end_token="eos"), TypeError, r"end_token must be an integer of at least 0, got 'eos'"),
+        (
+            lambda: gt.TokenTree(2, 2, 2, features=np.ones((2, 4, 3))),
+            ValueError,
+            r"features must have shape \(2, 6\) = \(M, D\), prompts and edges, before \(d,\), got \(2, 4\)",
+        ),
+        (lambda: gt.TokenTree(2, 2, 2, features=np.ones((2, 6))), ValueError, r"features must have 3 dimensions, got shape"),
+        (lambda: gt.Policy(np.ones((2, 3))), TypeError, r"logit_map must be a LogitMap, got array"),
+        (
+            lambda: gt.Policy(gt.TabularSoftmax(2, 4).logit_map, gt.TokenTree(2, 2, 2).paths),
+            ValueError,
+            r"logit_map must have as many logits as the paths have edges, 6, got 4",
+        ),
     ],
 )
 def test_policies_refuse_wrong_sizes(make, error, message):
@@ -114,13 +222,13 @@ def test_the_callers_features_stay_his_own():
     features = np.ones((1, 2, 3))
     policy = gt.LinearSoftmax(features)
     features[:] = 0.0
-    assert policy.features.min() == 1.0
+    assert policy.logit_map.features.min() == 1.0
     with pytest.raises(ValueError, match="read-only"):
-        policy.features[0, 0, 0] = 2.0
+        policy.logit_map.features[0, 0, 0] = 2.0
 
 
 def test_a_large_head_forms_no_square_matrix():
     head = gt.SoftmaxHead(np.ones((2, 2049)), 2)
     with pytest.raises(ValueError, match=r"a matrix of shape \(4098, 4098\) is not formed .* \.variance_along"):
-        head.congruence(np.zeros((2, 2, 2)))
-    assert gt.SoftmaxHead(np.ones((1, 8)), 2).congruence(np.ones((1, 2, 2))).shape == (16, 16)
+        head.logit_map.congruence(np.zeros((2, 2, 2)))
+    assert gt.SoftmaxHead(np.ones((1, 8)), 2).logit_map.congruence(np.ones((1, 2, 2))).shape == (16, 16)

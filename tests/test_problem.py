@@ -1,7 +1,8 @@
-"""The bandit: what it holds, and what it refuses."""
+"""The bandit, and the problem that bundles it with a policy: what they hold, and what they refuse."""
 
 import numpy as np
 import pytest
+from enumeration import PENALTIES, POLICIES, REWARDS, case, prompts
 
 import grpo_theory as gt
 
@@ -114,3 +115,93 @@ def test_a_law_must_be_a_distribution_on_distinct_values(values, law, message):
 def test_complex_success_is_refused_and_not_stripped_of_its_imaginary_part():
     with pytest.raises(ValueError, match="success must be an array of real numbers"):
         gt.Bandit(np.array([[0.5 + 1.0j]]))
+
+
+TWO = gt.Bandit([[0.5, 0.5], [0.1, 0.2]]), gt.TabularSoftmax(2, 2)
+
+
+def test_a_problem_starts_at_zero_unless_it_is_told_where():
+    assert gt.Problem(*TWO).theta.tolist() == [0.0] * 4
+    assert (gt.Problem(*TWO).kl, gt.Problem(*TWO).name, gt.Problem(*TWO).title) == (None, "", "")
+    named = gt.Problem(*TWO, gt.KL(0.5, np.full((2, 2), 0.5)), [1, 2, 3, 4], name="mine", title="my own")
+    assert named.theta.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert repr(named) == f"Problem('mine', {TWO[0]!r}, {TWO[1]!r}, kl strength 0.5)"
+    assert repr(gt.Problem(*TWO)) == f"Problem({TWO[0]!r}, {TWO[1]!r})"
+
+
+def test_the_parameters_are_the_problems_own_and_cannot_be_written():
+    theta = np.ones(4)
+    problem = gt.Problem(*TWO, theta=theta)
+    theta[:] = 0.0
+    assert problem.theta.tolist() == [1.0] * 4
+    with pytest.raises(ValueError, match="read-only"):
+        problem.theta[0] = 2.0
+    with pytest.raises(AttributeError, match="cannot assign to field 'theta'"):
+        problem.theta = theta
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: gt.Problem([[0.5, 0.5]], TWO[1]), TypeError, r"bandit must be a Bandit, got \[\[0\.5, 0\.5\]\]"),
+        (lambda: gt.Problem(TWO[0], "tabular"), TypeError, r"policy must be a Policy, got 'tabular'"),
+        (lambda: gt.Problem(*TWO, 0.1), TypeError, r"kl must be a KL\(strength, reference\) or None, got 0\.1"),
+        (
+            lambda: gt.Problem(TWO[0], gt.TokenTree(2, 2, 2)),
+            ValueError,
+            r"policy must have the bandit's \(M, K\) = \(2, 2\), got \(2, 4\)",
+        ),
+        (
+            lambda: gt.Problem(*TWO, gt.KL(1.0, [[0.5, 0.5]])),
+            ValueError,
+            r"reference must have shape \(2, 2\) = \(M, K\), the policy's prompts and responses, got \(1, 2\)",
+        ),
+        (
+            lambda: gt.Problem(*TWO, theta=np.zeros(3)),
+            ValueError,
+            r"theta must have shape \(4,\) = \(d,\), the policy's parameters",
+        ),
+        (lambda: gt.Problem(*TWO, theta=[0, 0, np.nan, 0]), ValueError, r"theta must be finite, got nan at index \(2,\)"),
+        (lambda: gt.Problem(*TWO).at(np.zeros((2, 2))), ValueError, r"theta must have 1 dimensions, got shape \(2, 2\)"),
+        (lambda: gt.Problem(*TWO).at_prompt(2), ValueError, r"prompt must be below the number of prompts 2, got 2"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_by_name(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+@pytest.mark.parametrize("name", ["kl-tabular", "sequence-shared"])
+def test_at_prompt_keeps_all_but_the_weights(name):
+    problem = gt.gallery.problem(name)
+    one = problem.at_prompt(1)
+    assert one.bandit.prompt_weights.tolist() == [float(m == 1) for m in range(problem.bandit.n_prompts)]
+    assert (one.policy, one.kl, one.name, one.title) == (problem.policy, problem.kl, problem.name, problem.title)
+    assert np.array_equal(one.theta, problem.theta)
+    both, alone = gt.moments(problem, problem.theta), gt.moments(one, problem.theta)
+    np.testing.assert_allclose(alone.gradient, both.prompt_gradients[1], rtol=1e-13, atol=1e-16)
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("rewards", REWARDS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_tables_of_a_point_are_the_outcomes_written_out(policy, rewards, penalty):
+    c = case(policy, rewards, penalty)
+    point = c.problem.at(c.theta)
+    shape, values = point.probabilities.shape, len(c.bandit.values)
+    assert point.outcome_responses.tolist() == [k for k in range(shape[1]) for _ in range(values)]
+    np.testing.assert_allclose(point.probabilities, c.policy.probabilities(c.theta), rtol=1e-14)
+    for m, table in enumerate(prompts(c)):
+        np.testing.assert_allclose(point.outcome_probabilities[m], table.probabilities, rtol=1e-13, atol=1e-16)
+        np.testing.assert_allclose(point.rewards[m], table.rewards, rtol=1e-13, atol=1e-14)
+        norms = (table.scores**2).sum(axis=1)
+        np.testing.assert_allclose(point.squared_score_norms[m, point.outcome_responses], norms, rtol=1e-12, atol=1e-14)
+        scores = np.einsum("kd,de->ke", point.covectors[m], c.features[m])
+        np.testing.assert_allclose(scores[point.outcome_responses], table.scores, rtol=1e-12, atol=1e-14)
+
+
+def test_a_point_computes_each_table_once():
+    c = case("head", "graded", "kl")
+    point = c.problem.at(c.theta)
+    for name in ("token_probabilities", "probabilities", "outcome_probabilities", "rewards", "penalties", "covectors", "moments"):
+        assert getattr(point, name) is getattr(point, name)

@@ -6,17 +6,20 @@ import importlib
 import pickle
 import sys
 
+import numpy as np
 import pytest
 from enumeration import NAMED
 
 import grpo_theory as gt
-from grpo_theory.estimator import find
-from grpo_theory.estimator.kernel import RESPONSE_FIELDS, Batch, fields_read
+from grpo_theory.estimation import AGGREGATIONS, CLIPS, KL_TERMS, RATIOS, find
+from grpo_theory.estimation.aggregation import constant_length
+from grpo_theory.estimation.clip import two_sided_clip
+from grpo_theory.estimation.kernel import RESPONSE_FIELDS, Batch, fields_read
 
 
 def test_the_registry_lists_what_the_papers_know_and_cannot_be_written():
     registry = gt.estimators()
-    assert {"reinforce", "oracle", "optimal", "rloo", "dr_grpo", "grpo"} <= set(registry)
+    assert {"reinforce", "oracle", "optimal", "rloo", "dr_grpo", "grpo", "dapo", "gspo", "cispo", "tic_grpo"} <= set(registry)
     assert all(found.name == name and len(found.description) > 10 for name, found in registry.items())
     with pytest.raises(TypeError, match="does not support item assignment"):
         registry["rloo"] = None
@@ -44,8 +47,10 @@ def test_unknown_names_are_refused_with_a_suggestion(name, error, message):
 
 def test_parameters_are_changed_on_a_copy():
     half = gt.estimators()["grpo"].with_parameters(epsilon=0.5)
-    assert half.parameter_array.tolist() == [0.5]
-    assert gt.estimators()["grpo"].parameter_array.tolist() == [1e-4]
+    assert half.name == "grpo(epsilon=0.5)"
+    assert half.advantage.parameter_array.tolist() == [0.5]
+    assert gt.estimators()["grpo"].advantage.parameter_array.tolist() == [1e-4]
+    assert half.with_parameters(epsilon=2.0).name == "grpo(epsilon=2.0)"
     with pytest.raises(ValueError, match=r"estimator 'grpo' has no parameter 'eps'; it has: epsilon"):
         half.with_parameters(eps=1.0)
     with pytest.raises(ValueError, match=r"estimator 'rloo' has no parameter 'epsilon'; it has: none"):
@@ -69,7 +74,7 @@ def test_kernels_declare_what_they_read():
 
 def test_a_batch_passed_on_whole_counts_as_read_entirely():
     def hands_on(batch, advantages):
-        gt.estimators()["rloo"].kernel(batch, advantages)
+        gt.estimators()["rloo"].advantage.kernel(batch, advantages)
 
     def unpacks(batch, advantages):
         rewards, *_ = batch
@@ -109,7 +114,7 @@ def test_names_are_taken_once(registry):
     with pytest.raises(ValueError, match=r"name must be new, but an estimator 'rloo' is registered by grpo_theory\."):
         gt.estimator("rloo")(steal)
     first = gt.estimator("mine")(steal)
-    assert gt.estimator("mine")(steal).function is first.function
+    assert gt.estimator("mine")(steal).advantage.function is first.advantage.function
 
 
 @pytest.mark.parametrize(
@@ -156,7 +161,12 @@ def test_starred_arguments_are_refused(registry):
 
 @pytest.mark.parametrize("clone", [copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))], ids=["copy", "pickle"])
 def test_estimators_can_be_copied_and_sent_to_another_process(clone):
-    assert clone(gt.estimators()["rloo"]).name == "rloo"
+    for name in ("rloo", "dapo"):
+        known = gt.estimators()[name]
+        sent = clone(known)
+        assert sent.name == name
+        assert sent.advantage.function is known.advantage.function
+        assert (sent.ratio, sent.clip, sent.aggregation, sent.kl) == (known.ratio, known.clip, known.aggregation, known.kl)
 
 
 def test_another_process_registers_what_it_unpickles(registry, tmp_path, monkeypatch):
@@ -171,10 +181,121 @@ def test_another_process_registers_what_it_unpickles(registry, tmp_path, monkeyp
     sent = pickle.dumps(importlib.import_module("kernels_of_mine").scaled.with_parameters(factor=3.0))
     del registry["scaled"], sys.modules["kernels_of_mine"]
     received = pickle.loads(sent)
-    assert dict(received.parameters) == {"factor": 3.0}
-    assert dict(registry["scaled"].parameters) == {"factor": 2.0}
-    assert received.function is sys.modules.pop("kernels_of_mine").scaled.function
+    assert dict(received.advantage.parameters) == {"factor": 3.0}
+    assert dict(registry["scaled"].advantage.parameters) == {"factor": 2.0}
+    assert received.advantage.function is sys.modules.pop("kernels_of_mine").scaled.advantage.function
 
 
 def test_estimators_can_be_keys():
     assert {gt.estimators()["rloo"]: 1}[gt.estimators()["rloo"]] == 1
+
+
+def test_a_composition_is_its_parts(registry):
+    widened = CLIPS["two-sided"].with_widths(0.1, 0.3)
+    made = gt.compose("mine", advantage="grpo", ratio="token", clip=widened, aggregation="group tokens", kl="k3 in loss")
+    assert registry["mine"] is find("mine") is made
+    assert made.advantage is gt.estimators()["grpo"].advantage
+    assert (made.ratio, made.clip) == (RATIOS["token"], gt.Clip("two-sided", two_sided_clip, 0.1, 0.3))
+    assert (made.aggregation, made.kl) == (AGGREGATIONS["group tokens"], KL_TERMS["k3 in loss"])
+    assert made.description == gt.estimators()["grpo"].description
+    assert gt.compose("stated", advantage=made, source="a line of mine").description == "a line of mine"
+    assert gt.estimators()["stated"].advantage is made.advantage
+    assert gt.estimators()["stated"].ratio == RATIOS["none"]
+
+
+def test_without_parts_a_composition_is_its_advantage(registry):
+    made, kernel = gt.compose("plain", advantage="rloo"), gt.estimators()["rloo"]
+    assert (made.ratio, made.clip, made.aggregation, made.kl) == (kernel.ratio, kernel.clip, kernel.aggregation, kernel.kl)
+    problem = gt.gallery.problem("sequence-shared")
+    sizes = {"batch_size": 2, "group_size": 3}
+    assert gt.gradient_mse(problem, problem.theta, made, **sizes) == gt.gradient_mse(problem, problem.theta, "rloo", **sizes)
+
+
+def test_parameters_of_a_composition_leave_its_parts(registry):
+    sharp = gt.estimators()["gspo"].with_parameters(epsilon=0.5)
+    assert sharp.name == "gspo(epsilon=0.5)"
+    assert sharp.advantage.parameter_array.tolist() == [0.5]
+    assert (sharp.ratio, sharp.clip, sharp.source) == (RATIOS["geometric"], gt.estimators()["gspo"].clip, registry["gspo"].source)
+    assert "gspo(epsilon=0.5)" not in registry
+    with pytest.raises(ValueError, match=r"estimator 'dr_grpo' has no parameter 'epsilon'; it has: none"):
+        gt.estimators()["tic_grpo"].with_parameters(epsilon=0.5)
+
+
+@pytest.mark.parametrize(
+    ("parts", "error", "message"),
+    [
+        ({"advantage": "rlo"}, ValueError, r"advantage must be one of reinforce, .*, got 'rlo'; did you mean 'rloo'\?"),
+        ({"advantage": None}, TypeError, r"advantage must be a registered name or an Estimator, got None"),
+        (
+            {"ratio": "tokens"},
+            ValueError,
+            r"ratio must be one of none, token, trajectory, geometric, got 'tokens'; did you mean 'token'\?",
+        ),
+        ({"ratio": 1.0}, TypeError, r"ratio must be a name or an instance of Ratio, got 1\.0"),
+        ({"clip": "two sided"}, ValueError, r"clip must be one of none, .*, cap, got 'two sided'; did you mean 'two-sided'\?"),
+        ({"clip": 0.2}, TypeError, r"clip must be a name or an instance of Clip, got 0\.2"),
+        ({"clip": RATIOS["token"]}, TypeError, r"clip must be a name or an instance of Clip, got Ratio\("),
+        ({"aggregation": "length"}, ValueError, r"aggregation must be .*, got 'length'; did you mean 'own length'\?"),
+        ({"aggregation": np.mean}, TypeError, r"aggregation must be a name or an instance of Aggregation, got <function mean"),
+        ({"kl": "k3 loss"}, ValueError, r"kl must be one of k1 in reward, .*, got 'k3 loss'; did you mean 'k3 in loss'\?"),
+        ({"kl": "xyzzy"}, ValueError, r"kl must be one of .*, got 'xyzzy'$"),
+        ({"kl": gt.KL(1.0, [[0.5, 0.5]])}, TypeError, r"kl must be a name or an instance of KLTerm, got KL\("),
+    ],
+)
+def test_unknown_parts_are_refused_with_a_suggestion(registry, parts, error, message):
+    with pytest.raises(error, match=message):
+        gt.compose("wrong", **{"advantage": "rloo", **parts})
+    assert "wrong" not in registry
+
+
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_a_composition_has_a_name(name):
+    with pytest.raises(TypeError, match=f"name must be a non-empty string, got {name!r}"):
+        gt.compose(name, advantage="rloo")
+
+
+def test_a_name_stands_for_one_composition(registry):
+    first = gt.compose("mine", advantage="rloo", ratio="token")
+    assert gt.compose("mine", advantage="rloo", ratio="token").ratio is first.ratio
+    for other in ({"ratio": "geometric"}, {"ratio": "token", "clip": "cap"}, {"ratio": "token", "advantage": "grpo"}):
+        with pytest.raises(ValueError, match="name must be new, but an estimator 'mine' is registered"):
+            gt.compose("mine", **{"advantage": "rloo", **other})
+    with pytest.raises(ValueError, match="name must be new, but an estimator 'rloo' is registered"):
+        gt.compose("rloo", advantage="rloo", ratio="token")
+    assert registry["mine"].ratio is first.ratio
+
+
+@pytest.mark.parametrize("side", ["low", "high"])
+@pytest.mark.parametrize("width", [-0.1, np.nan, np.inf, True, "0.2", None])
+def test_a_clip_has_finite_widths_that_are_not_negative(side, width):
+    message = rf"{side} must be a finite width of the clip, at least 0, got {width!r}"
+    with pytest.raises(ValueError, match=message):
+        gt.Clip("mine", two_sided_clip, **{side: width})
+    with pytest.raises(ValueError, match=message):
+        CLIPS["cap"].with_widths(**{"low": 0.2, "high": 0.2, side: width})
+
+
+@pytest.mark.parametrize("number", [int, np.int64, np.float32])
+def test_widths_may_be_any_real_numbers(registry, number):
+    """Whole numbers too: compiled code gets floats."""
+    made = gt.compose("mine", advantage="rloo", ratio="token", clip=CLIPS["by sign"].with_widths(number(0), number(1)))
+    assert made.clip.widths.dtype == np.float64
+    problem = gt.gallery.problem("two-arms")
+    where = {"batch_size": 2, "group_size": 3, "behaviour": [1.5, 0.0]}
+    same = gt.compose("same", advantage="rloo", ratio="token", clip=CLIPS["by sign"].with_widths(0.0, 1.0))
+    assert gt.gradient_mse(problem, problem.theta, made, **where) == gt.gradient_mse(problem, problem.theta, same, **where)
+
+
+@pytest.mark.parametrize("constant", [0.0, -1.0, np.nan])
+def test_a_constant_to_divide_by_is_above_0(constant):
+    with pytest.raises(ValueError, match="constant must be finite and above 0"):
+        gt.Aggregation("per thousand", constant_length, constant=constant)
+
+
+def test_what_an_estimator_reads_and_couples_is_its_kernels_and_its_aggregations():
+    found = gt.estimators()
+    assert found["gspo"].reads == found["grpo"].reads
+    assert found["cispo"].reads == found["grpo"].reads | {"lengths"}
+    assert (found["cispo"].couples_groups, found["dapo"].couples_groups) == (False, True)
+    with pytest.raises(gt.NotEnumerableError, match="estimator 'dapo' couples groups: use simulate_gradients"):
+        gt.gradient_mse(gt.gallery.problem("two-arms"), [0.0, 0.0], "dapo", batch_size=2, group_size=2)

@@ -8,28 +8,28 @@ from scipy.integrate import quad
 from scipy.stats import binom, chi2, norm, t
 
 import grpo_theory as gt
-from grpo_theory.inference import (
-    TrainingRecord,
-    averaged_iterate_interval,
-    batch_means_interval,
-    best_value_interval,
+from grpo_theory import TrainingRecord
+from grpo_theory.exact import check_optimum
+from grpo_theory.intervals import (
+    averaged_iterate,
+    batch_means,
+    best_value,
     gap_limit,
     gap_weights,
+    last_iterate,
     last_iterate_ellipsoid,
-    last_iterate_interval,
-    learned_value_interval,
-    random_scaling_interval,
+    learned_value,
+    random_scaling,
     random_scaling_quantile,
-    tail_value_interval,
+    tail_value,
 )
-from grpo_theory.inference.local_model import LocalModel, fit_local_model
-from grpo_theory.inference.path_interval import batch_boundaries, random_scaling_tail
-from grpo_theory.inference.weighted_quantile import weighted_chi_square_ppf
-from grpo_theory.theory import Linearisation, check_optimum, limit_covariance
+from grpo_theory.intervals.local_model import LocalModel, fit_local_model
+from grpo_theory.intervals.path_interval import batch_boundaries, random_scaling_tail
+from grpo_theory.theory import Linearisation, limit_covariance
 
-PLUG_IN = (last_iterate_interval, averaged_iterate_interval)
-PATH = (batch_means_interval, random_scaling_interval)
-VALUES = (gap_limit, tail_value_interval, learned_value_interval, best_value_interval)
+PLUG_IN = (last_iterate, averaged_iterate)
+PATH = (batch_means, random_scaling)
+VALUES = (gap_limit, tail_value, learned_value, best_value)
 
 HESSIAN = -np.array([[0.5, 0.1, 0.0], [0.1, 0.3, 0.05], [0.0, 0.05, 0.2]])
 NOISE = np.array([[1.0, 0.3, 0.1], [0.3, 0.8, -0.2], [0.1, -0.2, 0.5]])
@@ -91,10 +91,10 @@ def test_limits_are_the_lyapunov_equation_and_the_sandwich():
 @cache
 def setting(name):
     """A training problem, its optimum, the maximum, curvatures, directions and the steps of the limit law."""
-    problem = gt.gallery.training_problem(name)
-    best = gt.find_optimum(problem.bandit, problem.policy, problem.theta, problem.kl)
-    curvatures, directions = check_optimum(problem.bandit, problem.policy, best, problem.kl)
-    highest = float(gt.objective(problem.bandit, problem.policy, best, problem.kl))
+    problem = gt.gallery.problem(name)
+    best = gt.find_optimum(problem, problem.theta)
+    curvatures, directions = check_optimum(problem, best)
+    highest = float(gt.objective(problem, best))
     beta = 2.0 / curvatures[0]
     schedule = gt.Harmonic(beta, int(20.0 * beta * curvatures[-1]) + 200)
     return problem, best, highest, curvatures, directions, schedule
@@ -102,10 +102,8 @@ def setting(name):
 
 def simulate(name, runs, steps, rng, schedule=None):
     problem, best, _, _, _, harmonic = setting(name)
-    where = (problem.bandit, problem.policy, best, "rloo", harmonic if schedule is None else schedule)
-    return gt.simulate_records(
-        *where, batch_size=1, group_size=4, steps=steps, replications=runs, rng=rng, kl=problem.kl, workers=2
-    )
+    where = (problem, best, "rloo", harmonic if schedule is None else schedule)
+    return gt.simulate_records(*where, batch_size=1, group_size=4, steps=steps, replications=runs, rng=rng, workers=2)
 
 
 def single(record, run):
@@ -162,13 +160,13 @@ def test_batch_means_and_random_scaling_by_hand():
     path = np.random.default_rng(1).normal(size=(41, 1))
     record = TrainingRecord(np.full(40, 0.1), path, np.zeros(40))
     means = path[1:].reshape(4, 10).mean(axis=1)[1:]
-    found = batch_means_interval(record, 0.9, batches=3)
+    found = batch_means(record, 0.9, batches=3)
     half = t.ppf(0.95, 2) * means.std(ddof=1) / np.sqrt(3.0)
     assert found.estimate == pytest.approx(means.mean())
     assert found.width / 2.0 == pytest.approx(half)
     x = path[1:, 0]
     scale = sum((s * (x[:s].mean() - x.mean())) ** 2 for s in range(1, 41)) / 40**2
-    assert random_scaling_interval(record, 0.9).standard_error == pytest.approx(np.sqrt(scale / 40))
+    assert random_scaling(record, 0.9).standard_error == pytest.approx(np.sqrt(scale / 40))
 
 
 def test_random_scaling_has_the_published_quantiles():
@@ -192,20 +190,31 @@ def test_random_scaling_has_the_law_of_a_discrete_random_walk(seed):
 
 def test_quantiles_of_many_sets_of_weights():
     weights = np.random.default_rng(2).exponential(size=(5, 3)) ** 2
-    weights[3, :2], weights[4, 0] = 0.0, np.nan
+    weights[3, :2] = 0.0
     for level in (0.5, 0.9, 0.999):
-        found = weighted_chi_square_ppf(weights, level)
-        expected = [gt.WeightedChiSquare(row).ppf(level) for row in weights[:4]]
-        np.testing.assert_allclose(found[:4], expected, rtol=1e-9)
-        assert np.isnan(found[4])
-    assert np.isnan(weighted_chi_square_ppf(np.zeros((2, 3)), 0.9)).all()
+        found = gt.WeightedChiSquare(weights).ppf(level)
+        expected = [gt.WeightedChiSquare(row).ppf(level) for row in weights]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_run_without_a_weight_gets_no_limit():
+    """A weight that is NaN, as where the Hessian is not negative, and weights that are all 0, as where nothing moves."""
+    path = np.random.default_rng(0).normal(size=(3, 41, 2))
+    path[1] = 7.0
+    record = flat_record(np.array([-np.eye(2), -np.eye(2), np.eye(2)]), path=path)
+    np.testing.assert_array_equal(np.isnan(gap_weights(record)).all(axis=1), [False, False, True])
+    np.testing.assert_array_equal(gap_weights(record)[1], 0.0)
+    for level in (0.5, 0.9, 0.999):
+        high = gap_limit(record, level).high
+        assert high[0] == pytest.approx(gt.WeightedChiSquare(gap_weights(record)[0]).ppf(level), rel=1e-9)
+        np.testing.assert_array_equal(np.isnan(high), [False, True, True])
 
 
 @pytest.mark.parametrize(("small", "number"), [(0.01, 20), (0.01, 40), (0.01, 100), (0.001, 200)])
 @pytest.mark.parametrize("level", [0.01, 0.5, 0.9])
 def test_quantiles_where_one_weight_rules_many(small, number, level):
     """Q = N^2 + small chi^2_number: a normal mixture of chi-square laws."""
-    found = float(weighted_chi_square_ppf(np.array([1.0] + number * [small]), level))
+    found = float(gt.WeightedChiSquare([1.0] + number * [small]).ppf(level))
     end = np.sqrt(found)
     reached = quad(lambda z: 2.0 * norm.pdf(z) * chi2(number).cdf((found - z**2) / small), 0.0, end, epsabs=1e-13, limit=500)[0]
     assert reached == pytest.approx(level, rel=1e-8)
@@ -214,13 +223,13 @@ def test_quantiles_where_one_weight_rules_many(small, number, level):
 def test_tail_value_by_hand_and_the_shifts_of_its_sisters():
     record = single(next(simulate("conflict", 1, 400, 3)), 0)
     rewards, steps = record.mean_rewards[200:], record.step_sizes[200:]
-    found = tail_value_interval(record)
+    found = tail_value(record)
     assert found.estimate == pytest.approx(rewards.mean())
     assert found.standard_error == pytest.approx(rewards.std(ddof=1) / np.sqrt(200.0))
     gap = gap_weights(record).sum()
-    assert best_value_interval(record).estimate - found.estimate == pytest.approx(gap * steps.mean() / steps[-1])
-    learned = learned_value_interval(record)
-    assert best_value_interval(record).estimate - learned.estimate == pytest.approx(gap)
+    assert best_value(record).estimate - found.estimate == pytest.approx(gap * steps.mean() / steps[-1])
+    learned = learned_value(record)
+    assert best_value(record).estimate - learned.estimate == pytest.approx(gap)
     variance = found.standard_error**2 + 2.0 * (gap_weights(record) ** 2).sum()
     assert learned.standard_error == pytest.approx(np.sqrt(variance))
 
@@ -234,15 +243,15 @@ def coverage(name, shift):
     problem, best, highest, _, directions, _ = setting(name)
     hits = {}
     for record in simulate(name, RUNS, 600, 21 + shift):
-        gap = highest - gt.objective(problem.bandit, problem.policy, record.path[:, -1], problem.kl)
+        gap = highest - gt.objective(problem, record.path[:, -1])
         slow = directions[:, :1].T
         found = {
-            "last": (last_iterate_interval(record, contrasts=slow), slow @ best),
-            "average": (averaged_iterate_interval(record, contrasts=slow), slow @ best),
+            "last": (last_iterate(record, contrasts=slow), slow @ best),
+            "average": (averaged_iterate(record, contrasts=slow), slow @ best),
             "gap": (gap_limit(record), gap),
             "joint": (last_iterate_ellipsoid(record, contrasts=directions.T), directions.T @ best),
-            "learned": (learned_value_interval(record), highest - gap),
-            "best": (best_value_interval(record), highest),
+            "learned": (learned_value(record), highest - gap),
+            "best": (best_value(record), highest),
         }
         for label, (interval, truth) in found.items():
             if label == "gap":
@@ -266,7 +275,7 @@ def test_coverage_at_the_steps_of_the_limit_law(name, label, request):
     assert narrow - 0.95 * RUNS < -4.9 * error
 
 
-@pytest.mark.parametrize(("function", "steps"), [(batch_means_interval, 100), (random_scaling_interval, 800)])
+@pytest.mark.parametrize(("function", "steps"), [(batch_means, 100), (random_scaling, 800)])
 def test_coverage_on_independent_iterates(function, steps, seed):
     """Where iterates are independent normal numbers, batch means have exactly Student's law."""
     runs = 2 * RUNS
@@ -283,7 +292,7 @@ def test_coverage_on_independent_iterates(function, steps, seed):
 def test_steps_that_fall_as_one_over_i_defeat_batch_means():
     _, best, _, _, directions, _ = setting("kl-tabular")
     contrasts = directions.T
-    found = (batch_means_interval(record, contrasts=contrasts) for record in simulate("kl-tabular", 256, 1000, 6))
+    found = (batch_means(record, contrasts=contrasts) for record in simulate("kl-tabular", 256, 1000, 6))
     assert np.concatenate([interval.covers(contrasts @ best) for interval in found]).mean() < 0.8
 
 
@@ -293,7 +302,7 @@ def flat_record(hessian, steps=None, path=None):
     return TrainingRecord(np.full(40, 0.1) if steps is None else steps, path, rewards, hessian)
 
 
-@pytest.mark.parametrize("function", [tail_value_interval, learned_value_interval, best_value_interval])
+@pytest.mark.parametrize("function", [tail_value, learned_value, best_value])
 def test_equal_rewards_give_no_standard_error(function):
     """In double precision the standard deviation of many 0.1 is not 0."""
     path, rewards = np.random.default_rng(0).normal(size=(2, 41, 2)), np.full((2, 40), 0.1)
@@ -304,7 +313,7 @@ def test_equal_rewards_give_no_standard_error(function):
         function(TrainingRecord(np.full(40, 0.1), path[0], rewards[0], -np.eye(2)))
 
 
-@pytest.mark.parametrize("function", [batch_means_interval, random_scaling_interval])
+@pytest.mark.parametrize("function", [batch_means, random_scaling])
 def test_functionals_that_do_not_move_get_no_limits(function):
     """Gradients are orthogonal to (1, 1), as a softmax's are to shifts of its logits: the sum of the logits moves by rounding."""
     path = 0.1 + np.cumsum(np.random.default_rng(0).normal(size=(41, 1)), axis=0) * [1.0 / 3.0, -1.0 / 3.0]
@@ -322,7 +331,7 @@ def test_the_last_batch_ends_with_the_run_however_small_the_last_steps():
     steps[-5:] = 1e-16
     path = np.full((101, 1), 7.0)
     path[1::2] += 0.1
-    found = batch_means_interval(TrainingRecord(steps, path, np.zeros(100)), batches=3)
+    found = batch_means(TrainingRecord(steps, path, np.zeros(100)), batches=3)
     assert batch_boundaries(steps, 3)[-1] == 100
     assert 7.0 <= found.estimate[0] <= 7.1
 
@@ -333,21 +342,21 @@ HALF = np.diag([-0.5, 0.0])
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: last_iterate_interval(flat_record(None)), "hessian must be in the record for a plug-in interval, got None"),
+        (lambda: last_iterate(flat_record(None)), "hessian must be in the record for a plug-in interval, got None"),
         (lambda: gap_limit(flat_record(np.diag([-1.0, 0.3]))), r"got 0.3 along \[0.0, 1.0\]: the run is too short"),
         (lambda: gap_limit(flat_record(np.zeros((2, 2)))), "the estimate is 0 along all"),
-        (lambda: last_iterate_interval(flat_record(HALF)), r"row 1 has a part along \[0.0, 1.0\], where the objective is flat"),
+        (lambda: last_iterate(flat_record(HALF)), r"row 1 has a part along \[0.0, 1.0\], where the objective is flat"),
         (
-            lambda: last_iterate_interval(flat_record(-0.1 * np.eye(2), gt.Harmonic(4.0).steps(40))),
+            lambda: last_iterate(flat_record(-0.1 * np.eye(2), gt.Harmonic(4.0).steps(40))),
             r"beta = 4 must be above 1/\(2 lambda\) = 5 with the estimated smallest curvature lambda = 0.1",
         ),
         (lambda: gap_limit(flat_record(-30.0 * np.eye(2))), r"step_sizes must be below 2/lambda = 0.06667 .* got 0.1"),
-        (lambda: last_iterate_interval(flat_record(HALF), 1.5), "level must lie strictly between 0 and 1, got 1.5"),
-        (lambda: tail_value_interval(flat_record(HALF), 0.0), "level must lie strictly between 0 and 1, got 0.0"),
-        (lambda: random_scaling_interval(flat_record(HALF), contrasts=[[1.0]]), r"contrasts must have shape \(J, d\) with d = 2"),
-        (lambda: random_scaling_interval(flat_record(HALF), contrasts=[[0.0, 0.0]]), "contrasts must not have a row of zeros"),
-        (lambda: batch_means_interval(flat_record(HALF), batches=60), "batches must be few enough for the 40 steps"),
-        (lambda: batch_means_interval(flat_record(HALF), batches=1), "batches must be at least 2, got 1"),
+        (lambda: last_iterate(flat_record(HALF), 1.5), "level must lie strictly between 0 and 1, got 1.5"),
+        (lambda: tail_value(flat_record(HALF), 0.0), "level must lie strictly between 0 and 1, got 0.0"),
+        (lambda: random_scaling(flat_record(HALF), contrasts=[[1.0]]), r"contrasts must have shape \(J, d\) with d = 2"),
+        (lambda: random_scaling(flat_record(HALF), contrasts=[[0.0, 0.0]]), "contrasts must not have a row of zeros"),
+        (lambda: batch_means(flat_record(HALF), batches=60), "batches must be few enough for the 40 steps"),
+        (lambda: batch_means(flat_record(HALF), batches=1), "batches must be at least 2, got 1"),
     ],
 )
 def test_bad_input(make, message):
@@ -356,7 +365,7 @@ def test_bad_input(make, message):
 
 
 def test_a_functional_that_is_identifiable_is_covered_by_a_flat_record():
-    found = last_iterate_interval(flat_record(HALF), contrasts=[[2.0, 0.0]])
+    found = last_iterate(flat_record(HALF), contrasts=[[2.0, 0.0]])
     assert np.isfinite(found.width).all()
     assert fit_local_model(flat_record(HALF)).noise[0, 0] == 0.0
 
@@ -364,7 +373,7 @@ def test_a_functional_that_is_identifiable_is_covered_by_a_flat_record():
 def test_the_ellipsoid_has_the_margins_of_the_intervals():
     record = next(simulate("kl-linear", 3, 300, 2))
     contrasts = np.array([[1.0, 2.0, 0.0], [0.0, -3.0, 1.0]])
-    joint, one = last_iterate_ellipsoid(record, contrasts=contrasts), last_iterate_interval(record, contrasts=contrasts)
+    joint, one = last_iterate_ellipsoid(record, contrasts=contrasts), last_iterate(record, contrasts=contrasts)
     np.testing.assert_allclose(joint.estimate, one.estimate, rtol=1e-12)
     np.testing.assert_allclose(np.sqrt(np.einsum("rjj->rj", joint.covariance)), one.standard_error, rtol=1e-12)
     alone = last_iterate_ellipsoid(single(record, 1), contrasts=contrasts)
@@ -381,10 +390,10 @@ def test_among_many_runs_the_hopeless_get_no_limits():
     record = flat_record(hessian, path=path)
     for function in PLUG_IN:
         np.testing.assert_array_equal(np.isnan(function(record).low).all(axis=1), [False, True, True])
-    for function in (gap_limit, best_value_interval, learned_value_interval):
+    for function in (gap_limit, best_value, learned_value):
         np.testing.assert_array_equal(np.isnan(function(record).high), [False, True, True])
         assert not function(record).covers(0.0)[1:].any()
     climbing = TrainingRecord(np.full(40, 50.0), path, np.zeros((3, 40)), np.array(3 * [np.diag([-0.01, 1e6])]))
-    assert np.isnan(averaged_iterate_interval(climbing).low).all()
+    assert np.isnan(averaged_iterate(climbing).low).all()
     joint = last_iterate_ellipsoid(record, contrasts=np.eye(2))
     np.testing.assert_array_equal(np.isnan(joint.squared_distance(np.zeros(2))), [False, True, True])

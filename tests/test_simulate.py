@@ -24,7 +24,7 @@ def near(estimate, standard_error, prediction):
 @pytest.fixture(scope="module", params=PROBLEMS)
 def run(request):
     problem = gt.gallery.problem(request.param)
-    arguments = problem.bandit, problem.policy, problem.theta
+    arguments = problem, problem.theta
     directions = np.random.default_rng(1).normal(size=(2, problem.policy.dimension))
     seed = 20 + 1_000_003 * request.config.getoption("--vary-seed")
     simulation = gt.simulate_gradients(*arguments, NAMED, **SIZES, replications=200_000, rng=seed, directions=directions)
@@ -93,7 +93,7 @@ def test_the_tests_above_reject_wrong_predictions(run):
 def test_standard_errors_are_those_of_the_replications(seed):
     """Runs of one seed each: the spread of their means is the standard error that they state, within 4.9 of its own error."""
     problem = gt.gallery.problem("linear")
-    arguments = problem.bandit, problem.policy, problem.theta
+    arguments = problem, problem.theta
     runs = [gt.simulate_gradients(*arguments, "rloo", **SIZES, replications=200, rng=seed(i), workers=1) for i in range(400)]
     spread = np.std([run.mse[0] for run in runs], ddof=1)
     stated = np.sqrt(np.mean([run.mse_standard_error[0] ** 2 for run in runs]))
@@ -103,12 +103,12 @@ def test_standard_errors_are_those_of_the_replications(seed):
 
 def test_kl_and_the_head(seed):
     c = case("head", "graded", "kl")
-    run = gt.simulate_gradients(c.bandit, c.policy, c.theta, NAMED, **SIZES, replications=100_000, rng=seed(3), kl=c.kl)
+    run = gt.simulate_gradients(c.problem, c.theta, NAMED, **SIZES, replications=100_000, rng=seed(3))
     for i, name in enumerate(NAMED):
-        exact = gt.gradient_law(c.bandit, c.policy, c.theta, name, **SIZES, kl=c.kl)
+        exact = gt.gradient_law(c.problem, c.theta, name, **SIZES)
         assert near(run.mse[i], run.mse_standard_error[i], exact.mse)
         assert near(run.prompt_mse[i], run.prompt_mse_standard_error[i], exact.prompt_mse)
-    plain = gt.gradient_law(c.bandit, c.policy, c.theta, "rloo", **SIZES)
+    plain = gt.gradient_law(c.problem, c.theta, "rloo", **SIZES)
     i = run.index("rloo")
     assert not near(run.prompt_mse[i], run.prompt_mse_standard_error[i], plain.prompt_mse)
 
@@ -116,10 +116,10 @@ def test_kl_and_the_head(seed):
 def test_one_response_a_group(seed):
     c = case("tabular", "binary")
     sizes = {"batch_size": 1, "group_size": 1}
-    run = gt.simulate_gradients(c.bandit, c.policy, c.theta, ["reinforce", "dr_grpo"], **sizes, replications=50_000, rng=seed(4))
-    exact = gt.gradient_mse(c.bandit, c.policy, c.theta, "reinforce", **sizes)
+    run = gt.simulate_gradients(c.problem, c.theta, ["reinforce", "dr_grpo"], **sizes, replications=50_000, rng=seed(4))
+    exact = gt.gradient_mse(c.problem, c.theta, "reinforce", **sizes)
     assert near(run.mse[0], run.mse_standard_error[0], exact)
-    gradient = gt.moments(c.bandit, c.policy, c.theta).gradient
+    gradient = gt.moments(c.problem, c.theta).gradient
     assert run.mse[1] == pytest.approx(gradient @ gradient, rel=1e-12)
     assert run.mse_standard_error[1] < 1e-15
 
@@ -133,14 +133,14 @@ def test_a_kernel_that_couples_groups_is_simulated(registry, seed):
                 advantages[b, g] = batch.rewards[b, g] - mean
 
     bandit = gt.Bandit([[0.1, 0.8], [0.9, 0.4]], [0.6, 0.4])
-    c = case("linear", "graded")._replace(bandit=bandit)
+    c = case("linear", "graded").replace(bandit=bandit)
     exact = coupled_mse(c, batch_mean, 2, 2)
     sizes = {"batch_size": 2, "group_size": 2}
-    run = gt.simulate_gradients(bandit, c.policy, c.theta, ["batch_mean", "rloo"], **sizes, replications=200_000, rng=seed(5))
+    run = gt.simulate_gradients(c.problem, c.theta, ["batch_mean", "rloo"], **sizes, replications=200_000, rng=seed(5))
     assert near(run.mse[0], run.mse_standard_error[0], exact)
     assert not near(run.mse[1], run.mse_standard_error[1], exact)
     with pytest.raises(gt.NotEnumerableError, match="estimator 'batch_mean' couples groups: use simulate_gradients"):
-        gt.gradient_mse(bandit, c.policy, c.theta, "batch_mean", **sizes)
+        gt.gradient_mse(c.problem, c.theta, "batch_mean", **sizes)
 
 
 def test_merged_moments_are_those_of_all_the_observations():
@@ -163,7 +163,7 @@ def test_merged_moments_are_those_of_all_the_observations():
 def simulate(**changes):
     c = case()
     arguments = {"estimators": "rloo", **SIZES, "replications": 10, "rng": 0, **changes}
-    return gt.simulate_gradients(c.bandit, c.policy, c.theta, arguments.pop("estimators"), **arguments)
+    return gt.simulate_gradients(c.problem, c.theta, arguments.pop("estimators"), **arguments)
 
 
 def test_state_survives_json_to_the_bit():

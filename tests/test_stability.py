@@ -4,27 +4,27 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.theory import StabilityWarning, check_optimum, spectral_radius
+from grpo_theory.exact import StabilityWarning, check_optimum, spectral_radius
 
 
 @pytest.fixture
 def at_optimum():
-    problem = gt.gallery.training_problem("kl-linear")
-    return problem, gt.find_optimum(problem.bandit, problem.policy, problem.theta, problem.kl)
+    problem = gt.gallery.problem("kl-linear")
+    return problem, gt.find_optimum(problem, problem.theta)
 
 
 def exact_ascent(problem, theta, step, n):
     for _ in range(n):
-        theta = theta + step * gt.moments(problem.bandit, problem.policy, theta, problem.kl).gradient
+        theta = theta + step * gt.moments(problem, theta).gradient
     return theta
 
 
 @pytest.mark.parametrize(("factor", "stable"), [(0.98, True), (1.02, False)])
 def test_radius_says_whether_ascent_without_noise_comes_back(at_optimum, factor, stable):
     problem, best = at_optimum
-    curvatures, directions = check_optimum(problem.bandit, problem.policy, best, problem.kl)
+    curvatures, directions = check_optimum(problem, best)
     step = factor * 2.0 / curvatures.max()
-    radius = spectral_radius(problem.bandit, problem.policy, best, step, problem.kl)
+    radius = spectral_radius(problem, best, step)
     assert radius == pytest.approx(abs(1.0 - step * curvatures.max()))
     assert (radius < 1.0) == stable
     start = best + 1e-4 * directions[:, curvatures.argmax()]
@@ -34,9 +34,9 @@ def test_radius_says_whether_ascent_without_noise_comes_back(at_optimum, factor,
 
 def test_training_warns_before_it_runs_and_names_the_largest_step(at_optimum):
     problem, best = at_optimum
-    curvatures, _ = check_optimum(problem.bandit, problem.policy, best, problem.kl)
-    where = (problem.bandit, problem.policy, best, "rloo")
-    how = {"batch_size": 1, "group_size": 4, "steps": 3, "replications": 2, "rng": 0, "kl": problem.kl}
+    curvatures, _ = check_optimum(problem, best)
+    where = (problem, best, "rloo")
+    how = {"batch_size": 1, "group_size": 4, "steps": 3, "replications": 2, "rng": 0}
     with pytest.warns(StabilityWarning, match=f"step of 50, too large.*step there is {2.0 / curvatures.max():.4g}"):
         gt.simulate_training(*where, gt.Constant(50.0), **how)
     # The last step counts: a decreasing schedule may begin with large ones.
@@ -45,6 +45,6 @@ def test_training_warns_before_it_runs_and_names_the_largest_step(at_optimum):
 
 def test_directions_that_bend_up_or_are_flat_do_not_count():
     """A single prompt far on the wrong side: the objective is convex there, and ascent is to move away."""
-    bandit, policy = gt.Bandit([[1.0, 0.0]]), gt.TabularSoftmax(1, 2)
-    assert spectral_radius(bandit, policy, [-4.0, 4.0], 100.0) == 1.0
-    assert spectral_radius(bandit, policy, [1.0, -1.0], 1.0) < 1.0
+    problem = gt.Problem(gt.Bandit([[1.0, 0.0]]), gt.TabularSoftmax(1, 2))
+    assert spectral_radius(problem, [-4.0, 4.0], 100.0) == 1.0
+    assert spectral_radius(problem, [1.0, -1.0], 1.0) < 1.0

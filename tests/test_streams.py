@@ -18,7 +18,7 @@ def simulate(estimators=ALL, *, replications=5 * BLOCK + 7, rng=11, workers=1, *
     c = case("linear", "graded")
     directions = np.eye(3)[:2]
     return gt.simulate_gradients(
-        c.bandit, c.policy, c.theta, estimators, **SIZES, replications=replications, rng=rng, workers=workers,
+        c.problem, c.theta, estimators, **SIZES, replications=replications, rng=rng, workers=workers,
         directions=directions, **more,
     )  # fmt: skip
 

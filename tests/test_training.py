@@ -1,105 +1,198 @@
 """The training simulator: against a plain transcription of the algorithm, and its contract."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-from enumeration import NAMED, POLICIES, case
+from dense import TREES, Dense, token_case
+from enumeration import NAMED, POLICIES, Case
+from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
 from grpo_theory.schedule import step_sizes
-from grpo_theory.simulate import ascent as ascent_module
-from grpo_theory.simulate import trainer
+from grpo_theory.simulate import advance as advance_module
+from grpo_theory.simulate import ascent, learner, record, world
+from grpo_theory.simulate.alias import alias_table
+from grpo_theory.simulate.runs import BLOCK_RUNS, CHUNK_UNIFORMS, runs_side_by_side
 from grpo_theory.simulate.streams import as_seed_sequence, block_generator
-from grpo_theory.simulate.training import BLOCK_RUNS, CHUNK_UNIFORMS
 
 
-def draw(bandit, policy, theta, prompt_row, response_rows, kl):
-    """Draw prompts (B,), responses and rewards (B, G) from uniforms: by the alias table's inverse, and by inversion."""
-    from grpo_theory.simulate.alias import alias_table
-
-    threshold, choices = alias_table(bandit.prompt_weights[None])
-    pi = policy.probabilities(theta)
-    penalty = np.zeros_like(pi) if kl is None else kl.penalty(pi)
-    prompts, responses, rewards = [], [], []
-    for x, row in zip(prompt_row * bandit.n_prompts, response_rows, strict=True):
-        j = int(x)
-        m = choices[0, 2 * j + int(x - j >= threshold[0, j])]
-        cumulative = np.cumsum(pi[m])
-        k = np.minimum(np.searchsorted(cumulative, row, side="right"), len(pi[m]) - 1)
-        rest = (row - (cumulative[k] - pi[m][k])) / pi[m][k]
-        law = np.cumsum(bandit.probabilities[m], axis=1)[k]
-        value = np.minimum((rest[:, None] >= law).sum(axis=1), bandit.values.size - 1)
-        prompts.append(m)
-        responses.append(k)
-        rewards.append(bandit.values[value] - penalty[m, k])
-    return np.array(prompts), np.array(responses), np.array(rewards)
+def uniforms_of_runs(policy, seed, batch_size, group_size, rollouts, block=0):
+    """Return the uniforms of the runs of a block, each (rollouts, 1 + G, B)."""
+    runs = runs_side_by_side(policy, batch_size, group_size)
+    generator, shares = block_generator(as_seed_sequence(seed), block), -(-BLOCK_RUNS // runs)
+    uniforms = generator.random((rollouts, shares, 1 + group_size, batch_size, runs))
+    return [uniforms[:, run // runs, :, :, run % runs] for run in range(BLOCK_RUNS)]
 
 
-def transcription(bandit, policy, theta, estimator, steps, uniforms, kl):
-    """Algorithm 1 in plain Python with dense scores."""
-    found = gt.estimators()[estimator]
-    theta = theta.copy()
-    for eta, prompt_row, response_rows in zip(steps, *uniforms, strict=False):
-        exact, scores = gt.moments(bandit, policy, theta, kl), policy.scores(theta)
-        prompts, responses, rewards = draw(bandit, policy, theta, prompt_row, response_rows, kl)
-        norms = (scores[prompts[:, None], responses] ** 2).sum(axis=-1)
-        oracle = (field[prompts] for field in (exact.value, exact.standard_deviation, exact.optimal_baseline))
-        advantages = np.empty(rewards.shape)
-        batch = gt.Batch(rewards, norms, np.ones(rewards.shape, dtype=np.int64), *oracle, found.parameter_array)
-        found.function(batch, advantages)
-        theta = theta + eta * np.mean(advantages[..., None] * scores[prompts[:, None], responses], axis=(0, 1))
-    return theta
+def transcription(dense, theta, estimator, steps, uniforms, inner_steps=1):
+    """Algorithm 1 in plain Python with dense scores: rollouts of B prompts, and the updates that each serves.
+
+    Returns the iterates, the mean rewards of the rollouts, and how often a clip changed the weight of a token, by the sign of
+    the advantage.
+    """
+    table = alias_table(dense.bandit.prompt_weights[None])
+    path, rewards, clipped = [theta], [], np.zeros(2, dtype=int)
+    for i, rows in enumerate(uniforms):
+        then = dense.at(path[-1])
+        prompts, outcomes = dense.draw(then, *table, rows)
+        advantages = dense.advantages(then, estimator, prompts, outcomes)
+        rewards.append(dense.seen(then, estimator).rewards[prompts[:, None], outcomes].mean())
+        size = len(prompts) // inner_steps
+        for j in range(inner_steps):
+            own = slice(j * size, (j + 1) * size)
+            now = dense.at(path[-1])
+            sample = prompts[own], outcomes[own], advantages[own]
+            clipped += dense.clipped(now, then, estimator, *sample)
+            estimate = dense.estimates(now, then, estimator, *sample).mean(axis=0)
+            path.append(path[-1] + steps[i * inner_steps + j] * estimate)
+    return SimpleNamespace(path=np.array(path), mean_rewards=np.array(rewards), clipped=clipped)
 
 
 @pytest.mark.parametrize("estimator", NAMED)
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*POLICIES, *TREES])
 @pytest.mark.parametrize("penalty", ["plain", "kl"])
 def test_iterates_are_those_of_the_algorithm(estimator, policy, penalty):
-    bandit, chosen, theta, _, kl = case(policy, "graded", penalty)
+    c = token_case(policy, penalty)
     b, g, n = 2, 3, 25
-    training = gt.simulate_training(
-        bandit, chosen, theta, estimator, gt.Power(0.8, 0.6), batch_size=b, group_size=g, steps=n, replications=3, rng=4, kl=kl
-    )
-    generator = block_generator(as_seed_sequence(4), 0)
-    chunk = CHUNK_UNIFORMS // (BLOCK_RUNS * b * (1 + g))
-    uniforms = generator.random((BLOCK_RUNS, chunk, b)), generator.random((BLOCK_RUNS, chunk, b, g))
-    steps = gt.Power(0.8, 0.6).steps(n)
+    options = {"batch_size": b, "group_size": g, "steps": n, "replications": 3, "rng": 4}
+    training = gt.simulate_training(c.problem, c.theta, estimator, gt.Power(0.8, 0.6), **options)
+    uniforms, steps = uniforms_of_runs(c.policy, 4, b, g, n), gt.Power(0.8, 0.6).steps(n)
     for run in range(3):
-        expected = transcription(bandit, chosen, theta, estimator, steps, [array[run] for array in uniforms], kl)
+        expected = transcription(Dense(c), c.theta, gt.estimators()[estimator], steps, uniforms[run]).path[-1]
         np.testing.assert_allclose(training.theta[run], expected, atol=1e-10)
     assert np.linalg.norm(training.theta[0] - training.theta[1]) > 1e-3
 
 
+COMPOSITIONS = [
+    {"ratio": "token", "clip": "by sign", "aggregation": "own length"},
+    {"ratio": "trajectory", "clip": "by sign", "aggregation": "batch tokens", "kl": "k3 in loss"},
+    {"ratio": "geometric", "clip": "by sign", "aggregation": "own length", "kl": "k2 in reward"},
+    {"ratio": "token", "clip": "by sign", "aggregation": "batch tokens", "kl": "k2 in reward", "advantage": "optimal_loo"},
+    {"ratio": "token", "clip": "cap", "aggregation": "group tokens", "kl": "k2 in loss", "advantage": "grpo"},
+    {"ratio": "trajectory", "clip": "upper only", "aggregation": "constant", "advantage": "oracle"},
+    {"ratio": "geometric", "clip": "two-sided", "aggregation": "own length", "kl": "k3 in reward", "advantage": "optimal"},
+    {"ratio": "none", "aggregation": "batch tokens", "kl": "k3 in loss"},
+    {"ratio": "none", "aggregation": "group tokens", "kl": "k1 in loss"},
+]
+IDS = [", ".join(parts.values()) for parts in COMPOSITIONS]
+
+
+def composed(parts):
+    """Compose an estimator; its clip is narrow, so that both sides of it are met."""
+    parts = {"advantage": "rloo", "clip": "none"} | parts
+    clip = gt.estimation.CLIPS[parts.pop("clip")].with_widths(0.05, 0.08)
+    return gt.compose("composed_for_one_test", clip=clip, **parts)
+
+
+@pytest.mark.parametrize("policy", ["linear", "tree", "linear tree", "head tree"])
+@pytest.mark.parametrize("inner_steps", [1, 2, 4])
+@pytest.mark.parametrize("parts", COMPOSITIONS, ids=IDS)
+def test_iterates_of_compositions_are_those_of_the_algorithm(parts, inner_steps, policy, registry):
+    c, found = token_case(policy, "kl"), composed(parts)
+    b, g, n = 4, 3, 24
+    options = {"batch_size": b, "group_size": g, "steps": n, "replications": 3, "rng": 5, "inner_steps": inner_steps}
+    training = gt.simulate_training(c.problem, c.theta, found, gt.Power(0.8, 0.3), **options)
+    uniforms, steps = uniforms_of_runs(c.policy, 5, b, g, n // inner_steps), gt.Power(0.8, 0.3).steps(n)
+    clipped = 0
+    for run in range(3):
+        expected = transcription(Dense(c), c.theta, found, steps, uniforms[run], inner_steps)
+        np.testing.assert_allclose(training.theta[run], expected.path[-1], atol=1e-10)
+        np.testing.assert_allclose(training.average[run], expected.path[1:].mean(axis=0), atol=1e-10)
+        clipped = clipped + expected.clipped
+    if inner_steps == 1 or found.ratio.name == "none":
+        assert (clipped == 0).all()
+    else:
+        assert (clipped > 0).all(), "tokens with positive and with negative advantages are clipped"
+
+
+def test_inner_steps_are_told_from_their_neighbours(registry):
+    """Power of the test above: what a rollout serves, at whose ratios, and which groups belong to which update, all matter."""
+    c, found = token_case("linear tree", "kl"), composed(COMPOSITIONS[1])
+    b, g, n = 4, 3, 24
+    options = {"batch_size": b, "group_size": g, "steps": n, "replications": 1, "rng": 5, "inner_steps": 2}
+    theta = gt.simulate_training(c.problem, c.theta, found, gt.Power(0.8, 0.3), **options).theta[0]
+    uniforms, steps = uniforms_of_runs(c.policy, 5, b, g, n // 2)[0], gt.Power(0.8, 0.3).steps(n)
+    without = gt.compose("without_ratio", advantage="rloo", aggregation="batch tokens", kl="k3 in loss")
+    wrong = [
+        transcription(Dense(c), c.theta, without, steps, uniforms, 2),
+        transcription(Dense(c), c.theta, found, steps, uniforms[:, :, [0, 2, 1, 3]], 2),
+        transcription(Dense(c), c.theta, found, steps, uniforms[:, :, [2, 3, 0, 1]], 2),
+    ]
+    for other in wrong:
+        assert np.abs(other.path[-1] - theta).max() > 1e-3
+
+
 def small(**changes):
-    problem = gt.gallery.training_problem("conflict")
+    problem = gt.gallery.problem(changes.pop("problem", "conflict"))
     options = {"batch_size": 2, "group_size": 4, "steps": 300, "replications": 150, "rng": 9} | changes
     estimator, schedule = options.pop("estimator", "rloo"), options.pop("schedule", gt.Harmonic(5.0, 10))
     theta0 = options.pop("theta0", problem.theta)
-    return gt.simulate_training(problem.bandit, problem.policy, theta0, estimator, schedule, **options)
+    return gt.simulate_training(problem, theta0, estimator, schedule, **options)
 
 
-def test_workers_checkpoints_and_number_of_runs_change_no_bit():
-    one = small(workers=1, checkpoints=[300])
-    for other in (small(workers=2, checkpoints=[300]), small(workers=5, checkpoints=[0, 1, 7, 123, 299, 300])):
+SETTINGS = {
+    "one update": {},
+    "inner steps": {"inner_steps": 2, "estimator": "dapo"},
+    "sequences": {"problem": "kl-sequence", "inner_steps": 2, "estimator": "gspo"},
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_workers_checkpoints_and_number_of_runs_change_no_bit(setting):
+    one = small(workers=1, checkpoints=[300], **setting)
+    for other in (
+        small(workers=2, checkpoints=[300], **setting),
+        small(workers=5, checkpoints=[0, 2, 8, 124, 298, 300], **setting),
+    ):
         np.testing.assert_array_equal(one.theta, other.theta)
         np.testing.assert_array_equal(one.average, other.average)
+        np.testing.assert_array_equal(one.farthest, other.farthest)
         np.testing.assert_array_equal(one.objectives[:, -1], other.objectives[:, -1])
-    np.testing.assert_array_equal(one.theta[:70], small(replications=70).theta)
+    if "inner_steps" not in setting:
+        np.testing.assert_array_equal(one.theta, small(workers=5, checkpoints=[0, 1, 7, 123, 299, 300], **setting).theta)
+    for number in (1, 3, 70):
+        np.testing.assert_array_equal(one.theta[:number], small(replications=number, **setting).theta)
 
 
-def test_a_longer_run_begins_with_the_shorter():
-    long = small(steps=900, checkpoints=[300, 900])
-    np.testing.assert_array_equal(long.objectives[:, 0], small().objectives[:, 0])
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_a_longer_run_begins_with_the_shorter(setting):
+    long = small(steps=900, checkpoints=[300, 900], **setting)
+    np.testing.assert_array_equal(long.objectives[:, 0], small(**setting).objectives[:, 0])
+
+
+def test_more_uniforms_than_a_chunk_has_are_drawn_chunk_by_chunk():
+    """A run of three chunks, against the transcription with uniforms drawn in the order in which a run needs them."""
+    c = token_case("linear")
+    sizes = {"batch_size": 16, "group_size": 15}
+    chunk = CHUNK_UNIFORMS // (BLOCK_RUNS * 16 * 16)
+    n = 2 * chunk + 5
+    training = gt.simulate_training(c.problem, c.theta, "rloo", gt.Constant(0.1), **sizes, steps=n, replications=2, rng=3)
+    uniforms = uniforms_of_runs(c.policy, 3, 16, 15, n)
+    for run in range(2):
+        expected = transcription(Dense(c), c.theta, gt.estimators()["rloo"], np.full(n, 0.1), uniforms[run])
+        np.testing.assert_allclose(training.theta[run], expected.path[-1], atol=1e-10)
+
+
+def test_a_second_block_has_uniforms_of_its_own():
+    c = token_case("tree")
+    sizes, n = {"batch_size": 2, "group_size": 3}, 10
+    training = gt.simulate_training(c.problem, c.theta, "rloo", gt.Constant(0.5), **sizes, steps=n, replications=66, rng=6)
+    uniforms = uniforms_of_runs(c.policy, 6, 2, 3, n, block=1)
+    for run in range(2):
+        expected = transcription(Dense(c), c.theta, gt.estimators()["rloo"], np.full(n, 0.5), uniforms[run])
+        np.testing.assert_allclose(training.theta[BLOCK_RUNS + run], expected.path[-1], atol=1e-10)
 
 
 def test_checkpoints_average_and_farthest():
     training = small(steps=40, replications=5, checkpoints=list(range(41)))
-    problem = gt.gallery.training_problem("conflict")
+    problem = gt.gallery.problem("conflict")
     path = np.stack([small(steps=n, replications=5, schedule=gt.Harmonic(5.0, 10).steps(n)).theta for n in range(1, 41)])
     np.testing.assert_allclose(training.average, path.mean(axis=0), atol=1e-13)
     np.testing.assert_allclose(training.farthest, np.linalg.norm(path - problem.theta, axis=2).max(axis=0), rtol=1e-13)
-    expected = gt.objective(problem.bandit, problem.policy, path)
+    expected = gt.objective(problem, path)
     np.testing.assert_allclose(training.objectives[:, 1:].T, expected, atol=1e-14)
-    assert training.objectives[0, 0] == pytest.approx(float(gt.objective(problem.bandit, problem.policy, problem.theta)))
+    assert training.objectives[0, 0] == pytest.approx(float(gt.objective(problem, problem.theta)))
 
 
 def test_a_ball_holds_the_iterates():
@@ -109,11 +202,31 @@ def test_a_ball_holds_the_iterates():
     assert small(schedule=gt.Constant(5.0), theta0=centre).farthest.max() > 0.6
 
 
+def test_a_ball_holds_every_inner_step(registry):
+    """Two updates a rollout: the first, halfway, is projected too, against the transcription."""
+    c, found = token_case("linear tree", "kl"), composed(COMPOSITIONS[0])
+    ball, options = gt.Ball(c.theta, 0.2), {"batch_size": 4, "group_size": 3, "replications": 1, "rng": 5, "inner_steps": 2}
+    training = gt.simulate_training(c.problem, c.theta, found, gt.Constant(1.5), **options, steps=2, ball=ball)
+    (rows,) = uniforms_of_runs(c.policy, 5, 4, 3, 1)[0]
+    dense = Dense(c)
+    then = now = dense.at(c.theta)
+    prompts, outcomes = dense.draw(then, *alias_table(c.bandit.prompt_weights[None]), rows)
+    advantages = dense.advantages(then, found, prompts, outcomes)
+    theta, lengths = c.theta, []
+    for own in (slice(0, 2), slice(2, 4)):
+        now = dense.at(theta)
+        step = 1.5 * dense.estimates(now, then, found, prompts[own], outcomes[own], advantages[own]).mean(axis=0)
+        lengths.append(np.linalg.norm(theta + step - c.theta))
+        theta = c.theta + (theta + step - c.theta) * min(1.0, 0.2 / lengths[-1])
+    assert lengths[0] > 0.2
+    np.testing.assert_allclose(training.theta[0], theta, atol=1e-12)
+    np.testing.assert_allclose(training.farthest, 0.2, rtol=1e-12)
+
+
 def test_a_start_outside_the_ball_is_kept_and_the_next_iterate_is_on_its_surface():
     ball = gt.Ball(np.zeros(2), 0.5)
     training = small(theta0=np.array([3.0, 4.0]), steps=1, schedule=gt.Constant(1e-6), ball=ball, checkpoints=[0, 1])
-    problem = gt.gallery.training_problem("conflict")
-    start = gt.objective(problem.bandit, problem.policy, np.array([3.0, 4.0]))
+    start = gt.objective(gt.gallery.problem("conflict"), np.array([3.0, 4.0]))
     np.testing.assert_allclose(training.objectives[:, 0], start, rtol=1e-14)
     np.testing.assert_allclose(training.theta, np.tile([0.3, 0.4], (150, 1)), atol=1e-5)
 
@@ -126,7 +239,7 @@ def test_each_run_may_have_its_own_start():
         small(theta0=starts[:10])
 
 
-def test_divergence_is_counted_and_kept():
+def test_divergence_is_counted_and_kept(registry):
     @gt.estimator("explosive_for_one_test")
     def explosive(batch, advantages):
         for b in range(batch.rewards.shape[0]):
@@ -140,38 +253,69 @@ def test_divergence_is_counted_and_kept():
     np.testing.assert_array_equal(np.isnan(training.objectives[:, 0]), training.diverged)
 
 
-def test_compiled_driver_agrees_with_its_python_source(monkeypatch):
-    compiled = small(replications=2, steps=6)
-    monkeypatch.setattr("grpo_theory.simulate.training.compiled_advance", lambda: trainer.advance)
-    for stage in ("draw_prompts", "fill_policies", "draw_responses", "fill_covectors", "project", "follow"):
-        monkeypatch.setattr(trainer, stage, getattr(trainer, stage).py_func)
-    monkeypatch.setattr("grpo_theory.simulate.training.first_class", lambda kernel, signature: kernel.py_func)
-    monkeypatch.setattr(
-        "grpo_theory.simulate.training.ascent",
-        lambda policy: ascent_module.Ascent(ascent_module._dense_logits, ascent_module._dense_step, policy.features),
-    )
-    np.testing.assert_allclose(small(replications=2, steps=6).theta, compiled.theta, atol=1e-13)
+@pytest.fixture
+def plain(monkeypatch):
+    """Training runs as plain Python, its stages included; what is compiled has been compiled before.
+
+    Returns a switch: nothing changes before it is called.
+    """
+    advance_module.compiled_advance()
+
+    def switch():
+        for module in (advance_module, ascent, learner, record):
+            for name, value in vars(module).items():
+                if isinstance(value, Dispatcher):
+                    monkeypatch.setattr(module, name, value.py_func)
+
+        def parts(problem, estimator):
+            made = world.make_parts(problem, estimator)
+            kinds = {"TabularMap": "tabular", "FeatureMap": "dense", "HeadMap": "head"}
+            kind = kinds[type(problem.policy.logit_map).__name__]
+            return made._replace(
+                kernel=estimator.advantage.function,
+                fill_logits=getattr(ascent, f"{kind}_logits").function,
+                take_step=getattr(ascent, f"{kind}_step").function,
+                fill_ratios=estimator.ratio.fill.function,
+                fill_weights=estimator.clip.fill.function,
+                fill_terms=estimator.kl.fill.function,
+            )
+
+        monkeypatch.setattr("grpo_theory.simulate.runs.make_parts", parts)
+        monkeypatch.setattr("grpo_theory.simulate.runs.compiled_advance", lambda: advance_module.advance)
+
+    return switch
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_logits_and_steps_are_those_of_the_policy(policy):
-    """Two runs, two prompts each, the second run's the same one twice."""
-    _, chosen, theta, features, _ = case(policy)
-    found = ascent_module.ascent(chosen)
-    rng = np.random.default_rng(6)
-    thetas, prompts, covectors = np.stack([theta, -theta]), np.array([1, 0, 1, 1]), rng.normal(size=(chosen.n_responses, 4))
-    logits, moved = np.empty(covectors.shape), thetas.copy()
-    found.fill_logits(thetas, prompts, found.array, logits)
-    found.take_step(moved, prompts, found.array, covectors, 0.3)
-    expected = thetas.copy()
-    for i, (run, prompt) in enumerate(zip((0, 0, 1, 1), prompts, strict=True)):
-        np.testing.assert_allclose(logits[:, i], features[prompt] @ thetas[run], atol=1e-14)
-        expected[run] += 0.3 * features[prompt].T @ covectors[:, i]
-    np.testing.assert_allclose(moved, expected, atol=1e-14)
+@pytest.mark.parametrize("policy", [*POLICIES, *TREES])
+@pytest.mark.parametrize("parts", [{}, *COMPOSITIONS[:5]], ids=["rloo", *IDS[:5]])
+def test_compiled_driver_agrees_with_its_python_source(parts, policy, plain, registry):
+    c, found = token_case(policy, "kl"), composed(parts) if parts else gt.estimators()["rloo"]
+    sizes = {"batch_size": 2, "group_size": 4, "replications": 2, "rng": 9, "ball": gt.Ball(c.theta, 0.5)}
+    updates = {"steps": 6, "inner_steps": 2 if parts else 1}
+    asked = c.problem, c.theta, found, gt.Constant(1.0)
+    compiled = gt.simulate_training(*asked, **sizes, **updates)
+    plain()
+    again = gt.simulate_training(*asked, **sizes, **updates)
+    assert advance_module.advance.__name__ == "advance"
+    for name in ("theta", "average", "farthest"):
+        np.testing.assert_allclose(getattr(again, name), getattr(compiled, name), atol=1e-13)
+
+
+def test_records_of_the_compiled_driver_agree_with_its_python_source(plain):
+    for policy in ("linear", "tree"):
+        c = token_case(policy, "kl")
+        sizes = {"batch_size": 2, "group_size": 3, "steps": 20, "replications": 2, "rng": 9}
+        asked = c.problem, c.theta, "rloo", gt.Constant(0.5)
+        compiled = next(gt.simulate_records(*asked, **sizes))
+        plain()
+        again = next(gt.simulate_records(*asked, **sizes))
+        for name in ("path", "mean_rewards", "hessian"):
+            np.testing.assert_allclose(getattr(again, name), getattr(compiled, name), atol=1e-12)
 
 
 @pytest.mark.parametrize("coupled", [True, False])
-def test_a_kernel_that_couples_groups_sees_one_batch_of_one_run(registry, coupled):
+@pytest.mark.parametrize("inner_steps", [1, 2])
+def test_a_kernel_that_couples_groups_sees_one_batch_of_one_run(registry, coupled, inner_steps):
     """Declared, a run is the same among 70 as alone; undeclared, groups of other runs are in the mean: the test has power."""
 
     def batch_mean(batch, advantages):
@@ -181,16 +325,48 @@ def test_a_kernel_that_couples_groups_sees_one_batch_of_one_run(registry, couple
                 advantages[b, g] = batch.rewards[b, g] - mean
 
     found = gt.estimator("batch_mean_of_a_run", couples_groups=coupled)(batch_mean)
-    alone, among = (small(estimator=found, replications=n, steps=20).theta[0] for n in (1, 70))
+    alone, among = (small(estimator=found, replications=n, steps=20, inner_steps=inner_steps).theta[0] for n in (1, 70))
     assert np.array_equal(alone, among) is coupled
+    if coupled:
+        problem = gt.gallery.problem("conflict")
+        dense = Dense(Case(problem, problem.policy.logit_map.features))
+        uniforms = uniforms_of_runs(problem.policy, 9, 2, 4, 20 // inner_steps)[0]
+        expected = transcription(dense, problem.theta, found, gt.Harmonic(5.0, 10).steps(20), uniforms, inner_steps)
+        np.testing.assert_allclose(alone, expected.path[-1], atol=1e-10)
 
 
-def test_runs_advance_a_few_at_a_time_and_nothing_depends_on_how_many(monkeypatch):
-    together = small(steps=30)
-    monkeypatch.setattr("grpo_theory.simulate.training.SIDE_BY_SIDE", 5 * 2 * (4 + 3))
-    apart = small(steps=30)
-    for name in ("theta", "average", "farthest", "objectives"):
-        np.testing.assert_array_equal(getattr(apart, name), getattr(together, name))
+@pytest.mark.parametrize("policy", [*POLICIES, *TREES])
+def test_logits_and_steps_are_those_of_the_policy(policy):
+    """Two runs, two prompts each, lane by lane in turn; the second run's are the same one twice."""
+    c = token_case(policy)
+    found = ascent.ascent(c.policy)
+    rng = np.random.default_rng(6)
+    thetas, prompts, covectors = np.stack([c.theta, -c.theta]), np.array([1, 0, 0, 0]), rng.normal(size=(c.policy.n_logits, 4))
+    logits, moved = np.empty(covectors.shape), thetas.copy()
+    found.fill_logits(thetas, prompts, found.array, logits)
+    found.take_step(moved, prompts, found.array, covectors, 0.3)
+    expected = thetas.copy()
+    for i, prompt in enumerate(prompts):
+        np.testing.assert_allclose(logits[:, i], c.features[prompt] @ thetas[i % 2], atol=1e-14)
+        expected[i % 2] += 0.3 * c.features[prompt].T @ covectors[:, i]
+    np.testing.assert_allclose(moved, expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("runs", [1, 5, 64])
+def test_runs_advance_a_few_at_a_time(monkeypatch, runs, registry):
+    """So many side by side, as the shape of a problem says; the last of a block are fewer, and all are the transcription's."""
+    c, found = token_case("linear tree", "kl"), composed(COMPOSITIONS[1])
+    monkeypatch.setattr("grpo_theory.simulate.runs.SIDE_BY_SIDE", runs * 4 * (3 + 6))
+    assert runs_side_by_side(c.policy, 4, 3) == runs
+    sizes = {"batch_size": 4, "group_size": 3, "steps": 6, "inner_steps": 2, "rng": 5}
+    together = gt.simulate_training(c.problem, c.theta, found, gt.Constant(1.0), **sizes, replications=64).theta
+    uniforms = uniforms_of_runs(c.policy, 5, 4, 3, 3)
+    for run in (0, 4, 5, 59, 60, 63):
+        expected = transcription(Dense(c), c.theta, found, np.ones(6), uniforms[run], 2)
+        np.testing.assert_allclose(together[run], expected.path[-1], atol=1e-10)
+    for number in (1, 4, 7, 62):
+        fewer = gt.simulate_training(c.problem, c.theta, found, gt.Constant(1.0), **sizes, replications=number).theta
+        np.testing.assert_array_equal(fewer, together[:number])
 
 
 def test_schedules():
@@ -201,11 +377,17 @@ def test_schedules():
     np.testing.assert_array_equal(step_sizes([0.1, 0.2], 2), [0.1, 0.2])
 
 
+def without_penalty():
+    """Train with a KL term in the loss where the problem has no penalty."""
+    found = gt.Estimator("penalised", gt.estimators()["rloo"].advantage, kl=gt.estimation.KL_TERMS["k3 in loss"])
+    return small(estimator=found)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: gt.Constant(0.0), ValueError, "step must be finite and above 0, got 0"),
-        (lambda: gt.Harmonic(-1.0), ValueError, "scale must be finite and above 0, got -1"),
+        (lambda: gt.Harmonic(-1.0), ValueError, "step_scale must be finite and above 0, got -1"),
         (lambda: gt.Harmonic(1.0, -1), ValueError, "offset must be at least 0, got -1"),
         (lambda: gt.Power(1.0, 1.5), ValueError, r"exponent must lie in \(0, 1\], got 1.5"),
         (lambda: small(schedule=np.linspace(1.0, 0.0, 300)), ValueError, "schedule must have steps above 0, got 0 at step 300"),
@@ -217,10 +399,25 @@ def test_schedules():
         (lambda: small(checkpoints=5), TypeError, "checkpoints must be a sequence of integers, got 5"),
         (lambda: small(theta0=[0.0]), ValueError, r"theta0 must have shape \(2,\) = \(d,\), the policy's parameters, got \(1,\)"),
         (lambda: small(theta0=0.0), ValueError, r"theta0 must have 1 dimensions, got shape \(\)"),
-        (lambda: small(kl=0.1), TypeError, "kl must be a KL"),
+        (without_penalty, ValueError, "problem must have a kl for the KL term 'k3 in loss' of estimator 'penalised'"),
         (lambda: small(ball=([0.0, 0.0], 1.0)), TypeError, "ball must be a Ball"),
         (lambda: small(ball=gt.Ball([0.0], 1.0)), ValueError, r"centre must have shape \(2,\)"),
         (lambda: gt.Ball([0.0], 0.0), ValueError, "radius must be finite and above 0"),
+        (lambda: small(inner_steps=0), ValueError, "inner_steps must be at least 1, got 0"),
+        (lambda: small(inner_steps=1.5), TypeError, "inner_steps must be an integer of at least 1, got 1.5"),
+        (lambda: small(inner_steps=3), ValueError, "inner_steps must divide batch_size = 2, got 3"),
+        (lambda: small(inner_steps=4), ValueError, "inner_steps must divide batch_size = 2, got 4"),
+        (lambda: small(inner_steps=2, steps=299), ValueError, "steps must be divisible by inner_steps = 2, got 299"),
+        (
+            lambda: small(inner_steps=2, checkpoints=[0, 2, 7, 9]),
+            ValueError,
+            "checkpoints must be divisible by inner_steps = 2, got 7",
+        ),
+        (
+            lambda: gt.simulate_training("conflict", [0.0], "rloo", [1.0], batch_size=1, group_size=2, steps=1, replications=1),
+            TypeError,
+            "problem must be a Problem, got 'conflict'",
+        ),
     ],
 )
 def test_bad_input(make, error, message):

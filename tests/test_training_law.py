@@ -6,8 +6,7 @@ from enumeration import case, groups, prompts
 
 import grpo_theory as gt
 from grpo_theory.exact import directional_derivatives, gradient
-from grpo_theory.theory import leave_one_out_parts, noise_free_path, noise_free_slopes, training_law
-from grpo_theory.theory.training_law import TrainingLaw
+from grpo_theory.theory import TrainingLaw, leave_one_out_parts, noise_free_path, noise_free_slopes, training_law
 
 STEPS = np.array([0.9, 0.6])
 GROUP_SIZE = 2
@@ -15,7 +14,7 @@ GROUP_SIZE = 2
 
 def noisy_steps(c, theta, step, scale):
     """Return every next iterate and its probability, the estimate's deviation from its mean scaled (B = 1)."""
-    tables = prompts(c._replace(theta=theta))
+    tables = prompts(c.replace(theta=theta))
     f = c.bandit.prompt_weights
     gradient = sum(weight * table.gradient for weight, table in zip(f, tables, strict=True))
     for weight, table in zip(f, tables, strict=True):
@@ -30,7 +29,7 @@ def expected_objective(c, scale):
     total = 0.0
     for first, probability in noisy_steps(c, c.theta, STEPS[0], scale):
         ends, weights = zip(*noisy_steps(c, first, STEPS[1], scale), strict=True)
-        total += probability * (np.array(weights) @ gt.objective(c.bandit, c.policy, np.array(ends), c.kl))
+        total += probability * (np.array(weights) @ gt.objective(c.problem, np.array(ends)))
     return total
 
 
@@ -38,7 +37,7 @@ def expected_objective(c, scale):
 def test_the_loss_is_the_first_order_of_the_noise(policy, rewards, penalty):
     """Halving the noise divides what is left over by 8 or more; with a third constant 10% off, by 4."""
     c = case(policy, rewards, penalty)
-    law = training_law(c.bandit, c.policy, c.theta, STEPS, steps=2, kl=c.kl)
+    law = training_law(c.problem, c.theta, STEPS, steps=2)
 
     def left(scale, factor=1.0):
         wrong = TrainingLaw(law.path, law.objective, law.slopes, law.constants * [1.0, 1.0, factor])
@@ -54,17 +53,17 @@ def test_constants_are_second_differences_of_the_noise_free_run(penalty):
     """Minus half the step squared times the second derivative of the final objective along each part's eigenvectors."""
     c = case("linear", "graded", penalty)
     steps = np.array([1.5, 0.7, 1.1, 0.4])
-    law = training_law(c.bandit, c.policy, c.theta, steps, steps=4, kl=c.kl)
+    law = training_law(c.problem, c.theta, steps, steps=4)
     for i in range(4):
 
         def final(theta, i=i):
-            end = noise_free_path(c.bandit, c.policy, theta, steps[i + 1 :], c.kl)[-1]
-            return float(gt.objective(c.bandit, c.policy, end, c.kl))
+            end = noise_free_path(c.problem, theta, steps[i + 1 :])[-1]
+            return float(gt.objective(c.problem, end))
 
         at, h = law.path[i + 1], 1e-3
         slope = [(final(at + h * e) - final(at - h * e)) / (2 * h) for e in np.eye(3)]
         np.testing.assert_allclose(law.slopes[i], slope, atol=1e-6)
-        for constant, part in zip(law.constants[i], leave_one_out_parts(c.bandit, c.policy, law.path[i], c.kl), strict=True):
+        for constant, part in zip(law.constants[i], leave_one_out_parts(c.problem, law.path[i]), strict=True):
             values, vectors = np.linalg.eigh(part)
             second = [(final(at + h * v) - 2 * final(at) + final(at - h * v)) / h**2 for v in vectors.T]
             assert constant == pytest.approx(-0.5 * steps[i] ** 2 * (values @ second), abs=2e-6)
@@ -72,8 +71,8 @@ def test_constants_are_second_differences_of_the_noise_free_run(penalty):
 
 def test_traces_of_the_parts_are_the_constants_of_the_scaling_law():
     c = case("linear", "graded", "kl")
-    law = gt.group_size_law(c.bandit, c.policy, c.theta, c.kl)
-    traces = [np.trace(part) for part in leave_one_out_parts(c.bandit, c.policy, c.theta, c.kl)]
+    law = gt.group_size_law(c.problem, c.theta)
+    traces = [np.trace(part) for part in leave_one_out_parts(c.problem, c.theta)]
     np.testing.assert_allclose(traces, (law.c1, law.c2, law.c3), rtol=1e-12)
 
 
@@ -108,9 +107,9 @@ def test_prompts_with_one_gradient_have_no_spread_whatever_the_rounding(copies):
         rng = np.random.default_rng(key)
         features, success, theta = rng.normal(size=(1, 3, 4)), rng.random((1, 3)), rng.normal(size=4)
         bandit, policy = gt.Bandit(np.tile(success, (copies, 1))), gt.LinearSoftmax(np.tile(features, (copies, 1, 1)))
-        law = training_law(bandit, policy, theta, gt.Constant(0.5), steps=7)
-        assert law.totals[0] == 0.0
-        assert law.optimum == (np.inf if law.totals[2] > 0.0 else 2.0)
+        law = training_law(gt.Problem(bandit, policy), theta, gt.Constant(0.5), steps=7)
+        assert law.group_size_law.c1 == 0.0
+        assert law.optimum == (np.inf if law.group_size_law.c3 > 0.0 else 2.0)
         found.add(law.optimum)
     assert found == {2.0, np.inf}
 
@@ -136,26 +135,24 @@ def test_the_best_schedule_takes_the_least_of_every_step():
     assert law.loss(48, found) < min(law.loss(48, size) for size in sizes)
 
 
-@pytest.mark.parametrize("name", ["linear", "kl-linear", "kl-tabular"])
+@pytest.mark.parametrize("name", ["linear", "kl-linear", "kl-tabular", "kl-sequence"])
 def test_slopes_by_differences_agree_with_those_by_hessians(name):
-    problem = (gt.gallery.training_problem if name in gt.gallery.training_names() else gt.gallery.problem)(name)
-    where, steps = (problem.bandit, problem.policy), gt.Harmonic(20.0, 9).steps(12)
-    law = training_law(*where, problem.theta, steps, steps=12, kl=problem.kl)
-    slopes = noise_free_slopes(*where, law.path, steps, problem.kl)
+    problem, steps = gt.gallery.problem(name), gt.Harmonic(20.0, 9).steps(12)
+    law = training_law(problem, problem.theta, steps, steps=12)
+    slopes = noise_free_slopes(problem, law.path, steps)
     np.testing.assert_allclose(slopes, law.slopes, atol=1e-7)
-    rates = directional_derivatives(*where, law.path[1:], law.slopes[-1:], problem.kl)[:, 0]
+    rates = directional_derivatives(problem, law.path[1:], law.slopes[-1:])[:, 0]
     h = 1e-5 / np.linalg.norm(law.slopes[-1])
-    ahead, behind = (gt.objective(*where, law.path[1:] + sign * h * law.slopes[-1], problem.kl) for sign in (1, -1))
+    ahead, behind = (gt.objective(problem, law.path[1:] + sign * h * law.slopes[-1]) for sign in (1, -1))
     np.testing.assert_allclose(rates, (ahead - behind) / (2 * h), atol=1e-8)
-    np.testing.assert_allclose(gradient(*where, law.path[3], problem.kl), gt.moments(*where, law.path[3], problem.kl).gradient)
+    np.testing.assert_allclose(gradient(problem, law.path[3]), gt.moments(problem, law.path[3]).gradient)
 
 
 def test_two_speeds_by_hand():
     """One step from the maximiser weighs by curvature, 1 + sqrt(2 + 8 * 8); the gradient's error by 1, 1 + sqrt(2 + 8)."""
-    problem = gt.gallery.training_problem("two-speeds")
-    where = (problem.bandit, problem.policy, problem.theta)
-    law = training_law(*where, gt.Constant(0.05), steps=1, kl=problem.kl)
+    problem = gt.gallery.problem("two-speeds")
+    law = training_law(problem, problem.theta, gt.Constant(0.05), steps=1)
     assert law.optimum == pytest.approx(1.0 + np.sqrt(66.0), rel=1e-12)
-    assert gt.group_size_law(*where, problem.kl).optimum == pytest.approx(1.0 + np.sqrt(10.0), rel=1e-12)
-    many = training_law(*where, gt.Constant(0.01), steps=2000, kl=problem.kl)
+    assert gt.group_size_law(problem, problem.theta).optimum == pytest.approx(1.0 + np.sqrt(10.0), rel=1e-12)
+    many = training_law(problem, problem.theta, gt.Constant(0.01), steps=2000)
     assert many.optimum == pytest.approx(1.0 + np.sqrt(10.0), rel=0.01)

@@ -27,7 +27,7 @@ def shrunken(batch, advantages):
 
 def exact(kernel, c=None, **sizes):
     c = c or case("linear", "graded")
-    return gt.gradient_law(c.bandit, c.policy, c.theta, kernel, **{**SIZES, **sizes}, kl=c.kl)
+    return gt.gradient_law(c.problem, c.theta, kernel, **{**SIZES, **sizes})
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_ten_lines_outside_the_package_get_everything(shrunken, seed):
             np.testing.assert_allclose(found.mean, mean, rtol=1e-12, atol=1e-14)
             np.testing.assert_allclose(found.covariance(), covariance, rtol=1e-12, atol=1e-14)
             assert found.mse == pytest.approx(mse, rel=1e-12)
-            run = gt.simulate_gradients(c.bandit, c.policy, c.theta, kernel, **SIZES, replications=50_000, rng=seed(6), kl=c.kl)
+            run = gt.simulate_gradients(c.problem, c.theta, kernel, **SIZES, replications=50_000, rng=seed(6))
             assert abs(run.mse[0] - mse) < 4.9 * run.mse_standard_error[0]
             assert 9.8 * run.mse_standard_error[0] < 0.1 * mse
     with pytest.raises(ValueError, match="group_size must be at least 2 for estimator 'shrunken', got 1"):
@@ -130,7 +130,7 @@ def test_a_kernel_that_does_not_compile_names_the_documented_arguments(registry,
     assert caught.value.__cause__ is None
     c = case()
     with pytest.raises(TypeError, match="does not compile"):
-        gt.simulate_gradients(c.bandit, c.policy, c.theta, "bad", **SIZES, replications=10, rng=0)
+        gt.simulate_gradients(c.problem, c.theta, "bad", **SIZES, replications=10, rng=0)
 
 
 def leaves_the_last(batch, advantages):
@@ -229,7 +229,7 @@ def test_no_reward_values_hide_the_coupling(registry, function, group_size):
     """Rewards of mean 1/3 over the values, and a prompt of value 1/3: no round numbers may be a blind spot of the check."""
     gt.estimator("coupled")(function)
     bandit = gt.Bandit.from_law([-1.0, 0.0, 2.0], np.full((1, 2, 3), 1 / 3))
-    c = case("tabular", "binary")._replace(bandit=bandit, policy=gt.TabularSoftmax(1, 2), theta=np.array([0.3, 0.0]))
+    c = case()._replace(problem=gt.Problem(bandit, gt.TabularSoftmax(1, 2), theta=[0.3, 0.0]))
     with pytest.raises(ValueError, match="estimator 'coupled' must"):
         exact("coupled", c, group_size=group_size)
 
@@ -237,6 +237,6 @@ def test_no_reward_values_hide_the_coupling(registry, function, group_size):
 def test_coupling_is_seen_where_every_reward_is_certain(registry):
     """One class of outcomes a prompt leaves one multiset, and the batch that shows it has one group."""
     gt.estimator("coupled")(batch_mean)
-    c = case("tabular", "binary")._replace(bandit=gt.Bandit([[1.0] * 3, [0.0] * 3]))
+    c = case("tabular", "binary").replace(bandit=gt.Bandit([[1.0] * 3, [0.0] * 3]))
     with pytest.raises(ValueError, match="estimator 'coupled' must"):
         exact("coupled", c)

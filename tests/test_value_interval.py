@@ -7,7 +7,8 @@ from pilots import REPLICATIONS, assert_same, deviation, draw, narrowed, noise, 
 from scipy.stats import beta, ttest_1samp
 from scipy.stats import t as student
 
-from grpo_theory.inference import Rollouts, value_clustered, value_effective, value_naive
+from grpo_theory import Rollouts
+from grpo_theory.intervals import value_clustered, value_effective, value_naive
 
 STUDENTS = (value_naive, value_clustered)
 

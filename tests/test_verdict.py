@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import kstest, norm
 
-from grpo_theory.inference import KINDS, Claim, Evidence, log_log_slope
-from grpo_theory.inference import judge as judge_report
+from grpo_theory.evidence import KINDS, Claim, Evidence, Statement, log_log_slope
+from grpo_theory.evidence import judge as judge_report
 
 LEVEL = 1e-3
 Z = -ndtri(LEVEL / 2)
@@ -204,7 +204,7 @@ def test_slopes_need_positive_points_at_two_places(x, y, errors, message):
 def test_an_extreme_of_many_estimates_has_the_level_divided_among_them():
     def bound(comparisons):
         evidence = Evidence(1.0, 1.0035, 0.001, replications=100, comparisons=comparisons)
-        return Claim("U7", "here", "bounded", "upper bound", "p", evidence, evidence)
+        return Claim(Statement("U7", "here", "bounded", "upper bound"), "p", evidence, evidence)
 
     one, forty = (judge_report([bound(count)]).iloc[0] for count in (1, 40))
     assert (one["verdict"], forty["verdict"]) == ("confirmed", "inconclusive")

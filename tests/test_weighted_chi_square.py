@@ -1,11 +1,15 @@
-"""The weighted chi-square against scipy's chi2, Imhof's integral, and its own moments by sampling."""
+"""The weighted chi-square against scipy's chi2, Ruben's mixture, Imhof's integral, itself, and its own moments by sampling."""
+
+import time
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
+from scipy.special import gamma
 
 import grpo_theory as gt
+from grpo_theory.theory.contour import CHUNK, NODES
 
 LEVELS = np.array([1e-12, 1e-9, 1e-4, 0.01, 0.3, 0.5, 0.7, 0.99])
 
@@ -18,6 +22,20 @@ def imhof(weights, q):
         return np.sin(angle) / (u * np.prod((1.0 + (weights * u) ** 2) ** 0.25))
 
     return 0.5 + quad(integrand, 0.0, np.inf, limit=2000, epsabs=1e-11)[0] / np.pi
+
+
+def ruben(weights, q, terms):
+    """P(Q <= q), P(Q > q) and the density by Ruben's (1962) mixture of chi-squares: positive terms only, so no digit is lost."""
+    weights, q = np.asarray(weights), np.asarray(q)
+    least, rest = weights.min(), 1.0 - weights.min() / weights
+    powers = np.array([(rest**m).sum() for m in range(1, terms)])
+    shares = np.zeros(terms)
+    shares[0] = np.prod(np.sqrt(least / weights))
+    for k in range(1, terms):
+        shares[k] = powers[:k][::-1] @ shares[:k] / (2.0 * k)
+    assert shares.sum() == pytest.approx(1.0, abs=1e-13)
+    mixed = stats.chi2(len(weights) + 2.0 * np.arange(terms)[:, None], scale=least)
+    return shares @ mixed.cdf(q), shares @ mixed.sf(q), shares @ mixed.pdf(q)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 200])
@@ -39,6 +57,20 @@ def test_two_different_weights_against_convolution():
     for q in (0.05, 1.0, 4.0, 20.0):
         exact = quad(lambda x, q=q: stats.chi2(1).pdf(x) * stats.chi2(1).sf((q - x) / 0.2), 0.0, q, limit=500, epsabs=1e-13)[0]
         assert law.sf(q) == pytest.approx(exact + stats.chi2(1).sf(q), rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("weights", "terms"),
+    [([1.0, 0.2], 300), ([1.0, 1.0, 0.3, 0.3], 300), ([3.0, 2.0, 1.0, 0.5, 0.1], 1500), (np.linspace(0.5, 1.5, 40), 600)],
+)
+def test_different_weights_against_a_mixture_in_both_tails(weights, terms):
+    law = gt.WeightedChiSquare(weights)
+    mean, deviation = law.mean(), law.std()
+    q = np.concatenate([mean * 10.0 ** -np.arange(0.0, 9.0), mean + deviation * np.array([1.0, 3.0, 8.0, 15.0])])
+    for found, expected in zip((law.cdf(q), law.sf(q), law.pdf(q)), ruben(weights, q, terms), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-11)
+    assert law.cdf(q).min() < 2e-8
+    assert law.sf(q).min() < 1e-5
 
 
 @pytest.mark.parametrize("weights", [[3.0, 2.0, 1.0, 0.5, 0.1], 2.0 ** -np.arange(12), np.linspace(0.5, 1.5, 40)])
@@ -85,6 +117,88 @@ def test_draws_follow_the_law_and_a_wrong_law_is_told_apart(seed):
     assert law.rvs((2, 3), rng=1).shape == (2, 3)
 
 
+def many_weights(shape):
+    """Weights over ten orders of magnitude, some 0, some equal."""
+    rng = np.random.default_rng(23)
+    weights = 10.0 ** rng.uniform(-10.0, 0.0, size=shape) * (rng.random(shape) < 0.8)
+    weights[..., 0], weights[..., 1] = 1.0, weights[..., 2]
+    return weights
+
+
+def test_many_laws_at_once_are_each_their_own():
+    weights = many_weights((4, 3, 6))
+    weights[0, 0] = 2.5
+    weights[0, 1, 1:] = 0.0
+    together = gt.WeightedChiSquare(weights)
+    alone = [[gt.WeightedChiSquare(row) for row in rows] for rows in weights]
+    q = together.mean() * np.geomspace(1e-12, 30.0, 5)[:, None, None]
+    p = np.array([1e-300, 1e-9, 0.3, 0.99])[:, None, None]
+    for name, arguments in (("cdf", q), ("sf", q), ("pdf", q), ("ppf", p)):
+        found = getattr(together, name)(arguments)
+        assert found.shape == (len(arguments), 4, 3)
+        expected = [
+            [
+                [float(getattr(law, name)(level[i % len(level), j % level.shape[1]])) for j, law in enumerate(laws)]
+                for i, laws in enumerate(alone)
+            ]
+            for level in arguments
+        ]
+        np.testing.assert_allclose(found, expected, rtol=1e-12, err_msg=name)
+    for name in ("mean", "var", "std", "skewness"):
+        expected = [[getattr(law, name)() for law in laws] for laws in alone]
+        np.testing.assert_allclose(getattr(together, name)(), expected, rtol=1e-14, err_msg=name)
+    assert repr(together) == "WeightedChiSquare(laws=(4, 3), n=6)"
+
+
+def test_more_laws_than_are_held_at_once():
+    n = CHUNK // (NODES * 40) + 20
+    weights = many_weights((n, 40))
+    together = gt.WeightedChiSquare(weights)
+    np.testing.assert_allclose(together.cdf(together.ppf(0.3)), np.full(n, 0.3), rtol=1e-12)
+    for k in (0, n - 21, n - 20, n - 19, n - 1):
+        assert together.cdf(3.0)[k] == pytest.approx(gt.WeightedChiSquare(weights[k]).cdf(3.0), rel=1e-12)
+
+
+def test_draws_of_many_laws(seed):
+    together = gt.WeightedChiSquare([[1.0, 0.4, 0.1], [2.0, 0.0, 0.0]])
+    draws = together.rvs(4000, rng=seed(18))
+    assert draws.shape == (4000, 2)
+    assert together.rvs(rng=1).shape == (2,)
+    assert together.rvs((5, 3), rng=1).shape == (5, 3, 2)
+    for k in range(2):
+        law, other = (gt.WeightedChiSquare(together.weights[j]) for j in (k, 1 - k))
+        assert stats.kstest(draws[:, k], law.cdf).pvalue > 1e-6
+        assert stats.kstest(draws[:, k], other.cdf).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("weights", [[1.0], [2.0, 0.5], [1.0, 0.5, 0.25], [1.0, 1.0, 1e-8, 1e-8]])
+def test_tiny_arguments(weights):
+    """P(Q <= q) = q^(n/2) / {2^(n/2) Gamma(n/2 + 1) prod sqrt(w)} to the last digit, and its inverse."""
+    law, n = gt.WeightedChiSquare(weights), len(weights)
+    volume = 1.0 / (2.0 ** (n / 2) * gamma(n / 2 + 1) * np.prod(np.sqrt(weights)))
+    for q in (1e-160, 1e-100, 1e-40):
+        expected = np.exp(np.log(volume) + n / 2 * np.log(q))
+        assert law.cdf(q) == pytest.approx(expected, rel=1e-12, abs=1e-322)
+        assert law.pdf(q) == pytest.approx(0.5 * n * volume * q ** (n / 2 - 1), rel=1e-12, abs=0.0)
+        assert law.sf(q) == 1.0 - expected
+    for p in (1e-300, 1e-200, 1e-100):
+        q = law.ppf(p)
+        assert q == pytest.approx((p / volume) ** (2 / n), rel=1e-11, abs=0.0)
+        assert q == 0.0 or law.cdf(q) == pytest.approx(p, rel=1e-12)
+
+
+def test_thousands_of_equal_weights_are_no_more_work_than_one():
+    law = gt.WeightedChiSquare(np.full(2000, 0.7))
+    seconds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        found = law.cdf(1400.0), law.sf(1400.0), law.pdf(1400.0), law.ppf(0.9)
+        seconds.append(time.perf_counter() - start)
+    reference = stats.chi2(2000, scale=0.7)
+    np.testing.assert_allclose(found, (reference.cdf(1400.0), reference.sf(1400.0), reference.pdf(1400.0), reference.ppf(0.9)))
+    assert min(seconds) < 0.05
+
+
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
@@ -92,6 +206,7 @@ def test_draws_follow_the_law_and_a_wrong_law_is_told_apart(seed):
         ([0.0, 0.0], "weights must have at least one above 0"),
         ([np.nan], "weights must be finite"),
         ([], "weights must not be empty"),
+        ([[1.0, 2.0], [0.0, 0.0]], "weights must have at least one above 0"),
     ],
 )
 def test_bad_weights(weights, message):
@@ -103,8 +218,13 @@ def test_bad_arguments():
     law = gt.WeightedChiSquare([1.0])
     with pytest.raises(ValueError, match=r"p must lie in \[0, 1\]"):
         law.ppf(1.5)
-    with pytest.raises(ValueError, match="q must not be NaN"):
-        law.cdf(np.nan)
+    with pytest.raises(ValueError, match=r"p must lie in \[0, 1\]"):
+        law.ppf([0.5, np.nan])
+    for call in (law.cdf, law.sf, law.pdf):
+        with pytest.raises(ValueError, match="q must not be NaN"):
+            call([1.0, np.nan])
+    with pytest.raises(ValueError, match="broadcast"):
+        gt.WeightedChiSquare(np.ones((3, 2))).cdf(np.ones(2))
 
 
 def test_beyond_the_smallest_number_the_tail_is_zero_at_once():

@@ -3,6 +3,7 @@
 Clipping the surrogate makes its gradient vanish beyond the clip; so a clip turns a ratio into a weight of the token's covector.
 """
 
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -38,7 +39,7 @@ class Clip:
     def __post_init__(self) -> None:
         for side in ("low", "high"):
             width = getattr(self, side)
-            if isinstance(width, bool) or not isinstance(width, int | float) or not 0.0 <= width < np.inf:
+            if isinstance(width, bool) or not isinstance(width, numbers.Real) or not 0.0 <= float(width) < np.inf:
                 raise ValueError(f"{side} must be a finite width of the clip, at least 0, got {width!r}")
 
     @property
@@ -49,7 +50,7 @@ class Clip:
     @property
     def widths(self) -> np.ndarray:
         """Low and high, shape (2,)."""
-        return np.array([self.low, self.high])
+        return np.array([self.low, self.high], dtype=np.float64)
 
     def with_widths(self, low: float, high: float) -> "Clip":
         """Return the same clip with other widths."""

@@ -29,7 +29,7 @@ def find_part(kind: str, value: Any, named: Mapping[str, Part], part: type[Part]
     if isinstance(value, part):
         return value
     if not isinstance(value, str):
-        raise TypeError(f"{kind} must be a name or a {part.__name__}, got {value!r}")
+        raise TypeError(f"{kind} must be a name or an instance of {part.__name__}, got {value!r}")
     if value not in named:
         near = difflib.get_close_matches(value, named, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
+from math import log10
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -210,7 +211,7 @@ def _check_enumerable(estimator: Estimator, class_counts: list[int], group_size:
     most = max(n_classes * count_multisets(n_classes, group_size) for n_classes in class_counts)
     if responses > MAXIMUM_RESPONSES or most > MAXIMUM_COUNTS:
         raise NotEnumerableError(
-            f"estimator {estimator.name!r} at group_size {group_size} needs about 1e{len(str(responses)) - 1} responses "
+            f"estimator {estimator.name!r} at group_size {group_size} needs about 1e{int(log10(responses))} responses "
             f"enumerated, and at most {MAXIMUM_RESPONSES:.0e} are: use simulate_gradients"
         )
 

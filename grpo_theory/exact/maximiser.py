@@ -25,7 +25,7 @@ def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
         If no interior maximiser is found: without a penalty there may be none.
     """
     start = problem.policy.check_theta(theta0, "theta0")
-    if isinstance(problem.policy.logit_map, TabularMap) and problem.kl is not None:
+    if type(problem.policy.logit_map) is TabularMap and problem.kl is not None:
         paths = problem.policy.paths
         logits = paths.conditionals(np.log(problem.kl.reference) + problem.bandit.mean_reward / problem.kl.strength)
         return (logits - paths.by_prefix(logits) / paths.vocabulary_size).reshape(-1)

@@ -119,7 +119,7 @@ def _plan(problem: Problem, directions: ArrayLike | None) -> _Plan:
         along = np.asarray(directions)
         check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
         scores = _Tabulated(np.einsum("mkd,jmd->mkj", point.covectors, policy.logits(along), optimize=True))
-    elif isinstance(policy.logit_map, HeadMap):
+    elif type(policy.logit_map) is HeadMap:
         scores = _Isometric(point.covectors, policy.logit_map.hidden @ policy.logit_map.hidden.T)
     else:
         scores = _Tabulated(policy.scores(problem.theta))

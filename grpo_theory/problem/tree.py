@@ -1,5 +1,7 @@
 """Policies over sequences: a softmax over the vocabulary at every prefix."""
 
+from math import log10
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -61,8 +63,9 @@ class TokenTree(Policy):
             raise ValueError(f"end_token must be a token from 0 to V - 1 = {vocabulary_size - 1}, got {end_token}")
         count = count_responses(vocabulary_size, horizon, end_token is not None)
         if count > MAXIMUM_RESPONSES:
+            shown = str(count) if count < 10**9 else f"about 1e{int(log10(count))}"
             raise ValueError(
-                f"vocabulary_size {vocabulary_size} and horizon {horizon} make {count} responses, and at most "
+                f"vocabulary_size {vocabulary_size} and horizon {horizon} make {shown} responses, and at most "
                 f"{MAXIMUM_RESPONSES} can be enumerated"
             )
         self.prefixes, paths = _grow(vocabulary_size, horizon, end_token)

@@ -87,8 +87,6 @@ class Course:
         ball: Ball | None,
     ) -> "Course":
         """Check what defines training runs, and return it."""
-        if not isinstance(problem, Problem):
-            raise TypeError(f"problem must be a Problem, got {problem!r}")
         if ball is not None and not isinstance(ball, Ball):
             raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
         batch_size, group_size = as_count("batch_size", batch_size), as_count("group_size", group_size)

@@ -110,6 +110,8 @@ def simulate_training(
         Before running, if the last step is too large for the curvature at the start (the first run's, if each has its own):
         the spectral radius of I + eta H exceeds 1.
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem must be a Problem, got {problem!r}")
     kept = _checkpoints(checkpoints, as_count("steps", steps), as_count("inner_steps", inner_steps))
     chosen = find(estimator)
     replications = as_count("replications", replications)

@@ -56,7 +56,7 @@ def make_world(problem: Problem, estimator: Estimator) -> World:
         mean_squares=np.ascontiguousarray(mean_squares.T),
         log_reference=np.ascontiguousarray(log_reference),
         strength=0.0 if problem.kl is None else problem.kl.strength,
-        gram=np.array(policy.logit_map.gram()) if reads_norms else np.empty((0, 0, 0)),
+        gram=np.array(policy.logit_map.gram(), dtype=np.float64, order="C") if reads_norms else np.empty((0, 0, 0)),
     )
 
 

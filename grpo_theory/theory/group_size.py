@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Number
 from grpo_theory.problem import Problem
 from grpo_theory.theory.leave_one_out import ROUNDING
 from grpo_theory.validation import as_count
@@ -29,12 +29,12 @@ class GroupSizeLaw:
         In units of squared gradient norm.
     """
 
-    c1: float | Array
-    c2: float | Array
-    c3: float | Array
+    c1: Number
+    c2: Number
+    c3: Number
 
     @property
-    def optimum(self) -> float | Array:
+    def optimum(self) -> Number:
         """The exact minimiser over real G at fixed BG, 1 + sqrt(c3/c1), shape (...).
 
         It is infinite where c1 is not above 0, and 1 where only c3 is not.
@@ -42,13 +42,13 @@ class GroupSizeLaw:
         return 1.0 + self.paper_optimum
 
     @property
-    def paper_optimum(self) -> float | Array:
+    def paper_optimum(self) -> Number:
         """The printed minimiser sqrt(c3/c1), shape (...): infinite where c1 is not above 0, 0 where only c3 is not."""
         c1, c3 = np.asarray(self.c1, dtype=np.float64), np.maximum(self.c3, 0.0)
         ratio = np.divide(c3, c1, out=np.full(np.broadcast(c1, c3).shape, np.inf), where=c1 > 0.0)
         return np.sqrt(ratio)[()]
 
-    def mse(self, batch_size: ArrayLike, group_size: ArrayLike) -> float | Array:
+    def mse(self, batch_size: ArrayLike, group_size: ArrayLike) -> Number:
         """Return c1/B + c2/(BG) + c3/(BG(G-1)), broadcast over B and G."""
         weights = mse_weights(batch_size, group_size)
         return (self.c1 * weights[..., 0] + self.c2 * weights[..., 1] + self.c3 * weights[..., 2])[()]
@@ -64,8 +64,9 @@ def mse_weights(batch_size: ArrayLike, group_size: ArrayLike) -> Array:
     """Return the weights of c1, c2 and c3 in the error at batch size B >= 1 and group size G >= 2, shape (..., 3)."""
     b, g = np.broadcast_arrays(np.asarray(batch_size, dtype=np.float64), np.asarray(group_size, dtype=np.float64))
     for name, sizes, least in (("batch_size", b, 1), ("group_size", g, 2)):
-        if not (np.isfinite(sizes).all() and (sizes >= least).all()):
-            raise ValueError(f"{name} must be finite and at least {least}, got {sizes.min():g}")
+        refused = sizes[~(np.isfinite(sizes) & (sizes >= least))]
+        if refused.size:
+            raise ValueError(f"{name} must be finite and at least {least}, got {refused[0]:g}")
     return np.stack([1.0 / b, 1.0 / (b * g), 1.0 / (b * g * (g - 1.0))], axis=-1)
 
 

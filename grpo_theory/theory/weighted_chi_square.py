@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import chdtr, chdtrc, chdtri, gammaincinv, gammaln, logit
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Number
 from grpo_theory.theory.contour import Tails, log_volume, smallest, tails
 from grpo_theory.validation import as_real_array
 
@@ -36,39 +36,39 @@ class WeightedChiSquare:
         self.weights = np.sort(weights[weights > 0.0])[::-1] if weights.ndim == 1 else weights
         self.weights.setflags(write=False)
 
-    def mean(self) -> float | Array:
+    def mean(self) -> Number:
         """Return E Q, the sum of the weights."""
         return self.weights.sum(axis=-1)[()]
 
-    def var(self) -> float | Array:
+    def var(self) -> Number:
         """Return Var Q, twice the sum of the squared weights."""
         return (2.0 * (self.weights**2).sum(axis=-1))[()]
 
-    def std(self) -> float | Array:
+    def std(self) -> Number:
         """Return the standard deviation of Q."""
         return np.sqrt(self.var())
 
-    def skewness(self) -> float | Array:
+    def skewness(self) -> Number:
         """Return the skewness of Q, sqrt(8) sum w^3 / (sum w^2)^(3/2)."""
         return (np.sqrt(8.0) * (self.weights**3).sum(axis=-1) / (self.weights**2).sum(axis=-1) ** 1.5)[()]
 
-    def cdf(self, q: ArrayLike) -> float | Array:
+    def cdf(self, q: ArrayLike) -> Number:
         """Return P(Q <= q)."""
         return self._at(q, 0.0, 1.0, "lower")
 
-    def sf(self, q: ArrayLike) -> float | Array:
+    def sf(self, q: ArrayLike) -> Number:
         """Return P(Q > q)."""
         return self._at(q, 1.0, 0.0, "upper")
 
-    def pdf(self, q: ArrayLike) -> float | Array:
+    def pdf(self, q: ArrayLike) -> Number:
         """Return the density at q; at 0 it is infinite for one weight, 1/(2 sqrt(w_1 w_2)) for two, 0 for more."""
         count = (self.weights > 0.0).sum(axis=-1)
-        product = np.prod(np.where(self.weights > 0.0, self.weights, 1.0), axis=-1)
-        at_zero = np.select([count == 1, count == 2], [np.inf, 0.5 / np.sqrt(product)], 0.0)
+        two = np.where((self.weights > 0.0) & (count == 2)[..., None], self.weights, 1.0)
+        at_zero = np.select([count == 1, count == 2], [np.inf, 0.5 / np.sqrt(two).prod(axis=-1)], 0.0)
         found = self._at(q, 0.0, 0.0, "density") / self.weights.max(axis=-1)
         return np.where(np.asarray(q) == 0.0, at_zero, found)[()]
 
-    def ppf(self, p: ArrayLike) -> float | Array:
+    def ppf(self, p: ArrayLike) -> Number:
         """Return the quantile: the q with P(Q <= q) = p, for p in [0, 1]."""
         p = np.asarray(p, dtype=np.float64)
         if not ((p >= 0.0) & (p <= 1.0)).all():
@@ -86,7 +86,7 @@ class WeightedChiSquare:
         size: int | tuple[int, ...] | None = None,
         *,
         rng: int | np.random.SeedSequence | np.random.Generator | None = None,
-    ) -> float | Array:
+    ) -> Number:
         """Draw from the law; of many laws, `size` draws of each, along leading axes."""
         generator = np.random.default_rng(rng)
         shape = () if size is None else (size,) if isinstance(size, int) else size

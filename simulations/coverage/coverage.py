@@ -1,0 +1,212 @@
+"""Coverage of the confidence intervals: over a design, against the group size, and precisely at a few points."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.evidence import Claim, Evidence
+from simulations.claims import CATALOGUE, claim
+from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
+from simulations.coverage.narrowing import narrowing
+from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
+from simulations.harness.study import Cell, Rows, Settings, Study
+
+LEVEL = 0.95
+MARGIN = 0.01
+NARROWING, CONSERVATIVE_NARROWING = 0.9, 0.6
+"""What the sets of a negative control are shrunk by; more where the interval promises more than the nominal coverage."""
+BATCH_SIZES, GROUP_SIZES = (16, 64), (4, 16)
+CURVE_BATCH_SIZE, CURVE_GROUP_SIZES = 32, (4, 8, 16, 32)
+POINT_SIZES = (64, 8)
+REPLICATIONS = {"design": 3072, "curve": 1536, "point": 50_000}
+SLOW_REPLICATIONS = 384
+"""Of slow intervals, in the cells of the design, and of all that need the language model's scores in full."""
+CONTROL_REPLICATIONS = 20_000
+"""Of a negative control, at most: a tenth of the width is 2.8 points of coverage, and they tell one."""
+QUICK_REPLICATIONS, QUICK_SLOW_REPLICATIONS = 128, 32
+QUICK_PROBLEMS = ("half-trained, balanced", "half-trained, rare")
+POINTS = {
+    "half-trained, balanced": ("value", "gradient", "components", "error", "group size"),
+    "half-trained, rare": ("value", "gradient"),
+    ONE_PROMPT: ("1/group size",),
+}
+PILOT_TARGETS = ("value", "gradient", "components", "error", "group size")
+NORMS = ("components", "error", "group size")
+"""Targets that need the language model's scores in full."""
+PERCENTILES = 200
+ZIPPED = ("", "0")
+"""The component, the first, that a zip plot shows."""
+
+
+def cells(quick: bool) -> list[Cell]:
+    """The full factorial design, a curve against the group size, and points with many replications.
+
+    Left out: the language model's norms at the largest batch, each of which takes as long as a hundred of the other batches.
+    """
+    problems = QUICK_PROBLEMS if quick else names()
+    design = [(b, g) for b in BATCH_SIZES for g in GROUP_SIZES]
+    curve = [(CURVE_BATCH_SIZE, g) for g in (CURVE_GROUP_SIZES[:2] if quick else CURVE_GROUP_SIZES)]
+    shared = [(part, name, target) for part in ("design", "curve") for name in problems for target in PILOT_TARGETS]
+    found = [(*one, *sizes) for one in shared for sizes in (design if one[0] == "design" else curve)]
+    if not quick:
+        head = {target: design[:-1] if target in NORMS else design for target in PILOT_TARGETS}
+        found += [("design", LANGUAGE_MODEL, target, *sizes) for target in PILOT_TARGETS for sizes in head[target]]
+    found += [("point", name, target, *POINT_SIZES) for name, targets in POINTS.items() for target in targets]
+    keys = ("part", "problem", "target", "batch_size", "group_size")
+    return [Cell(dict(zip(keys, one, strict=True)) | _replications(quick, *one)) for one in found]
+
+
+def _replications(quick: bool, part: str, name: str, target: str, *sizes: int) -> dict[str, int]:
+    """Return how often the intervals of a cell are tried, and the slow ones among them."""
+    if quick:
+        slow = QUICK_SLOW_REPLICATIONS if sizes == (BATCH_SIZES[-1], GROUP_SIZES[-1]) else 0
+        return {"replications": QUICK_REPLICATIONS, "slow_replications": slow}
+    usual = SLOW_REPLICATIONS if name == LANGUAGE_MODEL and target in NORMS else REPLICATIONS[part]
+    return {"replications": usual, "slow_replications": SLOW_REPLICATIONS if part == "design" else 0}
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
+    """Try the intervals of a target on the same data."""
+    found = []
+    for candidate in CANDIDATES:
+        replications = settings["slow_replications" if candidate.slow else "replications"]
+        if candidate.target == settings["target"] and replications:
+            found += _try(candidate, settings, replications, seed)
+    return found
+
+
+def _try(candidate: Candidate, settings: Settings, replications: int, seed: np.random.SeedSequence) -> Rows:
+    name, target = settings["problem"], TARGETS[candidate.target]
+    experiment = target.experiment(name, settings["batch_size"], settings["group_size"])
+
+    def run(function: Any, replications: int) -> gt.Coverage:
+        return gt.coverage(
+            function,
+            problem(name),
+            target.truth(name),
+            experiment=experiment,
+            level=LEVEL,
+            replications=replications,
+            rng=seed,
+            workers=1,
+            vectorized=True,
+        )
+
+    found = run(candidate.function, replications)
+    tables = [found.measures(), _widths(found)]
+    if settings["part"] == "point":
+        factor = CONSERVATIVE_NARROWING if candidate.conservative else NARROWING
+        control = run(narrowing(candidate.function, factor), min(replications, CONTROL_REPLICATIONS))
+        shares = control.measures().query("measure == 'coverage'")
+        tables += [shares.assign(measure="narrowed coverage")]
+        if not found.answers.joint:
+            ranked = found.zip().query("component in @ZIPPED")
+            thinned = ranked.iloc[np.linspace(0, len(ranked) - 1, min(PERCENTILES, len(ranked))).round().astype(int)]
+            ends = thinned[["low", "high"]] - found.truth.flat[0]
+            tables += [thinned.drop(columns="replication").assign(measure="zip", **ends)]
+    rows = pd.concat(tables, ignore_index=True).assign(interval=candidate.name)
+    return [{str(key): value for key, value in row.items() if value == value} for row in rows.to_dict("records")]
+
+
+def _widths(found: gt.Coverage) -> pd.DataFrame:
+    """The median width, and the share of unbounded sets: the mean is infinite if one of them is."""
+    labels = found.measures().query("measure == 'coverage'")
+    widths = found.width.reshape(found.replications, -1)
+    rows = []
+    for (_, row), width in zip(labels.iterrows(), widths.T, strict=True):
+        width = width[~np.isnan(width)]
+        key = {name: row[name] for name in ("level", "component", "replications", "failures")}
+        if len(width):
+            rows.append(key | {"measure": "median width", "estimate": float(np.median(width))})
+            rows.append(key | {"measure": "unbounded", "estimate": float(np.isinf(width).mean())})
+    return pd.DataFrame(rows)
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each interval, component and measure, limits as B grows included, and for each percentile of the zip plots."""
+    labels = TARGETS[settings["target"]].labels
+    found = []
+    for row in results[0]:
+        target, component = settings["target"], row["component"]
+        if labels:
+            target, component = labels[int(component)], ""
+        elif component == "joint":
+            target, component = f"{target}, jointly", ""
+        success = "rare" if settings["problem"].endswith("rare") else "common"
+        place = {"target": target, "component": component, "success": success}
+        place["prediction"] = LEVEL if row["measure"].endswith("coverage") else float("nan")
+        place["standard_error"] = row.get("mcse", float("nan"))
+        unknown = {"estimate": float("nan"), "replications": settings["replications"]}
+        found.append(dict(settings) | unknown | {name: value for name, value in row.items() if name != "mcse"} | place)
+    return found + (_limits(settings) if settings["part"] == "curve" else [])
+
+
+def _limits(settings: Settings) -> Rows:
+    """One row for each component of the coverage that an interval tends to, as the number of prompts grows."""
+    found = []
+    for candidate in CANDIDATES:
+        if candidate.target == settings["target"] and candidate.limit is not None:
+            limits = np.asarray(candidate.limit(settings["problem"], settings["group_size"], LEVEL))
+            common = dict(settings) | {"level": LEVEL, "interval": candidate.name, "measure": "limit"}
+            common |= {"prediction": LEVEL, "standard_error": 0.0, "replications": 0}
+            found += [
+                common | {"component": ",".join(map(str, at)), "estimate": float(limits[at])} for at in np.ndindex(limits.shape)
+            ]
+    return found
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Read off, at each point, whether an interval covers as it says; the control is the same interval, narrowed.
+
+    Of several components the one whose coverage is farthest from the nominal one.
+    """
+    points = table[(table["part"] == "point") & table["measure"].isin(["coverage", "narrowed coverage"])]
+    found = []
+    for (name, target, interval), part in points.groupby(["problem", "target", "interval"], sort=False):
+        shares = part.pivot_table(index="component", columns="measure", values="estimate")
+        worst = shares.loc[(shares["coverage"] - LEVEL).abs().idxmax()]
+        first, counts = part.iloc[0], part.groupby("measure")["replications"].first()
+        statement = statement_of(str(interval), str(target))
+        conservative = CATALOGUE[statement].kind == "upper bound"
+        both = (
+            _evidence(float(worst[measure]), conservative, int(counts[measure]), len(shares))
+            for measure in ("coverage", "narrowed coverage")
+        )
+        found.append(claim(statement, f"{name} (B = {first['batch_size']}, G = {first['group_size']})", *both))
+    return found
+
+
+def statement_of(interval: str, target: str) -> str:
+    """Return the id of the statement that an interval covers a target."""
+    suffix = {"1/group size": "/reciprocal", "c1": "/c1", "c2": "/c2", "c3": "/c3"}.get(target, "")
+    return f"CI/{interval}{suffix}"
+
+
+def _evidence(share: float, conservative: bool, replications: int, comparisons: int) -> Evidence:
+    """The share with its Monte Carlo error, or that of the nominal level where all or none cover."""
+    spread = share if 0.0 < share < 1.0 else LEVEL
+    error = float(np.sqrt(spread * (1.0 - spread) / replications))
+    if conservative:
+        return Evidence(1.0 - share, 1.0 - LEVEL + MARGIN * LEVEL, error, 0.0, replications, comparisons)
+    return Evidence(share, LEVEL, error, MARGIN, replications, comparisons)
+
+
+def _decides() -> tuple[str, ...]:
+    """The statements about the intervals that are tried at a point."""
+    aimed = {target for targets in POINTS.values() for target in targets}
+    tried = [one for one in CANDIDATES if one.target in aimed and not one.slow]
+    labelled = ((one.name, label) for one in tried for label in TARGETS[one.target].labels or (one.target,))
+    return tuple(statement_of(*pair) for pair in labelled)
+
+
+STUDY = Study(
+    "coverage",
+    "coverage of the confidence intervals, and what it costs in width",
+    cells,
+    compute,
+    rows,
+    claims,
+    _decides(),
+)

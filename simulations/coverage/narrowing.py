@@ -1,0 +1,35 @@
+"""Sets that are too small, for negative controls: a wrong constant that a check of coverage must find."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grpo_theory.intervals import Ellipsoid, Interval
+
+Array = NDArray[np.float64]
+
+
+def narrowed(found: Interval, factor: float, centre: ArrayLike | None = None) -> Interval:
+    """Return limits that are a factor of their distance from the estimate, or another centre; infinite ones stay."""
+    middle = np.asarray(found.estimate if centre is None else centre)
+
+    def limit(end: Array) -> Array:
+        with np.errstate(invalid="ignore"):
+            moved = middle + factor * (end - middle)
+        return np.where(np.isfinite(middle) & np.isfinite(end), moved, end)
+
+    return Interval(found.estimate, found.standard_error, limit(found.low), limit(found.high), found.level)
+
+
+def narrowing(function: Callable[..., Any], factor: float) -> Callable[..., Any]:
+    """Make the sets of an interval function smaller about their estimates."""
+
+    def smaller(data: Any, level: float) -> Interval | Ellipsoid:
+        found = function(data, level)
+        if isinstance(found, Ellipsoid):
+            return Ellipsoid(found.estimate, found.covariance, factor**2 * found.squared_radius, found.level)
+        return narrowed(found, factor)
+
+    return smaller

@@ -1,0 +1,1 @@
+"""Errors of gradient estimates at a fixed policy."""

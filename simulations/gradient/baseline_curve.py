@@ -1,0 +1,83 @@
+"""The variance as a function of the baseline, on the language model: C = t V and C = t b*, exact and simulated."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.estimation import make_estimator
+from grpo_theory.evidence import Claim
+from grpo_theory.theory import baseline_trace
+from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
+from simulations.harness.study import Cell, Rows, Settings, Study
+
+SCALES = (0.0, 0.5, 1.0, 1.5, 2.0)
+GROUP_SIZE = 8
+
+
+def scaled_value(batch, advantages):
+    """A = Z - t V(x)."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - batch.parameters[0] * batch.values[b]
+
+
+def scaled_optimal(batch, advantages):
+    """A = Z - t b*(x)."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - batch.parameters[0] * batch.optimal_baselines[b]
+
+
+KERNELS = (scaled_value, scaled_optimal)
+
+
+def estimators() -> dict[tuple[str, float], gt.Estimator]:
+    """Return the estimators of this study, which nobody else sees, by kernel and scale."""
+    return {
+        (kernel.__name__, t): make_estimator(kernel.__name__, kernel, parameters={"t": 1.0}).with_parameters(t=t)
+        for kernel in KERNELS
+        for t in SCALES
+    }
+
+
+def cells(quick: bool) -> list[Cell]:
+    """Two kernels at five scales on the language model's policies."""
+    problems = gt.gallery.names("gradient", "language model")
+    return gradient_cells(list(estimators().values()), (GROUP_SIZE,), batch_size=1, quick=quick, problems=problems)
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+    """Simulate one chunk with every kernel at every scale."""
+    return simulate_estimators(settings, list(estimators().values()), seed, chunk)
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each kernel and scale: G times the error, the variance of one response's term."""
+    simulation = merge(results)
+    problem = gt.gallery.problem(settings["problem"])
+    moments = gt.moments(problem, problem.theta)
+    baselines = {"scaled_value": moments.value, "scaled_optimal": moments.optimal_baseline}
+    group_size = settings["group_size"]
+    return [
+        {
+            "problem": problem.name,
+            "group_size": group_size,
+            "baseline": name,
+            "t": t,
+            "prediction": float(moments.prompt_weights @ baseline_trace(moments, t * baselines[name])),
+            "estimate": float(simulation.prompt_mse[i]) * group_size,
+            "standard_error": float(simulation.prompt_mse_standard_error[i]) * group_size,
+            "replications": simulation.replications,
+        }
+        for i, (name, t) in enumerate(estimators())
+    ]
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """The curve illustrates U6 and R2, whose claims stand in `baselines`."""
+    return []
+
+
+STUDY = Study("baseline_curve", "the variance as a function of the baseline, SmolLM2", cells, compute, rows, claims)

@@ -1,0 +1,75 @@
+"""Cells and chunks of studies that simulate gradients on the gallery."""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.estimation import find
+from simulations.harness.fingerprint import estimator_fingerprint
+from simulations.harness.study import Cell, Settings
+
+REPLICATIONS = 1 << 18
+QUICK_RESPONSES = 1 << 21
+CHUNK_RESPONSES = 1 << 24
+
+
+def gradient_cells(
+    estimators: Sequence[str | gt.Estimator],
+    group_sizes: Sequence[int],
+    *,
+    batch_size: int,
+    quick: bool,
+    problems: Sequence[str] | None = None,
+) -> list[Cell]:
+    """List the cells (problem, group size), split into chunks of whole blocks."""
+    chosen = [find(estimator) for estimator in estimators]
+    code = "".join(estimator_fingerprint(estimator) for estimator in chosen)
+    found = []
+    for name in problems or gt.gallery.names("gradient"):
+        for group_size in group_sizes:
+            responses = batch_size * group_size
+            replications = min(REPLICATIONS, QUICK_RESPONSES // responses) if quick else REPLICATIONS
+            block = gt.block_replications(batch_size, group_size)
+            chunk = min(replications, max(CHUNK_RESPONSES // responses // block * block, block))
+            settings = {
+                "problem": name,
+                "estimators": [estimator.name for estimator in chosen],
+                "batch_size": batch_size,
+                "group_size": group_size,
+                "chunk_replications": chunk,
+            }
+            found.append(Cell(settings, -(-replications // chunk), code))
+    return found
+
+
+def simulate_chunk(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+    """Simulate one chunk of registered estimators; a JSON-able result that `merge` reads."""
+    return simulate_estimators(settings, settings["estimators"], seed, chunk)
+
+
+def simulate_estimators(
+    settings: Settings, estimators: Sequence[str | gt.Estimator], seed: np.random.SeedSequence, chunk: int
+) -> dict[str, Any]:
+    """Simulate one chunk: whole blocks, numbered on from those of the chunks before."""
+    problem = gt.gallery.problem(settings["problem"])
+    sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
+    replications = settings["chunk_replications"]
+    simulation = gt.simulate_gradients(
+        problem,
+        problem.theta,
+        estimators,
+        **sizes,
+        replications=replications,
+        rng=seed,
+        workers=1,
+        first_block=chunk * (replications // gt.block_replications(**sizes)),
+    )
+    return simulation.to_dict()
+
+
+def merge(results: Sequence[dict[str, Any]]) -> gt.GradientSimulation:
+    """Merge the chunks' results in order."""
+    return reduce(gt.GradientSimulation.merge, map(gt.GradientSimulation.from_dict, results))

@@ -1,0 +1,134 @@
+"""U3 to U5 without randomness: the exact error of the leave-one-out estimator by enumeration, beside the printed laws."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.evidence import Claim, log_log_slope
+from grpo_theory.theory import leave_one_out_traces, remainder_bound
+from simulations.claims import claim
+from simulations.harness.evidence import exact
+from simulations.harness.study import Cell, Rows, Settings, Study
+
+GROUP_SIZES = (2, 4, 8, 16, 32, 64)
+BATCH_SIZE = 4
+RATE_MARGIN = 0.15
+"""A slope of 2 is told from one of 1 by half; over G = 8 to 64 the next order bends an exact power law by less than this."""
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each problem and group size; exact, so quick is no different."""
+    return [
+        Cell({"problem": name, "batch_size": BATCH_SIZE, "group_size": size})
+        for name in gt.gallery.names("gradient")
+        for size in GROUP_SIZES
+    ]
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+    """Enumerate the errors of the leave-one-out and the oracle estimator, and evaluate the closed forms.
+
+    Returns the constants of the law, and each quantity as (estimate, prediction).
+    """
+    problem = gt.gallery.problem(settings["problem"])
+    b, g = settings["batch_size"], settings["group_size"]
+    exact_moments, law = gt.moments(problem, problem.theta), gt.group_size_law(problem, problem.theta)
+    loo, oracle = (gt.gradient_law(problem, problem.theta, name, batch_size=b, group_size=g) for name in ("rloo", "oracle"))
+    closed = leave_one_out_traces(exact_moments, g)
+    printed = exact_moments.oracle_trace / g + exact_moments.second_order / g**2
+    reward_range = float(np.ptp(problem.bandit.values))
+    ratios = (loo.prompt_traces - exact_moments.oracle_trace / g) / remainder_bound(exact_moments, g, reward_range)
+    live = exact_moments.score_power > 0.0
+    power = float(exact_moments.prompt_weights @ exact_moments.score_power)
+    quantities = {
+        "mse": (loo.mse, float(law.mse(b, g))),
+        "mse, printed": (loo.mse, (law.c1 + law.c2 / g + law.c3 / g**2) / b),
+        "prompt mse": (loo.prompt_mse, float(exact_moments.prompt_weights @ closed)),
+        "mse of the oracle": (oracle.mse, (law.c1 + law.c2 / g) / b),
+        "prompt mse of the oracle": (oracle.prompt_mse, law.c2 / g),
+        "largest relative gap": (float(np.max(np.abs(loo.prompt_traces / closed - 1.0)[live])), 0.0),
+        "largest relative gap, printed": (float(np.max(np.abs(printed / closed - 1.0)[live])), 0.0),
+        "largest remainder over bound": (float(np.max(ratios[live])), 1.0),
+        "remainder of the batch over bound": (
+            (loo.mse - (law.c1 + law.c2 / g) / b) / (reward_range**2 * power / (b * g**2)),
+            1.0,
+        ),
+    }
+    constants = {"c1": law.c1, "c2": law.c2, "c3": law.c3, "optimum": law.optimum, "paper_optimum": law.paper_optimum}
+    return {"constants": constants, "quantities": quantities}
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each quantity, with the constants of the problem's law."""
+    common = {**settings, **results[0]["constants"], "standard_error": 0.0, "replications": 0}
+    return [
+        common | {"quantity": name, "estimate": estimate, "prediction": prediction}
+        for name, (estimate, prediction) in results[0]["quantities"].items()
+    ]
+
+
+def _law_claims(problem: str, at: pd.DataFrame) -> list[Claim]:
+    """The exact law against enumeration, for each prompt and for the batch; controls put G^2 for G(G-1), as printed."""
+
+    def largest(name: str) -> float:
+        return float((at.loc[name, "estimate"] / at.loc[name, "prediction"] - 1.0).abs().max())
+
+    gaps = [float(at.loc[name, "estimate"].max()) for name in ("largest relative gap", "largest relative gap, printed")]
+    return [
+        claim("U3/corrected", problem, *(exact(gap, 0.0) for gap in gaps)),
+        claim("U4/corrected", problem, *(exact(largest(name), 0.0) for name in ("mse", "mse, printed"))),
+    ]
+
+
+def _remainder_claims(problem: str, at: pd.DataFrame) -> list[Claim]:
+    """The printed O(1/G^2) remainder with the explicit constant (range of Z)^2; the control claims O(1/G^3)."""
+    found = []
+    for statement, name in (
+        ("U3/printed", "largest remainder over bound"),
+        ("U4/printed", "remainder of the batch over bound"),
+    ):
+        part = at.loc[name]
+        ratios = part["estimate"], part["estimate"] * part["group_size"]
+        found.append(claim(statement, problem, *(exact(ratio.max(), 1.0) for ratio in ratios)))
+    return found
+
+
+def _rate_claims(problem: str, at: pd.DataFrame) -> list[Claim]:
+    """Log-log slopes over G = 8..64, exact; each control claims another exponent."""
+    large = {name: part[part["group_size"] >= 8].set_index("group_size") for name, part in at.groupby("quantity", sort=False)}
+    prompt, batch = large["prompt mse"], large["mse"]
+    remainder = prompt["estimate"] - prompt["c2"] / prompt.index
+    ratio = prompt["estimate"] / large["prompt mse of the oracle"]["estimate"] - 1.0
+    difference = batch["estimate"] - large["mse of the oracle"]["estimate"]
+    found = []
+    for statement, series, exponent, wrong in (
+        ("U3/rate", remainder, -2.0, -3.0),
+        ("U5/prompt", ratio, -1.0, -2.0),
+        ("U5/batch", difference, -2.0, -1.0),
+    ):
+        slope, _ = log_log_slope(series.index, series)
+        found.append(claim(statement, problem, *(exact(slope, value, RATE_MARGIN) for value in (exponent, wrong))))
+    return found
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Read the exact claims off the table."""
+    return [
+        made
+        for problem, part in table.groupby("problem", sort=False)
+        for make in (_remainder_claims, _law_claims, _rate_claims)
+        for made in make(str(problem), part.set_index("quantity"))
+    ]
+
+
+STUDY = Study(
+    "error_law",
+    "U3 to U5: the exact error law by enumeration",
+    cells,
+    compute,
+    rows,
+    claims,
+    ("U3/printed", "U4/printed", "U3/corrected", "U4/corrected", "U3/rate", "U5/prompt", "U5/batch"),
+)

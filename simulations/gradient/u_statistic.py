@@ -1,0 +1,117 @@
+"""U1 and U2: the leave-one-out gradient is a U-statistic; its Hoeffding projection."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import find
+from grpo_theory.evidence import Claim
+from simulations.claims import claim
+from simulations.harness.evidence import exact
+from simulations.harness.study import Cell, Rows, Settings, Study
+
+GROUPS = 200
+GROUP_SIZE = 5
+STATEMENTS = (
+    ("U1", "pairs", "pairs_own"),
+    ("U1/own-mean", "own", "own_plain"),
+    ("U2/printed", "printed", "pairs_own"),
+    ("U2/corrected", "projection", "printed"),
+)
+"""Statement, the discrepancy that it says is zero, and that of an identity known to be wrong."""
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each problem; exact up to rounding, so quick is no different."""
+    return [Cell({"problem": name, "groups": GROUPS, "group_size": GROUP_SIZE}) for name in gt.gallery.names("gradient")]
+
+
+def u_statistic(scores: Array, rewards: Array) -> Array:
+    """Average (1/2)(W_i - W_j)(Z_i - Z_j) over all pairs i < j; scores (G, D), rewards (G,)."""
+    i, j = np.triu_indices(len(rewards), 1)
+    return np.mean(0.5 * (scores[i] - scores[j]) * (rewards[i] - rewards[j])[:, None], axis=0)
+
+
+def estimate(name: str, scores: Array, rewards: Array) -> Array:
+    """Compute (1/G) sum_i A_i W_i with the registered kernel."""
+    advantage = find(name).advantage
+    advantages = np.empty((1, len(rewards)))
+    unread, nothing = np.ones((1, len(rewards))), np.zeros(1)
+    lengths = np.ones((1, len(rewards)), dtype=np.int64)
+    batch = gt.Batch(rewards[None], unread, lengths, nothing, nothing, nothing, advantage.parameter_array)
+    advantage.kernel(batch, advantages)
+    return advantages[0] @ scores / len(rewards)
+
+
+def _draw_group(point: gt.Point, prompt: int, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    drawn = rng.choice(point.outcome_responses.size, size=size, p=point.outcome_probabilities[prompt])
+    return point.covectors[prompt, point.outcome_responses[drawn]], point.rewards[prompt, drawn]
+
+
+def _projection(point: gt.Point, prompt: int) -> tuple[Array, Array, Array]:
+    """Return 2 h_1 by enumeration of the partner, W (z - V), and g, for every outcome of the prompt."""
+    p, z = point.outcome_probabilities[prompt], point.rewards[prompt]
+    w = point.covectors[prompt, point.outcome_responses]
+    h = 0.5 * (w[:, None] - w[None]) * (z[:, None] - z[None])[..., None]
+    twice = 2.0 * np.einsum("p,opk->ok", p, h)
+    return twice, w * (z - p @ z)[:, None], np.einsum("o,ok->k", p * z, w)
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, float]:
+    """Return the largest discrepancies, relative to the root mean square score."""
+    problem = gt.gallery.problem(settings["problem"])
+    point, gram = problem.at(problem.theta), problem.policy.logit_map.gram()
+    scale = np.sqrt(point.moments.score_power)
+    rng = np.random.default_rng(seed)
+    worst: dict[str, float] = dict.fromkeys(("pairs", "pairs_own", "own", "own_plain", "projection", "printed"), 0.0)
+
+    def note(name: str, gap: Array, prompt: int) -> None:
+        squares = np.einsum("...k,kl,...l->...", gap, gram[prompt], gap)
+        worst[name] = max(worst[name], float(np.sqrt(np.max(np.maximum(squares, 0.0)))) / scale[prompt])
+
+    group_size = settings["group_size"]
+    for _ in range(settings["groups"]):
+        prompt = int(rng.integers(problem.bandit.n_prompts))
+        scores, rewards = _draw_group(point, prompt, group_size, rng)
+        pairs = u_statistic(scores, rewards)
+        leave_one_out, own = (estimate(name, scores, rewards) for name in ("rloo", "dr_grpo"))
+        note("pairs", leave_one_out - pairs, prompt)
+        note("pairs_own", own - pairs, prompt)
+        note("own", own - (1.0 - 1.0 / group_size) * leave_one_out, prompt)
+        note("own_plain", own - leave_one_out, prompt)
+    for prompt in range(problem.bandit.n_prompts):
+        twice, printed, gradient = _projection(point, prompt)
+        note("projection", twice - (printed + gradient), prompt)
+        note("printed", twice - printed, prompt)
+    return worst
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each problem and discrepancy."""
+    common = {"problem": settings["problem"], "group_size": settings["group_size"]}
+    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    return [common | {"quantity": name, "estimate": gap} | zero for name, gap in results[0].items()]
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Each identity: the largest discrepancy is zero; the control is an identity known to be wrong."""
+    found = []
+    for problem, part in table.groupby("problem", sort=False):
+        gaps = part.set_index("quantity")["estimate"]
+        for statement, gap, control in STATEMENTS:
+            found.append(claim(statement, str(problem), exact(gaps[gap], 0.0), exact(gaps[control], 0.0)))
+    return found
+
+
+STUDY = Study(
+    "u_statistic",
+    "U1, U2: the U-statistic and its Hoeffding projection, exact",
+    cells,
+    compute,
+    rows,
+    claims,
+    tuple(statement for statement, *_ in STATEMENTS),
+)

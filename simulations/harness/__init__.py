@@ -1,0 +1,1 @@
+"""What every study needs: cells and chunks, storage, the runner, fingerprints, discovery."""

@@ -1,0 +1,37 @@
+"""From rows of tables to evidence: the one builder for all studies."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from grpo_theory.evidence import Evidence
+
+Row = Mapping[Any, Any]
+
+
+def exact(estimate: float, prediction: float, margin: float = 0.0) -> Evidence:
+    """Return the evidence of an exact computation."""
+    return Evidence(float(estimate), float(prediction), margin=margin)
+
+
+def evidence(row: Row, prediction: float | None = None, margin: float = 0.0, comparisons: int = 1) -> Evidence:
+    """Return the evidence of a row, against its own prediction or another."""
+    return Evidence(
+        estimate=float(row["estimate"]),
+        prediction=float(row["prediction"] if prediction is None else prediction),
+        standard_error=float(row["standard_error"]),
+        margin=margin,
+        replications=int(row["replications"]),
+        comparisons=comparisons,
+    )
+
+
+def difference(one: Row, other: Row, prediction: float = 0.0) -> Evidence:
+    """Return the evidence of one row's estimate less another's, whose draws are independent."""
+    return Evidence(
+        estimate=float(one["estimate"] - other["estimate"]),
+        prediction=prediction,
+        standard_error=float(np.hypot(one["standard_error"], other["standard_error"])),
+        replications=int(min(one["replications"], other["replications"])),
+    )

@@ -1,0 +1,100 @@
+"""What a study is: cells, each split into chunks; a table; claims read off the table."""
+
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from grpo_theory.evidence import Claim
+
+Settings = Mapping[str, Any]
+Rows = list[dict[str, Any]]
+
+COLUMNS = ("prediction", "estimate", "standard_error", "replications")
+"""The columns that every table has, after those that say what a row is of; NaN where there is no prediction."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting of a study.
+
+    Attributes
+    ----------
+    settings : Mapping
+        JSON-able; whatever the chunks' results depend on.
+    chunks : int
+        The number of chunks into which the cell's work is split.
+    code : str
+        A checksum of the user's code that the results depend on; it names no seed, so an edited kernel sees the same draws.
+    """
+
+    settings: Settings
+    chunks: int = 1
+    code: str = ""
+
+    @property
+    def key(self) -> str:
+        """The settings in canonical form."""
+        return json.dumps(dict(self.settings), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study, as plain functions of data; each stands in a file of its own as ``STUDY``.
+
+    Attributes
+    ----------
+    name : str
+        The name of its file.
+    title : str
+        One line on what it decides.
+    cells : callable
+        ``cells(quick)`` lists the cells.
+    compute : callable
+        ``compute(settings, seed, chunk)`` is a pure function with a JSON-able result.
+    rows : callable
+        ``rows(settings, results)`` turns the results of a cell's chunks, in order, into rows of the table.
+    claims : callable
+        ``claims(table)`` reads the claims off the table.
+    decides : tuple of str
+        The statements of the catalogue that the claims are about, by their ids.
+    """
+
+    name: str
+    title: str
+    cells: Callable[[bool], Sequence[Cell]]
+    compute: Callable[[Settings, np.random.SeedSequence, int], Any]
+    rows: Callable[[Settings, list[Any]], Rows]
+    claims: Callable[[pd.DataFrame], list[Claim]]
+    decides: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> str:
+        """The module that defines it."""
+        return self.cells.__module__
+
+
+def cell_seed(study: str, cell: Cell, seed: int) -> np.random.SeedSequence:
+    """Return the seed of a cell: keyed by the study's name and the cell's settings, not by their places in a list."""
+    key = (zlib.crc32(study.encode()), zlib.crc32(cell.key.encode()))
+    return np.random.SeedSequence(seed, spawn_key=key)
+
+
+def table_of(rows: Rows) -> pd.DataFrame:
+    """Return the rows as a table whose last columns are `COLUMNS`.
+
+    Raises
+    ------
+    ValueError
+        If a row lacks one of them.
+    """
+    for row in rows:
+        missing = [name for name in COLUMNS if name not in row]
+        if missing:
+            raise ValueError(f"rows must have the columns {', '.join(COLUMNS)}, and one lacks {missing[0]}: {row}")
+    table = pd.DataFrame(rows)
+    return table[[name for name in table if name not in COLUMNS] + list(COLUMNS)]

@@ -1,0 +1,1 @@
+"""The limit law of the suboptimality gap."""

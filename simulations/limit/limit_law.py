@@ -1,0 +1,222 @@
+"""U11: the limit law of the suboptimality gap, by simulation of many training runs."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.linalg import solve_continuous_lyapunov
+from scipy.stats import chi2, norm
+
+import grpo_theory as gt
+from grpo_theory.evidence import Claim
+from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
+from simulations.claims import claim
+from simulations.harness.evidence import evidence
+from simulations.harness.maximum import maximum
+from simulations.harness.study import Cell, Rows, Settings, Study
+
+STEPS = 2000
+RUNS, QUICK_RUNS, CHUNK_RUNS = 81920, 2048, 2048
+LONG = {"kl-linear": 184320, "single": 131072}
+SHORT = 20480
+ESTIMATORS = {
+    "kl-tabular": ("rloo", "oracle", "reinforce"),
+    "kl-linear": ("rloo", "oracle", "reinforce"),
+    "conflict": ("rloo", "oracle", "reinforce"),
+    "single": ("rloo", "grpo"),
+    "kl-sequence": ("rloo",),
+}
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {"problem": "kl-linear", "factor": 1.0, "steps": 8000},
+    {"problem": "kl-linear", "factor": 4.0},
+    {"problem": "kl-linear", "batch_size": 4, "steps": 1000},
+    {"problem": "kl-linear", "group_size": 16, "steps": 1000},
+    {"problem": "crowd", "batch_size": 4},
+    {"problem": "kl-linear", "factor": 0.6, "runs": 65536},
+)
+USUAL = {"batch_size": 1, "group_size": 4, "factor": 2.0}
+LAW_MARGIN, MEAN_MARGIN = 0.02, 0.02
+LEVELS = np.linspace(0.01, 0.99, 50)
+TAIL = 0.05
+
+
+def cells(quick: bool) -> list[Cell]:
+    """Long series for the leave-one-out estimator (and GRPO, on one prompt), shorter ones for its rivals and other settings."""
+    main: list[dict[str, Any]] = [
+        {"problem": problem, "estimator": name} for problem, names in ESTIMATORS.items() for name in names
+    ]
+    common: dict[str, Any] = {"estimator": "rloo", "steps": STEPS} | USUAL
+    found = []
+    shown = [*main[::3], *VARIANTS[-2:]] if quick else [*main, *VARIANTS]
+    for setting in shown:
+        settings = common | setting
+        long = setting in main and settings["estimator"] in ("rloo", "grpo")
+        runs = settings.get("runs", LONG.get(settings["problem"], RUNS) if long else SHORT)
+        runs = QUICK_RUNS if quick else runs
+        chunk = min(runs, CHUNK_RUNS)
+        found.append(Cell(settings | {"runs": chunk}, runs // chunk))
+    return found
+
+
+@cache
+def _linearise(name: str, estimator: str, batch_size: int, group_size: int) -> Linearisation:
+    problem, best, _ = maximum(name)
+    return linearise(problem, best, estimator, batch_size=batch_size, group_size=group_size)
+
+
+def _linear(settings: Settings) -> Linearisation:
+    return _linearise(*(settings[name] for name in ("problem", "estimator", "batch_size", "group_size")))
+
+
+def _scale(linear: Linearisation, factor: float) -> tuple[float, int]:
+    """Return beta = factor / lambda_min of the estimator's drift, and an offset that keeps the first steps stable."""
+    beta = factor / linear.slowest
+    return beta, int(20.0 * beta * np.abs(np.linalg.eigvals(linear.drift)).max()) + 200
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+    """Train from the maximiser; return (n + offset) times the gap, and the squared Mahalanobis distance, of each run."""
+    problem, best, highest = maximum(settings["problem"])
+    linear = _linear(settings)
+    beta, offset = _scale(linear, settings["factor"])
+    key = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk))
+    training = gt.simulate_training(
+        problem,
+        best,
+        settings["estimator"],
+        gt.Harmonic(beta, offset),
+        batch_size=settings["batch_size"],
+        group_size=settings["group_size"],
+        steps=settings["steps"],
+        replications=settings["runs"],
+        rng=key,
+        workers=1,
+    )
+    scale = settings["steps"] + offset
+    deviation = np.sqrt(scale) * (training.theta - best) @ linear.directions
+    inverse = np.linalg.inv(limit_covariance(linear, beta))
+    return {
+        "gap": (scale * (highest - training.objectives[:, 0])).tolist(),
+        "distance": np.einsum("ri,ij,rj->r", deviation, inverse, deviation).tolist(),
+        "diverged": int(training.diverged.sum()),
+    }
+
+
+def kolmogorov_distance(sample: np.ndarray, cdf: Any) -> float:
+    """Return the largest distance between the sample's distribution function and a law's."""
+    ordered = np.sort(sample)
+    expected = np.interp(ordered, *_tabulated(cdf, ordered))
+    n = len(ordered)
+    return float(np.max(np.maximum(np.arange(1, n + 1) / n - expected, expected - np.arange(n) / n)))
+
+
+def _tabulated(cdf: Any, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Tabulate a distribution function on the sample's own quantiles, in the tails in equal ratios: errors are below 1e-4."""
+    tail = np.geomspace(TAIL, 1.0 / len(ordered), 60)
+    levels = np.concatenate([np.linspace(0.0, 1.0, 501), tail, 1.0 - tail])
+    points = np.unique(np.quantile(ordered, levels))
+    return points, np.asarray(cdf(points))
+
+
+def printed_law(linear: Linearisation, beta: float) -> gt.WeightedChiSquare:
+    """Return the law with the covariance as printed: the Lyapunov equation without the factor beta^2."""
+    stable = beta * linear.drift - np.eye(len(linear.curvatures)) / 2.0
+    return linear.gap_law(np.asarray(solve_continuous_lyapunov(stable, linear.noise), dtype=np.float64))
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each quantity: means, distances to the laws, and, at the usual sizes, the quantiles for the QQ plot."""
+    gap = np.concatenate([result["gap"] for result in results])
+    distance = np.concatenate([result["distance"] for result in results])
+    linear = _linear(settings)
+    beta, offset = _scale(linear, settings["factor"])
+    law, printed = linear.gap_law(limit_covariance(linear, beta)), printed_law(linear, beta)
+    wrong = gt.WeightedChiSquare(1.25 * law.weights)
+    rank = len(linear.curvatures)
+    finite = gap_recursion(linear, gt.Harmonic(beta, offset).steps(settings["steps"]), np.zeros((rank, rank)))[-1]
+    names = ("problem", "estimator", "batch_size", "group_size", "steps", "factor")
+    common = {name: settings[name] for name in names} | {"beta": beta, "offset": offset, "replications": len(gap)}
+    common["diverged"] = sum(result["diverged"] for result in results)
+    error = float(gap.std(ddof=1) / np.sqrt(len(gap)))
+    quantities = [
+        ("mean", float(gap.mean()), law.mean(), error),
+        ("finite mean", float(gap.mean()), (settings["steps"] + offset) * float(finite), error),
+        ("law", kolmogorov_distance(gap, law.cdf), 0.0, 0.0),
+        ("printed law", kolmogorov_distance(gap, printed.cdf), 0.0, 0.0),
+        ("wrong law", kolmogorov_distance(gap, wrong.cdf), 0.0, 0.0),
+        ("normal gap", kolmogorov_distance(gap, norm(law.mean(), law.std()).cdf), 0.0, 0.0),
+        ("normal", kolmogorov_distance(distance, chi2(rank).cdf), 0.0, 0.0),
+        ("wrong normal", kolmogorov_distance(distance, chi2(rank + max(1, rank // 4)).cdf), 0.0, 0.0),
+    ]
+    found = [
+        common | {"quantity": name, "level": np.nan, "estimate": estimate, "prediction": prediction, "standard_error": se}
+        for name, estimate, prediction, se in quantities
+    ]
+    if not is_usual(settings):
+        return found
+    for level, estimate, prediction in zip(LEVELS, np.quantile(gap, LEVELS), law.ppf(LEVELS), strict=True):
+        quantile = {"quantity": "quantile", "level": level, "estimate": float(estimate), "prediction": float(prediction)}
+        found.append(common | quantile | {"standard_error": 0.0})
+    return found
+
+
+def is_usual(row: Mapping[Any, Any] | pd.Series) -> bool:
+    """Whether B, G and beta are the usual ones."""
+    return all(row[name] == value for name, value in USUAL.items())
+
+
+def setting_label(row: Mapping[str, Any]) -> str:
+    """Return the problem and estimator, and whatever differs from B = 1, G = 4 and beta = 2/lambda_min."""
+    symbols = {"batch_size": "B", "group_size": "G", "factor": "beta lambda_min"}
+    extra = [f"{symbol} = {row[name]:g}" for name, symbol in symbols.items() if row[name] != USUAL[name]]
+    return f"{row['problem']} ({', '.join([str(row['estimator']), *extra])})"
+
+
+def _law_claims(where: str, part: pd.DataFrame) -> list[Claim]:
+    at = part.set_index("quantity")
+
+    def distances(name: str, control: str) -> list[Any]:
+        return [evidence(at.loc[quantity], 0.0, LAW_MARGIN) for quantity in (name, control)]
+
+    found = [
+        claim("U11/printed", where, *distances("printed law", "wrong law")),
+        claim("U11/corrected", where, *distances("law", "wrong law")),
+        claim("U11/normal", where, *distances("normal", "wrong normal")),
+    ]
+    if is_usual(part.iloc[0]) and at.loc["law", "estimator"] in ("rloo", "grpo"):
+        mean = at.loc["mean"]
+        means = (evidence(mean, factor * float(mean["prediction"]), MEAN_MARGIN) for factor in (1.0, 1.25))
+        found.append(claim("U11/mean", where, *means))
+    if part["problem"].iloc[0] == "crowd":
+        found.append(claim("U11/normal gap", where, *distances("normal gap", "wrong law")))
+    return found
+
+
+def _slow_claims(where: str, part: pd.DataFrame) -> list[Claim]:
+    """Beta just above its least value: the mean at finite n follows the recursion, and is far from the limit's."""
+    at = part.set_index("quantity")
+    means = (evidence(at.loc["mean"], float(at.loc[name, "prediction"]), MEAN_MARGIN) for name in ("finite mean", "mean"))
+    return [claim("U11/finite", where, *means)]
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Read the laws off the table."""
+    found = []
+    settings = ["problem", "estimator", "batch_size", "group_size", "factor"]
+    for _, part in table.groupby(settings, sort=False):
+        where = setting_label(part.iloc[0].to_dict())
+        found += _slow_claims(where, part) if part["factor"].iloc[0] < 1.0 else _law_claims(where, part)
+    return found
+
+
+STUDY = Study(
+    "limit_law",
+    "U11: the limit law of the suboptimality gap",
+    cells,
+    compute,
+    rows,
+    claims,
+    ("U11/printed", "U11/corrected", "U11/normal", "U11/mean", "U11/normal gap", "U11/finite"),
+)

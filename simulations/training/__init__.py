@@ -1,0 +1,1 @@
+"""Training runs: the gap, its bounds, the group size that trains best."""

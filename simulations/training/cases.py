@@ -1,0 +1,60 @@
+"""Training problems with a start and a schedule: what the studies of the group size have in common."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.theory import TrainingLaw, training_law
+from simulations.harness.study import Settings
+
+FAR = (2.0, -2.0, 1.0)
+CASES = (
+    ("linear", None, ("Constant", 8.0)),
+    ("linear", None, ("Harmonic", 120.0, 14)),
+    ("mixed", None, ("Constant", 8.0)),
+    ("mixed", None, ("Harmonic", 60.0, 4)),
+    ("kl-linear", FAR, ("Constant", 2.0)),
+    ("kl-linear", FAR, ("Harmonic", 30.0, 14)),
+    ("kl-tabular", None, ("Constant", 2.0)),
+)
+"""Problem, start (the problem's own if None), schedule."""
+
+
+def case_settings(problem: str, start: Sequence[float] | None, schedule: Sequence[str | float]) -> dict[str, object]:
+    """Return the settings that `case_problem` and `case_steps` read."""
+    return {"problem": problem, "start": None if start is None else list(start), "schedule": list(schedule)}
+
+
+def case_problem(settings: Settings) -> gt.Problem:
+    """Return the problem of a case, with its start as theta."""
+    found = gt.gallery.problem(settings["problem"])
+    return found if settings["start"] is None else dataclasses.replace(found, theta=np.array(settings["start"]))
+
+
+def case_steps(settings: Settings, steps: int) -> Array:
+    """Return the first step sizes of a case, shape (steps,)."""
+    name, *arguments = settings["schedule"]
+    return {"Constant": gt.Constant, "Harmonic": gt.Harmonic}[name](*arguments).steps(steps)
+
+
+def schedule_label(settings: Settings) -> str:
+    """Return the schedule in words."""
+    name, *arguments = settings["schedule"]
+    return f"{name}({', '.join(f'{value:g}' for value in arguments)})"
+
+
+def case_law(settings: Settings, steps: int) -> TrainingLaw:
+    """Return the exact law of the noise's cost after a number of steps."""
+    start = settings["start"]
+    return _law(settings["problem"], None if start is None else tuple(start), tuple(settings["schedule"]), steps)
+
+
+@cache
+def _law(problem: str, start: tuple[float, ...] | None, schedule: tuple[str | float, ...], steps: int) -> TrainingLaw:
+    settings = case_settings(problem, start, schedule)
+    found = case_problem(settings)
+    return training_law(found, found.theta, case_steps(settings, steps), steps=steps)

@@ -1,0 +1,125 @@
+"""U9 at a maximiser: the scaling law's constants stand still, and the best group size still depends on how long one trains."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.evidence import Claim
+from grpo_theory.theory import TrainingLaw, training_law
+from simulations.claims import claim
+from simulations.harness.evidence import difference, evidence
+from simulations.harness.study import Cell, Rows, Settings, Study
+
+PROBLEM = "two-speeds"
+STEP = 0.05
+BUDGET = 120
+SMALL, LARGE = 4, 10
+"""The group size of the gradient's least error, and that of the least loss after one step."""
+RUNS = {1: 65536, 100: 4096}
+QUICK_SHARE = 16
+EXACT_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100)
+MARGIN = 0.1
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One step from the maximiser, and many."""
+    shared = {"problem": PROBLEM, "step": STEP, "budget": BUDGET, "group_sizes": [SMALL, LARGE]}
+    return [
+        Cell(shared | {"steps": steps, "runs": runs // QUICK_SHARE if quick else runs // 2}, 1 if quick else 2)
+        for steps, runs in RUNS.items()
+    ]
+
+
+def problem_at_rest(name: str) -> gt.Problem:
+    """Return a training problem whose theta, where it starts, is its maximiser."""
+    problem = gt.gallery.problem(name)
+    gt.exact.check_optimum(problem, problem.theta)
+    return problem
+
+
+def rest_law(problem: gt.Problem, step: float, steps: int) -> TrainingLaw:
+    """Return the law of a constant step from a problem's theta."""
+    return training_law(problem, problem.theta, gt.Constant(step), steps=steps)
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+    """Train from the maximiser with each group size; return sum and sum of squares of the gaps."""
+    problem = problem_at_rest(settings["problem"])
+    highest = float(gt.objective(problem, problem.theta))
+    found: dict[str, Any] = {"sums": [], "squares": [], "runs": settings["runs"]}
+    for size in settings["group_sizes"]:
+        runs = gt.simulate_training(
+            problem,
+            problem.theta,
+            "rloo",
+            gt.Constant(settings["step"]),
+            batch_size=settings["budget"] // size,
+            group_size=size,
+            steps=settings["steps"],
+            replications=settings["runs"],
+            rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk, size)),
+            workers=1,
+        )
+        gaps = highest - runs.objectives[:, 0]
+        found["sums"].append(float(gaps.sum()))
+        found["squares"].append(float(gaps @ gaps))
+    return found
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """A row for each group size, with the law's prediction and that of the other horizon's formula; exact rows for the figure."""
+    problem = problem_at_rest(settings["problem"])
+    budget, step, steps = settings["budget"], settings["step"], settings["steps"]
+    law, runs = rest_law(problem, step, steps), sum(result["runs"] for result in results)
+    gradient_law = gt.group_size_law(problem, problem.theta)
+    common = {"problem": problem.name, "step": step, "budget": budget, "gradient_optimum": gradient_law.optimum}
+    found = []
+    for i, size in enumerate(settings["group_sizes"]):
+        mean = sum(result["sums"][i] for result in results) / runs
+        variance = (sum(result["squares"][i] for result in results) / runs - mean**2) * runs / (runs - 1)
+        stationary = step / 4.0 * float(gradient_law.mse(budget / size, size))
+        one_step = steps * rest_law(problem, step, 1).loss(budget, size)
+        row = {"quantity": "simulated", "steps": steps, "group_size": size, "optimum": law.optimum, "replications": runs}
+        row |= {"estimate": mean, "standard_error": float(np.sqrt(variance / runs)), "prediction": law.loss(budget, size)}
+        found.append(common | row | {"wrong": stationary if steps == 1 else one_step})
+    none = {"prediction": float("nan"), "standard_error": 0.0, "replications": 0}
+    if steps == 1:
+        found += [
+            common | none | {"quantity": "exact", "steps": n, "estimate": rest_law(problem, step, n).optimum} for n in EXACT_STEPS
+        ]
+    return found
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Judge, at each horizon, the gradient's best group size against the policy's, and the law.
+
+    The control of the comparisons wants the better group size to gain twice what is expected.
+    """
+    found = []
+    for steps, rows_of in table[table["quantity"] == "simulated"].groupby("steps", sort=False):
+        at = rows_of.set_index("group_size")
+        where = f"{PROBLEM}, Constant({STEP:g}), N = {BUDGET}, n = {steps}"
+        best = int(at["prediction"].idxmin())
+        rival = LARGE if best == SMALL else SMALL
+        facts = {"policy's optimum": float(at["optimum"].iloc[0]), "gradient's": float(at["gradient_optimum"].iloc[0])}
+        expected = float(at.loc[best, "prediction"] - at.loc[rival, "prediction"])
+        control = difference(at.loc[best], at.loc[rival], 2.0 * expected)
+        found.append(claim("U9/trace", where, difference(at.loc[SMALL], at.loc[LARGE]), control, facts=facts))
+        found.append(claim("U9/curvature", where, difference(at.loc[best], at.loc[rival]), control, facts=facts))
+        both = (evidence(at.loc[best], float(at.loc[best, name]), MARGIN) for name in ("prediction", "wrong"))
+        found.append(claim("U9/gap", where, *both))
+    return found
+
+
+STUDY = Study(
+    "group_size_horizon",
+    "U9: which trace decides for the policy near its maximiser",
+    cells,
+    compute,
+    rows,
+    claims,
+    ("U9/trace", "U9/curvature", "U9/gap"),
+)

@@ -1,0 +1,117 @@
+"""U9: a group size that follows the policy against fixed ones, at the same budget."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.evidence import Claim
+from simulations.claims import claim
+from simulations.harness.evidence import difference, evidence
+from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps, schedule_label
+from simulations.training.controlled import controlled_objectives
+
+CASES = ((("kl-linear", FAR, ("Constant", 2.0)), 32), (("kl-tabular", None, ("Constant", 2.0)), 16))
+BUDGET = 1080
+"""It has 19 divisors from 2 to 120."""
+RUNS, CHUNK_RUNS, QUICK_RUNS = 2560, 256, 16
+PLANS = ("start", "fixed", "current", "ahead")
+MARGIN = 0.15
+
+
+def cells(quick: bool) -> list[Cell]:
+    """Two cases in which the best group size rises while the policy learns."""
+    runs = QUICK_RUNS if quick else RUNS
+    chunk = min(runs, CHUNK_RUNS)
+    sizes = [size for size in range(2, 121) if BUDGET % size == 0]
+    return [
+        Cell(case_settings(*case) | {"budget": BUDGET, "group_sizes": sizes, "steps": steps, "runs": chunk}, runs // chunk)
+        for case, steps in CASES
+    ]
+
+
+def plans(settings: Settings) -> dict[str, np.ndarray]:
+    """Return the group size of every step for each plan, shape (n,).
+
+    start: the best for the gradient's error at the start, kept; fixed: the best fixed one for the final policy; current: the
+    best for the gradient's error at the noise-free iterate of the step; ahead: the best schedule for the final policy.  All
+    but the first need what only an oracle knows: the exact moments along the path.
+    """
+    problem, sizes, steps = case_problem(settings), np.array(settings["group_sizes"]), settings["steps"]
+    law = case_law(settings, steps)
+    batches = settings["budget"] / sizes
+    current = np.array([sizes[np.argmin(gt.group_size_law(problem, theta).mse(batches, sizes))] for theta in law.path[:-1]])
+    fixed = sizes[np.argmin([law.loss(settings["budget"], size) for size in sizes])]
+    ahead = law.best_schedule(sizes).astype(np.int64)
+    return {"start": np.full(steps, current[0]), "fixed": np.full(steps, fixed), "current": current, "ahead": ahead}
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+    """Train with every plan; return the controlled objective of each run."""
+    problem, steps = case_problem(settings), settings["steps"]
+    found = {}
+    for number, (name, sizes) in enumerate(plans(settings).items()):
+        _, controlled = controlled_objectives(
+            problem,
+            [case_law(settings, steps).slopes],
+            case_steps(settings, steps),
+            sizes.tolist(),
+            budget=settings["budget"],
+            runs=settings["runs"],
+            seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk, number)),
+        )
+        found[name] = controlled[:, 0].tolist()
+    return found
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each plan and step: the group size of the step, and the plan's loss, simulated and to first order."""
+    problem, steps, budget = case_problem(settings), settings["steps"], settings["budget"]
+    law = case_law(settings, steps)
+    common = {"problem": problem.name, "schedule": schedule_label(settings), "budget": budget, "steps": steps}
+    found = []
+    for name, sizes in plans(settings).items():
+        sample = np.concatenate([result[name] for result in results])
+        row = {
+            "plan": name,
+            "estimate": float(law.objective - sample.mean()),
+            "standard_error": float(sample.std(ddof=1) / np.sqrt(len(sample))),
+            "prediction": law.loss(budget, sizes),
+            "replications": len(sample),
+        }
+        found += [common | row | {"step": i + 1, "group_size": int(size)} for i, size in enumerate(sizes)]
+    return found
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Following the policy beats the start's group size, and loses as much as the best fixed one.
+
+    The control of the first wants twice the gain that is expected.
+    """
+    found = []
+    keys = ["problem", "schedule", "budget", "steps"]
+    for (problem, schedule, budget, steps), part in table[table["step"] == 1].groupby(keys, sort=False):
+        where = f"{problem}, {schedule}, N = {budget}, n = {steps}"
+        at = part.set_index("plan")
+        losses = at["prediction"]
+        facts = {f"loss of {name} / fixed, to first order": float(losses[name] / losses["fixed"]) for name in PLANS}
+        expected = float(losses["current"] - losses["start"])
+        both = (difference(at.loc["current"], at.loc["start"], least) for least in (0.0, 2.0 * expected))
+        found.append(claim("U9/follow", where, *both, facts=facts))
+        both = (evidence(at.loc["current"], float(losses[name]), MARGIN) for name in ("fixed", "start"))
+        found.append(claim("U9/hindsight", where, *both, facts=facts))
+    return found
+
+
+STUDY = Study(
+    "group_size_schedule",
+    "U9: a group size that follows the policy against a fixed one",
+    cells,
+    compute,
+    rows,
+    claims,
+    ("U9/follow", "U9/hindsight"),
+)

@@ -1,0 +1,208 @@
+"""U7, U8, U10, U18: the mean suboptimality gap during training, its bounds, and its exact recursion."""
+
+from collections.abc import Mapping
+from functools import cache
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.evidence import Claim
+from grpo_theory.exact import Region, largest_error, longest_estimate, region, steepest_ray
+from grpo_theory.theory import constant_step_bound, gap_recursion, harmonic_step_bound, linearise, recursion_bound
+from simulations.claims import claim
+from simulations.harness.evidence import evidence, exact
+from simulations.harness.maximum import curvatures, maximum
+from simulations.harness.study import Cell, Rows, Settings, Study
+
+PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
+ESTIMATORS = ("rloo", "oracle", "reinforce")
+SCHEDULES = ("constant", "harmonic")
+STEPS = 4096
+RADIUS, START = 1.0, 0.9
+RUNS, QUICK_RUNS, CHUNK_RUNS = 6144, 256, 2048
+SHARP_MARGIN, RATE_MARGIN = 0.1, 0.1
+LATE = 256
+
+
+def cells(quick: bool) -> list[Cell]:
+    """Training runs from the edge of a ball around the maximiser, projected onto it."""
+    runs = QUICK_RUNS if quick else RUNS
+    common = {"batch_size": 1, "group_size": 4, "runs": min(runs, CHUNK_RUNS)}
+    chunks = runs // common["runs"]
+    return [
+        Cell({"problem": problem, "estimator": estimator, "schedule": schedule, "steps": STEPS, **common}, chunks)
+        for problem in (PROBLEMS[::2] if quick else PROBLEMS)
+        for schedule in SCHEDULES
+        for estimator in (ESTIMATORS[:1] if quick else ESTIMATORS)
+    ]
+
+
+@cache
+def surroundings(name: str) -> Region:
+    """Return the constants over the ball, with room for a first step of at most 1/(2L)."""
+    problem, best, _ = maximum(name)
+    reach = longest_estimate(problem, best, radius=RADIUS) / (2.0 * curvatures(name)[0].max())
+    return region(problem, best, radius=RADIUS, reach=reach)
+
+
+def schedule(settings: Settings) -> gt.Constant | gt.Harmonic:
+    """Return a constant step 1/(50 L), or beta/(i + i_0) with beta = 1/mu and a first step of at most 1/(2L)."""
+    found = surroundings(settings["problem"])
+    if settings["schedule"] == "constant":
+        return gt.Constant(0.02 / found.smoothness)
+    return gt.Harmonic(1.0 / found.pl, ceil(2.0 * found.smoothness / found.pl))
+
+
+@cache
+def first_ray(name: str, kind: str) -> float:
+    """Return the steepest ray within the first step of the ball, the longest that is taken."""
+    problem, best, _ = maximum(name)
+    step = float(schedule({"problem": name, "schedule": kind}).steps(1)[0])
+    reach = step * longest_estimate(problem, best, radius=RADIUS)
+    return steepest_ray(problem, best, radius=RADIUS + reach)
+
+
+def checkpoints(settings: Settings) -> list[int]:
+    """Return the powers of two up to the number of steps."""
+    return [1 << power for power in range(int(settings["steps"]).bit_length())]
+
+
+def _start(name: str) -> np.ndarray:
+    """Return the start: along the direction of least curvature, where progress is slowest."""
+    _, best, _ = maximum(name)
+    return best + START * RADIUS * curvatures(name)[1][:, 0]
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+    """Train, and keep the first two moments of the gaps at the checkpoints."""
+    problem, best, highest = maximum(settings["problem"])
+    training = gt.simulate_training(
+        problem,
+        _start(settings["problem"]),
+        settings["estimator"],
+        schedule(settings),
+        batch_size=settings["batch_size"],
+        group_size=settings["group_size"],
+        steps=settings["steps"],
+        replications=settings["runs"],
+        rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)),
+        workers=1,
+        checkpoints=checkpoints(settings),
+        ball=gt.Ball(best, RADIUS),
+    )
+    gaps = highest - training.objectives
+    return {"sum": gaps.sum(axis=0).tolist(), "products": (gaps.T @ gaps).tolist(), "diverged": int(training.diverged.sum())}
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each checkpoint, and one for the rate of the last ones."""
+    problem, best, highest = maximum(settings["problem"])
+    found, plan, n = surroundings(settings["problem"]), schedule(settings), np.array(checkpoints(settings))
+    runs = settings["runs"] * len(results)
+    mean = np.sum([result["sum"] for result in results], axis=0) / runs
+    products = np.sum([result["products"] for result in results], axis=0) / runs
+    covariance = (products - np.outer(mean, mean)) / (runs - 1)
+    where = (problem, best, settings["estimator"])
+    sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
+    noise = largest_error(*where, radius=RADIUS, **sizes)
+    start = _start(settings["problem"])
+    start_gap = highest - float(gt.objective(problem, start))
+    steps = plan.steps(settings["steps"])
+    linear = linearise(*where, **sizes)
+    deviation = (start - best) @ linear.directions
+    sharp = gap_recursion(linear, steps, np.outer(deviation, deviation))[n - 1]
+    iterated = recursion_bound(found, noise, steps, start_gap)[n - 1]
+    offset = plan.offset if isinstance(plan, gt.Harmonic) else 0
+    if isinstance(plan, gt.Constant):
+        bound, wrong = (constant_step_bound(found, level, plan.step, start_gap, n) for level in (noise, 0.0))
+    else:
+        bound = harmonic_step_bound(found, noise, plan.step_scale, n, offset=offset)
+        wrong = bound / (n + 1 + offset)
+    common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
+    common |= {"replications": runs, "diverged": sum(result["diverged"] for result in results)}
+    common |= {
+        "L": found.smoothness,
+        "mu": found.pl,
+        "M": noise,
+        "ray": first_ray(settings["problem"], settings["schedule"]),
+        "step": float(steps[0]),
+    }
+    common |= {"least_curvature": float(linear.curvatures.min()), "offset": offset}
+    errors = np.sqrt(np.diag(covariance))
+    table: Rows = [
+        common
+        | {"quantity": "gap", "n": int(n[i]), "estimate": float(mean[i]), "standard_error": float(errors[i])}
+        | {"bound": float(bound[i]), "iterated": float(iterated[i]), "prediction": float(sharp[i])}
+        | {"control": float(wrong[i]), "looseness": float(bound[i] / mean[i])}
+        for i in range(len(n))
+    ]
+    late = n >= LATE
+    centred = np.where(late, np.log(n + offset) - np.log(n + offset)[late].mean(), 0.0)
+    weights = centred / (centred @ centred)
+    influence = weights / mean
+    slope = {"estimate": float(weights @ np.log(mean)), "standard_error": float(np.sqrt(influence @ covariance @ influence))}
+    return [*table, common | {"quantity": "slope", "n": int(n[-1]), "prediction": -1.0} | slope]
+
+
+def _bound_claim(statement: str, setting: str, gaps: pd.DataFrame) -> Claim:
+    """The bound at the checkpoint where it comes nearest to failing.
+
+    The control of a constant step forgets the noise, M = 0; that of beta/n falls as 1/n^2.  The bound for beta/n is at
+    least 15 times the gap, so no check of it could tell that its M is too small by less.
+    """
+
+    def worst(bound: str) -> Any:
+        ratios = gaps.assign(**{name: gaps[name] / gaps[bound] for name in ("estimate", "standard_error")})
+        at = (ratios["estimate"] + 5.0 * ratios["standard_error"]).idxmax()
+        return evidence(ratios.loc[at], 1.0, comparisons=len(gaps))
+
+    row = gaps.iloc[0]
+    facts = {"L": row["L"], "mu": row["mu"], "M": row["M"], "steepest ray": row["ray"], "first step": row["step"]}
+    return claim(statement, setting, worst("bound"), worst("control"), facts=facts)
+
+
+def _claims(problem: str, estimator: str, kind: str, part: pd.DataFrame) -> list[Claim]:
+    setting = f"{problem} ({estimator})"
+    gaps, slope = part[part["quantity"] == "gap"], part[part["quantity"] == "slope"].iloc[0]
+    last = gaps.iloc[-1]
+    statement = "U7" if kind == "constant" else "U8"
+    sharp = (evidence(last, factor * float(last["prediction"]), SHARP_MARGIN) for factor in (1.0, 1.25))
+    found = [_bound_claim(statement, setting, gaps), claim(f"{statement}/sharp", setting, *sharp)]
+    if kind == "harmonic":
+        found.append(claim("U10", setting, *(evidence(slope, exponent, RATE_MARGIN) for exponent in (-1.0, -0.5))))
+    return found
+
+
+def _curvature_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
+    """U18 on the constants over the ball; the control puts L for mu."""
+    row = part.iloc[0]
+    least, most, mu = float(row["least_curvature"]), float(row["L"]), float(row["mu"])
+    facts = {"L": most, "mu": mu, "least curvature": least}
+    return [
+        claim("U18", problem, exact(mu, least), exact(most, least), facts=facts),
+        claim("U18/order", problem, exact(mu, most), exact(most, mu), facts=facts),
+    ]
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Read the bounds, the sharp prediction and the rates off the table."""
+    found = []
+    for (problem, kind, estimator), part in table.groupby(["problem", "schedule", "estimator"], sort=False):
+        found += _claims(str(problem), str(estimator), str(kind), part)
+    for problem, part in table.groupby("problem", sort=False):
+        found += _curvature_claims(str(problem), part)
+    return found
+
+
+STUDY = Study(
+    "training_gap",
+    "U7, U8, U10, U18: the mean gap during training and its bounds",
+    cells,
+    compute,
+    rows,
+    claims,
+    ("U7", "U7/sharp", "U8", "U8/sharp", "U10", "U18", "U18/order"),
+)

@@ -1,0 +1,609 @@
+"""Importance ratios, clips, aggregation and KL terms, by themselves and mixed, against all groups written out."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from sequences import (
+    DIVERGENCES,
+    RATIOS,
+    SHARES,
+    assert_close,
+    assert_law,
+    batch_law,
+    case,
+    gradient,
+    group_estimates,
+    look,
+    probabilities,
+    reference_logs,
+    response_terms,
+    responses,
+    scores,
+    token_logs,
+    two_group_batches,
+)
+
+import grpo_theory as gt
+from grpo_theory.estimation import AGGREGATIONS, CLIPS, KL_TERMS, make_estimator
+from grpo_theory.estimation import RATIOS as NAMED_RATIOS
+
+PLACES = ("plain", "k1 in reward", "k2 in reward", "k3 in reward", "k1 in loss", "k2 in loss", "k3 in loss")
+POOLS = ("sum", "own length", "constant", "group tokens")
+LIMIT = 4.9
+
+
+def asymmetric(batch, advantages):
+    """What is better than the group counts twice, what is worse a half; and length has its price."""
+    for b in range(batch.rewards.shape[0]):
+        mean = batch.rewards[b].mean()
+        for g in range(batch.rewards.shape[1]):
+            better = batch.rewards[b, g] - mean
+            advantages[b, g] = (2.0 if better > 0.0 else 0.5) * better + 0.1 - 0.05 * batch.lengths[b, g]
+
+
+def all_fields(batch, advantages):
+    """Read everything that there is to read."""
+    for b in range(batch.rewards.shape[0]):
+        total = batch.rewards[b].sum() + 0.3 * batch.squared_score_norms[b].sum() / batch.lengths[b].sum()
+        for g in range(batch.rewards.shape[1]):
+            own = (batch.rewards[b, g] - batch.values[b]) * batch.squared_score_norms[b, g] / batch.standard_deviations[b]
+            advantages[b, g] = own - batch.optimal_baselines[b] / batch.lengths[b, g] + 0.2 * total
+
+
+OWN = {"asymmetric": make_estimator("asymmetric", asymmetric), "all fields": make_estimator("all fields", all_fields)}
+
+
+def estimator_of(advantage, ratio="none", clip="none", aggregation="sum", kl="k1 in reward"):
+    """Compose an estimator without registering it; clips have widths that tell the two sides apart."""
+    base = OWN.get(advantage) or gt.estimators()[advantage]
+    parts = [
+        part if not isinstance(part, str) else named[part]
+        for part, named in ((ratio, NAMED_RATIOS), (clip, CLIPS), (aggregation, AGGREGATIONS), (kl, KL_TERMS))
+    ]
+    if isinstance(clip, str):
+        parts[1] = parts[1].with_widths(0.15, 0.3)
+    return gt.Estimator("composed", base.advantage, *parts)
+
+
+def sequences(penalty="plain", **facts):
+    """The problem of these tests: responses of one to three tokens, sampled by a policy far from the current one."""
+    return case("shared", "binary", penalty, distance=1.1, **facts)
+
+
+def penalised(kl):
+    """Return the problem for one of the places of a penalty, and the name of the KL term."""
+    return (sequences(), "k1 in reward") if kl == "plain" else (sequences("kl"), kl)
+
+
+# The parts themselves.
+
+
+def test_the_lists_are_complete():
+    assert set(RATIOS) == set(NAMED_RATIOS)
+    assert set(SHARES) == set(AGGREGATIONS)
+    assert set(PLACES[1:]) == set(KL_TERMS)
+    assert set(CLIPS) == {"none", "two-sided", "upper only", "by sign", "cap"}
+    assert {len(response) for response in responses(sequences())} == {1, 2, 3}
+
+
+def bites(c, ratio, low, high):
+    """Return the probability, under the policy that sampled, that a token's ratio is too low, and that it is too high."""
+    found = np.zeros(2)
+    for m, weight in enumerate(c.problem.bandit.prompt_weights):
+        for response in responses(c):
+            now, then = token_logs(c, c.theta, m, response), token_logs(c, c.behaviour, m, response)
+            r = RATIOS[ratio](np.exp(now - then))
+            p = weight * np.exp(then.sum())
+            found += p * np.array([(r < 1.0 - low).any(), (r > 1.0 + high).any()])
+    return found
+
+
+@pytest.mark.parametrize("penalty", ["plain", "kl"])
+@pytest.mark.parametrize("ratio", ["token", "trajectory", "geometric"])
+def test_the_clips_bite_on_both_sides(penalty, ratio):
+    c = sequences(penalty)
+    assert (bites(c, ratio, 0.15, 0.3) > 0.05).all()
+    # And on both signs of the advantage: all that a clip can do makes a difference to the law.
+    laws = {clip: batch_law(c, estimator_of("rloo", ratio, clip), 1, 2, behaviour=c.behaviour) for clip in CLIPS}
+    for one, other in product(laws, laws):
+        if one < other:
+            assert np.linalg.norm(laws[one].mean - laws[other].mean) > 1e-3
+
+
+def surrogate(ratio, clip, advantage, low, high, aggregation):
+    """Return the function of theta whose gradient a paper says that a response's estimate is; of logs of all tokens."""
+    cut = {
+        "none": lambda r: r,
+        "two-sided": lambda r: np.clip(r, 1.0 - low, 1.0 + high),
+        "upper only": lambda r: np.minimum(r, 1.0 + high),
+        "by sign": lambda r: min(advantage * r, advantage * np.clip(r, 1.0 - low, 1.0 + high)) / advantage,
+    }[clip]
+
+    def value(now, then):
+        if ratio == "token":  # PPO, GRPO: every token by itself
+            terms = sum(advantage * cut(np.exp(a - b)) for a, b in zip(now, then, strict=True))
+            return terms / len(now) if aggregation == "own length" else terms
+        whole = np.exp(sum(now) - sum(then))
+        if ratio == "trajectory":  # TIC-GRPO: one ratio for the response, divided by its length if the mean is taken
+            return advantage * cut(whole) / (len(now) if aggregation == "own length" else 1.0)
+        return advantage * cut(whole ** (1.0 / len(now)))  # GSPO
+
+    return value
+
+
+@pytest.mark.parametrize("clip", ["none", "two-sided", "upper only", "by sign"])
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+@pytest.mark.parametrize(
+    ("ratio", "aggregation"),
+    [("token", "sum"), ("token", "own length"), ("trajectory", "sum"), ("trajectory", "own length"), ("geometric", "own length")],
+)
+def test_the_enumeration_has_the_gradients_of_the_papers_surrogates(clip, advantage, ratio, aggregation):
+    c, low, high, step = sequences(), 0.15, 0.3, 1e-6
+    terms = [response_terms(c, m, estimator_of("rloo", ratio, clip, aggregation), c.theta, c.behaviour) for m in range(2)]
+    value = surrogate(ratio, clip, advantage, low, high, aggregation)
+    for m, (k, response) in product(range(2), enumerate(responses(c))):
+        then = token_logs(c, c.behaviour, m, response)
+        slope = [
+            (
+                value(token_logs(c, c.theta + step * e, m, response), then)
+                - value(token_logs(c, c.theta - step * e, m, response), then)
+            )
+            / (2.0 * step)
+            for e in np.eye(3)
+        ]
+        assert_close(advantage * terms[m][0 if advantage > 0.0 else 1, k], slope, 1e-7)
+
+
+@pytest.mark.parametrize("divergence", ["k1", "k2", "k3"])
+def test_the_enumeration_has_the_gradients_of_the_divergences(divergence):
+    c, step = sequences("kl"), 1e-6
+    terms = [response_terms(c, m, estimator_of("rloo", kl=f"{divergence} in loss"), c.theta, c.behaviour) for m in range(2)]
+    for m, (k, response) in product(range(2), enumerate(responses(c))):
+        known = reference_logs(c, m, response)
+        up, down = (
+            [DIVERGENCES[divergence](token_logs(c, c.theta + s * e, m, response) - known).sum() for e in np.eye(3)]
+            for s in (step, -step)
+        )
+        assert_close(terms[m][2, k], -c.problem.kl.strength * (np.array(up) - np.array(down)) / (2.0 * step), 1e-7)
+
+
+# All mixtures.
+
+
+@pytest.mark.parametrize("kl", PLACES)
+@pytest.mark.parametrize("advantage", ["rloo", "grpo", "asymmetric"])
+def test_all_mixtures_off_policy(advantage, kl):
+    c, kl = penalised(kl)
+    for ratio, clip, aggregation in product(RATIOS, CLIPS, POOLS):
+        if ratio == "none" and clip not in ("none", "cap"):
+            continue  # the ratio is 1, and no clip bites
+        mixed = estimator_of(advantage, ratio, clip, aggregation, kl)
+        law = gt.gradient_law(c.problem, c.theta, mixed, batch_size=2, group_size=2, behaviour=c.behaviour)
+        assert_law(law, batch_law(c, mixed, 2, 2, behaviour=c.behaviour))
+
+
+@pytest.mark.parametrize("kl", PLACES)
+@pytest.mark.parametrize("advantage", ["rloo", "grpo", "asymmetric"])
+def test_aggregation_and_penalty_on_policy(advantage, kl):
+    c, kl = penalised(kl)
+    for aggregation in POOLS:
+        plain = estimator_of(advantage, aggregation=aggregation, kl=kl)
+        law = gt.gradient_law(c.problem, c.theta, plain, batch_size=2, group_size=3)
+        assert_law(law, batch_law(c, plain, 2, 3))
+
+
+@pytest.mark.parametrize("kl", PLACES)
+def test_ratios_and_clips_change_nothing_on_policy(kl):
+    c, kl = penalised(kl)
+    for aggregation in POOLS:
+        sizes = {"batch_size": 2, "group_size": 2}
+        plain = gt.gradient_law(c.problem, c.theta, estimator_of("asymmetric", aggregation=aggregation, kl=kl), **sizes)
+        for ratio, clip in product(RATIOS, CLIPS):
+            mixed = estimator_of("asymmetric", ratio, clip, aggregation, kl)
+            law = gt.gradient_law(c.problem, c.theta, mixed, **sizes, behaviour=c.theta)
+            assert_close(law.mean, plain.mean)
+            assert_close(law.covariance(), plain.covariance())
+            assert_close(law.mse, plain.mse)
+
+
+@pytest.mark.parametrize("kl", ["k1 in reward", "k3 in reward", "k3 in loss"])
+@pytest.mark.parametrize("advantage", ["rloo", "grpo", "asymmetric", "optimal_loo"])
+def test_groups_of_three_and_graded_rewards_off_policy(advantage, kl):
+    c = case("tabular", "graded", "kl")
+    for ratio, clip, aggregation in (
+        ("token", "by sign", "group tokens"),
+        ("geometric", "two-sided", "own length"),
+        ("trajectory", "cap", "constant"),
+        ("none", "cap", "group tokens"),
+    ):
+        mixed = estimator_of(advantage, ratio, clip, aggregation, kl)
+        law = gt.gradient_law(c.problem, c.theta, mixed, batch_size=3, group_size=3, behaviour=c.behaviour)
+        assert_law(law, batch_law(c, mixed, 3, 3, behaviour=c.behaviour))
+
+
+@pytest.mark.parametrize("name", ["gspo", "tic_grpo", "cispo"])
+@pytest.mark.parametrize("penalty", ["plain", "kl"])
+def test_the_named_compositions(name, penalty):
+    c, named = sequences(penalty), gt.estimators()[name]
+    for behaviour in (c.theta, c.behaviour):
+        law = gt.gradient_law(c.problem, c.theta, name, batch_size=2, group_size=3, behaviour=behaviour)
+        assert_law(law, batch_law(c, named, 2, 3, behaviour=behaviour))
+
+
+def test_the_named_compositions_are_what_their_sources_say():
+    expected = {
+        "dapo": ("grpo", "token", "by sign", 0.2, 0.28, "batch tokens"),
+        "gspo": ("grpo", "geometric", "by sign", 3e-4, 4e-4, "own length"),
+        "tic_grpo": ("dr_grpo", "trajectory", "upper only", 0.2, 0.2, "constant"),
+        "cispo": ("grpo", "token", "cap", 0.2, 0.2, "group tokens"),
+    }
+    for name, parts in expected.items():
+        e = gt.estimators()[name]
+        assert parts == (e.advantage.name, e.ratio.name, e.clip.name, e.clip.low, e.clip.high, e.aggregation.name)
+
+
+def test_composed_by_name_is_composed_of_objects(registry):
+    c = sequences("kl")
+    named = gt.compose("mixed", advantage="rloo", ratio="token", clip="by sign", aggregation="own length", kl="k3 in loss")
+    law = gt.gradient_law(c.problem, c.theta, "mixed", batch_size=1, group_size=2, behaviour=c.behaviour)
+    assert_law(law, batch_law(c, named, 1, 2, behaviour=c.behaviour))
+    by_hand = gt.Estimator("by hand", named.advantage, named.ratio, CLIPS["by sign"], named.aggregation, named.kl)
+    again = gt.gradient_law(c.problem, c.theta, by_hand, batch_size=1, group_size=2, behaviour=c.behaviour)
+    assert_close(again.covariance(), law.covariance())
+
+
+def prefix_ratio(log_ratios, length, ratios):
+    """The ratio of a token is that of the response up to it."""
+    for i in range(ratios.shape[1]):
+        total = 0.0
+        for t in range(length):
+            total += log_ratios[t, i]
+            ratios[t, i] = np.exp(total)
+
+
+def root_length(lengths, constant):
+    """A weight between the sum and the mean."""
+    return 1.0 / np.sqrt(lengths)
+
+
+def test_parts_of_ones_own(monkeypatch):
+    monkeypatch.setitem(RATIOS, "prefix", np.cumprod)
+    monkeypatch.setitem(SHARES, "root length", lambda length, constant: length**-0.5)
+    monkeypatch.setitem(SHARES, "six tokens", SHARES["constant"])
+    c = sequences("kl")
+    ratio, root = gt.Ratio("prefix", prefix_ratio), gt.Aggregation("root length", root_length)
+    six = gt.Aggregation("six tokens", AGGREGATIONS["constant"].function, constant=6.0)
+    for aggregation, clip in product((root, six), CLIPS):
+        mixed = estimator_of("asymmetric", ratio, clip, aggregation, "k2 in loss")
+        law = gt.gradient_law(c.problem, c.theta, mixed, batch_size=2, group_size=2, behaviour=c.behaviour)
+        assert_law(law, batch_law(c, mixed, 2, 2, behaviour=c.behaviour))
+
+
+# Who sampled.
+
+
+@pytest.mark.parametrize("kl", ["k1 in reward", "k2 in reward", "k3 in reward"])
+@pytest.mark.parametrize("ratio", ["none", "token"])
+def test_kernels_see_the_behaviour_policy(kl, ratio):
+    c = sequences("kl")
+    e = estimator_of("all fields", ratio, "by sign", "own length", kl)
+    assert e.reads == frozenset(gt.Batch._fields) - {"parameters"}
+    law = gt.gradient_law(c.problem, c.theta, e, batch_size=2, group_size=2, behaviour=c.behaviour)
+    assert_law(law, batch_law(c, e, 2, 2, behaviour=c.behaviour))
+    # Any one field of the current policy in place of the behaviour policy's would be seen.
+    then, now = ([look(c, m, e, theta) for m in range(2)] for theta in (c.behaviour, c.theta))
+    for field in ("rewards", "norms", "value", "standard_deviation", "optimal_baseline"):
+        mixed = [a._replace(**{field: getattr(b, field)}) for a, b in zip(then, now, strict=True)]
+        wrong = batch_law(c, e, 2, 2, behaviour=c.behaviour, looks=mixed)
+        assert np.linalg.norm(wrong.mean - law.mean) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["oracle", "optimal", "optimal_loo"])
+@pytest.mark.parametrize("penalty", ["plain", "kl"])
+def test_named_baselines_are_of_the_behaviour_policy(name, penalty):
+    c = sequences(penalty)
+    law = gt.gradient_law(c.problem, c.theta, name, batch_size=2, group_size=3, behaviour=c.behaviour)
+    assert_law(law, batch_law(c, gt.estimators()[name], 2, 3, behaviour=c.behaviour))
+    assert_close(law.true_gradient, gradient(c, c.theta))
+
+
+UNBIASED = ("reinforce", "oracle", "optimal", "rloo", "optimal_loo")
+
+
+@pytest.mark.parametrize("advantage", UNBIASED)
+@pytest.mark.parametrize("features", ["tabular", "shared"])
+def test_the_trajectory_ratio_undoes_the_behaviour_policy(advantage, features):
+    c = case(features, "graded", "plain")
+    truth = gradient(c, c.theta)
+
+    def mean(ratio, clip="none", behaviour=c.behaviour):
+        e = estimator_of(advantage, ratio, clip)
+        return gt.gradient_mean(c.problem, c.theta, e, batch_size=1, group_size=2, behaviour=behaviour)
+
+    assert_close(mean("none", behaviour=c.theta), truth)
+    assert_close(mean("trajectory"), truth)
+    for wrong in (mean("token"), mean("geometric"), mean("none"), mean("trajectory", "cap"), mean("trajectory", "by sign")):
+        assert np.linalg.norm(wrong - truth) > 1e-2 * np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("advantage", ["dr_grpo", "grpo"])
+def test_the_trajectory_ratio_does_not_mend_a_bias(advantage):
+    c = case("shared", "graded", "plain")
+    e = estimator_of(advantage, "trajectory")
+    found = gt.gradient_mean(c.problem, c.theta, e, batch_size=1, group_size=3, behaviour=c.behaviour)
+    truth = gradient(c, c.theta)
+    assert np.linalg.norm(found - truth) > 1e-2 * np.linalg.norm(truth)
+    if advantage == "dr_grpo":
+        assert_close(found, 2.0 / 3.0 * truth)
+
+
+def test_a_bandits_ratios_are_all_the_same():
+    rng = np.random.default_rng(21)
+    problem = gt.Problem(gt.Bandit(rng.uniform(0.1, 0.9, (2, 3))), gt.TabularSoftmax(2, 3))
+    theta, behaviour = rng.normal(size=(2, 6))
+    for clip, aggregation in product(CLIPS, POOLS):
+        laws = [
+            gt.gradient_law(
+                problem, theta, estimator_of("grpo", r, clip, aggregation), batch_size=1, group_size=3, behaviour=behaviour
+            )
+            for r in ("token", "trajectory", "geometric")
+        ]
+        for law in laws[1:]:
+            assert_close(law.mean, laws[0].mean)
+            assert_close(law.covariance(), laws[0].covariance())
+
+
+@pytest.mark.parametrize(("horizon", "end_token"), [(1, None), (3, 1)])
+def test_what_the_penalty_does_to_the_mean_on_policy(horizon, end_token):
+    c = case("shared", "binary", "kl", horizon=horizon, end_token=end_token)
+    truth, pi = gradient(c, c.theta), probabilities(c, c.theta)
+    reward = np.einsum(
+        "m,mk,mk,mkd->d", c.problem.bandit.prompt_weights, pi, c.problem.bandit.probabilities[..., 1], scores(c, c.theta)
+    )
+
+    def mean(kl):
+        return gt.gradient_mean(c.problem, c.theta, estimator_of("rloo", kl=kl), batch_size=1, group_size=2)
+
+    assert_close(mean("k1 in reward"), truth)
+    assert_close(mean("k1 in loss"), reward)
+    exact = ["k2 in loss"] if horizon == 1 else []  # a sum over tokens forgets what a token does to those after it
+    for kl in exact:
+        assert_close(mean(kl), truth)
+    for kl in {"k2 in reward", "k3 in reward", "k1 in loss", "k2 in loss", "k3 in loss"} - set(exact):
+        assert np.linalg.norm(mean(kl) - truth) > 1e-2 * np.linalg.norm(truth)
+
+
+# Simulation off policy.
+
+
+def simulate(c, estimators, batch_size, group_size, replications, rng):
+    return gt.simulate_gradients(
+        c.problem,
+        c.theta,
+        estimators,
+        batch_size=batch_size,
+        group_size=group_size,
+        replications=replications,
+        rng=rng,
+        behaviour=c.behaviour,
+        directions=np.eye(len(c.theta)),
+    )
+
+
+def z_of(simulation, e, mean, mse, prompt_mse=None):
+    """Return how many standard errors the simulated means are off: mse, every coordinate of the estimate, prompt mse."""
+    gaps = [simulation.mse[e] - mse, *(simulation.along[e] - mean)]
+    errors = [simulation.mse_standard_error[e], *simulation.along_standard_error[e]]
+    if prompt_mse is not None:
+        gaps.append(simulation.prompt_mse[e] - prompt_mse)
+        errors.append(simulation.prompt_mse_standard_error[e])
+    return np.array(gaps) / np.array(errors)
+
+
+SIMULATED = {
+    "gspo": None,
+    "tic_grpo": None,
+    "cispo": None,
+    "reinforce": None,
+    "grpo": None,
+    "optimal_loo": None,
+    "all at once": ("asymmetric", "token", "by sign", "group tokens", "k3 in loss"),
+    "two-sided": ("rloo", "geometric", "two-sided", "constant", "k2 in reward"),
+    "capped": ("all fields", "trajectory", "cap", "own length", "k1 in loss"),
+    "by sign": ("dr_grpo", "trajectory", "by sign", "sum", "k3 in reward"),
+    "pooled": ("grpo", "none", "none", "group tokens", "k2 in loss"),
+}
+
+
+def simulated_estimators():
+    found = []
+    for name, parts in SIMULATED.items():
+        e = gt.estimators()[name] if parts is None else estimator_of(*parts)
+        found.append(gt.Estimator(name, e.advantage, e.ratio, e.clip, e.aggregation, e.kl))
+    return found
+
+
+@pytest.mark.parametrize("features", ["tabular", "shared"])
+def test_simulation_off_policy_has_the_exact_laws(features, seed):
+    c, chosen = case(features, "binary", "kl"), simulated_estimators()
+    simulation = simulate(c, chosen, 3, 4, 100_000, seed(31))
+    laws = [gt.gradient_law(c.problem, c.theta, e, batch_size=3, group_size=4, behaviour=c.behaviour) for e in chosen]
+    for e, law in enumerate(laws):
+        z = z_of(simulation, e, law.mean, law.mse, law.prompt_mse)
+        assert np.abs(z).max() < LIMIT, (chosen[e].name, z)
+        # Power: errors of the mse beyond 4.9 standard errors, at most 2.5%, would be seen, and of the mean along any coordinate
+        # beyond a fiftieth of the estimate's own standard deviation.
+        assert LIMIT * simulation.mse_standard_error[e] < 0.025 * law.mse
+        deviation = np.sqrt(np.diag(law.covariance()))
+        assert (LIMIT * simulation.along_standard_error[e] < 0.02 * deviation).all()
+        # The variance of a coordinate is that of the law; its relative standard error is below 1%.
+        ratio = np.einsum("jj->j", simulation.along_covariance[e]) / deviation**2
+        assert np.abs(ratio - 1.0).max() < 0.05, (chosen[e].name, ratio)
+    # Negative control: the exact law of any other composition is refuted.
+    for e, f in product(range(len(laws)), repeat=2):
+        if e != f:
+            other = laws[f]
+            z = z_of(simulation, e, other.mean, other.mse, other.prompt_mse)
+            assert np.abs(z).max() > LIMIT, (chosen[e].name, chosen[f].name)
+
+
+@pytest.mark.parametrize("advantage", ["rloo", "grpo", "asymmetric"])
+@pytest.mark.parametrize(("penalty", "kl"), [("plain", "k1 in reward"), ("kl", "k2 in reward"), ("kl", "k3 in loss")])
+def test_tokens_shared_out_over_the_batch(advantage, penalty, kl, seed):
+    c = sequences(penalty)
+    chosen = [
+        gt.Estimator(name, e.advantage, e.ratio, e.clip, e.aggregation, e.kl)
+        for name, e in {
+            "token": estimator_of(advantage, "token", "by sign", "batch tokens", kl),
+            "trajectory": estimator_of(advantage, "trajectory", "cap", "batch tokens", kl),
+            "by group": estimator_of(advantage, "token", "by sign", "group tokens", kl),
+        }.items()
+    ]
+    simulation = simulate(c, chosen, 2, 2, 100_000, seed(32))
+    truth = gradient(c, c.theta)
+    exact = []
+    for e in chosen:
+        estimates, p = two_group_batches(c, e, 2, c.theta, c.behaviour)
+        assert_close(p.sum(), 1.0)
+        exact.append((p @ estimates, p @ ((estimates - truth) ** 2).sum(axis=1)))
+    for e, (mean, mse) in enumerate(exact):
+        z = z_of(simulation, e, mean, mse)
+        assert np.abs(z).max() < LIMIT, (chosen[e].name, z)
+        assert LIMIT * simulation.mse_standard_error[e] < 0.025 * mse
+    # Where tokens are shared out makes a difference that is seen.
+    for e, f in ((0, 2), (2, 0), (0, 1), (1, 0)):
+        assert np.abs(z_of(simulation, e, *exact[f])).max() > LIMIT
+
+
+def test_dapo_off_policy(seed):
+    c = sequences("kl")
+    simulation = simulate(c, ["dapo"], 2, 2, 400_000, seed(33))
+    estimates, p = two_group_batches(c, gt.estimators()["dapo"], 2, c.theta, c.behaviour)
+    mean, mse = p @ estimates, p @ ((estimates - gradient(c, c.theta)) ** 2).sum(axis=1)
+    assert np.abs(z_of(simulation, 0, mean, mse)).max() < LIMIT
+    symmetric = gt.Estimator("x", *(getattr(gt.estimators()["dapo"], part) for part in ("advantage", "ratio")), CLIPS["by sign"])
+    wrong, p = two_group_batches(c, symmetric, 2, c.theta, c.behaviour)
+    assert np.abs(z_of(simulation, 0, p @ wrong, mse)).max() > LIMIT
+
+
+# Training: a rollout that serves two updates.
+
+
+def two_updates(c, e, step, inner):
+    """Return mean and second moment of the way that two updates of one group of two each go, from all pairs of groups."""
+    first = [group_estimates(c, m, e, 2, c.theta, c.theta) for m in range(2)]
+    mean, second = 0.0, 0.0
+    for weight, (estimates, p) in zip(c.problem.bandit.prompt_weights, first, strict=True):
+        for estimate, probability in zip(estimates, p, strict=True):
+            theta = c.theta + step * estimate
+            law = batch_law(c, e, 1, 2, theta, c.theta if inner else theta)
+            then = step * (estimate + law.mean)
+            mean = mean + weight * probability * then
+            second = second + weight * probability * (np.outer(then, then) + step**2 * law.covariance)
+    return mean, second
+
+
+TRAINED = {
+    "pooled": ("asymmetric", "token", "by sign", "group tokens", "k3 in loss"),
+    "own length": ("all fields", "trajectory", "cap", "own length", "k2 in reward"),
+    "two-sided": ("rloo", "geometric", "two-sided", "sum", "k1 in reward"),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_rollout_that_serves_two_updates(name, seed):
+    c, e = sequences("kl"), estimator_of(*TRAINED[name])
+    step, replications = 2.0, 20_000
+    laws = {inner: two_updates(c, e, step, inner == 2) for inner in (1, 2)}
+
+    def z_of_runs(inner, law):
+        runs = gt.simulate_training(
+            c.problem,
+            c.theta,
+            e,
+            gt.Constant(step),
+            batch_size=inner,
+            group_size=2,
+            steps=2,
+            replications=replications,
+            rng=seed(34),
+            inner_steps=inner,
+        )
+        mean, second = law
+        deviation = np.sqrt(np.diag(second) - mean**2)
+        way = runs.theta - c.theta
+        products = np.einsum("ri,rj->rij", way, way)
+        errors = products.std(axis=0) / np.sqrt(replications)
+        # Power: a shift of the mean by a twenty-eighth of a run's own standard deviation would be seen.
+        return np.concatenate(
+            [
+                (way.mean(axis=0) - mean) / deviation * np.sqrt(replications),
+                ((products.mean(axis=0) - second) / errors).reshape(-1),
+            ]
+        )
+
+    for inner in (1, 2):
+        assert np.abs(z_of_runs(inner, laws[inner])).max() < LIMIT
+        # Negative control: the same two updates, the second from a rollout of its own or not.
+        assert np.abs(z_of_runs(inner, laws[3 - inner])).max() > LIMIT
+
+
+# What is refused.
+
+
+def both_ways(c, e, behaviour, **sizes):
+    """Return the exact law and the simulation as two calls."""
+    sizes = {"batch_size": 2, "group_size": 2, **sizes}
+    return (
+        lambda: gt.gradient_law(c.problem, c.theta, e, **sizes, behaviour=behaviour),
+        lambda: gt.simulate_gradients(c.problem, c.theta, e, **sizes, behaviour=behaviour, replications=10, rng=0),
+    )
+
+
+@pytest.mark.parametrize("ratio", ["token", "trajectory", "geometric"])
+def test_an_infinite_ratio_is_refused(ratio):
+    c = case("tabular", "binary")
+    behaviour = c.theta.reshape(2, 3, 2).copy()
+    behaviour[1, 2, 0] = -2000.0  # prompt 1, the last prefix (0, 0), token 0
+    for call in both_ways(c, estimator_of("rloo", ratio), behaviour.reshape(-1)):
+        with pytest.raises(ValueError, match=r"token 0 after prefix 2 of prompt 1: the importance ratio is infinite"):
+            call()
+    # Without a ratio there is nothing to refuse, nor the other way round: what the current policy cannot draw has ratio 0.
+    plain = estimator_of("rloo")
+    law = gt.gradient_law(c.problem, c.theta, plain, batch_size=2, group_size=2, behaviour=behaviour.reshape(-1))
+    assert_law(law, batch_law(c, plain, 2, 2, behaviour=behaviour.reshape(-1)))
+    turned = replace(c, theta=behaviour.reshape(-1), behaviour=c.theta)
+    e = estimator_of("rloo", ratio, "cap")
+    law = gt.gradient_law(c.problem, turned.theta, e, batch_size=2, group_size=2, behaviour=c.theta)
+    assert_law(law, batch_law(turned, e, 2, 2, behaviour=c.theta))
+
+
+def test_a_penalty_in_the_loss_needs_a_penalty():
+    c = sequences()
+    for divergence in ("k1", "k2", "k3"):
+        for call in both_ways(c, estimator_of("rloo", kl=f"{divergence} in loss"), c.behaviour):
+            with pytest.raises(ValueError, match=f"must have a kl for the KL term '{divergence} in loss'"):
+                call()
+        # In the reward there is nothing to subtract.
+        e = estimator_of("rloo", kl=f"{divergence} in reward")
+        law = gt.gradient_law(c.problem, c.theta, e, batch_size=2, group_size=2, behaviour=c.behaviour)
+        assert_law(law, batch_law(c, e, 2, 2, behaviour=c.behaviour))
+
+
+@pytest.mark.parametrize("exact", [gt.gradient_law, gt.gradient_mean, gt.gradient_covariance, gt.gradient_mse])
+def test_what_couples_groups_is_not_enumerated(exact):
+    c = sequences()
+    for e in ("dapo", estimator_of("rloo", "token", aggregation="batch tokens")):
+        for behaviour in (None, c.behaviour):
+            with pytest.raises(gt.NotEnumerableError, match=r"couples groups: use simulate_gradients"):
+                exact(c.problem, c.theta, e, batch_size=2, group_size=2, behaviour=behaviour)
+
+
+def test_behaviour_is_parameters_of_the_policy():
+    c = sequences()
+    for behaviour in (c.behaviour[:2], np.full(3, np.nan), np.zeros((1, 3))):
+        for call in both_ways(c, "rloo", behaviour):
+            with pytest.raises(ValueError, match="behaviour must"):
+                call()

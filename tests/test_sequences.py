@@ -1,0 +1,416 @@
+"""Policies over sequences: one token is a bandit, and several tokens are what all sequences, written out, say they are."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from sequences import (
+    Case,
+    assert_close,
+    assert_law,
+    batch_law,
+    case,
+    differentiate,
+    gradient,
+    hessian,
+    list_prefixes,
+    list_responses,
+    look,
+    objective,
+    probabilities,
+    prompt_gradients,
+    reference_logs,
+    responses,
+    scores,
+    token_logs,
+    token_scores,
+)
+
+import grpo_theory as gt
+from grpo_theory.estimation import make_estimator
+from grpo_theory.exact import check_optimum
+from grpo_theory.exact import gradient as exact_gradient
+from grpo_theory.theory import leave_one_out_covariance, training_law
+
+LIBRARY = tuple(name for name, e in gt.estimators().items() if e.advantage.function.__module__.startswith("grpo_theory."))
+NAMED = tuple(name for name in LIBRARY if gt.estimators()[name].advantage.name == name)
+COUPLED = tuple(name for name in LIBRARY if gt.estimators()[name].couples_groups)
+
+
+def test_the_lists_are_complete():
+    assert set(NAMED) == {"reinforce", "oracle", "optimal", "rloo", "dr_grpo", "grpo", "optimal_loo"}
+    assert {"gspo", "cispo", "tic_grpo"} <= set(LIBRARY)
+    assert COUPLED == ("dapo",)
+
+
+# One token: a bandit and its twin.
+
+
+def twins(features, penalty, rewards="binary", end_token=None):
+    """Return a problem of one token, as a bandit and as a tree."""
+    rng = np.random.default_rng([features == "tabular", penalty == "kl", rewards == "binary"])
+    n_prompts, n_responses = 3, 4
+    weights = rng.dirichlet(np.full(n_prompts, 4.0))
+    if rewards == "binary":
+        bandit = gt.Bandit(rng.uniform(0.1, 0.9, (n_prompts, n_responses)), weights)
+    else:
+        bandit = gt.Bandit.from_law([-1.0, 0.5, 2.0], rng.dirichlet(np.ones(3), size=(n_prompts, n_responses)), weights)
+    kl = gt.KL(0.7, rng.dirichlet(np.full(n_responses, 3.0), size=n_prompts)) if penalty == "kl" else None
+    table = None if features == "tabular" else rng.normal(size=(n_prompts, n_responses, 3))
+    flat = gt.TabularSoftmax(n_prompts, n_responses) if table is None else gt.LinearSoftmax(table)
+    tree = gt.TokenTree(n_prompts, n_responses, 1, end_token, table)
+    theta = rng.normal(size=flat.dimension)
+    return gt.Problem(bandit, flat, kl, theta), gt.Problem(bandit, tree, kl, theta)
+
+
+TWINS = pytest.mark.parametrize(
+    ("features", "penalty", "rewards", "end_token"),
+    [
+        ("tabular", "plain", "binary", None),
+        ("tabular", "kl", "graded", 2),
+        ("shared", "plain", "graded", 0),
+        ("shared", "kl", "binary", None),
+    ],
+)
+PENALISED_TWINS = pytest.mark.parametrize("features", ["tabular", "shared"])
+
+
+@TWINS
+def test_a_tree_of_one_token_has_the_tables_of_its_bandit(features, penalty, rewards, end_token):
+    flat, tree = twins(features, penalty, rewards, end_token)
+    assert tree.policy.responses == ((0,), (1,), (2,), (3,))
+    assert tree.policy.prefixes == ((),)
+    assert_close(tree.policy.probabilities(tree.theta), flat.policy.probabilities(flat.theta))
+    assert_close(tree.policy.scores(tree.theta), flat.policy.scores(flat.theta))
+    points = tree.at(tree.theta), flat.at(flat.theta)
+    for name in ("token_probabilities", "outcome_probabilities", "rewards", "penalties", "covectors", "squared_score_norms"):
+        assert_close(*(getattr(point, name) for point in points))
+    assert_close(gt.objective(tree, tree.theta), gt.objective(flat, flat.theta))
+    assert_close(exact_gradient(tree, tree.theta), exact_gradient(flat, flat.theta))
+    assert_close(gt.hessian(tree, tree.theta), gt.hessian(flat, flat.theta))
+
+
+@TWINS
+def test_a_tree_of_one_token_has_the_moments_of_its_bandit(features, penalty, rewards, end_token):
+    flat, tree = twins(features, penalty, rewards, end_token)
+    found, expected = gt.moments(tree, tree.theta), gt.moments(flat, flat.theta)
+    names = [field.name for field in fields(expected)]
+    derived = ["standard_deviation", "optimal_baseline", "oracle_trace", "second_order", "gradient_power", "between_prompts"]
+    for name in names + derived:
+        assert_close(getattr(found, name), getattr(expected, name))
+    laws = gt.group_size_law(tree, tree.theta), gt.group_size_law(flat, flat.theta)
+    for name in ("c1", "c2", "c3", "optimum", "paper_optimum"):
+        assert_close(*(getattr(law, name) for law in laws))
+    sizes = {"batch_size": 3, "group_size": 4}
+    assert_close(leave_one_out_covariance(tree, tree.theta, **sizes), leave_one_out_covariance(flat, flat.theta, **sizes))
+
+
+@TWINS
+@pytest.mark.parametrize("off_policy", [False, True])
+def test_a_tree_of_one_token_has_the_gradient_laws_of_its_bandit(features, penalty, rewards, end_token, off_policy):
+    flat, tree = twins(features, penalty, rewards, end_token)
+    behaviour = flat.theta[::-1].copy() if off_policy else None
+    for name in LIBRARY:
+        if name in COUPLED:
+            continue
+        sizes = {"batch_size": 2, "group_size": 3, "behaviour": behaviour}
+        found, expected = (gt.gradient_law(problem, problem.theta, name, **sizes) for problem in (tree, flat))
+        for field in ("mean", "bias", "mse", "trace", "prompt_traces", "prompt_mses", "prompt_mse"):
+            assert_close(getattr(found, field), getattr(expected, field))
+        assert_close(found.covariance(), expected.covariance())
+
+
+@PENALISED_TWINS
+def test_a_tree_of_one_token_is_trained_to_where_its_bandit_is(features):
+    flat, tree = twins(features, "kl")
+    best, expected = gt.find_optimum(tree, tree.theta), gt.find_optimum(flat, flat.theta)
+    assert_close(best, expected)
+    curvatures, _ = check_optimum(flat, expected)
+    sizes = {"batch_size": 2, "group_size": 3}
+    for name in ("rloo", "dr_grpo", "reinforce"):
+        weights = [
+            gt.limit_law(p, o, name, **sizes, step_scale=3.0 / curvatures[0]).weights for p, o in ((tree, best), (flat, expected))
+        ]
+        assert_close(np.sort(weights[0]), np.sort(weights[1]))
+
+
+@PENALISED_TWINS
+@pytest.mark.parametrize("penalty", ["plain", "kl"])
+def test_a_tree_of_one_token_has_the_training_law_of_its_bandit(features, penalty):
+    flat, tree = twins(features, penalty)
+    found, expected = (training_law(problem, problem.theta, gt.Constant(0.3), steps=4) for problem in (tree, flat))
+    for name in ("path", "objective", "slopes", "constants"):
+        assert_close(getattr(found, name), getattr(expected, name))
+
+
+@TWINS
+def test_a_tree_of_one_token_is_drawn_as_its_bandit(features, penalty, rewards, end_token, seed):
+    flat, tree = twins(features, penalty, rewards, end_token)
+    behaviour = flat.theta[::-1].copy()
+    for sampler in (None, behaviour):
+        found, expected = (
+            gt.simulate_gradients(
+                problem,
+                problem.theta,
+                LIBRARY,
+                batch_size=2,
+                group_size=3,
+                replications=500,
+                rng=seed(1),
+                behaviour=sampler,
+                directions=np.eye(problem.policy.dimension),
+            )
+            for problem in (tree, flat)
+        )
+        assert_close(found.means, expected.means)
+        assert_close(found.mse_scatter, expected.mse_scatter)
+        assert_close(found.along_scatter, expected.along_scatter)
+
+
+@TWINS
+@pytest.mark.parametrize("inner_steps", [1, 2])
+def test_a_tree_of_one_token_is_trained_as_its_bandit(features, penalty, rewards, end_token, inner_steps, seed):
+    flat, tree = twins(features, penalty, rewards, end_token)
+    for name in ("rloo", "optimal_loo", "dapo", "tic_grpo"):
+        found, expected = (
+            gt.simulate_training(
+                problem,
+                problem.theta,
+                name,
+                gt.Constant(0.2),
+                batch_size=2,
+                group_size=3,
+                steps=6,
+                replications=20,
+                rng=seed(2),
+                inner_steps=inner_steps,
+            )
+            for problem in (tree, flat)
+        )
+        assert_close(found.theta, expected.theta)
+        assert_close(found.average, expected.average)
+        assert_close(found.objectives, expected.objectives)
+
+
+# Several tokens: the enumeration.
+
+TREES = [
+    (features, rewards, penalty)
+    for features in ("tabular", "shared")
+    for rewards, penalty in (("binary", "plain"), ("binary", "kl"), ("graded", "plain"), ("graded", "kl"))
+]
+ALL_TREES = pytest.mark.parametrize(("features", "rewards", "penalty"), TREES)
+
+
+def test_responses_and_prefixes_are_those_of_the_enumeration():
+    for sizes in ((2, 3, 1), (3, 3, 1), (3, 3, 0), (3, 3, 2), (3, 2, None), (4, 1, None), (2, 4, 0), (1, 3, None), (1, 3, 0)):
+        tree = gt.TokenTree(1, *sizes)
+        assert list(tree.responses) == list_responses(*sizes)
+        assert list(tree.prefixes) == list_prefixes(*sizes)
+    assert {len(response) for response in list_responses(3, 3, 1)} == {1, 2, 3}
+
+
+@ALL_TREES
+@pytest.mark.parametrize("vocabulary_size", [2, 3])
+def test_there_is_something_to_see(features, rewards, penalty, vocabulary_size):
+    c = case(features, rewards, penalty, vocabulary_size)
+    for theta in (c.theta, c.behaviour):
+        assert 1e-4 < probabilities(c, theta).min() < probabilities(c, theta).max() < 0.97
+        assert np.linalg.norm(gradient(c, theta)) > 0.02
+
+
+@pytest.mark.parametrize("features", ["tabular", "shared"])
+def test_the_enumeration_differentiates_itself(features):
+    c = case(features, penalty="kl", vocabulary_size=3)
+    theta = c.behaviour
+    assert_close(probabilities(c, theta).sum(axis=1), np.ones(2))
+    for m in range(2):
+        assert_close(np.exp([reference_logs(c, m, r).sum() for r in responses(c)]), c.problem.kl.reference[m])
+        for response in responses(c):
+            by_step = differentiate(lambda t, m=m, r=response: token_logs(c, t, m, r), theta)
+            assert_close(token_scores(c, theta, m, response), by_step)
+    assert_close(gradient(c, theta), differentiate(lambda t: objective(c, t), theta))
+
+
+@ALL_TREES
+def test_probabilities_and_scores_of_sequences(features, rewards, penalty):
+    c = case(features, rewards, penalty, vocabulary_size=3)
+    for theta in (c.theta, c.behaviour):
+        point, pi, w = c.problem.at(theta), probabilities(c, theta), scores(c, theta)
+        assert_close(c.problem.policy.probabilities(theta), pi)
+        assert_close(c.problem.policy.scores(theta), w)
+        assert_close(point.probabilities, pi)
+        assert_close(point.squared_score_norms, (w**2).sum(axis=2))
+        if c.problem.kl is not None:
+            assert_close(point.penalties, c.problem.kl.strength * np.log(pi / c.problem.kl.reference))
+
+
+@ALL_TREES
+def test_moments_of_sequences(features, rewards, penalty):
+    c = case(features, rewards, penalty, vocabulary_size=3)
+    found = gt.moments(c.problem, c.theta)
+    truths = prompt_gradients(c, c.theta)
+    assert_close(found.prompt_gradients, truths)
+    assert_close(found.prompt_gradient_power, (truths**2).sum(axis=1))
+    assert_close(found.gradient, differentiate(lambda t: objective(c, t), c.theta))
+    for m in range(2):
+        seen = look(c, m, gt.estimators()["rloo"], c.theta)
+        p, z, norms = seen.probabilities, seen.rewards, seen.norms
+        power = p @ norms
+        norm_deviation = np.sqrt(p @ (norms - power) ** 2)
+        covariance = p @ (norms * (z - seen.value))
+        assert_close(found.value[m], seen.value)
+        assert_close(found.reward_variance[m], seen.standard_deviation**2)
+        assert_close(found.optimal_baseline[m], seen.optimal_baseline)
+        assert_close(found.score_power[m], power)
+        assert_close(found.score_reward_power[m], p @ (norms * z))
+        assert_close(found.oracle_power[m], p @ (norms * (z - seen.value) ** 2))
+        assert_close(found.score_reward_correlation[m], covariance / (norm_deviation * seen.standard_deviation))
+
+
+@ALL_TREES
+def test_gradient_and_hessian_of_the_objective(features, rewards, penalty):
+    c = case(features, rewards, penalty, vocabulary_size=3)
+    for theta in (c.theta, c.behaviour):
+        assert_close(gt.objective(c.problem, theta), objective(c, theta))
+        assert_close(exact_gradient(c.problem, theta), differentiate(lambda t: objective(c, t), theta))
+        assert_close(gt.hessian(c.problem, theta), hessian(c, theta))
+
+
+@ALL_TREES
+@pytest.mark.parametrize(("vocabulary_size", "group_size"), [(3, 2), (2, 3)])
+@pytest.mark.parametrize("name", NAMED)
+def test_laws_of_named_estimators_on_sequences(features, rewards, penalty, vocabulary_size, group_size, name):
+    c = case(features, rewards, penalty, vocabulary_size)
+    law = gt.gradient_law(c.problem, c.theta, name, batch_size=3, group_size=group_size)
+    assert_law(law, batch_law(c, gt.estimators()[name], 3, group_size))
+    assert_close(law.true_gradient, gradient(c, c.theta))
+
+
+@pytest.mark.parametrize(("name", "end_token"), [("sequence-tabular", None), ("sequence-shared", 0)])
+def test_laws_on_the_gallerys_sequences(name, end_token):
+    problem = gt.gallery.problem(name)
+    logit_map, theta = problem.policy.logit_map, problem.theta
+    table = getattr(logit_map, "features", None)
+    if table is None:
+        table = np.eye(problem.policy.dimension).reshape(problem.policy.n_prompts, problem.policy.n_logits, -1)
+    c = Case(problem, 3, 3, end_token, table, theta, theta)
+    for estimator in ("rloo", "grpo"):
+        law = gt.gradient_law(problem, theta, estimator, batch_size=1, group_size=2)
+        assert_law(law, batch_law(c, gt.estimators()[estimator], 1, 2))
+
+
+@pytest.mark.parametrize("group_size", [2, 3])
+def test_closed_forms_of_the_leave_one_out_estimator_hold_for_sequences(group_size):
+    c = case("shared", "graded", "kl")
+    expected = batch_law(c, gt.estimators()["rloo"], 4, group_size)
+    sizes = {"batch_size": 4, "group_size": group_size}
+    assert_close(leave_one_out_covariance(c.problem, c.theta, **sizes), expected.covariance)
+    assert_close(gt.group_size_law(c.problem, c.theta).mse(4, group_size), expected.mse)
+
+
+def shaped_by_length(batch, advantages):
+    """Less for a longer response than for a shorter one, compared with the group's mean length."""
+    for b in range(batch.rewards.shape[0]):
+        mean = 0.0
+        for g in range(batch.rewards.shape[1]):
+            mean += batch.lengths[b, g] / batch.rewards.shape[1]
+        for g in range(batch.rewards.shape[1]):
+            surplus = batch.lengths[b, g] - mean
+            advantages[b, g] = batch.rewards[b, g] / batch.lengths[b, g] - batch.parameters[0] * surplus
+
+
+def all_fields(batch, advantages):
+    """Read everything that there is to read."""
+    for b in range(batch.rewards.shape[0]):
+        total = batch.rewards[b].sum() + batch.squared_score_norms[b].sum() / batch.lengths[b].sum()
+        for g in range(batch.rewards.shape[1]):
+            own = (batch.rewards[b, g] - batch.values[b]) * batch.squared_score_norms[b, g] / batch.standard_deviations[b]
+            advantages[b, g] = own - batch.optimal_baselines[b] / batch.lengths[b, g] + total
+
+
+OWN = {
+    "lengths": make_estimator("shaped", shaped_by_length, parameters={"price": 0.4}),
+    "all fields": make_estimator("all_fields", all_fields),
+}
+
+
+@ALL_TREES
+@pytest.mark.parametrize(
+    ("kernel", "vocabulary_size", "group_size"), [("lengths", 3, 2), ("lengths", 2, 3), ("all fields", 2, 3)]
+)
+def test_laws_of_a_kernel_that_reads_lengths(features, rewards, penalty, kernel, vocabulary_size, group_size):
+    c, own = case(features, rewards, penalty, vocabulary_size), OWN[kernel]
+    assert "lengths" in own.reads
+    law = gt.gradient_law(c.problem, c.theta, own, batch_size=2, group_size=group_size)
+    expected = batch_law(c, own, 2, group_size)
+    assert_law(law, expected)
+    # As if every response had one token: the length matters.
+    looks = [look(c, m, own, c.theta) for m in range(2)]
+    blind = [seen._replace(lengths=np.ones_like(seen.lengths)) for seen in looks]
+    wrong = batch_law(c, own, 2, group_size, looks=blind).mean
+    assert np.linalg.norm(wrong - law.mean) > 1e-3 * np.linalg.norm(law.mean)
+
+
+# Maximisers and the limit law.
+
+
+@pytest.mark.parametrize(("vocabulary_size", "horizon", "end_token"), [(3, 3, 1), (2, 3, None), (2, 2, 0)])
+def test_the_maximiser_of_a_tabular_tree_is_known(vocabulary_size, horizon, end_token):
+    c = case("tabular", "graded", "kl", vocabulary_size, horizon, end_token)
+    best = gt.find_optimum(c.problem, np.zeros(c.problem.policy.dimension))
+    kl, mean = c.problem.kl, c.problem.bandit.probabilities @ c.problem.bandit.values
+    tilted = kl.reference * np.exp(mean / kl.strength)
+    assert_close(probabilities(c, best), tilted / tilted.sum(axis=1, keepdims=True))
+    assert_close(gradient(c, best), np.zeros_like(best))
+    assert_close(best.reshape(-1, vocabulary_size).sum(axis=1), np.zeros(len(best) // vocabulary_size), 1e-11)
+    value = kl.strength * c.problem.bandit.prompt_weights @ np.log(tilted.sum(axis=1))
+    assert_close(objective(c, best), value)
+    for theta in (c.theta, c.behaviour):
+        assert objective(c, theta) < value
+
+
+def kl_sequence() -> Case:
+    """The gallery's problem, and its maximiser as theta."""
+    problem = gt.gallery.problem("kl-sequence")
+    best = gt.find_optimum(problem, problem.theta)
+    return Case(problem, 2, 2, 0, problem.policy.logit_map.features, best, best)
+
+
+def test_the_maximiser_of_the_gallerys_sequences():
+    c = kl_sequence()
+    assert_close(differentiate(lambda t: objective(c, t), c.theta), np.zeros(2))
+    assert np.linalg.eigvalsh(hessian(c, c.theta)).max() < -0.01
+    others = c.theta + np.random.default_rng(0).normal(size=(300, 2)) * np.geomspace(1e-3, 10.0, 300)[:, None]
+    assert all(objective(c, other) < objective(c, c.theta) for other in others)
+
+
+def lyapunov_weights(c, estimator, batch_size, group_size, step_scale):
+    """Solve (beta A - 1/2) S + S (beta A - 1/2)' = beta^2 Gamma as linear equations, and weigh S by the curvature."""
+    curvature = -hessian(c, c.theta)
+    eigenvalues, vectors = np.linalg.eigh(curvature)
+    q = vectors[:, eigenvalues > 1e-9 * eigenvalues.max()]
+    law = batch_law(c, gt.estimators()[estimator], batch_size, group_size)
+    shrink = 1.0 - 1.0 / group_size if estimator == "dr_grpo" else 1.0  # its mean is so much of the gradient
+    a = step_scale * shrink * q.T @ curvature @ q - np.eye(q.shape[1]) / 2.0
+    one = np.eye(len(a))
+    gamma = step_scale**2 * q.T @ law.covariance @ q
+    s = np.linalg.solve(np.kron(a, one) + np.kron(one, a), gamma.reshape(-1)).reshape(a.shape)
+    return np.sort(np.linalg.eigvals(0.5 * s @ (q.T @ curvature @ q)).real)
+
+
+@pytest.mark.parametrize("estimator", ["rloo", "reinforce", "optimal_loo", "dr_grpo"])
+@pytest.mark.parametrize("problem", ["kl-sequence", "tabular tree"])
+def test_the_limit_law_solves_the_lyapunov_equation(problem, estimator):
+    c = kl_sequence() if problem == "kl-sequence" else case("tabular", "binary", "kl")
+    best = gt.find_optimum(c.problem, c.theta)
+    c = replace(c, theta=best)
+    eigenvalues = np.linalg.eigvalsh(-hessian(c, best))
+    step_scale = 1.7 / eigenvalues[eigenvalues > 1e-9 * eigenvalues.max()].min()
+    law = gt.limit_law(c.problem, best, estimator, batch_size=2, group_size=2, step_scale=step_scale)
+    expected = lyapunov_weights(c, estimator, 2, 2, step_scale)
+    assert expected.min() > 0.0
+    # The library takes the drift as a difference of means over 2e-5.
+    np.testing.assert_allclose(np.sort(law.weights), expected, rtol=1e-6)
+    wrong = lyapunov_weights(c, estimator, 2, 2, 1.1 * step_scale)
+    assert np.abs(wrong / expected - 1.0).max() > 1e-3
