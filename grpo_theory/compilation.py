@@ -1,11 +1,14 @@
 """Every option with which the package compiles, in one place."""
 
+import hashlib
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
 import numba
+import numpy as np
 from numba import types
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
@@ -51,17 +54,41 @@ def compile_function(function: Callable, *signatures: Any) -> Any:
 def source_stamp(function: Callable) -> tuple:
     """Return time and size of the files of a function and of the compiled functions that it calls, near and far.
 
-    numba's own stamp is of the function's file alone, so an edit in an imported file would leave old machine code in use.
+    The values of the constants that they name are in the stamp too, wherever they were imported from.  numba's own stamp is of
+    the function's file alone, so an edit in an imported file would leave old machine code in use.
     """
-    files, waiting, seen = set(), [function], set()
+    files, constants, waiting, seen = set(), set(), [function], set()
     while waiting:
         called = waiting.pop()
         seen.add(called)
         files.add(called.__code__.co_filename)
-        named = (called.__globals__.get(name) for name in called.__code__.co_names)
-        waiting += [one.py_func for one in named if isinstance(one, Dispatcher) and one.py_func not in seen]
+        for name, value in _named(called):
+            if isinstance(value, Dispatcher):
+                waiting += [value.py_func] if value.py_func not in seen else []
+            elif isinstance(value, np.ndarray):
+                constants.add((name, f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"))
+            elif isinstance(value, bool | int | float | complex | str | tuple | np.generic):
+                constants.add((name, repr(value)))
     facts = ((path, path.stat()) for path in sorted(map(Path, files)) if path.exists())
-    return tuple((str(path), fact.st_mtime, fact.st_size) for path, fact in facts)
+    return tuple((str(path), fact.st_mtime, fact.st_size) for path, fact in facts) + tuple(sorted(constants))
+
+
+def _named(function: Callable) -> list[tuple[str, Any]]:
+    """Return the globals that a function's code names, and what it may name of the modules among them."""
+    codes = [function.__code__]
+    names: set[str] = set()
+    for code in codes:  # the list grows while it is read
+        names.update(code.co_names)
+        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    spaces, found = [function.__globals__], []
+    for space in spaces:  # and so does this one
+        for name in names & space.keys():
+            value = space[name]
+            if not isinstance(value, ModuleType):
+                found.append((name, value))
+            elif not any(vars(value) is known for known in spaces):
+                spaces.append(vars(value))
+    return found
 
 
 def first_class(dispatcher: Any, signature: Any) -> CompileResultWAP:

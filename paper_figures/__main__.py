@@ -4,17 +4,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from paper_figures.drawing import draw, draw_all, prepare
-from paper_figures.registry import FIGURES
-from paper_figures.report import write_report
-from simulations.store import StoreError
+from paper_figures.harness.discovery import figures
+from paper_figures.harness.drawing import draw, draw_all, prepare
+from paper_figures.harness.report import write_report
+from simulations.harness.store import StoreError
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     top = argparse.ArgumentParser(prog="python -m paper_figures", description="Draw the figures and write the report.")
     top.add_argument("--quick", action="store_true", help="read results-quick and write report-quick")
-    top.add_argument("--only", metavar="NAME", help=f"one figure, and no report: {', '.join(FIGURES)}")
+    top.add_argument("--only", metavar="NAME", help=f"one figure, and no report: {', '.join(figures())}")
     top.add_argument("--out", type=Path, help="folder of the report (default: report, or report-quick)")
     top.add_argument("--results", type=Path, help="folder of the tables (default: results, or results-quick)")
     return top
@@ -23,8 +23,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
-    if options.only is not None and options.only not in FIGURES:
-        print(f"--only must be one of {', '.join(FIGURES)}, got {options.only!r}", file=sys.stderr)
+    if options.only is not None and options.only not in figures():
+        print(f"--only must be one of {', '.join(figures())}, got {options.only!r}", file=sys.stderr)
         return 2
     suffix = "-quick" if options.quick else ""
     results = options.results or Path(f"results{suffix}")

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.style import BLACK, GREEN, LANGUAGE_MODEL, ORANGE, PROBLEMS, Look, points
+from paper_figures.harness.style import BLACK, GREEN, LANGUAGE_MODEL, ORANGE, PROBLEMS, Look, points
 
+PLACE = 40
 TABLES = ("baseline_curve",)
 CAPTION = (
     "Variance of one response's gradient term given its prompt, averaged over prompts, for the baselines t V(x) and t b*(x)."
@@ -22,7 +23,7 @@ LOOKS = {
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw three panels, one a policy of the language model."""
+    """Draw three panels, one for each policy of the language model."""
     table = tables["baseline_curve"]
     figure, panels = plt.subplots(1, 3, figsize=(9.0, 3.4), sharey=True)
     fine = np.linspace(0.0, 2.0, 201)

@@ -7,21 +7,22 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.style import GREY, Look, coverage_axis, group_size_axis, intervals
+from paper_figures.harness.style import GREY, Look, coverage_axis, group_size_axis, intervals
 
+PLACE = 160
 TABLES = ("coverage",)
 LEVEL = 0.95
 SHOWN = ("value", "gradient", "c1", "error", "group size")
 CAPTION = (
-    "Coverage of nominal 95% intervals against the group size at B = 32 prompts, a row a target and a column a problem, with "
-    "exact 95% limits (Clopper and Pearson) and lines at the nominal level. Of several components the one that is worst covered "
-    "is shown; a dataset that gives no answer is not covered. Broad pale lines: the exact limit of the coverage as B grows, "
-    "where that is not the nominal level."
+    "Coverage of nominal 95% intervals against the group size at B = 32 prompts, one row for each target and one column for each "
+    "problem, with exact 95% limits (Clopper and Pearson) and lines at the nominal level. Of several components the one that is "
+    "worst covered is shown; a dataset that gives no answer is not covered. Broad pale lines: the exact limit of the coverage as "
+    "B grows, where that is not the nominal level."
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel a target and problem."""
+    """Draw one panel for each target and problem."""
     table = tables["coverage"].query(
         "part == 'curve' and measure in ('coverage', 'limit') and level == @LEVEL and target in @SHOWN"
     )

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from grpo_theory.theory import GroupSizeLaw
-from paper_figures.style import (
+from paper_figures.harness.style import (
     BLACK,
     BLUE,
     GREEN,
@@ -22,6 +22,7 @@ from paper_figures.style import (
     points,
 )
 
+PLACE = 20
 TABLES = ("error_law", "gradient_error")
 BUDGET = 1024
 CAPTION = (
@@ -34,7 +35,7 @@ TOTAL = Look("total", BLACK, "o", "-")
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw three panels, one a policy of the language model."""
+    """Draw three panels, one for each policy of the language model."""
     constants = tables["error_law"].groupby("problem")[["c1", "c2", "c3"]].first()
     simulated = tables["gradient_error"].query("quantity == 'mse' and estimator == 'rloo'")
     figure, panels = plt.subplots(1, 3, figsize=(9.0, 3.5), sharey=True)

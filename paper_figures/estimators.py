@@ -7,8 +7,9 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from paper_figures.style import BROWN, ESTIMATORS, PROBLEMS, SKY, Look, exact_line, group_size_axis, log_axis, points
+from paper_figures.harness.style import BROWN, ESTIMATORS, PROBLEMS, SKY, Look, exact_line, group_size_axis, log_axis, points
 
+PLACE = 60
 TABLES = ("estimators",)
 CAPTION = (
     "Mean squared error about the true gradient of every registered estimator, for a batch of B = 4 prompts. Lines: exact, where "
@@ -28,7 +29,7 @@ def looks(names: list[str]) -> dict[str, Look]:
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel a problem."""
+    """Draw one panel for each problem."""
     table = tables["estimators"]
     problems = list(table["problem"].unique())
     figure, panels = plt.subplots(1, len(problems), figsize=(9.0, 3.9), squeeze=False)

@@ -10,9 +10,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 from scipy.special import ndtri
 
-from paper_figures.gap_quantiles import TITLES
-from paper_figures.style import ESTIMATORS, GREY
+from paper_figures.harness.style import ESTIMATORS, GREY, TRAINING
 
+PLACE = 70
 TABLES = ("training_gap",)
 CAPTION = (
     "Mean suboptimality gap against the number of steps, started at the edge of the region; the bands of a panel hold together "
@@ -24,7 +24,7 @@ ROWS = {"constant": "constant step", "harmonic": r"$\beta/(i+i_0)$"}
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel a problem and schedule."""
+    """Draw one panel for each problem and schedule."""
     table = tables["training_gap"].query("quantity == 'gap'")
     problems = list(table["problem"].unique())
     figure, panels = plt.subplots(len(ROWS), len(problems), figsize=(9.0, 5.4), sharex=True)
@@ -48,7 +48,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axes.set_yscale("log")
         line[0].set_ylabel(f"mean gap, {label}")
     for top, bottom, problem in zip(*panels, problems, strict=True):
-        top.set_title(TITLES[problem], fontsize="small")
+        top.set_title(TRAINING[problem], fontsize="small")
         bottom.set_xlabel("steps $n$")
     names = [ESTIMATORS[str(name)] for name in table["estimator"].unique()]
     handles = [Line2D([], [], color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label) for look in names]

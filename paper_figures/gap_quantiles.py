@@ -6,28 +6,23 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.style import ESTIMATORS, GREY
+from paper_figures.harness.style import ESTIMATORS, GREY, TRAINING
 
+PLACE = 80
 TABLES = ("limit_law",)
 CAPTION = (
     "Quantiles (1% to 99%) of n Delta(theta_n) over many training runs against those of the predicted limit, a weighted sum "
     "of chi-squares; on the diagonal the prediction holds. Steps 2/(lambda_min (i + offset)), n counted with the offset. GRPO's "
     "mean vanishes at the maximiser only where there is one prompt."
 )
-TITLES = {
-    "kl-tabular": "tabular, KL penalty",
-    "kl-linear": "linear features, KL penalty",
-    "conflict": "linear features, conflict",
-    "single": "one prompt",
-}
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel a problem."""
+    """Draw one panel for each problem."""
     table = tables["limit_law"].query("quantity == 'quantile' and batch_size == 1 and group_size == 4 and factor == 2.0")
-    figure, panels = plt.subplots(1, len(TITLES), figsize=(9.0, 3.0))
+    figure, panels = plt.subplots(1, len(TRAINING), figsize=(10.4, 2.9))
     handles = {}
-    for axes, (problem, title) in zip(panels, TITLES.items(), strict=True):
+    for axes, (problem, title) in zip(panels, TRAINING.items(), strict=True):
         for name, part in table[table["problem"] == problem].groupby("estimator", sort=False):
             look = ESTIMATORS[str(name)]
             handles[look.label] = axes.plot(

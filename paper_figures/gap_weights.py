@@ -7,9 +7,20 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.gap_quantiles import TITLES
-from paper_figures.style import BLUE, GREEN, GREY, PURPLE, VERMILION, Look, exact_line, group_size_axis, log_axis
+from paper_figures.harness.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    PURPLE,
+    TRAINING,
+    VERMILION,
+    Look,
+    exact_line,
+    group_size_axis,
+    log_axis,
+)
 
+PLACE = 90
 TABLES = ("gap_weights",)
 CAPTION = (
     "(a) Largest difference between the weights of the limit law with the leave-one-out and with the oracle estimator, exact, "
@@ -17,8 +28,13 @@ CAPTION = (
     "itself is nearly normal: largest distance between the distribution functions, exact and as its skewness predicts."
 )
 LOOKS = {
-    name: Look(title, colour, marker, "-")
-    for (name, title), colour, marker in zip(TITLES.items(), (BLUE, VERMILION, GREEN, PURPLE), "osD^", strict=True)
+    name: Look(TRAINING[name], colour, marker, "-")
+    for name, colour, marker in (
+        ("kl-tabular", BLUE, "o"),
+        ("kl-linear", VERMILION, "s"),
+        ("conflict", GREEN, "D"),
+        ("single", PURPLE, "^"),
+    )
 }
 
 

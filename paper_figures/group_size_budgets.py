@@ -6,8 +6,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.style import BLUE, GREEN, GREY, VERMILION, Look, group_size_axis, log_axis, points
+from paper_figures.harness.style import BLUE, GREEN, GREY, VERMILION, Look, group_size_axis, log_axis, points
 
+PLACE = 120
 TABLES = ("group_size",)
 CAPTION = (
     "N times the loss of the learned policy after 32 steps, at the three budgets of Table 2 of arXiv 2603.01162: to first order "
@@ -23,7 +24,7 @@ LOOKS = {
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel a problem."""
+    """Draw one panel for each problem."""
     table = tables["group_size"]
     last = table[(table["checkpoint"] == table["checkpoint"].max()) & table["schedule"].str.startswith("Constant")]
     figure, panels = plt.subplots(1, len(TITLES), figsize=(7.0, 3.2))

@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from paper_figures.style import NORMAL_95, checkpoint_colours, group_size_axis, log_axis
+from paper_figures.harness.style import NORMAL_95, checkpoint_colours, group_size_axis, log_axis
 
+PLACE = 110
 TABLES = ("group_size", "group_size_lm")
 CAPTION = (
     "Loss of the learned policy against the noise-free run, relative to the least loss over the group sizes, at six checkpoints "
@@ -32,7 +33,7 @@ TITLES = {
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel a problem and schedule, a curve a checkpoint."""
+    """Draw one panel for each problem and schedule, a curve a checkpoint."""
     table = pd.concat([tables["group_size"].query("budget == 1024"), tables["group_size_lm"]])
     figure, panels = plt.subplots(2, 4, figsize=(9.6, 5.6), sharex=True, sharey="row")
     for axes, ((problem, kind), title) in zip(panels.flat, TITLES.items(), strict=True):

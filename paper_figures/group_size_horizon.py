@@ -6,8 +6,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.style import BLACK, BLUE, NORMAL_95, PURPLE, VERMILION, log_axis
+from paper_figures.harness.style import BLACK, BLUE, NORMAL_95, PURPLE, VERMILION, log_axis
 
+PLACE = 130
 TABLES = ("group_size_horizon",)
 CAPTION = (
     "Training with a constant step from the maximiser, where c1, c2 and c3 stand still. Left: the group size that trains the "
@@ -23,7 +24,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     exact = table[table["quantity"] == "exact"].sort_values("steps")
     simulated = table[table["quantity"] == "simulated"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.2), width_ratios=(1.5, 1.0))
-    left.plot(exact["steps"], exact["optimum"], "o-", color=PURPLE, markerfacecolor="white", label="best policy")
+    left.plot(exact["steps"], exact["estimate"], "o-", color=PURPLE, markerfacecolor="white", label="best policy")
     left.axhline(
         exact["gradient_optimum"].iloc[0], color=BLACK, linewidth=1.1, linestyle="--", label="least error of the gradient"
     )

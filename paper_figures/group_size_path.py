@@ -7,8 +7,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from paper_figures.style import BLACK, BLUE, GREY, ORANGE, PURPLE, VERMILION, log_axis
+from paper_figures.harness.style import BLACK, BLUE, GREY, ORANGE, PURPLE, VERMILION, log_axis
 
+PLACE = 100
 TABLES = ("group_size_path",)
 CAPTION = (
     "Top: the constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)) along the noise-free path of training with constant steps, "
@@ -25,7 +26,7 @@ TITLES = {
 }
 CONSTANTS = {"c1": (VERMILION, "-"), "c2": (BLUE, "--"), "c3": (ORANGE, "-.")}
 OPTIMA = {
-    "optimum": (r"least error of the gradient, $1 + \sqrt{c_3/c_1}$", BLACK, "-"),
+    "estimate": (r"least error of the gradient, $1 + \sqrt{c_3/c_1}$", BLACK, "-"),
     "paper_optimum": (r"printed, $\sqrt{c_3/c_1}$", GREY, ":"),
     "policy_optimum": ("best policy", PURPLE, "--"),
 }
@@ -33,7 +34,7 @@ LIMIT = 256.0
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw two rows of panels, a column a problem."""
+    """Draw two rows of panels, one column for each problem."""
     table = tables["group_size_path"]
     table = table[table["schedule"] == table.groupby("problem")["schedule"].transform("first")]
     figure, panels = plt.subplots(2, len(TITLES), figsize=(9.6, 4.6), sharex=True, sharey="row")

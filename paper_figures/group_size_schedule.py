@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, VERMILION, Look, log_axis
+from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, VERMILION, Look, log_axis
 
+PLACE = 140
 TABLES = ("group_size_schedule",)
 CAPTION = (
     "Left: four plans of the group size at the budget N = BG = 1080. Right: their loss when training ends, relative to the best "

@@ -6,8 +6,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.style import ESTIMATORS, LANGUAGE_MODEL, PROBLEMS, exact_line, group_size_axis, log_axis, points
+from paper_figures.harness.style import ESTIMATORS, LANGUAGE_MODEL, PROBLEMS, exact_line, group_size_axis, log_axis, points
 
+PLACE = 10
 TABLES = ("gradient_error", "baselines")
 CAPTION = (
     "Top: mean squared error of one group's gradient about its prompt's true gradient, averaged over the 500 arithmetic "
@@ -20,7 +21,7 @@ SHOWN = ("reinforce", "oracle", "rloo")
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw two rows of three panels, a column a policy."""
+    """Draw two rows of three panels, one column for each policy."""
     table = tables["gradient_error"].query("quantity == 'prompt_mse'")
     facts = tables["baselines"].groupby("problem")[["value", "break_even"]].first()
     figure, panels = plt.subplots(2, 3, figsize=(9.0, 5.4), sharex=True, sharey="row")

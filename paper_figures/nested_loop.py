@@ -8,8 +8,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.style import GREY, coverage_axis, intervals
+from paper_figures.harness.style import GREY, coverage_axis, intervals
 
+PLACE = 180
 TABLES = ("coverage",)
 LEVEL = 0.95
 SHOWN = ("value", "gradient", "c1", "error", "group size")

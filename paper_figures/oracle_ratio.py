@@ -6,8 +6,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.style import PROBLEMS, exact_line, group_size_axis, log_axis, points
+from paper_figures.harness.style import PROBLEMS, exact_line, group_size_axis, log_axis, points
 
+PLACE = 30
 TABLES = ("gradient_error",)
 CAPTION = (
     "Excess of the leave-one-out estimator's error over the oracle's, relative. Left: per prompt, falling as 1/G. Right: for "

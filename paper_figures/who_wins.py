@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.style import ESTIMATORS, NORMAL_95, PROBLEMS
+from paper_figures.harness.style import ESTIMATORS, NORMAL_95, PROBLEMS
 
+PLACE = 50
 TABLES = ("baselines",)
 CAPTION = (
     "Error of one group's gradient about its prompt's gradient, relative to the oracle with the value baseline (simulated, "

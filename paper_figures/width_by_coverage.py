@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.style import GREY, coverage_axis, intervals, log_axis
+from paper_figures.harness.style import GREY, coverage_axis, intervals, log_axis
 
+PLACE = 170
 TABLES = ("coverage",)
 LEVEL = 0.95
 SHOWN = ("value", "gradient", "c1", "c2", "error", "group size")

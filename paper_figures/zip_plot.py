@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from paper_figures.style import BLUE, GREY, VERMILION
+from paper_figures.harness.style import BLUE, GREY, VERMILION
 
+PLACE = 150
 TABLES = ("coverage",)
 LEVEL = 0.95
 CELL = ["target", "problem", "batch_size", "group_size", "component"]

@@ -518,7 +518,7 @@ def test_a_rollout_that_serves_two_updates(name, seed):
     step, replications = 2.0, 20_000
     laws = {inner: two_updates(c, e, step, inner == 2) for inner in (1, 2)}
 
-    def z_of_runs(inner, law):
+    def ways(inner):
         runs = gt.simulate_training(
             c.problem,
             c.theta,
@@ -531,23 +531,20 @@ def test_a_rollout_that_serves_two_updates(name, seed):
             rng=seed(34),
             inner_steps=inner,
         )
-        mean, second = law
-        deviation = np.sqrt(np.diag(second) - mean**2)
-        way = runs.theta - c.theta
+        return runs.theta - c.theta
+
+    def z_of_ways(way, mean, second):
         products = np.einsum("ri,rj->rij", way, way)
-        errors = products.std(axis=0) / np.sqrt(replications)
         # Power: a shift of the mean by a twenty-eighth of a run's own standard deviation would be seen.
-        return np.concatenate(
-            [
-                (way.mean(axis=0) - mean) / deviation * np.sqrt(replications),
-                ((products.mean(axis=0) - second) / errors).reshape(-1),
-            ]
-        )
+        along = (way.mean(axis=0) - mean) / np.sqrt(np.diag(second) - mean**2)
+        squares = (products.mean(axis=0) - second) / products.std(axis=0)
+        return np.concatenate([along, squares.reshape(-1)]) * np.sqrt(replications)
 
     for inner in (1, 2):
-        assert np.abs(z_of_runs(inner, laws[inner])).max() < LIMIT
+        way = ways(inner)
+        assert np.abs(z_of_ways(way, *laws[inner])).max() < LIMIT
         # Negative control: the same two updates, the second from a rollout of its own or not.
-        assert np.abs(z_of_runs(inner, laws[3 - inner])).max() > LIMIT
+        assert np.abs(z_of_ways(way, *laws[3 - inner])).max() > LIMIT
 
 
 # What is refused.
@@ -578,6 +575,32 @@ def test_an_infinite_ratio_is_refused(ratio):
     e = estimator_of("rloo", ratio, "cap")
     law = gt.gradient_law(c.problem, turned.theta, e, batch_size=2, group_size=2, behaviour=c.theta)
     assert_law(law, batch_law(turned, e, 2, 2, behaviour=c.theta))
+
+
+@pytest.mark.parametrize("ratio", ["token", "trajectory", "geometric"])
+def test_a_response_that_neither_policy_draws_has_no_ratio(ratio):
+    c = case("tabular", "binary", end_token=None, horizon=2)
+    theta, behaviour = (v.reshape(2, 3, 2).copy() for v in (c.theta, c.behaviour))
+    theta[1, 1, 1], behaviour[1, 1, 1] = -1000.0, -3000.0
+    c = replace(c, theta=theta.reshape(-1), behaviour=behaviour.reshape(-1))
+    e = estimator_of("rloo", ratio)
+    exact, drawn = (call() for call in both_ways(c, e, c.behaviour))
+    assert_law(exact, batch_law(c, e, 2, 2, behaviour=c.behaviour))
+    assert np.isfinite(drawn.mse).all()
+
+
+def test_the_ratio_of_a_response_is_infinite_where_no_tokens_is():
+    c = case("tabular", "binary", end_token=None, horizon=2)
+    behaviour = c.theta.reshape(2, 3, 2).copy()
+    behaviour[1, 0, 1] = behaviour[1, 2, 0] = -600.0  # of prompt 1, the two tokens of response 2
+    assert c.problem.policy.responses[2] == (1, 0)
+    for call in both_ways(c, estimator_of("rloo", "trajectory"), behaviour.reshape(-1)):
+        with pytest.raises(ValueError, match="gives 0 to response 2 of prompt 1: the importance ratio is infinite"):
+            call()
+    for clip in ("two-sided", "cap"):  # then the response has a finite weight
+        e = estimator_of("rloo", "trajectory", clip)
+        law = gt.gradient_law(c.problem, c.theta, e, batch_size=2, group_size=2, behaviour=behaviour.reshape(-1))
+        assert_law(law, batch_law(c, e, 2, 2, behaviour=behaviour.reshape(-1)))
 
 
 def test_a_penalty_in_the_loss_needs_a_penalty():

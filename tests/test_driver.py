@@ -15,7 +15,7 @@ from grpo_theory.estimation.kernel import SIGNATURE
 from grpo_theory.estimation.kl_term import KL_TERMS
 from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.exact import weights
-from grpo_theory.problem.logit_map import FeatureMap
+from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate import (
     advance,
     alias,
@@ -34,7 +34,8 @@ from grpo_theory.simulate.streams import as_seed_sequence, block_generator
 
 MODULES = (alias, ascent, covector, draw, geometry, learner, observation, record, show, weights)
 CASES = (*POLICIES, *TREES)
-LOGITS = {"tabular": "tabular", "linear": "dense", "head": "head", "tree": "tabular", "linear tree": "dense", "head tree": "head"}
+MAPS = {"tabular": TabularMap, "dense": FeatureMap, "head": HeadMap}
+NORMS = {map_class: getattr(geometry, f"{kind}_norm") for kind, map_class in MAPS.items()}
 
 
 # ---- every stage, compiled and as plain Python on the same arrays
@@ -419,9 +420,12 @@ def test_parts_of_an_estimator_agree_with_plain_python(part):
         twins(part.fill, log_ratios, room)
 
 
-@pytest.mark.parametrize("policy", CASES)
-def test_a_policy_has_the_functions_of_its_map(policy):
-    kind, chosen = LOGITS[policy], token_case(policy).policy
+@pytest.mark.parametrize(
+    ("policy", "kind"), [*zip(POLICIES, MAPS, strict=True), ("tree", "tabular"), ("linear tree", "dense"), ("head tree", "head")]
+)
+def test_a_policy_has_the_functions_of_its_map(policy, kind):
+    chosen = token_case(policy).policy
+    assert type(chosen.logit_map) is MAPS[kind]
     logits, step, norm = (getattr(ascent, f"{kind}_logits"), getattr(ascent, f"{kind}_step"), getattr(geometry, f"{kind}_norm"))
     assert ascent.ascent(chosen)[:2] == (logits.value, step.value)
     assert geometry.geometry(chosen).squared_norm is norm.value
@@ -524,25 +528,16 @@ def observe(dense, theta, behaviour, estimator, draws, batch_size, directions, c
     problem, n_strips = dense.problem, len(draws.prompts)
     strip = draws.prompts.shape[1] // batch_size
     plan = make_plan(problem.at(theta), problem.at(behaviour), estimator, batch_size, strip)
-    norm = geometry.geometry(problem.policy)
-    kernel, driver = first_class(estimator.advantage.kernel, SIGNATURE), observation.compiled_fill_observations()
-    if not compiled:
-        squared_norm = getattr(geometry, f"{LOGITS[kind_of(problem.policy)]}_norm").function
-        norm, kernel, driver = (
-            norm._replace(squared_norm=squared_norm),
-            estimator.advantage.function,
-            observation.fill_observations,
-        )
+    norm, array = NORMS[type(problem.policy.logit_map)], geometry.geometry(problem.policy).array
+    truth, responses = truth_of(dense, theta, directions), problem.at(behaviour).outcome_responses
     found = np.full((n_strips, strip, 2 + len(directions)), np.nan)
-    truth = truth_of(dense, theta, directions)
-    driver(kernel, *norm, plan, truth, *draws, problem.at(behaviour).outcome_responses, batch_size, found)
+    given = array, plan, truth, *draws, responses, batch_size, found
+    if compiled:
+        kernel = first_class(estimator.advantage.kernel, SIGNATURE)
+        observation.compiled_fill_observations()(kernel, norm.value, *given)
+    else:
+        observation.fill_observations(estimator.advantage.function, norm.function, *given)
     return found.reshape(-1, 2 + len(directions))
-
-
-def kind_of(policy):
-    """Return a case with the policy's kind of logit map."""
-    kinds = {"TabularMap": "tabular", "FeatureMap": "linear", "HeadMap": "head"}
-    return kinds[type(policy.logit_map).__name__]
 
 
 def by_hand(dense, theta, behaviour, estimator, draws, batch_size, directions):

@@ -1,4 +1,4 @@
-"""Numba's cache: a second process starts compiled; a kernel typed at a prompt needs no cache."""
+"""Numba's cache: a second process starts compiled, edits are noticed, near and far; a kernel typed at a prompt needs no cache."""
 
 import json
 import os
@@ -106,6 +106,93 @@ def test_an_edited_kernel_is_compiled_anew(workshop, first):
     assert edited["misses"] == [SIGNATURES[0], *[0] * (len(SIGNATURES) - 1)]
     assert edited["exact"][0] != first["exact"][0]
     assert edited["exact"][1] == first["exact"][1]
+
+
+FAR = """
+import numba
+
+@numba.njit
+def half(z):
+    return z - 0.5
+"""
+
+HELPERS = """
+import numba
+import numpy as np
+from far import half
+
+RATE = 0.5
+TABLE = np.array([0.25, 0.5])
+
+@numba.njit
+def baseline(z):
+    return 1.0 * half(z)
+"""
+
+IMPORTING = """
+import grpo_theory as gt
+{imported}
+
+@gt.estimator("{name}")
+def {name}(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            z = batch.rewards[b, g]
+            advantages[b, g] = {formula}
+"""
+
+WAYS = {
+    "function": ("from helpers import baseline", "baseline(z)"),
+    "dotted": ("import helpers", "helpers.baseline(z)"),
+    "constant": ("from helpers import RATE", "z - RATE"),
+    "dotted_constant": ("import helpers", "z - helpers.RATE"),
+    "table": ("from helpers import TABLE", "z - TABLE[1]"),
+    "alone": ("", "z - 0.5"),
+}
+"""How a kernel may come by what another file says."""
+
+USE_ALL = """
+import importlib, json
+import grpo_theory as gt
+
+problem = gt.Problem(gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2)), [0.0, 0.7]
+found = {}
+for name in %r:
+    kernel = getattr(importlib.import_module(f"kernel_{name}"), name)
+    error = gt.gradient_mse(*problem, kernel, batch_size=2, group_size=4)
+    found[name] = error, sum(kernel.advantage.kernel.stats.cache_misses.values())
+print(json.dumps(found))
+"""
+
+
+def test_an_edit_in_an_imported_file_is_noticed(tmp_path):
+    """What numba alone would miss: machine code of a kernel is old when a file that it takes a number from has changed."""
+    shop = Workshop(tmp_path)
+    for name, (imported, formula) in WAYS.items():
+        (tmp_path / f"kernel_{name}.py").write_text(IMPORTING.format(name=name, imported=imported, formula=formula))
+    (tmp_path / "far.py").write_text(FAR)
+    (tmp_path / "helpers.py").write_text(HELPERS)
+    (tmp_path / "use.py").write_text(USE_ALL % list(WAYS))
+    every, calling, reading = set(WAYS), {"function", "dotted"}, {"constant", "dotted_constant", "table"}
+
+    def run():
+        found = shop.run("use.py")
+        return {name: error for name, (error, _) in found.items()}, {name for name, (_, misses) in found.items() if misses}
+
+    errors, compiled = run()
+    assert compiled == every
+    assert set(errors.values()) == {errors["alone"]}
+    assert run() == (errors, set())
+    (tmp_path / "far.py").write_text(FAR.replace("0.5", "0.125"))
+    edited, compiled = run()
+    assert compiled == calling
+    assert {name for name in WAYS if edited[name] != errors[name]} == calling
+    (tmp_path / "helpers.py").write_text(HELPERS.replace("0.5", "0.125"))
+    edited, compiled = run()
+    assert compiled == calling | reading
+    assert {name for name in WAYS if edited[name] != errors[name]} == calling | reading
+    assert edited["constant"] == edited["dotted"] == edited["table"]
+    assert run() == (edited, set())
 
 
 @pytest.mark.parametrize("way", ["standard input", "-c"])

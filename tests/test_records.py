@@ -1,34 +1,38 @@
 """Records of training runs: the runs themselves, and the estimates of Hessian and noise, by enumeration of all groups."""
 
+from itertools import product
+
 import numpy as np
 import pytest
-from enumeration import PENALTIES, POLICIES, case, groups, prompts
-from test_training import draw
+from dense import TREES, Dense, token_case
+from enumeration import PENALTIES, POLICIES, Case, case, groups, prompts
+from test_training import uniforms_of_runs
 
 import grpo_theory as gt
-from grpo_theory.inference import TrainingRecord, rollout_hessian
-from grpo_theory.simulate.streams import as_seed_sequence, block_generator
-from grpo_theory.simulate.trainer import add_hessian
-from grpo_theory.simulate.training import BLOCK_RUNS, CHUNK_UNIFORMS
+from grpo_theory import TrainingRecord
+from grpo_theory.samples import rollout_hessian
+from grpo_theory.simulate.alias import alias_table
+from grpo_theory.simulate.record import NO_TRACE, add_hessian
 
 SIZES = {"batch_size": 2, "group_size": 3}
+CASES = (*POLICIES, *TREES)
 
 
 def records(c, **changes):
-    options = {**SIZES, "steps": 40, "replications": 70, "rng": 8, "kl": c.kl} | changes
-    schedule = options.pop("schedule", gt.Power(0.8, 0.6))
-    return list(gt.simulate_records(c.bandit, c.policy, c.theta, "rloo", schedule, **options))
+    options = {**SIZES, "steps": 40, "replications": 70, "rng": 8} | changes
+    schedule, estimator = options.pop("schedule", gt.Power(0.8, 0.6)), options.pop("estimator", "rloo")
+    return list(gt.simulate_records(c.problem, c.theta, estimator, schedule, **options))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", CASES)
 def test_the_runs_are_those_of_simulate_training(policy):
-    c = case(policy, "graded", "kl")
+    c = token_case(policy, "kl")
     found = records(c)
     assert [len(record.path) for record in found] == [64, 6]
     paths = np.concatenate([record.path for record in found])
-    options = {**SIZES, "replications": 70, "rng": 8, "kl": c.kl}
+    options = {**SIZES, "replications": 70, "rng": 8}
     for n in (1, 17, 40):
-        training = gt.simulate_training(c.bandit, c.policy, c.theta, "rloo", gt.Power(0.8, 0.6), steps=n, **options)
+        training = gt.simulate_training(c.problem, c.theta, "rloo", gt.Power(0.8, 0.6), steps=n, **options)
         np.testing.assert_array_equal(paths[:, n], training.theta)
     np.testing.assert_array_equal(paths[:, 0], np.tile(c.theta, (70, 1)))
     for one, other in zip(found, records(c, workers=1), strict=True):
@@ -37,24 +41,44 @@ def test_the_runs_are_those_of_simulate_training(policy):
         np.testing.assert_array_equal(one.mean_rewards, other.mean_rewards)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+def dense_hessian(dense, at, prompts, outcomes, rewards, strength):
+    """Estimate the Hessian from a batch of groups (B, G), token by token.
+
+    A response says A (W W' - F) - strength W W': A its reward less the mean of the group's others, and F the sum of the tokens'
+    covariances of scores at the prefixes that it visits, minus the derivative of W.
+    """
+    group_size, total = outcomes.shape[1], 0.0
+    tokens, scores = dense.by_prefix(at.tokens), dense.by_prefix(at.token_scores)
+    for m, row, z in zip(prompts, outcomes, rewards, strict=True):
+        for g, k in enumerate(row // dense.bandit.values.size):
+            advantage = z[g] - np.delete(z, g).mean() if group_size > 1 else z[g]
+            visited = np.array(dense.edges[k]) // dense.vocabulary_size
+            spread = np.einsum("pv,pvi,pvj->ij", tokens[m, visited], scores[m, visited], scores[m, visited])
+            square = np.outer(at.scores[m, k], at.scores[m, k])
+            total = total + advantage * (square - spread) - strength * square
+    return total / outcomes.size
+
+
+@pytest.mark.parametrize("policy", CASES)
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_rewards_and_hessian_are_those_of_the_rollouts(policy, penalty):
-    c = case(policy, "graded", penalty)
-    record = records(c, replications=2, tail=0.25)[0]
-    generator = block_generator(as_seed_sequence(8), 0)
-    chunk = CHUNK_UNIFORMS // (BLOCK_RUNS * 2 * 4)
-    prompt_uniforms, response_uniforms = generator.random((BLOCK_RUNS, chunk, 2)), generator.random((BLOCK_RUNS, chunk, 2, 3))
+    c = token_case(policy, penalty)
+    dense, rloo, table = Dense(c), gt.estimators()["rloo"], alias_table(c.bandit.prompt_weights[None])
+    record = records(c, replications=2, tail=0.25, rng=2)[0]
     assert record.tail_start == 30
     strength = c.kl.strength if c.kl else 0.0
+    uniforms = uniforms_of_runs(c.policy, 2, 2, 3, 40)
     for run in range(2):
         estimates = []
         for i in range(40):
-            theta = record.path[run, i]
-            drawn = draw(c.bandit, c.policy, theta, prompt_uniforms[run, i], response_uniforms[run, i], c.kl)
-            chosen, responses, rewards = drawn
+            at = dense.at(record.path[run, i])
+            chosen, outcomes = dense.draw(at, *table, uniforms[run][i])
+            rewards = dense.seen(at, rloo).rewards[chosen[:, None], outcomes]
             assert record.mean_rewards[run, i] == pytest.approx(rewards.mean(), abs=1e-12)
-            estimates.append(rollout_hessian(rewards, c.policy.scores(theta)[chosen[:, None], responses], strength))
+            estimates.append(dense_hessian(dense, at, chosen, outcomes, rewards, strength))
+            if policy in POLICIES:
+                scores = at.scores[chosen[:, None], outcomes // c.bandit.values.size]
+                np.testing.assert_allclose(estimates[-1], rollout_hessian(rewards, scores, strength), atol=1e-12)
         np.testing.assert_allclose(record.hessian[run], np.mean(estimates[30:], axis=0), atol=1e-12)
         assert np.abs(record.hessian[run] - np.mean(estimates, axis=0)).max() > 1e-3
 
@@ -75,7 +99,7 @@ def expected_hessian(c, group_size, strength, scale=1.0):
 @pytest.mark.parametrize("group_size", [2, 3])
 def test_the_hessian_estimate_is_unbiased(policy, rewards, penalty, group_size):
     c = case(policy, rewards, penalty)
-    exact = gt.hessian(c.bandit, c.policy, c.theta, c.kl)
+    exact = gt.hessian(c.problem, c.theta)
     strength = c.kl.strength if c.kl else 0.0
     np.testing.assert_allclose(expected_hessian(c, group_size, strength), exact, atol=1e-12)
     # With the own sample in the mean, and without the term of the penalty, it is not.
@@ -84,19 +108,36 @@ def test_the_hessian_estimate_is_unbiased(policy, rewards, penalty, group_size):
         assert np.abs(expected_hessian(c, group_size, 0.0) - exact).max() > 1e-2
 
 
-@pytest.mark.parametrize("group_size", [1, 2])
+def hessian_forms(c, group_size, strength):
+    """The mean of the driver's forms (D, D) over all groups, prompt by prompt, by its source in plain Python."""
+    dense, paths = Dense(c), c.policy.paths
+    at = dense.at(c.theta)
+    rewards = dense.seen(at, gt.estimators()["rloo"]).rewards
+    responses = np.repeat(np.arange(paths.n_responses), c.bandit.values.size)
+    trace = NO_TRACE._replace(
+        edges=paths.edges, lengths=paths.lengths, responses=responses, vocabulary_size=paths.vocabulary_size
+    )
+    forms = np.zeros((c.policy.n_prompts, paths.n_logits, paths.n_logits))
+    for m, chances in enumerate(at.outcomes):
+        for row in product(np.flatnonzero(chances), repeat=group_size):
+            form, lanes = np.zeros(forms[m].shape), np.array(row)[:, None]
+            add_hessian.py_func(form, at.tokens[m][:, None], 0, lanes, rewards[m, list(row)], strength, trace)
+            forms[m] += np.prod(chances[list(row)]) * form / group_size
+    return forms
+
+
+@pytest.mark.parametrize("policy", CASES)
 @pytest.mark.parametrize("penalty", PENALTIES)
-def test_the_driver_estimates_it_from_single_responses_too(group_size, penalty):
-    c = case("linear", "graded", penalty)
-    values = c.bandit.values.size
-    total = np.zeros((3, 3))
-    for m, (weight, prompt) in enumerate(zip(c.bandit.prompt_weights, prompts(c), strict=True)):
-        pi = prompt.probabilities.reshape(-1, values).sum(axis=1)
-        for row, chance in zip(*groups(prompt, group_size), strict=True):
-            share = weight * chance / group_size
-            strength = c.kl.strength if c.kl else 0.0
-            add_hessian.py_func(total, c.features[m], pi, row // values, prompt.rewards[row], strength, share)
-    np.testing.assert_allclose(total, gt.hessian(c.bandit, c.policy, c.theta, c.kl), atol=1e-12)
+@pytest.mark.parametrize("group_size", [1, 2])
+def test_the_drivers_estimate_is_unbiased_for_single_responses_and_for_sequences_too(policy, penalty, group_size):
+    c = token_case(policy, penalty)
+    strength = c.kl.strength if c.kl else 0.0
+    exact, weights = gt.hessian(c.problem, c.theta), c.bandit.prompt_weights
+    found = np.einsum("m,mdi,mde,mej->ij", weights, c.features, hessian_forms(c, group_size, strength), c.features)
+    np.testing.assert_allclose(found, exact, atol=1e-12)
+    if c.kl:
+        without = np.einsum("m,mdi,mde,mej->ij", weights, c.features, hessian_forms(c, group_size, 0.0), c.features)
+        assert np.abs(without - exact).max() > 1e-2
 
 
 def test_noise_and_average_by_hand():
@@ -117,7 +158,7 @@ def test_noise_has_the_exact_covariance_as_its_mean(batch_size, seed):
     sizes = {"batch_size": batch_size, "group_size": 3}
     found = records(c, **sizes, replications=2048, schedule=gt.Constant(1e-9), steps=60, rng=seed(2))
     estimates = np.concatenate([record.noise for record in found])
-    exact = gt.gradient_covariance(c.bandit, c.policy, c.theta, "rloo", **sizes, kl=c.kl)
+    exact = gt.gradient_covariance(c.problem, c.theta, "rloo", **sizes)
     error = estimates.std(axis=0, ddof=1) / np.sqrt(len(estimates))
     assert (np.abs(estimates.mean(axis=0) - exact) < 4.9 * error).all()
     diagonal = np.diag(exact)
@@ -129,8 +170,18 @@ STEPS = np.full(20, 0.1)
 
 def not_run(**changes):
     """Ask for records and read none: mistakes are to be told before anything runs."""
-    c = case()
-    gt.simulate_records(c.bandit, c.policy, c.theta, "rloo", STEPS, **SIZES, steps=20, replications=1, rng=0, **changes)
+    c = case(penalty="kl")
+    estimator = changes.pop("estimator", "rloo")
+    gt.simulate_records(c.problem, c.theta, estimator, STEPS, **SIZES, steps=20, replications=1, rng=0, **changes)
+
+
+def in_loss():
+    return gt.Estimator("penalised", gt.estimators()["rloo"].advantage, kl=gt.estimation.KL_TERMS["k3 in loss"])
+
+
+def large():
+    policy = gt.TabularSoftmax(100, 3)
+    return Case(gt.Problem(gt.Bandit(np.full((100, 3), 0.5)), policy), np.eye(300).reshape(100, 3, 300))
 
 
 @pytest.mark.parametrize(
@@ -154,6 +205,8 @@ def not_run(**changes):
         (lambda: rollout_hessian(np.zeros((3, 2)), np.zeros((3, 4, 2))), "scores must have shape"),
         (lambda: records(case(), steps=10), "steps must be at least 20, got 10"),
         (lambda: not_run(tail=2.0), r"tail must lie in \(0, 1\], got 2"),
+        (lambda: not_run(estimator=in_loss()), "estimator must have the penalty as 'k1 in reward' for records, got 'k3 in loss'"),
+        (lambda: records(large()), "policy must have at most 256 parameters for records, got 300"),
     ],
 )
 def test_bad_input(make, message):

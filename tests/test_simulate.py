@@ -14,7 +14,7 @@ import grpo_theory as gt
 
 Z = 4.9
 SIZES = {"batch_size": 4, "group_size": 4}
-PROBLEMS = ("tabular", "linear", "graded")
+PROBLEMS = ("tabular", "linear", "graded", "sequence-shared")
 
 
 def near(estimate, standard_error, prediction):
@@ -108,9 +108,39 @@ def test_kl_and_the_head(seed):
         exact = gt.gradient_law(c.problem, c.theta, name, **SIZES)
         assert near(run.mse[i], run.mse_standard_error[i], exact.mse)
         assert near(run.prompt_mse[i], run.prompt_mse_standard_error[i], exact.prompt_mse)
-    plain = gt.gradient_law(c.problem, c.theta, "rloo", **SIZES)
+    plain = gt.gradient_law(c.replace(kl=None).problem, c.theta, "rloo", **SIZES)
     i = run.index("rloo")
     assert not near(run.prompt_mse[i], run.prompt_mse_standard_error[i], plain.prompt_mse)
+
+
+COMPOSITIONS = {
+    "token": {"ratio": "token", "clip": "by sign", "aggregation": "own length"},
+    "trajectory": {"ratio": "trajectory", "clip": "upper only", "aggregation": "constant", "kl": "k3 in loss"},
+    "geometric": {"ratio": "geometric", "clip": "two-sided", "aggregation": "group tokens", "kl": "k2 in reward"},
+}
+
+
+def test_compositions_off_policy(registry, seed):
+    """Of sequences drawn by another policy: exact laws with ratio, clip, aggregation and KL term, and what each would hide."""
+    problem = gt.gallery.problem("kl-sequence")
+    theta, behaviour = np.array([0.6, -0.4]), np.array([-0.3, 0.5])
+    made = [gt.compose(f"{name}_for_one_test", advantage="rloo", **parts) for name, parts in COMPOSITIONS.items()]
+    sizes = {**SIZES, "behaviour": behaviour}
+    directions = np.eye(2)
+    run = gt.simulate_gradients(
+        problem, theta, [*made, "rloo"], **sizes, replications=200_000, rng=seed(6), directions=directions
+    )
+    laws = [gt.gradient_law(problem, theta, one, **sizes) for one in (*made, "rloo")]
+    for i, exact in enumerate(laws):
+        assert near(run.mse[i], run.mse_standard_error[i], exact.mse)
+        assert near(run.prompt_mse[i], run.prompt_mse_standard_error[i], exact.prompt_mse)
+        assert near(run.along[i], run.along_standard_error[i], exact.mean).all()
+        variances = np.diag(run.along_covariance[i])
+        np.testing.assert_allclose(variances, np.diag(exact.covariance()), rtol=Z * 0.005)
+        for j, other in enumerate(laws):
+            assert i == j or not near(run.along[i], run.along_standard_error[i], other.mean).all()
+    on_policy = gt.gradient_law(problem, theta, "rloo", **SIZES)
+    assert not near(run.along[-1], run.along_standard_error[-1], on_policy.mean).all()
 
 
 def test_one_response_a_group(seed):
@@ -190,6 +220,11 @@ def test_state_survives_json_to_the_bit():
         ({"estimators": 5}, TypeError, r"estimators? must be .*, got 5"),
         ({"directions": np.ones(6)}, ValueError, r"directions must have 2 dimensions, got shape \(6,\)"),
         ({"directions": np.ones((1, 5))}, ValueError, r"directions must have shape \(1, 6\) = \(J, d\), got \(1, 5\)"),
+        (
+            {"behaviour": np.ones(5)},
+            ValueError,
+            r"behaviour must have shape \(6,\) = \(d,\), the policy's parameters, got \(5,\)",
+        ),
         ({"directions": [[np.nan] * 6]}, ValueError, r"directions must be finite, got nan at index \(0, 0\)"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from enumeration import case
 
 import grpo_theory as gt
+from grpo_theory.simulate.draws import block_draws, by_replication, strip_replications, tabulate
 from grpo_theory.simulate.streams import as_seed_sequence, block_generator
 
 SIZES = {"batch_size": 16, "group_size": 64}
@@ -88,6 +89,26 @@ def test_estimators_see_the_same_draws_whatever_their_company():
         assert alone.mse_standard_error[0] == together.mse_standard_error[i]
 
 
+def test_a_replication_is_the_same_whatever_the_number_of_them():
+    """The estimates of a short run, got back from means over ever more replications, are those of the longer ones."""
+    sums = [n * simulate(replications=n).means for n in (1, 2, 3, 4, 5)]
+    estimates = np.diff(sums, axis=0, prepend=0.0)
+    c = case("linear", "graded")
+    tables, strip = tabulate(c.problem.at(c.theta)), strip_replications(16, 64)
+    for strips in (1, 4):
+        draws = block_draws(block_generator(as_seed_sequence(11), 0), tables, 4, strip, 16, 64)
+        fewer = block_draws(block_generator(as_seed_sequence(11), 0), tables, strips, strip, 16, 64)
+        for whole, part in zip(draws, fewer, strict=True):
+            np.testing.assert_array_equal(whole[:strips], part)
+    scores, point = c.policy.scores(c.theta), c.problem.at(c.theta)
+    for r, (prompts, outcomes) in enumerate(zip(*by_replication(draws, 16), strict=True)):
+        z = point.rewards[prompts[:, None], outcomes]
+        w = scores[prompts[:, None], point.outcome_responses[outcomes]]
+        estimate = np.einsum("bg,bgd->d", z - z.mean(axis=1, keepdims=True), w) / (16 * 63)
+        if r < 5:
+            np.testing.assert_allclose(estimates[r, 0, 2:], estimate[:2], atol=1e-13)
+
+
 @pytest.mark.parametrize("cut", [1, 3, 5])
 def test_runs_over_disjoint_blocks_merge_to_the_whole(cut):
     """Equal to the bit where one block is added at a time, as a run does; else equal to rounding, for sums associate."""
@@ -123,7 +144,8 @@ def test_the_block_is_fixed_by_the_shape_of_a_batch():
     assert gt.block_replications(16, 64) * 16 * 64 == 1 << 17
     assert gt.block_replications(1, 1) == 1 << 17
     assert gt.block_replications(1 << 10, 1 << 10) == 1
-    assert gt.block_replications(3, 5) == (1 << 17) // 15
+    # Blocks have whole strips, of 2,048 responses at most: 136 batches of 15, 64 of them in a block.
+    assert gt.block_replications(3, 5) == 136 * 64
 
 
 @pytest.mark.parametrize(
@@ -141,12 +163,13 @@ def test_the_shape_of_a_batch_is_checked(sizes, error, message):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_memory_does_not_grow_with_replications(workers):
+    """A hundred blocks take no more than ten do, for each of the workers; how many of them work at a time is theirs to say."""
     simulate(replications=3 * BLOCK, workers=workers)
     peaks = []
-    for blocks in (10, 100):
+    for blocks, count in ((10, 1), (100, workers)):
         tracemalloc.start()
-        simulate("rloo", replications=blocks * BLOCK, workers=workers)
+        simulate("rloo", replications=blocks * BLOCK, workers=count)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[1] < 1.2 * workers * peaks[0]
     assert peaks[0] > 8 * (1 << 17)  # a block's uniforms are seen by the measurement

@@ -81,7 +81,7 @@ IDS = [", ".join(parts.values()) for parts in COMPOSITIONS]
 def composed(parts):
     """Compose an estimator; its clip is narrow, so that both sides of it are met."""
     parts = {"advantage": "rloo", "clip": "none"} | parts
-    clip = gt.estimation.CLIPS[parts.pop("clip")].with_widths(0.05, 0.08)
+    clip = gt.estimation.CLIPS[parts.pop("clip")].with_widths(0.02, 0.03)
     return gt.compose("composed_for_one_test", clip=clip, **parts)
 
 

@@ -70,7 +70,9 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator) -> Tok
         check_support(current, behaviour)
     paths = current.policy.paths
     log_ratios = current.token_log_probabilities - behaviour.token_log_probabilities
-    return TokenWeights(paths, current.token_probabilities, gains_of(estimator, paths, log_ratios.T), _drifts(current, estimator))
+    gains = gains_of(estimator, paths, log_ratios.T)
+    _forget_undrawn(gains, current, behaviour)
+    return TokenWeights(paths, current.token_probabilities, gains, _drifts(current, estimator))
 
 
 def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
@@ -100,6 +102,20 @@ def check_support(current: Point, behaviour: Point) -> None:
             f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} after "
             f"prefix {prefix} of prompt {prompt}: the importance ratio is infinite"
         )
+
+
+def _forget_undrawn(gains: Array, current: Point, behaviour: Point) -> None:
+    """Set infinite gains (K, 2, T, M) to 0 for responses that neither policy draws; raise if there are others."""
+    infinite = ~np.isfinite(gains).all(axis=(1, 2))
+    drawn = infinite & ((current.probabilities > 0.0) | (behaviour.probabilities > 0.0)).T
+    if drawn.any():
+        response, prompt = (int(i) for i in np.argwhere(drawn)[0])
+        raise ValueError(
+            f"behaviour must give every response of the current policy a probability above 0, and gives "
+            f"{behaviour.probabilities[prompt, response]:.3g} to response {response} of prompt {prompt}: "
+            "the importance ratio is infinite"
+        )
+    np.moveaxis(gains, -1, 1)[infinite] = 0.0
 
 
 def _drifts(current: Point, estimator: Estimator) -> Array:

@@ -9,14 +9,14 @@ from pathlib import Path
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
-from paper_figures import style
-from paper_figures.registry import FIGURES
-from simulations.store import read_table
+from paper_figures.harness import style
+from paper_figures.harness.discovery import figures
+from simulations.harness.store import read_table
 
 
 def draw(name: str, results: Path, out: Path) -> None:
     """Draw one figure as SVG and PNG."""
-    module = FIGURES[name]
+    module = figures()[name]
     figure = module.draw({table: read_table(results, table)[0] for table in module.TABLES})
     figure.savefig(out / f"{name}.svg", metadata={"Date": None})
     figure.set_layout_engine("none")
@@ -32,7 +32,7 @@ def prepare() -> None:
 
 def draw_all(results: Path, out: Path) -> None:
     """Draw every figure, as many at a time as there are processors: pictures keep one processor each."""
-    workers = min(len(FIGURES), os.cpu_count() or 1)
+    workers = min(len(figures()), os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, get_context("spawn"), initializer=prepare) as pool:
-        for _ in pool.map(draw, FIGURES, repeat(results), repeat(out)):
+        for _ in pool.map(draw, figures(), repeat(results), repeat(out)):
             pass

@@ -63,6 +63,8 @@ PROBLEMS = {
     "linear": Look("linear features", SKY, "v", ":"),
     "graded": Look("three-valued reward", ORANGE, "P", ":"),
     "mixed": Look("mixed difficulty", GREY, "X", ":"),
+    "sequence-tabular": Look("sequences, tabular", BLACK, "h", "--"),
+    "sequence-shared": Look("sequences, shared features", PURPLE, "*", "--"),
 }
 
 INTERVALS = (
@@ -76,6 +78,15 @@ INTERVALS = (
     (SKY, "P", "-."),
 )
 """Colours, markers and lines of interval functions, in the order in which a table names them."""
+
+TRAINING = {
+    "kl-tabular": "tabular, KL penalty",
+    "kl-linear": "linear features, KL penalty",
+    "conflict": "linear features, conflict",
+    "single": "one prompt",
+    "kl-sequence": "sequences, KL penalty",
+}
+"""Titles of training problems."""
 
 LANGUAGE_MODEL = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from grpo_theory.inference.report import FAMILY_ERROR
-from paper_figures.advice import RULE, advice, choices
-from paper_figures.registry import FIGURES
-from paper_figures.style import PROBLEMS
-from simulations.registry import STUDIES
-from simulations.store import StoreError, read_table, write_atomically
+from grpo_theory.evidence import FAMILY_ERROR
+from paper_figures.harness.advice import RULE, advice, choices
+from paper_figures.harness.discovery import figures
+from paper_figures.harness.style import PROBLEMS
+from simulations.claims import CATALOGUE, decided_by
+from simulations.harness.discovery import studies
+from simulations.harness.store import StoreError, read_table, write_atomically
 
 SYMBOLS = {"confirmed": "✓", "refuted": "✗", "inconclusive": "?"}
 STYLE = """
@@ -100,7 +101,7 @@ def read_claims(results: Path) -> pd.DataFrame:
 
 
 def _matrix(claims: pd.DataFrame) -> pd.DataFrame:
-    """One row a claim, one column a problem."""
+    """One row for each claim, one column for each problem."""
     symbols = claims.assign(symbol=claims["verdict"].map(SYMBOLS))
     matrix = symbols.pivot_table(index=["id", "statement"], columns="problem", values="symbol", aggfunc="first", sort=False)
     order = sorted(matrix.columns, key=lambda name: list(PROBLEMS).index(name) if name in PROBLEMS else len(PROBLEMS))
@@ -108,18 +109,23 @@ def _matrix(claims: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_verdict(claims: pd.DataFrame) -> pd.DataFrame:
-    """One row a claim; where it was confirmed, refuted and left open."""
+    """One row for each claim; where it was confirmed, refuted and left open."""
     rows = []
     for key, part in claims.groupby("id", sort=False):
-        statements = part["statement"].unique()
-        statement = statements[0] if len(statements) == 1 else f"{statements[0]}; likewise elsewhere"
         settings = {verdict: "; ".join(part.loc[part["verdict"] == verdict, "problem"]) for verdict in SYMBOLS}
-        rows.append({"id": key, "statement": statement, **settings})
+        rows.append({"id": key, "statement": CATALOGUE[str(key)].text, **settings})
     return pd.DataFrame(rows)
 
 
+def _open_statements() -> pd.DataFrame:
+    """One row for each statement of the catalogue that no study decides."""
+    deciders = decided_by(studies().values())
+    found = [one for one in CATALOGUE.values() if not deciders.get(one.id)]
+    return pd.DataFrame([(one.id, one.text, one.source, one.open) for one in found], columns=["id", "statement", "source", "why"])
+
+
 def _covered(claims: pd.DataFrame) -> pd.DataFrame:
-    """One row an interval and setting: the coverage, or the power, with its simultaneous limits."""
+    """One row for each interval and setting: the coverage, or the power, with its simultaneous limits."""
     misses = claims["kind"] == "upper bound"
     shares = {"covers": claims["estimate"].where(~misses, 1.0 - claims["estimate"])}
     shares |= {
@@ -170,7 +176,7 @@ def _facts(results: Path, names: Sequence[str]) -> tuple[pd.DataFrame, dict[str,
         settings = {column: sorted(set(table[column])) for column in ("batch_size", "group_size") if column in table}
         counts = sorted(set(table["replications"])) if "replications" in table else ["exact"]
         text = ", ".join(map(str, counts))
-        rows.append((name, STUDIES[name].title, json.dumps(settings, default=int), text, facts["seed"], facts["seconds"]))
+        rows.append((name, studies()[name].title, json.dumps(settings, default=int), text, facts["seed"], facts["seconds"]))
     columns = ["study", "title", "settings", "replications a cell", "seed", "processor seconds"]
     return pd.DataFrame(rows, columns=columns), versions
 
@@ -194,15 +200,17 @@ def write_report(results: Path, out: Path) -> None:
         "its proof in docs/derivations.md. U6 and R2 are judged whether or not Assumption 2 holds; it holds exactly where "
         "U6/assumption is confirmed. U13/correlated is U13 where its assumption fails: what becomes of the conclusion without it."
     )
-    intervals = claims["id"].str.startswith("CI/")
-    gallery = claims["problem"].isin(list(PROBLEMS)) & ~intervals
+    intervals, own = claims["id"].str.startswith("CI/"), claims["id"] == "estimator"
+    gallery = claims["problem"].isin(list(PROBLEMS)) & ~intervals & ~own
     page.table(_matrix(claims[gallery]))
     if not (gallery | intervals).all():
         page.paragraph("On training runs and limit laws, the settings in which each claim was confirmed, refuted or left open:")
         page.table(_by_verdict(claims[~gallery & ~intervals]))
     page.table(claims.drop(columns=["power", "control_estimate"]), summary="All claims with their intervals")
+    page.heading("Statements not decided yet")
+    page.table(_open_statements())
     page.heading("Figures")
-    for name, module in FIGURES.items():
+    for name, module in figures().items():
         page.figure(out / "figures", name, module.CAPTION)
     page.heading("Who has the lower variance")
     page.paragraph(
@@ -225,7 +233,7 @@ def write_report(results: Path, out: Path) -> None:
     )
     page.table(_run_coverage(results))
     page.heading("How this was made")
-    studies, versions = _facts(results, list(STUDIES))
-    page.table(studies)
+    made, versions = _facts(results, list(studies()))
+    page.table(made)
     page.paragraph("Versions: " + ", ".join(f"{name} {number}" for name, number in versions.items()) + ".")
     page.write(out)

@@ -1,0 +1,1 @@
+"""What every figure needs: style, drawing, discovery, the report."""

@@ -1,0 +1,16 @@
+"""The figures, found in their folder."""
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+import paper_figures
+
+
+@cache
+def figures() -> dict[str, ModuleType]:
+    """Return the figures by name, in the order of the report: every module that states its ``PLACE`` there."""
+    modules = (import_module(f"paper_figures.{found.name}") for found in iter_modules(paper_figures.__path__))
+    drawn = [module for module in modules if hasattr(module, "PLACE")]
+    return {module.__name__.rpartition(".")[2]: module for module in sorted(drawn, key=lambda module: module.PLACE)}
