@@ -23,8 +23,7 @@ def peak_memory(replications: int) -> float:
     import grpo_theory as gt
 
     problem = gt.gallery.problem("tabular")
-    where = (problem.bandit, problem.policy, problem.theta)
-    gt.simulate_gradients(*where, "rloo", batch_size=1, group_size=2, replications=replications, rng=1, workers=2)
+    gt.simulate_gradients(problem, problem.theta, "rloo", batch_size=1, group_size=2, replications=replications, rng=1, workers=2)
     status = Path("/proc/self/status")
     if status.exists():  # getrusage also counts what the parent had when it started this process
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
@@ -41,8 +40,7 @@ def start_up() -> tuple[float, float]:
     imported = time.perf_counter()
     problem = gt.gallery.problem("tabular")
     made = time.perf_counter()
-    where = (problem.bandit, problem.policy, problem.theta)
-    gt.simulate_gradients(*where, "rloo", batch_size=2, group_size=4, replications=10, rng=1, workers=1)
+    gt.simulate_gradients(problem, problem.theta, "rloo", batch_size=2, group_size=4, replications=10, rng=1, workers=1)
     return imported - start, time.perf_counter() - made
 
 

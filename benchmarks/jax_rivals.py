@@ -62,7 +62,7 @@ def _through_inner_products(task: Task, histogram: Statistic) -> Statistic:
 def _direct(task: Task) -> Statistic:
     """Return squared errors from the gradient of a tabular policy, scattered into its own coordinates."""
     gradient = jnp.float32(task.exact.gradient)
-    n_prompts, n_responses = task.outcomes.policy_probabilities.shape
+    n_prompts, n_responses = task.point.probabilities.shape
 
     def errors(prompts: Any, responses: Any, advantages: Any) -> Any:
         rows = jnp.arange(len(prompts))[:, None, None] * n_prompts + prompts[:, :, None]
@@ -76,10 +76,10 @@ def _contender(name: str, task: Task, errors: Statistic) -> Contender:
     """Draw by comparison with the distribution function, scan over blocks, one shard a device; checked at every run."""
     size = BLOCK_RESPONSES // task.batch_responses
     devices = jax.local_device_count()
-    law, scale = task.outcomes, 1.0 / (task.batch_size * (task.group_size - 1.0))
-    cumulative = jnp.float32(np.cumsum(law.probabilities, axis=1)[:, :-1])
+    law, scale = task.point, 1.0 / (task.batch_size * (task.group_size - 1.0))
+    cumulative = jnp.float32(np.cumsum(law.outcome_probabilities, axis=1)[:, :-1])
     prompt_cumulative = jnp.float32(np.cumsum(task.problem.bandit.prompt_weights)[:-1])
-    rewards, responses = jnp.float32(law.rewards[0]), jnp.int32(law.responses)
+    rewards, responses = jnp.float32(law.rewards[0]), jnp.int32(law.outcome_responses)
 
     def block(carry: Any, key: Any) -> tuple[Any, Any]:
         keys = jax.random.split(key)

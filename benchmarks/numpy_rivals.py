@@ -38,13 +38,13 @@ def tuned(task: Task) -> Contender:
     arithmetic on counts 17, counts by `Generator.multinomial` 32.
     """
     size, (batch_size, group_size) = max(1, TUNED_CHUNK // task.batch_responses), (task.batch_size, task.group_size)
-    bandit, law = task.problem.bandit, task.outcomes
-    (n_prompts, n_outcomes), n_responses = law.probabilities.shape, bandit.n_responses
-    prompt_table, table = alias_table(bandit.prompt_weights[None]), alias_table(law.probabilities)
+    bandit, law = task.problem.bandit, task.point
+    (n_prompts, n_outcomes), n_responses = law.outcome_probabilities.shape, bandit.n_responses
+    prompt_table, table = alias_table(bandit.prompt_weights[None]), alias_table(law.outcome_probabilities)
     prompt_threshold, prompt_choices = prompt_table.threshold[0] + np.arange(n_prompts), prompt_table.choices[0]
     threshold = (table.threshold + np.arange(n_outcomes)).ravel()
     rewards = np.take_along_axis(law.rewards, table.choices, axis=1).ravel()
-    columns = law.responses[table.choices]
+    columns = law.outcome_responses[table.choices]
     if task.is_tabular:
         columns = columns + n_responses * np.arange(n_prompts)[:, None]
     width = n_prompts * n_responses if task.is_tabular else n_responses
@@ -91,7 +91,7 @@ def textbook(task: Task) -> Contender:
     size = max(1, TEXTBOOK_NUMBERS // (task.batch_responses * task.problem.policy.dimension))
     shape = (size, task.batch_size, task.group_size)
     weights = np.cumsum(task.problem.bandit.prompt_weights)[:-1]
-    policy = np.cumsum(task.outcomes.policy_probabilities, axis=1)[:, :-1]
+    policy = np.cumsum(task.point.probabilities, axis=1)[:, :-1]
     success = task.problem.bandit.mean_reward
     scores = task.problem.policy.scores(task.problem.theta)
 

@@ -83,7 +83,7 @@ def _contender(name: str, task: TrainingTask, dtype: Any, block: int) -> Contend
 
     def run(rounds: int) -> None:
         theta = np.concatenate([_train(task, generator, dtype, block) for _ in range(rounds * task.runs // block)])
-        task.check(name, gt.objective(problem.bandit, problem.policy, theta.astype(np.float64), problem.kl))
+        task.check(name, gt.objective(problem, theta.astype(np.float64)))
 
     return Contender(name, run, task.responses)
 

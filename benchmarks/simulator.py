@@ -14,8 +14,7 @@ ROUND_RESPONSES = 1 << 20
 def simulate(task: Task, rounds: int, *, workers: int = 1, estimators: str | Sequence[str] = ESTIMATOR) -> Estimate:
     """Simulate, and return the first estimator's error."""
     simulation = gt.simulate_gradients(
-        task.problem.bandit,
-        task.problem.policy,
+        task.problem,
         task.problem.theta,
         estimators,
         batch_size=task.batch_size,

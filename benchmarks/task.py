@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import grpo_theory as gt
-from grpo_theory import gallery
-from grpo_theory.exact.outcomes import Outcomes, outcomes
+from grpo_theory.problem.logit_map import HeadMap
 
 ESTIMATOR = "rloo"
 SEED = 1
@@ -49,19 +48,19 @@ class Task:
         return self.batch_size * self.group_size
 
     @cached_property
-    def problem(self) -> gallery.Problem:
+    def problem(self) -> gt.Problem:
         """The problem."""
-        return gallery.problem(self.problem_name)
+        return gt.gallery.problem(self.problem_name)
+
+    @cached_property
+    def point(self) -> gt.Point:
+        """The problem at its theta, with the law of a whole response."""
+        return self.problem.at(self.problem.theta)
 
     @cached_property
     def exact(self) -> gt.Moments:
         """The exact moments; the true gradient is among them."""
-        return gt.moments(self.problem.bandit, self.problem.policy, self.problem.theta)
-
-    @cached_property
-    def outcomes(self) -> Outcomes:
-        """The law of a whole response."""
-        return outcomes(self.problem.bandit, self.problem.policy, self.problem.theta)
+        return self.point.moments
 
     @cached_property
     def is_tabular(self) -> bool:
@@ -71,10 +70,10 @@ class Task:
     @cached_property
     def inner_products(self) -> NDArray[np.float64]:
         """The weights w in <gradient, gradient> = sum w(m, n) c_m . c_n of covectors, shape (M, M)."""
-        policy = self.problem.policy
-        if isinstance(policy, gt.SoftmaxHead):
-            return policy.hidden @ policy.hidden.T
-        return np.eye(policy.n_prompts)
+        logit_map = self.problem.policy.logit_map
+        if isinstance(logit_map, HeadMap):
+            return logit_map.hidden @ logit_map.hidden.T
+        return np.eye(logit_map.n_prompts)
 
     @cached_property
     def gradient_logits(self) -> NDArray[np.float64]:
@@ -84,7 +83,7 @@ class Task:
     @cached_property
     def exact_mse(self) -> float:
         """The exact mean squared error."""
-        where = (self.problem.bandit, self.problem.policy, self.problem.theta)
+        where = (self.problem, self.problem.theta)
         return float(gt.gradient_mse(*where, ESTIMATOR, batch_size=self.batch_size, group_size=self.group_size))
 
     def check(self, name: str, estimate: Estimate) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 import grpo_theory as gt
 from benchmarks.task import ESTIMATOR, SEED
 from benchmarks.timing import Contender
-from grpo_theory import gallery
+from grpo_theory.problem.logit_map import FeatureMap
 
 Array = NDArray[np.float64]
 
@@ -21,7 +21,7 @@ class TrainingTask:
     Attributes
     ----------
     problem_name : str
-        A problem of the gallery, or one of its training problems, with a tabular policy or a dense linear one.
+        A problem of the gallery with a tabular policy or a dense linear one.
     batch_size, group_size : int
         B prompts, G responses each, a step.
     schedule : Schedule
@@ -47,10 +47,9 @@ class TrainingTask:
         return self.runs * self.steps * self.batch_size * self.group_size
 
     @cached_property
-    def problem(self) -> gallery.Problem:
+    def problem(self) -> gt.Problem:
         """The problem."""
-        is_training = self.problem_name in gallery.training_names()
-        return (gallery.training_problem if is_training else gallery.problem)(self.problem_name)
+        return gt.gallery.problem(self.problem_name)
 
     @cached_property
     def is_tabular(self) -> bool:
@@ -60,15 +59,14 @@ class TrainingTask:
     @cached_property
     def features(self) -> Array:
         """The feature vectors of a linear policy, shape (M, K, d)."""
-        policy = self.problem.policy
-        assert isinstance(policy, gt.LinearSoftmax)
-        return policy.features
+        logit_map = self.problem.policy.logit_map
+        assert isinstance(logit_map, FeatureMap)
+        return logit_map.features
 
     def simulate(self, runs: int, seed: int = SEED, workers: int = 1) -> Array:
         """Train, and return the runs' exact objectives at the end."""
         training = gt.simulate_training(
-            self.problem.bandit,
-            self.problem.policy,
+            self.problem,
             self.problem.theta,
             ESTIMATOR,
             self.schedule,
@@ -78,7 +76,6 @@ class TrainingTask:
             replications=runs,
             rng=seed,
             workers=workers,
-            kl=self.problem.kl,
         )
         return training.objectives[:, -1]
 

@@ -5,21 +5,21 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.inference import Interval, judge
-from simulations import coverage_pairs, coverage_runs
-from simulations.limit_law import optimum
-from simulations.study import cell_seed
+from grpo_theory import Interval, intervals
+from grpo_theory.evidence import judge
+from simulations.coverage import coverage_pairs, coverage_runs
+from simulations.harness.maximum import curvatures, maximum
+from simulations.harness.study import cell_seed
 
 
 def test_the_law_of_a_pair_is_that_of_the_simulator(seed):
-    problem = gt.gallery.training_problem(coverage_pairs.PROBLEM)
+    problem = gt.gallery.problem(coverage_pairs.PROBLEM)
     law = coverage_pairs.pair_law()
     assert law.cumulative[-1] == pytest.approx(1.0, abs=1e-12)
     runs = 40_000
     first, second = (
         gt.simulate_training(
-            problem.bandit,
-            problem.policy,
+            problem,
             problem.theta,
             estimator,
             gt.Constant(coverage_pairs.STEP),
@@ -28,7 +28,6 @@ def test_the_law_of_a_pair_is_that_of_the_simulator(seed):
             steps=1,
             replications=runs,
             rng=seed(21),
-            kl=problem.kl,
         ).objectives[:, 0]
         for estimator in ("rloo", "reinforce")
     )
@@ -43,13 +42,13 @@ def test_the_law_of_a_pair_is_that_of_the_simulator(seed):
 def test_a_sequence_is_its_running_intersection():
     rng = np.random.default_rng(4)
     data = coverage_pairs.Pairs(rng.normal(size=(6, 50)) + 0.2, rng.normal(size=(6, 50)))
-    whole = gt.inference.paired_sequence(data.first, data.second, 0.95, horizon=10)
+    whole = intervals.paired_sequence(data.first, data.second, 0.95, horizon=10)
     found = coverage_pairs.sequence(data, 0.95, first=10)
     for i in range(6):
         assert found.low[i] == whole.low[i, 9:].max()
         assert found.high[i] == whole.high[i, 9:].min()
     late = coverage_pairs.watched(data, 0.95, first=50)
-    fixed = gt.inference.paired_difference(data.first, data.second, 0.95)
+    fixed = intervals.paired_difference(data.first, data.second, 0.95)
     np.testing.assert_allclose((late.low, late.high), (fixed.low, fixed.high), rtol=1e-9)
 
 
@@ -61,13 +60,13 @@ def test_limits_that_exclude_each_other_leave_nothing():
 
 def test_the_truths_about_a_run_are_its_own():
     """Every target of the panel, recomputed from the path of one run."""
-    problem, best, highest = optimum("conflict")
-    block = gt.Training("rloo", gt.Constant(0.4), 1, 4, 60, best).sample(problem, 7, 3)
+    problem, best, highest = maximum("conflict")
+    block = gt.RecordedTraining("rloo", gt.Constant(0.4), 1, 4, 60, best).sample(problem, 7, 3)
     panel = coverage_runs.panel("conflict")
-    _, directions = coverage_runs.curvatures("conflict")
+    _, directions = curvatures("conflict")
 
     def value(theta):
-        return float(gt.moments(problem.bandit, problem.policy, theta).value @ problem.bandit.prompt_weights)
+        return float(gt.moments(problem, theta).value @ problem.bandit.prompt_weights)
 
     for run in range(3):
         path = block.path[run]

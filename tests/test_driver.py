@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 from dense import TREES, Dense, token_case
-from enumeration import NAMED, POLICIES, case
+from enumeration import NAMED, PENALTIES, POLICIES, case
+from numba import typeof
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
@@ -27,6 +28,7 @@ from grpo_theory.simulate import (
     observation,
     record,
     show,
+    world,
 )
 from grpo_theory.simulate.draws import block_draws, by_replication, strip_replications, tabulate
 from grpo_theory.simulate.gradients import make_plan
@@ -431,6 +433,39 @@ def test_a_policy_has_the_functions_of_its_map(policy, kind):
     assert geometry.geometry(chosen).squared_norm is norm.value
 
 
+# ---- what the drivers are given: they take records at their word, so every field must have the type that they declare
+
+
+def given_and_declared(problem, estimator, updates):
+    """Return the records of both simulators, and their types."""
+    layout = world.Layout(3, 4, 5, updates)
+    made = world.make_world(problem, estimator)
+    recipe = world.make_recipe(problem, estimator, layout)
+    point = problem.at(problem.theta)
+    return [
+        (made, advance.WORLD),
+        (recipe, advance.RECIPE),
+        (world.make_room(problem, estimator, made, recipe, layout), advance.ROOM),
+        (world.make_batch(estimator, layout), show.BATCH),
+        (world.make_parts(problem, estimator), advance.PARTS),
+        (record.NO_TRACE, record.TRACE),
+        (tabulate(point), observation.TABLES),
+        (make_plan(point, point, estimator, 4, 3), observation.PLAN),
+    ]
+
+
+@pytest.mark.parametrize("policy", CASES)
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_records_have_the_types_that_drivers_declare(policy, penalty, registry):
+    problem = token_case(policy, penalty).problem
+    made = [composed(ratio="token", aggregation="batch tokens", kl="k3 in loss")] if penalty == "kl" else []
+    for estimator in (*made, *(gt.estimators()[name] for name in ("rloo", "optimal", "optimal_loo", "dapo"))):
+        for updates in (1, 2):
+            for value, declared in given_and_declared(problem, estimator, updates):
+                for name, field, expected in zip(value._fields, value, declared.types, strict=True):
+                    assert typeof(field) == expected, name
+
+
 # ---- the drivers of the gradient simulator
 
 
@@ -712,3 +747,45 @@ def test_a_subclass_with_maps_of_its_own_is_simulated_by_them():
     arguments |= {"steps": 20, "replications": 4}
     trained = [gt.simulate_training(one, c.theta, "optimal_loo", gt.Constant(0.1), **arguments).theta for one in (own, twin)]
     np.testing.assert_allclose(*trained, rtol=1e-12)
+
+
+class Single(Shifted):
+    """The same map in single precision, and not in the order of the axes."""
+
+    features = np.asfortranarray(Shifted.features, dtype=np.float32)
+
+    def adjoint_by_prompt(self, covectors):
+        return np.asfortranarray(super().adjoint_by_prompt(covectors), dtype=np.float32)
+
+    def gram(self):
+        return np.asfortranarray(super().gram(), dtype=np.float32)
+
+
+def strided(lengths, constant):
+    """Weigh each token 1, in an array without entries of its own."""
+    return np.broadcast_to(1.0, lengths.shape)
+
+
+def test_arrays_of_the_users_own_reach_the_drivers_in_the_form_that_they_read(registry):
+    """A driver reads float64 in the order of the axes, and takes what it is given for that."""
+    bandit, theta = gt.Bandit(np.random.default_rng(5).uniform(size=(2, 3))), [0.3, -0.2]
+    own, twin = (gt.Problem(bandit, gt.Policy(made)) for made in (Single(), Shifted()))
+    sizes = {"batch_size": 4, "group_size": 4, "rng": 1, "workers": 1}
+    aggregation = gt.Aggregation("strided", strided)
+    made = [composed(ratio="token", advantage="optimal_loo", aggregation=aggregation), gt.estimators()["optimal"]]
+    for estimator, other in zip(made, ("optimal_loo", "optimal"), strict=True):
+        runs = [
+            gt.simulate_gradients(one, theta, [chosen], **sizes, replications=400)
+            for one, chosen in ((own, estimator), (twin, other))
+        ]
+        np.testing.assert_allclose(runs[0].means, runs[1].means, rtol=1e-5)
+        trained = [
+            gt.simulate_training(one, theta, chosen, gt.Constant(0.1), **sizes, steps=20, replications=4).theta
+            for one, chosen in ((own, estimator), (twin, other))
+        ]
+        np.testing.assert_allclose(*trained, rtol=1e-4)
+
+
+def test_weights_of_an_aggregation_are_one_for_each_response():
+    with pytest.raises(ValueError, match=r"function must have shape \(4,\) = \(K,\), the weights that it returns, got \(1,\)"):
+        gt.Aggregation("scalar", lambda lengths, constant: 1.0).shares(np.array([1, 2, 3, 3]))

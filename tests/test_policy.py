@@ -192,6 +192,7 @@ def test_representations_name_the_sizes():
             r"features must have shape \(2, 6\) = \(M, D\), prompts and edges, before \(d,\), got \(2, 4\)",
         ),
         (lambda: gt.TokenTree(2, 2, 2, features=np.ones((2, 6))), ValueError, r"features must have 3 dimensions, got shape"),
+        (lambda: gt.Policy(gt.TabularSoftmax(1, 2).logit_map, [[0], [1]]), TypeError, r"paths must be Paths or None, got \[\["),
         (lambda: gt.Policy(np.ones((2, 3))), TypeError, r"logit_map must be a LogitMap, got array"),
         (
             lambda: gt.Policy(gt.TabularSoftmax(2, 4).logit_map, gt.TokenTree(2, 2, 2).paths),
@@ -203,6 +204,44 @@ def test_representations_name_the_sizes():
 def test_policies_refuse_wrong_sizes(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize("tree", [gt.TokenTree(1, 3, 3, end_token=1), gt.TokenTree(1, 2, 4), gt.TokenTree(1, 4, 1)])
+def test_paths_of_a_tree_are_paths(tree):
+    found = gt.Paths(tree.paths.edges.astype(np.int32).tolist(), tree.paths.vocabulary_size)
+    assert found.edges.dtype == np.int64
+    assert (found.tokens, found.n_logits) == (tree.responses, tree.n_logits)
+
+
+def test_paths_may_number_prefixes_and_responses_as_they_like():
+    """A tree that no `TokenTree` has: after token 0 comes a second, after token 1 the end; the probabilities sum to one."""
+    paths = gt.Paths([[1, -1], [0, 3], [0, 2]], 2)
+    assert paths.tokens == ((1,), (0, 1), (0, 0))
+    assert gt.Policy(gt.TabularSoftmax(1, 4).logit_map, paths).probabilities([1.0, 0.0, 2.0, -1.0]).sum() == pytest.approx(1.0)
+
+
+TREE = "edges must make a tree in which every edge leads on to one prefix or ends one response"
+
+
+@pytest.mark.parametrize(
+    ("edges", "vocabulary_size", "message"),
+    [
+        ([0, 1], 2, r"edges must be an array of integers of shape \(K, T\), got shape \(2,\) and int64"),
+        ([[0.0], [1.0]], 2, r"edges must be an array of integers of shape \(K, T\), got shape \(2, 1\) and float64"),
+        ([[0], [1]], 0, "vocabulary_size must be at least 1, got 0"),
+        ([[0, -1], [-1, 1]], 2, "edges must be -1 beyond a response's end and nowhere else"),
+        ([[0, -1, 2], [1, -1, -1]], 2, "edges must be -1 beyond a response's end and nowhere else"),
+        ([[0]], 2, TREE),  # a token that ends no response
+        ([[0], [0], [1]], 2, TREE),  # one response twice
+        ([[0, 2], [0, 3], [0, -1], [1, -1]], 2, TREE),  # one response is the beginning of another
+        ([[0, 2], [0, 3], [1, 2], [1, 3]], 2, TREE),  # two ways to one prefix
+        ([[0, 2], [0, 5], [1, -1]], 2, TREE),  # one way to two prefixes
+        ([[1], [0]], 2, r"edges must be 0 to V - 1 = 1 in this order for responses of one token"),
+    ],
+)
+def test_paths_must_be_those_of_a_tree(edges, vocabulary_size, message):
+    with pytest.raises(ValueError, match=message):
+        gt.Paths(edges, vocabulary_size)
 
 
 @pytest.mark.parametrize(

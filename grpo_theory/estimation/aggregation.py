@@ -8,7 +8,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation.part import find_part
-from grpo_theory.validation import as_positive
+from grpo_theory.validation import as_positive, check_shape
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class Aggregation:
     def shares(self, lengths: Integers) -> Array:
         """Return the weight of each token of the responses, shape (K,), for their lengths (K,)."""
         constant = float(lengths.max()) if self.constant is None else self.constant
-        return np.asarray(self.function(lengths, constant), dtype=np.float64)
+        shares = np.ascontiguousarray(self.function(lengths, constant), dtype=np.float64)
+        check_shape("function", shares, lengths.shape, "(K,), the weights that it returns")
+        return shares
 
 
 def whole(lengths: Integers, constant: float) -> Array:

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import log_softmax, logsumexp
 
 from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.validation import as_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,10 +23,33 @@ class Paths:
         The edge that each token of each response takes; -1 beyond the response's end.
     vocabulary_size : int
         V.
+
+    Raises
+    ------
+    ValueError
+        If the paths are not those of a tree whose every edge leads on to one prefix or ends one response, or if responses of
+        one token are not in the order of their tokens.
     """
 
     edges: Integers
     vocabulary_size: int
+
+    def __post_init__(self) -> None:
+        edges = np.array(self.edges)
+        if edges.ndim != 2 or edges.size == 0 or edges.dtype.kind not in "iu":
+            raise ValueError(f"edges must be an array of integers of shape (K, T), got shape {edges.shape} and {edges.dtype}")
+        object.__setattr__(self, "edges", np.ascontiguousarray(edges, dtype=np.int64))
+        as_count("vocabulary_size", self.vocabulary_size)
+        if not self.taken[:, 0].all() or (self.taken[:, 1:] & ~self.taken[:, :-1]).any():
+            raise ValueError("edges must be -1 beyond a response's end and nowhere else")
+        before = np.pad(self.edges[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
+        steps = np.unique(np.stack([before, self.edges // self.vocabulary_size], axis=-1)[self.taken], axis=0)
+        last = self.edges[np.arange(self.n_responses), self.lengths - 1]
+        leading = np.sort(np.concatenate([last, steps[1:, 0]]))
+        if np.unique(steps[:, 1]).size < len(steps) or not np.array_equal(leading, np.arange(self.n_logits)):
+            raise ValueError("edges must make a tree in which every edge leads on to one prefix or ends one response")
+        if self.horizon == 1 and not np.array_equal(last, leading):
+            raise ValueError(f"edges must be 0 to V - 1 = {self.vocabulary_size - 1} in this order for responses of one token")
 
     @property
     def n_responses(self) -> int:

@@ -31,6 +31,8 @@ class Policy:
     def __init__(self, logit_map: LogitMap, paths: Paths | None = None) -> None:
         if not isinstance(logit_map, LogitMap):
             raise TypeError(f"logit_map must be a LogitMap, got {logit_map!r}")
+        if paths is not None and not isinstance(paths, Paths):
+            raise TypeError(f"paths must be Paths or None, got {paths!r}")
         self.logit_map = logit_map
         self.paths = single_tokens(logit_map.n_logits) if paths is None else paths
         if self.paths.n_logits != logit_map.n_logits:

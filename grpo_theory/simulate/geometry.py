@@ -83,4 +83,4 @@ def features(policy: Policy) -> Array:
         return logit_map.features.copy()
     shape = (policy.n_prompts, policy.n_logits)
     rows = [logit_map.adjoint_by_prompt(np.broadcast_to(unit, shape)) for unit in np.eye(policy.n_logits)]
-    return np.ascontiguousarray(np.stack(rows, axis=1))
+    return np.ascontiguousarray(np.stack(rows, axis=1), dtype=np.float64)

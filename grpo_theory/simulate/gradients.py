@@ -204,7 +204,7 @@ def _prepare(
         lengths=policy.paths.lengths,
         vocabulary_size=policy.paths.vocabulary_size,
         covectors=np.ascontiguousarray(exact.gradient_covectors.T),
-        logits=np.ascontiguousarray(policy.logits(np.concatenate([exact.gradient[None], along]))),
+        logits=np.ascontiguousarray(policy.logits(np.concatenate([exact.gradient[None], along])), dtype=np.float64),
         gradient_power=exact.gradient_power,
     )
     compiled_fill_observations()
