@@ -11,10 +11,14 @@ import pytest
 import grpo_theory as gt
 from paper_figures import __main__ as figures_command
 from paper_figures.estimators import looks
-from paper_figures.registry import FIGURES
-from paper_figures.report import Page
+from paper_figures.harness.discovery import figures
+from paper_figures.harness.report import Page
 from simulations import __main__ as command
-from simulations.registry import STUDIES
+from simulations.claims import CATALOGUE, decided_by
+from simulations.gradient import estimators
+from simulations.harness.discovery import studies
+from simulations.harness.store import read_table
+from simulations.harness.study import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNEL = '''
@@ -39,14 +43,14 @@ def results(tmp_path_factory):
     kernels = folder / "my_kernels.py"
     kernels.write_text(KERNEL)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simulations.gradient_cells.QUICK_RESPONSES", 1 << 19)
-        patch.setattr("simulations.limit_law.QUICK_RUNS", 256)
-        patch.setattr("simulations.limit_law.CHUNK_RUNS", 256)
-        patch.setattr("simulations.training_gap.QUICK_RUNS", 64)
-        patch.setattr("simulations.training_gap.STEPS", 512)
-        patch.setattr("simulations.group_size.QUICK_RUNS", 4)
-        patch.setattr("simulations.group_size_schedule.QUICK_RUNS", 4)
-        patch.setattr("simulations.coverage.QUICK_REPLICATIONS", 32)
+        patch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 19)
+        patch.setattr("simulations.limit.limit_law.QUICK_RUNS", 256)
+        patch.setattr("simulations.limit.limit_law.CHUNK_RUNS", 256)
+        patch.setattr("simulations.training.training_gap.QUICK_RUNS", 64)
+        patch.setattr("simulations.training.training_gap.STEPS", 512)
+        patch.setattr("simulations.training.group_size.QUICK_RUNS", 4)
+        patch.setattr("simulations.training.group_size_schedule.QUICK_RUNS", 4)
+        patch.setattr("simulations.coverage.coverage.QUICK_REPLICATIONS", 32)
         status = command.main(["verify", "--quick", "--results", str(folder), "--kernels", str(kernels), "--seed", "5"])
     assert status == 0
     return folder
@@ -55,7 +59,7 @@ def results(tmp_path_factory):
 def test_list_names_every_study(capsys):
     assert command.main(["list"]) == 0
     listing = capsys.readouterr().out
-    assert all(name in listing for name in STUDIES)
+    assert all(name in listing for name in studies())
 
 
 def test_verify_writes_a_row_a_claim_with_power(results):
@@ -64,7 +68,7 @@ def test_verify_writes_a_row_a_claim_with_power(results):
     assert set(required) <= set(verdicts.columns)
     for key in ("U1", "U2", "U3", "U4", "U5", "U6", "R2"):
         rows = verdicts[verdicts["id"].str.match(rf"{key}(/|$)")]
-        assert set(rows["problem"]) == set(gt.gallery.names()), key
+        assert set(rows["problem"]) == set(gt.gallery.names("gradient")), key
     assert (verdicts["low"] <= verdicts["high"]).all()
     identities = verdicts[verdicts["kind"] == "identity"]
     assert (identities["control"] == "refuted").all()
@@ -73,7 +77,7 @@ def test_verify_writes_a_row_a_claim_with_power(results):
 def test_a_users_kernel_gets_theory_simulation_and_a_verdict(results):
     table = pd.read_parquet(results / "estimators.parquet")
     own = table[table["estimator"] == "from_a_file"]
-    assert set(own["problem"]) == {"tabular", "lm-few-shot"}
+    assert set(own["problem"]) == set(estimators.PROBLEMS) >= {"tabular", "lm-few-shot"}
     assert own["prediction"].notna().all()
     assert ((own["estimate"] - own["prediction"]).abs() < 4.9 * own["standard_error"]).all()
     assert "estimator/from_a_file" in set(pd.read_csv(results / "claims.csv")["id"])
@@ -81,11 +85,11 @@ def test_a_users_kernel_gets_theory_simulation_and_a_verdict(results):
 
 def test_figures_and_report_are_drawn_from_the_tables(results, tmp_path, capsys):
     assert figures_command.main(["--results", str(results), "--out", str(tmp_path)]) == 0
-    for name in FIGURES:
+    for name in figures():
         assert (tmp_path / "figures" / f"{name}.png").stat().st_size > 10_000
     page = (tmp_path / "report.html").read_text()
     assert "<script" not in page
-    assert page.count("data:image/svg+xml;base64,") == len(FIGURES)
+    assert page.count("data:image/svg+xml;base64,") == len(figures())
     assert 'src="http' not in page
     assert "kl-linear (rloo)" in page
     twin = (tmp_path / "report.md").read_text()
@@ -109,7 +113,7 @@ def test_figures_are_the_same_bytes_twice(results, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "no_such_study"], "STUDY must be one of u_statistic"),
+        (["run", "no_such_study"], "STUDY must be one of coverage, "),
         (["run", "--results", "/dev/null/x"], "--results must be a folder that can be written"),
         (["run", "--kernels", "/no/such/file.py"], "--kernels must be a Python file that registers estimators"),
     ],
@@ -162,7 +166,7 @@ def test_module_runs_quietly_when_output_is_not_a_terminal(tmp_path):
         check=True,
     )
     assert done.stderr == ""
-    assert "u_statistic: 9 chunks computed" in done.stdout
+    assert f"u_statistic: {len(gt.gallery.names('gradient'))} chunks computed" in done.stdout
 
 
 def test_unknown_estimators_get_a_look_of_their_own():

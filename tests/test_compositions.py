@@ -505,6 +505,31 @@ def two_updates(c, e, step, inner):
     return mean, second
 
 
+def z_of_ways(way, mean, second):
+    """Return how many standard errors the mean and the second moments of the runs' ways (R, d) are off."""
+    products = np.einsum("ri,rj->rij", way, way)
+    along = (way.mean(axis=0) - mean) / np.sqrt(np.diag(second) - mean**2)
+    squares = (products.mean(axis=0) - second) / products.std(axis=0)
+    return np.concatenate([along, squares.reshape(-1)]) * np.sqrt(len(way))
+
+
+@pytest.mark.parametrize("aggregation", ["batch tokens", "group tokens", "own length"])
+def test_one_update_of_two_groups(aggregation, seed):
+    c, step, replications = sequences("kl"), 0.5, 20_000
+
+    def law(pooled):
+        estimates, p = two_group_batches(c, estimator_of("asymmetric", aggregation=pooled, kl="k3 in loss"), 2, c.theta, c.theta)
+        return step * p @ estimates, step**2 * estimates.T @ (p[:, None] * estimates)
+
+    e = estimator_of("asymmetric", aggregation=aggregation, kl="k3 in loss")
+    sizes = {"batch_size": 2, "group_size": 2, "steps": 1, "replications": replications}
+    runs = gt.simulate_training(c.problem, c.theta, e, gt.Constant(step), **sizes, rng=seed(35))
+    for pooled in ("batch tokens", "group tokens", "own length"):
+        z = np.abs(z_of_ways(runs.theta - c.theta, *law(pooled))).max()
+        # Power: the law of any other aggregation is refuted.
+        assert z < LIMIT if pooled == aggregation else z > LIMIT
+
+
 TRAINED = {
     "pooled": ("asymmetric", "token", "by sign", "group tokens", "k3 in loss"),
     "own length": ("all fields", "trajectory", "cap", "own length", "k2 in reward"),
@@ -533,15 +558,9 @@ def test_a_rollout_that_serves_two_updates(name, seed):
         )
         return runs.theta - c.theta
 
-    def z_of_ways(way, mean, second):
-        products = np.einsum("ri,rj->rij", way, way)
-        # Power: a shift of the mean by a twenty-eighth of a run's own standard deviation would be seen.
-        along = (way.mean(axis=0) - mean) / np.sqrt(np.diag(second) - mean**2)
-        squares = (products.mean(axis=0) - second) / products.std(axis=0)
-        return np.concatenate([along, squares.reshape(-1)]) * np.sqrt(replications)
-
     for inner in (1, 2):
         way = ways(inner)
+        # Power: a shift of the mean by a twenty-eighth of a run's own standard deviation would be seen.
         assert np.abs(z_of_ways(way, *laws[inner])).max() < LIMIT
         # Negative control: the same two updates, the second from a rollout of its own or not.
         assert np.abs(z_of_ways(way, *laws[3 - inner])).max() > LIMIT

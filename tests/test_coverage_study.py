@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.inference import judge, replications_to_tell
-from paper_figures.advice import advice, choices
-from simulations import coverage
-from simulations.coverage_candidates import ASKED, CANDIDATES, TARGETS, Candidate
-from simulations.coverage_problems import RARE, SURE, directions, names, problem
-from simulations.narrowing import narrowing
-from simulations.study import cell_seed
+from grpo_theory.evidence import judge
+from grpo_theory.laboratory import replications_to_tell
+from paper_figures.harness.advice import advice, choices
+from simulations.coverage import coverage
+from simulations.coverage.candidates import ASKED, CANDIDATES, TARGETS, Candidate
+from simulations.coverage.narrowing import narrowing
+from simulations.coverage.problems import RARE, SURE, directions, names, problem
+from simulations.harness.study import cell_seed, table_of
 
 HALF_TRAINED = "half-trained, balanced"
 
@@ -27,7 +28,7 @@ def table(cells, seed=0):
     for cell in cells:
         results = [json.loads(json.dumps(coverage.compute(cell.settings, cell_seed("coverage", cell, seed), 0)))]
         rows += coverage.rows(cell.settings, results)
-    return pd.DataFrame(rows)
+    return table_of(rows)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def quick():
 
 def probabilities(case):
     """Softmax of features times parameters, written out."""
-    logits = np.einsum("mkd,d->mk", case.policy.features, case.theta)
+    logits = np.einsum("mkd,d->mk", case.policy.logit_map.features, case.theta)
     weights = np.exp(logits)
     return weights / weights.sum(axis=1, keepdims=True)
 
@@ -62,7 +63,7 @@ def test_policies_are_what_their_names_say():
 def test_truths_are_sums_over_all_outcomes_of_small_groups():
     """c1, c2 and c3 from the definitions; the error by the law of total variance from all groups of two responses."""
     case = problem(HALF_TRAINED)
-    pi, features = probabilities(case), case.policy.features
+    pi, features = probabilities(case), case.policy.logit_map.features
     success = case.bandit.mean_reward
     scores = features - np.einsum("mk,mkd->md", pi, features)[:, None]
     gradients = np.einsum("mk,mk,mkd->md", pi, success, scores)
@@ -136,13 +137,13 @@ def test_the_quick_table_has_every_target_and_measure(quick):
 
 def test_every_claim_names_its_point_and_has_a_control(quick):
     claims = coverage.claims(quick)
-    assert {claim.id for claim in claims} >= {
+    assert {claim.statement.id for claim in claims} >= {
         f"CI/{one.name}" for one in CANDIDATES if not one.slow and one.target in ("value", "error")
     }
-    assert all("(B = 64, G = 8)" in claim.problem for claim in claims)
+    assert all("(B = 64, G = 8)" in claim.setting for claim in claims)
     for claim in claims:
-        better = 1.0 if claim.kind == "equality" else -1.0
-        assert better * claim.control.estimate <= better * claim.evidence.estimate, claim.id
+        better = 1.0 if claim.statement.kind == "equality" else -1.0
+        assert better * claim.control.estimate <= better * claim.evidence.estimate, claim.statement.id
 
 
 def test_a_sound_interval_is_confirmed_and_a_wrong_one_refuted(monkeypatch):
@@ -156,7 +157,7 @@ def test_a_sound_interval_is_confirmed_and_a_wrong_one_refuted(monkeypatch):
     assert verdicts.loc["CI/value_effective", "verdict"] == "confirmed"
     assert verdicts.loc["CI/value_clustered", "verdict"] != "refuted"
     broken = [
-        Candidate(one.name, narrowing(one.function, 0.9), one.target, one.source, one.conservative)
+        Candidate(one.name, narrowing(one.function, 0.9), one.target, one.conservative)
         for one in CANDIDATES
         if one.name == "value_clustered"
     ]

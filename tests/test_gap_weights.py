@@ -6,29 +6,28 @@ import pytest
 from scipy.stats import chi2, kstest, norm
 
 import grpo_theory as gt
-from grpo_theory.exact.outcomes import outcomes
-from grpo_theory.inference import judge
+from grpo_theory.evidence import judge
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
-from simulations import gap_weights
-from simulations.limit_law import _tabulated, kolmogorov_distance, optimum
+from simulations.harness.maximum import maximum
+from simulations.limit import gap_weights
+from simulations.limit.limit_law import _tabulated, kolmogorov_distance
 
 
 @pytest.mark.parametrize("name", ["kl-linear", "conflict", "kl-tabular"])
 def test_excess_of_a_baseline_is_a_square_and_a_covariance(name):
     """Corollary 10's algebra, against exact covariances of the estimators."""
-    problem, best, _ = optimum(name)
+    problem, best, _ = maximum(name)
     theta = best + 0.1 * np.arange(problem.policy.dimension)
-    where = (problem.bandit, problem.policy, theta)
     none, oracle = (
-        gt.gradient_covariance(*where, estimator, batch_size=1, group_size=1, kl=problem.kl)
+        gt.gradient_covariance(problem, theta, estimator, batch_size=1, group_size=1)
         for estimator in ("reinforce", "oracle")
     )
-    table = outcomes(*where, problem.kl)
-    scores = problem.policy.scores(theta)[:, table.responses]
-    value = gt.moments(*where, problem.kl).value
+    point = problem.at(theta)
+    scores = problem.policy.scores(theta)[:, point.outcome_responses]
+    value = gt.moments(problem, theta).value
     expected = np.zeros_like(none)
     for m, weight in enumerate(problem.bandit.prompt_weights):
-        p, w, z = table.probabilities[m], scores[m], table.rewards[m] - value[m]
+        p, w, z = point.outcome_probabilities[m], scores[m], point.rewards[m] - value[m]
         square = value[m] ** 2 * (w.T * p) @ w
         expected += weight * (square + 2.0 * value[m] * (w.T * (p * z)) @ w)
     np.testing.assert_allclose(none - oracle, expected, atol=1e-14)
@@ -36,7 +35,7 @@ def test_excess_of_a_baseline_is_a_square_and_a_covariance(name):
 
 
 def test_the_assumption_holds_at_the_optimum_of_a_tabular_policy_with_a_penalty_only():
-    found = {name: gap_weights.dependence(*optimum(name)[:2]) for name in ("kl-tabular", "indifferent", "kl-linear", "conflict")}
+    found = {name: gap_weights.dependence(*maximum(name)[:2]) for name in ("kl-tabular", "indifferent", "kl-linear", "conflict")}
     assert found["kl-tabular"] < 1e-12
     assert found["indifferent"] < 1e-12
     assert min(found["kl-linear"], found["conflict"]) > 0.1
@@ -52,9 +51,9 @@ def test_distance_to_the_normal_for_equal_weights(weights):
 
 @pytest.mark.parametrize("name", ["kl-tabular", "conflict"])
 def test_the_law_has_set_in_when_the_study_says_so(name):
-    problem, best, _ = optimum(name)
+    problem, best, _ = maximum(name)
     rows = [row for row in gap_weights.compute({"part": "transient", "problem": name}, None, 0) if row["factor"] == 1.0]
-    linear = linearise(problem.bandit, problem.policy, best, "rloo", batch_size=1, group_size=4, kl=problem.kl)
+    linear = linearise(problem, best, "rloo", batch_size=1, group_size=4)
     linear = Linearisation(linear.curvatures, linear.directions, np.diag(linear.curvatures), linear.noise)
     beta, n = 1.0 / linear.slowest, round(rows[0]["set_in"]) - gap_weights.OFFSET
     gaps = gap_recursion(linear, gt.Harmonic(beta, gap_weights.OFFSET).steps(n), np.zeros_like(linear.noise))

@@ -6,17 +6,18 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.exact import directional_derivatives
-from grpo_theory.inference import judge
-from simulations import group_size, group_size_horizon, group_size_path, group_size_schedule
-from simulations.controlled_training import controlled_objectives
-from simulations.training_cases import FAR, case_law, case_settings, case_steps, training_problem
+from grpo_theory.evidence import judge
+from simulations.harness.study import table_of
+from simulations.training import group_size, group_size_horizon, group_size_path, group_size_schedule
+from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps
+from simulations.training.controlled import controlled_objectives
 
 FAR_CASE = case_settings("kl-linear", FAR, ("Constant", 2.0))
 
 
 def test_the_control_has_mean_zero_and_takes_most_of_the_variance(seed):
     """|z| < 4.9; the drift that it subtracts is hundreds of standard errors, so an error of some percent in it would show."""
-    problem, steps, runs = training_problem(FAR_CASE), case_steps(FAR_CASE, 6), 512
+    problem, steps, runs = case_problem(FAR_CASE), case_steps(FAR_CASE, 6), 512
     slopes = [case_law(FAR_CASE, n).slopes for n in (3, 6)]
     plain, controlled = controlled_objectives(
         problem, slopes, steps, [2, 4, 4, 8, 2, 4], budget=256, runs=runs, seed=np.random.SeedSequence(seed(1))
@@ -27,20 +28,19 @@ def test_the_control_has_mean_zero_and_takes_most_of_the_variance(seed):
     assert (controlled.var(axis=0) < 0.1 * plain.var(axis=0)).all()
     path = case_law(FAR_CASE, 6).path
     drift = sum(
-        step * directional_derivatives(problem.bandit, problem.policy, theta, slope[None], problem.kl)[0]
+        step * directional_derivatives(problem, theta, slope[None])[0]
         for step, theta, slope in zip(steps, path, slopes[1], strict=False)
     )
     assert 0.05 * drift > 4.9 * error[1]
 
 
 def test_plain_objectives_are_those_of_ordinary_training(seed):
-    problem, steps = training_problem(FAR_CASE), case_steps(FAR_CASE, 1)
+    problem, steps = case_problem(FAR_CASE), case_steps(FAR_CASE, 1)
     plain, _ = controlled_objectives(
         problem, [case_law(FAR_CASE, 1).slopes], steps, [4], budget=64, runs=8, seed=np.random.SeedSequence(5)
     )
     runs = gt.simulate_training(
-        problem.bandit,
-        problem.policy,
+        problem,
         problem.theta,
         "rloo",
         steps,
@@ -49,7 +49,6 @@ def test_plain_objectives_are_those_of_ordinary_training(seed):
         steps=1,
         replications=8,
         rng=np.random.SeedSequence(5, spawn_key=(0,)),
-        kl=problem.kl,
     )
     np.testing.assert_allclose(plain, runs.objectives, rtol=1e-14)
 
@@ -63,7 +62,7 @@ def far_table():
         "checkpoints": list(group_size.CHECKPOINTS),
         "runs": 2,
     }
-    table = pd.DataFrame(group_size.rows(settings, [group_size.compute(settings, np.random.SeedSequence(1), 0)]))
+    table = table_of(group_size.rows(settings, [group_size.compute(settings, np.random.SeedSequence(1), 0)]))
     return table.assign(estimate=table["prediction"], standard_error=1e-3 * table["prediction"].abs())
 
 
@@ -75,7 +74,7 @@ def test_verdicts_on_the_printed_group_size_follow_the_evidence(far_table):
     found = verdicts(far_table)
     assert found["power"].all()
     assert found["verdict"].to_dict() == {"U9/printed": "refuted", "U9/policy-law": "confirmed", "U9/noise-costs": "confirmed"}
-    assert "n = 32" in found.loc["U9/printed", "assumptions"]
+    assert "n = 32" in found.loc["U9/printed", "facts"]
     best_is_two = far_table["estimate"].where(far_table["group_size"] != 2, 0.5 * far_table["estimate"])
     assert verdicts(far_table.assign(estimate=best_is_two)).loc["U9/printed", "verdict"] == "confirmed"
     assert verdicts(far_table.assign(estimate=1.1 * far_table["estimate"])).loc["U9/policy-law", "verdict"] == "refuted"
@@ -97,7 +96,7 @@ def test_the_path_of_the_best_group_size_is_judged_exactly():
     for cell in group_size_path.cells(True):
         if cell.settings["problem"] in ("linear", "kl-tabular"):
             rows += group_size_path.rows(cell.settings, [group_size_path.compute(cell.settings, np.random.SeedSequence(0), 0)])
-    found = judge(group_size_path.claims(pd.DataFrame(rows))).set_index("problem")
+    found = judge(group_size_path.claims(table_of(rows))).set_index("problem")
     assert found["power"].all()
     assert found["verdict"].to_dict() == {
         "linear, Constant(8)": "refuted",
@@ -124,7 +123,7 @@ def test_horizons_are_judged_with_power():
     for cell in group_size_horizon.cells(True):
         settings = dict(cell.settings) | {"runs": 8192 if cell.settings["steps"] == 1 else 1024}
         rows += group_size_horizon.rows(settings, [group_size_horizon.compute(settings, np.random.SeedSequence(3), 0)])
-    found = judge(group_size_horizon.claims(pd.DataFrame(rows)), family_error=0.05).set_index(["id", "problem"])["verdict"]
+    found = judge(group_size_horizon.claims(table_of(rows)), family_error=0.05).set_index(["id", "problem"])["verdict"]
     one, many = (f"two-speeds, Constant(0.05), N = 120, n = {n}" for n in (1, 100))
     assert found["U9/trace", one] == "refuted"
     assert found["U9/curvature", one] == "confirmed"

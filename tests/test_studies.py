@@ -1,5 +1,6 @@
-"""Studies: seeds, chunks, resuming, damage, and the verdicts' sensitivity to a wrong library."""
+"""Studies: seeds, chunks, resuming, damage, columns, and the verdicts' sensitivity to a wrong library."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,13 +8,14 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.inference import judge
-from simulations import baselines, error_law, u_statistic
-from simulations.gradient_cells import gradient_cells, kernel_checksum, merge, simulate_chunk
-from simulations.registry import STUDIES
-from simulations.runner import run
-from simulations.store import Store, StoreError, read_table
-from simulations.study import Cell, Study, cell_seed
+from grpo_theory.evidence import judge
+from simulations.gradient import baselines, error_law, u_statistic
+from simulations.gradient.cells import gradient_cells, merge, simulate_chunk
+from simulations.harness.discovery import studies
+from simulations.harness.fingerprint import estimator_fingerprint
+from simulations.harness.runner import run
+from simulations.harness.store import Store, StoreError, read_table
+from simulations.harness.study import COLUMNS, Cell, Study, cell_seed, table_of
 
 
 def small_cells(quick):
@@ -22,16 +24,18 @@ def small_cells(quick):
 
 def small_rows(settings, results):
     simulation = merge(results)
-    return [{"problem": settings["problem"], "mse": float(simulation.mse[1]), "n": simulation.replications}]
+    errors = {"estimate": float(simulation.mse[1]), "standard_error": float(simulation.mse_standard_error[1])}
+    return [{"problem": settings["problem"], "prediction": np.nan, "replications": simulation.replications, **errors}]
+
+
+STUDY = Study("small", "a small study", small_cells, simulate_chunk, small_rows, lambda table: [])
 
 
 @pytest.fixture
 def small(monkeypatch):
-    study = Study("small", "a small study", small_cells, simulate_chunk, small_rows, lambda table: [])
-    monkeypatch.setitem(STUDIES, "small", study)
-    monkeypatch.setattr("simulations.gradient_cells.QUICK_RESPONSES", 1 << 19)
-    monkeypatch.setattr("simulations.gradient_cells.CHUNK_RESPONSES", 1 << 17)
-    return study
+    monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 19)
+    monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 17)
+    return STUDY
 
 
 def chunk_files(root):
@@ -60,8 +64,7 @@ def test_chunks_merge_to_the_run_over_all_blocks(small, tmp_path):
     cell = small.cells(True)[1]
     problem = gt.gallery.problem("tabular")
     whole = gt.simulate_gradients(
-        problem.bandit,
-        problem.policy,
+        problem,
         problem.theta,
         ("oracle", "rloo"),
         batch_size=4,
@@ -70,8 +73,8 @@ def test_chunks_merge_to_the_run_over_all_blocks(small, tmp_path):
         rng=cell_seed("small", cell, 3),
     )
     row = read_table(tmp_path, "small")[0].iloc[1]
-    assert row["n"] == whole.replications
-    assert row["mse"] == pytest.approx(whole.mse[1], rel=1e-13)
+    assert row["replications"] == whole.replications
+    assert row["estimate"] == pytest.approx(whole.mse[1], rel=1e-13)
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "edited", "other seed", "not json"])
@@ -108,13 +111,9 @@ def test_a_killed_run_keeps_its_chunks_and_goes_on(small, tmp_path, monkeypatch)
         written.append(arguments)
         write(self, *arguments)
 
-    monkeypatch.setattr(Store, "write_chunk", stop_after_three)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Store, "write_chunk", stop_after_three)
         run(small, store)
-    monkeypatch.undo()
-    monkeypatch.setitem(STUDIES, "small", small)
-    monkeypatch.setattr("simulations.gradient_cells.QUICK_RESPONSES", 1 << 19)
-    monkeypatch.setattr("simulations.gradient_cells.CHUNK_RESPONSES", 1 << 17)
     assert len(chunk_files(tmp_path)) == 3
     assert run(small, store) == 5
 
@@ -143,7 +142,7 @@ def test_results_that_cannot_be_written_are_refused_before_work(tmp_path):
         Store(tmp_path / "file", 0)
 
 
-def test_an_edited_kernel_has_another_checksum():
+def test_an_edited_kernel_has_another_fingerprint(registry):
     def first(batch, advantages):
         advantages[:, :] = 0.5 * batch.rewards
 
@@ -152,24 +151,44 @@ def test_an_edited_kernel_has_another_checksum():
 
     sums = []
     for function in (first, second):
-        estimator = gt.estimator(f"checksum_{function.__name__}")(function)
-        sums.append(kernel_checksum(estimator.name))
+        sums.append(estimator_fingerprint(gt.estimator("edited")(function)))
+        registry.pop("edited")
     assert sums[0] != sums[1]
 
 
-def test_every_study_names_its_claims_sources_and_kinds():
-    assert set(STUDIES) >= {"u_statistic", "error_law", "gradient_error", "baselines", "baseline_curve", "estimators"}
-    for study in STUDIES.values():
+def test_every_study_is_named_by_its_file_and_has_cells_that_differ():
+    found = studies()
+    assert set(found) >= {"u_statistic", "error_law", "gradient_error", "baselines", "baseline_curve", "estimators"}
+    for name, study in found.items():
+        assert name == study.name == study.module.rpartition(".")[2]
         assert study.cells(True), study.name
-        assert len({cell.key for cell in study.cells(False)}) == len(study.cells(False))
+        cells = study.cells(False)
+        assert len({cell.key for cell in cells}) == len(cells)
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_row_without_one_of_the_columns_is_refused(small, tmp_path, column):
+    def lacking(settings, results):
+        return [{name: value for name, value in row.items() if name != column} for row in small_rows(settings, results)]
+
+    with pytest.raises(ValueError, match=rf"rows must have the columns prediction, .*, and one lacks {column}: {{'problem'"):
+        run(dataclasses.replace(small, rows=lacking), Store(tmp_path, 3))
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_the_columns_come_last_and_other_columns_may_differ_between_rows():
+    shared = dict.fromkeys(COLUMNS, 0.0)
+    table = table_of([shared | {"part": "a", "n": 3}, shared | {"part": "b"}])
+    assert tuple(table.columns) == ("part", "n", *COLUMNS)
+    assert table["n"].isna().tolist() == [False, True]
 
 
 def exact_table(study, problems):
     rows = []
-    for cell in study.STUDY.cells(True):
+    for cell in study.cells(True):
         if cell.settings["problem"] in problems:
             rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.SeedSequence(1), 0)])
-    return pd.DataFrame(rows)
+    return table_of(rows)
 
 
 def test_u1_u2_verdicts_on_a_small_problem():
@@ -188,7 +207,8 @@ def test_verdicts_follow_the_evidence_not_a_list(monkeypatch):
     assert verdicts.loc["U1", "verdict"] == "refuted"
     table = exact_table(error_law, {"tabular"})
     assert judge(error_law.claims(table)).set_index("id").loc["U4/corrected", "verdict"] == "confirmed"
-    wrong = judge(error_law.claims(table.assign(mse=table["mse"] * 1.0001))).set_index("id")
+    wrong_mse = table["estimate"].where(table["quantity"] != "mse", table["estimate"] * 1.0001)
+    wrong = judge(error_law.claims(table.assign(estimate=wrong_mse))).set_index("id")
     assert wrong.loc["U4/corrected", "verdict"] == "refuted"
 
 
@@ -198,7 +218,7 @@ def test_value_baseline_is_judged_by_assumption_2():
         if cell.settings["problem"] in ("uniform", "mixed"):
             results = [simulate_chunk(cell.settings, cell_seed("baselines", cell, 0), c) for c in range(cell.chunks)]
             rows += baselines.rows(cell.settings, results)
-    verdicts = judge(baselines.claims(pd.DataFrame(rows))).set_index(["id", "problem"])
+    verdicts = judge(baselines.claims(table_of(rows))).set_index(["id", "problem"])
     assert verdicts["power"].all()
     assert verdicts.loc[("U6/assumption", "uniform"), "verdict"] == "confirmed"
     assert verdicts.loc[("U6/printed", "uniform"), "verdict"] == "confirmed"

@@ -27,7 +27,7 @@ def module_fingerprint(module: str) -> str:
     """Return a checksum of the code of a module and of all modules of the project that it depends on."""
     digest = hashlib.sha256()
     for name in dependencies(module):
-        digest.update(f"{name}:{_normal_form(_file(name).read_text(encoding='utf-8'))}\n".encode())
+        digest.update(f"{name}:{_code(name)}\n".encode())
     return digest.hexdigest()
 
 
@@ -61,6 +61,12 @@ def dependencies(module: str) -> list[str]:
             seen.add(name)
             waiting += [found for found in _imports(name) if found not in seen]
     return sorted(seen)
+
+
+@cache
+def _code(module: str) -> str:
+    """Return a checksum of one module's own code."""
+    return hashlib.sha256(_normal_form(_file(module).read_text(encoding="utf-8")).encode()).hexdigest()
 
 
 def _normal_form(text: str) -> str:
