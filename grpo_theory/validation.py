@@ -12,16 +12,17 @@ ROUNDING = 1e-14
 """The variation of numbers, relative to their size, that counts as rounding."""
 
 
-def as_real_array(name: str, value: ArrayLike, ndim: int) -> Array:
-    """Return a finite, contiguous float64 copy of `value` with `ndim` dimensions and no empty axis."""
+def as_real_array(name: str, value: ArrayLike, ndim: int | None) -> Array:
+    """Return a finite, contiguous float64 copy of `value` with `ndim` dimensions, at least one if None, and no empty axis."""
+    wanted = "dimensions, at least one" if ndim is None else f"{ndim} dimensions"
     try:
         if np.iscomplexobj(value):
             raise TypeError("complex numbers are not real")
         array = np.array(value, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of real numbers with {ndim} dimensions: {error}") from None
-    if array.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimensions, got shape {array.shape}")
+        raise ValueError(f"{name} must be an array of real numbers with {wanted}: {error}") from None
+    if array.ndim != ndim and (ndim is not None or array.ndim == 0):
+        raise ValueError(f"{name} must have {wanted}, got shape {array.shape}")
     if array.size == 0:
         raise ValueError(f"{name} must not be empty, got shape {array.shape}")
     check_finite(name, array)

@@ -1,6 +1,7 @@
 """Importance ratios, clips, aggregation and KL terms, by themselves and mixed, against all groups written out."""
 
 from dataclasses import replace
+from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -428,7 +429,9 @@ def simulated_estimators():
 @pytest.mark.parametrize("features", ["tabular", "shared"])
 def test_simulation_off_policy_has_the_exact_laws(features, seed):
     c, chosen = case(features, "binary", "kl"), simulated_estimators()
-    simulation = simulate(c, chosen, 3, 4, 100_000, seed(31))
+    parts = [simulate(c, chosen, 3, 4, 1_000, s) for s in np.random.SeedSequence(seed(31)).spawn(100)]
+    simulation = reduce(gt.GradientSimulation.merge, parts)
+    covariances = np.array([part.along_covariance for part in parts])
     laws = [gt.gradient_law(c.problem, c.theta, e, batch_size=3, group_size=4, behaviour=c.behaviour) for e in chosen]
     for e, law in enumerate(laws):
         z = z_of(simulation, e, law.mean, law.mse, law.prompt_mse)
@@ -438,9 +441,9 @@ def test_simulation_off_policy_has_the_exact_laws(features, seed):
         assert LIMIT * simulation.mse_standard_error[e] < 0.025 * law.mse
         deviation = np.sqrt(np.diag(law.covariance()))
         assert (LIMIT * simulation.along_standard_error[e] < 0.02 * deviation).all()
-        # The variance of a coordinate is that of the law; its relative standard error is below 1%.
-        ratio = np.einsum("jj->j", simulation.along_covariance[e]) / deviation**2
-        assert np.abs(ratio - 1.0).max() < 0.05, (chosen[e].name, ratio)
+        # The covariance, entry by entry, with standard errors from the parts.
+        errors = covariances[:, e].std(axis=0, ddof=1) / 10.0
+        assert (np.abs(covariances[:, e].mean(axis=0) - law.covariance()) < LIMIT * errors).all(), chosen[e].name
     # Negative control: the exact law of any other composition is refuted.
     for e, f in product(range(len(laws)), repeat=2):
         if e != f:

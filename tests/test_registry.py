@@ -111,7 +111,7 @@ def test_names_are_taken_once(registry):
     def steal(batch, advantages):
         advantages[:, :] = batch.rewards
 
-    with pytest.raises(ValueError, match=r"name must be new, but an estimator 'rloo' is registered by grpo_theory\."):
+    with pytest.raises(ValueError, match=r"name must be new, but there is an estimator 'rloo' already: "):
         gt.estimator("rloo")(steal)
     first = gt.estimator("mine")(steal)
     assert gt.estimator("mine")(steal).advantage.function is first.advantage.function
@@ -186,6 +186,54 @@ def test_another_process_registers_what_it_unpickles(registry, tmp_path, monkeyp
     assert received.advantage.function is sys.modules.pop("kernels_of_mine").scaled.advantage.function
 
 
+PARTS_OF_MINE = """
+import numpy as np
+import grpo_theory as gt
+
+def squared(log_ratios, length, ratios):
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            ratios[t, i] = np.exp(2.0 * log_ratios[t, i])
+
+def halved(lengths, constant):
+    return np.full(lengths.shape, 0.5)
+
+mine = gt.compose(
+    "mine", advantage="rloo", ratio=gt.Ratio("squared", squared), aggregation=gt.Aggregation("halved", halved)
+)
+"""
+
+
+def test_another_process_gets_a_composition_of_a_users_own_parts(registry, tmp_path, monkeypatch):
+    (tmp_path / "parts_of_mine.py").write_text(PARTS_OF_MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    sent = pickle.dumps(importlib.import_module("parts_of_mine").mine)
+    del registry["mine"], sys.modules["parts_of_mine"]
+    received = pickle.loads(sent)
+    module = sys.modules.pop("parts_of_mine")
+    assert received.ratio == module.mine.ratio == registry["mine"].ratio
+    assert received.aggregation == module.mine.aggregation
+    assert received.aggregation.shares(np.array([1, 2])).tolist() == [0.5, 0.5]
+
+
+def test_a_file_of_compositions_may_be_run_again(registry, tmp_path, monkeypatch):
+    """As a cell of a notebook is: the functions are new, their places and their code are not."""
+    (tmp_path / "parts_of_mine.py").write_text(PARTS_OF_MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("parts_of_mine")
+    first = module.mine
+    again = importlib.reload(module).mine
+    assert registry["mine"] is again is not first
+    assert again.ratio.function is not first.ratio.function
+    del sys.modules["parts_of_mine"]
+
+
+def test_a_part_with_a_function_of_no_place_cannot_be_sent():
+    local = gt.Ratio("local", lambda log_ratios, length, ratios: None)
+    with pytest.raises(TypeError, match=r"the function '.*<lambda>' must be defined at the top level of a file"):
+        pickle.dumps(local)
+
+
 def test_estimators_can_be_keys():
     assert {gt.estimators()["rloo"]: 1}[gt.estimators()["rloo"]] == 1
 
@@ -258,9 +306,9 @@ def test_a_name_stands_for_one_composition(registry):
     first = gt.compose("mine", advantage="rloo", ratio="token")
     assert gt.compose("mine", advantage="rloo", ratio="token").ratio is first.ratio
     for other in ({"ratio": "geometric"}, {"ratio": "token", "clip": "cap"}, {"ratio": "token", "advantage": "grpo"}):
-        with pytest.raises(ValueError, match="name must be new, but an estimator 'mine' is registered"):
+        with pytest.raises(ValueError, match="name must be new, but there is an estimator 'mine' already"):
             gt.compose("mine", **{"advantage": "rloo", **other})
-    with pytest.raises(ValueError, match="name must be new, but an estimator 'rloo' is registered"):
+    with pytest.raises(ValueError, match="name must be new, but there is an estimator 'rloo' already"):
         gt.compose("rloo", advantage="rloo", ratio="token")
     assert registry["mine"].ratio is first.ratio
 

@@ -206,6 +206,8 @@ def test_thousands_of_equal_weights_are_no_more_work_than_one():
         ([0.0, 0.0], "weights must have at least one above 0"),
         ([np.nan], "weights must be finite"),
         ([], "weights must not be empty"),
+        (1.0, r"weights must have dimensions, at least one, got shape \(\)"),
+        ([[1.0], [2.0, 3.0]], "weights must be an array of real numbers with dimensions, at least one"),
         ([[1.0, 2.0], [0.0, 0.0]], "weights must have at least one above 0"),
     ],
 )

@@ -7,12 +7,12 @@ from typing import Literal
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.estimation.part import find_part
+from grpo_theory.estimation.part import Part, find_part
 from grpo_theory.validation import as_positive, check_shape
 
 
 @dataclass(frozen=True)
-class Aggregation:
+class Aggregation(Part):
     """How the tokens of a group's responses are added up.
 
     Attributes

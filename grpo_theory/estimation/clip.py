@@ -12,13 +12,13 @@ import numpy as np
 from numba import types
 
 from grpo_theory.compilation import F1, F2, FunctionValue
-from grpo_theory.estimation.part import find_part, value_of
+from grpo_theory.estimation.part import Part, find_part, value_of
 
 SIGNATURE = types.void(F2, numba.int64, numba.boolean, F1, F2)
 
 
 @dataclass(frozen=True)
-class Clip:
+class Clip(Part):
     """A clip of the importance ratio r to between 1 - low and 1 + high.
 
     Attributes

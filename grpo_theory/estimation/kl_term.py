@@ -13,13 +13,13 @@ import numpy as np
 from numba import types
 
 from grpo_theory.compilation import F2, FunctionValue
-from grpo_theory.estimation.part import find_part, value_of
+from grpo_theory.estimation.part import Part, find_part, value_of
 
 SIGNATURE = types.void(F2, F2)
 
 
 @dataclass(frozen=True)
-class KLTerm:
+class KLTerm(Part):
     """An estimator of the divergence and its place.
 
     Attributes

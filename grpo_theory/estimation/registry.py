@@ -4,12 +4,13 @@ import difflib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from grpo_theory.estimation.advantage import Advantage, as_parameters
+from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.aggregation import Aggregation, find_aggregation
 from grpo_theory.estimation.clip import Clip, find_clip
 from grpo_theory.estimation.composition import Estimator
 from grpo_theory.estimation.kernel import check_arguments, fields_read
 from grpo_theory.estimation.kl_term import KLTerm, find_kl_term
+from grpo_theory.estimation.part import is_same_function
 from grpo_theory.estimation.ratio import Ratio, find_ratio
 from grpo_theory.validation import as_count
 
@@ -31,7 +32,7 @@ def make_estimator(
     advantage = Advantage(
         name=name,
         function=function,
-        parameters=MappingProxyType(as_parameters(parameters or {})),
+        parameters=parameters or {},
         minimum_group_size=as_count("minimum_group_size", minimum_group_size),
         couples_groups=couples_groups,
         reads=fields_read(function),
@@ -140,9 +141,9 @@ def _register(new: Estimator) -> Estimator:
     known = _REGISTRY.get(new.name)
     if known is not None:
         parts = [(one.ratio, one.clip, one.aggregation, one.kl) for one in (known, new)]
-        if parts[0] != parts[1] or not known.advantage.is_same_kernel(new.advantage):
-            where = known.advantage.function.__module__
-            raise ValueError(f"name must be new, but an estimator {new.name!r} is registered by {where}")
+        kernels = [one.advantage.function for one in (known, new)]
+        if not is_same_function(*kernels) or not all(one.is_same(other) for one, other in zip(*parts, strict=True)):
+            raise ValueError(f"name must be new, but there is an estimator {new.name!r} already: {known.description}")
     _REGISTRY[new.name] = new
     return new
 

@@ -28,7 +28,7 @@ class WeightedChiSquare:
     """
 
     def __init__(self, weights: ArrayLike) -> None:
-        weights = as_real_array("weights", weights, max(1, np.ndim(weights)))
+        weights = as_real_array("weights", weights, None)
         if weights.min() < 0.0:
             raise ValueError(f"weights must not be negative, got {weights.min():g}")
         if not (weights.max(axis=-1) > 0.0).all():
