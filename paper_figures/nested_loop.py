@@ -16,14 +16,14 @@ LEVEL = 0.95
 SHOWN = ("value", "gradient", "c1", "error", "group size")
 SIZES = {"batch_size": "$B$", "group_size": "$G$"}
 CAPTION = (
-    "Coverage of nominal 95% intervals over the whole design (nested-loop plot, Ruecker and Schwarzer 2014), a panel a target: "
-    "group sizes within batch sizes within problems, as the steps at the foot say. Of several components the one that is worst "
-    "covered is shown; a dataset that gives no answer is not covered."
+    "Coverage of nominal 95% intervals over the whole design (nested-loop plot, Ruecker and Schwarzer 2014), one panel for each "
+    "target: group sizes within batch sizes within problems, as the steps at the foot say. Of several components the one that "
+    "is worst covered is shown; a dataset that gives no answer is not covered."
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel a target, and the settings beneath them."""
+    """Draw one panel for each target, and the settings beneath them."""
     table = tables["coverage"].query("part == 'design' and measure == 'coverage' and level == @LEVEL and target in @SHOWN")
     targets, problems = table["target"].unique(), list(table["problem"].unique())
     settings = table[["problem", *SIZES]].drop_duplicates()
@@ -56,7 +56,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def _lines(axes: Axes, worst: pd.DataFrame, settings: pd.DataFrame) -> None:
-    """Draw a staircase an interval function, with a gap where a setting was not tried."""
+    """Draw one staircase for each interval function, with a gap where a setting was not tried."""
     axes.axhline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
     values = worst.reindex(pd.MultiIndex.from_frame(settings))
     for name, look in intervals(pd.DataFrame({"interval": worst.columns})).items():

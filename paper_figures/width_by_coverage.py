@@ -17,15 +17,15 @@ COLUMNS, WIDEST = 3, 5.0
 TICKS = (0.02, 0.1, 0.3, 0.6, 0.8, 0.95, 0.99)
 KEYS = ["interval", "target", "problem", "batch_size", "group_size", "component"]
 CAPTION = (
-    "Median width against coverage of nominal 95% intervals, a point a cell of the design and component, a panel a target; "
-    "widths are relative to the narrowest interval of the same cell. On the line the coverage is the nominal one; left of it the "
-    "interval is too short, right of it longer than it need be. Full points: success is rare (1%). Those more than five times as "
-    "wide are drawn at the upper edge; unbounded ones are left out."
+    "Median width against coverage of nominal 95% intervals, one point for each cell of the design and component, one panel "
+    "for each target; widths are relative to the narrowest interval of the same cell. On the line the coverage is the nominal "
+    "one; left of it the interval is too short, right of it longer than it need be. Full points: success is rare (1%). Those "
+    "more than five times as wide are drawn at the upper edge; unbounded ones are left out."
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a panel a target."""
+    """Draw one panel for each target."""
     table = tables["coverage"].query(
         "part == 'design' and level == @LEVEL and target in @SHOWN and measure in ('coverage', 'median width')"
     )

@@ -30,7 +30,7 @@ CAPTION = (
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a row a cell, and a panel an interval function."""
+    """Draw one row for each cell, and one panel for each interval function."""
     table = tables["coverage"].query("measure == 'zip' and level == @LEVEL")
     cells = [(cell, part) for cell, part in table.groupby(CELL, sort=False) if cell[:2] in SHOWN]
     cells.sort(key=lambda one: SHOWN.index(one[0][:2]))

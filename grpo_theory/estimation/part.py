@@ -89,7 +89,7 @@ def source_of(function: Callable) -> SourceFile:
     return SourceFile.read(Path(path), function.__module__)
 
 
-def _restore(kind: type[Kind], source: SourceFile, qualname: str, facts: dict[str, Any]) -> Kind:
+def _restore(kind: Callable[..., Kind], source: SourceFile, qualname: str, facts: dict[str, Any]) -> Kind:
     """Return the part of a pickle: its file is run if need be, and the function found in it by name."""
     module = source.load() if source.module != "__main__" else sys.modules["__main__"]
     found = operator.attrgetter(qualname)(module)

@@ -72,7 +72,7 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
     Raises
     ------
     ValueError
-        If the point is not a maximiser, or a point of the ball is higher, for then no mu is above 0.
+        If the point is not a maximiser, or a point of the ball is higher, because then no mu is above 0.
     """
     radius, reach = as_positive("radius", radius), as_positive("reach", reach)
     _, directions = check_optimum(problem, optimum)
@@ -132,7 +132,7 @@ def largest_error(
 ) -> float:
     """Find M, the largest mean squared error of an estimator over a ball around a maximiser, as `region` finds its constants.
 
-    The net has 64 points here, for exact errors are dear.
+    The net has 64 points here, because exact errors are expensive.
 
     Parameters
     ----------

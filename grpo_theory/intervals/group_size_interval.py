@@ -114,9 +114,9 @@ def group_size_fieller(rollouts: Rollouts, level: float = 0.95) -> Interval:
     The set of ratios r that are not rejected, B - 1 degrees of freedom. Its upper limit is inf where c1 = 0 is not rejected: then
     the data do not bound the optimal group size.
 
-    Coverage: nominal as B grows if c1 > 0, and at least 1 - (1 - level)/2 at c1 = 0 (G* infinite), for no ratio of estimates is
-    taken. At small B that of a t interval on skewed terms, which misses below more often than above. Any set with sound coverage
-    near c1 = 0 must be unbounded with positive probability (Gleser and Hwang 1987).
+    Coverage: nominal as B grows if c1 > 0, and at least 1 - (1 - level)/2 at c1 = 0 (G* infinite), because no ratio of estimates
+    is taken. At small B that of a t interval on skewed terms, which misses below more often than above. Any set with sound
+    coverage near c1 = 0 must be unbounded with positive probability (Gleser and Hwang 1987).
     Measured (study "coverage"): 93.0% on a half-trained policy at B = 64, G = 8; least 89.6% at B = 64 and 85.9% at B = 16 over
     the design; 98.8% at c1 = 0; where success is rare (1%) least 91.6% at B = 64, the limits nearly always infinite.
 
@@ -148,8 +148,8 @@ def group_size_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: 
     """Interval of G* = 1 + sqrt(c3/c1) as `group_size_fieller`, with quantiles from a bootstrap-t over prompts.
 
     B prompts are drawn with replacement; (c3* - r c1*)/se*(r) is recomputed at the estimated ratio r, and centred where the
-    resampled U-statistic has its mean: with the products of a prompt's estimate with itself, for a prompt can be drawn twice. The
-    quantiles follow the skewness that t's do not. All datasets along the leading axes share the resamples.
+    resampled U-statistic has its mean: with the products of a prompt's estimate with itself, because a prompt can be drawn
+    twice. The quantiles follow the skewness that t's do not. All datasets along the leading axes share the resamples.
 
     Coverage: as `group_size_fieller`, with an error of smaller order in B where c1 > 0. Where c1 = 0 the product term is
     degenerate and no bootstrap of it is consistent. Quantiles from R resamples add a random error of about sqrt(p(1-p)/R) to each

@@ -89,7 +89,7 @@ def random_scaling(record: TrainingRecord, level: float = 0.95, *, contrasts: Ar
     """Return intervals for linear functionals of the maximiser by random scaling.
 
     With the averages m_s of the first s iterates, m_n +- q sqrt(V/n), V = (1/n^2) sum_s s^2 (m_s - m_n)^2 (Lee, Liao, Seo and
-    Shin 2022, Algorithm 1); q is `random_scaling_quantile`, for V does not settle.
+    Shin 2022, Algorithm 1); q is `random_scaling_quantile`, because V does not settle.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def last_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: Arra
     wrong.
 
     Measured (study "coverage_runs", 1,500 steps): 95.0% to 95.1% with steps beta/i from the maximiser; at least 92.8% over the
-    design (three schedules, three problems, a start 1.5 away; 512 runs a cell); at 300 steps at least 88.7%.
+    design (three schedules, three problems, a start 1.5 away; 512 runs in each cell); at 300 steps at least 88.7%.
 
     Raises
     ------

@@ -47,8 +47,8 @@ def value_naive(rollouts: Rollouts, level: float = 0.95) -> Interval:
 def value_clustered(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of the value E[Z] from the B mean rewards of the prompts, Student's t with B - 1 degrees of freedom.
 
-    Coverage: nominal as B grows, for every G. Below nominal where most prompts have no success at all, for then the mean and its
-    standard error are small together; see `value_effective`.
+    Coverage: nominal as B grows, for every G. Below nominal where most prompts have no success at all, because then the mean and
+    its standard error are small together; see `value_effective`.
     Measured (study "coverage"): 95.0% on a half-trained policy at B = 64, G = 8; least 93.4% at B = 64 and 91.9% at B = 16 over
     the design; where success is rare (1%) 88.3%, and down to 46% with 64 responses in all, most such batches having no success.
 
@@ -82,12 +82,12 @@ def value_effective(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of a success probability E[Z], fit for rare success: Clopper and Pearson's at an effective sample size.
 
     Korn and Graubard (1998): with m the success rate and s its clustered standard error, the BG responses are worth
-    n = m (1 - m)/s^2 independent ones. n is kept within [B, BG], for the design effect is 1 + (G-1) rho with the share rho of the
-    variance between prompts in [0, 1]; it is then multiplied by (t_{BG-1}/t_{B-1})^2 for the degrees of freedom behind s.
+    n = m (1 - m)/s^2 independent ones. n is kept within [B, BG], because the design effect is 1 + (G-1) rho with the share rho of
+    the variance between prompts in [0, 1]; it is then multiplied by (t_{BG-1}/t_{B-1})^2 for the degrees of freedom behind s.
     Without any success, or without any failure, n = B.
 
     Coverage: about nominal or above, where successes are few too and Student's t fails; wider than `value_clustered` where there
-    are many. Below nominal where few prompts carry all the successes, for the design effect cannot be seen then: 84% on
+    are many. Below nominal where few prompts carry all the successes, because the design effect cannot be seen then: 84% on
     beta-binomial prompts of mean 2% and correlation 0.6 at B = 30, G = 32 (Student's t 63%). Without success the upper limit is
     never too low: P(no success) = E[(1 - V(X))^G]^B <= (1 - E V(X))^B.
     Measured (study "coverage"): 96.0% on a half-trained policy at B = 64, G = 8, and 98.6% where success is rare (1%); least

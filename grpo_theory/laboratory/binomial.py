@@ -2,7 +2,7 @@
 
 from math import ceil, sqrt
 
-from scipy.special import ndtri
+from scipy.special import betaincinv, ndtri
 from scipy.stats import binom, binomtest
 
 from grpo_theory.arrays import Flags
@@ -10,9 +10,12 @@ from grpo_theory.validation import as_fraction
 
 
 def exact_limits(hits: Flags, confidence: float) -> tuple[float, float]:
-    """Return Clopper and Pearson's limits of the probability of a hit."""
-    limits = binomtest(int(hits.sum()), len(hits)).proportion_ci(confidence, method="exact")
-    return float(limits.low), float(limits.high)
+    """Return Clopper and Pearson's limits of the probability of a hit, which are quantiles of beta laws."""
+    found = int(hits.sum())
+    missed, tail = len(hits) - found, (1.0 - confidence) / 2.0
+    low = float(betaincinv(found, missed + 1.0, tail)) if found else 0.0
+    high = float(betaincinv(found + 1.0, missed, 1.0 - tail)) if missed else 1.0
+    return low, high
 
 
 def exact_p_value(hits: Flags, probability: float) -> float:

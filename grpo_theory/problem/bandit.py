@@ -76,7 +76,7 @@ class Bandit:
             self.prompt_weights = np.full(n_prompts, 1.0 / n_prompts)
         else:
             self.prompt_weights = as_real_array("prompt_weights", prompt_weights, 1)
-            check_shape("prompt_weights", self.prompt_weights, (n_prompts,), "(M,), one a prompt")
+            check_shape("prompt_weights", self.prompt_weights, (n_prompts,), "(M,), one for each prompt")
             check_distribution("prompt_weights", self.prompt_weights)
         for array in (self.values, self.probabilities, self.prompt_weights):
             array.setflags(write=False)

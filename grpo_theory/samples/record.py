@@ -48,7 +48,7 @@ class TrainingRecord:
         n = path.shape[-2] - 1
         if n < MINIMUM_STEPS:
             raise ValueError(f"path must have at least {MINIMUM_STEPS} steps, got {n}")
-        check_shape("mean_rewards", rewards, (*path.shape[:-2], n), "(..., n), one a step of the path")
+        check_shape("mean_rewards", rewards, (*path.shape[:-2], n), "(..., n), one for each step of the path")
         arrays = {"path": path, "mean_rewards": rewards}
         if self.hessian is not None:
             arrays["hessian"] = _as_numbers(self.hessian)

@@ -16,7 +16,7 @@ class Rollouts:
     Attributes
     ----------
     rewards : ndarray, shape (..., B, G)
-        Z, one row a prompt.
+        Z, one row for each prompt.
     scores : ndarray, shape (..., B, G, J)
         W = grad log pi of each response, or its components along J directions of interest, or in any J orthonormal
         coordinates (which keep norms and inner products).

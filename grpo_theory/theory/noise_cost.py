@@ -62,7 +62,7 @@ class TrainingLaw:
         return sizes[np.argmin(np.outer(k1, sizes) + np.outer(k3, 1.0 / (sizes - 1.0)), axis=1)]
 
     def loss(self, budget: int, group_sizes: ArrayLike) -> float:
-        """Return the loss at N = BG responses a step, with one group size or one a step, shape () or (n,)."""
+        """Return the loss at N = BG responses a step, with one group size or one for each step, shape () or (n,)."""
         sizes = _as_group_sizes(np.asarray(group_sizes, dtype=np.float64))
         if sizes.ndim:
             check_shape("group_sizes", sizes, (len(self.constants),), "(n,), the steps")

@@ -39,7 +39,7 @@ def advice(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def choices(found: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a target and a column a regime, with the interval recommended there."""
+    """Return one row for each target and one column for each regime, with the interval recommended there."""
     regimes = "success " + found["success"] + ", B = " + found["B"].astype(str)
     chosen = found.assign(regime=regimes, choice=found["interval"].where(found["advice"] == "recommended"))
     wide = chosen.groupby(["target", "regime"], sort=False)["choice"].first().unstack("regime")

@@ -36,7 +36,8 @@ def _verdict(name: str, part: str, counts: pd.Series) -> str:
     """Say how often a statement got each verdict."""
     if name not in counts.index.get_level_values("id"):
         return ""
-    words = ", ".join(f"{'**refuted**' if verdict == 'refuted' else verdict} ({count})" for verdict, count in counts[name].items())
+    marked = {"refuted": "**refuted**"}
+    words = ", ".join(f"{marked.get(verdict, verdict)} ({count})" for verdict, count in counts[name].items())
     return f"{part}: {words}" if part else words
 
 

@@ -65,6 +65,13 @@ def first_ray(name: str, kind: str) -> float:
     return steepest_ray(problem, best, radius=RADIUS + reach)
 
 
+@cache
+def largest_noise(name: str, estimator: str, batch_size: int, group_size: int) -> float:
+    """Return M, the largest error of an estimator over the ball: the same for all schedules."""
+    problem, best, _ = maximum(name)
+    return largest_error(problem, best, estimator, radius=RADIUS, batch_size=batch_size, group_size=group_size)
+
+
 def checkpoints(settings: Settings) -> list[int]:
     """Return the powers of two up to the number of steps."""
     return [1 << power for power in range(int(settings["steps"]).bit_length())]
@@ -107,7 +114,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     covariance = (products - np.outer(mean, mean)) / (runs - 1)
     where = (problem, best, settings["estimator"])
     sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
-    noise = largest_error(*where, radius=RADIUS, **sizes)
+    noise = largest_noise(settings["problem"], settings["estimator"], **sizes)
     start = _start(settings["problem"])
     start_gap = highest - float(gt.objective(problem, start))
     steps = plan.steps(settings["steps"])
