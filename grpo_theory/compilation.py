@@ -1,6 +1,7 @@
 """Every option with which the package compiles, in one place."""
 
 import hashlib
+import inspect
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -52,37 +53,53 @@ def compile_function(function: Callable, *signatures: Any) -> Any:
 
 
 def source_stamp(function: Callable) -> tuple:
-    """Return time and size of the files of a function and of the compiled functions that it calls, near and far.
+    """Return time and size of the files of a function and of what it relies on, and the values of the constants.
 
-    The values of the constants that they name are in the stamp too, wherever they were imported from.  numba's own stamp is of
-    the function's file alone, so an edit in an imported file would leave old machine code in use.
+    numba's own stamp is of the function's file alone, so an edit in an imported file would leave old machine code in use.
     """
-    files, constants, waiting, seen = set(), set(), [function], set()
+    functions, constants = reliances(function)
+    files = {called.__code__.co_filename for called in functions}
+    facts = ((path, path.stat()) for path in sorted(map(Path, files)) if path.exists())
+    return tuple((str(path), fact.st_mtime, fact.st_size) for path, fact in facts) + tuple(constants)
+
+
+def reliances(function: Callable) -> tuple[list[Callable], list[tuple[str, str]]]:
+    """Return the functions that a compiled function consists of, and the constants that they name, wherever from.
+
+    Returns
+    -------
+    functions : list of callable
+        The function, and the compiled functions that it calls, near and far.
+    constants : list of (name, value)
+        In alphabetical order; the value of an array is its checksum.
+    """
+    constants, waiting, seen = set(), [function], []
     while waiting:
         called = waiting.pop()
-        seen.add(called)
-        files.add(called.__code__.co_filename)
+        if called in seen:
+            continue
+        seen.append(called)
         for name, value in _named(called):
             if isinstance(value, Dispatcher):
-                waiting += [value.py_func] if value.py_func not in seen else []
+                waiting.append(value.py_func)
             elif isinstance(value, np.ndarray):
                 constants.add((name, f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"))
             elif isinstance(value, bool | int | float | complex | str | tuple | np.generic):
                 constants.add((name, repr(value)))
-    facts = ((path, path.stat()) for path in sorted(map(Path, files)) if path.exists())
-    return tuple((str(path), fact.st_mtime, fact.st_size) for path, fact in facts) + tuple(sorted(constants))
+    return seen, sorted(constants)
 
 
 def _named(function: Callable) -> list[tuple[str, Any]]:
-    """Return the globals that a function's code names, and what it may name of the modules among them."""
+    """Return the globals that a function's code names, what it may name of the modules among them, and what it encloses."""
     codes = [function.__code__]
     names: set[str] = set()
     for code in codes:  # the list grows while it is read
         names.update(code.co_names)
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    spaces, found = [function.__globals__], []
+    found = list(inspect.getclosurevars(function).nonlocals.items()) if function.__closure__ else []
+    spaces = [function.__globals__]
     for space in spaces:  # and so does this one
-        for name in names & space.keys():
+        for name in sorted(names & space.keys()):
             value = space[name]
             if not isinstance(value, ModuleType):
                 found.append((name, value))

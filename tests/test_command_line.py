@@ -1,5 +1,6 @@
 """The command lines, as a user types them: exit status, one message, no traceback; figures and report from tables."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.data import arithmetic
+from grpo_theory.estimation import registry as registry_module
 from paper_figures import __main__ as figures_command
 from paper_figures.estimators import looks
 from paper_figures.harness.discovery import figures
@@ -19,6 +22,7 @@ from simulations.gradient import estimators
 from simulations.harness.discovery import studies
 from simulations.harness.store import read_table
 from simulations.harness.study import COLUMNS
+from simulations.training import group_size_lm
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNEL = '''
@@ -36,6 +40,30 @@ def from_a_file(batch, advantages):
 '''
 
 
+SMALL = {
+    "gradient.cells.QUICK_RESPONSES": 1 << 19,
+    "gradient.error_law.GROUP_SIZES": (4, 8, 32),
+    "gradient.gradient_error.GROUP_SIZES": (4, 8, 64),
+    "gradient.estimators.GROUP_SIZES": (4, 16),
+    "limit.gap_weights.CROWDS": (2, 4, 8, 16),
+    "limit.limit_law.QUICK_RUNS": 256,
+    "limit.limit_law.CHUNK_RUNS": 256,
+    "training.training_gap.QUICK_RUNS": 64,
+    "training.training_gap.STEPS": 512,
+    "training.group_size.GROUP_SIZES": (2, 8, 64),
+    "training.group_size.QUICK_RUNS": 4,
+    "training.group_size_schedule.QUICK_RUNS": 4,
+    "coverage.coverage.QUICK_REPLICATIONS": 32,
+}
+"""What makes a quick run of every study quicker still."""
+
+
+def few_questions():
+    """Every tenth of the language model's questions."""
+    whole = arithmetic()
+    return dataclasses.replace(whole, answers=whole.answers[::10], hidden=whole.hidden[:, ::10])
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Run every study, quickly, with a user's kernel among the estimators."""
@@ -43,26 +71,52 @@ def results(tmp_path_factory):
     kernels = folder / "my_kernels.py"
     kernels.write_text(KERNEL)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 19)
-        patch.setattr("simulations.limit.limit_law.QUICK_RUNS", 256)
-        patch.setattr("simulations.limit.limit_law.CHUNK_RUNS", 256)
-        patch.setattr("simulations.training.training_gap.QUICK_RUNS", 64)
-        patch.setattr("simulations.training.training_gap.STEPS", 512)
-        patch.setattr("simulations.training.group_size.QUICK_RUNS", 4)
-        patch.setattr("simulations.training.group_size_schedule.QUICK_RUNS", 4)
-        patch.setattr("simulations.coverage.coverage.QUICK_REPLICATIONS", 32)
+        patch.setattr(registry_module, "_REGISTRY", dict(registry_module._REGISTRY))
+        for name, value in SMALL.items():
+            patch.setattr(f"simulations.{name}", value)
+        patch.setattr("grpo_theory.problem.gallery.arithmetic", few_questions)
         status = command.main(["verify", "--quick", "--results", str(folder), "--kernels", str(kernels), "--seed", "5"])
+    group_size_lm.noise_free_run.cache_clear()
     assert status == 0
+    del sys.modules["my_kernels"]
     return folder
 
 
 def test_list_names_every_study(capsys):
     assert command.main(["list"]) == 0
-    listing = capsys.readouterr().out
-    assert all(name in listing for name in studies())
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(studies())
 
 
-def test_verify_writes_a_row_a_claim_with_power(results):
+def test_list_has_a_line_for_each_statement_and_says_who_decides_it(capsys):
+    assert command.main(["list", "--claims"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    deciders = decided_by(studies().values())
+    for line, statement in zip(lines, CATALOGUE.values(), strict=True):
+        where = ", ".join(deciders[statement.id]) if statement.decided else f"open: {statement.open}"
+        assert where
+        assert line.split("  ")[0].strip().startswith(statement.id)
+        assert line.endswith(f" {statement.text}  [{statement.source}; {where}]")
+
+
+def test_every_table_has_the_same_columns_at_its_end(results):
+    for name in studies():
+        table = read_table(results, name)[0]
+        assert tuple(table.columns[-len(COLUMNS) :]) == COLUMNS, name
+        assert all(dtype.kind in "fi" for dtype in table[list(COLUMNS)].dtypes), name
+        counts = table["replications"]
+        assert ((counts >= 0) & (counts == counts.round())).all(), name
+        assert (table["standard_error"].fillna(0.0)[counts == 0] == 0.0).all(), name
+
+
+def test_studies_claim_what_they_declare(results):
+    """Nothing undeclared, and nothing declared in vain; two budgets of one problem are compared in a full run only."""
+    for name, study in studies().items():
+        claimed = {claim.statement.id for claim in study.claims(read_table(results, name)[0])}
+        assert claimed | {"U9/budgets"} == set(study.decides) | {"U9/budgets"}, name
+
+
+def test_verify_writes_a_row_for_each_claim_with_power(results):
     verdicts = pd.read_csv(results / "claims.csv")
     required = ["id", "source", "kind", "verdict", "control", "estimate", "low", "high", "prediction", "problem"]
     assert set(required) <= set(verdicts.columns)
@@ -80,7 +134,10 @@ def test_a_users_kernel_gets_theory_simulation_and_a_verdict(results):
     assert set(own["problem"]) == set(estimators.PROBLEMS) >= {"tabular", "lm-few-shot"}
     assert own["prediction"].notna().all()
     assert ((own["estimate"] - own["prediction"]).abs() < 4.9 * own["standard_error"]).all()
-    assert "estimator/from_a_file" in set(pd.read_csv(results / "claims.csv")["id"])
+    claims = pd.read_csv(results / "claims.csv")
+    judged = claims[(claims["id"] == "estimator") & claims["problem"].str.endswith("(from_a_file)")]
+    assert set(judged["problem"]) == {f"{name} (from_a_file)" for name in estimators.PROBLEMS}
+    assert judged["power"].any()
 
 
 def test_figures_and_report_are_drawn_from_the_tables(results, tmp_path, capsys):

@@ -56,7 +56,7 @@ def test_the_worst_component_is_shown(tables):
     mpl.pyplot.close("all")
 
 
-def test_a_zip_has_a_panel_an_interval_and_a_colour_a_verdict(tables):
+def test_a_zip_has_a_panel_for_each_interval_and_a_colour_for_each_verdict(tables):
     figure = zip_plot.draw(tables)
     visible = [axes for axes in figure.axes if axes.get_visible()]
     assert [axes.get_title() for axes in visible] == ["student", "normal", "exact", "student", "normal"]

@@ -2,14 +2,14 @@
 
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
 from scipy.special import softmax
 
 import grpo_theory as gt
-from grpo_theory.data.arithmetic import PROMPTS, arithmetic
+from grpo_theory.data import questions
+from grpo_theory.data.questions import PROMPTS, arithmetic
 
 DATA = gt.data.arithmetic()
 
@@ -74,13 +74,12 @@ def test_it_is_loaded_once():
 
 
 def test_a_damaged_file_is_refused(tmp_path, monkeypatch):
-    module = sys.modules["grpo_theory.data.arithmetic"]
-    folder = module.files("grpo_theory.data")
+    folder = questions.files("grpo_theory.data")
     content = bytearray((folder / "arithmetic.npz").read_bytes())
     content[1000] ^= 1
     (tmp_path / "arithmetic.npz").write_bytes(content)
     (tmp_path / "arithmetic.json").write_text((folder / "arithmetic.json").read_text())
-    monkeypatch.setattr(module, "files", lambda package: tmp_path)
+    monkeypatch.setattr(questions, "files", lambda package: tmp_path)
     with pytest.raises(ValueError, match=r"arithmetic\.npz must have sha256 \w{64}, got \w{64}: reinstall the package"):
         arithmetic.__wrapped__()
 

@@ -13,14 +13,13 @@ from simulations.limit import gap_weights
 from simulations.limit.limit_law import _tabulated, kolmogorov_distance
 
 
-@pytest.mark.parametrize("name", ["kl-linear", "conflict", "kl-tabular"])
+@pytest.mark.parametrize("name", ["kl-linear", "conflict", "kl-tabular", "kl-sequence"])
 def test_excess_of_a_baseline_is_a_square_and_a_covariance(name):
     """Corollary 10's algebra, against exact covariances of the estimators."""
     problem, best, _ = maximum(name)
     theta = best + 0.1 * np.arange(problem.policy.dimension)
     none, oracle = (
-        gt.gradient_covariance(problem, theta, estimator, batch_size=1, group_size=1)
-        for estimator in ("reinforce", "oracle")
+        gt.gradient_covariance(problem, theta, estimator, batch_size=1, group_size=1) for estimator in ("reinforce", "oracle")
     )
     point = problem.at(theta)
     scores = problem.policy.scores(theta)[:, point.outcome_responses]

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.exact import directional_derivatives
 from grpo_theory.evidence import judge
+from grpo_theory.exact import directional_derivatives
 from simulations.harness.study import table_of
 from simulations.training import group_size, group_size_horizon, group_size_path, group_size_schedule
 from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps

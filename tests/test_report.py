@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from grpo_theory.inference import Claim, Evidence, judge
-from grpo_theory.inference.report import COLUMNS, FAMILY_ERROR
+from grpo_theory.evidence import FAMILY_ERROR, Claim, Evidence, Statement, judge
+from grpo_theory.evidence.verdicts import COLUMNS
 
 EXACT = Evidence(1.0, 1.0)
 WRONG = Evidence(1.0, 1.1)
@@ -16,16 +16,19 @@ SAMPLED_WRONG = dataclasses.replace(SAMPLED, prediction=1.2)
 
 
 def claim(evidence=SAMPLED, control=SAMPLED_WRONG, kind="equality", **more):
-    return Claim("U5", "arXiv 2603.01162, Corollary 4", "they agree", kind, "linear", evidence, control, **more)
+    statement = Statement("U5", "arXiv 2603.01162, Corollary 4", "they agree", kind)
+    return Claim(statement, "linear", evidence, control, **more)
 
 
-def test_a_row_a_claim():
-    table = judge([claim(), claim(EXACT, WRONG, "identity", assumptions={"correlation": 0.123456, "L": 2.0})])
+def test_a_row_for_each_claim():
+    table = judge([claim(), claim(EXACT, WRONG, "identity", facts={"correlation": 0.123456, "L": 2.0})])
     assert tuple(table.columns) == COLUMNS
     assert table["verdict"].tolist() == ["confirmed", "confirmed"]
     assert table["control"].tolist() == ["refuted", "refuted"]
     assert table["power"].tolist() == [True, True]
-    assert table["assumptions"].tolist() == ["", "correlation = 0.1235; L = 2"]
+    assert table["facts"].tolist() == ["", "correlation = 0.1235; L = 2"]
+    assert table["source"].tolist() == ["arXiv 2603.01162, Corollary 4"] * 2
+    assert table["statement"].tolist() == ["they agree"] * 2
     first = table.iloc[0]
     assert (first["id"], first["kind"], first["problem"]) == ("U5", "equality", "linear")
     numbers = first["estimate"], first["prediction"], first["standard_error"], first["margin"], first["replications"]

@@ -111,9 +111,10 @@ def test_a_killed_run_keeps_its_chunks_and_goes_on(small, tmp_path, monkeypatch)
         written.append(arguments)
         write(self, *arguments)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(Store, "write_chunk", stop_after_three)
-        run(small, store)
+        with pytest.raises(KeyboardInterrupt):
+            run(small, store)
     assert len(chunk_files(tmp_path)) == 3
     assert run(small, store) == 5
 

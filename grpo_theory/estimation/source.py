@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
+from weakref import WeakKeyDictionary
+
+_TEXTS: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
+"""What the modules were run from that this process has run."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +48,20 @@ class SourceFile:
         """Run the file as its module, unless this process has it already, and return the module.
 
         The file itself is run if it is there and has this text, an installed module if it has, and else a copy of the text.
+        A module that was run from an older text is run anew, though its file has this text by now.
         """
         known = sys.modules.get(self.module)
-        if known is not None and self.is_text_of(getattr(known, "__file__", None)):
+        if known is not None and self._is_text_behind(known):
             return known
         if self.is_text_of(self.path):
-            return _run(self.module, Path(self.path))
+            return self._run(Path(self.path))
         try:
             found = importlib.util.find_spec(self.module)
         except (ImportError, ValueError):
             found = None
         if found is not None and self.is_text_of(found.origin):
             return importlib.import_module(self.module)
-        return _run(self.module, self._copy())
+        return self._run(self._copy())
 
     def is_text_of(self, path: str | None) -> bool:
         """Whether a file has this text."""
@@ -64,6 +69,30 @@ class SourceFile:
             return path is not None and Path(path).read_text(encoding="utf-8") == self.text
         except (OSError, UnicodeDecodeError):
             return False
+
+    def _is_text_behind(self, module: ModuleType) -> bool:
+        """Whether a module was run from this text; of one that was not run here, what its file says now has to do."""
+        text = _TEXTS.get(module)
+        return self.is_text_of(getattr(module, "__file__", None)) if text is None else text == self.text
+
+    def _run(self, path: Path) -> ModuleType:
+        """Run the text as a module of that file; the byte code that lies beside the file may be of an older text."""
+        spec = importlib.util.spec_from_file_location(self.module, path)
+        if spec is None:
+            raise ImportError(f"{path} is not a Python file")
+        made = importlib.util.module_from_spec(spec)
+        previous = sys.modules.get(self.module)
+        sys.modules[self.module] = made
+        try:
+            exec(compile(self.text, path, "exec"), vars(made))
+        except BaseException:
+            if previous is None:
+                del sys.modules[self.module]
+            else:
+                sys.modules[self.module] = previous
+            raise
+        _TEXTS[made] = self.text
+        return made
 
     def _copy(self) -> Path:
         """Write the text to a folder named by its checksum, where numba's cache finds it again, and return its path."""
@@ -76,21 +105,3 @@ class SourceFile:
             temporary.write_text(self.text, encoding="utf-8")
             temporary.replace(path)
         return path
-
-
-def _run(module: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(module, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    made = importlib.util.module_from_spec(spec)
-    previous = sys.modules.get(module)
-    sys.modules[module] = made
-    try:
-        spec.loader.exec_module(made)
-    except BaseException:
-        if previous is None:
-            del sys.modules[module]
-        else:
-            sys.modules[module] = previous
-        raise
-    return made

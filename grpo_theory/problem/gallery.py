@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from grpo_theory.data.arithmetic import PROMPTS, arithmetic
+from grpo_theory.data.questions import PROMPTS, arithmetic
 from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.policy import LinearSoftmax, SoftmaxHead, TabularSoftmax

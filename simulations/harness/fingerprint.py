@@ -13,8 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from numba.core.dispatcher import Dispatcher
-
+from grpo_theory.compilation import reliances
 from grpo_theory.estimation import Estimator
 
 PROJECT = ("grpo_theory", "simulations")
@@ -32,15 +31,10 @@ def module_fingerprint(module: str) -> str:
 
 
 def function_fingerprint(function: Callable) -> str:
-    """Return a checksum of a function's code and of the compiled functions that it calls."""
-    waiting, seen, forms = [function], set(), []
-    while waiting:
-        called = waiting.pop()
-        seen.add(called)
-        forms.append(_normal_form(textwrap.dedent(inspect.getsource(called.__code__))))
-        named = (called.__globals__.get(name) for name in called.__code__.co_names)
-        waiting += [one.py_func for one in named if isinstance(one, Dispatcher) and one.py_func not in seen]
-    return hashlib.sha256("\n".join(forms).encode()).hexdigest()[:16]
+    """Return a checksum of a function's code, of the compiled functions that it calls, and of the constants that they name."""
+    functions, constants = reliances(function)
+    forms = [_function_form(called) for called in functions]
+    return hashlib.sha256("\n".join([forms[0], *sorted(forms[1:]), repr(constants)]).encode()).hexdigest()[:16]
 
 
 def estimator_fingerprint(estimator: Estimator) -> str:
@@ -69,15 +63,29 @@ def _code(module: str) -> str:
     return hashlib.sha256(_normal_form(_file(module).read_text(encoding="utf-8")).encode()).hexdigest()
 
 
+def _function_form(function: Callable) -> str:
+    """Return a function's code in its normal form, or, where it has no source, as at a prompt, its bytecode."""
+    code = function.__code__
+    try:
+        return _normal_form(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, SyntaxError):
+        return repr((code.co_code, code.co_names, code.co_consts))
+
+
 def _normal_form(text: str) -> str:
-    """Return code without comments, docstrings and layout."""
+    """Return code without comments, docstrings and layout; the remarks that stand below constants are docstrings too."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
-            first = node.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-                node.body = node.body[1:] or [ast.Pass()]
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [one for one in body if not _is_remark(one)] or [ast.Pass()]  # type: ignore[attr-defined]
     return ast.dump(tree, annotate_fields=False)
+
+
+def _is_remark(statement: ast.stmt) -> bool:
+    """Whether a statement is nothing but a string."""
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 @cache

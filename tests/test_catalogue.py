@@ -1,0 +1,71 @@
+"""The catalogue of claims: every statement of the papers is there, and is decided by a study or says why not."""
+
+import re
+
+import pytest
+
+from grpo_theory.evidence import KINDS, Claim, Evidence
+from simulations.claims import CATALOGUE, PARTS, claim, decided_by, n, package, parts_of, r, t, u
+from simulations.harness.discovery import studies
+
+PAPERS = {"U": (u, 18), "T": (t, 15), "N": (n, 12), "R": (r, 7)}
+"""The files of the catalogue, and how many statements the list of claims has."""
+
+
+@pytest.mark.parametrize("letter", PAPERS)
+def test_every_statement_of_the_papers_has_an_entry(letter):
+    module, count = PAPERS[letter]
+    whole = [one.id for one in module.STATEMENTS if "/" not in one.id]
+    assert whole == [f"{letter}{number}" for number in range(1, count + 1)]
+    assert {one.id.partition("/")[0] for one in module.STATEMENTS} == set(whole), "a part has a statement"
+    assert all(CATALOGUE[name].id == name for name in whole)
+
+
+def test_ids_are_unique_and_in_the_order_of_the_files():
+    listed = [one.id for module in (u, t, n, r, package) for one in module.STATEMENTS]
+    assert len(set(listed)) == len(listed)
+    assert list(CATALOGUE) == listed
+
+
+@pytest.mark.parametrize("statement", CATALOGUE.values(), ids=list(CATALOGUE))
+def test_a_statement_says_what_it_is(statement):
+    parts = parts_of(statement)
+    assert statement.kind in KINDS or (statement.kind == PARTS and len(parts) >= 2)
+    assert statement.source
+    assert statement.text
+    assert statement.text == statement.text.strip()
+    if re.fullmatch(r"[UTN]\d+", statement.id):
+        assert statement.source.startswith("arXiv ")
+
+
+def test_a_statement_is_open_if_and_only_if_no_study_decides_it():
+    deciders = decided_by(studies().values())
+    for statement in CATALOGUE.values():
+        assert statement.decided == bool(deciders.get(statement.id)), statement.id
+    assert sum(statement.decided for statement in CATALOGUE.values()) > 60
+    assert {f"T{number}" for number in range(1, 16)} <= {one.id for one in CATALOGUE.values() if one.open}
+
+
+def test_studies_decide_what_is_in_the_catalogue():
+    for study in studies().values():
+        assert set(study.decides) <= set(CATALOGUE), study.name
+        assert len(set(study.decides)) == len(study.decides), study.name
+        assert all(CATALOGUE[name].kind in KINDS for name in study.decides), "one that is split is decided by its parts"
+
+
+def test_a_split_statement_is_decided_where_its_parts_are():
+    deciders = decided_by(studies().values())
+    assert deciders["U3"] == ("error_law", "gradient_error")
+    assert [one.id for one in parts_of(CATALOGUE["U4"])] == ["U4/printed", "U4/corrected", "U4/simulated"]
+    assert parts_of(CATALOGUE["U1"]) == (CATALOGUE["U1/own-mean"],)
+    assert parts_of(CATALOGUE["T1"]) == (), "T10 is no part of T1"
+
+
+def test_a_claim_names_a_statement_of_the_catalogue():
+    right, wrong = Evidence(1.0, 1.0), Evidence(1.0, 2.0)
+    made = claim("U1", "linear", right, wrong, facts={"L": 2.0})
+    assert made == Claim(CATALOGUE["U1"], "linear", right, wrong, {"L": 2.0})
+    with pytest.raises(KeyError, match="U19"):
+        claim("U19", "linear", right, wrong)
+    with pytest.raises(ValueError, match="not enough values"):
+        claim("U1", "linear", right)

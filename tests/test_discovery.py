@@ -1,0 +1,83 @@
+"""A study or figure is found in its folder: a new file is listed, and no other file has to know of it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from paper_figures.harness.discovery import figures
+from simulations.harness.discovery import studies
+
+ROOT = Path(__file__).resolve().parents[1]
+
+STUDY = '''
+"""A study that nobody knows of."""
+
+from simulations.harness.study import Cell, Study
+
+STUDY = Study("brand_new", "what is new", lambda quick: [Cell({})], lambda *_: 0.0, lambda *_: [], lambda table: [])
+'''
+HELPER = '"""What studies share is no study."""\n\nCONSTANT = 1\n'
+FIGURE = '''
+"""A figure that nobody knows of."""
+
+from matplotlib.figure import Figure
+
+PLACE = {place}
+TABLES = ("error_law",)
+CAPTION = "Nothing."
+
+
+def draw(tables):
+    """Draw nothing."""
+    return Figure()
+'''
+
+LIST = """
+import json, sys
+from pathlib import Path
+import paper_figures
+from paper_figures.__main__ import parser
+from paper_figures.harness.discovery import figures
+from simulations.__main__ import main
+
+assert Path(paper_figures.__file__).is_relative_to(sys.argv[1])
+main(["list"])
+print(json.dumps([list(figures()), parser().format_help()]))
+"""
+
+
+def test_new_files_are_found_and_nothing_else_is_touched(tmp_path):
+    for folder in ("grpo_theory", "simulations", "paper_figures"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.nb[ic]"))
+    names = list(figures())
+    place = (figures()[names[3]].PLACE + figures()[names[4]].PLACE) / 2
+    (tmp_path / "simulations" / "gradient" / "brand_new.py").write_text(STUDY)
+    (tmp_path / "simulations" / "gradient" / "shared.py").write_text(HELPER)
+    (tmp_path / "paper_figures" / "brand_new_figure.py").write_text(FIGURE.format(place=place))
+    (tmp_path / "paper_figures" / "shared.py").write_text(HELPER)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", LIST, str(tmp_path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    *lines, last = done.stdout.splitlines()
+    listed = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+    assert listed == {name: study.title for name, study in studies().items()} | {"brand_new": "what is new"}
+    found, usage = json.loads(last)
+    assert found == [*names[:4], "brand_new_figure", *names[4:]]
+    assert "brand_new_figure" in usage
+
+
+def test_figures_are_in_the_order_of_their_places():
+    places = [module.PLACE for module in figures().values()]
+    assert places == sorted(set(places)), "no two in one place"
+    for name, module in figures().items():
+        assert module.__name__ == f"paper_figures.{name}"
+        assert set(module.TABLES) <= set(studies()), name
+        assert module.CAPTION.rstrip(")").endswith("."), name

@@ -1,0 +1,277 @@
+"""Fingerprints of code: an edit makes stale what depends on it, a comment nothing, and neither does an edit elsewhere."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from grpo_theory.estimation import SourceFile, find
+from simulations import __main__ as command
+from simulations.harness.fingerprint import dependencies, estimator_fingerprint
+
+ROOT = Path(__file__).resolve().parents[1]
+
+USE = """
+import importlib, json, sys
+from functools import cache
+from pathlib import Path
+import grpo_theory
+from simulations.harness import fingerprint
+
+top, rounds = Path(sys.argv[1]), json.loads(sys.argv[2])
+assert Path(grpo_theory.__file__).is_relative_to(top)
+assert Path(fingerprint.__file__).is_relative_to(top)
+normal_form = cache(fingerprint._normal_form)
+
+
+def fingerprints():
+    fresh = importlib.reload(fingerprint)  # as in a new process: nothing is remembered but what a text says
+    fresh._normal_form = normal_form
+    return [fresh.module_fingerprint(f"simulations.{study}") for study in ("gradient.u_statistic", "coverage.coverage_pairs")]
+
+
+before, changed = fingerprints(), []
+for edits in rounds:
+    contents = {name: (top / name).read_text() for name, _ in edits}
+    for name, text in edits:
+        (top / name).write_text(text)
+    changed.append([one != other for one, other in zip(fingerprints(), before, strict=True)])
+    for name, text in contents.items():
+        (top / name).write_text(text)
+print(json.dumps(changed))
+"""
+
+REMARK, CODE = "\n# a remark\n", "\nEXTRA = 1\n"
+IMPORT = "\nfrom grpo_theory.theory import bounds\n"
+HARMLESS = (
+    ("grpo_theory/problem/point.py", REMARK),
+    ("grpo_theory/problem/policy.py", "docstring"),
+    ("grpo_theory/problem/paths.py", "layout"),
+    ("simulations/gradient/u_statistic.py", REMARK),
+    ("simulations/coverage/coverage_pairs.py", "docstring"),
+    ("grpo_theory/theory/bounds.py", CODE),
+    ("simulations/gradient/error_law.py", CODE),
+    ("simulations/harness/runner.py", CODE),
+    ("simulations/claims/u.py", CODE),
+)
+"""Edits of what the studies do not import, and edits that change no code: all at once."""
+ROUNDS = {
+    HARMLESS: [False, False],
+    (("grpo_theory/problem/point.py", CODE),): [True, True],
+    (("grpo_theory/problem/point.py", IMPORT),): [True, True],
+    (("simulations/harness/study.py", CODE),): [True, True],
+    (("simulations/gradient/u_statistic.py", CODE),): [True, False],
+    (("grpo_theory/intervals/paired.py", CODE),): [False, True],
+    (("simulations/coverage/narrowing.py", CODE),): [False, True],
+}
+"""Files and edits -> whether they make another fingerprint of the U-statistic's study, and of that of pairs of runs."""
+
+
+def edited(path, change):
+    content = (ROOT / path).read_text()
+    if change == "docstring":
+        assert content.count('"""') > 6, "there are docstrings"
+        return re.sub(r'"""(?=\w)', '"""In other words: ', content)
+    if change == "layout":
+        return content.replace("\n\n\n", "\n\n\n\n\n").replace("\n        return ", "\n        return  ")
+    return content + change
+
+
+def test_a_module_is_fingerprinted_with_what_it_imports_and_no_more(tmp_path):
+    for folder in ("grpo_theory", "simulations"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.nb[ic]"))
+    rounds = json.dumps([[(path, edited(path, change)) for path, change in edits] for edits in ROUNDS])
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", USE, str(tmp_path), rounds], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert dict(zip(ROUNDS, json.loads(done.stdout), strict=True)) == ROUNDS
+
+
+def test_faces_of_packages_are_seen_through():
+    """The package's face alone would make every study depend on the whole library."""
+    found = dependencies("simulations.gradient.u_statistic")
+    assert {"grpo_theory.problem.gallery", "grpo_theory.estimation.named", "simulations.gradient.u_statistic"} <= set(found)
+    assert not [name for name in found if name.split(".")[1] in ("exact", "simulate", "theory", "intervals", "laboratory")]
+    assert not [name for name in found if name.startswith("simulations.claims")]
+    assert "grpo_theory.exact.law" in dependencies("simulations.gradient.error_law")
+
+
+KERNELS = """
+import numba
+import numpy as np
+import grpo_theory as gt
+import helpers_of_mine
+from helpers_of_mine import RATE, shift
+
+HALF = 0.5
+TABLE = np.array([0.25, 0.5])
+
+@numba.njit
+def own(z):
+    return z - 0.0
+
+def enclosing(share):
+    @gt.estimator("enclosed")
+    def enclosed(batch, advantages):
+        for b in range(batch.rewards.shape[0]):
+            for g in range(batch.rewards.shape[1]):
+                advantages[b, g] = batch.rewards[b, g] - share
+
+enclosing(0.4)
+
+@gt.estimator("near", parameters={"weight": 0.3})
+def near(batch, advantages):
+    '''A = Z - w/2.'''
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = own(batch.rewards[b, g]) - HALF * batch.parameters[0] - TABLE[0]
+
+@gt.estimator("far")
+def far(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = shift(batch.rewards[b, g]) - RATE - helpers_of_mine.far_shift(0.0)
+
+composed = gt.compose("composed", advantage=near, ratio="token", clip="cap")
+"""
+HELPERS = """
+import numba
+
+RATE = 0.1
+
+@numba.njit
+def shift(z):
+    return z - 0.125
+
+@numba.njit
+def far_shift(z):
+    return shift(z) - 0.0625
+"""
+NAMES = ("near", "far", "enclosed", "composed")
+EDITS = {
+    "a comment": ("kernels", "- TABLE[0]", "-  TABLE[0]  # a remark", ()),
+    "a docstring": ("kernels", "A = Z - w/2.", "A = Z less half of w.", ()),
+    "the formula": ("kernels", "own(batch.rewards[b, g]) -", "own(batch.rewards[b, g]) +", ("near", "composed")),
+    "a function beside it": ("kernels", "return z - 0.0", "return z - 1.0", ("near", "composed")),
+    "a constant": ("kernels", "HALF = 0.5", "HALF = 0.7", ("near", "composed")),
+    "a table": ("kernels", "0.25, 0.5", "0.25, 0.7", ("near", "composed")),
+    "a default": ("kernels", '"weight": 0.3', '"weight": 0.4', ("near", "composed")),
+    "a part": ("kernels", 'clip="cap"', 'clip="by sign"', ("composed",)),
+    "what is enclosed": ("kernels", "enclosing(0.4)", "enclosing(0.6)", ("enclosed",)),
+    "another file's function": ("helpers", "z - 0.125", "z - 0.25", ("far",)),
+    "another file's dotted function": ("helpers", "- 0.0625", "- 0.5", ("far",)),
+    "another file's constant": ("helpers", "RATE = 0.1", "RATE = 0.2", ("far",)),
+}
+
+
+@pytest.fixture
+def workshop(registry, tmp_path, monkeypatch):
+    """A function that runs the two files and returns the fingerprints."""
+    monkeypatch.syspath_prepend(tmp_path)
+    paths = {name: tmp_path / f"{name}_of_mine.py" for name in ("helpers", "kernels")}
+
+    def fingerprints(**texts):
+        for name in NAMES:
+            registry.pop(name, None)
+        for name, path in paths.items():
+            sys.modules.pop(path.stem, None)
+            path.write_text(texts.get(name, {"helpers": HELPERS, "kernels": KERNELS}[name]))
+            SourceFile.read(path).load()
+        return {name: estimator_fingerprint(find(name)) for name in NAMES}
+
+    yield fingerprints
+    for path in paths.values():
+        sys.modules.pop(path.stem, None)
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_kernel_has_another_fingerprint_and_others_keep_theirs(workshop, edit):
+    file, old, new, expected = EDITS[edit]
+    text = {"helpers": HELPERS, "kernels": KERNELS}[file]
+    assert text.count(old) == 1
+    before = workshop()
+    after = workshop(**{file: text.replace(old, new)})
+    assert {name for name in NAMES if before[name] != after[name]} == set(expected)
+    assert workshop() == before
+
+
+def test_a_kernel_typed_at_a_prompt_has_a_fingerprint_too(registry):
+    found = []
+    for share in ("0.5", "0.5", "0.7"):
+        names = {}
+        source = (
+            f"import grpo_theory as gt\n@gt.estimator('typed')\ndef typed(batch, advantages):\n    advantages[:, :] = {share}\n"
+        )
+        exec(compile(source, "<stdin>", "exec"), names)
+        found.append(estimator_fingerprint(names["typed"]))
+        del registry["typed"]
+    assert found[0] == found[1] != found[2]
+
+
+PAIR = '''
+import grpo_theory as gt
+
+
+@gt.estimator("first")
+def first(batch, advantages):
+    """A = Z - 1/2."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - 0.5
+
+
+@gt.estimator("second")
+def second(batch, advantages):
+    """A = Z - 1/4."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - 0.25
+'''
+
+
+def test_only_the_chunks_of_an_edited_kernel_are_computed_again(registry, tmp_path, monkeypatch, capsys):
+    """From the command line: a comment costs nothing, an edit costs the kernel's own chunks, and draws stay what they were."""
+    for name in set(registry) - {"rloo"}:
+        del registry[name]
+    monkeypatch.setattr("simulations.gradient.estimators.PROBLEMS", ("two-arms", "tabular"))
+    monkeypatch.setattr("simulations.gradient.estimators.GROUP_SIZES", (4,))
+    monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 14)
+    path = tmp_path / "pair_of_mine.py"
+    arguments = ["run", "estimators", "--quick", "--results", str(tmp_path), "--kernels", str(path)]
+
+    def run(text):
+        path.write_text(text)
+        assert command.main(arguments) == 0
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("estimators: ")]
+        table = pd.read_parquet(tmp_path / "estimators.parquet").set_index("estimator")
+        files = {file: file.stat().st_mtime_ns for file in tmp_path.glob("chunks/estimators/*/*.json")}
+        return int(line.split()[1]), table[["estimate", "prediction"]], files
+
+    computed, table, files = run(PAIR)
+    assert computed == len(files) == 3 * 2
+    for text in (
+        PAIR,
+        PAIR.replace("batch.rewards[b, g] - 0.5", "batch.rewards[b, g] - 0.5  # half"),
+        PAIR.replace("1/2", "half"),
+    ):
+        again = run(text)
+        assert again[0] == 0
+        assert again[2] == files
+        pd.testing.assert_frame_equal(again[1], table, check_exact=True)
+    computed, other, touched = run(PAIR.replace("- 0.5", "- 0.625"))
+    assert computed == 2
+    assert {file for file in files if touched[file] != files[file]} == {
+        file for file in files if json.loads(file.read_text())["body"]["settings"]["estimators"] == ["first"]
+    }
+    pd.testing.assert_frame_equal(other.drop("first"), table.drop("first"), check_exact=True)
+    assert np.abs(other.loc["first"] / table.loc["first"] - 1.0).min(axis=None) > 1e-3
+    sys.modules.pop("pair_of_mine")

@@ -1,0 +1,202 @@
+"""A user's kernels in other processes: their file's text travels with the work, and what comes back is the same to the bit."""
+
+import dataclasses
+import json
+import operator
+import os
+import pickle
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.estimation import SourceFile
+from simulations.gradient import estimators
+from simulations.harness.runner import run
+from simulations.harness.store import Store, read_table
+
+SIZES = {"batch_size": 2, "group_size": 4}
+KERNELS = '''
+import numpy as np
+import grpo_theory as gt
+
+SHARE = 0.25
+
+
+@gt.estimator("portable", parameters={"weight": 0.7}, minimum_group_size=2)
+def portable(batch, advantages):
+    """A = Z - w of the mean of the group's other rewards."""
+    for b in range(batch.rewards.shape[0]):
+        total = batch.rewards[b].sum()
+        for g in range(batch.rewards.shape[1]):
+            others = (total - batch.rewards[b, g]) / (batch.rewards.shape[1] - 1)
+            advantages[b, g] = batch.rewards[b, g] - batch.parameters[0] * others + SHARE
+
+
+def halving(ratios, length, positive, widths, weights):
+    """Weight r/2 beyond the clip."""
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            weights[t, i] = ratios[t, i] if ratios[t, i] <= 1.0 + widths[1] else 0.5 * ratios[t, i]
+
+
+halved = gt.compose("halved", advantage="rloo", ratio="token", clip=gt.Clip("halving", halving, high=0.1))
+'''
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory):
+    """Processes that have imported nothing, as on another machine, with a folder for temporary files of their own."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    with pytest.MonkeyPatch.context() as patch, ProcessPoolExecutor(2, get_context("spawn")) as made:
+        patch.setenv("TMPDIR", str(folder))
+        patch.delenv("NUMBA_CACHE_DIR", raising=False)
+        yield made
+
+
+@pytest.fixture
+def kernels(registry, tmp_path):
+    """The file of kernels, run here and, as far as other processes can tell, moved away."""
+    path = tmp_path / "portable_of_mine.py"
+    path.write_text(KERNELS)
+    source = SourceFile.read(path)
+    source.load()
+    yield dataclasses.replace(source, path=str(tmp_path / "moved" / "portable_of_mine.py"))
+    del sys.modules["portable_of_mine"]
+
+
+def test_processes_write_what_threads_write(registry, kernels, pool, tmp_path, monkeypatch):
+    for name in set(registry) - {"rloo", "portable", "halved"}:
+        del registry[name]
+    monkeypatch.setattr(estimators, "PROBLEMS", ("tabular", "sequence-shared"))
+    monkeypatch.setattr(estimators, "GROUP_SIZES", (4,))
+    monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 18)
+    monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 17)
+    found = []
+    for name, workers in (("threads", {"workers": 2}), ("processes", {"executor": pool})):
+        store = Store(tmp_path / name, 3)
+        assert run(estimators.STUDY, store, quick=True, kernels=[kernels], **workers) == 12
+        assert run(estimators.STUDY, store, quick=True, kernels=[kernels], **workers) == 0
+        chunks = {}
+        for path in store.root.glob("chunks/estimators/*/*.json"):
+            chunks[path.relative_to(store.root)] = json.loads(path.read_text())["body"] | {"seconds": None}
+        found.append((read_table(store.root, "estimators")[0], chunks))
+    (table, chunks), (other, others) = found
+    assert set(table["estimator"]) == {"rloo", "portable", "halved"}
+    pd.testing.assert_frame_equal(table, other, check_exact=True)
+    assert chunks == others
+    assert len(chunks) == 12
+    assert all(chunk["source"] for chunk in chunks.values())
+
+
+def test_other_processes_run_the_text_and_leave_it_where_the_compiler_finds_it(kernels, pool, tmp_path_factory):
+    files = {Path(pool.submit(compute_with, kernels).result()) for _ in range(4)}
+    (path,) = files
+    assert path.parent.name == kernels.checksum
+    assert path.is_relative_to(tmp_path_factory.getbasetemp())
+    assert path.read_text() == KERNELS
+    assert list(path.parent.rglob("*.nbc")), "compiled code is kept for the next process"
+
+
+def compute_with(source):
+    """Load a file of kernels and use one; return where it lies."""
+    module = source.load()
+    assert source.load() is module
+    problem = gt.gallery.problem("tabular")
+    gt.gradient_mse(problem, problem.theta, "portable", **SIZES)
+    return module.__file__
+
+
+@pytest.mark.parametrize("name", ["portable", "halved", "changed", "tic_grpo"])
+def test_an_estimator_goes_to_another_process_as_an_argument(kernels, pool, name):
+    """It need not be registered there: its file, and those of its parts, come with it."""
+    estimator = gt.estimators()["portable"].with_parameters(weight=0.2) if name == "changed" else gt.estimators()[name]
+    facts = operator.attrgetter("name", "description", "reads", "couples_groups", "advantage.minimum_group_size", "clip.high")
+    assert pool.submit(facts, estimator).result() == facts(estimator)
+    problem = gt.gallery.problem("sequence-shared")
+    where = {**SIZES, "behaviour": 0.5 * problem.theta}
+    exact = pool.submit(gt.gradient_mse, problem, problem.theta, estimator, **where)
+    drawn = pool.submit(gt.simulate_gradients, problem, problem.theta, [estimator], **where, replications=500, rng=3)
+    assert exact.result() == gt.gradient_mse(problem, problem.theta, estimator, **where)
+    own = gt.simulate_gradients(problem, problem.theta, [estimator], **where, replications=500, rng=3)
+    np.testing.assert_array_equal(drawn.result().mse, own.mse)
+
+
+def test_the_file_itself_is_run_while_it_has_the_text(registry, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    path = tmp_path / "place_of_mine.py"
+    path.write_text("number = 1\n")
+    source = SourceFile.read(path)
+    try:
+        first = source.load()
+        assert (first.number, first.__file__) == (1, str(path))
+        assert source.load() is first
+        path.unlink()
+        assert source.load() is first, "it has been run from this text"
+        for moved in (None, "number = 2\n"):
+            if moved:
+                path.write_text(moved)
+            del sys.modules["place_of_mine"]
+            copied = source.load()
+            assert copied.number == 1
+            assert copied.__file__ == str(tmp_path / "temporary" / f"grpo_theory-{owner()}" / source.checksum / path.name)
+            assert source.load() is copied
+    finally:
+        sys.modules.pop("place_of_mine", None)
+
+
+def owner():
+    return os.getuid() if hasattr(os, "getuid") else 0
+
+
+def test_an_edited_file_is_run_anew_in_a_process_that_has_the_old_one(tmp_path):
+    """As a worker that outlives an edit: the file has the new text, and the module in memory has not."""
+    path = tmp_path / "edited_of_mine.py"
+    try:
+        for value in (1, 2, 3):  # the same length within a second: byte code beside the file would not be noticed to be old
+            path.write_text(f"number = {value}\n")
+            assert SourceFile.read(path).load().number == value
+            assert sys.modules["edited_of_mine"].number == value
+    finally:
+        sys.modules.pop("edited_of_mine", None)
+
+
+def test_a_file_that_fails_leaves_the_module_that_was_there(tmp_path):
+    path = tmp_path / "failing_of_mine.py"
+    path.write_text("number = 1\n")
+    try:
+        kept = SourceFile.read(path).load()
+        path.write_text("number = 1 / 0\n")
+        with pytest.raises(ZeroDivisionError):
+            SourceFile.read(path).load()
+        assert sys.modules["failing_of_mine"] is kept
+    finally:
+        sys.modules.pop("failing_of_mine", None)
+
+
+def typed():
+    names = {"gt": gt}
+    source = "@gt.estimator('typed')\ndef typed(batch, advantages):\n    advantages[:, :] = batch.rewards\n"
+    exec(compile(source, "<stdin>", "exec"), names)
+    return names["typed"]
+
+
+def local():
+    @gt.estimator("local")
+    def local(batch, advantages):
+        advantages[:, :] = batch.rewards
+
+    return local
+
+
+@pytest.mark.parametrize("make", [typed, local])
+def test_a_kernel_of_no_place_in_a_file_cannot_be_sent(registry, make):
+    message = r"the function '.*(typed|local)' must be defined at the top level of a file to be sent to another process"
+    with pytest.raises(TypeError, match=message):
+        pickle.dumps(make())

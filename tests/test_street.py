@@ -1,0 +1,119 @@
+"""The street runs one way: rooms import from rooms under them, studies and figures from none of their kind, by their source."""
+
+import ast
+from importlib.util import resolve_name
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[1]
+FOLDERS = ("grpo_theory", "simulations", "paper_figures", "benchmarks")
+GROUND = {"arrays", "compilation", "schedule", "validation"}
+STREET = ("problem", "estimation", "samples", "exact", "theory", "simulate", "intervals", "laboratory")
+PEERS = {"theory", "simulate"}
+"""Neither imports the other."""
+
+
+def under(room):
+    """Return what a room of the library may import from, itself included."""
+    if room not in STREET:
+        return GROUND | {room}
+    below = set(STREET[: STREET.index(room) + 1])
+    return GROUND | {"data"} | (below - PEERS if room in PEERS else below) | {room}
+
+
+def module_of(path):
+    parts = path.relative_to(TOP).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_of(path): path for folder in FOLDERS for path in sorted((TOP / folder).rglob("*.py"))}
+
+
+def imports(path):
+    """Yield the modules that a file imports, or imports names from; a name that is a module counts for that module."""
+    package = ".".join(path.parent.relative_to(TOP).parts)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            base = resolve_name(f"{'.' * node.level}{node.module or ''}", package)
+            yield from (f"{base}.{alias.name}" if f"{base}.{alias.name}" in FILES else base for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+IMPORTS = {module: set(imports(path)) for module, path in FILES.items()}
+
+
+def defining(folder, name):
+    """Return the modules of a folder that assign a name at their top level."""
+    found = set()
+    for module, path in FILES.items():
+        targets = [node.targets for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign)]
+        if module.split(".")[0] == folder and any(getattr(one, "id", "") == name for some in targets for one in some):
+            found.add(module)
+    return found
+
+
+@pytest.mark.parametrize("room", sorted({module.split(".")[1] for module in FILES if module.startswith("grpo_theory.")}))
+def test_a_room_imports_only_from_rooms_under_it(room):
+    own = [module for module in FILES if module.split(".")[:2] == ["grpo_theory", room]]
+    assert room in {*GROUND, "data", "evidence", *STREET}, f"{room} has no floor: give it one in STREET"
+    for module in own:
+        for found in IMPORTS[module]:
+            top, _, rest = found.partition(".")
+            assert top not in ("simulations", "paper_figures", "benchmarks", "tests", "tools"), f"{module} imports {found}"
+            if top == "grpo_theory":
+                assert rest.split(".")[0] in under(room), f"{module} imports {found}"
+
+
+def test_the_floors_are_what_they_are_said_to_be():
+    """The sets that the test above allows, for a floor in the middle, for the peers, and for those apart."""
+    assert under("samples") == GROUND | {"data", "problem", "estimation", "samples"}
+    assert "simulate" not in under("theory")
+    assert "theory" not in under("simulate")
+    assert under("evidence") == GROUND | {"evidence"}
+    assert under("data") == GROUND | {"data"}
+    seen = [found for module in FILES for found in IMPORTS[module] if found.startswith("grpo_theory.")]
+    assert len(seen) > 300, "imports are not read"
+    assert IMPORTS["grpo_theory.simulate"] <= {module for module in FILES if module.startswith("grpo_theory.simulate.")}
+
+
+@pytest.mark.parametrize(("folder", "mark", "count"), [("simulations", "STUDY", 18), ("paper_figures", "PLACE", 18)])
+def test_no_study_imports_a_study_and_no_figure_a_figure(folder, mark, count):
+    marked = defining(folder, mark)
+    assert len(marked) >= count
+    for module in FILES:
+        if module.startswith(folder):
+            assert not IMPORTS[module] & (marked - {module}), module
+
+
+def test_studies_know_no_figures_and_what_they_share_knows_no_study():
+    subjects = {module.split(".")[1] for module in defining("simulations", "STUDY")}
+    assert subjects == {"gradient", "training", "limit", "coverage"}
+    for module in FILES:
+        parts = module.split(".")
+        if parts[0] == "simulations":
+            assert not any(found.startswith("paper_figures") for found in IMPORTS[module]), module
+        if parts[:2] in (["simulations", "harness"], ["simulations", "claims"]):
+            assert not any(found.startswith(f"simulations.{name}") for found in IMPORTS[module] for name in subjects), module
+
+
+def test_figures_read_tables_and_never_simulate():
+    for module in defining("paper_figures", "PLACE"):
+        assert not any(found.startswith(("simulations", "grpo_theory.simulate")) for found in IMPORTS[module]), module
+
+
+@pytest.mark.parametrize("package", sorted(module for module, path in FILES.items() if path.name == "__init__.py"))
+def test_no_file_has_the_name_of_what_its_package_exports(package):
+    """A folder or file of the name of a function would be hidden by it, or hide it."""
+    folder = FILES[package].parent
+    children = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    for path in (folder / "__init__.py", folder / "__init__.pyi"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body if path.exists() else []:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                assert node.name not in children
+            elif isinstance(node, ast.ImportFrom):
+                itself = node.module in (None, package)  # `from . import room`: the file under its own name
+                names = [alias.asname or alias.name for alias in node.names]
+                hidden = [name for name in names if name in children and not itself]
+                assert not hidden, f"{package} exports {hidden[0]}, and has a file or folder of that name"
