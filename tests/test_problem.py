@@ -83,7 +83,7 @@ def test_success_must_be_probabilities(success, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([0.5, 0.25, 0.25], r"prompt_weights must have shape \(2,\) = \(M,\), one a prompt, got \(3,\)"),
+        ([0.5, 0.25, 0.25], r"prompt_weights must have shape \(2,\) = \(M,\), one for each prompt, got \(3,\)"),
         ([1.5, -0.5], r"prompt_weights must lie in \[0, 1\], got 1\.5 at index \(0,\)"),
         ([0.5, 0.25], r"prompt_weights must sum to 1 along the last axis, got a sum of 0\.75"),
         ([np.nan, 1.0], r"prompt_weights must be finite, got nan at index \(0,\)"),

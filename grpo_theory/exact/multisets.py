@@ -146,30 +146,47 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
 
 
 def check_exchangeable(advantage: Advantage, batch: Batch, advantages: Array) -> None:
-    """Raise unless the kernel treats responses alike, whatever their places, and each group by itself.
+    """Raise unless the kernel treats responses alike, whatever their places, and each group by itself."""
+    if not (treats_alike(advantage, batch, advantages) and sees_alone(advantage, batch, advantages)):
+        raise ValueError(
+            f"estimator {advantage.name!r} must give each response an advantage that does not depend on its place in the "
+            "group, nor on other groups, for its exact moments to be enumerated; if it couples groups, register it with "
+            "couples_groups=True and simulate it"
+        )
 
-    The check takes groups of the batch (all, or some thousands), the last first, rotates the responses in each, and puts them
-    between groups of another prompt: other rewards, other score norms, other fields of the prompt.
+
+def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
+    """Whether advantages stay with the responses when those of each group are rotated by one place.
+
+    The check takes the groups of the batch, all or some thousands.
     """
-    picked = Batch._make([*(_picked(field) for field in batch[:-1]), batch.parameters])
-    expected = _picked(advantages)
-    allowed = _TOLERANCE * np.maximum(1.0, np.abs(advantages).max())
+    rotated = [np.roll(field, 1, axis=1) if field.ndim == 2 else field for field in map(_some, batch[:-1])]
+    found = advantages_of(advantage, Batch._make([*map(np.ascontiguousarray, rotated), batch.parameters]))
+    return _agree(found, np.roll(_some(advantages), 1, axis=1))
+
+
+def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
+    """Whether advantages stay what they are when the groups are given last first, between groups of another prompt.
+
+    The other groups have other rewards, other score norms and other fields of the prompt.
+    """
+    picked, expected = [_some(field) for field in batch[:-1]], _some(advantages)
     for shift, scale in _DECOYS:  # two, because any one of them leaves some value as it is
-        decoys = [field if field.dtype.kind == "i" else shift + scale * field for field in picked[:-1]]
-        fields = (np.concatenate([d, p, d]) for d, p in zip(decoys, picked[:-1], strict=True))
+        decoys = [field if field.dtype.kind == "i" else shift + scale * field for field in picked]
+        fields = (np.concatenate([d, p, d]) for d, p in zip(decoys, picked, strict=True))
         found = advantages_of(advantage, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
-        if (np.abs(found - expected) > allowed).any():
-            raise ValueError(
-                f"estimator {advantage.name!r} must give each response an advantage that does not depend on its place in the "
-                "group, nor on other groups, for its exact moments to be enumerated; if it couples groups, register it with "
-                "couples_groups=True and simulate it"
-            )
+        if not _agree(found, expected):
+            return False
+    return True
 
 
-def _picked(array: np.ndarray) -> np.ndarray:
-    """Some thousands of the groups, the last first, their responses rotated by one place."""
-    some = array[:: -max(1, len(array) // _CHECKED)]
-    return np.ascontiguousarray(np.roll(some, 1, axis=1) if array.ndim == 2 else some)
+def _agree(found: Array, expected: Array) -> bool:
+    return bool((np.abs(found - expected) <= _TOLERANCE * np.maximum(1.0, np.abs(expected).max())).all())
+
+
+def _some(array: np.ndarray) -> np.ndarray:
+    """Some thousands of the groups, the last first."""
+    return np.ascontiguousarray(array[:: -max(1, len(array) // _CHECKED)])
 
 
 def group_moments(

@@ -55,13 +55,13 @@ class Store:
 
     def read_chunk(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any] | None:
         """Return a chunk's record, or None if it is missing, damaged, or made by other code, settings or seed."""
+        expected = self._identity(study, cell, chunk)  # first, because Python 3.11 may not parse code while threads do
         try:
             record = json.loads(self._chunk_path(study.name, cell, chunk).read_text())
             body = record["body"]
             intact = record["sha256"] == _checksum(body)
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        expected = self._identity(study, cell, chunk)
         return body if intact and {name: body.get(name) for name in expected} == expected else None
 
     def write_chunk(self, study: Study, cell: Cell, chunk: int, data: Any, seconds: float) -> None:

@@ -1,0 +1,106 @@
+"""A kernel as a table: its advantages for every number of responses with each reward value, worked out once.
+
+A kernel that reads only rewards (and what oracles know of the prompt), treats responses alike and sees each group by itself
+gives a response an advantage that depends on its own reward and on how many responses of the group got each of the L values.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.estimation.advantage import Advantage
+from grpo_theory.estimation.kernel import PROMPT_FIELDS
+from grpo_theory.exact.classes import Classes
+from grpo_theory.exact.multisets import (
+    advantages_of,
+    class_advantages,
+    count_multisets,
+    members,
+    multisets,
+    prompt_batch,
+    sees_alone,
+    treats_alike,
+)
+
+LARGEST_TABLE = 1 << 20
+"""The most responses that a kernel is shown for the sake of a table: some milliseconds."""
+
+
+class AdvantageTable(NamedTuple):
+    """Advantages by the counts n_1..n_L of the group's responses with each reward value.
+
+    Attributes
+    ----------
+    advantages : ndarray, shape (P, n, L)
+        For prompt (P = M, or 1 if the kernel reads nothing of the prompt), multiset of reward values and value; 0 for a value
+        that no response of the multiset has.
+    ranks : ndarray of int64, shape (L - 1, G + 1)
+        The number of a multiset is sum_l ranks[l, n_1 + ... + n_l] over l < L, its place among all in colexicographic order.
+    """
+
+    advantages: Array
+    ranks: Integers
+
+
+def multiset_ranks(n_values: int, group_size: int) -> Integers:
+    """Return C(s + l - 1, l) for l = 1..L-1 and s = 0..G, shape (L - 1, G + 1)."""
+    ranks = np.empty((n_values - 1, group_size + 1), dtype=np.int64)
+    terms = np.ones(group_size + 1, dtype=np.int64)
+    for level in range(n_values - 1):
+        terms[0] = 0 if level == 0 else terms[0]
+        ranks[level] = terms = np.cumsum(terms)
+    return ranks
+
+
+def can_be_tabulated(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> bool:
+    """Whether a kernel may have a table, as far as it says what it reads, and whether that table is small enough."""
+    if advantage.couples_groups or advantage.reads & {"squared_score_norms", "lengths"}:
+        return False
+    tables = n_prompts if advantage.reads & set(PROMPT_FIELDS) else 1
+    return tables * count_multisets(n_values, group_size) * group_size <= LARGEST_TABLE
+
+
+def advantage_table(
+    advantage: Advantage, values: Array, group_size: int, prompt_fields: tuple[Array, Array, Array]
+) -> AdvantageTable | None:
+    """Return a kernel's table, or None if it does not treat responses alike.
+
+    Parameters
+    ----------
+    advantage : Advantage
+        One that `can_be_tabulated`.
+    values : ndarray, shape (L,)
+        The reward values, in rising order.
+    group_size : int
+    prompt_fields : tuple of three ndarrays, shape (M,)
+        Values, standard deviations and optimal baselines; read only if the kernel reads one of them.
+
+    Raises
+    ------
+    ValueError
+        If the kernel does not see each group by itself, or leaves a value that is not finite.
+    """
+    counts = multisets(values.size, group_size)
+    ranks = multiset_ranks(values.size, group_size)
+    places = np.zeros(len(counts), dtype=np.int64)
+    for level, reached in enumerate(np.cumsum(counts[:, :-1], axis=1).T):
+        places += ranks[level, reached]
+    groups = members(counts)
+    unread = np.full((2, values.size), np.nan)
+    kinds = Classes(np.full(values.size, np.nan), np.empty((values.size, 0)), np.vstack([values[None], unread]))
+    rows = len(prompt_fields[0]) if advantage.reads & set(PROMPT_FIELDS) else 1
+    found = np.zeros((rows, *counts.shape))
+    for row in range(rows):
+        batch = prompt_batch(advantage, kinds, groups, tuple(float(field[row]) for field in prompt_fields))
+        advantages = advantages_of(advantage, batch)
+        if not sees_alone(advantage, batch, advantages):
+            raise ValueError(
+                f"estimator {advantage.name!r} must give a group the same advantages whatever the other groups of the batch are; "
+                "if it couples groups, register it with couples_groups=True"
+            )
+        by_value = np.empty(counts.shape)
+        if not treats_alike(advantage, batch, advantages) or class_advantages(counts, advantages, by_value) > 0.0:
+            return None
+        found[row, places] = by_value
+    return AdvantageTable(found, ranks)
