@@ -92,7 +92,7 @@ def advantage_table(
     rows = len(prompt_fields[0]) if advantage.reads & set(PROMPT_FIELDS) else 1
     found = np.zeros((rows, *counts.shape))
     for row in range(rows):
-        batch = prompt_batch(advantage, kinds, groups, tuple(float(field[row]) for field in prompt_fields))
+        batch = prompt_batch(advantage, kinds, groups, _at(prompt_fields, row))
         advantages = advantages_of(advantage, batch)
         if not sees_alone(advantage, batch, advantages):
             raise ValueError(
@@ -104,3 +104,8 @@ def advantage_table(
             return None
         found[row, places] = by_value
     return AdvantageTable(found, ranks)
+
+
+def _at(prompt_fields: tuple[Array, Array, Array], row: int) -> tuple[float, float, float]:
+    value, deviation, baseline = (float(field[row]) for field in prompt_fields)
+    return value, deviation, baseline
