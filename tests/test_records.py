@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from dense import TREES, Dense, token_case
 from enumeration import PENALTIES, POLICIES, Case, case, groups, prompts
-from test_training import uniforms_of_runs
+from streams_by_numpy import uniforms_of_runs
 
 import grpo_theory as gt
 from grpo_theory import TrainingRecord
@@ -19,7 +19,7 @@ CASES = (*POLICIES, *TREES)
 
 
 def records(c, **changes):
-    options = {**SIZES, "steps": 40, "replications": 70, "rng": 8} | changes
+    options = {**SIZES, "steps": 40, "replications": 134, "rng": 8} | changes
     schedule, estimator = options.pop("schedule", gt.Power(0.8, 0.6)), options.pop("estimator", "rloo")
     return list(gt.simulate_records(c.problem, c.theta, estimator, schedule, **options))
 
@@ -28,13 +28,13 @@ def records(c, **changes):
 def test_the_runs_are_those_of_simulate_training(policy):
     c = token_case(policy, "kl")
     found = records(c)
-    assert [len(record.path) for record in found] == [64, 6]
+    assert [len(record.path) for record in found] == [128, 6]
     paths = np.concatenate([record.path for record in found])
-    options = {**SIZES, "replications": 70, "rng": 8}
+    options = {**SIZES, "replications": 134, "rng": 8}
     for n in (1, 17, 40):
         training = gt.simulate_training(c.problem, c.theta, "rloo", gt.Power(0.8, 0.6), steps=n, **options)
         np.testing.assert_array_equal(paths[:, n], training.theta)
-    np.testing.assert_array_equal(paths[:, 0], np.tile(c.theta, (70, 1)))
+    np.testing.assert_array_equal(paths[:, 0], np.tile(c.theta, (134, 1)))
     for one, other in zip(found, records(c, workers=1), strict=True):
         np.testing.assert_array_equal(one.path, other.path)
         np.testing.assert_array_equal(one.hessian, other.hessian)
@@ -67,7 +67,7 @@ def test_rewards_and_hessian_are_those_of_the_rollouts(policy, penalty):
     record = records(c, replications=2, tail=0.25, rng=2)[0]
     assert record.tail_start == 30
     strength = c.kl.strength if c.kl else 0.0
-    uniforms = uniforms_of_runs(c.policy, 2, 2, 3, 40)
+    uniforms = uniforms_of_runs(2, 2, 3, 40)
     for run in range(2):
         estimates = []
         for i in range(40):
@@ -113,15 +113,12 @@ def hessian_forms(c, group_size, strength):
     dense, paths = Dense(c), c.policy.paths
     at = dense.at(c.theta)
     rewards = dense.seen(at, gt.estimators()["rloo"]).rewards
-    responses = np.repeat(np.arange(paths.n_responses), c.bandit.values.size)
-    trace = NO_TRACE._replace(
-        edges=paths.edges, lengths=paths.lengths, responses=responses, vocabulary_size=paths.vocabulary_size
-    )
+    trace = NO_TRACE._replace(edges=paths.edges, lengths=paths.lengths, vocabulary_size=paths.vocabulary_size)
     forms = np.zeros((c.policy.n_prompts, paths.n_logits, paths.n_logits))
     for m, chances in enumerate(at.outcomes):
         for row in product(np.flatnonzero(chances), repeat=group_size):
-            form, lanes = np.zeros(forms[m].shape), np.array(row)[:, None]
-            add_hessian.py_func(form, at.tokens[m][:, None], 0, lanes, rewards[m, list(row)], strength, trace)
+            form, counts = np.zeros(forms[m].shape), np.bincount(row, minlength=chances.size)[:, None]
+            add_hessian.py_func(form, at.tokens[m][:, None], 0, counts, rewards[m][:, None], group_size, strength, trace)
             forms[m] += np.prod(chances[list(row)]) * form / group_size
     return forms
 

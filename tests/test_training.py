@@ -1,28 +1,22 @@
 """The training simulator: against a plain transcription of the algorithm, and its contract."""
 
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 
 import numpy as np
 import pytest
 from dense import TREES, Dense, token_case
 from enumeration import NAMED, POLICIES, Case
 from numba.core.dispatcher import Dispatcher
+from streams_by_numpy import uniforms_of_runs
 
 import grpo_theory as gt
+from grpo_theory.compilation import FunctionValue
+from grpo_theory.exact import weights
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate import advance as advance_module
-from grpo_theory.simulate import ascent, learner, record, world
+from grpo_theory.simulate import ascent, elementary, learner, penalty, record, show, sums, tally, update, weighing, world
 from grpo_theory.simulate.alias import alias_table
-from grpo_theory.simulate.runs import BLOCK_RUNS, CHUNK_UNIFORMS, runs_side_by_side
-from grpo_theory.simulate.streams import as_seed_sequence, block_generator
-
-
-def uniforms_of_runs(policy, seed, batch_size, group_size, rollouts, block=0):
-    """Return the uniforms of the runs of a block, each (rollouts, 1 + G, B)."""
-    runs = runs_side_by_side(policy, batch_size, group_size)
-    generator, shares = block_generator(as_seed_sequence(seed), block), -(-BLOCK_RUNS // runs)
-    uniforms = generator.random((rollouts, shares, 1 + group_size, batch_size, runs))
-    return [uniforms[:, run // runs, :, :, run % runs] for run in range(BLOCK_RUNS)]
+from grpo_theory.simulate.runs import BLOCK_RUNS, CHUNK_WORDS
 
 
 def transcription(dense, theta, estimator, steps, uniforms, inner_steps=1):
@@ -57,7 +51,7 @@ def test_iterates_are_those_of_the_algorithm(estimator, policy, penalty):
     b, g, n = 2, 3, 25
     options = {"batch_size": b, "group_size": g, "steps": n, "replications": 3, "rng": 4}
     training = gt.simulate_training(c.problem, c.theta, estimator, gt.Power(0.8, 0.6), **options)
-    uniforms, steps = uniforms_of_runs(c.policy, 4, b, g, n), gt.Power(0.8, 0.6).steps(n)
+    uniforms, steps = uniforms_of_runs(4, b, g, n), gt.Power(0.8, 0.6).steps(n)
     for run in range(3):
         expected = transcription(Dense(c), c.theta, gt.estimators()[estimator], steps, uniforms[run]).path[-1]
         np.testing.assert_allclose(training.theta[run], expected, atol=1e-10)
@@ -93,7 +87,7 @@ def test_iterates_of_compositions_are_those_of_the_algorithm(parts, inner_steps,
     b, g, n = 4, 3, 24
     options = {"batch_size": b, "group_size": g, "steps": n, "replications": 3, "rng": 5, "inner_steps": inner_steps}
     training = gt.simulate_training(c.problem, c.theta, found, gt.Power(0.8, 0.3), **options)
-    uniforms, steps = uniforms_of_runs(c.policy, 5, b, g, n // inner_steps), gt.Power(0.8, 0.3).steps(n)
+    uniforms, steps = uniforms_of_runs(5, b, g, n // inner_steps), gt.Power(0.8, 0.3).steps(n)
     clipped = 0
     for run in range(3):
         expected = transcription(Dense(c), c.theta, found, steps, uniforms[run], inner_steps)
@@ -112,7 +106,7 @@ def test_inner_steps_are_told_from_their_neighbours(registry):
     b, g, n = 4, 3, 24
     options = {"batch_size": b, "group_size": g, "steps": n, "replications": 1, "rng": 5, "inner_steps": 2}
     theta = gt.simulate_training(c.problem, c.theta, found, gt.Power(0.8, 0.3), **options).theta[0]
-    uniforms, steps = uniforms_of_runs(c.policy, 5, b, g, n // 2)[0], gt.Power(0.8, 0.3).steps(n)
+    uniforms, steps = uniforms_of_runs(5, b, g, n // 2)[0], gt.Power(0.8, 0.3).steps(n)
     without = gt.compose("without_ratio", advantage="rloo", aggregation="batch tokens", kl="k3 in loss")
     wrong = [
         transcription(Dense(c), c.theta, without, steps, uniforms, 2),
@@ -161,14 +155,14 @@ def test_a_longer_run_begins_with_the_shorter(setting):
     np.testing.assert_array_equal(long.objectives[:, 0], small(**setting).objectives[:, 0])
 
 
-def test_more_uniforms_than_a_chunk_has_are_drawn_chunk_by_chunk():
-    """A run of three chunks, against the transcription with uniforms drawn in the order in which a run needs them."""
+def test_more_words_than_a_chunk_has_are_drawn_chunk_by_chunk():
+    """A run of three chunks, against the transcription with words drawn in the order in which a run needs them."""
     c = token_case("linear")
     sizes = {"batch_size": 16, "group_size": 15}
-    chunk = CHUNK_UNIFORMS // (BLOCK_RUNS * 16 * 16)
+    chunk = CHUNK_WORDS // (BLOCK_RUNS * (16 + 16 * 15 // 2))
     n = 2 * chunk + 5
     training = gt.simulate_training(c.problem, c.theta, "rloo", gt.Constant(0.1), **sizes, steps=n, replications=2, rng=3)
-    uniforms = uniforms_of_runs(c.policy, 3, 16, 15, n)
+    uniforms = uniforms_of_runs(3, 16, 15, n)
     for run in range(2):
         expected = transcription(Dense(c), c.theta, gt.estimators()["rloo"], np.full(n, 0.1), uniforms[run])
         np.testing.assert_allclose(training.theta[run], expected.path[-1], atol=1e-10)
@@ -177,8 +171,10 @@ def test_more_uniforms_than_a_chunk_has_are_drawn_chunk_by_chunk():
 def test_a_second_block_has_uniforms_of_its_own():
     c = token_case("tree")
     sizes, n = {"batch_size": 2, "group_size": 3}, 10
-    training = gt.simulate_training(c.problem, c.theta, "rloo", gt.Constant(0.5), **sizes, steps=n, replications=66, rng=6)
-    uniforms = uniforms_of_runs(c.policy, 6, 2, 3, n, block=1)
+    training = gt.simulate_training(
+        c.problem, c.theta, "rloo", gt.Constant(0.5), **sizes, steps=n, replications=BLOCK_RUNS + 2, rng=6
+    )
+    uniforms = uniforms_of_runs(6, 2, 3, n, block=1)
     for run in range(2):
         expected = transcription(Dense(c), c.theta, gt.estimators()["rloo"], np.full(n, 0.5), uniforms[run])
         np.testing.assert_allclose(training.theta[BLOCK_RUNS + run], expected.path[-1], atol=1e-10)
@@ -207,7 +203,7 @@ def test_a_ball_holds_every_inner_step(registry):
     c, found = token_case("linear tree", "kl"), composed(COMPOSITIONS[0])
     ball, options = gt.Ball(c.theta, 0.2), {"batch_size": 4, "group_size": 3, "replications": 1, "rng": 5, "inner_steps": 2}
     training = gt.simulate_training(c.problem, c.theta, found, gt.Constant(1.5), **options, steps=2, ball=ball)
-    (rows,) = uniforms_of_runs(c.policy, 5, 4, 3, 1)[0]
+    (rows,) = uniforms_of_runs(5, 4, 3, 1)[0]
     dense = Dense(c)
     then = now = dense.at(c.theta)
     prompts, outcomes = dense.draw(then, *alias_table(c.bandit.prompt_weights[None]), rows)
@@ -260,30 +256,34 @@ def plain(monkeypatch):
     Returns a switch: nothing changes before it is called.
     """
     advance_module.compiled_advance()
+    values = [value for module in MODULES for value in vars(module).values() if isinstance(value, FunctionValue)]
+    kinds = {id(value.value): value.function for value in values}
 
     def switch():
-        for module in (advance_module, ascent, learner, record):
+        for module in MODULES:
             for name, value in vars(module).items():
                 if isinstance(value, Dispatcher):
                     monkeypatch.setattr(module, name, value.py_func)
 
-        def parts(problem, estimator):
-            made = world.make_parts(problem, estimator)
-            kinds = {"TabularMap": "tabular", "FeatureMap": "dense", "HeadMap": "head"}
-            kind = kinds[type(problem.policy.logit_map).__name__]
-            return made._replace(
-                kernel=estimator.advantage.function,
-                fill_logits=getattr(ascent, f"{kind}_logits").function,
-                take_step=getattr(ascent, f"{kind}_step").function,
-                fill_ratios=estimator.ratio.fill.function,
-                fill_weights=estimator.clip.fill.function,
-                fill_terms=estimator.kl.fill.function,
-            )
+        def parts(estimator, recipe, path, maps, keeps):
+            made = world.make_parts(estimator, recipe, path, maps, keeps)
+            plain = {name: kinds[id(value)] for name, value in made._asdict().items() if id(value) in kinds}
+            own = {"fill_ratios": estimator.ratio, "fill_weights": estimator.clip, "fill_terms": estimator.kl}
+            made = made._replace(**plain, **{name: part.fill.function for name, part in own.items()})
+            assert all(name == "array" or isinstance(value, FunctionType) for name, value in made._asdict().items())
+            return made
+
+        def rule(estimator, layout, path):
+            return world.make_rule(estimator, layout, path)._replace(kernel=estimator.advantage.function)
 
         monkeypatch.setattr("grpo_theory.simulate.runs.make_parts", parts)
+        monkeypatch.setattr("grpo_theory.simulate.runs.make_rule", rule)
         monkeypatch.setattr("grpo_theory.simulate.runs.compiled_advance", lambda: advance_module.advance)
 
     return switch
+
+
+MODULES = (advance_module, ascent, elementary, learner, penalty, record, show, sums, tally, update, weighing, weights)
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, *TREES])
@@ -313,10 +313,9 @@ def test_records_of_the_compiled_driver_agree_with_its_python_source(plain):
             np.testing.assert_allclose(getattr(again, name), getattr(compiled, name), atol=1e-12)
 
 
-@pytest.mark.parametrize("coupled", [True, False])
 @pytest.mark.parametrize("inner_steps", [1, 2])
-def test_a_kernel_that_couples_groups_sees_one_batch_of_one_run(registry, coupled, inner_steps):
-    """Declared, a run is the same among 70 as alone; undeclared, groups of other runs are in the mean: the test has power."""
+def test_a_kernel_that_couples_groups_sees_one_batch_of_one_run(registry, inner_steps):
+    """Declared, a run is the same among 70 as alone; undeclared, it is found out before anything runs."""
 
     def batch_mean(batch, advantages):
         mean = batch.rewards.mean()
@@ -324,43 +323,51 @@ def test_a_kernel_that_couples_groups_sees_one_batch_of_one_run(registry, couple
             for g in range(batch.rewards.shape[1]):
                 advantages[b, g] = batch.rewards[b, g] - mean
 
-    found = gt.estimator("batch_mean_of_a_run", couples_groups=coupled)(batch_mean)
+    undeclared = gt.estimator("batch_mean_undeclared")(batch_mean)
+    with pytest.raises(ValueError, match="'batch_mean_undeclared' must give a group the same advantages whatever the other"):
+        small(estimator=undeclared, steps=20, inner_steps=inner_steps)
+    found = gt.estimator("batch_mean_of_a_run", couples_groups=True)(batch_mean)
     alone, among = (small(estimator=found, replications=n, steps=20, inner_steps=inner_steps).theta[0] for n in (1, 70))
-    assert np.array_equal(alone, among) is coupled
-    if coupled:
-        problem = gt.gallery.problem("conflict")
-        dense = Dense(Case(problem, problem.policy.logit_map.features))
-        uniforms = uniforms_of_runs(problem.policy, 9, 2, 4, 20 // inner_steps)[0]
-        expected = transcription(dense, problem.theta, found, gt.Harmonic(5.0, 10).steps(20), uniforms, inner_steps)
-        np.testing.assert_allclose(alone, expected.path[-1], atol=1e-10)
+    np.testing.assert_array_equal(alone, among)
+    problem = gt.gallery.problem("conflict")
+    dense = Dense(Case(problem, problem.policy.logit_map.features))
+    uniforms = uniforms_of_runs(9, 2, 4, 20 // inner_steps)[0]
+    expected = transcription(dense, problem.theta, found, gt.Harmonic(5.0, 10).steps(20), uniforms, inner_steps)
+    np.testing.assert_allclose(alone, expected.path[-1], atol=1e-10)
 
 
+@pytest.mark.parametrize("batch_size", [3, 1])
 @pytest.mark.parametrize("policy", [*POLICIES, *TREES])
-def test_logits_and_steps_are_those_of_the_policy(policy):
-    """Two runs, two prompts each, lane by lane in turn; the second run's are the same one twice."""
+def test_logits_and_steps_are_those_of_the_policy(policy, batch_size, monkeypatch):
+    """Two runs, or one where the policy's functions are for one; with few prompts and, so to speak, with many."""
+    monkeypatch.setattr(ascent, "FEW_PROMPTS", 1 if batch_size == 3 else 0)
     c = token_case(policy)
-    found = ascent.ascent(c.policy)
-    rng = np.random.default_rng(6)
-    thetas, prompts, covectors = np.stack([c.theta, -c.theta]), np.array([1, 0, 0, 0]), rng.normal(size=(c.policy.n_logits, 4))
+    found, rng = ascent.ascent(c.policy, batch_size), np.random.default_rng(6)
+    runs = min(2, found.side_by_side)
+    thetas, prompts = np.ascontiguousarray(np.stack([c.theta, -c.theta])[:runs].T), np.zeros((batch_size, 5), dtype=np.int64)
+    prompts[:, :runs] = np.array([[1, 0], [0, 0], [1, 1]])[:batch_size, :runs]
+    covectors, rows = rng.normal(size=(batch_size, c.policy.n_logits, 5)), np.empty((found.rows, 5))
     logits, moved = np.empty(covectors.shape), thetas.copy()
-    found.fill_logits(thetas, prompts, found.array, logits)
-    found.take_step(moved, prompts, found.array, covectors, 0.3)
+    found.fill_logits(thetas, prompts, found.array, rows, logits)
+    found.take_step(moved, prompts, found.array, rows, covectors, 0.3)
     expected = thetas.copy()
-    for i, prompt in enumerate(prompts):
-        np.testing.assert_allclose(logits[:, i], c.features[prompt] @ thetas[i % 2], atol=1e-14)
-        expected[i % 2] += 0.3 * c.features[prompt].T @ covectors[:, i]
+    for b in range(batch_size):
+        for run in range(runs):
+            features = c.features[prompts[b, run]]
+            np.testing.assert_allclose(logits[b, :, run], features @ thetas[:, run], atol=1e-14)
+            expected[:, run] += 0.3 * features.T @ covectors[b, :, run]
     np.testing.assert_allclose(moved, expected, atol=1e-14)
 
 
-@pytest.mark.parametrize("runs", [1, 5, 64])
+@pytest.mark.parametrize("runs", [1, 5, BLOCK_RUNS])
 def test_runs_advance_a_few_at_a_time(monkeypatch, runs, registry):
-    """So many side by side, as the shape of a problem says; the last of a block are fewer, and all are the transcription's."""
+    """So many side by side, as the policy says; the last of a block are fewer, and all are the transcription's."""
     c, found = token_case("linear tree", "kl"), composed(COMPOSITIONS[1])
-    monkeypatch.setattr("grpo_theory.simulate.runs.SIDE_BY_SIDE", runs * 4 * (3 + 6))
-    assert runs_side_by_side(c.policy, 4, 3) == runs
+    own = ascent.ascent
+    monkeypatch.setattr("grpo_theory.simulate.runs.ascent", lambda *asked: own(*asked)._replace(side_by_side=runs))
     sizes = {"batch_size": 4, "group_size": 3, "steps": 6, "inner_steps": 2, "rng": 5}
     together = gt.simulate_training(c.problem, c.theta, found, gt.Constant(1.0), **sizes, replications=64).theta
-    uniforms = uniforms_of_runs(c.policy, 5, 4, 3, 3)
+    uniforms = uniforms_of_runs(5, 4, 3, 3)
     for run in (0, 4, 5, 59, 60, 63):
         expected = transcription(Dense(c), c.theta, found, np.ones(6), uniforms[run], 2)
         np.testing.assert_allclose(together[run], expected.path[-1], atol=1e-10)

@@ -52,5 +52,5 @@ def test_the_laboratory_asks_about_runs(conflict, seed):
 
 
 def test_a_sample_is_at_most_a_block(conflict):
-    with pytest.raises(ValueError, match="replications must be at most a block of 64, got 65"):
-        experiment().sample(conflict[0], 0, 65)
+    with pytest.raises(ValueError, match="replications must be at most a block of 128, got 129"):
+        experiment().sample(conflict[0], 0, 129)

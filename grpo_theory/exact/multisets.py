@@ -131,6 +131,10 @@ def prompt_batch(advantage: Advantage, kinds: Classes, groups: Integers, prompt_
     return Batch(rewards, norms, counted, value, deviation, baseline, advantage.parameter_array)
 
 
+class NotFiniteError(ValueError):
+    """A kernel left a value that is not finite."""
+
+
 def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     """Run the kernel on a batch; raise if it leaves a value that is not finite."""
     advantages = np.full(batch.rewards.shape, np.nan)
@@ -138,7 +142,7 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     bad = ~np.isfinite(advantages).all(axis=1)
     if bad.any():
         b = int(np.argmax(bad))
-        raise ValueError(
+        raise NotFiniteError(
             f"the kernel of estimator {advantage.name!r} must fill finite advantages, got {advantages[b].tolist()} "
             f"for a group with rewards {batch.rewards[b].tolist()}"
         )
@@ -156,13 +160,19 @@ def check_exchangeable(advantage: Advantage, batch: Batch, advantages: Array) ->
 
 
 def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
-    """Whether advantages stay with the responses when those of each group are rotated by one place.
+    """Whether advantages stay with the responses when the responses of each group change places.
 
-    The check takes the groups of the batch, all or some thousands.
+    They are rotated by one place, and the first two are exchanged, because these two generate all permutations.  The check takes
+    the groups of the batch, all or some thousands.
     """
-    rotated = [np.roll(field, 1, axis=1) if field.ndim == 2 else field for field in map(_some, batch[:-1])]
-    found = advantages_of(advantage, Batch._make([*map(np.ascontiguousarray, rotated), batch.parameters]))
-    return _agree(found, np.roll(_some(advantages), 1, axis=1))
+    places = np.arange(batch.rewards.shape[1])
+    exchanged = np.concatenate([places[:2][::-1], places[2:]])
+    for order in (np.roll(places, 1), exchanged):
+        fields = (field[:, order] if field.ndim == 2 else field for field in map(_some, batch[:-1]))
+        found = advantages_of(advantage, Batch._make([*map(np.ascontiguousarray, fields), batch.parameters]))
+        if not _agree(found, _some(advantages)[:, order]):
+            return False
+    return True
 
 
 def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:

@@ -1,6 +1,7 @@
 """Stage 4, the step: from theta to the logits of prompts, and along covectors, one pair of functions for each kind of logit map.
 
-Theta is (R, d), one row for each run; prompts are (n,), logits and covectors (D, n), lane i being one of run i modulo R.
+Theta is (d, R), one column for each run; prompts are (B, 64), logits and covectors (B, D, 64), the first R lanes of which are
+those of the runs.
 """
 
 from typing import Any, NamedTuple
@@ -9,140 +10,185 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F2, F3, I1, function_value, stage
+from grpo_theory.compilation import F2, F3, I2, function_value, stage
 from grpo_theory.problem import Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
+from grpo_theory.simulate.generator import LANES
 from grpo_theory.simulate.geometry import features
 
-FILL_LOGITS = numba.void(F2, I1, F3, F2)
-TAKE_STEP = numba.void(F2, I1, F3, F2, numba.float64)
+FILL_LOGITS = numba.void(F2, I2, F3, F2, F3)
+TAKE_STEP = numba.void(F2, I2, F3, F2, F3, numba.float64)
+FEW_PROMPTS = 4
+"""Logits of all prompts are cheaper than those of the prompts drawn while there are at most so many times as many: a
+multiplication takes a quarter of the time of a look-up."""
 
 
 class Ascent(NamedTuple):
-    """``fill_logits(theta, prompts, array, logits)``, ``take_step(theta, prompts, array, covectors, step)``, and their array."""
+    """``fill_logits(theta, prompts, array, rows, logits)``, ``take_step(theta, prompts, array, rows, covectors, step)``.
+
+    The array is what both understand, `rows` the number of rows that they compute in, `side_by_side` that of runs.
+    """
 
     fill_logits: Any
     take_step: Any
     array: Array
+    rows: int
+    side_by_side: int
 
 
 @function_value(FILL_LOGITS)
-def tabular_logits(theta, prompts, array, logits):
-    """Logits are entries of the table; array is not read."""
-    (n_logits, n), n_runs = logits.shape, theta.shape[0]
-    for run in range(n_runs):
-        for i in range(run, n, n_runs):
-            start = np.uintp(prompts[i] * n_logits)
-            for k in range(n_logits):
-                logits[k, i] = theta[run, start + np.uintp(k)]
+def tabular_logits(theta, prompts, array, rows, logits):
+    """Logits are entries of the table; array and rows are not read."""
+    for b in range(logits.shape[0]):
+        for k in range(logits.shape[1]):
+            for i in range(theta.shape[1]):
+                logits[b, k, i] = theta[np.uintp(prompts[b, i] * logits.shape[1] + k), i]
 
 
 @function_value(TAKE_STEP)
-def tabular_step(theta, prompts, array, covectors, step):
+def tabular_step(theta, prompts, array, rows, covectors, step):
     """Theta's block of the prompt moves by step times the covector."""
-    (n_logits, n), n_runs = covectors.shape, theta.shape[0]
-    for run in range(n_runs):
-        for i in range(run, n, n_runs):
-            start = np.uintp(prompts[i] * n_logits)
-            for k in range(n_logits):
-                theta[run, start + np.uintp(k)] += step * covectors[k, i]
+    for b in range(covectors.shape[0]):
+        for k in range(covectors.shape[1]):
+            for i in range(theta.shape[1]):
+                theta[np.uintp(prompts[b, i] * covectors.shape[1] + k), i] += step * covectors[b, k, i]
 
 
 @function_value(FILL_LOGITS)
-def dense_logits(theta, prompts, array, logits):
-    """Logits are phi(m, k) . theta, with array the features (M, D, d)."""
-    n_runs, dimension = theta.shape
-    for run in range(n_runs):
-        for i in range(run, logits.shape[1], n_runs):
-            m = np.uintp(prompts[i])
-            for k in range(logits.shape[0]):
-                total = 0.0
-                for j in range(dimension):
-                    total += array[m, k, j] * theta[run, j]
-                logits[k, i] = total
+def dense_logits(theta, prompts, array, rows, logits):
+    """Logits are phi(m, k) . theta, with array the features (M, D, d): those of the prompts drawn."""
+    for b in range(logits.shape[0]):
+        for k in range(logits.shape[1]):
+            for i in range(theta.shape[1]):
+                logits[b, k, i] = 0.0
+            for j in range(theta.shape[0]):
+                for i in range(theta.shape[1]):
+                    logits[b, k, i] += array[np.uintp(prompts[b, i]), k, j] * theta[j, i]
 
 
 @function_value(TAKE_STEP)
-def dense_step(theta, prompts, array, covectors, step):
+def dense_step(theta, prompts, array, rows, covectors, step):
     """Theta moves by step times sum_k c_k phi(m, k)."""
-    n_runs, dimension = theta.shape
-    for run in range(n_runs):
-        for i in range(run, covectors.shape[1], n_runs):
-            m = np.uintp(prompts[i])
-            for k in range(covectors.shape[0]):
-                weight = step * covectors[k, i]
-                for j in range(dimension):
-                    theta[run, j] += weight * array[m, k, j]
+    for b in range(covectors.shape[0]):
+        for k in range(covectors.shape[1]):
+            for j in range(theta.shape[0]):
+                for i in range(theta.shape[1]):
+                    theta[j, i] += step * covectors[b, k, i] * array[np.uintp(prompts[b, i]), k, j]
 
 
 @function_value(FILL_LOGITS)
-def head_logits(theta, prompts, array, logits):
-    """Logits are W h_m, with array[0] the hidden states (M, H)."""
-    width, n_runs = array.shape[2], theta.shape[0]
-    for run in range(n_runs):
-        for i in range(run, logits.shape[1], n_runs):
-            m = np.uintp(prompts[i])
-            for k in range(logits.shape[0]):
-                # Four sums, because a sum into one place waits for the sum before it.
-                a, b, c, d, start = 0.0, 0.0, 0.0, 0.0, k * width
-                for j in range(0, width - 3, 4):
-                    a += array[0, m, j] * theta[run, start + j]
-                    b += array[0, m, j + 1] * theta[run, start + j + 1]
-                    c += array[0, m, j + 2] * theta[run, start + j + 2]
-                    d += array[0, m, j + 3] * theta[run, start + j + 3]
-                for j in range(width // 4 * 4, width):
-                    a += array[0, m, j] * theta[run, start + j]
-                logits[k, i] = (a + b) + (c + d)
+def few_logits(theta, prompts, array, rows, logits):
+    """Logits are phi(m, k) . theta, with array the features (M, D, d): those of all prompts, in the rows, and a choice."""
+    n_logits = array.shape[1]
+    for m in range(array.shape[0]):
+        for k in range(n_logits):
+            row = m * n_logits + k
+            weight = array[m, k, 0]
+            for i in range(theta.shape[1]):
+                rows[row, i] = weight * theta[0, i]
+            for j in range(1, theta.shape[0]):
+                weight = array[m, k, j]
+                for i in range(theta.shape[1]):
+                    rows[row, i] += weight * theta[j, i]
+    for b in range(logits.shape[0]):
+        for k in range(n_logits):
+            for i in range(theta.shape[1]):
+                logits[b, k, i] = rows[np.uintp(prompts[b, i] * n_logits + k), i]
 
 
 @function_value(TAKE_STEP)
-def head_step(theta, prompts, array, covectors, step):
-    """Row k of the head moves by step times c_k h_m."""
-    width, n_runs = array.shape[2], theta.shape[0]
-    for run in range(n_runs):
-        for i in range(run, covectors.shape[1], n_runs):
-            m = np.uintp(prompts[i])
-            for k in range(covectors.shape[0]):
-                weight = step * covectors[k, i]
-                for j in range(width):
-                    theta[run, k * width + j] += weight * array[0, m, j]
+def few_step(theta, prompts, array, rows, covectors, step):
+    """Theta moves by step times sum_mk c_mk phi(m, k), with the covectors of a prompt added up first, in the rows (M D, 64)."""
+    n_logits = array.shape[1]
+    for row in range(rows.shape[0]):
+        for i in range(theta.shape[1]):
+            rows[row, i] = 0.0
+    for b in range(covectors.shape[0]):
+        for k in range(n_logits):
+            for i in range(theta.shape[1]):
+                rows[np.uintp(prompts[b, i] * n_logits + k), i] += step * covectors[b, k, i]
+    for m in range(array.shape[0]):
+        for k in range(n_logits):
+            for j in range(theta.shape[0]):
+                weight = array[m, k, j]
+                for i in range(theta.shape[1]):
+                    theta[j, i] += weight * rows[m * n_logits + k, i]
 
 
-def ascent(policy: Policy) -> Ascent:
+@function_value(FILL_LOGITS)
+def head_logits(theta, prompts, array, rows, logits):
+    """Logits are W h_m, with array[0] the hidden states (M, H); one run at a time."""
+    width, flat = array.shape[2], theta.ravel()
+    for b in range(logits.shape[0]):
+        m = np.uintp(prompts[b, 0])
+        for k in range(logits.shape[1]):
+            # Four sums, because a sum into one place waits for the sum before it.
+            first, second, third, fourth, start = 0.0, 0.0, 0.0, 0.0, k * width
+            for j in range(0, width - 3, 4):
+                first += array[0, m, j] * flat[start + j]
+                second += array[0, m, j + 1] * flat[start + j + 1]
+                third += array[0, m, j + 2] * flat[start + j + 2]
+                fourth += array[0, m, j + 3] * flat[start + j + 3]
+            for j in range(width // 4 * 4, width):
+                first += array[0, m, j] * flat[start + j]
+            logits[b, k, 0] = (first + second) + (third + fourth)
+
+
+@function_value(TAKE_STEP)
+def head_step(theta, prompts, array, rows, covectors, step):
+    """Row k of the head moves by step times c_k h_m; one run at a time."""
+    width, flat = array.shape[2], theta.ravel()
+    for b in range(covectors.shape[0]):
+        m = np.uintp(prompts[b, 0])
+        for k in range(covectors.shape[1]):
+            weight, start = step * covectors[b, k, 0], k * width
+            for j in range(width):
+                flat[start + j] += weight * array[0, m, j]
+
+
+def ascent(policy: Policy, batch_size: int) -> Ascent:
     """Return the logits and the step of a policy: its own for the package's maps, dense features for any other class."""
     logit_map = policy.logit_map
     if type(logit_map) is TabularMap:
-        return Ascent(tabular_logits.value, tabular_step.value, np.empty((0, 0, 0)))
+        return Ascent(tabular_logits.value, tabular_step.value, np.empty((0, 0, 0)), 0, LANES)
     if type(logit_map) is HeadMap:
-        return Ascent(head_logits.value, head_step.value, logit_map.hidden[None].copy())
-    return Ascent(dense_logits.value, dense_step.value, features(policy))
+        return Ascent(head_logits.value, head_step.value, logit_map.hidden[None].copy(), 0, 1)
+    array = features(policy)
+    if policy.n_prompts <= FEW_PROMPTS * batch_size:
+        return Ascent(few_logits.value, few_step.value, array, policy.n_prompts * policy.n_logits, LANES)
+    return Ascent(dense_logits.value, dense_step.value, array, 0, LANES)
 
 
 @stage
-def project(theta, ball):
-    """Project the iterates (R, d) onto the ball: the centre (d,) followed by the radius, or empty for none."""
+def project(theta, ball, distances):
+    """Project the iterates (d, R) onto the ball: the centre (d,) followed by the radius, or empty for none."""
     if ball.shape[0] == 0:
         return
-    n_runs, dimension = theta.shape
-    for r in range(n_runs):
-        distance = 0.0
-        for i in range(dimension):
-            distance += (theta[r, i] - ball[i]) ** 2
-        if distance > ball[dimension] ** 2:
-            shrink = ball[dimension] / np.sqrt(distance)
-            for i in range(dimension):
-                theta[r, i] = ball[i] + shrink * (theta[r, i] - ball[i])
+    dimension, n = theta.shape
+    for i in range(n):
+        distances[i] = 0.0
+    for j in range(dimension):
+        for i in range(n):
+            distances[i] += (theta[j, i] - ball[j]) ** 2
+    for i in range(n):
+        if distances[i] > ball[dimension] ** 2:
+            shrink = ball[dimension] / np.sqrt(distances[i])
+            for j in range(dimension):
+                theta[j, i] = ball[j] + shrink * (theta[j, i] - ball[j])
 
 
 @stage
-def follow(theta, count, start, average, farthest):
-    """Take the iterates (R, d), the `count`-th of their runs, into averages and largest squared distances from the start."""
-    n_runs, dimension = theta.shape
-    flat, means = theta.ravel(), average.ravel()
-    for i in range(flat.shape[0]):
-        means[i] += (flat[i] - means[i]) / count
-    for r in range(n_runs):
-        distance = 0.0
-        for i in range(dimension):
-            distance += (theta[r, i] - start[r, i]) ** 2
-        farthest[r] = max(farthest[r], distance)
+def follow(theta, count, start, average, farthest, distances):
+    """Take the iterates (d, R), the `count`-th of their runs, into averages and largest squared distances from the start."""
+    dimension, n = theta.shape
+    share = 1.0 / count
+    for i in range(n):
+        distances[i] = 0.0
+    for j in range(dimension):
+        for i in range(n):
+            x = theta[j, i]
+            average[j, i] += (x - average[j, i]) * share
+            gap = x - start[j, i]
+            distances[i] += gap * gap
+    for i in range(n):
+        farthest[i] = max(farthest[i], distances[i])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.compilation import record_type, stage
 
-LANES = 64
+LANES = 128
 WARM_UP = 24
 """Rounds after which states that began one apart have nothing in common; numpy makes 12, from seeds that are already mixed."""
 

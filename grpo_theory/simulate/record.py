@@ -6,7 +6,8 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, F3, I1, I2, record_type, stage
+from grpo_theory.compilation import F2, F3, I1, I2, function_value, record_type, stage
+from grpo_theory.simulate.sums import ROLLOUT
 
 
 class Trace(NamedTuple):
@@ -24,7 +25,7 @@ class Trace(NamedTuple):
         The rollouts of the window: the first, and one past the last.
     features : ndarray, shape (M, D, d)
         Of the policy's edges.
-    edges, lengths, responses : ndarray of int64, shapes (K, T), (K,) and (O,)
+    edges, lengths : ndarray of int64, shapes (K, T) and (K,)
     vocabulary_size : int
     """
 
@@ -35,7 +36,6 @@ class Trace(NamedTuple):
     features: Array
     edges: Integers
     lengths: Integers
-    responses: Integers
     vocabulary_size: int
 
     def of(self, runs: slice) -> "Trace":
@@ -52,65 +52,70 @@ NO_TRACE = Trace(
     np.empty((0, 0, 0)),
     _NONE[:, None],
     _NONE,
-    _NONE,
     1,
 )
-TRACE = record_type(Trace, F3, F2, F3, I1, F3, I2, I1, I1, numba.int64)
+TRACE = record_type(Trace, F3, F2, F3, I1, F3, I2, I1, numba.int64)
+SIGNATURE = numba.void(numba.int64, ROLLOUT, F3, numba.int64, numba.float64, TRACE)
 
 
 @stage
-def add_hessian(form, tokens, lane, outcomes, rewards, strength, trace):
+def add_hessian(form, tokens, lane, counts, rewards, group_size, strength, trace):
     """Add sum_g {A_g (c_g c_g' - F_g) - strength c_g c_g'} of one group to the form (D, D).
 
     A_g is the reward less the mean of the group's other rewards (0 where there are none), c_g the covector of the response, and
-    F_g = -grad c_g the sum of diag(p) - p p' over the prefixes that it visits.
+    F_g = -grad c_g the sum of diag(p) - p p' over the prefixes that it visits; counts and rewards (O, 64) are of the outcomes.
     """
-    group_size, n_logits = rewards.shape[0], form.shape[0]
-    mean = rewards.mean() if group_size > 1 else 0.0
+    n_logits, n_values = form.shape[0], counts.shape[0] // trace.edges.shape[0]
+    mean = 0.0
+    for o in range(counts.shape[0]):
+        mean += counts[o, lane] * rewards[o, lane] / group_size
     scale = group_size / (group_size - 1.0) if group_size > 1 else 1.0
     covector = np.empty(n_logits)
-    for g in range(group_size):
-        k = trace.responses[outcomes[g, lane]]
-        advantage = scale * (rewards[g] - mean)
+    for o in range(counts.shape[0]):
+        count = float(counts[o, lane])
+        if count == 0.0:
+            continue
+        k = o // n_values
+        advantage = scale * (rewards[o, lane] - (mean if group_size > 1 else 0.0))
         covector[:] = 0.0
         for t in range(trace.lengths[k]):
             edge = trace.edges[k, t]
             start = edge // trace.vocabulary_size * trace.vocabulary_size
             for d in range(start, start + trace.vocabulary_size):
                 covector[d] = (1.0 if d == edge else 0.0) - tokens[d, lane]
-                form[d, d] -= advantage * tokens[d, lane]
+                form[d, d] -= count * advantage * tokens[d, lane]
                 for e in range(start, start + trace.vocabulary_size):
-                    form[d, e] += advantage * tokens[d, lane] * tokens[e, lane]
+                    form[d, e] += count * advantage * tokens[d, lane] * tokens[e, lane]
         for d in range(n_logits):
             for e in range(n_logits):
-                form[d, e] += (advantage - strength) * covector[d] * covector[e]
+                form[d, e] += count * (advantage - strength) * covector[d] * covector[e]
 
 
-@stage
-def keep_rollouts(rollout, prompts, tokens, outcomes, rewards, places, strength, trace):
-    """Keep the mean rewards of a rollout and, within the window, its part of the Hessian.
+@function_value(SIGNATURE)
+def keep_nothing(number, rollout, tokens, group_size, strength, trace):
+    """Keep nothing of a rollout."""
 
-    prompts (N,), tokens (D, N) and outcomes (G, N) are of lanes, rewards (N, G) of places.
-    """
-    n_runs = trace.path.shape[0]
-    if n_runs == 0:
-        return
-    n_groups, group_size = rewards.shape
-    batch_size = n_groups // n_runs
-    n_logits, dimension = tokens.shape[0], trace.path.shape[2]
-    in_window = trace.window[0] <= rollout < trace.window[1]
+
+@function_value(SIGNATURE)
+def keep_rollout(number, rollout, tokens, group_size, strength, trace):
+    """Keep the mean rewards of the rollout of that number and, within the window, its part of the Hessian."""
+    prompts, counts, rewards = rollout.prompts, rollout.counts, rollout.rewards
+    n_runs, batch_size = trace.path.shape[0], prompts.shape[0]
+    n_logits, dimension = tokens.shape[1], trace.path.shape[2]
+    in_window = trace.window[0] <= number < trace.window[1]
     share = 1.0 / (batch_size * group_size * (trace.window[1] - trace.window[0]))
     form = np.empty((n_logits, n_logits))
     half = np.empty((n_logits, dimension))
     for run in range(n_runs):
-        trace.mean_rewards[run, rollout] = 0.0
-    for i in range(n_groups):
-        run, m = i % n_runs, prompts[i]
-        for g in range(group_size):
-            trace.mean_rewards[run, rollout] += rewards[places[i], g] / (batch_size * group_size)
-        if in_window:
+        trace.mean_rewards[run, number] = 0.0
+        for b in range(batch_size):
+            for o in range(counts.shape[1]):
+                trace.mean_rewards[run, number] += counts[b, o, run] * rewards[b, o, run] / (batch_size * group_size)
+            if not in_window:
+                continue
+            m = prompts[b, run]
             form[:, :] = 0.0
-            add_hessian(form, tokens, i, outcomes, rewards[places[i]], strength, trace)
+            add_hessian(form, tokens[b], run, counts[b], rewards[b], group_size, strength, trace)
             half[:, :] = 0.0
             for d in range(n_logits):
                 for e in range(n_logits):
@@ -124,7 +129,7 @@ def keep_rollouts(rollout, prompts, tokens, outcomes, rewards, places, strength,
 
 @stage
 def keep_iterates(count, theta, trace):
-    """Keep the iterates (R, d), the `count`-th of their runs."""
+    """Keep the iterates (d, R), the `count`-th of their runs."""
     for run in range(trace.path.shape[0]):
-        for i in range(theta.shape[1]):
-            trace.path[run, count, i] = theta[run, i]
+        for j in range(theta.shape[0]):
+            trace.path[run, count, j] = theta[j, run]

@@ -13,10 +13,11 @@ from grpo_theory.samples import TrainingRecord
 from grpo_theory.samples.record import MINIMUM_STEPS, check_tail, tail_start
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.blocks import map_in_order
+from grpo_theory.simulate.generator import block_streams
 from grpo_theory.simulate.geometry import features
 from grpo_theory.simulate.record import Trace
 from grpo_theory.simulate.runs import BLOCK_RUNS, Course, starting_points
-from grpo_theory.simulate.streams import Rng, as_seed_sequence, block_generator
+from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.validation import as_count
 
 LARGEST_DIMENSION = 256
@@ -50,7 +51,7 @@ def simulate_records(
     Yields
     ------
     TrainingRecord
-        Of at most 64 runs, along the first axis.
+        Of at most 128 runs, along the first axis.
     """
     chosen = find(estimator)
     if not isinstance(problem, Problem):
@@ -61,7 +62,7 @@ def simulate_records(
         raise ValueError(f"estimator must have the penalty as 'k1 in reward' for records, got {chosen.kl.name!r}")
     sizes = step_sizes(schedule, as_count("steps", steps, MINIMUM_STEPS))
     check_tail(tail)
-    course = Course.of(problem, chosen, sizes, batch_size=batch_size, group_size=group_size, inner_steps=1, ball=None)
+    course = Course.of(problem, chosen, sizes, batch_size=batch_size, group_size=group_size, inner_steps=1, ball=None, keeps=True)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem.policy, theta0, replications)
@@ -81,11 +82,10 @@ def simulate_records(
             edges,
             problem.policy.paths.edges,
             problem.policy.paths.lengths,
-            course.world.responses,
             problem.policy.paths.vocabulary_size,
         )
         trace.path[:, 0] = begun
-        course.start(block_generator(seed, number), begun, trace).advance(steps)
+        course.start(block_streams(seed, number), begun, trace).advance(steps)
         return TrainingRecord(sizes, trace.path, trace.mean_rewards, trace.hessian, tail=tail)
 
     return map_in_order(record, ((number,) for number in range(-(-replications // BLOCK_RUNS))), workers)

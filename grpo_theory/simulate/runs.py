@@ -1,23 +1,39 @@
 """Blocks of training runs: what they have in common, and how they go on from update to update."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.estimation import Batch, Estimator
+from grpo_theory.compilation import F1, compile_function
+from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import check_penalty
 from grpo_theory.problem import Policy, Problem
-from grpo_theory.simulate.advance import Parts, Recipe, Room, State, World, compiled_advance
+from grpo_theory.simulate.advance import Parts, compiled_advance
+from grpo_theory.simulate.ascent import Ascent, ascent
+from grpo_theory.simulate.generator import LANES, STREAMS, Streams, fill_words, next_uniform
+from grpo_theory.simulate.path import NO_TABLE, Path, find_path
 from grpo_theory.simulate.record import NO_TRACE, Trace
-from grpo_theory.simulate.world import Layout, make_batch, make_parts, make_recipe, make_room, make_world
+from grpo_theory.simulate.setting import Recipe, State, Words, World
+from grpo_theory.simulate.world import (
+    Layout,
+    make_batch,
+    make_parts,
+    make_recipe,
+    make_rollout,
+    make_room,
+    make_rule,
+    make_world,
+)
 from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
 
-BLOCK_RUNS = 64
-SIDE_BY_SIDE = 1 << 14
-"""Numbers that the runs which lie side by side may have: they stay in a second-level cache."""
-CHUNK_UNIFORMS = 1 << 17
+BLOCK_RUNS = LANES
+CHUNK_WORDS = 1 << 16
+"""The words that are drawn at a time: they stay in a second-level cache."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +60,6 @@ class Ball:
         return np.append(centre, self.radius)
 
 
-def runs_side_by_side(policy: Policy, batch_size: int, group_size: int) -> int:
-    """Return the number of runs of a block that advance together."""
-    numbers = max(policy.dimension, batch_size * (group_size + policy.n_logits))
-    return max(1, min(BLOCK_RUNS, SIDE_BY_SIDE // numbers))
-
-
 def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Array:
     """Return one start for each run, shape (R, d)."""
     if np.ndim(theta0) < 2:
@@ -61,18 +71,18 @@ def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Arr
 
 @dataclass(frozen=True)
 class Course:
-    """What training runs have in common, tabulated and compiled before the first thread starts.
-
-    The layout is that of the runs which advance together.
-    """
+    """What training runs have in common, tabulated and compiled before the first thread starts."""
 
     problem: Problem
     estimator: Estimator
     step_sizes: Array
     layout: Layout
     ball: Array
-    parts: Parts
+    ascent: Ascent
+    path: Path
     world: World
+    recipe: Recipe
+    parts: Parts
 
     @classmethod
     def of(
@@ -85,108 +95,125 @@ class Course:
         group_size: int,
         inner_steps: int,
         ball: Ball | None,
+        keeps: bool = False,
     ) -> "Course":
-        """Check what defines training runs, and return it."""
+        """Check what defines training runs, and return it; `keeps` says whether they leave a trace."""
         if ball is not None and not isinstance(ball, Ball):
             raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
         batch_size, group_size = as_count("batch_size", batch_size), as_count("group_size", group_size)
         estimator.check_group_size(group_size)
         if batch_size % inner_steps:
             raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")
-        layout = Layout(runs_side_by_side(problem.policy, batch_size, group_size), batch_size, group_size, inner_steps)
+        layout = Layout(batch_size, group_size, inner_steps)
         check_penalty(problem.kl, estimator)
         projected = np.empty(0) if ball is None else ball.as_array(problem.policy)
         compiled_advance()
-        parts, world = make_parts(problem, estimator), make_world(problem, estimator)
-        return cls(problem, estimator, step_sizes, layout, projected, parts, world)
+        compiled_fill_block()
+        found, path = ascent(problem.policy, batch_size), find_path(problem, estimator, group_size)
+        world = make_world(problem, estimator)
+        recipe = make_recipe(problem, estimator, layout, keeps or path.table is NO_TABLE)
+        parts = make_parts(estimator, recipe, path, found, keeps)
+        return cls(problem, estimator, step_sizes, layout, projected, found, path, world, recipe, parts)
 
-    def start(self, generator: np.random.Generator, starts: Array, trace: Trace = NO_TRACE) -> "Runs":
+    def start(self, streams: Streams, starts: Array, trace: Trace = NO_TRACE) -> "Runs":
         """Return a block of runs at their starts (R, d), R at most a block's number."""
-        return Runs(self, generator, starts, trace)
+        return Runs(self, streams, starts, trace)
 
 
 class Runs:
-    """A block of runs on their way, some of them side by side at a time.
+    """A block of runs on their way, side by side or, where their parameters are many, one after another.
 
-    Uniforms are drawn for a whole block, and rollout by rollout, so that no number depends on how many runs are wanted, how long
+    Words are drawn for a whole block, and rollout by rollout, so that no number depends on how many runs are wanted, how long
     they are or where they are looked at.
 
     Attributes
     ----------
     count : int
         The number of updates made.
-    state : State
-        The runs' iterates (R, d), their averages, and their largest squared distances from the start.
     """
 
-    def __init__(self, course: Course, generator: np.random.Generator, starts: Array, trace: Trace) -> None:
-        self.course = course
-        self.generator = generator
-        self.state = State(starts.copy(), np.zeros_like(starts), starts.copy(), np.zeros(len(starts)))
-        self.trace = trace
-        self.lanes = {count: Lanes.of(course, count) for count in {part.stop - part.start for part in self.shares}}
-        layout = course.layout
-        self.chunk = max(1, CHUNK_UNIFORMS // (BLOCK_RUNS * layout.batch_size * (1 + layout.group_size)))
-        self.uniforms = np.empty((0, 0, 0, 0, 0))
+    def __init__(self, course: Course, streams: Streams, starts: Array, trace: Trace) -> None:
+        self.course, self.streams, self.trace = course, streams, trace
+        layout, size = course.layout, course.ascent.side_by_side
+        self.shares = [slice(first, min(first + size, len(starts))) for first in range(0, len(starts), size)]
+        self.states = [_state(starts[share]) for share in self.shares]
+        self.rule = make_rule(course.estimator, layout, course.path)
+        self.batch = make_batch(course.estimator, layout)
+        self.rollout = make_rollout(course.problem, course.estimator, layout, course.path)
+        self.room = make_room(course.problem, course.estimator, course.recipe, layout, course.ascent.rows)
+        self.rows = layout.batch_size + -(-layout.batch_size * layout.group_size // 2)
+        self.chunk = max(1, CHUNK_WORDS // (LANES * self.rows))
+        self.words = np.empty((-(-self.chunk * self.rows // 8) * 8, LANES), dtype=np.uint64)
+        self.dithers = np.empty(self.chunk)
         self.count = 0
 
     @property
-    def shares(self) -> list[slice]:
-        """The runs that advance together, as slices of the block."""
-        size, runs = self.course.layout.runs, len(self.state.theta)
-        return [slice(first, min(first + size, runs)) for first in range(0, runs, size)]
+    def theta(self) -> Array:
+        """The iterates, shape (R, d)."""
+        return np.concatenate([state.theta.T for state in self.states])
+
+    @property
+    def average(self) -> Array:
+        """The averages of the iterates so far, shape (R, d)."""
+        return np.concatenate([state.average.T for state in self.states])
+
+    @property
+    def farthest(self) -> Array:
+        """The largest distance of an iterate from the start, shape (R,)."""
+        return np.sqrt(np.concatenate([state.farthest for state in self.states]))
 
     def advance(self, count: int) -> None:
         """Make updates until there have been so many."""
         updates, steps = self.course.layout.updates, self.course.step_sizes
         while self.count < count:
-            done = self.count // updates
-            place = done % self.chunk
+            place = self.count // updates % self.chunk
             if place == 0:
-                self.uniforms = self._draw(min(self.chunk, len(steps) // updates - done))
-            rollouts = min(self.chunk - place, count // updates - done)
+                compiled_fill_block()(self.streams, self.words, self.dithers)
+            rollouts = min(self.chunk - place, (count - self.count) // updates)
             stop = self.count + rollouts * updates
-            for number, share in enumerate(self.shares):
-                runs = share.stop - share.start
-                uniforms = self.uniforms[place : place + rollouts, number, ..., :runs]
-                self._advance(self.lanes[runs], uniforms, steps[self.count : stop], share)
+            for share, state in zip(self.shares, self.states, strict=True):
+                self._advance(self._words(place, rollouts, share.start), steps[self.count : stop], state, share)
             self.count = stop
 
-    def _advance(self, lanes: "Lanes", uniforms: Array, steps: Array, share: slice) -> None:
-        """Advance some of the runs by the rollouts of their uniforms (S, 1 + G, B, R)."""
+    def _advance(self, words: Words, steps: Array, state: State, share: slice) -> None:
+        """Advance the runs of one share."""
         compiled_advance()(
             self.course.parts,
             self.course.world,
-            lanes.recipe,
-            np.ascontiguousarray(uniforms).reshape(*uniforms.shape[:2], -1),
+            self.course.recipe,
+            self.rule,
+            words,
             steps,
             self.count,
             self.course.ball,
-            lanes.batch,
-            lanes.room,
-            State(*(part[share] for part in self.state)),
+            self.batch,
+            self.rollout,
+            self.room,
+            state,
             self.trace.of(share),
         )
 
-    def _draw(self, rollouts: int) -> Array:
-        """Draw the uniforms of so many rollouts of a whole block, shape (S, shares, 1 + G, B, runs of a share)."""
-        layout = self.course.layout
-        shares = -(-BLOCK_RUNS // layout.runs)
-        return self.generator.random((rollouts, shares, 1 + layout.group_size, layout.batch_size, layout.runs))
+    def _words(self, place: int, rollouts: int, first: int) -> Words:
+        """Return the words of some rollouts of the chunk, for the runs from the lane `first` on."""
+        words = self.words[place * self.rows : (place + rollouts) * self.rows]
+        halves = words.view(np.int32).reshape(rollouts, 2 * self.rows, LANES)
+        return Words(words.reshape(rollouts, self.rows, LANES), halves, self.dithers[place : place + rollouts], first)
 
 
-@dataclass(frozen=True)
-class Lanes:
-    """What a number of runs that advance together are computed in."""
+def _state(starts: Array) -> State:
+    """Return the state of runs that are about to start, (R, d)."""
+    columns = np.ascontiguousarray(starts.T)
+    return State(columns, np.zeros_like(columns), columns.copy(), np.zeros(len(starts)))
 
-    recipe: Recipe
-    batch: Batch
-    room: Room
 
-    @classmethod
-    def of(cls, course: Course, count: int) -> "Lanes":
-        """Make room for so many runs."""
-        layout = replace(course.layout, runs=count)
-        recipe = make_recipe(course.problem, course.estimator, layout)
-        room = make_room(course.problem, course.estimator, course.world, recipe, layout)
-        return cls(recipe, make_batch(course.estimator, layout), room)
+def fill_block(streams, words, dithers):
+    """Fill the words (n, 64) of a chunk of rollouts, and their dithers (S,)."""
+    fill_words(streams.lanes, words)
+    for s in range(dithers.shape[0]):
+        dithers[s] = next_uniform(streams.lone)
+
+
+@cache
+def compiled_fill_block() -> Any:
+    """Compile `fill_block`, or read it from the cache."""
+    return compile_function(fill_block, numba.void(STREAMS, numba.uint64[:, ::1], F1))

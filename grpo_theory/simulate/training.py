@@ -14,8 +14,9 @@ from grpo_theory.exact.stability import warn_if_unstable
 from grpo_theory.problem import Problem
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.blocks import map_in_order
+from grpo_theory.simulate.generator import Streams, block_streams
 from grpo_theory.simulate.runs import BLOCK_RUNS, Ball, Course, starting_points
-from grpo_theory.simulate.streams import Rng, as_seed_sequence, block_generator
+from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.validation import as_count
 
 
@@ -130,7 +131,7 @@ def simulate_training(
     seed = as_seed_sequence(rng)
 
     def run(number: int) -> tuple[Array, ...]:
-        return _objectives(course, block_generator(seed, number), starts[number * BLOCK_RUNS : (number + 1) * BLOCK_RUNS], kept)
+        return _objectives(course, block_streams(seed, number), starts[number * BLOCK_RUNS : (number + 1) * BLOCK_RUNS], kept)
 
     jobs = ((number,) for number in range(-(-replications // BLOCK_RUNS)))
     blocks = list(map_in_order(run, jobs, workers))
@@ -151,17 +152,17 @@ def _checkpoints(checkpoints: Sequence[int] | None, steps: int, inner_steps: int
     return np.array(kept, dtype=np.int64)
 
 
-def _objectives(course: Course, generator: np.random.Generator, starts: Array, checkpoints: Integers) -> tuple[Array, ...]:
+def _objectives(course: Course, streams: Streams, starts: Array, checkpoints: Integers) -> tuple[Array, ...]:
     """Train one block of runs; return J at the checkpoints, of iterates and averages, and where the runs end."""
     objectives = np.empty((len(starts), len(checkpoints)))
     averages = np.empty_like(objectives)
-    runs = course.start(generator, starts)
+    runs = course.start(streams, starts)
     for c, checkpoint in enumerate(checkpoints):
         runs.advance(int(checkpoint))
-        objectives[:, c] = _objective(course.problem, runs.state.theta)
-        averages[:, c] = _objective(course.problem, runs.state.average if checkpoint else runs.state.theta)
+        objectives[:, c] = _objective(course.problem, runs.theta)
+        averages[:, c] = _objective(course.problem, runs.average if checkpoint else runs.theta)
     runs.advance(len(course.step_sizes))
-    return objectives, averages, runs.state.theta, runs.state.average, np.sqrt(runs.state.farthest)
+    return objectives, averages, runs.theta, runs.average, runs.farthest
 
 
 def _objective(problem: Problem, theta: Array) -> Array:

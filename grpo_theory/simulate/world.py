@@ -10,31 +10,32 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE, Batch
 from grpo_theory.exact.weights import gains_of
 from grpo_theory.problem import Problem
-from grpo_theory.simulate.advance import Parts, Recipe, Room, World
+from grpo_theory.simulate.advance import Parts
 from grpo_theory.simulate.alias import alias_table
-from grpo_theory.simulate.ascent import ascent
+from grpo_theory.simulate.ascent import Ascent
+from grpo_theory.simulate.generator import LANES
+from grpo_theory.simulate.path import Path
+from grpo_theory.simulate.penalty import no_penalties, penalise, see_fields, see_rewards
+from grpo_theory.simulate.record import keep_nothing, keep_rollout
+from grpo_theory.simulate.setting import Recipe, Room, World
+from grpo_theory.simulate.sums import Rollout, Rule, sum_in_order
+from grpo_theory.simulate.weighing import weigh_anew, weigh_as_before
 
-_NOTHING = np.empty((0, 0))
+_NOTHING = np.empty((0, LANES))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The sizes of a step: R runs with B prompts and G responses each, whose rollouts serve M updates."""
+    """The sizes of a step: B prompts and G responses each, in rollouts that serve M updates."""
 
-    runs: int
     batch_size: int
     group_size: int
     updates: int
 
     @property
-    def n_groups(self) -> int:
-        """The lanes of a rollout, N = B R."""
-        return self.runs * self.batch_size
-
-    @property
     def n_updated(self) -> int:
-        """The lanes of an update, n = N/M."""
-        return self.n_groups // self.updates
+        """The prompts of an update, B/M."""
+        return self.batch_size // self.updates
 
 
 def make_world(problem: Problem, estimator: Estimator) -> World:
@@ -51,7 +52,7 @@ def make_world(problem: Problem, estimator: Estimator) -> World:
         lengths=paths.lengths,
         vocabulary_size=paths.vocabulary_size,
         values=bandit.values.copy(),
-        laws=bandit.probabilities.copy(),
+        laws=np.ascontiguousarray(np.moveaxis(np.cumsum(bandit.probabilities, axis=2), 0, 2)),
         mean_rewards=np.ascontiguousarray(bandit.mean_reward.T),
         mean_squares=np.ascontiguousarray(mean_squares.T),
         log_reference=np.ascontiguousarray(log_reference),
@@ -60,79 +61,110 @@ def make_world(problem: Problem, estimator: Estimator) -> World:
     )
 
 
-def make_recipe(problem: Problem, estimator: Estimator, layout: Layout) -> Recipe:
+def make_recipe(problem: Problem, estimator: Estimator, layout: Layout, wants_rewards: bool) -> Recipe:
     """Tabulate an estimator."""
     strength = 0.0 if problem.kl is None else problem.kl.strength
-    pools = {"": 0, "group": layout.n_updated, "batch": layout.runs}
+    in_loss = strength if estimator.kl.place == "loss" else 0.0
+    drifts_away = layout.updates > 1 and not estimator.ratio.constant
+    lengths = problem.policy.paths.lengths
     return Recipe(
-        at_a_time=layout.batch_size if estimator.advantage.couples_groups else layout.n_groups,
-        pools=pools[estimator.aggregation.pool],
-        shares=estimator.aggregation.shares(problem.policy.paths.lengths),
+        group_size=layout.group_size,
+        pool={"": 0, "group": 1, "batch": layout.n_updated}[estimator.aggregation.pool],
+        shares=estimator.aggregation.shares(lengths),
+        seen_lengths=lengths if "lengths" in estimator.advantage.reads else np.empty(0, dtype=np.int64),
         widths=estimator.clip.widths,
         in_reward=strength if estimator.kl.place == "reward" else 0.0,
-        in_loss=strength if estimator.kl.place == "loss" else 0.0,
+        in_loss=in_loss,
         updates=layout.updates,
-        drifts_away=layout.updates > 1 and not estimator.ratio.constant,
+        drifts_away=drifts_away,
+        wants_rewards=wants_rewards,
+        sees_fields=bool(estimator.advantage.reads & {*PROMPT_FIELDS, "squared_score_norms"}),
+        weighs_anew=in_loss > 0.0 or drifts_away,
     )
 
 
-def make_parts(problem: Problem, estimator: Estimator) -> Parts:
+def make_rule(estimator: Estimator, layout: Layout, path: Path) -> Rule:
+    """Tabulate how advantages are found."""
+    return Rule(
+        is_called=path.is_called,
+        kernel=first_class(estimator.advantage.kernel, SIGNATURE),
+        at_a_time=layout.batch_size if estimator.advantage.couples_groups else 0,
+        advantages=path.table.advantages[0],
+        ranks=path.table.ranks,
+        coefficients=path.coefficients,
+    )
+
+
+def make_parts(estimator: Estimator, recipe: Recipe, path: Path, ascent: Ascent, keeps: bool) -> Parts:
     """Collect the functions that differ from policy to policy and from estimator to estimator."""
-    kernel = first_class(estimator.advantage.kernel, SIGNATURE)
-    compiled = (estimator.ratio.fill.value, estimator.clip.fill.value, estimator.kl.fill.value)
-    return Parts(kernel, *ascent(problem.policy), *compiled)
+    return Parts(
+        ascent.fill_logits,
+        ascent.take_step,
+        ascent.array,
+        (penalise if recipe.in_reward > 0.0 else no_penalties).value,
+        (see_fields if recipe.sees_fields else see_rewards).value,
+        path.fill_sums.value,
+        (weigh_anew if recipe.weighs_anew else weigh_as_before).value,
+        (keep_rollout if keeps else keep_nothing).value,
+        estimator.ratio.fill.value,
+        estimator.clip.fill.value,
+        estimator.kl.fill.value,
+    )
 
 
 def make_batch(estimator: Estimator, layout: Layout) -> Batch:
     """Make room for what the kernel sees of a rollout."""
-    shape = (layout.n_groups, layout.group_size)
-    unread = [np.full(layout.n_groups, np.nan) for _ in PROMPT_FIELDS]
+    shape = (LANES * layout.batch_size, layout.group_size)
+    unread = [np.full(shape[0], np.nan) for _ in PROMPT_FIELDS]
     fields = [np.empty(shape), np.full(shape, np.nan), np.ones(shape, dtype=np.int64), *unread]
     return Batch._make([*fields, estimator.advantage.parameter_array])
 
 
-def make_room(problem: Problem, estimator: Estimator, world: World, recipe: Recipe, layout: Layout) -> Room:
+def make_rollout(problem: Problem, estimator: Estimator, layout: Layout, path: Path) -> Rollout:
+    """Make room for a rollout."""
+    n_responses, n_values, n_prompts = problem.bandit.n_responses, problem.bandit.values.size, layout.batch_size
+    n_outcomes, reads = n_responses * n_values, estimator.advantage.reads
+    norms = n_responses if reads & {"squared_score_norms", "optimal_baselines"} else 0
+    return Rollout(
+        prompts=np.zeros((n_prompts, LANES), dtype=np.int64),
+        counts=np.zeros((n_prompts, n_outcomes, LANES), dtype=np.int32),
+        thresholds=np.zeros((n_prompts, n_outcomes - 1, LANES), dtype=np.int32),
+        rewards=np.zeros((n_prompts, n_outcomes, LANES)),
+        norms=np.zeros((n_prompts, norms, LANES)),
+        fields=np.zeros((n_prompts, 3 if reads & set(PROMPT_FIELDS) else 0, LANES)),
+        sums=np.zeros((n_prompts, 2 if path.fill_sums is sum_in_order else 1, n_outcomes, LANES)),
+        listed=np.zeros((n_prompts, layout.group_size if path.is_called else 0, LANES), dtype=np.int64),
+        advantages=np.zeros((LANES * n_prompts, layout.group_size)),
+        scratch=np.zeros((4 + n_values, LANES)),
+    )
+
+
+def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: Layout, rows: int) -> Room:
     """Make room for a step."""
-    paths, n_logits = problem.policy.paths, problem.policy.n_logits
-    n, own = layout.n_updated, np.arange(layout.n_groups)
-    reads = estimator.advantage.reads
+    paths = problem.policy.paths
     wants_logs = recipe.in_reward > 0.0 or recipe.in_loss > 0.0 or recipe.drifts_away
-    norms = len(world.gram) > 0
+    several, weighed = layout.updates > 1, recipe.drifts_away or recipe.in_loss > 0.0
 
-    def lanes(rows: int, wanted: bool = True, count: int = layout.n_groups) -> Array:
-        return np.zeros((rows, count)) if wanted else _NOTHING
+    def groups(rows: int, wanted: bool = True, count: int = layout.batch_size) -> Array:
+        return np.zeros((count, rows if wanted else 0, LANES))
 
-    def now(rollout: Array) -> Array:
-        return rollout if layout.updates == 1 or rollout is _NOTHING else np.zeros((len(rollout), n))
+    def lanes(rows: int, wanted: bool) -> Array:
+        return np.zeros((rows, LANES)) if wanted else _NOTHING
 
-    logits, tokens, log_tokens = lanes(n_logits), lanes(n_logits), lanes(n_logits, wants_logs)
-    weighed = recipe.drifts_away or recipe.in_loss > 0.0
-    on_policy = np.zeros((n_logits, n if weighed else 1))
+    tokens = groups(paths.n_logits)
     return Room(
-        prompts=np.zeros(layout.n_groups, dtype=np.int64),
-        logits=logits,
+        logits=groups(paths.n_logits),
         tokens=tokens,
-        log_tokens=log_tokens,
-        log_ratios=lanes(n_logits, recipe.in_reward > 0.0),
-        terms=lanes(n_logits, recipe.in_reward > 0.0),
-        pi=tokens if paths.horizon == 1 else lanes(paths.n_responses),
-        penalties=lanes(paths.n_responses),
-        norms=lanes(paths.n_responses, norms),
-        thresholds=lanes(world.responses.size - 1),
-        rewards=lanes(world.responses.size),
-        fields=lanes(3, bool(reads & set(PROMPT_FIELDS))),
-        outcomes=np.zeros((layout.group_size, layout.n_groups), dtype=np.int64),
-        advantages=np.zeros((layout.n_groups, layout.group_size)),
-        own=own,
-        places=own % layout.runs * layout.batch_size + own // layout.runs,
-        seen_lengths=paths.lengths if "lengths" in reads else np.empty(0, dtype=np.int64),
-        logits_now=now(logits),
-        tokens_now=now(tokens),
-        log_tokens_now=now(log_tokens),
-        drifted=lanes(n_logits, recipe.drifts_away or recipe.in_loss > 0.0, n),
-        slopes=lanes(n_logits, recipe.in_loss > 0.0, n),
-        covectors=lanes(n_logits, count=n),
-        gains=gains_of(estimator, paths, on_policy),
-        drifts=np.zeros((paths.n_responses, paths.horizon, n)) if recipe.in_loss > 0.0 else np.empty((0, 0, 0)),
-        rows=np.arange(n) if weighed else np.zeros(n, dtype=np.int64),
+        log_tokens=groups(paths.n_logits, wants_logs),
+        pi=tokens if paths.horizon == 1 else groups(paths.n_responses),
+        penalties=groups(paths.n_responses),
+        log_ratios=lanes(paths.n_logits, wants_logs),
+        terms=lanes(paths.n_logits, wants_logs),
+        logits_now=groups(paths.n_logits, several, layout.n_updated),
+        covectors=groups(paths.n_logits, count=layout.n_updated),
+        tokens_now=lanes(paths.n_logits, several),
+        log_tokens_now=lanes(paths.n_logits, several and wants_logs),
+        gains=gains_of(estimator, paths, np.zeros((paths.n_logits, LANES if weighed else 1))),
+        drifts=np.zeros((paths.n_responses, paths.horizon, LANES)) if recipe.in_loss > 0.0 else np.empty((0, 0, 0)),
+        rows=np.zeros((rows, LANES)),
     )

@@ -1,0 +1,78 @@
+"""By which path the advantages of a training run are found: the first of those that are open, the fastest first."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.arrays import Array
+from grpo_theory.compilation import FunctionValue
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.advantage import Advantage
+from grpo_theory.estimation.affine import affine_coefficients
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
+from grpo_theory.exact.multisets import NotFiniteError, advantages_of, sees_alone, treats_alike
+from grpo_theory.exact.table import AdvantageTable, advantage_table, can_be_tabulated
+from grpo_theory.problem import Problem
+from grpo_theory.simulate.sums import call_nothing, sum_in_order, sum_shown
+
+_TRIED = 256
+"""Made-up groups on which a kernel is tried."""
+NO_TABLE = AdvantageTable(np.empty((1, 0, 0)), np.empty((0, 0), dtype=np.int64))
+
+
+class Path(NamedTuple):
+    """How advantages are found, with what that takes."""
+
+    fill_sums: FunctionValue = call_nothing
+    table: AdvantageTable = NO_TABLE
+    coefficients: Array = np.empty(0)
+
+    @property
+    def is_called(self) -> bool:
+        """Whether the kernel is called."""
+        return self.fill_sums is not call_nothing
+
+
+def find_path(problem: Problem, estimator: Estimator, group_size: int) -> Path:
+    """Return the path for an estimator.
+
+    Raises
+    ------
+    ValueError
+        If the kernel says that it sees each group by itself, and does not.
+    """
+    try:
+        return _fastest(problem, estimator, group_size)
+    except NotFiniteError:  # it is called every time, so that the runs that meet such a value diverge, and no others
+        return Path(sum_in_order)
+
+
+def _fastest(problem: Problem, estimator: Estimator, group_size: int) -> Path:
+    advantage, values = estimator.advantage, problem.bandit.values
+    alike = not advantage.couples_groups and _treats_alike(advantage, values, group_size)
+    penalised = problem.kl is not None and estimator.kl.place == "reward"
+    still = alike and not penalised and not advantage.reads & set(PROMPT_FIELDS)
+    if still and can_be_tabulated(advantage, values.size, group_size, 1):
+        unread = (np.full(1, np.nan),) * 3
+        table = advantage_table(advantage, values, group_size, unread)
+        if table is not None:
+            return Path(table=table)
+    coefficients = affine_coefficients(advantage, group_size)
+    if coefficients is not None:
+        return Path(coefficients=coefficients)
+    return Path(sum_shown if alike else sum_in_order)
+
+
+def _treats_alike(advantage: Advantage, values: Array, group_size: int) -> bool:
+    """Try the kernel on made-up groups; raise if it does not see each group by itself, though it says so."""
+    generator, shape = np.random.default_rng(0), (_TRIED, group_size)
+    rewards, norms = generator.choice(values, shape), 1.0 + generator.random(shape)
+    fields = [generator.random(_TRIED) for _ in PROMPT_FIELDS]
+    batch = Batch(rewards, norms, generator.integers(1, 9, shape), *fields, advantage.parameter_array)
+    advantages = advantages_of(advantage, batch)
+    if not sees_alone(advantage, batch, advantages):
+        raise ValueError(
+            f"estimator {advantage.name!r} must give a group the same advantages whatever the other groups of the batch are; "
+            "if it couples groups, register it with couples_groups=True"
+        )
+    return treats_alike(advantage, batch, advantages)

@@ -1,0 +1,117 @@
+"""Stage 0 of a training step, what only some estimators need: penalties in the reward, score norms, oracles' fields."""
+
+import numba
+import numpy as np
+from numba import types
+
+from grpo_theory.compilation import function_value, stage
+from grpo_theory.estimation import kl_term
+from grpo_theory.simulate.setting import RECIPE, ROOM, WORLD
+from grpo_theory.simulate.sums import ROLLOUT
+
+FILL_PENALTIES = numba.void(types.FunctionType(kl_term.SIGNATURE), WORLD, RECIPE, numba.int64, numba.int64, ROLLOUT, ROOM)
+FILL_SEEN = numba.void(WORLD, numba.int64, numba.int64, ROLLOUT, ROOM)
+
+
+@stage
+def fill_log_ratios(log_tokens, log_reference, prompts, n, log_ratios):
+    """Fill the logs of pi/reference of the tokens (D, 64); log_reference (D, M) is of all prompts."""
+    for d in range(log_ratios.shape[0]):
+        for i in range(n):
+            log_ratios[d, i] = log_tokens[d, i] - log_reference[d, np.uintp(prompts[i])]
+
+
+@stage
+def add_up_penalties(terms, edges, lengths, strength, n, penalties):
+    """Fill the penalties of the responses (K, 64), sums of terms (D, 64) along their paths."""
+    for k in range(penalties.shape[0]):
+        for i in range(n):
+            penalties[k, i] = strength * terms[edges[k, 0], i]
+        for t in range(1, lengths[k]):
+            for i in range(n):
+                penalties[k, i] += strength * terms[edges[k, t], i]
+
+
+@function_value(FILL_PENALTIES)
+def no_penalties(fill_terms, world, recipe, b, n, rollout, room):
+    """Leave the penalties 0."""
+
+
+@function_value(FILL_PENALTIES)
+def penalise(fill_terms, world, recipe, b, n, rollout, room):
+    """Fill the penalties of the responses to prompt number b of the rollout."""
+    fill_log_ratios(room.log_tokens[b], world.log_reference, rollout.prompts[b], n, room.log_ratios)
+    fill_terms(room.log_ratios, room.terms)
+    add_up_penalties(room.terms, world.edges, world.lengths, recipe.in_reward, n, room.penalties[b])
+
+
+@stage
+def fill_norms(tokens, gram, edges, lengths, vocabulary_size, prompts, n, norms):
+    """Fill the squared score norms of the responses (K, 64); gram is (M, D, D)."""
+    n_logits = tokens.shape[0]
+    n_prefixes = n_logits // vocabulary_size
+    # With p the probabilities at a prefix, a token's covector is e - p: inner products of e with p, and of p with p.
+    mixed = np.empty((n_logits, n_prefixes))
+    expected = np.empty((n_prefixes, n_prefixes))
+    for i in range(n):
+        m = np.uintp(prompts[i])
+        for d in range(n_logits):
+            for q in range(n_prefixes):
+                mixed[d, q] = 0.0
+                for e in range(q * vocabulary_size, (q + 1) * vocabulary_size):
+                    mixed[d, q] += gram[m, d, e] * tokens[e, i]
+        for q in range(n_prefixes):
+            for r in range(n_prefixes):
+                expected[q, r] = 0.0
+                for e in range(q * vocabulary_size, (q + 1) * vocabulary_size):
+                    expected[q, r] += tokens[e, i] * mixed[e, r]
+        for k in range(norms.shape[0]):
+            total = 0.0
+            for t in range(lengths[k]):
+                for u in range(lengths[k]):
+                    d, e = edges[k, t], edges[k, u]
+                    q, r = d // vocabulary_size, e // vocabulary_size
+                    total += gram[m, d, e] - mixed[d, r] - mixed[e, q] + expected[q, r]
+            norms[k, i] = max(total, 0.0)
+
+
+@stage
+def fill_fields(pi, penalties, norms, mean_rewards, mean_squares, prompts, n, fields):
+    """Fill values, standard deviations and optimal baselines of the prompts (3, 64).
+
+    mean_rewards and mean_squares (K, M) are those of the reward before the penalty.
+    """
+    for i in range(n):
+        m = np.uintp(prompts[i])
+        value = 0.0
+        for k in range(pi.shape[0]):
+            value += pi[k, i] * (mean_rewards[k, m] - penalties[k, i])
+        variance = 0.0
+        power = 0.0
+        weighted = 0.0
+        for k in range(pi.shape[0]):
+            mean = mean_rewards[k, m] - penalties[k, i]
+            spread = mean_squares[k, m] - mean_rewards[k, m] ** 2
+            variance += pi[k, i] * (spread + (mean - value) ** 2)
+            if norms.shape[0] > 0:
+                power += pi[k, i] * norms[k, i]
+                weighted += pi[k, i] * norms[k, i] * mean
+        fields[0, i] = value
+        fields[1, i] = np.sqrt(max(variance, 0.0))
+        fields[2, i] = weighted / power if power > 0.0 else value
+
+
+@function_value(FILL_SEEN)
+def see_rewards(world, b, n, rollout, room):
+    """The kernel reads rewards and lengths alone."""
+
+
+@function_value(FILL_SEEN)
+def see_fields(world, b, n, rollout, room):
+    """Fill the score norms and the oracles' fields of prompt number b of the rollout, as far as there is room for them."""
+    prompts = rollout.prompts[b]
+    if rollout.norms.shape[1] > 0:
+        fill_norms(room.tokens[b], world.gram, world.edges, world.lengths, world.vocabulary_size, prompts, n, rollout.norms[b])
+    if rollout.fields.shape[1] > 0:
+        norms, fields = rollout.norms[b], rollout.fields[b]
+        fill_fields(room.pi[b], room.penalties[b], norms, world.mean_rewards, world.mean_squares, prompts, n, fields)

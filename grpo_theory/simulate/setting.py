@@ -1,0 +1,186 @@
+"""What the training driver is given and computes in, as records of arrays.
+
+A run is a lane: arrays are (B, rows, n), B prompts of a rollout and n runs side by side; "lanes" below is that n.
+"""
+
+from typing import NamedTuple
+
+import numba
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, record_type
+
+
+class World(NamedTuple):
+    """The problem as the driver sees it.
+
+    Attributes
+    ----------
+    prompt_threshold, prompt_choices : ndarray, shapes (1, M) and (1, 2 M)
+        The prompts' alias table.
+    responses : ndarray of int64, shape (O,)
+        The response of each outcome.
+    edges, lengths : ndarray of int64, shapes (K, T) and (K,)
+    vocabulary_size : int
+    values : ndarray, shape (L,)
+        The reward values.
+    laws : ndarray, shape (K, L, M)
+        The distribution functions of the values.
+    mean_rewards, mean_squares : ndarray, shape (K, M)
+        E[Z | m, k] and E[Z^2 | m, k].
+    log_reference : ndarray, shape (D, M)
+        Log probabilities of tokens given their prefixes under the penalty's reference.
+    strength : float
+        Of the penalty; 0 for none.
+    gram : ndarray, shape (M, D, D)
+        Phi Phi' of the policy, or of shape (0, 0, 0) where the kernel reads no score norm.
+    """
+
+    prompt_threshold: Array
+    prompt_choices: Integers
+    responses: Integers
+    edges: Integers
+    lengths: Integers
+    vocabulary_size: int
+    values: Array
+    laws: Array
+    mean_rewards: Array
+    mean_squares: Array
+    log_reference: Array
+    strength: float
+    gram: Array
+
+
+class Recipe(NamedTuple):
+    """The estimator as the driver sees it.
+
+    Attributes
+    ----------
+    group_size : int
+    pool : int
+        How many groups pool their tokens; 0 for no pooling.
+    shares : ndarray, shape (K,)
+        The weight of each token of a response.
+    seen_lengths : ndarray of int64, shape (K,)
+        The responses' lengths; empty if the kernel does not read them.
+    widths : ndarray, shape (2,)
+        Of the clip.
+    in_reward, in_loss : float
+        The strength of the penalty where it stands, and 0 where it does not.
+    updates : int
+        How many updates a rollout serves.
+    drifts_away : bool
+        Whether importance ratios change between the updates.
+    wants_rewards : bool
+        Whether the rewards of the outcomes are needed.
+    sees_fields : bool
+        Whether the kernel reads score norms or what oracles know.
+    weighs_anew : bool
+        Whether the weights of tokens change from update to update.
+    """
+
+    group_size: int
+    pool: int
+    shares: Array
+    seen_lengths: Integers
+    widths: Array
+    in_reward: float
+    in_loss: float
+    updates: int
+    drifts_away: bool
+    wants_rewards: bool
+    sees_fields: bool
+    weighs_anew: bool
+
+
+class Room(NamedTuple):
+    """What a step is computed in besides its `Rollout`.
+
+    Attributes
+    ----------
+    logits, tokens, log_tokens : ndarray, shape (B, D, 64)
+        Of the policy that samples; the last is (B, 0, 64) where nothing wants logs.
+    pi, penalties : ndarray, shape (B, K, 64)
+        pi is tokens where responses have one token.
+    log_ratios, terms : ndarray, shape (D, 64)
+    logits_now, covectors : ndarray, shape (B/M, D, 64)
+    tokens_now, log_tokens_now : ndarray, shape (D, 64)
+        Of the policy that is updated, where a rollout serves several updates.
+    gains : ndarray, shape (K, 2, T, 1 or 64)
+    drifts : ndarray, shape (K, T, 64), or (0, 0, 0)
+    rows : ndarray, shape (rows, 64)
+        For the logits and the step of the policy.
+    """
+
+    logits: Array
+    tokens: Array
+    log_tokens: Array
+    pi: Array
+    penalties: Array
+    log_ratios: Array
+    terms: Array
+    logits_now: Array
+    covectors: Array
+    tokens_now: Array
+    log_tokens_now: Array
+    gains: Array
+    drifts: Array
+    rows: Array
+
+
+class State(NamedTuple):
+    """R runs on their way, advanced in place.
+
+    Attributes
+    ----------
+    theta, average, start : ndarray, shape (d, R)
+        The iterates, their averages so far, and where they began.
+    farthest : ndarray, shape (R,)
+        The largest squared distance of an iterate from the start.
+    """
+
+    theta: Array
+    average: Array
+    start: Array
+    farthest: Array
+
+
+class Words(NamedTuple):
+    """The random words of S rollouts.
+
+    Attributes
+    ----------
+    prompts : ndarray of uint64, shape (S, P, 64)
+        The first B rows of a rollout are for the prompts.
+    responses : ndarray of int32, shape (S, 2 P, 64)
+        The same words in halves; those from row 2 B on are for the responses, group by group.
+    dithers : ndarray, shape (S,)
+    first : int
+        The lane at which the runs of the driver begin.
+    """
+
+    prompts: Integers
+    responses: Integers
+    dithers: Array
+    first: int
+
+
+WORLD = record_type(World, F2, I2, I1, I2, I1, numba.int64, F1, F3, F2, F2, F2, numba.float64, F3)
+RECIPE = record_type(
+    Recipe,
+    numba.int64,
+    numba.int64,
+    F1,
+    I1,
+    F1,
+    numba.float64,
+    numba.float64,
+    numba.int64,
+    numba.boolean,
+    numba.boolean,
+    numba.boolean,
+    numba.boolean,
+)
+ROOM = record_type(Room, *[F3] * 5, F2, F2, F3, F3, F2, F2, F4, F3, F2)
+STATE = record_type(State, F2, F2, F2, F1)
+WORDS = record_type(Words, numba.uint64[:, :, ::1], numba.int32[:, :, ::1], F1, numba.int64)

@@ -1,0 +1,285 @@
+"""Stage 2 of a training step, advantages: summed over the responses of each group that have one outcome.
+
+The functions below differ in what they need to know of the kernel:
+
+- `sum_tabulated`: its table of advantages, for a kernel that reads only rewards, where these have few values;
+- `sum_affine`: its coefficients, for a kernel whose advantages are affine in the rewards and what oracles know;
+- `sum_shown`: the kernel itself, which is shown every response, those with the lowest reward value first;
+- `sum_in_order`: the kernel itself, which is shown every response in the order in which they were drawn.
+
+The first two are for one group of each run, the others, which call the kernel, for all of a rollout.
+"""
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, function_value, record_type, stage
+from grpo_theory.estimation.kernel import KERNEL
+from grpo_theory.simulate.show import BATCH, fill_advantages
+from grpo_theory.simulate.tally import MASK
+
+T3 = numba.int32[:, :, ::1]
+
+
+class Rule(NamedTuple):
+    """How advantages are found.
+
+    Attributes
+    ----------
+    is_called : bool
+        Whether the kernel is called.
+    kernel : compiled function
+    at_a_time : int
+        How many groups the kernel is given at once; 0 for all.
+    advantages : ndarray, shape (n, L)
+        The kernel's table; empty if it is not used.
+    ranks : ndarray of int64, shape (L - 1, G + 1)
+        See `AdvantageTable`.
+    coefficients : ndarray, shape (6,)
+        Of a response's own reward, of the sum of the group's rewards, of the three fields of the prompt, and the constant; empty
+        if they are not used.
+    """
+
+    is_called: bool
+    kernel: Any
+    at_a_time: int
+    advantages: Array
+    ranks: Integers
+    coefficients: Array
+
+
+class Rollout(NamedTuple):
+    """What one rollout of 64 runs is computed in; the first n are wanted.
+
+    Attributes
+    ----------
+    prompts : ndarray of int64, shape (B, 64)
+    counts : ndarray of int32, shape (B, O, 64)
+        The number of the group's responses with each outcome.
+    thresholds : ndarray of int32, shape (B, O - 1, 64)
+    rewards : ndarray, shape (B, O, 64)
+        Of the outcomes, less the penalty if it is in the reward.
+    norms : ndarray, shape (B, K, 64)
+        Squared score norms; (B, 0, 64) if the kernel reads none.
+    fields : ndarray, shape (B, 3, 64)
+        What oracles know of the prompts; (B, 0, 64) if the kernel reads none of it.
+    sums : ndarray, shape (B, S, O, 64)
+        Of advantages.  S is 1 where the responses with one outcome have one advantage, and 2 where they need not: the positive
+        ones and the others are summed apart, because a clip may treat them differently.
+    listed : ndarray of int64, shape (B, G, 64)
+        Outcomes, where the kernel is called; (B, 0, 64) where it is not.
+    advantages : ndarray, shape (64 B, G)
+    scratch : ndarray, shape (4 + L, 64)
+    """
+
+    prompts: Integers
+    counts: np.ndarray
+    thresholds: np.ndarray
+    rewards: Array
+    norms: Array
+    fields: Array
+    sums: Array
+    listed: Integers
+    advantages: Array
+    scratch: Array
+
+
+RULE = record_type(Rule, numba.boolean, KERNEL, numba.int64, F2, I2, F1)
+ROLLOUT = record_type(Rollout, I2, T3, T3, F3, F3, F3, F4, numba.int64[:, :, ::1], F2, F2)
+WORDS = types.Array(numba.int32, 2, "C", readonly=False)
+SIGNATURE = numba.void(RULE, ROLLOUT, BATCH, WORDS, numba.int64, numba.int64, I1, I1, numba.int64)
+
+
+@stage
+def look_up_advantages(counts, advantages, ranks, n, scratch):
+    """Write the advantage of a response with each reward value to the rows of scratch from the fifth on."""
+    n_values = advantages.shape[1]
+    reached, places = scratch[2], scratch[3]
+    for i in range(n):
+        reached[i] = 0.0
+        places[i] = 0.0
+    highest = ranks.shape[1] - 1.0
+    for value in range(n_values - 1):
+        for o in range(value, counts.shape[0], n_values):
+            for i in range(n):
+                reached[i] += counts[o, i]
+        for i in range(n):
+            # Where a run has left the numbers, counts mean nothing; they must not lead out of the table.
+            places[i] += ranks[value, np.uintp(min(max(reached[i], 0.0), highest))]
+    for value in range(n_values):
+        for i in range(n):
+            scratch[4 + value, i] = advantages[np.uintp(places[i]), value]
+
+
+@stage
+def sum_tabulated(counts, advantages, ranks, n, sums, scratch):
+    """Sum the advantages of one group, (O, n), from the table (m, L) of a kernel."""
+    n_values = advantages.shape[1]
+    look_up_advantages(counts, advantages, ranks, n, scratch)
+    for o in range(counts.shape[0]):
+        row = 4 + o % n_values
+        for i in range(n):
+            sums[o, i] = scratch[row, i] * counts[o, i]
+
+
+@stage
+def sum_affine(counts, rewards, fields, coefficients, n, sums, scratch):
+    """Sum the advantages of one group, (O, n), by the coefficients of an affine kernel."""
+    own, constant, common = coefficients[0], coefficients[5], scratch[0]
+    for i in range(n):
+        common[i] = 0.0
+    for o in range(counts.shape[0]):
+        for i in range(n):
+            common[i] += counts[o, i] * rewards[o, i]
+    for i in range(n):
+        common[i] = constant + coefficients[1] * common[i]
+    for f in range(fields.shape[0]):
+        for i in range(n):
+            common[i] += coefficients[2 + f] * fields[f, i]
+    for o in range(counts.shape[0]):
+        for i in range(n):
+            sums[o, i] = (own * rewards[o, i] + common[i]) * counts[o, i]
+
+
+@stage
+def list_outcomes(counts, n_values, n, listed):
+    """List the outcomes (G, n) of one group of each run from their numbers, those with the lowest reward value first."""
+    group_size = listed.shape[0]
+    for i in range(n):
+        g = 0
+        for value in range(n_values):
+            for o in range(value, counts.shape[0], n_values):
+                # Where a run has left the numbers, counts mean nothing; they must not lead out of the group.
+                stop = min(g + max(counts[o, i], 0), group_size)
+                while g < stop:
+                    listed[np.uintp(g), i] = o
+                    g += 1
+        while g < group_size:
+            listed[np.uintp(g), i] = 0
+            g += 1
+
+
+@stage
+def find_outcomes(words, first, thresholds, n, listed):
+    """Find the outcomes (G, n) of one group of each run in the order in which they were drawn."""
+    for g in range(listed.shape[0]):
+        for i in range(n):
+            listed[g, i] = 0
+        for o in range(thresholds.shape[0]):
+            for i in range(n):
+                listed[g, i] += (words[g, np.uintp(first + i)] & MASK) >= thresholds[o, i]
+
+
+@stage
+def show_responses(listed, b, batch_size, responses, rewards, norms, lengths, seen_rewards, seen_norms, seen_lengths, n):
+    """Write out the listed responses (G, n) of group number b of each run, as a kernel sees them, to the rows r B + b."""
+    for i in range(n):
+        place = np.uintp(i * batch_size + b)
+        for g in range(listed.shape[0]):
+            seen_rewards[place, g] = rewards[np.uintp(listed[g, i]), i]
+        if norms.shape[0] > 0:
+            for g in range(listed.shape[0]):
+                seen_norms[place, g] = norms[np.uintp(responses[np.uintp(listed[g, i])]), i]
+        if lengths.shape[0] > 0:
+            for g in range(listed.shape[0]):
+                seen_lengths[place, g] = lengths[np.uintp(responses[np.uintp(listed[g, i])])]
+
+
+@stage
+def show_fields(fields, b, batch_size, values, standard_deviations, optimal_baselines, n):
+    """Write out what oracles know of the prompt of group number b of each run, if there is anything."""
+    for i in range(n if fields.shape[0] > 0 else 0):
+        place = np.uintp(i * batch_size + b)
+        values[place] = fields[0, i]
+        standard_deviations[place] = fields[1, i]
+        optimal_baselines[place] = fields[2, i]
+
+
+@stage
+def sum_alike(listed, b, batch_size, advantages, counts, n, sums):
+    """Sum the advantages of listed responses (G, n), those with one outcome one after another, (1, O, n).
+
+    The sum is the number of them times the first one's advantage, and the others' differences from it, which are 0: bit for bit
+    what a table gives.
+    """
+    for o in range(sums.shape[1]):
+        for i in range(n):
+            sums[0, o, i] = 0.0
+    for i in range(n):
+        place, last, first = np.uintp(i * batch_size + b), -1, 0.0
+        for g in range(listed.shape[0]):
+            o = listed[g, i]
+            if o != last:
+                last, first = o, advantages[place, g]
+                sums[0, np.uintp(o), i] = first * counts[np.uintp(o), i]
+            else:
+                sums[0, np.uintp(o), i] += advantages[place, g] - first
+
+
+@stage
+def sum_each(listed, b, batch_size, advantages, counts, n, sums):
+    """Sum the advantages of listed responses (G, n), positive ones and others apart, (2, O, n)."""
+    for part in range(2):
+        for o in range(sums.shape[1]):
+            for i in range(n):
+                sums[part, o, i] = 0.0
+    for i in range(n):
+        place = np.uintp(i * batch_size + b)
+        for g in range(listed.shape[0]):
+            advantage = advantages[place, g]
+            sums[0 if advantage > 0.0 else 1, np.uintp(listed[g, i]), i] += advantage
+
+
+@stage
+def show_groups(rollout, batch, n, responses, lengths):
+    """Write out the rollout's listed responses as a kernel sees them."""
+    listed, rewards, norms, fields = rollout.listed, rollout.rewards, rollout.norms, rollout.fields
+    seen_rewards, seen_norms, seen_lengths = batch.rewards, batch.squared_score_norms, batch.lengths
+    values, deviations, baselines = batch.values, batch.standard_deviations, batch.optimal_baselines
+    batch_size = listed.shape[0]
+    for b in range(batch_size):
+        show_responses(
+            listed[b], b, batch_size, responses, rewards[b], norms[b], lengths, seen_rewards, seen_norms, seen_lengths, n
+        )
+        show_fields(fields[b], b, batch_size, values, deviations, baselines, n)
+
+
+@stage
+def call_kernel(rule, rollout, batch, n):
+    """Call the kernel on the groups of n runs."""
+    n_groups = n * rollout.prompts.shape[0]
+    fill_advantages(rule.kernel, batch, rule.at_a_time if rule.at_a_time > 0 else n_groups, rollout.advantages[:n_groups])
+
+
+@function_value(SIGNATURE)
+def call_nothing(rule, rollout, batch, words, first, n, responses, lengths, n_values):
+    """Leave the sums to those who need not call the kernel."""
+
+
+@function_value(SIGNATURE)
+def sum_shown(rule, rollout, batch, words, first, n, responses, lengths, n_values):
+    """Sum the advantages of a kernel that treats responses alike: those with one outcome have one advantage."""
+    counts, listed, advantages, sums = rollout.counts, rollout.listed, rollout.advantages, rollout.sums
+    for b in range(counts.shape[0]):
+        list_outcomes(counts[b], n_values, n, listed[b])
+    show_groups(rollout, batch, n, responses, lengths)
+    call_kernel(rule, rollout, batch, n)
+    for b in range(counts.shape[0]):
+        sum_alike(listed[b], b, counts.shape[0], advantages, counts[b], n, sums[b])
+
+
+@function_value(SIGNATURE)
+def sum_in_order(rule, rollout, batch, words, first, n, responses, lengths, n_values):
+    """Sum the advantages of a kernel that does not treat responses alike, each for itself."""
+    counts, listed, advantages, sums = rollout.counts, rollout.listed, rollout.advantages, rollout.sums
+    group_size = listed.shape[1]
+    for b in range(counts.shape[0]):
+        find_outcomes(words[b * group_size : (b + 1) * group_size], first, rollout.thresholds[b], n, listed[b])
+    show_groups(rollout, batch, n, responses, lengths)
+    call_kernel(rule, rollout, batch, n)
+    for b in range(counts.shape[0]):
+        sum_each(listed[b], b, counts.shape[0], advantages, counts[b], n, sums[b])

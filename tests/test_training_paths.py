@@ -1,0 +1,245 @@
+"""How a training run finds its advantages: by table, by coefficients or by calling the kernel; and what it draws from."""
+
+import numpy as np
+import pytest
+from enumeration import NAMED
+from scipy import stats
+
+import grpo_theory as gt
+from grpo_theory.compilation import compile_function
+from grpo_theory.estimation.affine import affine_coefficients
+from grpo_theory.exact.table import advantage_table, can_be_tabulated, multiset_ranks
+from grpo_theory.simulate import path as path_module
+from grpo_theory.simulate.elementary import exponential, logarithm
+from grpo_theory.simulate.path import Path, find_path
+from grpo_theory.simulate.sums import sum_in_order, sum_shown
+from grpo_theory.simulate.tally import ONE, count_outcomes, fill_thresholds
+
+UNREAD = (np.full(1, np.nan),) * 3
+
+
+# ---- elementary functions
+
+
+def each(function):
+    """Return a function of numbers as one of arrays, compiled."""
+
+    def found(x, y):
+        for i in range(x.shape[0]):
+            y[i] = function(x[i])
+
+    return compile_function(found, "void(float64[::1], float64[::1])")
+
+
+def units_in_the_last_place(function, reference, x):
+    y = np.empty_like(x)
+    each(function)(x, y)
+    exact = reference(x.astype(np.longdouble))
+    return float(np.max(np.abs(y - exact) / np.spacing(np.abs(exact).astype(np.float64))))
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).eps > 1e-18, reason="this machine has no longer numbers to compare with")
+def test_elementary_functions_are_within_two_units_in_the_last_place():
+    dense = [np.linspace(low, high, 400_001) for low, high in ((-708.0, 0.0), (-2.0, 2.0), (0.0, 709.0), (-1e-6, 1e-6))]
+    assert units_in_the_last_place(exponential, np.exp, np.concatenate(dense)) < 2.0
+    positive = np.concatenate(
+        [np.linspace(1.0, 64.0, 400_001), 1.0 + np.linspace(0.0, 1e-6, 9_999), np.geomspace(1e-300, 1e300, 99_999)]
+    )
+    assert units_in_the_last_place(logarithm, np.log, positive) < 2.0
+
+
+def test_ends_of_the_exponential():
+    x = np.array([0.0, -708.0, -709.0, -1e300, -np.inf, np.nan])
+    y = np.empty_like(x)
+    each(exponential)(x, y)
+    assert y[0] == 1.0
+    np.testing.assert_array_equal(y[2:5], y[1])
+    assert np.finfo(float).tiny < y[1] < 1e-307
+    assert np.isnan(y[5])
+
+
+# ---- what a kernel is
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("group_size", [2, 5])
+def test_coefficients_are_those_of_the_kernel(name, group_size):
+    """On random rewards and fields; what is not affine has no coefficients."""
+    advantage, rng = gt.estimators()[name].advantage, np.random.default_rng(4)
+    found = affine_coefficients(advantage, group_size)
+    assert (found is not None) == (name in {"reinforce", "oracle", "optimal", "rloo", "dr_grpo"})
+    if found is None:
+        return
+    rewards, fields = rng.normal(size=(7, group_size)), rng.normal(size=(3, 7))
+    batch = gt.Batch(rewards, np.ones_like(rewards), np.ones(rewards.shape, dtype=np.int64), *fields, advantage.parameter_array)
+    advantages = np.empty_like(rewards)
+    advantage.function(batch, advantages)
+    expected = found[0] * rewards + (found[1] * rewards.sum(axis=1) + found[2:5] @ fields + found[5])[:, None]
+    np.testing.assert_allclose(advantages, expected, atol=1e-13)
+
+
+def threshold(batch, advantages):
+    """Compare rewards."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] if batch.rewards[b, g] > 0.5 else 0.0
+
+
+def product(batch, advantages):
+    """Multiply rewards."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] * batch.rewards[b].mean()
+
+
+def root(batch, advantages):
+    """Take a root."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = np.sqrt(1.0 + batch.rewards[b, g])
+
+
+def neighbour(batch, advantages):
+    """Compare neighbours: affine, but not alike."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - batch.rewards[b, g - 1]
+
+
+def constant(batch, advantages):
+    """A = 1/2."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = 0.5
+
+
+@pytest.mark.parametrize(
+    ("kernel", "affine", "alike"),
+    [(threshold, False, True), (product, False, True), (root, False, True), (neighbour, False, False), (constant, True, True)],
+)
+def test_what_a_kernel_does_decides_its_path(kernel, affine, alike, registry):
+    found = gt.estimator(f"{kernel.__name__}_for_paths")(kernel)
+    plain, penalised = gt.gallery.problem("linear"), gt.gallery.problem("kl-linear")
+    assert (affine_coefficients(found.advantage, 4) is not None) is affine
+    chosen = find_path(penalised, found, 4)
+    assert chosen.is_called is not affine
+    if not affine:
+        assert chosen.fill_sums is (sum_shown if alike else sum_in_order)
+    assert (find_path(plain, found, 4).table is not path_module.NO_TABLE) is alike
+
+
+# ---- tables
+
+
+@pytest.mark.parametrize("n_values", [1, 2, 3, 4])
+@pytest.mark.parametrize("group_size", [1, 2, 6])
+def test_multisets_have_numbers_of_their_own(n_values, group_size):
+    ranks, seen = multiset_ranks(n_values, group_size), set()
+    for rewards in np.ndindex(*(n_values,) * group_size):
+        reached = np.cumsum(np.bincount(rewards, minlength=n_values))[:-1]
+        seen.add((int(sum(ranks[level, s] for level, s in enumerate(reached))), tuple(sorted(rewards))))
+    numbers = sorted(number for number, _ in seen)
+    assert numbers == list(range(len(seen)))
+
+
+@pytest.mark.parametrize("name", ["reinforce", "rloo", "dr_grpo", "grpo"])
+@pytest.mark.parametrize("values", [[0.0, 1.0], [-1.0, 0.5, 2.0]])
+def test_a_table_holds_the_kernels_advantages(name, values):
+    advantage, values, group_size = gt.estimators()[name].advantage, np.array(values), 4
+    table = advantage_table(advantage, values, group_size, UNREAD)
+    for rewards in np.ndindex(*(values.size,) * group_size):
+        seen = values[list(rewards)][None]
+        batch = gt.Batch(seen, np.ones_like(seen), np.ones(seen.shape, dtype=np.int64), *UNREAD, advantage.parameter_array)
+        advantages = np.empty_like(seen)
+        advantage.function(batch, advantages)
+        reached = np.cumsum(np.bincount(rewards, minlength=values.size))[:-1]
+        place = sum(table.ranks[level, s] for level, s in enumerate(reached))
+        np.testing.assert_allclose(table.advantages[0, place, list(rewards)], advantages[0], atol=1e-14)
+
+
+def test_a_table_that_would_be_too_large_is_not_made():
+    rloo = gt.estimators()["rloo"].advantage
+    assert can_be_tabulated(rloo, 2, 1000, 1)
+    assert not can_be_tabulated(rloo, 6, 64, 1)
+    six = gt.Bandit.from_law(np.arange(6.0), np.full((1, 6, 6), 1.0 / 6.0))
+    assert find_path(gt.Problem(six, gt.TabularSoftmax(1, 6)), gt.estimators()["grpo"], 64).fill_sums is sum_shown
+
+
+# ---- one estimate, whatever the path
+
+
+@pytest.mark.parametrize("name", ["rloo", "grpo", "reinforce", "dapo", "tic_grpo"])
+@pytest.mark.parametrize("problem", ["linear", "graded", "sequence-shared"])
+def test_a_table_and_the_kernel_itself_give_the_same_bits(name, problem, monkeypatch):
+    asked = gt.gallery.problem(problem)
+    sizes = {"batch_size": 2, "group_size": 6, "steps": 40, "replications": 9, "rng": 3}
+    one = gt.simulate_training(asked, asked.theta, name, gt.Constant(0.5), **sizes, inner_steps=2)
+    assert not find_path(asked, gt.estimators()[name], 6).is_called
+    for path, exact in ((Path(sum_shown), True), (Path(sum_in_order), False)):
+        monkeypatch.setattr("grpo_theory.simulate.runs.find_path", lambda *_, path=path: path)
+        other = gt.simulate_training(asked, asked.theta, name, gt.Constant(0.5), **sizes, inner_steps=2)
+        np.testing.assert_allclose(other.theta, one.theta, atol=0.0 if exact else 1e-12)
+
+
+@pytest.mark.parametrize("name", ["rloo", "dr_grpo", "oracle"])
+def test_coefficients_and_the_kernel_itself_agree(name, monkeypatch):
+    asked = gt.gallery.problem("kl-tabular")
+    sizes = {"batch_size": 2, "group_size": 6, "steps": 40, "replications": 9, "rng": 3}
+    one = gt.simulate_training(asked, asked.theta, name, gt.Constant(0.5), **sizes)
+    monkeypatch.setattr("grpo_theory.simulate.runs.find_path", lambda *_: Path(sum_shown))
+    other = gt.simulate_training(asked, asked.theta, name, gt.Constant(0.5), **sizes)
+    np.testing.assert_allclose(other.theta, one.theta, atol=1e-12)
+    assert np.ptp(other.theta) > 0.1
+
+
+# ---- the drawn law
+
+
+def tally(probabilities, dithers, seed):
+    """Draw one response for each lane and dither; return how often each of the responses came."""
+    n, rng = 4096, np.random.default_rng(seed)
+    k = len(probabilities)
+    pi = np.tile(np.array(probabilities)[:, None], (1, n))
+    thresholds, counts = np.zeros((k - 1, n), dtype=np.int32), np.zeros((k, n), dtype=np.int32)
+    laws, prompts, total = np.ones((k, 1, 1)), np.zeros(n, dtype=np.int64), np.zeros(k, dtype=np.int64)
+    scratch = np.zeros((2, n))
+    for dither in dithers(rng):
+        fill_thresholds(pi, laws, prompts, dither, n, thresholds, scratch)
+        words = rng.integers(-(1 << 31), 1 << 31, (64, n), dtype=np.int32)
+        count_outcomes(words, 0, thresholds, n, counts)
+        total += counts.sum(axis=1)
+    return total
+
+
+@pytest.mark.parametrize("probabilities", [[0.2, 0.3, 0.5], [1e-9, 1.0 - 1e-9], [2.0**-30, 0.5, 0.5 - 2.0**-30], [0.25] * 4])
+def test_drawn_responses_have_their_law(probabilities, seed):
+    found = tally(probabilities, lambda rng: rng.random(64), seed(11))
+    expected = found.sum() * np.array(probabilities)
+    common = expected >= 5.0
+    if common.sum() > 1:
+        assert stats.chisquare(found[common], expected[common] * found[common].sum() / expected[common].sum()).pvalue > 1e-4
+    for count, share in zip(found, probabilities, strict=True):
+        assert stats.binomtest(int(count), int(found.sum()), share).pvalue > 1e-4
+
+
+def test_thresholds_are_exact_in_the_mean_over_dithers():
+    """The expected threshold is 2^30 F to the last place, which any one dither misses by up to 1."""
+    for share in (1.0 / 3.0, 1e-9, 1.0 - 1e-9):
+        thresholds, scratch = np.zeros((1, 1), dtype=np.int32), np.zeros((2, 1))
+        dithers = (np.arange(4096) + 0.5) / 4096
+        found = []
+        for dither in dithers:
+            fill_thresholds(
+                np.array([[share], [1.0 - share]]), np.ones((2, 1, 1)), np.zeros(1, int), dither, 1, thresholds, scratch
+            )
+            found.append(thresholds[0, 0])
+        assert np.mean(found) == pytest.approx(ONE * share, abs=1.0 / 4096)
+        assert abs(found[0] - ONE * share) > 1e-3
+
+
+def test_a_law_without_its_dither_would_be_found_out():
+    """Power of the test of the mean over dithers, which the drawn numbers have only where probabilities are far larger."""
+    thresholds, share = np.zeros((1, 1), dtype=np.int32), 1.0 / 3.0
+    pi = np.array([[share], [1.0 - share]])
+    fill_thresholds(pi, np.ones((2, 1, 1)), np.zeros(1, int), 0.0, 1, thresholds, np.zeros((2, 1)))
+    assert thresholds[0, 0] != pytest.approx(ONE * share, abs=1.0 / 4096)
