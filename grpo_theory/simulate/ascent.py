@@ -1,6 +1,6 @@
 """Stage 4, the step: from theta to the logits of prompts, and along covectors, one pair of functions for each kind of logit map.
 
-Theta is (d, R), one column for each run; prompts are (B, 64), logits and covectors (B, D, 64), the first R lanes of which are
+Theta is (d, R), one column for each run; prompts are (B, N), logits and covectors (B, D, N), the first R of whose N lanes are
 those of the runs.
 """
 
@@ -98,7 +98,7 @@ def few_logits(theta, prompts, array, rows, logits):
 
 @function_value(TAKE_STEP)
 def few_step(theta, prompts, array, rows, covectors, step):
-    """Theta moves by step times sum_mk c_mk phi(m, k), with the covectors of a prompt added up first, in the rows (M D, 64)."""
+    """Theta moves by step times sum_mk c_mk phi(m, k), with the covectors of a prompt added up first, in the rows (M D, N)."""
     n_logits = array.shape[1]
     for row in range(rows.shape[0]):
         for i in range(theta.shape[1]):

@@ -1,4 +1,4 @@
-"""SFC64 in 64 lanes: one random stream for each of the runs, or replications, that lie side by side.
+"""SFC64 in 128 lanes: one random stream for each of the runs, or replications, that lie side by side.
 
 SFC64 (Doty-Humphrey, PractRand) has three words of state and a counter, and needs additions, shifts and exclusive ors alone;
 so the lanes of one loop are worked on together.  A lane is bit for bit numpy's SFC64 from the same state.
@@ -22,7 +22,7 @@ class Streams(NamedTuple):
 
     Attributes
     ----------
-    lanes : ndarray of uint64, shape (4, 64)
+    lanes : ndarray of uint64, shape (4, 128)
         Three words of state and the counter, one column for each lane.
     lone : ndarray of uint64, shape (4,)
         Of a stream that the lanes share, for what is drawn seldom.
@@ -58,7 +58,7 @@ def _mix(state: NDArray[np.uint64]) -> None:
 
 @stage
 def fill_words(lanes, words):
-    """Fill words (n, 64), each lane's next n words in its column; n is a multiple of 8, so that 8 words stay in registers."""
+    """Fill words (n, 128), each lane's next n words in its column; n is a multiple of 8, so that 8 words stay in registers."""
     for i in range(0, words.shape[0], 8):
         for j in range(LANES):
             a, b, c, counter = lanes[0, j], lanes[1, j], lanes[2, j], lanes[3, j]

@@ -1,6 +1,6 @@
 """Stage 0 of a training step, the policy: logits to probabilities, and to all that draws and kernels need of them.
 
-Arrays are (D, 64), (K, 64) or (O, 64): edges, responses or outcomes of the prompts of one group of each of 64 runs, of which
+Arrays are (D, N), (K, N) or (O, N): edges, responses or outcomes of the prompts of one group of each of n runs, of which
 the first n are wanted.
 """
 
@@ -10,7 +10,7 @@ from grpo_theory.simulate.elementary import exponential, logarithm
 
 @stage
 def fill_tokens(logits, vocabulary_size, n, tokens, log_tokens, scratch):
-    """Fill the probabilities of tokens given their prefixes (D, 64), and their logs if there is room for them."""
+    """Fill the probabilities of tokens given their prefixes (D, N), and their logs if there is room for them."""
     highest, totals = scratch[0], scratch[1]
     for start in range(0, logits.shape[0], vocabulary_size):
         stop = start + vocabulary_size
@@ -40,7 +40,7 @@ def fill_tokens(logits, vocabulary_size, n, tokens, log_tokens, scratch):
 
 @stage
 def fill_responses(tokens, edges, lengths, n, pi):
-    """Fill the probabilities of the responses (K, 64), products along their paths; with one token they are the tokens' own."""
+    """Fill the probabilities of the responses (K, N), products along their paths; with one token they are the tokens' own."""
     if edges.shape[1] == 1:
         return
     for k in range(pi.shape[0]):

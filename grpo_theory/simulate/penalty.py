@@ -15,7 +15,7 @@ FILL_SEEN = numba.void(WORLD, numba.int64, numba.int64, ROLLOUT, ROOM)
 
 @stage
 def fill_log_ratios(log_tokens, log_reference, prompts, n, log_ratios):
-    """Fill the logs of pi/reference of the tokens (D, 64); log_reference (D, M) is of all prompts."""
+    """Fill the logs of pi/reference of the tokens (D, N); log_reference (D, M) is of all prompts."""
     for d in range(log_ratios.shape[0]):
         for i in range(n):
             log_ratios[d, i] = log_tokens[d, i] - log_reference[d, np.uintp(prompts[i])]
@@ -23,7 +23,7 @@ def fill_log_ratios(log_tokens, log_reference, prompts, n, log_ratios):
 
 @stage
 def add_up_penalties(terms, edges, lengths, strength, n, penalties):
-    """Fill the penalties of the responses (K, 64), sums of terms (D, 64) along their paths."""
+    """Fill the penalties of the responses (K, N), sums of terms (D, N) along their paths."""
     for k in range(penalties.shape[0]):
         for i in range(n):
             penalties[k, i] = strength * terms[edges[k, 0], i]
@@ -47,7 +47,7 @@ def penalise(fill_terms, world, recipe, b, n, rollout, room):
 
 @stage
 def fill_norms(tokens, gram, edges, lengths, vocabulary_size, prompts, n, norms):
-    """Fill the squared score norms of the responses (K, 64); gram is (M, D, D)."""
+    """Fill the squared score norms of the responses (K, N); gram is (M, D, D)."""
     n_logits = tokens.shape[0]
     n_prefixes = n_logits // vocabulary_size
     # With p the probabilities at a prefix, a token's covector is e - p: inner products of e with p, and of p with p.
@@ -77,7 +77,7 @@ def fill_norms(tokens, gram, edges, lengths, vocabulary_size, prompts, n, norms)
 
 @stage
 def fill_fields(pi, penalties, norms, mean_rewards, mean_squares, prompts, n, fields):
-    """Fill values, standard deviations and optimal baselines of the prompts (3, 64).
+    """Fill values, standard deviations and optimal baselines of the prompts (3, N).
 
     mean_rewards and mean_squares (K, M) are those of the reward before the penalty.
     """

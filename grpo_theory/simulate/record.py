@@ -63,7 +63,7 @@ def add_hessian(form, tokens, lane, counts, rewards, group_size, strength, trace
     """Add sum_g {A_g (c_g c_g' - F_g) - strength c_g c_g'} of one group to the form (D, D).
 
     A_g is the reward less the mean of the group's other rewards (0 where there are none), c_g the covector of the response, and
-    F_g = -grad c_g the sum of diag(p) - p p' over the prefixes that it visits; counts and rewards (O, 64) are of the outcomes.
+    F_g = -grad c_g the sum of diag(p) - p p' over the prefixes that it visits; counts and rewards (O, N) are of the outcomes.
     """
     n_logits, n_values = form.shape[0], counts.shape[0] // trace.edges.shape[0]
     mean = 0.0

@@ -207,7 +207,7 @@ def _state(starts: Array) -> State:
 
 
 def fill_block(streams, words, dithers):
-    """Fill the words (n, 64) of a chunk of rollouts, and their dithers (S,)."""
+    """Fill the words (n, 128) of a chunk of rollouts, and their dithers (S,)."""
     fill_words(streams.lanes, words)
     for s in range(dithers.shape[0]):
         dithers[s] = next_uniform(streams.lone)

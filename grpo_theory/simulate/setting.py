@@ -1,6 +1,6 @@
 """What the training driver is given and computes in, as records of arrays.
 
-A run is a lane: arrays are (B, rows, n), B prompts of a rollout and n runs side by side; "lanes" below is that n.
+A run is a lane: arrays are (B, rows, N), B prompts of a rollout and N = 128 lanes, of which the first n are wanted.
 """
 
 from typing import NamedTuple
@@ -98,17 +98,17 @@ class Room(NamedTuple):
 
     Attributes
     ----------
-    logits, tokens, log_tokens : ndarray, shape (B, D, 64)
-        Of the policy that samples; the last is (B, 0, 64) where nothing wants logs.
-    pi, penalties : ndarray, shape (B, K, 64)
+    logits, tokens, log_tokens : ndarray, shape (B, D, N)
+        Of the policy that samples; the last is (B, 0, N) where nothing wants logs.
+    pi, penalties : ndarray, shape (B, K, N)
         pi is tokens where responses have one token.
-    log_ratios, terms : ndarray, shape (D, 64)
-    logits_now, covectors : ndarray, shape (B/M, D, 64)
-    tokens_now, log_tokens_now : ndarray, shape (D, 64)
+    log_ratios, terms : ndarray, shape (D, N)
+    logits_now, covectors : ndarray, shape (B/M, D, N)
+    tokens_now, log_tokens_now : ndarray, shape (D, N)
         Of the policy that is updated, where a rollout serves several updates.
-    gains : ndarray, shape (K, 2, T, 1 or 64)
-    drifts : ndarray, shape (K, T, 64), or (0, 0, 0)
-    rows : ndarray, shape (rows, 64)
+    gains : ndarray, shape (K, 2, T, 1 or N)
+    drifts : ndarray, shape (K, T, N), or (0, 0, 0)
+    rows : ndarray, shape (rows, N)
         For the logits and the step of the policy.
     """
 
@@ -150,9 +150,9 @@ class Words(NamedTuple):
 
     Attributes
     ----------
-    prompts : ndarray of uint64, shape (S, P, 64)
+    prompts : ndarray of uint64, shape (S, P, N)
         The first B rows of a rollout are for the prompts.
-    responses : ndarray of int32, shape (S, 2 P, 64)
+    responses : ndarray of int32, shape (S, 2 P, N)
         The same words in halves; those from row 2 B on are for the responses, group by group.
     dithers : ndarray, shape (S,)
     first : int

@@ -53,27 +53,27 @@ class Rule(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """What one rollout of 64 runs is computed in; the first n are wanted.
+    """What one rollout of N = 128 runs is computed in; the first n are wanted.
 
     Attributes
     ----------
-    prompts : ndarray of int64, shape (B, 64)
-    counts : ndarray of int32, shape (B, O, 64)
+    prompts : ndarray of int64, shape (B, N)
+    counts : ndarray of int32, shape (B, O, N)
         The number of the group's responses with each outcome.
-    thresholds : ndarray of int32, shape (B, O - 1, 64)
-    rewards : ndarray, shape (B, O, 64)
+    thresholds : ndarray of int32, shape (B, O - 1, N)
+    rewards : ndarray, shape (B, O, N)
         Of the outcomes, less the penalty if it is in the reward.
-    norms : ndarray, shape (B, K, 64)
-        Squared score norms; (B, 0, 64) if the kernel reads none.
-    fields : ndarray, shape (B, 3, 64)
-        What oracles know of the prompts; (B, 0, 64) if the kernel reads none of it.
-    sums : ndarray, shape (B, S, O, 64)
+    norms : ndarray, shape (B, K, N)
+        Squared score norms; (B, 0, N) if the kernel reads none.
+    fields : ndarray, shape (B, 3, N)
+        What oracles know of the prompts; (B, 0, N) if the kernel reads none of it.
+    sums : ndarray, shape (B, S, O, N)
         Of advantages.  S is 1 where the responses with one outcome have one advantage, and 2 where they need not: the positive
         ones and the others are summed apart, because a clip may treat them differently.
-    listed : ndarray of int64, shape (B, G, 64)
-        Outcomes, where the kernel is called; (B, 0, 64) where it is not.
-    advantages : ndarray, shape (64 B, G)
-    scratch : ndarray, shape (4 + L, 64)
+    listed : ndarray of int64, shape (B, G, N)
+        Outcomes, where the kernel is called; (B, 0, N) where it is not.
+    advantages : ndarray, shape (N B, G)
+    scratch : ndarray, shape (4 + L, N)
     """
 
     prompts: Integers

@@ -15,7 +15,7 @@ MASK = np.int32(ONE - 1)
 
 @stage
 def fill_thresholds(pi, laws, prompts, dither, n, thresholds, scratch):
-    """Fill the distribution function F of the outcomes (O - 1, 64) as the whole part of 2^30 F + dither.
+    """Fill the distribution function F of the outcomes (O - 1, N) as the whole part of 2^30 F + dither.
 
     The dither is uniform on [0, 1) and shared by all that one rollout draws: a response's law is exact, and the joint law of
     several is so to 2^-60.  laws (K, L, M) are the distribution functions of the rewards given response and prompt.
@@ -38,7 +38,7 @@ def fill_thresholds(pi, laws, prompts, dither, n, thresholds, scratch):
 
 @stage
 def count_outcomes(words, first, thresholds, n, counts):
-    """Count the outcomes (O, 64) of words (G, 64), those from the lane `first` on.
+    """Count the outcomes (O, N) of words (G, N), those from the lane `first` on.
 
     A word has the first outcome whose threshold is above it.
     """

@@ -11,10 +11,10 @@ from grpo_theory.compilation import stage
 
 @stage
 def add_weights(sums, counts, edges, lengths, gains, drifts, n, covector):
-    """Add up the weights of the tokens of a group's responses on the edges that they take, (D, 64).
+    """Add up the weights of the tokens of a group's responses on the edges that they take, (D, N).
 
-    sums (S, O, 64) are those of `grpo_theory.simulate.sums`, counts (O, 64) the numbers of responses with each outcome.  A token
-    weighs A gain + drift: gains (K, 2, T, 64 or 1) are for positive and for other advantages, drifts (K, T, 64) may be empty.
+    sums (S, O, N) are those of `grpo_theory.simulate.sums`, counts (O, N) the numbers of responses with each outcome.  A token
+    weighs A gain + drift: gains (K, 2, T, N or 1) are for positive and for other advantages, drifts (K, T, N) may be empty.
     """
     n_values = counts.shape[0] // edges.shape[0]
     for d in range(covector.shape[0]):
@@ -55,9 +55,9 @@ def count_tokens(counts, lengths, n, tokens):
 
 @stage
 def pool_covectors(counts, lengths, pool, group_size, n, covectors, tokens):
-    """Scale the covectors (B, D, 64) of groups that pool their tokens so that each token of the pool weighs the same.
+    """Scale the covectors (B, D, N) of groups that pool their tokens so that each token of the pool weighs the same.
 
-    Counts are (B, O, 64).  So many groups at a time are a pool, or there is none if `pool` is 0.  The factor is the number of
+    Counts are (B, O, N).  So many groups at a time are a pool, or there is none if `pool` is 0.  The factor is the number of
     the pool's responses over that of its tokens.
     """
     if pool == 0:
@@ -77,7 +77,7 @@ def pool_covectors(counts, lengths, pool, group_size, n, covectors, tokens):
 
 @stage
 def centre_covector(covector, token_probabilities, vocabulary_size, n, totals):
-    """Turn weights of edges (D, 64) into a covector: less, at each prefix, their sum times the probabilities (D, 64) there."""
+    """Turn weights of edges (D, N) into a covector: less, at each prefix, their sum times the probabilities (D, N) there."""
     for start in range(0, covector.shape[0], vocabulary_size):
         stop = start + vocabulary_size
         for i in range(n):
@@ -92,7 +92,7 @@ def centre_covector(covector, token_probabilities, vocabulary_size, n, totals):
 
 @stage
 def fill_rewards(values, penalties, n, rewards):
-    """Fill the rewards of the outcomes (O, 64), less the penalties (K, 64) of the responses."""
+    """Fill the rewards of the outcomes (O, N), less the penalties (K, N) of the responses."""
     n_values = values.shape[0]
     for o in range(rewards.shape[0]):
         k, value = o // n_values, values[o % n_values]

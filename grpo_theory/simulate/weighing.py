@@ -15,7 +15,7 @@ SIGNATURE = numba.void(*FUNCTIONS, WORLD, RECIPE, I1, F2, numba.int64, numba.int
 
 @stage
 def fill_drifts(slopes, edges, lengths, strength, shares, n, drifts):
-    """Fill what a KL term in the loss adds to the weights of tokens (K, T, 64), from its slopes on the edges (D, 64)."""
+    """Fill what a KL term in the loss adds to the weights of tokens (K, T, N), from its slopes on the edges (D, N)."""
     for k in range(edges.shape[0]):
         for t in range(lengths[k]):
             for i in range(n):
@@ -24,7 +24,7 @@ def fill_drifts(slopes, edges, lengths, strength, shares, n, drifts):
 
 @stage
 def fill_drift(log_now, log_then, n, log_ratios):
-    """Fill the logs of pi/pi_0 (D, 64) from those of pi and of pi_0."""
+    """Fill the logs of pi/pi_0 (D, N) from those of pi and of pi_0."""
     for d in range(log_ratios.shape[0]):
         for i in range(n):
             log_ratios[d, i] = log_now[d, i] - log_then[d, i]
