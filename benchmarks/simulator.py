@@ -9,6 +9,7 @@ from benchmarks.task import ESTIMATOR, SEED, Estimate, Task
 from benchmarks.timing import Contender
 
 ROUND_RESPONSES = 1 << 20
+BUFFER_RESPONSES = 1 << 17
 
 
 def simulate(task: Task, rounds: int, *, workers: int = 1, estimators: str | Sequence[str] = ESTIMATOR) -> Estimate:
@@ -36,8 +37,8 @@ def simulator(task: Task, *, workers: int = 1, estimators: str | Sequence[str] =
 
 
 def bare_uniforms(task: Task) -> Contender:
-    """Return the drawing of all prompts' and responses' uniforms, block by block into the same buffers."""
-    size = gt.block_replications(task.batch_size, task.group_size)
+    """Return the drawing of all prompts' and responses' uniforms, a buffer at a time."""
+    size = max(1, BUFFER_RESPONSES // task.batch_responses)
     prompts = np.empty((size, task.batch_size))
     responses = np.empty((size, task.batch_size, task.group_size))
     blocks = ROUND_RESPONSES // responses.size

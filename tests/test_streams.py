@@ -7,15 +7,20 @@ import pytest
 from enumeration import case
 
 import grpo_theory as gt
-from grpo_theory.simulate.draws import block_draws, by_replication, strip_replications, tabulate
+from grpo_theory.simulate.beginning import unmixed_streams
+from grpo_theory.simulate.counting import make_counts
+from grpo_theory.simulate.experiment import Draws
+from grpo_theory.simulate.generator import block_streams
+from grpo_theory.simulate.outcome_law import outcome_law
 from grpo_theory.simulate.streams import as_seed_sequence, block_generator
+from grpo_theory.simulate.strip import STRIP
 
 SIZES = {"batch_size": 16, "group_size": 64}
 BLOCK = gt.block_replications(16, 64)
 ALL = ("rloo", "oracle", "optimal_loo")
 
 
-def simulate(estimators=ALL, *, replications=5 * BLOCK + 7, rng=11, workers=1, **more):
+def simulate(estimators=ALL, *, replications=2 * BLOCK + 7, rng=11, workers=1, **more):
     c = case("linear", "graded")
     directions = np.eye(3)[:2]
     return gt.simulate_gradients(
@@ -30,7 +35,7 @@ def state(run):
 
 def test_any_number_of_workers_gives_the_same_bits():
     one = simulate(workers=1)
-    assert one.replications == 5 * BLOCK + 7
+    assert one.replications == 2 * BLOCK + 7
     for workers in (2, 5, None):
         assert state(simulate(workers=workers)) == state(one)
 
@@ -91,44 +96,56 @@ def test_estimators_see_the_same_draws_whatever_their_company():
 
 def test_a_replication_is_the_same_whatever_the_number_of_them():
     """The estimates of a short run, got back from means over ever more replications, are those of the longer ones."""
-    sums = [n * simulate(replications=n).means for n in (1, 2, 3, 4, 5)]
+    counts_of = (1, 2, 3, 4, 5)
+    sums = [n * simulate(replications=n).means for n in counts_of]
     estimates = np.diff(sums, axis=0, prepend=0.0)
     c = case("linear", "graded")
-    tables, strip = tabulate(c.problem.at(c.theta)), strip_replications(16, 64)
-    for strips in (1, 4):
-        draws = block_draws(block_generator(as_seed_sequence(11), 0), tables, 4, strip, 16, 64)
-        fewer = block_draws(block_generator(as_seed_sequence(11), 0), tables, strips, strip, 16, 64)
-        for whole, part in zip(draws, fewer, strict=True):
-            np.testing.assert_array_equal(whole[:strips], part)
-    scores, point = c.policy.scores(c.theta), c.problem.at(c.theta)
-    for r, (prompts, outcomes) in enumerate(zip(*by_replication(draws, 16), strict=True)):
-        z = point.rewards[prompts[:, None], outcomes]
-        w = scores[prompts[:, None], point.outcome_responses[outcomes]]
-        estimate = np.einsum("bg,bgd->d", z - z.mean(axis=1, keepdims=True), w) / (16 * 63)
-        if r < 5:
-            np.testing.assert_allclose(estimates[r, 0, 2:], estimate[:2], atol=1e-13)
+    point = c.problem.at(c.theta)
+    whole = drawn(point, [4])
+    for strips in ([1], [1, 3], [3, 1], [2, 2]):
+        for one, other in zip(whole, drawn(point, strips), strict=True):
+            np.testing.assert_array_equal(one[: sum(strips)], other)
+    scores = c.policy.scores(c.theta)
+    prompts, outcomes = whole
+    for r in range(5):
+        m, n = prompts[0, :, r], outcomes[0, :, :, r].astype(float)
+        z, w = point.rewards[m], scores[m][:, point.outcome_responses]
+        advantages = n * (z - (n * z).sum(axis=1, keepdims=True) / 64)
+        estimate = np.einsum("bo,bod->d", advantages, w) / (16 * 63)
+        np.testing.assert_allclose(estimates[r, 0, 2:], estimate[:2], atol=1e-13)
 
 
-@pytest.mark.parametrize("cut", [1, 3, 5])
+def drawn(point, strips):
+    """Draw the first strips of the first block, so many at a time: prompts (S, B, STRIP) and counts (S, B, O, STRIP)."""
+    law = outcome_law(point)
+    draws, found = Draws(unmixed_streams(as_seed_sequence(11), 0), law, 64), []
+    for n_strips in strips:
+        counts = make_counts(n_strips, 16, len(law.thresholds))
+        draws.fill(counts)
+        found.append(counts)
+    return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+
+
+@pytest.mark.parametrize("cut", [1, 2])
 def test_runs_over_disjoint_blocks_merge_to_the_whole(cut):
     """Equal to the bit where one block is added at a time, as a run does; else equal to rounding, for sums associate."""
     whole = simulate()
     left = simulate(replications=cut * BLOCK)
-    right = simulate(replications=(5 - cut) * BLOCK + 7, first_block=cut)
+    right = simulate(replications=(2 - cut) * BLOCK + 7, first_block=cut)
     merged = left.merge(right)
     assert merged.replications == whole.replications
     for name in ("means", "mse_scatter", "prompt_mse_scatter", "along_scatter"):
         np.testing.assert_allclose(getattr(merged, name), getattr(whole, name), rtol=1e-13, atol=1e-16)
-    if cut == 5:
+    if cut == 2:
         assert state(merged) == state(whole)
     assert state(left) != state(right)
 
 
 def test_blocks_merged_one_by_one_are_the_whole_to_the_bit():
     merged = simulate(replications=BLOCK)
-    for block in range(1, 5):
+    for block in range(1, 2):
         merged = merged.merge(simulate(replications=BLOCK, first_block=block))
-    assert state(merged.merge(simulate(replications=7, first_block=5))) == state(simulate())
+    assert state(merged.merge(simulate(replications=7, first_block=2))) == state(simulate())
 
 
 def test_blocks_have_streams_of_their_own():
@@ -140,12 +157,19 @@ def test_blocks_have_streams_of_their_own():
     assert draws[2] == expected.tolist()
 
 
+def test_blocks_of_lanes_have_streams_of_their_own():
+    streams = [block_streams(as_seed_sequence(9), block) for block in (0, 1, 2, 1)]
+    states = [tuple(state) for one in streams[:3] for state in (*one.lanes.T, one.lone)]
+    assert len(set(states)) == len(states)
+    np.testing.assert_array_equal(streams[1].lanes, streams[3].lanes)
+
+
 def test_the_block_is_fixed_by_the_shape_of_a_batch():
-    assert gt.block_replications(16, 64) * 16 * 64 == 1 << 17
-    assert gt.block_replications(1, 1) == 1 << 17
-    assert gt.block_replications(1 << 10, 1 << 10) == 1
-    # Blocks have whole strips, of 2,048 responses at most: 136 batches of 15, 64 of them in a block.
-    assert gt.block_replications(3, 5) == 136 * 64
+    """Whole strips of 128 replications, about two million responses."""
+    assert gt.block_replications(16, 64) * 16 * 64 == 1 << 21
+    assert gt.block_replications(1, 1) == 1 << 21
+    assert gt.block_replications(1 << 10, 1 << 10) == STRIP
+    assert gt.block_replications(3, 5) == (1 << 21) // (15 * STRIP) * STRIP
 
 
 @pytest.mark.parametrize(
@@ -172,4 +196,4 @@ def test_memory_does_not_grow_with_replications(workers):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.2 * workers * peaks[0]
-    assert peaks[0] > 8 * (1 << 17)  # a block's uniforms are seen by the measurement
+    assert peaks[0] > 8 * 2 * BLOCK  # a block's observations are seen by the measurement

@@ -51,7 +51,7 @@ class AffineForm:
         raise TypeError("an affine form has no such operation")
 
     __radd__, __rmul__, __pos__ = __add__, __mul__, lambda self: self
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __abs__ = __float__ = __int__ = __pow__ = _refuse  # type: ignore[assignment]
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __abs__ = __float__ = __int__ = __pow__ = _refuse
 
 
 def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
@@ -72,7 +72,7 @@ def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
     found = np.full((1, group_size), np.nan, dtype=object)
     fields = (symbols[group_size + f : group_size + f + 1] for f in range(len(PROMPT_FIELDS)))
     lengths, norms = np.ones((1, group_size), dtype=np.int64), np.full((1, group_size), np.nan)
-    batch = Batch(symbols[None, :group_size], norms, lengths, *fields, advantage.parameter_array)
+    batch = Batch._make([symbols[None, :group_size], norms, lengths, *fields, advantage.parameter_array])
     try:
         advantage.function(batch, found)
     except Exception:

@@ -12,8 +12,7 @@ from grpo_theory.laboratory.experiment import as_generator
 from grpo_theory.problem import Point, Problem
 from grpo_theory.problem.logit_map import HeadMap
 from grpo_theory.samples import Rollouts
-from grpo_theory.simulate.draws import block_draws, by_replication, tabulate
-from grpo_theory.simulate.observation import Tables
+from grpo_theory.simulate.draws import Tables, block_draws, by_replication, tabulate
 from grpo_theory.simulate.streams import Rng
 from grpo_theory.validation import as_count, as_real_array, check_shape
 

@@ -1,16 +1,34 @@
-"""Blocks of draws at a fixed policy: prompts and outcomes, strip by strip."""
+"""Draws at a fixed policy, response by response: prompts and outcomes, strip by strip."""
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
+from grpo_theory.compilation import F2, F3, I1, I2, compile_function, record_type
 from grpo_theory.problem import Point
 from grpo_theory.simulate.alias import alias_table
-from grpo_theory.simulate.observation import Tables, compiled_fill_outcomes
+from grpo_theory.simulate.draw import draw_outcomes, draw_prompts, look_up
 
-STRIP_RESPONSES = 1 << 11
-"""The responses of the replications that lie side by side: what is known of them stays in the first levels of cache."""
+
+class Tables(NamedTuple):
+    """What the draws come from: the problem at the policy that samples.
+
+    Attributes
+    ----------
+    prompt_threshold, prompt_choices : ndarray, shapes (1, M) and (1, 2 M)
+        The prompts' alias table.
+    thresholds : ndarray, shape (O - 1, M)
+        The distribution function of the outcomes.
+    responses : ndarray of int64, shape (O,)
+    """
+
+    prompt_threshold: Array
+    prompt_choices: Integers
+    thresholds: Array
+    responses: Integers
 
 
 class Draws(NamedTuple):
@@ -26,9 +44,22 @@ class Draws(NamedTuple):
     outcomes: Integers
 
 
-def strip_replications(batch_size: int, group_size: int) -> int:
-    """Return the number of replications S of a strip: fixed by the shape of a batch alone."""
-    return max(1, STRIP_RESPONSES // (batch_size * group_size))
+TABLES = record_type(Tables, F2, I2, F2, I1)
+
+
+def fill_outcomes(uniforms, tables, prompts, outcomes):
+    """Turn uniforms (strips, 1 + G, N) into prompts (strips, N) and outcomes (strips, G, N)."""
+    thresholds = np.empty((tables.thresholds.shape[0], prompts.shape[1]))
+    for s in range(prompts.shape[0]):
+        draw_prompts(uniforms[s, 0], tables.prompt_threshold, tables.prompt_choices, prompts[s])
+        look_up(tables.thresholds, prompts[s], thresholds)
+        draw_outcomes(uniforms[s, 1:], thresholds, outcomes[s])
+
+
+@cache
+def compiled_fill_outcomes() -> Any:
+    """Compile `fill_outcomes`, or read it from the cache."""
+    return compile_function(fill_outcomes, numba.void(F3, TABLES, I2, numba.int64[:, :, ::1]))
 
 
 def tabulate(point: Point) -> Tables:

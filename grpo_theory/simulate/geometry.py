@@ -1,79 +1,54 @@
-"""Squared norms of gradients from their covectors, one compiled function for each kind of logit map.
+"""What the squared errors of a policy's gradients are found from, and how."""
 
-A gradient is sum_u Phi_u' c_u over the prompts u of a batch.  Each function below returns its squared norm from the
-number U of distinct prompts, the prompts (at least U), their covectors (at least U, D) and an array that it understands.
-"""
+from collections.abc import Callable
+from typing import NamedTuple
 
-from typing import Any, NamedTuple
-
-import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F2, F3, I1, function_value
-from grpo_theory.problem import Policy
+from grpo_theory.problem import Point, Policy
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
+from grpo_theory.simulate.errors import Truth, fill_errors_by_features, fill_errors_by_pairs, fill_errors_by_prompt
 
-SIGNATURE = numba.float64(numba.int64, I1, F2, F3)
+PAIRED = 32
+"""The largest batch whose groups are compared pair by pair, if there are fewer prompts than groups."""
 
 
 class Geometry(NamedTuple):
-    """A compiled squared norm and the array that it reads."""
+    """A driver that fills in squared errors, and what it compares with."""
 
-    squared_norm: Any
-    array: Array
-
-
-@function_value(SIGNATURE)
-def tabular_norm(n, prompts, covectors, array):
-    """Prompts are orthogonal: sum_u |c_u|^2."""
-    total = 0.0
-    for u in range(n):
-        for k in range(covectors.shape[1]):
-            total += covectors[u, k] ** 2
-    return total
+    fill_errors: Callable
+    truth: Truth
 
 
-@function_value(SIGNATURE)
-def head_norm(n, prompts, covectors, array):
-    """Sum_uv (h_u . h_v) (c_u . c_v), with array[0] the inner products of the hidden states."""
-    total = 0.0
-    for u in range(n):
-        for v in range(u + 1):
-            inner = 0.0
-            for k in range(covectors.shape[1]):
-                inner += covectors[u, k] * covectors[v, k]
-            weight = 1.0 if u == v else 2.0
-            total += weight * array[0, prompts[u], prompts[v]] * inner
-    return total
+def geometry(point: Point, directions: Array, batch_size: int) -> Geometry:
+    """Return how batches are compared with the truth at a point, and with directions (J, d).
 
-
-@function_value(SIGNATURE)
-def dense_norm(n, prompts, covectors, array):
-    """|sum_uk c_uk phi(u, k)|^2, with array the features (M, D, d)."""
-    gradient = np.zeros(array.shape[2])
-    for u in range(n):
-        for k in range(covectors.shape[1]):
-            for i in range(array.shape[2]):
-                gradient[i] += covectors[u, k] * array[prompts[u], k, i]
-    total = 0.0
-    for i in range(array.shape[2]):
-        total += gradient[i] ** 2
-    return total
-
-
-def geometry(policy: Policy) -> Geometry:
-    """Return the squared norm of a policy's gradients.
-
-    The package's own maps have norms that use their structure; any other class, a subclass of one of them included, gets dense
+    The package's own maps have ways that use their structure; any other class, a subclass of one of them included, gets dense
     features by way of its adjoint.
     """
-    logit_map = policy.logit_map
-    if type(logit_map) is TabularMap:
-        return Geometry(tabular_norm.value, np.empty((0, 0, 0)))
-    if type(logit_map) is HeadMap:
-        return Geometry(head_norm.value, (logit_map.hidden @ logit_map.hidden.T)[None])
-    return Geometry(dense_norm.value, features(policy))
+    policy, moments = point.policy, point.moments
+    logits = np.asarray(policy.logits(np.concatenate([directions, moments.gradient[None]])), dtype=np.float64)
+    along, of_gradient = logits[:-1], logits[-1]
+    if type(policy.logit_map) is TabularMap:
+        inner = None
+    elif type(policy.logit_map) is HeadMap:
+        inner = policy.logit_map.hidden @ policy.logit_map.hidden.T
+    else:
+        by_prompt = features(policy)
+        facts = [by_prompt.reshape(len(by_prompt), -1), moments.prompt_gradients]
+        return Geometry(fill_errors_by_features, _truth([*along, *facts], np.empty((0, 0)), moments.gradient))
+    facts = [*along, moments.gradient_covectors, of_gradient]
+    power = np.array([moments.gradient_power])
+    if policy.n_prompts < batch_size > PAIRED:
+        return Geometry(fill_errors_by_prompt, _truth(facts, np.eye(policy.n_prompts) if inner is None else inner, power))
+    return Geometry(fill_errors_by_pairs, _truth(facts, np.empty((0, 0)) if inner is None else inner, power))
+
+
+def _truth(facts: list[Array], array: Array, target: Array) -> Truth:
+    """Put the facts (M, ...) of each prompt one under another."""
+    table = np.concatenate([np.asarray(fact, dtype=np.float64).T for fact in facts])
+    return Truth(*(np.array(field, dtype=np.float64, order="C") for field in (table, array, target)))
 
 
 def features(policy: Policy) -> Array:

@@ -68,7 +68,7 @@ def _treats_alike(advantage: Advantage, values: Array, group_size: int) -> bool:
     generator, shape = np.random.default_rng(0), (_TRIED, group_size)
     rewards, norms = generator.choice(values, shape), 1.0 + generator.random(shape)
     fields = [generator.random(_TRIED) for _ in PROMPT_FIELDS]
-    batch = Batch(rewards, norms, generator.integers(1, 9, shape), *fields, advantage.parameter_array)
+    batch = Batch._make([rewards, norms, generator.integers(1, 9, shape), *fields, advantage.parameter_array])
     advantages = advantages_of(advantage, batch)
     if not sees_alone(advantage, batch, advantages):
         raise ValueError(

@@ -6,6 +6,8 @@ A run is a lane: arrays are (B, rows, N), B prompts of a rollout and N = 128 lan
 from typing import NamedTuple
 
 import numba
+import numpy as np
+from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, record_type
@@ -159,8 +161,8 @@ class Words(NamedTuple):
         The lane at which the runs of the driver begin.
     """
 
-    prompts: Integers
-    responses: Integers
+    prompts: NDArray[np.uint64]
+    responses: NDArray[np.int32]
     dithers: Array
     first: int
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, function_value, record_type, stage
@@ -77,8 +78,8 @@ class Rollout(NamedTuple):
     """
 
     prompts: Integers
-    counts: np.ndarray
-    thresholds: np.ndarray
+    counts: NDArray[np.int32]
+    thresholds: NDArray[np.int32]
     rewards: Array
     norms: Array
     fields: Array

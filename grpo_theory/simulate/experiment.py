@@ -1,0 +1,135 @@
+"""A gradient simulation with everything tabulated: what a block needs but its number."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import Estimator
+from grpo_theory.simulate.beginning import unmixed_streams
+from grpo_theory.simulate.counting import Counts, compiled_fill_counts, make_counting_room, make_sheet
+from grpo_theory.simulate.errors import compiled_errors
+from grpo_theory.simulate.generator import Streams
+from grpo_theory.simulate.geometry import Geometry
+from grpo_theory.simulate.ordering import compiled_fill_ordered
+from grpo_theory.simulate.outcome_law import OutcomeLaw
+from grpo_theory.simulate.routes import Panel, PushRoute, Route, Scratch
+from grpo_theory.simulate.strip import STRIP
+from grpo_theory.simulate.summary import GradientSimulation
+
+PANEL_NUMBERS = 1 << 16
+"""The numbers that an estimator's covectors of a panel take, unless one strip has more: they fit the second level of cache."""
+
+
+class Draws:
+    """The draws of one block, panel by panel."""
+
+    def __init__(self, streams: Streams, law: OutcomeLaw, group_size: int) -> None:
+        self.streams, self.law, self.group_size = streams, law, group_size
+        self.sheet, self.room = make_sheet(group_size), make_counting_room(len(law.thresholds))
+        self.first = 0
+
+    def fill(self, counts: Counts) -> None:
+        """Draw the next strips as counts."""
+        compiled_fill_counts()(self.streams, self.law, self.sheet, self.room, self.first, self.group_size, counts)
+        self._pass_on(counts)
+
+    def fill_ordered(self, counts: Counts, outcomes: np.ndarray) -> None:
+        """Draw the next strips as outcomes in the order drawn."""
+        compiled_fill_ordered()(self.streams, self.law, self.sheet, self.room, self.first, counts.prompts, outcomes)
+        self._pass_on(counts)
+
+    def _pass_on(self, counts: Counts) -> None:
+        n_strips, batch_size, _ = counts.prompts.shape
+        self.first += n_strips * batch_size
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Estimators on the same draws, and what they are compared with."""
+
+    estimators: list[Estimator]
+    routes: list[Route]
+    law: OutcomeLaw
+    geometry: Geometry
+    n_directions: int
+    batch_size: int
+    group_size: int
+    seed: np.random.SeedSequence
+    _scratches: list[Scratch] = field(default_factory=list)
+
+    def compile(self) -> None:
+        """Compile everything before the first thread starts."""
+        compiled_fill_counts()
+        compiled_errors(self.geometry.fill_errors)
+        for route in self.routes:
+            route.compile()
+        if self.in_order:
+            compiled_fill_ordered()
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a kernel asks for the responses in the order drawn."""
+        return any(route.in_order for route in self.routes)
+
+    def run(self, block: int, replications: int) -> GradientSimulation:
+        """Simulate the first replications of a block."""
+        scratch = self._scratches.pop() if self._scratches else Scratch()
+        draws = [Draws(unmixed_streams(self.seed, block), self.law, self.group_size) for _ in range(1 + self.in_order)]
+        n_strips = -(-replications // STRIP)
+        step = self._panel_strips()
+        observations = np.empty((len(self.estimators), 2 + self.n_directions, n_strips, STRIP))
+        for start in range(0, n_strips, step):
+            stop = min(start + step, n_strips)
+            panel = self._draw(draws, stop - start, scratch)
+            for route in self.routes:
+                found = self._observe(route, panel, scratch)
+                self._check(route, found, panel, replications - start * STRIP)
+                places = [self.estimators.index(estimator) for estimator in route.estimators]
+                observations[places, :, start:stop] = found.transpose(0, 2, 1, 3)
+        self._scratches.append(scratch)
+        rows = observations.reshape(*observations.shape[:2], -1)[:, :, :replications]
+        return GradientSimulation.of([estimator.name for estimator in self.estimators], rows.transpose(0, 2, 1))
+
+    def _panel_strips(self) -> int:
+        strip = self.batch_size * STRIP
+        largest = max(len(route.estimators) for route in self.routes) * self.n_logits * strip
+        return max(1, PANEL_NUMBERS // largest)
+
+    @property
+    def n_logits(self) -> int:
+        """The number of logits D."""
+        route = self.routes[0]
+        return len(route.weighing.tokens if isinstance(route, PushRoute) else route.tokens)
+
+    def _draw(self, draws: list[Draws], n_strips: int, scratch: Scratch) -> Panel:
+        shape = n_strips, self.batch_size
+        counts = Counts(
+            scratch.array("prompts", *shape, STRIP, dtype=np.int64),
+            scratch.array("outcomes", *shape, len(self.law.thresholds), STRIP, dtype=np.uint16),
+        )
+        ordered = None
+        if self.in_order:
+            ordered = scratch.array("ordered", *shape, self.group_size, STRIP, dtype=np.uint16)
+            draws[1].fill_ordered(counts, ordered)
+        draws[0].fill(counts)
+        return Panel(counts, ordered, self.group_size)
+
+    def _observe(self, route: Route, panel: Panel, scratch: Scratch) -> Array:
+        """Return the observations of a route's estimators, shape (E, S, 2 + J, STRIP)."""
+        covectors = route.covectors(panel, scratch)
+        found = scratch.array("observations", *covectors.shape[:2], 2 + self.n_directions, STRIP)
+        compiled_errors(self.geometry.fill_errors)(self.geometry.truth, panel.counts.prompts, covectors, found)
+        return found
+
+    def _check(self, route: Route, found: Array, panel: Panel, wanted: int) -> None:
+        """Raise if a kernel has left an advantage that is not finite, in one of the wanted replications."""
+        bad = ~np.isfinite(found[0, :, 0]).reshape(-1)[:wanted]
+        if isinstance(route, PushRoute) and bad.any():
+            strip, lane = divmod(int(np.argmax(bad)), STRIP)
+            counts, prompt = panel.counts.outcomes[strip, 0, :, lane], panel.counts.prompts[strip, 0, lane]
+            raise ValueError(
+                f"the kernel of estimator {route.estimators[0].name!r} must fill finite advantages, and does not for a batch "
+                f"of {self.batch_size} x {self.group_size} responses, the first with rewards "
+                f"{np.repeat(route.shown.rewards[prompt], counts).tolist()}"
+            )

@@ -1,0 +1,61 @@
+"""The law of an outcome in a form from which 16 bits draw: a multiple of 2^-16, and a residual that is drawn again.
+
+With p the probabilities of a prompt's outcomes, p = (1 - R 2^-16) q + R 2^-16 r, where q is made of the whole parts of 65536 p
+and r of what is left.  A word of 16 bits below 65536 - R is a draw from q, by comparison with its distribution function; any
+other word leads to a draw from r with 53 bits.  So the law is exact to the rounding of p, whatever p.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compilation import F2, I2, record_type
+from grpo_theory.problem import Point
+from grpo_theory.simulate.alias import alias_table
+
+WORDS = 1 << 16
+
+
+class OutcomeLaw(NamedTuple):
+    """What prompts and outcomes are drawn from: the problem at the policy that samples.
+
+    Attributes
+    ----------
+    prompt_threshold, prompt_choices : ndarray, shapes (1, M) and (1, 2 M)
+        The prompts' alias table.
+    thresholds : ndarray of int16, shape (O, M)
+        The distribution function of the outcomes' whole parts, less 2^15: a word is as far below as the signed number of
+        the same bits is below 0.
+    residual : ndarray, shape (M, O)
+        What is left of 65536 p.
+    """
+
+    prompt_threshold: Array
+    prompt_choices: Integers
+    thresholds: NDArray[np.int16]
+    residual: Array
+
+
+S2 = numba.int16[:, ::1]
+OUTCOME_LAW = record_type(OutcomeLaw, F2, I2, S2, F2)
+
+
+def outcome_law(point: Point) -> OutcomeLaw:
+    """Tabulate the law of prompts, and of outcomes at a point."""
+    return OutcomeLaw(*alias_table(point.bandit.prompt_weights[None]), *split(point.outcome_probabilities))
+
+
+def split(probabilities: Array) -> tuple[NDArray[np.int16], Array]:
+    """Return thresholds (O, M) and residual (M, O) of the laws in the rows of `probabilities`, shape (M, O).
+
+    At least one word is left to the residual, so that every threshold is a number of 16 bits.
+    """
+    scaled = WORDS * (probabilities / probabilities.sum(axis=1, keepdims=True))
+    whole = np.floor(scaled)
+    full = whole.sum(axis=1) >= WORDS
+    whole[full, np.argmax(whole[full], axis=1)] -= 1.0
+    thresholds = np.cumsum(whole, axis=1) - WORDS // 2
+    return np.ascontiguousarray(thresholds.T.astype(np.int16)), scaled - whole

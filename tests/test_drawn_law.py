@@ -1,0 +1,137 @@
+"""The law of the outcomes that 16 bits draw: exact tables, and draws that follow them to one in a billion."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, chi2
+
+from grpo_theory.simulate.alias import alias_table
+from grpo_theory.simulate.beginning import unmixed_streams
+from grpo_theory.simulate.counting import compiled_fill_counts, make_counting_room, make_counts, make_sheet
+from grpo_theory.simulate.generator import LANES, block_streams, fill_words, next_uniform
+from grpo_theory.simulate.outcome_law import OutcomeLaw, split
+
+LEVEL = 1e-6
+UNIT = 2.0**-16
+RNG = np.random.default_rng(0)
+TABLES = {
+    "one outcome": [1.0],
+    "a fair coin": [0.5, 0.5],
+    "one in a billion": [1e-9, 1.0 - 1e-9],
+    "all but one in a billion": [1.0 - 1e-9, 1e-9],
+    "one in a million": [1e-6, 1.0 - 1e-6],
+    "small ones between": [0.3, 1e-6, 0.4, 2e-6, 0.3 - 3e-6],
+    "one unit": [UNIT, 1.0 - UNIT],
+    "all but one unit": [1.0 - UNIT, UNIT],
+    "whole units": [3 * UNIT, 5 * UNIT, 1.0 - 8 * UNIT],
+    "quarters": [0.25] * 4,
+    "half units": [0.5 * UNIT, 1.5 * UNIT, 1.0 - 2.0 * UNIT],
+    "just below a unit": [UNIT * (1.0 - 1e-9), 1.0 - UNIT * (1.0 - 1e-9)],
+    "thirds": [1 / 3] * 3,
+    "certain": [0.0, 1.0, 0.0],
+    "zeros at both ends": [0.0, 0.2, 0.0, 0.8, 0.0],
+    "falling": (0.5 ** np.array([*range(1, 24), 23])).tolist(),
+    "nothing but residual": [1e-5] * 20 + [1.0 - 20e-5],
+    "eight": RNG.dirichlet(np.ones(8)).tolist(),
+    "twenty": RNG.dirichlet(np.full(20, 0.2)).tolist(),
+    "many": RNG.dirichlet(np.full(60, 0.1)).tolist(),
+}
+
+
+def law_of(thresholds, residual):
+    """Return the laws that thresholds (O, M) and residual (M, O) draw from."""
+    reached = np.concatenate([np.full((1, thresholds.shape[1]), -(1 << 15)), thresholds.astype(int)])
+    whole = np.diff(reached, axis=0).T / (1 << 16)
+    share = 1.0 - whole.sum(axis=1, keepdims=True)
+    return whole + share * residual / residual.sum(axis=1, keepdims=True)
+
+
+def drawn(thresholds, residual, group_size, n_responses, seed):
+    """Count the outcomes of so many responses, about, at one prompt."""
+    law = OutcomeLaw(*alias_table(np.ones((1, 1))), thresholds, residual)
+    counts, room, sheet = make_counts(8, 1, len(thresholds)), make_counting_room(len(thresholds)), make_sheet(group_size)
+    streams = unmixed_streams(np.random.SeedSequence(seed), 0)
+    total, first = np.zeros(len(thresholds), dtype=np.int64), 0
+    while total.sum() < n_responses:
+        compiled_fill_counts()(streams, law, sheet, room, first, group_size, counts)
+        total += counts.outcomes.sum(axis=(0, 1, 3), dtype=np.int64)
+        first += 8
+    return total
+
+
+def p_value(counts, law):
+    """Return the p-value of counts under a law: exact for two outcomes, else by chi-square, expected counts below 50 pooled."""
+    if (counts[law == 0.0] > 0).any():
+        return 0.0
+    counts, law = counts[law > 0.0], law[law > 0.0]
+    rare = counts.sum() * law < 50.0
+    if rare.sum() > 1:
+        counts, law = (np.append(part[~rare], part[rare].sum()) for part in (counts, law))
+    if len(law) == 1:
+        return 1.0
+    if len(law) == 2 or (counts.sum() * law).min() < 50.0:
+        least = int(np.argmin(law))
+        return binomtest(int(counts[least]), int(counts.sum()), law[least]).pvalue
+    expected = counts.sum() * law
+    return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), len(law) - 1))
+
+
+@pytest.mark.parametrize("law", TABLES.values(), ids=TABLES)
+def test_tables_hold_their_laws(law):
+    law = np.array([law, law[::-1]])
+    thresholds, residual = split(law)
+    np.testing.assert_allclose(law_of(thresholds, residual), law / law.sum(axis=1, keepdims=True), rtol=1e-10, atol=1e-16)
+    assert (np.diff(thresholds.astype(int), axis=0) >= 0).all()
+    assert thresholds.max() < (1 << 15)
+    assert (residual >= 0.0).all()
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("group_size", [7, 4096])
+def test_draws_follow_the_law(name, group_size, seed):
+    law = np.array(TABLES[name])
+    counts = drawn(*split(law[None]), group_size, 1 << 25, seed(list(TABLES).index(name) + group_size))
+    assert p_value(counts, law / law.sum()) > LEVEL
+
+
+@pytest.mark.parametrize("name", ["one in a billion", "all but one in a billion"])
+def test_one_in_a_billion_comes_once_in_a_billion(name, seed):
+    """Two billion draws; a law with twice or half the probability, let alone none, would be 2 or 4 draws away."""
+    law = np.array(TABLES[name])
+    assert p_value(drawn(*split(law[None]), 32_768, 2e9, seed(3)), law) > LEVEL
+
+
+@pytest.mark.parametrize(
+    "name", ["one in a million", "small ones between", "half units", "nothing but residual", "falling", "just below a unit"]
+)
+def test_thresholds_without_the_residual_are_found_out(name, seed):
+    """The same tests on a law rounded to multiples of 2^-16: each fails, though no probability is wrong by more than 2^-17."""
+    law = np.array(TABLES[name])
+    rounded = np.round(law / UNIT) * UNIT
+    if name == "just below a unit":
+        rounded = np.floor(law / UNIT) * UNIT
+    rounded[np.argmax(law)] += 1.0 - rounded.sum()
+    counts = drawn(*split(rounded[None]), 4096, 1 << 28, seed(4))
+    assert p_value(counts, law) < LEVEL
+
+
+def test_lanes_are_numpys_generator_state_for_state():
+    streams = block_streams(np.random.SeedSequence(5), 3)
+    words = np.empty((40, LANES), dtype=np.uint64)
+    generators = []
+    for state in streams.lanes.T:
+        bit_generator = np.random.SFC64()
+        bit_generator.state = {**bit_generator.state, "state": {"state": state.copy()}}
+        generators.append(bit_generator)
+    fill_words(streams.lanes, words)
+    for lane in range(LANES):
+        np.testing.assert_array_equal(words[:, lane], generators[lane].random_raw(40))
+        np.testing.assert_array_equal(streams.lanes[:, lane], generators[lane].state["state"]["state"])
+
+
+def test_the_lone_stream_is_numpys_generator():
+    streams = block_streams(np.random.SeedSequence(6), 2)
+    bit_generator = np.random.SFC64()
+    bit_generator.state = {**bit_generator.state, "state": {"state": streams.lone.copy()}}
+    expected = np.random.Generator(bit_generator).random(50)
+    np.testing.assert_array_equal([next_uniform(streams.lone) for _ in range(50)], expected)
+    np.testing.assert_array_equal(streams.lone, bit_generator.state["state"]["state"])

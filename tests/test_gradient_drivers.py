@@ -1,0 +1,411 @@
+"""The drivers of the gradient simulator: compiled and as plain Python, and against dense arithmetic on what they draw."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dense import TREES, Dense, token_case
+from enumeration import NAMED, POLICIES, case
+from numba import typeof
+from numba.core.dispatcher import Dispatcher
+
+import grpo_theory as gt
+from grpo_theory.compilation import reliances
+from grpo_theory.simulate import (
+    beginning,
+    book,
+    counting,
+    covectors,
+    draw,
+    errors,
+    experiment,
+    generator,
+    geometry,
+    ordering,
+    outcome_law,
+    pushes,
+    routes,
+    shown,
+)
+from grpo_theory.simulate.experiment import Draws
+from grpo_theory.simulate.strip import STRIP
+
+MODULES = (beginning, book, counting, covectors, draw, errors, generator, ordering, pushes, shown)
+CASES = (*POLICIES, *TREES)
+DRIVERS = (
+    counting.fill_counts,
+    ordering.fill_ordered,
+    covectors.fill_covectors,
+    pushes.fill_pushes_by_book,
+    pushes.fill_covectors_of_pushes,
+    shown.fill_pushes,
+    shown.fill_ordered_pushes,
+    errors.fill_errors_by_pairs,
+    errors.fill_errors_by_prompt,
+    errors.fill_errors_by_features,
+)
+
+
+def composed(**parts):
+    return gt.compose("composed_for_one_test", **{"advantage": "rloo"} | parts)
+
+
+COMPOSITIONS = [
+    {"ratio": "token"},
+    {"ratio": "trajectory", "clip": "upper only", "aggregation": "constant"},
+    {"ratio": "geometric", "clip": "two-sided", "aggregation": "own length"},
+    {"ratio": "token", "clip": "by sign", "aggregation": "group tokens"},
+    {"ratio": "token", "clip": "cap", "aggregation": "batch tokens", "advantage": "grpo"},
+    {"ratio": "token", "clip": "by sign", "aggregation": "batch tokens", "kl": "k3 in loss"},
+    {"ratio": "trajectory", "clip": "by sign", "aggregation": "own length", "kl": "k2 in reward", "advantage": "optimal_loo"},
+    {"kl": "k2 in loss", "aggregation": "group tokens", "advantage": "oracle"},
+    {"kl": "k1 in loss", "advantage": "optimal"},
+    {"kl": "k3 in reward", "advantage": "optimal"},
+]
+
+
+class Simulated:
+    """A simulation taken apart: what it draws, response by response, and how each estimator is worked out."""
+
+    def __init__(self, c, estimators, *, batch_size, group_size, behaviour=None, directions=None, strips=1, seed=0):
+        self.dense, self.estimators = Dense(c), estimators
+        self.theta, self.behaviour = c.theta, c.theta if behaviour is None else behaviour
+        self.directions = np.empty((0, c.policy.dimension)) if directions is None else directions
+        current, sampler = c.problem.at(self.theta), c.problem.at(self.behaviour)
+        self.law = outcome_law.outcome_law(sampler)
+        self.routes = routes.routes_of(current, sampler, estimators, batch_size, group_size)
+        self.geometry = geometry.geometry(current, self.directions, batch_size)
+        self.sizes = strips, batch_size, group_size
+        self.seed = np.random.SeedSequence(seed)
+        self.panel = self.draw()
+
+    def draw(self):
+        strips, batch_size, group_size = self.sizes
+        shape, n_outcomes = (strips, batch_size), len(self.law.thresholds)
+        counts = counting.make_counts(*shape, n_outcomes)
+        ordered = np.zeros((*shape, group_size, STRIP), dtype=np.uint16)
+        for fill in (lambda one: one.fill(counts), lambda one: one.fill_ordered(counts, ordered)):
+            fill(Draws(beginning.unmixed_streams(self.seed, 0), self.law, group_size))
+        return routes.Panel(counts, ordered, group_size)
+
+    def observe(self, estimator):
+        """Observe an estimator as the simulator does, shape (replications, 2 + J)."""
+        for route in self.routes:
+            if estimator in route.estimators:
+                found = route.covectors(self.panel, routes.Scratch())
+                rows = np.empty((*found.shape[:2], 2 + len(self.directions), STRIP))
+                driver = errors.compiled_errors(self.geometry.fill_errors)
+                driver(self.geometry.truth, self.panel.counts.prompts, found, rows)
+                one = rows[route.estimators.index(estimator)]
+                return one.transpose(0, 2, 1).reshape(-1, one.shape[1])
+        raise LookupError(estimator.name)
+
+    def by_replication(self):
+        """Return prompts (R, B) and outcomes (R, B, G) in the order drawn."""
+        _, batch_size, group_size = self.sizes
+        prompts = self.panel.counts.prompts.transpose(0, 2, 1).reshape(-1, batch_size)
+        return prompts, self.panel.ordered.astype(int).transpose(0, 3, 1, 2).reshape(-1, batch_size, group_size)
+
+    def by_hand(self, estimator, replications):
+        """The squared errors and projections of the first estimates, from dense scores and the kernel as plain Python."""
+        dense = self.dense
+        now, then = dense.at(self.theta), dense.at(self.behaviour)
+        gradients = dense.gradients(now)[1]
+        gradient = dense.bandit.prompt_weights @ gradients
+        rows = []
+        for prompts, outcomes in zip(*(part[:replications] for part in self.by_replication()), strict=True):
+            advantages = dense.advantages(then, estimator, prompts, outcomes)
+            by_group = dense.estimates(now, then, estimator, prompts, outcomes, advantages)
+            error = ((by_group.mean(axis=0) - gradient) ** 2).sum()
+            prompt_error = ((by_group - gradients[prompts]) ** 2).sum(axis=1).mean()
+            rows.append([error, prompt_error, *(self.directions @ by_group.mean(axis=0))])
+        return np.array(rows)
+
+
+# ---- what is observed
+
+
+@pytest.mark.parametrize("policy", CASES)
+@pytest.mark.parametrize("group_size", [1, 2, 5])
+def test_observations_against_dense_arithmetic(policy, group_size):
+    """The squared errors and projections of the estimates of all named estimators."""
+    c = token_case(policy, "kl")
+    directions = np.random.default_rng(8).normal(size=(2, c.policy.dimension))
+    for problem in (c, c.replace(kl=None)):
+        estimators = [gt.estimators()[name] for name in NAMED]
+        estimators = [one for one in estimators if group_size >= one.advantage.minimum_group_size]
+        run = Simulated(problem, estimators, batch_size=4, group_size=group_size, directions=directions)
+        for estimator in estimators:
+            by_hand = run.by_hand(estimator, 7)
+            np.testing.assert_allclose(run.observe(estimator)[:7], by_hand, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("policy", CASES)
+@pytest.mark.parametrize("parts", COMPOSITIONS, ids=lambda parts: ", ".join(parts.values()))
+def test_observations_of_compositions_off_policy(parts, policy, registry):
+    """Responses drawn by another policy, far enough away that ratios are clipped on both sides."""
+    c, found = token_case(policy, "kl"), composed(**parts)
+    directions, behaviour = np.random.default_rng(9).normal(size=(2, c.policy.dimension)), -0.6 * c.theta
+    run = Simulated(c, [found], batch_size=4, group_size=3, behaviour=behaviour, directions=directions)
+    ratios = run.dense.at(c.theta).responses / run.dense.at(behaviour).responses
+    prompts, outcomes = run.by_replication()
+    met = ratios[prompts[:, :, None], outcomes // c.bandit.values.size][:10]
+    assert met.min() < 0.8
+    assert met.max() > 1.28
+    np.testing.assert_allclose(run.observe(found)[:10], run.by_hand(found, 10), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["tabular", "head", "linear"])
+def test_observations_of_large_batches(policy):
+    """More groups than prompts: they are added up prompt by prompt."""
+    c = token_case(policy)
+    estimator = gt.estimators()["grpo"]
+    run = Simulated(c, [estimator], batch_size=40, group_size=3)
+    expected = errors.fill_errors_by_features if policy == "linear" else errors.fill_errors_by_prompt
+    assert run.geometry.fill_errors is expected
+    np.testing.assert_allclose(run.observe(estimator)[:4], run.by_hand(estimator, 4), rtol=1e-11, atol=1e-12)
+
+
+def test_a_kernel_may_read_lengths_and_the_whole_batch(registry):
+    def kernel(batch, advantages):
+        mean = batch.rewards.mean()
+        for b in range(batch.rewards.shape[0]):
+            for g in range(batch.rewards.shape[1]):
+                advantages[b, g] = (batch.rewards[b, g] - mean) / batch.lengths[b, g] + batch.squared_score_norms[b, g]
+
+    found = gt.estimator("reads_for_one_test", couples_groups=True)(kernel)
+    c = token_case("linear tree", "kl")
+    run = Simulated(c, [found], batch_size=4, group_size=3, directions=np.eye(3))
+    assert not run.routes[0].in_order
+    np.testing.assert_allclose(run.observe(found)[:9], run.by_hand(found, 9), rtol=1e-11, atol=1e-13)
+    undeclared = gt.estimator("undeclared_for_one_test")(kernel)
+    with pytest.raises(ValueError, match=r"'undeclared_for_one_test' must give a group the same .*couples_groups=True"):
+        gt.simulate_gradients(c.problem, c.theta, undeclared, batch_size=4, group_size=3, replications=10, rng=0)
+
+
+def test_a_kernel_that_looks_at_places_sees_the_order_drawn(registry):
+    def kernel(batch, advantages):
+        for b in range(batch.rewards.shape[0]):
+            for g in range(batch.rewards.shape[1]):
+                advantages[b, g] = batch.rewards[b, g] - batch.rewards[b, g - 1] * (g + 1.0)
+
+    c, placed = token_case("tree", "kl"), gt.estimator("placed_for_one_test")(kernel)
+    for found in (placed, composed(advantage=placed, ratio="token", clip="by sign")):
+        run = Simulated(c, [found], batch_size=3, group_size=4, behaviour=-0.6 * c.theta)
+        assert run.routes[0].in_order
+        np.testing.assert_allclose(run.observe(found)[:9], run.by_hand(found, 9), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("policy", CASES)
+def test_the_simulator_draws_and_observes_what_is_written_out_here(policy, registry):
+    """Means over the first replications of the first block, of two estimators, off policy."""
+    c, found = token_case(policy, "kl"), composed(ratio="token", clip="by sign", kl="k3 in loss")
+    estimators = [gt.estimators()["grpo"], found]
+    directions, behaviour = np.random.default_rng(4).normal(size=(2, c.policy.dimension)), 0.7 * c.theta
+    sizes = {"batch_size": 8, "group_size": 7, "behaviour": behaviour, "directions": directions}
+    taken_apart = Simulated(c, estimators, **sizes, seed=5)
+    run = gt.simulate_gradients(c.problem, c.theta, estimators, **sizes, replications=6, rng=5, workers=1)
+    for means, estimator in zip(run.means, estimators, strict=True):
+        np.testing.assert_allclose(means, taken_apart.by_hand(estimator, 6).mean(axis=0), rtol=1e-11, atol=1e-13)
+
+
+# ---- tables and responses
+
+
+@pytest.mark.parametrize("rewards", ["binary", "graded", "unsorted"])
+@pytest.mark.parametrize("policy", ["tabular", "linear", "head", "tree"])
+def test_a_table_and_a_kernel_that_is_shown_everything_give_the_same_bits(policy, rewards, registry):
+    if policy == "tree" and rewards == "binary":
+        pytest.skip("trees are graded")
+    c = token_case(policy) if policy == "tree" or rewards != "binary" else case(policy, "binary")
+    if rewards == "unsorted":
+        c = c.replace(bandit=gt.Bandit.from_law([2.0, -0.5, 1.0], c.bandit.probabilities, c.bandit.prompt_weights))
+    made = [gt.estimators()["grpo"], gt.estimators()["oracle"], composed(ratio="token", clip="by sign", advantage="dr_grpo")]
+    twins = [
+        replace(one, name=f"{one.name}_shown", advantage=replace(one.advantage, reads=one.advantage.reads | {"lengths"}))
+        for one in made
+    ]
+    sizes = {"batch_size": 3, "group_size": 6, "behaviour": 0.5 * c.theta, "directions": np.eye(c.policy.dimension)[:2]}
+    run = Simulated(c, [*made, *twins], **sizes, strips=2)
+    by_table = [route for route in run.routes if isinstance(route, routes.TableRoute) or route.book is not None]
+    assert {one for route in by_table for one in route.estimators} == set(made)
+    for one, other in zip(made, twins, strict=True):
+        np.testing.assert_array_equal(run.observe(one), run.observe(other))
+    found = gt.simulate_gradients(c.problem, c.theta, [*made, *twins], **sizes, replications=1000, rng=3)
+    np.testing.assert_array_equal(found.means[:3], found.means[3:])
+
+
+def test_a_kernel_whose_table_has_gaps_is_shown_what_is_drawn(registry):
+    """Not a number where all rewards are equal, which no group of forty here is."""
+
+    @gt.estimator("gaps_for_one_test")
+    def gaps(batch, advantages):
+        for b in range(batch.rewards.shape[0]):
+            advantages[b] = (batch.rewards[b] - batch.rewards[b].mean()) / batch.rewards[b].std()
+
+    problem = gt.Problem(gt.Bandit([[0.5, 0.5]]), gt.TabularSoftmax(1, 2))
+    run = gt.simulate_gradients(problem, [0.0, 0.3], gaps, batch_size=2, group_size=40, replications=500, rng=1)
+    assert np.isfinite(run.mse).all()
+    message = r"the kernel of estimator 'gaps_for_one_test' must fill finite advantages, and does not for a batch of 2 x 3 resp"
+    with pytest.raises(ValueError, match=message):
+        gt.simulate_gradients(problem, [0.0, 0.3], gaps, batch_size=2, group_size=3, replications=500, rng=1)
+
+
+def test_groups_have_a_largest_size():
+    problem = gt.gallery.problem("two-arms")
+    sizes = {"batch_size": 1, "replications": 2, "rng": 0}
+    with pytest.raises(ValueError, match="group_size must be at most 32768, got 32769"):
+        gt.simulate_gradients(problem, problem.theta, "rloo", group_size=32769, **sizes)
+    run = gt.simulate_gradients(problem, problem.theta, "reinforce", group_size=32768, **sizes)
+    assert run.mse[0] < 0.01
+
+
+# ---- drivers
+
+
+def test_counts_are_those_of_the_outcomes_in_the_order_drawn():
+    c = token_case("tree")
+    for group_size in (1, 3, 4, 9):
+        run = Simulated(c, [gt.estimators()["reinforce"]], batch_size=5, group_size=group_size, strips=3)
+        counts, ordered = run.panel.counts.outcomes, run.panel.ordered
+        for outcome in range(counts.shape[2]):
+            np.testing.assert_array_equal(counts[:, :, outcome], (ordered == outcome).sum(axis=2))
+
+
+COMPILED = [
+    (counting, "compiled_fill_counts"),
+    (ordering, "compiled_fill_ordered"),
+    (covectors, "compiled_fill_covectors"),
+    (pushes, "compiled_fill_pushes_by_book"),
+    (pushes, "compiled_fill_covectors_of_pushes"),
+    (shown, "compiled_fill_pushes"),
+    (shown, "compiled_fill_ordered_pushes"),
+]
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """Stages run as plain Python; what is compiled has been compiled before."""
+    for module, name in COMPILED:
+        getattr(module, name)()
+    for driver in DRIVERS[-3:]:
+        errors.compiled_errors(driver)
+    for module in MODULES:
+        for name, value in vars(module).items():
+            if isinstance(value, Dispatcher):
+                monkeypatch.setattr(module, name, value.py_func)
+
+
+def copy(value):
+    if isinstance(value, counting.Sheet):  # its arrays look at one another
+        made = counting.make_sheet(value.responses.shape[1])
+        made.words[:] = value.words
+        return made
+    if isinstance(value, tuple):
+        return type(value)._make(copy(part) for part in value) if hasattr(value, "_fields") else tuple(map(copy, value))
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+class Twins:
+    """In place of compiled drivers: runs each call as plain Python too, and compares what both have made of the arguments."""
+
+    def __init__(self, compiled, kernel):
+        self.compiled, self.plain, self.kernel = compiled, compiled.py_func, kernel
+
+    def __call__(self, *arguments):
+        copies = [copy(argument) for argument in arguments]
+        if self.plain in (shown.fill_pushes, shown.fill_ordered_pushes):
+            copies[0] = self.kernel
+        with np.errstate(over="ignore"):
+            self.plain(*copies)
+        self.compiled(*arguments)
+        same(arguments[1:], copies[1:])
+        same(arguments[0], copies[0])
+        TRIED.add(self.plain)
+
+
+TRIED = set()
+
+
+def same(one, other):
+    if isinstance(one, tuple | list):
+        for parts in zip(one, other, strict=True):
+            same(*parts)
+    elif isinstance(one, np.ndarray) and one.dtype != np.float64:
+        np.testing.assert_array_equal(one, other)
+    elif isinstance(one, np.ndarray):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
+
+
+TWINNED = [
+    ("tabular", {"advantage": "grpo"}, 2, False),
+    ("head", {"advantage": "optimal_loo"}, 2, False),
+    ("linear tree", {"ratio": "token", "clip": "by sign", "aggregation": "group tokens", "kl": "k3 in loss"}, 2, False),
+    ("tree", {"ratio": "token", "clip": "by sign", "advantage": "optimal_loo", "aggregation": "batch tokens"}, 2, True),
+    ("tabular", {"advantage": "dr_grpo"}, 33, False),
+]
+
+
+@pytest.mark.parametrize(("policy", "parts", "batch_size", "in_order"), TWINNED)
+def test_compiled_drivers_agree_with_plain_python(policy, parts, batch_size, in_order, registry, plain, monkeypatch):
+    c, estimator = token_case(policy, "kl"), composed(**parts)
+    if policy == "tabular":
+        c = c.replace(kl=None)
+    advantage = estimator.advantage
+    for module, name in COMPILED:
+        twins = Twins(getattr(module, name)(), advantage.function)
+        for user in (routes, experiment):
+            if hasattr(user, name):
+                monkeypatch.setattr(user, name, lambda twins=twins: twins)
+    compiled_errors = errors.compiled_errors
+    monkeypatch.setattr(errors, "compiled_errors", lambda driver: Twins(compiled_errors(driver), advantage.function))
+    run = Simulated(
+        c, [estimator], batch_size=batch_size, group_size=3, behaviour=-0.6 * c.theta, directions=np.eye(c.policy.dimension)[:1]
+    )
+    if in_order:
+        run.routes[0] = replace(run.routes[0], in_order=True)
+    assert np.isfinite(run.observe(estimator)).all()
+
+
+def test_every_driver_and_stage_has_been_compared():
+    """Runs after the test above: every driver was among those compared, and with them every stage that they are made of."""
+    if len(TRIED) == 0:
+        pytest.skip("the comparison has not run")
+    assert set(DRIVERS) == TRIED
+    stages = {value.py_func for module in MODULES for value in vars(module).values() if isinstance(value, Dispatcher)}
+    reached = {function for driver in DRIVERS for function in reliances(driver)[0]}
+    assert stages - reached == {draw.draw_outcomes.py_func, draw.look_up.py_func}
+
+
+@pytest.mark.parametrize("policy", CASES)
+def test_records_have_the_types_that_drivers_declare(policy, registry):
+    c = token_case(policy, "kl")
+    made = [gt.estimators()["rloo"], gt.estimators()["optimal_loo"], gt.estimators()["oracle"], composed(kl="k3 in loss")]
+    for problem in (c, c.replace(kl=None)):
+        run = Simulated(problem, made[: 4 if problem.kl else 3], batch_size=2, group_size=3)
+        room, sheet = counting.make_counting_room(len(run.law.thresholds)), counting.make_sheet(3)
+        pairs = [
+            (generator.block_streams(run.seed, 0), generator.STREAMS),
+            (run.law, outcome_law.OUTCOME_LAW),
+            (room, counting.COUNTING_ROOM),
+            (sheet, counting.SHEET),
+            (run.panel.counts, counting.COUNTS),
+            (run.geometry.truth, errors.TRUTH),
+        ]
+        for route in run.routes:
+            if route.book is not None:
+                pairs.append((route.book, book.BOOK))
+            if isinstance(route, routes.PushRoute):
+                pairs += [(route.shown, shown.SHOWN), (route.weighing, pushes.WEIGHING)]
+        for value, declared in pairs:
+            for name, field, expected in zip(value._fields, value, declared.types, strict=True):
+                assert typeof(field) == expected, name
+
+
+def test_the_streams_of_a_block_are_mixed_before_its_first_group():
+    for block in (0, 1, 12_345):
+        seed = np.random.SeedSequence(7)
+        expected, found = generator.block_streams(seed, block), beginning.unmixed_streams(seed, block)
+        beginning.mix(found, np.zeros((24, generator.LANES), dtype=np.uint64))
+        for one, other in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(one, other)
