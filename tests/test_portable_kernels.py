@@ -75,8 +75,8 @@ def test_processes_write_what_threads_write(registry, kernels, pool, tmp_path, m
         del registry[name]
     monkeypatch.setattr(estimators, "PROBLEMS", ("tabular", "sequence-shared"))
     monkeypatch.setattr(estimators, "GROUP_SIZES", (4,))
-    monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 18)
-    monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 17)
+    monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 22)
+    monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 21)
     found = []
     for name, workers in (("threads", {"workers": 2}), ("processes", {"executor": pool})):
         store = Store(tmp_path / name, 3)

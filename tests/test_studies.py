@@ -33,8 +33,8 @@ STUDY = Study("small", "a small study", small_cells, simulate_chunk, small_rows,
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 19)
-    monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 17)
+    monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 23)
+    monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 21)
     return STUDY
 
 

@@ -78,10 +78,11 @@ def is_exchangeable(advantage: Advantage, seen: Seen, sampler: Point, batch_size
 
 def _made_up(sampler: Point, n_groups: int, group_size: int) -> tuple[Integers, Integers]:
     """Make up groups (n, G) of outcomes that are possible, in no order."""
-    rng = np.random.default_rng(0)
-    prompts = rng.integers(len(sampler.outcome_probabilities), size=n_groups)
-    possible = [np.flatnonzero(row > 0.0) for row in sampler.outcome_probabilities[prompts]]
-    return prompts, np.stack([rng.choice(outcomes, size=group_size) for outcomes in possible])
+    rng, possible = np.random.default_rng(0), sampler.outcome_probabilities > 0.0
+    prompts = rng.integers(len(possible), size=n_groups)
+    first = np.argsort(~possible, axis=1, kind="stable")  # the possible outcomes of each prompt, before the others
+    places = (rng.random((n_groups, group_size)) * possible.sum(axis=1)[prompts, None]).astype(np.int64)
+    return prompts, first[prompts[:, None], places]
 
 
 def _batch(advantage: Advantage, seen: Seen, sampler: Point, prompts: Integers, outcomes: Integers) -> Batch:
