@@ -33,6 +33,7 @@ STUDY = Study("small", "a small study", small_cells, simulate_chunk, small_rows,
 
 @pytest.fixture
 def small(monkeypatch):
+    monkeypatch.setattr("simulations.gradient.cells.REPLICATIONS", 1 << 20)
     monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 23)
     monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 21)
     return STUDY
@@ -69,7 +70,7 @@ def test_chunks_merge_to_the_run_over_all_blocks(small, tmp_path):
         ("oracle", "rloo"),
         batch_size=4,
         group_size=4,
-        replications=1 << 15,
+        replications=1 << 19,
         rng=cell_seed("small", cell, 3),
     )
     row = read_table(tmp_path, "small")[0].iloc[1]
