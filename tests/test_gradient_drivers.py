@@ -46,6 +46,10 @@ DRIVERS = (
 )
 
 
+STAGES = {name for module in MODULES for name, value in vars(module).items() if isinstance(value, Dispatcher)}
+REACHED = {function.__name__ for driver in DRIVERS for function in reliances(driver)[0]}
+
+
 def composed(**parts):
     return gt.compose("composed_for_one_test", **{"advantage": "rloo"} | parts)
 
@@ -346,35 +350,29 @@ TWINNED = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "parts", "batch_size", "in_order"), TWINNED)
-def test_compiled_drivers_agree_with_plain_python(policy, parts, batch_size, in_order, registry, plain, monkeypatch):
-    c, estimator = token_case(policy, "kl"), composed(**parts)
-    if policy == "tabular":
-        c = c.replace(kl=None)
-    advantage = estimator.advantage
-    for module, name in COMPILED:
-        twins = Twins(getattr(module, name)(), advantage.function)
-        for user in (routes, experiment):
-            if hasattr(user, name):
-                monkeypatch.setattr(user, name, lambda twins=twins: twins)
+def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
+    """Every driver, and with them every stage that they are made of."""
     compiled_errors = errors.compiled_errors
-    monkeypatch.setattr(errors, "compiled_errors", lambda driver: Twins(compiled_errors(driver), advantage.function))
-    run = Simulated(
-        c, [estimator], batch_size=batch_size, group_size=3, behaviour=-0.6 * c.theta, directions=np.eye(c.policy.dimension)[:1]
-    )
-    if in_order:
-        run.routes[0] = replace(run.routes[0], in_order=True)
-    assert np.isfinite(run.observe(estimator)).all()
-
-
-def test_every_driver_and_stage_has_been_compared():
-    """Runs after the test above: every driver was among those compared, and with them every stage that they are made of."""
-    if len(TRIED) == 0:
-        pytest.skip("the comparison has not run")
+    for policy, parts, batch_size, in_order in TWINNED:
+        registry.pop("composed_for_one_test", None)
+        c, estimator = token_case(policy, "kl"), composed(**parts)
+        if policy == "tabular":
+            c = c.replace(kl=None)
+        kernel = estimator.advantage.function
+        for module, name in COMPILED:
+            twins = Twins(getattr(module, name)(), kernel)
+            for user in (routes, experiment):
+                if hasattr(user, name):
+                    monkeypatch.setattr(user, name, lambda twins=twins: twins)
+        monkeypatch.setattr(errors, "compiled_errors", lambda driver, kernel=kernel: Twins(compiled_errors(driver), kernel))
+        sizes = {"batch_size": batch_size, "group_size": 3, "behaviour": -0.6 * c.theta}
+        run = Simulated(c, [estimator], **sizes, directions=np.eye(c.policy.dimension)[:1])
+        if in_order:
+            run.routes[0] = replace(run.routes[0], in_order=True)
+        assert np.isfinite(run.observe(estimator)).all()
     assert set(DRIVERS) == TRIED
-    stages = {value.py_func for module in MODULES for value in vars(module).values() if isinstance(value, Dispatcher)}
-    reached = {function for driver in DRIVERS for function in reliances(driver)[0]}
-    assert stages - reached == {draw.draw_outcomes.py_func, draw.look_up.py_func}
+    unused = STAGES - REACHED
+    assert unused == {"draw_outcomes", "look_up"}, "which pilots use"
 
 
 @pytest.mark.parametrize("policy", CASES)
