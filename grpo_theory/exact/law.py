@@ -16,6 +16,7 @@ from grpo_theory.exact.multisets import (
     MAXIMUM_RESPONSES,
     Features,
     GroupMoments,
+    check_exchangeable,
     count_multisets,
     group_moments,
 )
@@ -191,6 +192,8 @@ def _sum_by_look(
         looks[look.tobytes()].append(prompt)
     _check_enumerable(estimator, [laws[same[0]].probabilities.size for same in looks.values()], group_size)
     n_features = (2 if weights.depends_on_sign else 1) + weights.drifting
+    prompt_fields = {same[0]: (shown[0][same[0]], shown[1][same[0]], shown[2][same[0]]) for same in looks.values()}
+    check_exchangeable(estimator.advantage, [(laws[first], fields) for first, fields in prompt_fields.items()], group_size)
     sums: dict[int, GroupMoments] = {}
     for same in looks.values():
         first = same[0]
@@ -198,7 +201,7 @@ def _sum_by_look(
             estimator.advantage,
             [laws[m] for m in same],
             group_size,
-            (shown[0][first], shown[1][first], shown[2][first]),
+            prompt_fields[first],
             _features(estimator, laws[first], weights),
             n_features,
         )

@@ -26,8 +26,12 @@ MAXIMUM_RESPONSES = 10**9
 MAXIMUM_COUNTS = 10**8
 _ROWS = 1 << 18
 _CHECKED = 4096
+_FEWEST = 16
 _DECOYS = ((0.1, 0.7), (0.3, 0.45))
 _TOLERANCE = 1e-9
+
+PromptFields = tuple[float, float, float]
+"""A prompt's value, standard deviation and optimal baseline, as a kernel sees them."""
 
 Features = Callable[[Integers, Array], Array]
 """``features(counts, advantages)`` turns counts (n, R) and the classes' advantages (n, R) into features (n, R, F)."""
@@ -123,7 +127,7 @@ def add_moments(counts, log_weights, log_probabilities, features, mean, product,
                         product[r, f, s, g] += p * sums[r, f] * sums[s, g]
 
 
-def prompt_batch(advantage: Advantage, kinds: Classes, groups: Integers, prompt_fields: tuple[float, float, float]) -> Batch:
+def prompt_batch(advantage: Advantage, kinds: Classes, groups: Integers, prompt_fields: PromptFields) -> Batch:
     """Return the batch that shows a kernel all `groups` of class numbers, shape (n, G), as groups of one prompt."""
     rewards, norms, lengths = (np.ascontiguousarray(field[groups]) for field in kinds.fields)
     counted = np.where(np.isnan(lengths), 1.0, lengths).astype(np.int64)
@@ -149,8 +153,21 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     return advantages
 
 
-def check_exchangeable(advantage: Advantage, batch: Batch, advantages: Array) -> None:
-    """Raise unless the kernel treats responses alike, whatever their places, and each group by itself."""
+def check_exchangeable(advantage: Advantage, looks: list[tuple[Classes, PromptFields]], group_size: int) -> None:
+    """Raise unless a kernel treats responses alike, whatever their places, and each group by itself.
+
+    It is tried on some thousands of groups, of multisets that are spread evenly over all, from every look of a prompt.
+    """
+    share = max(_FEWEST, _CHECKED // len(looks))
+    shown = []
+    for kinds, prompt_fields in looks:
+        counts = multisets(kinds.probabilities.size, group_size)
+        groups = members(counts[:: max(1, len(counts) // share)])
+        shown.append(prompt_batch(advantage, kinds, groups, prompt_fields))
+    batch = Batch._make(
+        [*(np.concatenate(fields) for fields in zip(*(one[:-1] for one in shown), strict=True)), shown[0].parameters]
+    )
+    advantages = advantages_of(advantage, batch)
     if not (treats_alike(advantage, batch, advantages) and sees_alone(advantage, batch, advantages)):
         raise ValueError(
             f"estimator {advantage.name!r} must give each response an advantage that does not depend on its place in the "
@@ -190,6 +207,15 @@ def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
     return True
 
 
+def check_alone(advantage: Advantage, batch: Batch, advantages: Array) -> None:
+    """Raise unless the kernel sees each group by itself."""
+    if not sees_alone(advantage, batch, advantages):
+        raise ValueError(
+            f"estimator {advantage.name!r} must give a group the same advantages whatever the other groups of the batch are; "
+            "if it couples groups, register it with couples_groups=True"
+        )
+
+
 def _agree(found: Array, expected: Array) -> bool:
     return bool((np.abs(found - expected) <= _TOLERANCE * np.maximum(1.0, np.abs(expected).max())).all())
 
@@ -203,7 +229,7 @@ def group_moments(
     advantage: Advantage,
     laws: list[Classes],
     group_size: int,
-    prompt_fields: tuple[float, float, float],
+    prompt_fields: PromptFields,
     features: Features,
     n_features: int,
 ) -> list[GroupMoments]:
@@ -232,7 +258,7 @@ def group_moments(
     Raises
     ------
     ValueError
-        If the kernel is not exchangeable or leaves a value that is not finite.
+        If the kernel tells members of a class apart, or leaves a value that is not finite.
     """
     n_classes = laws[0].probabilities.size
     counts = multisets(n_classes, group_size)
@@ -242,7 +268,6 @@ def group_moments(
         part = counts[start : start + step]
         batch = prompt_batch(advantage, laws[0], members(part), prompt_fields)
         advantages = advantages_of(advantage, batch)
-        check_exchangeable(advantage, batch, advantages)
         by_class = np.empty(part.shape)
         if class_advantages(part, advantages, by_class) > _TOLERANCE:
             raise ValueError(f"estimator {advantage.name!r} must give equal advantages to responses that it cannot tell apart")

@@ -14,12 +14,12 @@ from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact.classes import Classes
 from grpo_theory.exact.multisets import (
     advantages_of,
+    check_alone,
     class_advantages,
     count_multisets,
     members,
     multisets,
     prompt_batch,
-    sees_alone,
     treats_alike,
 )
 
@@ -45,11 +45,9 @@ class AdvantageTable(NamedTuple):
 
 def multiset_ranks(n_values: int, group_size: int) -> Integers:
     """Return C(s + l - 1, l) for l = 1..L-1 and s = 0..G, shape (L - 1, G + 1)."""
-    ranks = np.empty((n_values - 1, group_size + 1), dtype=np.int64)
-    terms = np.ones(group_size + 1, dtype=np.int64)
-    for level in range(n_values - 1):
-        terms[0] = 0 if level == 0 else terms[0]
-        ranks[level] = terms = np.cumsum(terms)
+    ranks = np.tile(np.arange(group_size + 1), (n_values - 1, 1))
+    for level in range(1, n_values - 1):
+        np.cumsum(ranks[level - 1], out=ranks[level])
     return ranks
 
 
@@ -94,11 +92,7 @@ def advantage_table(
     for row in range(rows):
         batch = prompt_batch(advantage, kinds, groups, _at(prompt_fields, row))
         advantages = advantages_of(advantage, batch)
-        if not sees_alone(advantage, batch, advantages):
-            raise ValueError(
-                f"estimator {advantage.name!r} must give a group the same advantages whatever the other groups of the batch are; "
-                "if it couples groups, register it with couples_groups=True"
-            )
+        check_alone(advantage, batch, advantages)
         by_value = np.empty(counts.shape)
         if not treats_alike(advantage, batch, advantages) or class_advantages(counts, advantages, by_value) > 0.0:
             return None

@@ -74,7 +74,10 @@ class Experiment:
 
     def run(self, block: int, replications: int) -> GradientSimulation:
         """Simulate the first replications of a block."""
-        scratch = self._scratches.pop() if self._scratches else Scratch()
+        try:
+            scratch = self._scratches.pop()
+        except IndexError:
+            scratch = Scratch()
         draws = [Draws(unmixed_streams(self.seed, block), self.law, self.group_size) for _ in range(1 + self.in_order)]
         n_strips = -(-replications // STRIP)
         step = self._panel_strips()

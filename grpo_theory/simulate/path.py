@@ -10,7 +10,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.exact.multisets import NotFiniteError, advantages_of, sees_alone, treats_alike
+from grpo_theory.exact.multisets import NotFiniteError, advantages_of, check_alone, treats_alike
 from grpo_theory.exact.table import AdvantageTable, advantage_table, can_be_tabulated
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.sums import call_nothing, sum_in_order, sum_shown
@@ -70,9 +70,5 @@ def _treats_alike(advantage: Advantage, values: Array, group_size: int) -> bool:
     fields = [generator.random(_TRIED) for _ in PROMPT_FIELDS]
     batch = Batch._make([rewards, norms, generator.integers(1, 9, shape), *fields, advantage.parameter_array])
     advantages = advantages_of(advantage, batch)
-    if not sees_alone(advantage, batch, advantages):
-        raise ValueError(
-            f"estimator {advantage.name!r} must give a group the same advantages whatever the other groups of the batch are; "
-            "if it couples groups, register it with couples_groups=True"
-        )
+    check_alone(advantage, batch, advantages)
     return treats_alike(advantage, batch, advantages)

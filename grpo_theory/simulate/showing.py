@@ -8,7 +8,7 @@ from grpo_theory.arrays import Integers
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.exact.multisets import sees_alone, treats_alike
+from grpo_theory.exact.multisets import NotFiniteError, check_alone, treats_alike
 from grpo_theory.exact.seen import Seen
 from grpo_theory.exact.table import AdvantageTable, advantage_table, can_be_tabulated
 from grpo_theory.problem import Point
@@ -64,16 +64,11 @@ def is_exchangeable(advantage: Advantage, seen: Seen, sampler: Point, batch_size
         batch = Batch._make([*(np.ascontiguousarray(field[finite]) for field in batch[:-1]), batch.parameters])
         advantages = advantages[finite]
     try:
-        alone = advantage.couples_groups or sees_alone(advantage, batch, advantages)
-        alike = treats_alike(advantage, batch, advantages)
-    except ValueError:  # not finite for rewards that the problem does not have: nothing is known
+        if not advantage.couples_groups:
+            check_alone(advantage, batch, advantages)
+        return treats_alike(advantage, batch, advantages)
+    except NotFiniteError:  # not finite for rewards that the problem does not have: nothing is known
         return True
-    if not alone:
-        raise ValueError(
-            f"estimator {advantage.name!r} must give a group the same advantages whatever the other groups of the batch are; "
-            "if it couples groups, register it with couples_groups=True"
-        )
-    return alike
 
 
 def _made_up(sampler: Point, n_groups: int, group_size: int) -> tuple[Integers, Integers]:

@@ -53,7 +53,7 @@ def dependencies(module: str) -> list[str]:
         name = waiting.pop()
         if name not in seen and not name.startswith(CATALOGUE):
             seen.add(name)
-            waiting += [found for found in _imports(name) if found not in seen]
+            waiting += [found for found in _imported(name) if found not in seen]
     return sorted(seen)
 
 
@@ -110,6 +110,12 @@ def _is_module(name: str) -> bool:
         return find_spec(name) is not None
     except ModuleNotFoundError:
         return False
+
+
+@cache
+def _imported(module: str) -> frozenset[str]:
+    """Return the modules of the project that a module imports names from."""
+    return frozenset(_imports(module))
 
 
 def _imports(module: str) -> Iterator[str]:
