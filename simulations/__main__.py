@@ -97,9 +97,9 @@ def main(arguments: list[str] | None = None) -> int:
     root = options.results or Path("results-quick" if options.quick else "results")
     try:
         store = Store(root, options.seed)
-        for name in names:
-            computed = run(studies()[name], store, quick=options.quick, workers=options.workers, kernels=kernels)
-            tqdm.write(f"{name}: {computed} chunks computed, table in {root / name}.parquet")
+        chosen = [studies()[name] for name in names]
+        for study, computed in run(chosen, store, quick=options.quick, workers=options.workers, kernels=kernels):
+            tqdm.write(f"{study.name}: {computed} chunks computed, table in {root / study.name}.parquet")
         if options.command == "verify":
             verify(names, store)
     except StoreError as error:

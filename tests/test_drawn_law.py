@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import binomtest, chi2
 
 from grpo_theory.simulate.alias import alias_table
-from grpo_theory.simulate.beginning import unmixed_streams
 from grpo_theory.simulate.counting import compiled_fill_counts, make_counting_room, make_counts, make_sheet
 from grpo_theory.simulate.generator import LANES, block_streams, fill_words, next_uniform
 from grpo_theory.simulate.outcome_law import OutcomeLaw, split
@@ -49,7 +48,7 @@ def drawn(thresholds, residual, group_size, n_responses, seed):
     """Count the outcomes of so many responses, about, at one prompt."""
     law = OutcomeLaw(*alias_table(np.ones((1, 1))), thresholds, residual)
     counts, room, sheet = make_counts(8, 1, len(thresholds)), make_counting_room(len(thresholds)), make_sheet(group_size)
-    streams = unmixed_streams(np.random.SeedSequence(seed), 0)
+    streams = block_streams(np.random.SeedSequence(seed), 0)
     total, first = np.zeros(len(thresholds), dtype=np.int64), 0
     while total.sum() < n_responses:
         compiled_fill_counts()(streams, law, sheet, room, first, group_size, counts)

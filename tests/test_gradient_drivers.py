@@ -12,7 +12,6 @@ from numba.core.dispatcher import Dispatcher
 import grpo_theory as gt
 from grpo_theory.compilation import reliances
 from grpo_theory.simulate import (
-    beginning,
     book,
     counting,
     covectors,
@@ -30,7 +29,7 @@ from grpo_theory.simulate import (
 from grpo_theory.simulate.experiment import Draws
 from grpo_theory.simulate.strip import STRIP
 
-MODULES = (beginning, book, counting, covectors, draw, errors, generator, ordering, pushes, shown)
+MODULES = (book, counting, covectors, draw, errors, generator, ordering, pushes, shown)
 CASES = (*POLICIES, *TREES)
 DRIVERS = (
     counting.fill_counts,
@@ -89,7 +88,7 @@ class Simulated:
         counts = counting.make_counts(*shape, n_outcomes)
         ordered = np.zeros((*shape, group_size, STRIP), dtype=np.uint16)
         for fill in (lambda one: one.fill(counts), lambda one: one.fill_ordered(counts, ordered)):
-            fill(Draws(beginning.unmixed_streams(self.seed, 0), self.law, group_size))
+            fill(Draws(generator.block_streams(self.seed, 0), self.law, group_size))
         return routes.Panel(counts, ordered, group_size)
 
     def observe(self, estimator):
@@ -400,10 +399,12 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
                 assert typeof(field) == expected, name
 
 
-def test_the_streams_of_a_block_are_mixed_before_its_first_group():
-    for block in (0, 1, 12_345):
-        seed = np.random.SeedSequence(7)
-        expected, found = generator.block_streams(seed, block), beginning.unmixed_streams(seed, block)
-        beginning.mix(found, np.zeros((24, generator.LANES), dtype=np.uint64))
-        for one, other in zip(expected, found, strict=True):
-            np.testing.assert_array_equal(one, other)
+def test_the_streams_of_a_block_let_their_first_words_go():
+    states = np.random.default_rng(3).integers(0, 1 << 63, (4, 5), dtype=np.uint64)
+    found = states.copy()
+    generator.mix(found)
+    for column, state in zip(found.T, states.T, strict=True):
+        numpys = np.random.SFC64(0)
+        numpys.state = numpys.state | {"state": {"state": state.copy()}}
+        numpys.random_raw(generator.WARM_UP)
+        np.testing.assert_array_equal(column, numpys.state["state"]["state"])

@@ -7,7 +7,6 @@ import pytest
 from enumeration import case
 
 import grpo_theory as gt
-from grpo_theory.simulate.beginning import unmixed_streams
 from grpo_theory.simulate.counting import make_counts
 from grpo_theory.simulate.experiment import Draws
 from grpo_theory.simulate.generator import block_streams
@@ -118,7 +117,7 @@ def test_a_replication_is_the_same_whatever_the_number_of_them():
 def drawn(point, strips):
     """Draw the first strips of the first block, so many at a time: prompts (S, B, STRIP) and counts (S, B, O, STRIP)."""
     law = outcome_law(point)
-    draws, found = Draws(unmixed_streams(as_seed_sequence(11), 0), law, 64), []
+    draws, found = Draws(block_streams(as_seed_sequence(11), 0), law, 64), []
     for n_strips in strips:
         counts = make_counts(n_strips, 16, len(law.thresholds))
         draws.fill(counts)

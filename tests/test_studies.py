@@ -10,7 +10,7 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from simulations.gradient import baselines, error_law, u_statistic
-from simulations.gradient.cells import gradient_cells, merge, simulate_chunk
+from simulations.gradient.cells import gradient_cells, merge, simulate_and
 from simulations.harness.discovery import studies
 from simulations.harness.fingerprint import estimator_fingerprint
 from simulations.harness.runner import run
@@ -22,13 +22,23 @@ def small_cells(quick):
     return gradient_cells(("oracle", "rloo"), (4,), batch_size=4, quick=True, problems=("two-arms", "tabular"))
 
 
+def small_prediction(settings):
+    return None
+
+
+def compute(study, store, **options):
+    """Run one study; returns the number of its chunks that were computed."""
+    ((_, computed),) = run([study], store, **options)
+    return computed
+
+
 def small_rows(settings, results):
     simulation = merge(results)
     errors = {"estimate": float(simulation.mse[1]), "standard_error": float(simulation.mse_standard_error[1])}
     return [{"problem": settings["problem"], "prediction": np.nan, "replications": simulation.replications, **errors}]
 
 
-STUDY = Study("small", "a small study", small_cells, simulate_chunk, small_rows, lambda table: [])
+STUDY = Study("small", "a small study", small_cells, simulate_and(small_prediction), small_rows, lambda table: [])
 
 
 @pytest.fixture
@@ -43,6 +53,17 @@ def chunk_files(root):
     return sorted(root.glob("chunks/small/*/*.json"))
 
 
+def test_studies_in_one_queue_write_what_they_write_alone(small, tmp_path):
+    other = dataclasses.replace(small, name="other")
+    alone, together = Store(tmp_path / "alone", 3), Store(tmp_path / "together", 3)
+    assert [compute(study, alone) for study in (small, other)] == [8, 8]
+    compute(small, together)
+    found = {study.name: computed for study, computed in run([small, other], together, workers=2)}
+    assert found == {"small": 0, "other": 8}
+    for name in found:
+        pd.testing.assert_frame_equal(*(read_table(store.root, name)[0] for store in (alone, together)), check_exact=True)
+
+
 def test_cell_seed_depends_on_study_settings_and_seed_only():
     cell = Cell({"a": 1, "b": 2})
     first = cell_seed("x", cell, 0).generate_state(4)
@@ -53,15 +74,15 @@ def test_cell_seed_depends_on_study_settings_and_seed_only():
 
 def test_a_second_run_computes_nothing_and_workers_do_not_matter(small, tmp_path):
     one, two = Store(tmp_path / "one", 3), Store(tmp_path / "two", 3)
-    assert run(small, one, workers=1) == len(chunk_files(one.root)) == 8
-    assert run(small, two, workers=3) == 8
-    assert run(small, one, workers=1) == 0
+    assert compute(small, one, workers=1) == len(chunk_files(one.root)) == 8
+    assert compute(small, two, workers=3) == 8
+    assert compute(small, one, workers=1) == 0
     pd.testing.assert_frame_equal(read_table(one.root, "small")[0], read_table(two.root, "small")[0], check_exact=True)
 
 
 def test_chunks_merge_to_the_run_over_all_blocks(small, tmp_path):
     store = Store(tmp_path, 3)
-    run(small, store)
+    compute(small, store)
     cell = small.cells(True)[1]
     problem = gt.gallery.problem("tabular")
     whole = gt.simulate_gradients(
@@ -81,7 +102,7 @@ def test_chunks_merge_to_the_run_over_all_blocks(small, tmp_path):
 @pytest.mark.parametrize("damage", ["missing", "truncated", "edited", "other seed", "not json"])
 def test_only_a_damaged_chunk_is_computed_again(small, tmp_path, damage):
     store = Store(tmp_path, 3)
-    run(small, store)
+    compute(small, store)
     before = read_table(tmp_path, "small")[0]
     victim = chunk_files(tmp_path)[2]
     record = json.loads(victim.read_text())
@@ -90,14 +111,14 @@ def test_only_a_damaged_chunk_is_computed_again(small, tmp_path, damage):
     elif damage == "truncated":
         victim.write_text(victim.read_text()[:-40])
     elif damage == "edited":
-        record["body"]["data"]["means"][0][0] += 1.0
+        record["body"]["data"]["simulation"]["means"][0][0] += 1.0
         victim.write_text(json.dumps(record))
     elif damage == "other seed":
         record["body"]["seed"] = 4
         victim.write_text(json.dumps(record))
     else:
         victim.write_bytes(b"\xff\x00")
-    assert run(small, store) == 1
+    assert compute(small, store) == 1
     pd.testing.assert_frame_equal(read_table(tmp_path, "small")[0], before, check_exact=True)
 
 
@@ -115,13 +136,13 @@ def test_a_killed_run_keeps_its_chunks_and_goes_on(small, tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(Store, "write_chunk", stop_after_three)
         with pytest.raises(KeyboardInterrupt):
-            run(small, store)
+            compute(small, store)
     assert len(chunk_files(tmp_path)) == 3
-    assert run(small, store) == 5
+    assert compute(small, store) == 5
 
 
 def test_a_chunk_records_seed_settings_versions_and_run_time(small, tmp_path):
-    run(small, Store(tmp_path, 3))
+    compute(small, Store(tmp_path, 3))
     body = json.loads(chunk_files(tmp_path)[0].read_text())["body"]
     assert body["seed"] == 3
     assert body["settings"]["problem"] in ("two-arms", "tabular")
@@ -174,7 +195,7 @@ def test_a_row_without_one_of_the_columns_is_refused(small, tmp_path, column):
         return [{name: value for name, value in row.items() if name != column} for row in small_rows(settings, results)]
 
     with pytest.raises(ValueError, match=rf"rows must have the columns prediction, .*, and one lacks {column}: {{'problem'"):
-        run(dataclasses.replace(small, rows=lacking), Store(tmp_path, 3))
+        compute(dataclasses.replace(small, rows=lacking), Store(tmp_path, 3))
     assert not list(tmp_path.glob("*.parquet"))
 
 
@@ -218,7 +239,7 @@ def test_value_baseline_is_judged_by_assumption_2():
     rows = []
     for cell in baselines.cells(True):
         if cell.settings["problem"] in ("uniform", "mixed"):
-            results = [simulate_chunk(cell.settings, cell_seed("baselines", cell, 0), c) for c in range(cell.chunks)]
+            results = [baselines.STUDY.compute(cell.settings, cell_seed("baselines", cell, 0), c) for c in range(cell.chunks)]
             rows += baselines.rows(cell.settings, results)
     verdicts = judge(baselines.claims(table_of(rows))).set_index(["id", "problem"])
     assert verdicts["power"].all()

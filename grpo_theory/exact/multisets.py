@@ -22,7 +22,7 @@ from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.classes import Classes
 
-MAXIMUM_RESPONSES = 10**9
+MAXIMUM_RESPONSES = 10**8
 MAXIMUM_COUNTS = 10**8
 _ROWS = 1 << 18
 _CHECKED = 4096
@@ -164,9 +164,8 @@ def check_exchangeable(advantage: Advantage, looks: list[tuple[Classes, PromptFi
         counts = multisets(kinds.probabilities.size, group_size)
         groups = members(counts[:: max(1, len(counts) // share)])
         shown.append(prompt_batch(advantage, kinds, groups, prompt_fields))
-    batch = Batch._make(
-        [*(np.concatenate(fields) for fields in zip(*(one[:-1] for one in shown), strict=True)), shown[0].parameters]
-    )
+    fields = zip(*(one[:-1] for one in shown), strict=True)
+    batch = Batch._make([*map(np.concatenate, fields), shown[0].parameters])
     advantages = advantages_of(advantage, batch)
     if not (treats_alike(advantage, batch, advantages) and sees_alone(advantage, batch, advantages)):
         raise ValueError(

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F1, compile_function, record_type, stage
-from grpo_theory.simulate.beginning import mix
 from grpo_theory.simulate.draw import draw_prompts
 from grpo_theory.simulate.generator import LANES, STREAMS, fill_words, next_uniform
 from grpo_theory.simulate.outcome_law import OUTCOME_LAW, S2, WORDS
@@ -165,13 +164,8 @@ def add_residual(below, group_size, prompts, residual, lone, counts):
 
 
 def fill_counts(streams, law, sheet, room, first, group_size, counts):
-    """Draw some strips of groups, the first of which is group number `first` of its lane: prompts and counts of outcomes.
-
-    The streams of a block are mixed before its first group.
-    """
+    """Draw some strips of groups, the first of which is group number `first` of its lane: prompts and counts of outcomes."""
     n_strips, batch_size, _ = counts.prompts.shape
-    if first == 0:
-        mix(streams, sheet.words)
     for i in range(n_strips * batch_size):
         s, b, place = i // batch_size, i % batch_size, (first + i) % sheet.prompts.shape[0]
         if place == 0:

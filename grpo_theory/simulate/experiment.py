@@ -6,10 +6,9 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
-from grpo_theory.simulate.beginning import unmixed_streams
 from grpo_theory.simulate.counting import Counts, compiled_fill_counts, make_counting_room, make_sheet
 from grpo_theory.simulate.errors import compiled_errors
-from grpo_theory.simulate.generator import Streams
+from grpo_theory.simulate.generator import Streams, block_streams
 from grpo_theory.simulate.geometry import Geometry
 from grpo_theory.simulate.ordering import compiled_fill_ordered
 from grpo_theory.simulate.outcome_law import OutcomeLaw
@@ -78,7 +77,7 @@ class Experiment:
             scratch = self._scratches.pop()
         except IndexError:
             scratch = Scratch()
-        draws = [Draws(unmixed_streams(self.seed, block), self.law, self.group_size) for _ in range(1 + self.in_order)]
+        draws = [Draws(block_streams(self.seed, block), self.law, self.group_size) for _ in range(1 + self.in_order)]
         n_strips = -(-replications // STRIP)
         step = self._panel_strips()
         observations = np.empty((len(self.estimators), 2 + self.n_directions, n_strips, STRIP))

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.compilation import record_type, stage
+from grpo_theory.compilation import function_value, record_type, stage
 
 LANES = 128
 WARM_UP = 24
@@ -42,18 +42,23 @@ def block_streams(seed: np.random.SeedSequence, block: int) -> Streams:
     lanes = np.empty((4, LANES), dtype=np.uint64)
     lanes[0], lanes[1], lanes[2], lanes[3] = first, second, np.uint64(third) + numbers, 1
     lone = np.array([~np.uint64(first), second, (third + block) % (1 << 64), 1], dtype=np.uint64)
-    _mix(lanes)
-    _mix(lone[:, None])
+    mix(lanes)
+    mix(lone[:, None])
     return Streams(lanes, lone)
 
 
-def _mix(state: NDArray[np.uint64]) -> None:
-    """Make the first rounds of the streams in the columns of a state (4, n), and let their words go."""
-    a, b, c, counter = state
-    for _ in range(WARM_UP):
-        word = a + b + counter
-        a[:], b[:], c[:] = b ^ (b >> np.uint64(11)), c + (c << np.uint64(3)), (c << np.uint64(24) | c >> np.uint64(40)) + word
-        counter += np.uint64(1)
+@function_value(numba.void(numba.uint64[:, ::1]))
+def mix(states):
+    """Make the first rounds of the streams in the columns of states (4, n), and let their words go."""
+    for j in range(states.shape[1]):
+        a, b, c, counter = states[0, j], states[1, j], states[2, j], states[3, j]
+        for _ in range(WARM_UP):
+            word = a + b + counter
+            a = b ^ (b >> np.uint64(11))
+            b = c + (c << np.uint64(3))
+            c = ((c << np.uint64(24)) | (c >> np.uint64(40))) + word
+            counter += np.uint64(1)
+        states[0, j], states[1, j], states[2, j], states[3, j] = a, b, c, counter
 
 
 @stage

@@ -7,7 +7,6 @@ import numba
 import numpy as np
 
 from grpo_theory.compilation import compile_function, stage
-from grpo_theory.simulate.beginning import mix
 from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, draw_residual, fill_uniforms, look_up_thresholds
 from grpo_theory.simulate.draw import draw_prompts
 from grpo_theory.simulate.generator import STREAMS, fill_words
@@ -41,8 +40,6 @@ def replace_residual(prompts, residual, lone, outcomes):
 def fill_ordered(streams, law, sheet, room, first, prompts, outcomes):
     """Draw what `fill_counts` draws, from streams and a sheet in the same state: outcomes (S, B, G, STRIP), one by one."""
     n_strips, batch_size, _ = prompts.shape
-    if first == 0:
-        mix(streams, sheet.words)
     for i in range(n_strips * batch_size):
         s, b, place = i // batch_size, i % batch_size, (first + i) % sheet.prompts.shape[0]
         if place == 0:

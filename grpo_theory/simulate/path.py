@@ -1,5 +1,6 @@
 """By which path the advantages of a training run are found: the first of those that are open, the fastest first."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -49,22 +50,23 @@ def find_path(problem: Problem, estimator: Estimator, group_size: int) -> Path:
 
 def _fastest(problem: Problem, estimator: Estimator, group_size: int) -> Path:
     advantage, values = estimator.advantage, problem.bandit.values
-    alike = not advantage.couples_groups and _treats_alike(advantage, values, group_size)
     penalised = problem.kl is not None and estimator.kl.place == "reward"
-    still = alike and not penalised and not advantage.reads & set(PROMPT_FIELDS)
-    if still and can_be_tabulated(advantage, values.size, group_size, 1):
+    moving = penalised or bool(advantage.reads & set(PROMPT_FIELDS))
+    if not moving and can_be_tabulated(advantage, values.size, group_size, 1):
         unread = (np.full(1, np.nan),) * 3
         table = advantage_table(advantage, values, group_size, unread)
         if table is not None:
             return Path(table=table)
+    alike = not advantage.couples_groups and _treats_alike(advantage, tuple(values), group_size)
     coefficients = affine_coefficients(advantage, group_size)
     if coefficients is not None:
         return Path(coefficients=coefficients)
     return Path(sum_shown if alike else sum_in_order)
 
 
-def _treats_alike(advantage: Advantage, values: Array, group_size: int) -> bool:
-    """Try the kernel on made-up groups; raise if it does not see each group by itself, though it says so."""
+@lru_cache(maxsize=64)
+def _treats_alike(advantage: Advantage, values: tuple[float, ...], group_size: int) -> bool:
+    """Try the kernel on made-up groups, once; raise if it does not see each group by itself, though it says so."""
     generator, shape = np.random.default_rng(0), (_TRIED, group_size)
     rewards, norms = generator.choice(values, shape), 1.0 + generator.random(shape)
     fields = [generator.random(_TRIED) for _ in PROMPT_FIELDS]

@@ -9,7 +9,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim
 from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_out_traces
 from simulations.claims import claim
-from simulations.gradient.cells import gradient_cells, merge, simulate_chunk
+from simulations.gradient.cells import gradient_cells, merge, simulate_and
 from simulations.harness.evidence import evidence, exact
 from simulations.harness.study import Cell, Rows, Settings, Study
 
@@ -45,8 +45,10 @@ def _prediction(estimator: str, moments: gt.Moments, group_size: int) -> float:
     return float(moments.prompt_weights @ traces[estimator]) if estimator in traces else float("nan")
 
 
-def _parabola_gaps(problem: gt.Problem, moments: gt.Moments) -> tuple[float, float]:
+def _parabola_gaps(settings: Settings) -> tuple[float, float]:
     """Return the largest relative gaps between enumerated variances (no baseline less V) and the parabola, once and doubled."""
+    problem = gt.gallery.problem(settings["problem"])
+    moments = gt.moments(problem, problem.theta)
     none, value = (
         gt.gradient_law(problem, problem.theta, name, batch_size=1, group_size=2).prompt_traces * 2
         for name in ("reinforce", "oracle")
@@ -63,7 +65,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     moments = gt.moments(problem, problem.theta)
     f = moments.prompt_weights
     group_size = settings["group_size"]
-    parabola_gap, parabola_gap_doubled = _parabola_gaps(problem, moments)
+    parabola_gap, parabola_gap_doubled = results[0]["prediction"]
     common = {
         "problem": problem.name,
         "batch_size": settings["batch_size"],
@@ -135,7 +137,7 @@ STUDY = Study(
     "baselines",
     "U6, R2: no baseline, V, b*, and their leave-one-out twins",
     cells,
-    simulate_chunk,
+    simulate_and(_parabola_gaps),
     rows,
     claims,
     ("U6/assumption", "U6/corrected", *(statement for statement, *_ in COMPARISONS)),

@@ -1,6 +1,6 @@
 """Cells and chunks of studies that simulate gradients on the gallery."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -45,9 +45,18 @@ def gradient_cells(
     return found
 
 
-def simulate_chunk(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
-    """Simulate one chunk of registered estimators; a JSON-able result that `merge` reads."""
-    return simulate_estimators(settings, settings["estimators"], seed, chunk)
+def simulate_and(predict: Callable[[Settings], Any]) -> Callable[[Settings, np.random.SeedSequence, int], dict[str, Any]]:
+    """Make a study's compute: a chunk of registered estimators and, with the first chunk, what exact theory predicts.
+
+    Predictions that take seconds are results like any other: computed once, kept, and side by side with simulations.
+    """
+
+    def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+        """Simulate one chunk; a JSON-able result that `merge` reads."""
+        simulation = simulate_estimators(settings, settings["estimators"], seed, chunk)
+        return simulation | {"prediction": predict(settings) if chunk == 0 else None}
+
+    return compute
 
 
 def simulate_estimators(
@@ -67,9 +76,9 @@ def simulate_estimators(
         workers=1,
         first_block=chunk * (replications // gt.block_replications(**sizes)),
     )
-    return simulation.to_dict()
+    return {"simulation": simulation.to_dict()}
 
 
 def merge(results: Sequence[dict[str, Any]]) -> gt.GradientSimulation:
     """Merge the chunks' results in order."""
-    return reduce(gt.GradientSimulation.merge, map(gt.GradientSimulation.from_dict, results))
+    return reduce(gt.GradientSimulation.merge, (gt.GradientSimulation.from_dict(result["simulation"]) for result in results))

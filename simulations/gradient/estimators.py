@@ -7,7 +7,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.gradient.cells import gradient_cells, merge, simulate_chunk
+from simulations.gradient.cells import gradient_cells, merge, simulate_and
 from simulations.harness.evidence import evidence
 from simulations.harness.study import Cell, Rows, Settings, Study
 
@@ -31,24 +31,31 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
+def predict(settings: Settings) -> dict[str, float | None]:
+    """Return the exact error and squared bias; None where enumeration is out of reach."""
+    (name,) = settings["estimators"]
+    problem = gt.gallery.problem(settings["problem"])
+    try:
+        law = gt.gradient_law(problem, problem.theta, name, batch_size=settings["batch_size"], group_size=settings["group_size"])
+    except gt.NotEnumerableError:
+        return {"prediction": None, "squared_bias": None}
+    return {"prediction": law.mse, "squared_bias": float(law.bias @ law.bias)}
+
+
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each cell; prediction and bias are NaN where enumeration is out of reach."""
     (name,) = settings["estimators"]
     simulation = merge(results)
-    problem = gt.gallery.problem(settings["problem"])
-    sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
-    try:
-        law = gt.gradient_law(problem, problem.theta, name, **sizes)
-        prediction, squared_bias = law.mse, float(law.bias @ law.bias)
-    except gt.NotEnumerableError:
-        prediction, squared_bias = float("nan"), float("nan")
+    found = results[0]["prediction"]
+    exact = {quantity: float("nan") if value is None else value for quantity, value in found.items()}
     return [
         {
-            "problem": problem.name,
+            "problem": settings["problem"],
             "estimator": name,
-            **sizes,
-            "squared_bias": squared_bias,
-            "prediction": prediction,
+            "batch_size": settings["batch_size"],
+            "group_size": settings["group_size"],
+            "squared_bias": exact["squared_bias"],
+            "prediction": exact["prediction"],
             "estimate": float(simulation.mse[0]),
             "standard_error": float(simulation.mse_standard_error[0]),
             "replications": simulation.replications,
@@ -69,7 +76,7 @@ STUDY = Study(
     "estimators",
     "every registered estimator, yours included: error and bias",
     cells,
-    simulate_chunk,
+    simulate_and(predict),
     rows,
     claims,
     ("estimator",),

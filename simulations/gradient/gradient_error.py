@@ -7,7 +7,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.gradient.cells import gradient_cells, merge, simulate_chunk
+from simulations.gradient.cells import gradient_cells, merge, simulate_and
 from simulations.harness.evidence import evidence
 from simulations.harness.study import Cell, Rows, Settings, Study
 
@@ -22,25 +22,31 @@ def cells(quick: bool) -> list[Cell]:
     return gradient_cells(ESTIMATORS, GROUP_SIZES[::2] if quick else GROUP_SIZES, batch_size=4, quick=quick)
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """Two rows for each estimator, the error of the batch and that of one prompt, and the paired difference of two."""
-    simulation = merge(results)
+def predict(settings: Settings) -> dict[str, Any]:
+    """Return the constants of the error law, and each estimator's exact errors by quantity."""
     problem = gt.gallery.problem(settings["problem"])
     sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
     law = gt.group_size_law(problem, problem.theta)
-    common = {"problem": problem.name, **sizes, "replications": simulation.replications}
-    common |= {"c1": law.c1, "c2": law.c2, "c3": law.c3}
+    exact = {name: gt.gradient_law(problem, problem.theta, name, **sizes) for name in settings["estimators"]}
+    errors = {name: {"mse": found.mse, "prompt_mse": found.prompt_mse} for name, found in exact.items()}
+    return {"constants": {"c1": law.c1, "c2": law.c2, "c3": law.c3}, "errors": errors}
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """Two rows for each estimator, the error of the batch and that of one prompt, and the paired difference of two."""
+    simulation, exact = merge(results), results[0]["prediction"]
+    common = {name: settings[name] for name in ("problem", "batch_size", "group_size")}
+    common |= {"replications": simulation.replications, **exact["constants"]}
     found = []
     for i, name in enumerate(simulation.estimators):
-        exact = gt.gradient_law(problem, problem.theta, name, **sizes)
-        for quantity, prediction, estimate, error in (
-            ("mse", exact.mse, simulation.mse[i], simulation.mse_standard_error[i]),
-            ("prompt_mse", exact.prompt_mse, simulation.prompt_mse[i], simulation.prompt_mse_standard_error[i]),
+        for quantity, estimate, error in (
+            ("mse", simulation.mse[i], simulation.mse_standard_error[i]),
+            ("prompt_mse", simulation.prompt_mse[i], simulation.prompt_mse_standard_error[i]),
         ):
-            row = {"estimator": name, "quantity": quantity, "prediction": prediction}
+            row = {"estimator": name, "quantity": quantity, "prediction": exact["errors"][name][quantity]}
             found.append(common | row | {"estimate": float(estimate), "standard_error": float(error)})
-    b, g = sizes["batch_size"], sizes["group_size"]
-    second_order = law.c3 / (g * (g - 1))
+    b, g = common["batch_size"], common["group_size"]
+    second_order = exact["constants"]["c3"] / (g * (g - 1))
     for quantity, prediction, (estimate, error) in (
         ("mse", second_order / b, simulation.mse_difference("rloo", "oracle")),
         ("prompt_mse", second_order, simulation.prompt_mse_difference("rloo", "oracle")),
@@ -73,7 +79,7 @@ STUDY = Study(
     "gradient_error",
     "U3 to U5: simulated errors against the exact law",
     cells,
-    simulate_chunk,
+    simulate_and(predict),
     rows,
     claims,
     ("U3/simulated", "U4/simulated", "U5/simulated"),

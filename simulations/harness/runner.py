@@ -1,7 +1,8 @@
-"""Run a study's missing chunks on an executor, and build its table."""
+"""Run what is missing of studies on an executor, and build their tables."""
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from typing import Any
 
@@ -11,6 +12,8 @@ from grpo_theory.estimation import SourceFile
 from simulations.harness.discovery import study_in
 from simulations.harness.store import Store, StoreError
 from simulations.harness.study import Cell, Study, cell_seed, table_of
+
+Chunk = tuple[Study, Cell, int]
 
 
 def compute_chunk(module: str, cell: Cell, seed: int, chunk: int, kernels: Sequence[SourceFile]) -> tuple[Any, float]:
@@ -27,19 +30,22 @@ def compute_chunk(module: str, cell: Cell, seed: int, chunk: int, kernels: Seque
 
 
 def run(
-    study: Study,
+    chosen: Sequence[Study],
     store: Store,
     *,
     quick: bool = False,
     workers: int = 1,
     executor: Executor | None = None,
     kernels: Sequence[SourceFile] = (),
-) -> int:
-    """Compute what is missing of a study and write its table; returns the number of chunks computed.
+) -> Iterator[tuple[Study, int]]:
+    """Compute what is missing of studies and write their tables.
+
+    The chunks of all studies stand in one queue, so that no processor waits for the last chunk of a study, and a study's table
+    is built while the next one's chunks are computed.
 
     Parameters
     ----------
-    study : Study
+    chosen : sequence of Study
     store : Store
     quick : bool, default False
         Fewer cells and replications.
@@ -49,26 +55,52 @@ def run(
         Any executor of that shape, of threads or processes; it is not shut down.
     kernels : sequence of SourceFile, default empty
         Files whose estimators join the registry of whatever process computes a chunk.
+
+    Yields
+    ------
+    (Study, int)
+        Each study whose table has just been written, and the number of chunks that were computed for it.
     """
-    cells = study.cells(quick)
-    missing = [(cell, c) for cell in cells for c in range(cell.chunks) if store.read_chunk(study, cell, c) is None]
+    cells = {study.name: study.cells(quick) for study in chosen}
+    missing: list[Chunk] = [
+        (study, cell, chunk)
+        for study in chosen
+        for cell in cells[study.name]
+        for chunk in range(cell.chunks)
+        if store.read_chunk(study, cell, chunk) is None
+    ]
+    computed = Counter(study.name for study, _, _ in missing)
+    waiting = Counter(computed)
     pool = executor or ThreadPoolExecutor(workers)
     try:
-        futures: dict[Future[tuple[Any, float]], tuple[Cell, int]] = {
-            pool.submit(compute_chunk, study.module, cell, store.seed, chunk, kernels): (cell, chunk) for cell, chunk in missing
+        futures: dict[Future[tuple[Any, float]], Chunk] = {
+            pool.submit(compute_chunk, study.module, cell, store.seed, chunk, kernels): (study, cell, chunk)
+            for study, cell, chunk in missing
         }
-        for future in tqdm(as_completed(futures), total=len(futures), desc=study.name, unit="chunk", disable=None):
-            store.write_chunk(study, *futures[future], *future.result())
+        for study in chosen:
+            if not waiting[study.name]:
+                build_table(study, store, cells[study.name])
+                yield study, 0
+        for future in tqdm(as_completed(futures), total=len(futures), unit="chunk", disable=None):
+            study, cell, chunk = futures.pop(future)
+            store.write_chunk(study, cell, chunk, *future.result())
+            waiting[study.name] -= 1
+            if not waiting[study.name]:
+                build_table(study, store, cells[study.name])
+                yield study, computed[study.name]
     finally:
         if executor is None:
             pool.shutdown(cancel_futures=True)
+
+
+def build_table(study: Study, store: Store, cells: Sequence[Cell]) -> None:
+    """Write a study's table from its chunks."""
     rows, seconds = [], 0.0
     for cell in cells:
         records = [_record(study, store, cell, chunk) for chunk in range(cell.chunks)]
         seconds += sum(record["seconds"] for record in records)
         rows += study.rows(cell.settings, [record["data"] for record in records])
     store.write_table(study, table_of(rows), seconds)
-    return len(missing)
 
 
 def _record(study: Study, store: Store, cell: Cell, chunk: int) -> dict[str, Any]:
