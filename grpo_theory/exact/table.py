@@ -10,8 +10,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation.advantage import Advantage
-from grpo_theory.estimation.kernel import PROMPT_FIELDS
-from grpo_theory.exact.classes import Classes
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.exact.multisets import (
     advantages_of,
     check_alone,
@@ -19,12 +18,11 @@ from grpo_theory.exact.multisets import (
     count_multisets,
     members,
     multisets,
-    prompt_batch,
     treats_alike,
 )
 
-LARGEST_TABLE = 1 << 20
-"""The most responses that a kernel is shown for the sake of a table: some milliseconds."""
+LARGEST_TABLE = 1 << 22
+"""The most responses that a kernel is shown for the sake of a table: a tenth of a second."""
 
 
 class AdvantageTable(NamedTuple):
@@ -84,22 +82,17 @@ def advantage_table(
     places = np.zeros(len(counts), dtype=np.int64)
     for level, reached in enumerate(np.cumsum(counts[:, :-1], axis=1).T):
         places += ranks[level, reached]
-    groups = members(counts)
-    unread = np.full((2, values.size), np.nan)
-    kinds = Classes(np.full(values.size, np.nan), np.empty((values.size, 0)), np.vstack([values[None], unread]))
     rows = len(prompt_fields[0]) if advantage.reads & set(PROMPT_FIELDS) else 1
-    found = np.zeros((rows, *counts.shape))
-    for row in range(rows):
-        batch = prompt_batch(advantage, kinds, groups, _at(prompt_fields, row))
-        advantages = advantages_of(advantage, batch)
-        check_alone(advantage, batch, advantages)
-        by_value = np.empty(counts.shape)
-        if not treats_alike(advantage, batch, advantages) or class_advantages(counts, advantages, by_value) > 0.0:
-            return None
-        found[row, places] = by_value
+    rewards = np.tile(values[members(counts)], (rows, 1))
+    unread, lengths = np.full(rewards.shape, np.nan), np.ones(rewards.shape, dtype=np.int64)
+    fields = (np.repeat(field[:rows], len(counts)) for field in prompt_fields)
+    batch = Batch._make([rewards, unread, lengths, *fields, advantage.parameter_array])
+    advantages = advantages_of(advantage, batch)
+    check_alone(advantage, batch, advantages)
+    by_value = np.empty((rows * len(counts), values.size))
+    spread = class_advantages(np.tile(counts, (rows, 1)), advantages, by_value)
+    if spread > 0.0 or not treats_alike(advantage, batch, advantages):
+        return None
+    found = np.empty((rows, *counts.shape))
+    found[:, places] = by_value.reshape(found.shape)
     return AdvantageTable(found, ranks)
-
-
-def _at(prompt_fields: tuple[Array, Array, Array], row: int) -> tuple[float, float, float]:
-    value, deviation, baseline = (float(field[row]) for field in prompt_fields)
-    return value, deviation, baseline

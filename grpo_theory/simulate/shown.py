@@ -81,8 +81,9 @@ def show_counted(shown, outcomes, m, j, i, batch):
         for response in range(shown.n_responses):
             outcome = response * n_values + value
             last = first + int(outcomes[outcome, j])
-            show_responses(shown, m, outcome, response, i, first, last, batch)
-            first = last
+            if last > first:
+                show_responses(shown, m, outcome, response, i, first, last, batch)
+                first = last
 
 
 @stage
