@@ -35,17 +35,21 @@ def record_type(record: type, *fields: types.Type) -> types.NamedTuple:
     return found
 
 
-stage = numba.njit(error_model="numpy", nogil=True)
+stage = numba.njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True)
 """Mark a function as one stage of a driver: it is compiled as a part of whatever calls it."""
 
 
-def compile_function(function: Callable, *signatures: Any) -> Any:
-    """Compile with the package's options; cached on disk where the function has a file that allows it."""
+def compile_function(function: Callable, *signatures: Any, as_value: bool = False) -> Any:
+    """Compile with the package's options; cached on disk where the function has a file that allows it.
+
+    A driver is called from Python alone; what is to be a value for drivers needs an entry of its own, which takes longer.
+    """
+    options = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": not as_value}
     try:
-        dispatcher = numba.njit(function, error_model="numpy", nogil=True, cache=True)
+        dispatcher = numba.njit(function, cache=True, **options)
         dispatcher._cache._cache_file._source_stamp = source_stamp(function)
     except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
-        dispatcher = numba.njit(function, error_model="numpy", nogil=True)
+        dispatcher = numba.njit(function, **options)
     for signature in signatures:
         dispatcher.compile(signature)
     dispatcher.disable_compile()
@@ -131,7 +135,7 @@ class FunctionValue:
     @cached_property
     def dispatcher(self) -> Any:
         """The compiled function."""
-        return compile_function(self.function, self.signature)
+        return compile_function(self.function, self.signature, as_value=True)
 
     @cached_property
     def value(self) -> CompileResultWAP:

@@ -84,7 +84,7 @@ def compile_kernel(function: Callable) -> Any:
         If the function does not compile; the message names the documented arguments.
     """
     try:
-        return compile_function(function, _READ_ONLY, SIGNATURE)
+        return compile_function(function, _READ_ONLY, SIGNATURE, as_value=True)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
         lines = [line for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__).strip()
