@@ -12,7 +12,7 @@ import grpo_theory as gt
 from grpo_theory import TrainingRecord
 from grpo_theory.samples import rollout_hessian
 from grpo_theory.simulate.alias import alias_table
-from grpo_theory.simulate.record import NO_TRACE, add_hessian
+from grpo_theory.simulate.record import NO_TRACE, compact_features, fill_forms, leading_edges, weigh_edges
 
 SIZES = {"batch_size": 2, "group_size": 3}
 CASES = (*POLICIES, *TREES)
@@ -113,13 +113,19 @@ def hessian_forms(c, group_size, strength):
     dense, paths = Dense(c), c.policy.paths
     at = dense.at(c.theta)
     rewards = dense.seen(at, gt.estimators()["rloo"]).rewards
-    trace = NO_TRACE._replace(edges=paths.edges, lengths=paths.lengths, vocabulary_size=paths.vocabulary_size)
+    tree = {"edges": paths.edges, "lengths": paths.lengths, "vocabulary_size": paths.vocabulary_size}
+    trace = NO_TRACE._replace(**tree, parents=leading_edges(paths))
     forms = np.zeros((c.policy.n_prompts, paths.n_logits, paths.n_logits))
     for m, chances in enumerate(at.outcomes):
-        for row in product(np.flatnonzero(chances), repeat=group_size):
-            form, counts = np.zeros(forms[m].shape), np.bincount(row, minlength=chances.size)[:, None]
-            add_hessian.py_func(form, at.tokens[m][:, None], 0, counts, rewards[m][:, None], group_size, strength, trace)
-            forms[m] += np.prod(chances[list(row)]) * form / group_size
+        rows = list(product(np.flatnonzero(chances), repeat=group_size))
+        counts = np.stack([np.bincount(row, minlength=chances.size) for row in rows], axis=1)
+        n, tokens = len(rows), np.tile(at.tokens[m][:, None], len(rows))
+        seen, rest, leads, masses = np.tile(rewards[m][:, None], n), *(np.empty((paths.n_logits, n)) for _ in range(3))
+        weigh_edges.py_func(counts, seen, n, group_size, strength, trace, np.empty(n), leads, masses)
+        found = np.empty((paths.n_logits, paths.n_logits, n))
+        fill_forms.py_func(tokens, leads, masses, n, trace, rest, np.empty((2, n)), found)
+        lower = np.tril(found @ np.prod(chances[rows], axis=1)) / group_size
+        forms[m] = lower + np.tril(lower, -1).T
     return forms
 
 
@@ -135,6 +141,19 @@ def test_the_drivers_estimate_is_unbiased_for_single_responses_and_for_sequences
     if c.kl:
         without = np.einsum("m,mdi,mde,mej->ij", weights, c.features, hessian_forms(c, group_size, 0.0), c.features)
         assert np.abs(without - exact).max() > 1e-2
+
+
+@pytest.mark.parametrize("policy", CASES)
+def test_compact_features_are_the_features(policy):
+    c = token_case(policy, "plain")
+    columns, compact = compact_features(c.policy)
+    spread = np.zeros(c.features.shape)
+    for m, row in enumerate(columns):
+        assert np.unique(row).size == row.size
+        spread[m][:, row] = compact[m]
+    np.testing.assert_array_equal(spread, c.features)
+    if policy == "tabular":
+        assert columns.shape == (c.policy.n_prompts, c.policy.n_logits)
 
 
 def test_noise_and_average_by_hand():

@@ -23,7 +23,7 @@ from grpo_theory.intervals import (
     random_scaling_quantile,
     tail_value,
 )
-from grpo_theory.intervals.local_model import LocalModel, fit_local_model
+from grpo_theory.intervals.local_model import LocalModel, add_influences, fit_local_model
 from grpo_theory.intervals.path_interval import batch_boundaries, random_scaling_tail
 from grpo_theory.theory import Linearisation, limit_covariance
 
@@ -62,6 +62,18 @@ def test_covariances_are_those_of_the_linear_recursion(schedule):
         covariance = in_coordinates(model, model.covariance(influence))
         np.testing.assert_allclose(covariance, weights @ noise @ weights.T, atol=1e-11)
         np.testing.assert_allclose(in_coordinates(model, np.diag(influence.start)), left, atol=1e-11)
+
+
+def test_influences_agree_with_plain_python():
+    rng = np.random.default_rng(4)
+    weights, steps, curvatures = rng.normal(size=25), rng.uniform(0.1, 1.0, 25), rng.uniform(-0.2, 2.0, (4, 3))
+    curvatures[1] = 0.0
+    found = [(np.zeros((4, 3, 3)), np.empty((4, 3))) for _ in range(2)]
+    for function, arrays in zip((add_influences, add_influences.function), found, strict=True):
+        function(weights, steps, curvatures, *arrays)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert found[0][1][1] == pytest.approx(weights.sum())
 
 
 @pytest.mark.parametrize("function", PLUG_IN)

@@ -30,6 +30,7 @@ import grpo_theory as gt
 from grpo_theory.estimation import make_estimator
 from grpo_theory.exact import check_optimum
 from grpo_theory.exact import gradient as exact_gradient
+from grpo_theory.exact.surface import fill_objectives
 from grpo_theory.theory import leave_one_out_covariance, training_law
 
 LIBRARY = tuple(name for name, e in gt.estimators().items() if e.advantage.function.__module__.startswith("grpo_theory."))
@@ -266,6 +267,23 @@ def test_moments_of_sequences(features, rewards, penalty):
         assert_close(found.score_reward_power[m], p @ (norms * z))
         assert_close(found.oracle_power[m], p @ (norms * (z - seen.value) ** 2))
         assert_close(found.score_reward_correlation[m], covariance / (norm_deviation * seen.standard_deviation))
+
+
+def test_objectives_agree_with_plain_python_point_by_point():
+    found = case("shared", "binary", "kl")
+    paths, bandit = found.problem.policy.paths, found.problem.bandit
+    logits = np.random.default_rng(6).normal(size=(5, found.problem.policy.n_prompts, paths.n_logits))
+    logits[3, 0, 0] = np.nan
+    tables = bandit.mean_reward.copy(), np.log(found.problem.kl.reference), bandit.prompt_weights.copy()
+    tree = paths.edges, paths.lengths, paths.vocabulary_size
+    together, plain, alone = np.empty(5), np.empty(5), np.empty(5)
+    fill_objectives(logits, *tables, 0.4, *tree, together)
+    fill_objectives.function(logits, *tables, 0.4, *tree, plain)
+    np.testing.assert_allclose(together, plain, rtol=1e-13)
+    for point in range(5):
+        fill_objectives(logits[point : point + 1], *tables, 0.4, *tree, alone[point : point + 1])
+    np.testing.assert_array_equal(alone, together)
+    np.testing.assert_array_equal(np.isnan(together), np.arange(5) == 3)
 
 
 @ALL_TREES

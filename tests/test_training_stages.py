@@ -16,6 +16,7 @@ from grpo_theory.simulate import (
     ascent,
     elementary,
     generator,
+    geometry,
     learner,
     penalty,
     record,
@@ -264,11 +265,26 @@ def test_iterates_are_followed_projected_and_kept():
     np.testing.assert_array_equal(trace.path[:, 2], theta.T)
 
 
-def test_the_form_of_the_hessian_agrees_with_plain_python():
+def test_the_hessian_agrees_with_plain_python():
     a = Arrays()
-    trace = record.NO_TRACE._replace(edges=a.paths.edges, lengths=a.paths.lengths, vocabulary_size=a.paths.vocabulary_size)
-    form, *_ = twins("add_hessian", np.zeros((a.d, a.d)), a.tokens, 1, a.counts, a.numbers(a.o, LANES), G, 0.3, trace)
-    assert np.abs(form).max() > 0.1
+    columns, compact = record.compact_features(a.problem.policy)
+    tree = {"edges": a.paths.edges, "lengths": a.paths.lengths, "vocabulary_size": a.paths.vocabulary_size}
+    trace = record.NO_TRACE._replace(**tree, parents=record.leading_edges(a.paths), columns=columns, features=compact)
+    room, square = np.zeros((a.d, LANES)), np.zeros((a.d, a.d, LANES))
+    rewards = a.numbers(a.o, LANES)
+    *_, mean, leads, masses = twins("weigh_edges", a.counts, rewards, N, G, 0.3, trace, np.zeros(LANES), room, room)
+    np.testing.assert_allclose(mean[:N], (a.counts * rewards).sum(axis=0)[:N] / G, rtol=1e-12)
+    *_, forms = twins("fill_forms", a.tokens, leads, masses, N, trace, room, np.zeros((2, LANES)), square)
+    assert np.abs(forms[:, :, :N]).max() > 0.1
+    full = np.tril(np.moveaxis(forms, -1, 0))[:N]
+    full += np.swapaxes(np.tril(full, -1), -1, -2)
+    dense = geometry.features(a.problem.policy)[a.prompts[:N]]
+    gathered = np.zeros((a.d, columns.shape[1], LANES))
+    for function in (STAGES["add_congruence"], STAGES["add_congruence"].py_func):
+        kept = trace._replace(hessian=np.ones((N, dense.shape[2], dense.shape[2])))
+        function(forms, a.prompts, 0.2, N, kept, gathered, room, np.zeros(LANES))
+        expected = 1.0 + 0.2 * np.einsum("ndi,nde,nej->nij", dense, full, dense)
+        np.testing.assert_allclose(kept.hessian, expected, rtol=1e-11, atol=1e-12)
 
 
 ELSEWHERE = {

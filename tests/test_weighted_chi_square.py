@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import gamma
 
 import grpo_theory as gt
-from grpo_theory.theory.contour import CHUNK, NODES
+from grpo_theory.theory.contour import integrate
 
 LEVELS = np.array([1e-12, 1e-9, 1e-4, 0.01, 0.3, 0.5, 0.7, 0.99])
 
@@ -150,13 +150,22 @@ def test_many_laws_at_once_are_each_their_own():
     assert repr(together) == "WeightedChiSquare(laws=(4, 3), n=6)"
 
 
-def test_more_laws_than_are_held_at_once():
-    n = CHUNK // (NODES * 40) + 20
+def test_hundreds_of_laws():
+    n = 300
     weights = many_weights((n, 40))
     together = gt.WeightedChiSquare(weights)
     np.testing.assert_allclose(together.cdf(together.ppf(0.3)), np.full(n, 0.3), rtol=1e-12)
     for k in (0, n - 21, n - 20, n - 19, n - 1):
         assert together.cdf(3.0)[k] == pytest.approx(gt.WeightedChiSquare(weights[k]).cdf(3.0), rel=1e-12)
+
+
+def test_the_integral_agrees_with_plain_python():
+    weights = many_weights((3, 4))
+    for q in (0.1, 1.0, 20.0):
+        found = [np.empty((3, 3)) for _ in range(2)]
+        for function, out in zip((integrate, integrate.function), found, strict=True):
+            function(weights, (weights > 0.0).astype(float), np.full(3, q), *out)
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-12, atol=1e-15)
 
 
 def test_draws_of_many_laws(seed):

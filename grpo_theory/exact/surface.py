@@ -1,10 +1,13 @@
 """The objective over theta: its value, gradient and second derivative, exactly."""
 
+from math import exp, log
+
+import numba
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import xlogy
 
 from grpo_theory.arrays import Array
+from grpo_theory.compilation import F1, F2, F3, I1, I2, function_value
 from grpo_theory.problem import Moments, Paths, Problem
 
 
@@ -15,14 +18,49 @@ def moments(problem: Problem, theta: ArrayLike) -> Moments:
 
 def objective(problem: Problem, theta: ArrayLike) -> Array:
     """Return J(theta) = E[Z] - strength * E KL(pi || reference), shape (...,), for theta (..., d); NaN where theta is."""
-    bandit, kl = problem.bandit, problem.kl
-    log_pi = problem.policy.log_probabilities(theta)
-    pi = np.exp(log_pi)
-    value = np.einsum("...mk,mk,m->...", pi, bandit.mean_reward, bandit.prompt_weights)
-    if kl is None:
-        return value
-    divergence = (xlogy(pi, pi) - pi * np.log(kl.reference)).sum(axis=-1)
-    return value - kl.strength * (divergence @ bandit.prompt_weights)
+    bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
+    logits = problem.policy.logits(theta)
+    points = np.require(logits.reshape(-1, *logits.shape[-2:]), np.float64, ["C", "W"])
+    log_reference = np.zeros(bandit.mean_reward.shape) if kl is None else np.log(kl.reference)
+    facts = (bandit.mean_reward, log_reference, bandit.prompt_weights)
+    tables = (np.array(fact, dtype=np.float64, order="C") for fact in facts)
+    strength = 0.0 if kl is None else kl.strength
+    found = np.empty(len(points))
+    fill_objectives(points, *tables, strength, paths.edges, paths.lengths, paths.vocabulary_size, found)
+    return found.reshape(logits.shape[:-2])[()]
+
+
+@function_value(numba.void(F3, F2, F2, F1, numba.float64, I2, I1, numba.int64, F1))
+def fill_objectives(logits, rewards, log_reference, weights, strength, edges, lengths, vocabulary_size, objectives):
+    """Fill the objectives (P,) of points with logits (P, M, D), for mean rewards and log reference (M, K) and weights (M,)."""
+    tokens, log_tokens = np.empty(logits.shape[2]), np.empty(logits.shape[2])
+    for point in range(logits.shape[0]):
+        objectives[point] = 0.0
+        for m in range(logits.shape[1]):
+            own = logits[point, m]
+            for start in range(0, own.shape[0], vocabulary_size):
+                stop = start + vocabulary_size
+                most = own[start]
+                for d in range(start + 1, stop):
+                    most = max(most, own[d])
+                total = 0.0
+                for d in range(start, stop):
+                    tokens[d] = exp(own[d] - most)
+                    total += tokens[d]
+                log_total, share = log(total), 1.0 / total
+                for d in range(start, stop):
+                    tokens[d] *= share
+                    log_tokens[d] = own[d] - most - log_total
+            value = 0.0
+            for k in range(edges.shape[0]):
+                chance, log_chance = 1.0, 0.0
+                for t in range(lengths[k]):
+                    chance *= tokens[edges[k, t]]
+                    log_chance += log_tokens[edges[k, t]]
+                # Where the chance is NaN it is not 0 either.
+                if chance != 0.0:
+                    value += chance * (rewards[m, k] - strength * (log_chance - log_reference[m, k]))
+            objectives[point] += weights[m] * value
 
 
 def gradient(problem: Problem, theta: ArrayLike) -> Array:

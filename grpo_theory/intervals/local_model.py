@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Flags
+from grpo_theory.compilation import F1, F2, F3, function_value
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.validation import as_real_array
 
@@ -17,15 +19,40 @@ CONTRAST_TOLERANCE = 1e-6
 class Influence(NamedTuple):
     """A point of the run is theta* + start (theta_0 - theta*) + sum_i noise_i xi_i, xi_i the error of the i-th gradient.
 
+    In the basis of the curvatures, where start and noise act entry by entry.
+
     Attributes
     ----------
-    noise : ndarray, shape (..., n, d)
-        In the basis of the curvatures, where both act entry by entry.
+    products : ndarray, shape (..., d, d)
+        The sum over the steps of noise_i noise_i', of which the covariance of the point is made.
     start : ndarray, shape (..., d)
     """
 
-    noise: Array
+    products: Array
     start: Array
+
+
+@function_value(numba.void(F1, F1, F2, F3, F2))
+def add_influences(weights, step_sizes, curvatures, products, reach):
+    """Add the products (R, d, d) of the influences on sum_i weight_i theta_i, and fill in that of the start (R, d).
+
+    The influence eta_i sum over j >= i of weight_j prod_{i < l <= j} (1 - eta_l a) of the gradient's error at step i is found
+    from the last step back, for the curvatures a (R, d) of each run.
+    """
+    n, dimension = step_sizes.shape[0], curvatures.shape[1]
+    for run in range(curvatures.shape[0]):
+        own, product = reach[run], products[run]
+        own[:] = 0.0
+        for i in range(n - 1, -1, -1):
+            for j in range(dimension):
+                own[j] += weights[i]
+                for k in range(j + 1):
+                    product[j, k] += step_sizes[i] ** 2 * own[j] * own[k]
+            for j in range(dimension):
+                own[j] *= 1.0 - step_sizes[i] * curvatures[run, j]
+        for j in range(dimension):
+            for k in range(j):
+                product[k, j] = product[j, k]
 
 
 @dataclass(frozen=True)
@@ -56,10 +83,9 @@ class LocalModel:
 
     def last(self) -> Influence:
         """Return the influence on the last iterate: eta_i prod_{l > i} (1 - eta_l a), and prod_l (1 - eta_l a) of the start."""
-        factors = 1.0 - self.step_sizes[:, None] * self.curvatures[..., None, :]
-        later = np.ones_like(factors)
-        later[..., :-1, :] = np.cumprod(factors[..., :0:-1, :], axis=-2)[..., ::-1, :]
-        return self._influence(self.step_sizes[:, None] * later, factors[..., 0, :] * later[..., 0, :])
+        weights = np.zeros(len(self.step_sizes))
+        weights[-1] = 1.0
+        return self._influence(weights)
 
     def average(self) -> Influence:
         """Return the influence on the mean of the m iterates after step s.
@@ -67,15 +93,9 @@ class LocalModel:
         It is (eta_i / m) times the sum over j >= i, j > s, of prod_{i < l <= j} (1 - eta_l a), which tends to 1/(m a) for steps
         i^-b, b in (1/2, 1).
         """
-        n = len(self.step_sizes)
-        weights = np.empty((n, *self.curvatures.shape))
-        reach = np.zeros_like(self.curvatures)
-        for i in range(n - 1, -1, -1):
-            reach += i >= self.tail_start
-            weights[i] = self.step_sizes[i] * reach
-            reach *= 1.0 - self.step_sizes[i] * self.curvatures
-        length = n - self.tail_start
-        return self._influence(np.moveaxis(weights, 0, -2) / length, reach / length)
+        weights = np.zeros(len(self.step_sizes))
+        weights[self.tail_start :] = 1.0 / (len(weights) - self.tail_start)
+        return self._influence(weights)
 
     def covariance(self, influence: Influence) -> Array:
         """Return the covariance of a point about theta* plus what is left of the start, in the basis, shape (..., d, d).
@@ -83,12 +103,16 @@ class LocalModel:
         For the last iterate and steps beta/i it tends to that of the Lyapunov equation over n, with constant steps to the
         stationary one; for the average and steps i^-b to H^-1 Gamma H^-1 / m.
         """
-        covariance = self.noise * (np.swapaxes(influence.noise, -1, -2) @ influence.noise)
-        return np.where(np.expand_dims(self.usable, (-2, -1)), covariance, np.nan)
+        return np.where(np.expand_dims(self.usable, (-2, -1)), self.noise * influence.products, np.nan)
 
-    def _influence(self, noise: Array, start: Array) -> Influence:
-        """Nothing is said of flat directions, where the start stays for good."""
-        return Influence(noise, np.where(self.curvatures == 0.0, 0.0, start))
+    def _influence(self, weights: Array) -> Influence:
+        """Return the influence on a weighted sum of the iterates; nothing is said of flat directions, where the start stays."""
+        shape, dimension = self.curvatures.shape, self.curvatures.shape[-1]
+        curvatures = np.ascontiguousarray(self.curvatures.reshape(-1, dimension))
+        products, start = np.zeros((len(curvatures), dimension, dimension)), np.empty(curvatures.shape)
+        add_influences(weights, self.step_sizes, curvatures, products, start)
+        start = np.where(self.curvatures == 0.0, 0.0, start.reshape(shape))
+        return Influence(products.reshape(*shape, dimension), start)
 
     def variance(self, covariance: Array, contrasts: Array) -> Array:
         """Return the variance of functionals (J, d) under a covariance in the basis, shape (..., J); NaN if not identifiable."""

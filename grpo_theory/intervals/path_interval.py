@@ -11,6 +11,7 @@ from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.intervals.interval import Interval, check_level, check_variation, student_interval, vectorized
 from grpo_theory.intervals.local_model import as_contrasts
 from grpo_theory.samples import TrainingRecord
+from grpo_theory.samples.record import by_component
 from grpo_theory.validation import ROUNDING, as_count
 
 
@@ -77,10 +78,10 @@ def batch_means(record: TrainingRecord, level: float = 0.95, *, contrasts: Array
     path = _functionals(record, contrasts)
     ends = batch_boundaries(record.step_sizes, batches)
     sizes = np.diff(ends)
-    means = np.add.reduceat(path, ends[:-1], axis=-2) / sizes[:, None]
-    estimate = (sizes @ means) / sizes.sum()
-    squares = (sizes @ (means - estimate[..., None, :]) ** 2) / (batches - 1)
-    error = np.where(_still(record, contrasts), 0.0, np.sqrt(squares / sizes.sum()))
+    means = np.add.reduceat(path, ends[:-1], axis=-1) / sizes
+    estimate = (means @ sizes) / sizes.sum()
+    squares = ((means - estimate[..., None]) ** 2 @ sizes) / (batches - 1)
+    error = np.where(_still(path, record, contrasts), 0.0, np.sqrt(squares / sizes.sum()))
     return student_interval(estimate, error, batches - 1, level, single=path.ndim == 2, of="the iterates")
 
 
@@ -119,12 +120,12 @@ def random_scaling(record: TrainingRecord, level: float = 0.95, *, contrasts: Ar
     """
     level = check_level(level)
     path = _functionals(record, contrasts)
-    n = path.shape[-2]
-    estimate = path.mean(axis=-2)
-    sums = np.cumsum(path - estimate[..., None, :], axis=-2)
-    still = _still(record, contrasts)
+    n = path.shape[-1]
+    estimate = path.mean(axis=-1)
+    sums = np.cumsum(path - estimate[..., None], axis=-1)
+    still = _still(path, record, contrasts)
     check_variation(still, single=path.ndim == 2, of="the iterates")
-    error = np.where(still, np.nan, np.sqrt((sums**2).sum(axis=-2)) / n**1.5)
+    error = np.where(still, np.nan, np.sqrt((sums**2).sum(axis=-1)) / n**1.5)
     half = random_scaling_quantile(level) * error
     return Interval(estimate, error, estimate - half, estimate + half, level)
 
@@ -161,14 +162,15 @@ def random_scaling_quantile(level: float) -> float:
 
 
 def _functionals(record: TrainingRecord, contrasts: ArrayLike | None) -> Array:
-    """Return the functionals of the iterates theta_1..theta_n, shape (..., n, J)."""
-    path = record.path[..., 1:, :]
-    return path if contrasts is None else path @ as_contrasts(contrasts, record.dimension).T
+    """Return the functionals of the iterates theta_1..theta_n, shape (..., J, n)."""
+    path = by_component(record.path[..., 1:, :])
+    return path if contrasts is None else as_contrasts(contrasts, record.dimension) @ path
 
 
-def _still(record: TrainingRecord, contrasts: ArrayLike | None) -> Flags:
-    """Return which functionals of the iterates do not move but for rounding, shape (..., J)."""
-    size = np.abs(record.path[..., 1:, :]).max(axis=-2)
+def _still(functionals: Array, record: TrainingRecord, contrasts: ArrayLike | None) -> Flags:
+    """Return which functionals of the iterates (..., J, n) do not move but for rounding, shape (..., J)."""
+    path = by_component(record.path[..., 1:, :])
+    size = np.maximum(path.max(axis=-1), -path.min(axis=-1))
     if contrasts is not None:
         size = size @ np.abs(as_contrasts(contrasts, record.dimension)).T
-    return np.asarray(np.ptp(_functionals(record, contrasts), axis=-2) <= ROUNDING * size)
+    return np.asarray(np.ptp(functionals, axis=-1) <= ROUNDING * size)

@@ -1,6 +1,7 @@
 """What one training run leaves behind."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -78,12 +79,12 @@ class TrainingRecord:
         """The number of steps before the last part."""
         return tail_start(self.steps, self.tail)
 
-    @property
+    @cached_property
     def average(self) -> Array:
         """The average of the iterates of the last part, shape (..., d)."""
-        return self.path[..., self.tail_start + 1 :, :].mean(axis=-2)
+        return np.asarray(by_component(self.path[..., self.tail_start + 1 :, :]).mean(axis=-1))
 
-    @property
+    @cached_property
     def noise(self) -> Array:
         """The covariance of the gradient estimates of the last part, shape (..., d, d).
 
@@ -91,9 +92,14 @@ class TrainingRecord:
         and the batch size does not matter.  At a fixed theta this sample covariance is unbiased for Gamma; along the path it
         also holds the spread of the mean gradient, which is of order 1/n.
         """
-        gradients = np.diff(self.path[..., self.tail_start :, :], axis=-2) / self.step_sizes[self.tail_start :, None]
-        gradients -= gradients.mean(axis=-2, keepdims=True)
-        return np.swapaxes(gradients, -1, -2) @ gradients / (gradients.shape[-2] - 1)
+        gradients = np.diff(by_component(self.path[..., self.tail_start :, :]), axis=-1) / self.step_sizes[self.tail_start :]
+        gradients -= gradients.mean(axis=-1, keepdims=True)
+        return gradients @ np.swapaxes(gradients, -1, -2) / (gradients.shape[-1] - 1)
+
+
+def by_component(path: Array) -> Array:
+    """Return the iterates of paths (..., n, d) component by component, shape (..., d, n): numpy sums faster along a last axis."""
+    return np.ascontiguousarray(np.swapaxes(path, -1, -2))
 
 
 def _as_numbers(array: ArrayLike) -> Array:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator, find
@@ -14,8 +13,7 @@ from grpo_theory.samples.record import MINIMUM_STEPS, check_tail, tail_start
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.blocks import map_in_order
 from grpo_theory.simulate.generator import block_streams
-from grpo_theory.simulate.geometry import features
-from grpo_theory.simulate.record import Trace
+from grpo_theory.simulate.record import compact_features, empty_trace
 from grpo_theory.simulate.runs import BLOCK_RUNS, Course, starting_points
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.validation import as_count
@@ -68,23 +66,12 @@ def simulate_records(
     starts = starting_points(problem.policy, theta0, replications)
     warn_if_unstable(problem, starts[0], sizes)
     seed = as_seed_sequence(rng)
-    edges = features(problem.policy)
+    compact = compact_features(problem.policy)
 
     def record(number: int) -> TrainingRecord:
         """Train one block, a pure function of its number."""
         begun = starts[number * BLOCK_RUNS : (number + 1) * BLOCK_RUNS]
-        runs, dimension = begun.shape
-        trace = Trace(
-            np.empty((runs, steps + 1, dimension)),
-            np.empty((runs, steps)),
-            np.zeros((runs, dimension, dimension)),
-            np.array([tail_start(steps, tail), steps], dtype=np.int64),
-            edges,
-            problem.policy.paths.edges,
-            problem.policy.paths.lengths,
-            problem.policy.paths.vocabulary_size,
-        )
-        trace.path[:, 0] = begun
+        trace = empty_trace(problem.policy, compact, begun, steps, tail_start(steps, tail))
         course.start(block_streams(seed, number), begun, trace).advance(steps)
         return TrainingRecord(sizes, trace.path, trace.mean_rewards, trace.hessian, tail=tail)
 

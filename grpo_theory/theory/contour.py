@@ -10,20 +10,24 @@ the right, where exp(-t q) falls, and the integral is taken by the trapezoidal r
 distance from the saddlepoint: its error falls geometrically with the number of nodes.
 """
 
+from math import atan2, cos, exp, expm1, log, pi, sin, sqrt
 from typing import NamedTuple
 
+import numba
 import numpy as np
 from scipy.special import gammaln
 
 from grpo_theory.arrays import Array
+from grpo_theory.compilation import F1, F2, function_value, stage
 
 NODES = 384
 REACH = 8.5
 BISECTIONS = 60
+FAINT = -100.0
+"""The logarithm of an integrand that is left out, relative to the saddlepoint's."""
+SINH, COSH = np.sinh(np.linspace(0.0, REACH, NODES)), np.cosh(np.linspace(0.0, REACH, NODES))
 NEGLIGIBLE = 1e-17
 """Points below this share of the smallest weight have the leading term of their tail to the last digit."""
-CHUNK = 1 << 22
-"""Complex numbers that are held at once."""
 
 
 class Tails(NamedTuple):
@@ -48,11 +52,12 @@ def tails(weights: Array, counts: Array, q: Array) -> Tails:
     """
     found = _near_zero(weights, counts, q)
     far = np.flatnonzero(q > NEGLIGIBLE * smallest(weights))
-    rows = max(1, CHUNK // (NODES * weights.shape[1]))
-    for start in range(0, len(far), rows):
-        part = far[start : start + rows]
-        for out, values in zip(found, _contour(weights[part], counts[part], q[part]), strict=True):
-            out[part] = values
+    if len(far):
+        at = [np.ascontiguousarray(array[far], dtype=np.float64) for array in (weights, counts, q)]
+        values = Tails(*(np.empty(len(far)) for _ in Tails._fields))
+        integrate(*at, *values)
+        for out, part in zip(found, values, strict=True):
+            out[far] = part
     return found
 
 
@@ -76,53 +81,81 @@ def _near_zero(weights: Array, counts: Array, q: Array) -> Tails:
     return Tails(lower, 1.0 - lower, density)
 
 
-def _contour(weights: Array, counts: Array, q: Array) -> Tails:
-    """Integrate along the contours, everything in units of the distance of the saddlepoint from the pole at 0."""
-    left = q < (counts * weights).sum(axis=1)
-    sign = np.where(left, -1.0, 1.0)
-    distance = np.where(left, _left_root(weights, counts, q), _right_root(weights, counts, q))
-    factors = 1.0 - 2.0 * weights * (sign * distance)[:, None]
-    ratio = weights * distance[:, None] / factors
-    second = 2.0 * (counts * ratio**2).sum(axis=1) + 1.0
-    third = 8.0 * (counts * ratio**3).sum(axis=1) - 2.0 * sign
-    scale = 1.0 / np.sqrt(second)
-    # Straighter than steepest descent, which is that of the large weights: the branch points of the small ones lie beyond.
-    bend = np.maximum(third / (20.0 * second), 0.03 / scale)
-    v = np.linspace(0.0, REACH, NODES)
-    offsets = scale[:, None] * np.sinh(v)
-    step = 1j * offsets + bend[:, None] * offsets**2
-    exponent = -step * (distance * q)[:, None]
-    for k in range(weights.shape[1]):
-        exponent -= 0.5 * counts[:, k, None] * np.log1p(-2.0 * ratio[:, k, None] * step)
-    values = np.exp(exponent) * (1.0 - 2.0j * bend[:, None] * offsets) * scale[:, None] * np.cosh(v)
-    rule = np.full(NODES, v[1] / np.pi)
-    rule[0] /= 2.0
-    with np.errstate(under="ignore"):
-        peak = np.exp(-0.5 * (counts * np.log(factors)).sum(axis=1) - sign * distance * q)
-    density = peak * distance * (values.real @ rule)
-    tail = peak * ((values / (sign[:, None] + step)).real @ rule)
-    return Tails(np.where(left, -tail, 1.0 - tail), np.where(left, 1.0 + tail, tail), density)
-
-
-def _left_root(weights: Array, counts: Array, q: Array) -> Array:
+@stage
+def left_root(weights, counts, q):
     """Return T with sum w/(1 + 2 w T) + 1/T = q, for q below the mean; it lies between 1/q and (n/2 + 1)/q."""
-    low, high = -np.log(q), np.log(counts.sum(axis=1) / 2.0 + 1.0) - np.log(q)
+    low, high = -log(q), log(counts.sum() / 2.0 + 1.0) - log(q)
     for _ in range(BISECTIONS):
         middle = (low + high) / 2.0
-        t = np.exp(middle)
-        above = (counts * weights / (1.0 + 2.0 * weights * t[:, None])).sum(axis=1) + 1.0 / t > q
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return np.exp((low + high) / 2.0)
+        t = exp(middle)
+        slope = 1.0 / t
+        for k in range(weights.shape[0]):
+            slope += counts[k] * weights[k] / (1.0 + 2.0 * weights[k] * t)
+        if slope > q:
+            low = middle
+        else:
+            high = middle
+    return exp((low + high) / 2.0)
 
 
-def _right_root(weights: Array, counts: Array, q: Array) -> Array:
+@stage
+def right_root(weights, counts, q):
     """Return t = (1 - s)/2 with sum w/(1 - 2 w t) - 1/t = q, in (0, 1/2); s lies between 1/(q + 4) and 1."""
-    low, high = -np.log(q + 4.0), np.zeros_like(q)
+    low, high = -log(q + 4.0), 0.0
     for _ in range(BISECTIONS):
         middle = (low + high) / 2.0
-        s = np.exp(middle)
-        with np.errstate(divide="ignore"):
-            slope = (counts * weights / (1.0 - weights + weights * s[:, None])).sum(axis=1) - 2.0 / -np.expm1(middle)
-        above = slope > q
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return -np.expm1((low + high) / 2.0) / 2.0
+        s = exp(middle)
+        slope = 2.0 / expm1(middle)
+        for k in range(weights.shape[0]):
+            slope += counts[k] * weights[k] / (1.0 - weights[k] + weights[k] * s)
+        if slope > q:
+            low = middle
+        else:
+            high = middle
+    return -expm1((low + high) / 2.0) / 2.0
+
+
+@function_value(numba.void(F2, F2, F1, F1, F1, F1))
+def integrate(weights, counts, q, lower, upper, density):
+    """Fill tails and density of each law, everything in units of the distance of the saddlepoint from the pole at 0."""
+    ratios = np.empty(weights.shape[1])
+    for law in range(weights.shape[0]):
+        mean = 0.0
+        for k in range(weights.shape[1]):
+            mean += counts[law, k] * weights[law, k]
+        left = q[law] < mean
+        sign = -1.0 if left else 1.0
+        distance = left_root(weights[law], counts[law], q[law]) if left else right_root(weights[law], counts[law], q[law])
+        second, third, peak = 1.0, -2.0 * sign, -sign * distance * q[law]
+        for k in range(weights.shape[1]):
+            factor = 1.0 - 2.0 * weights[law, k] * sign * distance
+            ratios[k] = weights[law, k] * distance / factor
+            second += 2.0 * counts[law, k] * ratios[k] ** 2
+            third += 8.0 * counts[law, k] * ratios[k] ** 3
+            peak -= 0.5 * counts[law, k] * log(factor)
+        scale = 1.0 / sqrt(second)
+        # Straighter than steepest descent, which is that of the large weights: the branch points of the small ones lie beyond.
+        bend = max(third / (20.0 * second), 0.03 / scale)
+        height, tail = 0.0, 0.0
+        for node in range(NODES):
+            y = scale * SINH[node]
+            x = bend * y * y
+            size, angle = -x * distance * q[law], -y * distance * q[law]
+            for k in range(weights.shape[1]):
+                if counts[law, k] > 0.0:
+                    real, imaginary = 1.0 - 2.0 * ratios[k] * x, -2.0 * ratios[k] * y
+                    size -= 0.25 * counts[law, k] * log(real * real + imaginary * imaginary)
+                    angle -= 0.5 * counts[law, k] * atan2(imaginary, real)
+            if size < FAINT:
+                break
+            size = exp(size) * scale * COSH[node] * (0.5 if node == 0 else 1.0)
+            # The integrand is multiplied by the derivative of the contour, 1 - 2 i bend y.
+            real = size * (cos(angle) + 2.0 * bend * y * sin(angle))
+            imaginary = size * (sin(angle) - 2.0 * bend * y * cos(angle))
+            height += real
+            tail += (real * (sign + x) + imaginary * y) / ((sign + x) ** 2 + y * y)
+        unit = exp(peak) * REACH / ((NODES - 1.0) * pi)
+        tail *= unit
+        density[law] = unit * distance * height
+        lower[law] = -tail if left else 1.0 - tail
+        upper[law] = 1.0 + tail if left else tail
