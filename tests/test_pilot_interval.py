@@ -38,6 +38,7 @@ from grpo_theory.intervals import (
     mse_bootstrap,
     mse_jackknife,
 )
+from grpo_theory.intervals.bootstrap import FAR, studentised
 from grpo_theory.intervals.components import prompt_terms
 from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
 
@@ -222,3 +223,19 @@ def test_coverage_of_the_bootstrap(seed):
         assert abs(deviation(share)) < 4.0
     for share in narrowed(found, truth).T:
         assert deviation(share) < -4.0
+
+
+@pytest.mark.parametrize("of_product", [[1.0], [0.0, -0.6]])
+def test_compiled_statistics_of_resamples_agree_with_plain_python(of_product):
+    """The last resample is of one prompt alone, which has no standard error."""
+    rng = np.random.default_rng(12)
+    counts = np.ascontiguousarray(rng.multinomial(8, np.full(8, 1 / 8), size=20).T, dtype=np.float64)
+    counts[:, -1] = 8.0 * np.eye(8)[3]
+    size = len(of_product)
+    numbers = rng.normal(size=counts.shape), rng.normal(size=(size, 8)), np.array(of_product), np.full(size, 0.1)
+    plain, compiled = (np.full((size, 20), np.nan) for _ in range(2))
+    studentised.function(counts, *numbers, plain)
+    studentised(counts, *numbers, compiled)
+    np.testing.assert_allclose(compiled, plain, rtol=1e-12)
+    assert (np.abs(compiled[:, -1]) == FAR).all()
+    assert (np.abs(compiled[:, :-1]) < 100.0).all()

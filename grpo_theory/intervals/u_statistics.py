@@ -8,99 +8,98 @@ import numpy as np
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F2, F3, function_value, stage
+from grpo_theory.compilation import F2, F3, function_value
 from grpo_theory.samples import Rollouts
 
 GROUPS = types.Array(numba.float64, 3, "C", readonly=True)
 """The type of values (N, G, J) of N groups, which may be read-only."""
 
 
-@stage
-def centre(values, found):
-    """Fill in the deviations (G, J) of a group's values from their mean over the group; exactly 0 where they are constant."""
-    size, width = values.shape
-    for j in range(width):
-        found[0, j] = 0.0
-    for g in range(1, size):
-        for j in range(width):
-            found[0, j] += values[g, j] - values[0, j]
-    for j in range(width):
-        found[0, j] /= -size
-    for g in range(1, size):
-        for j in range(width):
-            found[g, j] = values[g, j] - values[0, j] + found[0, j]
-
-
 @function_value(numba.void(GROUPS, F3))
 def deviations(values, found):
-    """Fill in the deviations (N, G, J) of each group's values."""
-    for i in range(values.shape[0]):
-        centre(values[i], found[i])
-
-
-@function_value(numba.void(GROUPS, GROUPS, F2))
-def gradients(rewards, scores, found):
-    """Fill in the leave-one-out estimates (N, J) of the gradients, from rewards (N, G, 1) and scores (N, G, J)."""
-    n, size, width = scores.shape
-    z = np.empty((size, 1))
+    """Fill in the deviations (N, G, J) of values from their mean over the group; exactly 0 where they are constant."""
+    n, size, width = values.shape
     for i in range(n):
-        centre(rewards[i], z)
+        w, out = values[i], found[i]
         for j in range(width):
-            found[i, j] = 0.0
-        for g in range(size):
-            for j in range(width):
-                found[i, j] += z[g, 0] * scores[i, g, j]
-        for j in range(width):
-            found[i, j] /= size - 1
+            first, mean = w[0, j], 0.0
+            for g in range(1, size):
+                mean += w[g, j] - first
+            mean /= size
+            for g in range(size):
+                out[g, j] = w[g, j] - first - mean
 
 
-@function_value(numba.void(GROUPS, GROUPS, F2))
-def jackknife_variances(rewards, scores, found):
-    """Fill in the jackknife variances (N, J) of the gradients' estimates, from rewards (N, G, 1) and scores (N, G, J)."""
+@function_value(numba.void(F2, GROUPS, F2))
+def gradients(centred_rewards, scores, found):
+    """Fill in the leave-one-out estimates (N, J) of the gradients.
+
+    Exactly 0 where rewards or scores are constant: the deviations of the rewards add up to 0, so one score may be taken off all.
+    """
     n, size, width = scores.shape
-    z, w, products = np.empty((size, 1)), np.empty((size, width)), np.empty((size, width))
     for i in range(n):
-        centre(rewards[i], z)
-        centre(scores[i], w)
-        for g in range(size):
-            for j in range(width):
-                products[g, j] = z[g, 0] * w[g, j]
-        centre(products, w)
+        z, w, out = centred_rewards[i], scores[i], found[i]
         for j in range(width):
-            found[i, j] = 0.0
-        for g in range(size):
-            for j in range(width):
-                found[i, j] += w[g, j] ** 2
-        for j in range(width):
-            found[i, j] *= size / (size - 2.0) ** 2 / (size - 1.0)
+            first, total = w[0, j], 0.0
+            for g in range(1, size):
+                total += z[g] * (w[g, j] - first)
+            out[j] = total / (size - 1.0)
 
 
-@function_value(numba.void(GROUPS, GROUPS, F2))
-def powers(rewards, scores, found):
-    """Fill in the fields of `PromptPowers` (3, N), from rewards (N, G, 1) and scores (N, G, J)."""
+@function_value(numba.void(F2, GROUPS, F2))
+def jackknife_variances(centred_rewards, scores, found):
+    """Fill in the jackknife variances (N, J) of the gradients' estimates; exactly 0 where the products are constant."""
+    n, size, width = scores.shape
+    factor = size / (size - 2.0) ** 2 / (size - 1.0)
+    products = np.empty(size)
+    for i in range(n):
+        z, w, out = centred_rewards[i], scores[i], found[i]
+        for j in range(width):
+            first, mean = w[0, j], 0.0
+            for g in range(1, size):
+                mean += w[g, j] - first
+            mean /= size
+            product, power = 0.0, 0.0
+            for g in range(size):
+                products[g] = z[g] * (w[g, j] - first - mean)
+                product += products[g] - products[0]
+            product /= size
+            for g in range(size):
+                power += (products[g] - products[0] - product) ** 2
+            out[j] = factor * power
+
+
+@function_value(numba.void(F2, GROUPS, F2))
+def powers(centred_rewards, scores, found):
+    """Fill in the fields (3, N) of `PromptPowers`."""
     n, size, width = scores.shape
     pairs = size * (size - 1.0)
     triples = pairs * (size - 2.0)
-    z, w, total = np.empty((size, 1)), np.empty((size, width)), np.empty(width)
     for i in range(n):
-        centre(rewards[i], z)
-        centre(scores[i], w)
+        z, w = centred_rewards[i], scores[i]
         reward_power = norms = weighted_norms = centred_norms = weighted_centred_norms = squared_total = 0.0
-        for j in range(width):
-            total[j] = 0.0
         for g in range(size):
-            squared_reward, norm, centred_norm = z[g, 0] ** 2, 0.0, 0.0
-            for j in range(width):
-                norm += scores[i, g, j] ** 2
-                centred_norm += w[g, j] ** 2
-                total[j] += z[g, 0] * w[g, j]
-            reward_power += squared_reward
-            norms += norm
-            weighted_norms += norm * squared_reward
-            centred_norms += centred_norm
-            weighted_centred_norms += centred_norm * squared_reward
+            reward_power += z[g] ** 2
         for j in range(width):
-            squared_total += total[j] ** 2
+            first, mean = w[0, j], 0.0
+            for g in range(1, size):
+                mean += w[g, j] - first
+            mean /= size
+            total = square = weighted_square = centred_square = weighted_centred_square = 0.0
+            for g in range(size):
+                score = w[g, j]
+                deviation = score - first - mean
+                weighted, weighted_deviation = z[g] * score, z[g] * deviation
+                total += weighted_deviation
+                square += score * score
+                weighted_square += weighted * weighted
+                centred_square += deviation * deviation
+                weighted_centred_square += weighted_deviation * weighted_deviation
+            squared_total += total**2
+            norms += square
+            weighted_norms += weighted_square
+            centred_norms += centred_square
+            weighted_centred_norms += weighted_centred_square
         quadruple = (size - 1.0) * (size - 2.0) * squared_total - pairs * weighted_centred_norms + centred_norms * reward_power
         found[0, i] = quadruple / (triples * (size - 3.0))
         found[1, i] = (pairs * weighted_norms - norms * reward_power) / triples
@@ -116,9 +115,9 @@ def centred(values: Array, axis: int) -> Array:
 
 
 def _groups(rollouts: Rollouts) -> tuple[Array, Array]:
-    """Return the rewards (N, G, 1) and scores (N, G, J) of all groups, one after another."""
-    rewards, scores = (np.ascontiguousarray(array) for array in (rollouts.rewards, rollouts.scores))
-    return rewards.reshape(-1, rollouts.group_size, 1), scores.reshape(-1, *scores.shape[-2:])
+    """Return the centred rewards (N, G) and the scores (N, G, J) of all groups, one after another."""
+    size, scores = rollouts.group_size, np.ascontiguousarray(rollouts.scores)
+    return centred(rollouts.rewards, -1).reshape(-1, size), scores.reshape(-1, size, scores.shape[-1])
 
 
 def prompt_gradients(rollouts: Rollouts) -> Array:
@@ -128,9 +127,9 @@ def prompt_gradients(rollouts: Rollouts) -> Array:
     sample covariance of score and reward. Needs G >= 2.
     """
     rollouts.require(responses=2)
-    rewards, scores = _groups(rollouts)
+    z, scores = _groups(rollouts)
     found = np.empty((len(scores), scores.shape[-1]))
-    gradients(rewards, scores, found)
+    gradients(z, scores, found)
     return found.reshape(*rollouts.rewards.shape[:-1], -1)
 
 
@@ -141,9 +140,9 @@ def prompt_jackknife_variances(rollouts: Rollouts) -> Array:
     diag{Sigma_oracle/G + [Var(Z) F + g g']/(G(G-1))}: too large, in the second order alone. Needs G >= 3.
     """
     rollouts.require(responses=3)
-    rewards, scores = _groups(rollouts)
+    z, scores = _groups(rollouts)
     found = np.empty((len(scores), scores.shape[-1]))
-    jackknife_variances(rewards, scores, found)
+    jackknife_variances(z, scores, found)
     return found.reshape(*rollouts.rewards.shape[:-1], -1)
 
 
@@ -169,7 +168,7 @@ class PromptPowers:
 def prompt_powers(rollouts: Rollouts) -> PromptPowers:
     """Compute the three U-statistics of each prompt in O(G J); needs G >= 4."""
     rollouts.require(responses=4)
-    rewards, scores = _groups(rollouts)
+    z, scores = _groups(rollouts)
     found = np.empty((3, len(scores)))
-    powers(rewards, scores, found)
+    powers(z, scores, found)
     return PromptPowers(*found.reshape(3, *rollouts.rewards.shape[:-1]))
