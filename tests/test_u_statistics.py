@@ -13,7 +13,7 @@ FILLERS = {"gradients": (7, 3), "jackknife_variances": (7, 3), "powers": (3, 7)}
 
 def numbers(n=7, group_size=5, width=3):
     rng = np.random.default_rng(4)
-    return rng.exponential(size=(n, group_size, 1)), 2.0 + rng.normal(size=(n, group_size, width))
+    return rng.exponential(size=(n, group_size)), 2.0 + rng.normal(size=(n, group_size, width))
 
 
 @pytest.mark.parametrize("name", FILLERS)
@@ -50,6 +50,7 @@ def test_what_is_constant_is_exactly_zero_when_centred():
     assert (prompt_jackknife_variances(Rollouts(r.rewards, still)) == 0.0).all()
     assert (prompt_jackknife_variances(Rollouts(np.full(r.rewards.shape, 0.1), r.scores)) == 0.0).all()
     assert (prompt_gradients(Rollouts(np.full(r.rewards.shape, 0.1), r.scores)) == 0.0).all()
+    assert (prompt_gradients(Rollouts(r.rewards, still)) == 0.0).all()
     assert (prompt_powers(Rollouts(r.rewards, still)).gradient == 0.0).all()
 
 
