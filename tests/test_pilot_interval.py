@@ -28,6 +28,7 @@ from scipy.stats import t as student
 
 import grpo_theory as gt
 from grpo_theory import Rollouts
+from grpo_theory.intervals import components as components_module
 from grpo_theory.intervals import (
     components_bootstrap,
     components_jackknife,
@@ -239,3 +240,13 @@ def test_compiled_statistics_of_resamples_agree_with_plain_python(of_product):
     np.testing.assert_allclose(compiled, plain, rtol=1e-12)
     assert (np.abs(compiled[:, -1]) == FAR).all()
     assert (np.abs(compiled[:, :-1]) < 100.0).all()
+
+
+@pytest.mark.parametrize(("name", "shape"), [("products_of_pairs", (5,)), ("jackknife_covariances", (5, 3, 3))])
+def test_compiled_moments_of_prompts_agree_with_plain_python(name, shape):
+    rng = np.random.default_rng(13)
+    function, arrays = getattr(components_module, name), [rng.normal(size=(5, 6, 4)), rng.normal(size=(5, 3, 6))]
+    plain, compiled = np.full(shape, np.nan), np.full(shape, np.nan)
+    for one, found in ((function.function, plain), (function, compiled)):
+        one(*arrays[: len(function.signature.args) - 1], found)
+    np.testing.assert_allclose(compiled, plain, rtol=1e-12, atol=1e-14)
