@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from scipy.stats import binom, binomtest
@@ -340,6 +341,35 @@ def test_results_do_not_depend_on_workers(workers, whole):
     )
     assert np.array_equal(run.low, whole.low)
     assert np.array_equal(run.covered, whole.covered)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_functions_asked_side_by_side_are_each_asked_as_if_alone(workers):
+    """Intervals, ellipsoids, one that refuses some datasets, and one that sees a dataset at a time; from the second block on."""
+
+    def refusing(data, level):
+        if (data[..., 0, 0] > 1.5).any():
+            raise ValueError("too large")
+        return t_interval(data, level)
+
+    functions = {"student": t_interval, "joint": hotelling, "refusing": refusing, "single": lambda *asked: t_interval(*asked)}
+    shared = {"experiment": Normal(6, 2), "level": (0.5, 0.9), "replications": 300, "rng": 7, "first": 128, "workers": workers}
+    found = laboratory.coverage_of_several(functions, 0.2, lambda problem: np.full(2, problem), **shared)
+    assert list(found) == list(functions)
+    for name, function in functions.items():
+        alone = gt.coverage(function, 0.2, np.full(2, 0.2), **shared)
+        assert found[name].first_failure == alone.first_failure
+        pd.testing.assert_frame_equal(found[name].measures(), alone.measures())
+        assert np.array_equal(found[name].low, alone.low, equal_nan=True)
+    assert 0 < found["refusing"].failures.max() < 300
+
+
+def test_without_a_seed_functions_asked_side_by_side_still_see_the_same_data():
+    found = laboratory.coverage_of_several({"a": t_interval, "b": t_interval}, 0.0, [0.0], experiment=Normal(6), replications=9)
+    assert np.array_equal(found["a"].low, found["b"].low)
+    assert np.array_equal(found["a"].replay(5).interval.low, found["b"].low[5])
+    with pytest.raises(ValueError, match="functions must hold at least one"):
+        laboratory.coverage_of_several({}, 0.0, [0.0], experiment=Normal(6), replications=9)
 
 
 def test_chunks_merge_to_the_whole(whole):

@@ -15,7 +15,7 @@ from grpo_theory.laboratory import replications_to_tell
 from paper_figures.harness.advice import advice, choices
 from simulations.coverage import coverage
 from simulations.coverage.candidates import ASKED, CANDIDATES, TARGETS, Candidate
-from simulations.coverage.narrowing import narrowing
+from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import RARE, SURE, directions, names, problem
 from simulations.harness.study import cell_seed, table_of
 
@@ -170,6 +170,14 @@ def test_narrowing_is_about_the_estimate_and_keeps_what_is_unbounded():
     smaller = narrowing(lambda data, level: found, 0.5)(None, 0.9)
     np.testing.assert_array_equal(smaller.low, [1.5, 0.5, 1.0])
     np.testing.assert_array_equal(smaller.high, [3.0, np.inf, np.inf])
+
+
+def test_a_question_put_twice_in_a_row_is_answered_once():
+    asked = []
+    function = remembering(lambda data, level: asked.append((data, level)) or len(asked))
+    data = np.zeros(2)
+    assert [function(data, 0.9), function(data, 0.9), function(data, 0.5), function(np.zeros(2), 0.5)] == [1, 1, 2, 3]
+    assert function(data, 0.5) == 4
 
 
 def advice_table(coverages, widths):

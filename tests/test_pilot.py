@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 import grpo_theory as gt
-from grpo_theory.laboratory.pilot import semidefinite_factor
+from grpo_theory.laboratory.pilot import look_up, semidefinite_factor, spread
 
 
 def rloo(rollouts):
@@ -41,6 +41,9 @@ def test_shapes_and_blocks():
     assert np.array_equal(one.scores, block.scores[4])
     assert pilot.block_replications == 2184
     assert gt.Pilot(10_000, 64).block_replications == 1
+    for problem in (gt.gallery.problem("linear"), head(4)):
+        for sizes in ((1, 4), (4, 1), (1, 1)):
+            assert gt.Pilot(*sizes).sample(problem, 0, 7).rewards.shape == (7, *sizes)
 
 
 @pytest.mark.parametrize("name", ["two-arms", "graded", "sequence-shared"])
@@ -100,6 +103,19 @@ def test_isometric_coordinates_keep_inner_products_within_a_batch():
     assert np.array_equal(block.rewards, twin.rewards)
     short, full = (rollouts.scores.reshape(50, 30, -1) for rollouts in (block, twin))
     assert np.allclose(short @ short.swapaxes(1, 2), full @ full.swapaxes(1, 2), rtol=0, atol=1e-10)
+
+
+def test_compiled_look_ups_agree_with_plain_python_and_with_numpy():
+    rng = np.random.default_rng(11)
+    table, columns, factor = rng.normal(size=(5, 3, 4)), np.array([0, 2, 1, 2]), rng.normal(size=(6, 7))
+    prompts, outcomes = rng.integers(5, size=6), rng.integers(4, size=(6, 3))
+    rows = table[prompts[:, None], columns[outcomes]]
+    products = (rows[..., None] * factor[:, None, None, :]).reshape(6, 3, -1)
+    for function, before, expected in ((look_up, (table, columns), rows), (spread, (table, columns, factor), products)):
+        for one in (function, function.function):
+            found = np.full(expected.shape, np.nan)
+            one(*before, prompts, outcomes, found)
+            assert np.array_equal(found, expected)
 
 
 def test_isometric_coordinates_of_a_language_model():

@@ -28,6 +28,7 @@ from scipy.stats import t as student
 
 import grpo_theory as gt
 from grpo_theory import Rollouts
+from grpo_theory.intervals import components as components_module
 from grpo_theory.intervals import (
     components_bootstrap,
     components_jackknife,
@@ -38,6 +39,7 @@ from grpo_theory.intervals import (
     mse_bootstrap,
     mse_jackknife,
 )
+from grpo_theory.intervals.bootstrap import FAR, studentised
 from grpo_theory.intervals.components import prompt_terms
 from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
 
@@ -222,3 +224,29 @@ def test_coverage_of_the_bootstrap(seed):
         assert abs(deviation(share)) < 4.0
     for share in narrowed(found, truth).T:
         assert deviation(share) < -4.0
+
+
+@pytest.mark.parametrize("of_product", [[1.0], [0.0, -0.6]])
+def test_compiled_statistics_of_resamples_agree_with_plain_python(of_product):
+    """The last resample is of one prompt alone, which has no standard error."""
+    rng = np.random.default_rng(12)
+    counts = np.ascontiguousarray(rng.multinomial(8, np.full(8, 1 / 8), size=20).T, dtype=np.float64)
+    counts[:, -1] = 8.0 * np.eye(8)[3]
+    size = len(of_product)
+    numbers = rng.normal(size=counts.shape), rng.normal(size=(size, 8)), np.array(of_product), np.full(size, 0.1)
+    plain, compiled = (np.full((size, 20), np.nan) for _ in range(2))
+    studentised.function(counts, *numbers, plain)
+    studentised(counts, *numbers, compiled)
+    np.testing.assert_allclose(compiled, plain, rtol=1e-12)
+    assert (np.abs(compiled[:, -1]) == FAR).all()
+    assert (np.abs(compiled[:, :-1]) < 100.0).all()
+
+
+@pytest.mark.parametrize(("name", "shape"), [("products_of_pairs", (5,)), ("jackknife_covariances", (5, 3, 3))])
+def test_compiled_moments_of_prompts_agree_with_plain_python(name, shape):
+    rng = np.random.default_rng(13)
+    function, arrays = getattr(components_module, name), [rng.normal(size=(5, 6, 4)), rng.normal(size=(5, 3, 6))]
+    plain, compiled = np.full(shape, np.nan), np.full(shape, np.nan)
+    for one, found in ((function.function, plain), (function, compiled)):
+        one(*arrays[: len(function.signature.args) - 1], found)
+    np.testing.assert_allclose(compiled, plain, rtol=1e-12, atol=1e-14)

@@ -3,9 +3,11 @@
 from math import floor
 from typing import NamedTuple
 
+import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
+from grpo_theory.compilation import F1, F2, function_value
 from grpo_theory.intervals.components import PromptTerms
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.validation import as_count
@@ -39,32 +41,71 @@ def draw_resamples(size: int, resamples: int, level: float, rng: Rng | None) -> 
 
 
 def bootstrap_quantiles(terms: PromptTerms, weights: Array, resamples: Resamples) -> tuple[Array, Array]:
-    """Return the two quantiles of (estimate* - mean*)/se* for a combination of c1, c2 and c3 with weights (..., 3), shape (...).
+    """Return the two quantiles of (estimate* - mean*)/se* for L combinations of c1, c2 and c3, both of shape (..., L).
 
-    They are kept on their own sides of 0, so that limits made of them have the estimate between them. All datasets along the
-    leading axes share the resamples; statistics of different datasets are uncorrelated given these.
+    The weights (..., L, 3) may differ from dataset to dataset. The quantiles are kept on their own sides of 0, so that limits
+    made of them have the estimate between them. All datasets along the leading axes share the resamples; statistics of different
+    datasets are uncorrelated given these.
     """
     last = len(resamples.counts) - resamples.rank
-    quantiles = np.empty((*weights.shape[:-1], 2))
-    for i in np.ndindex(weights.shape[:-1]):
-        found = _statistics(PromptTerms(*(term[i] for term in terms)), weights[i], resamples.counts)
-        quantiles[i] = np.partition(found, (resamples.rank - 1, last))[[resamples.rank - 1, last]]
+    ranks = [resamples.rank - 1, last]
+    counts = np.ascontiguousarray(resamples.counts.T)
+    leading = terms.power.shape[:-1]
+    quantiles = np.empty((*leading, weights.shape[-2], 2))
+    for i in np.ndindex(leading):
+        found = _statistics(PromptTerms(*(term[i] for term in terms)), weights[i], counts)
+        quantiles[i] = np.partition(found, ranks, axis=-1)[:, ranks]
     return np.minimum(quantiles[..., 0], 0.0), np.maximum(quantiles[..., 1], 0.0)
 
 
 def _statistics(terms: PromptTerms, weights: Array, counts: Array) -> Array:
-    """Return the studentised statistics of one dataset, shape (R,).
+    """Return the studentised statistics (L, R) of one dataset, from the numbers of times (B, R) that each prompt is drawn.
 
     A resample can hold a prompt twice. So the resampled mean of products of different prompts has, as its own mean, the mean of
     all products of the data, those of a prompt with itself included.
     """
-    size = counts.shape[1]
-    linear = weights[0] * terms.power + weights[1] * terms.c2 + weights[2] * terms.c3
-    gram = terms.gradients @ terms.gradients.T
-    with_others = counts @ gram - np.diagonal(gram)
-    product = (counts * with_others).sum(axis=1) / (size * (size - 1.0))
-    excess = (counts @ linear) / size - weights[0] * product - (linear.mean() - weights[0] * gram.mean())
-    influence = linear - 2.0 * weights[0] / (size - 2.0) * with_others
-    influence -= (counts * influence).sum(axis=1, keepdims=True) / size
-    error = np.sqrt((counts * influence**2).sum(axis=1) / (size * (size - 1.0)))
-    return np.divide(excess, error, out=np.copysign(FAR, excess), where=error > 0.0)
+    u, size = terms.gradients, len(counts)
+    with_others = np.linalg.multi_dot([u, u.T, counts]) - (u**2).sum(axis=1, keepdims=True)
+    total = u.sum(axis=0)
+    linear = weights @ np.stack([terms.power, terms.c2, terms.c3])
+    means = linear.mean(axis=1) - weights[:, 0] * (total @ total) / size**2
+    found = np.empty((len(weights), counts.shape[1]))
+    studentised(counts, with_others, linear, weights[:, 0].copy(), means, found)
+    return found
+
+
+@function_value(numba.void(F2, F2, F2, F1, F1, F2))
+def studentised(counts, with_others, linear, of_product, means, found):
+    """Fill in the statistics (L, R) of resamples.
+
+    Parameters
+    ----------
+    counts, with_others : ndarray, shape (B, R)
+        How often each prompt is drawn, and the product of its gradient estimate with those of all others drawn.
+    linear : ndarray, shape (L, B)
+        The prompts' terms of each combination.
+    of_product, means : ndarray, shape (L,)
+        By how much of the products' mean a combination falls, and what its own mean over resamples is.
+    """
+    size, n = counts.shape
+    mean, product, power = np.empty(n), np.empty(n), np.empty(n)
+    for k in range(len(means)):
+        slope = 2.0 * of_product[k] / (size - 2.0)
+        mean[:], product[:], power[:] = 0.0, 0.0, 0.0
+        for b in range(size):
+            count, others, term = counts[b], with_others[b], linear[k, b]
+            for r in range(n):
+                mean[r] += count[r] * term
+                product[r] += count[r] * others[r]
+        for r in range(n):
+            mean[r] /= size
+            product[r] /= size
+        for b in range(size):
+            count, others, term = counts[b], with_others[b], linear[k, b]
+            for r in range(n):
+                influence = term - slope * others[r] - (mean[r] - slope * product[r])
+                power[r] += count[r] * influence * influence
+        for r in range(n):
+            excess = mean[r] - of_product[k] * product[r] / (size - 1.0) - means[k]
+            error = np.sqrt(power[r] / (size * (size - 1.0)))
+            found[k, r] = excess / error if error > 0.0 else np.copysign(FAR, excess)

@@ -2,10 +2,12 @@
 
 from typing import NamedTuple
 
+import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.intervals.u_statistics import centred, prompt_gradients, prompt_powers
+from grpo_theory.compilation import F1, F3, function_value
+from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
 from grpo_theory.samples import Rollouts
 from grpo_theory.theory import GroupSizeLaw
 
@@ -20,17 +22,66 @@ class PromptTerms(NamedTuple):
 
     def components(self) -> GroupSizeLaw:
         """Return the unbiased estimates of c1, c2 and c3; needs B >= 2."""
-        u, size = self.gradients, self.power.shape[-1]
-        product = ((u.sum(axis=-2) ** 2).sum(axis=-1) - (u**2).sum(axis=(-2, -1))) / (size * (size - 1.0))
+        size, width = self.gradients.shape[-2:]
+        product = np.empty(self.power.shape[:-1])
+        products_of_pairs(self.gradients.reshape(-1, size, width), product.reshape(-1))
         return GroupSizeLaw(self.power.mean(axis=-1) - product, self.c2.mean(axis=-1), self.c3.mean(axis=-1))
 
     def covariance(self) -> Array:
         """Return the delete-one-prompt jackknife covariance of the estimates, shape (..., 3, 3); needs B >= 3."""
-        u, size = self.gradients, self.power.shape[-1]
-        with_others = (u @ u.sum(axis=-2)[..., None])[..., 0] - (u**2).sum(axis=-1)
-        first = centred(self.power, -1) - 2.0 / (size - 2.0) * centred(with_others, -1)
-        influence = np.stack([first, centred(self.c2, -1), centred(self.c3, -1)], axis=-1)
-        return np.swapaxes(influence, -1, -2) @ influence / (size * (size - 1.0))
+        size, width = self.gradients.shape[-2:]
+        found = np.empty((*self.power.shape[:-1], 3, 3))
+        terms = np.stack([self.power, self.c2, self.c3], axis=-2)
+        jackknife_covariances(self.gradients.reshape(-1, size, width), terms.reshape(-1, 3, size), found.reshape(-1, 3, 3))
+        return found
+
+
+@function_value(numba.void(F3, F1))
+def products_of_pairs(gradients, found):
+    """Fill in the mean products (N,) of different prompts' estimates (N, B, J)."""
+    n, size, width = gradients.shape
+    for i in range(n):
+        u, product = gradients[i], 0.0
+        for j in range(width):
+            total = square = 0.0
+            for b in range(size):
+                total += u[b, j]
+                square += u[b, j] * u[b, j]
+            product += total * total - square
+        found[i] = product / (size * (size - 1.0))
+
+
+@function_value(numba.void(F3, F3, F3))
+def jackknife_covariances(gradients, terms, found):
+    """Fill in the covariances (N, 3, 3), from gradient estimates (N, B, J) and terms (N, 3, B); exactly 0 of what is constant."""
+    n, size, width = gradients.shape
+    total, influence, others = np.empty(width), np.empty((3, size)), np.empty(size)
+    for i in range(n):
+        u, term, out = gradients[i], terms[i], found[i]
+        for j in range(width):
+            total[j] = 0.0
+            for b in range(size):
+                total[j] += u[b, j]
+        product = 0.0
+        for b in range(size):
+            others[b] = 0.0
+            for j in range(width):
+                others[b] += u[b, j] * (total[j] - u[b, j])
+            product += others[b] - others[0]
+        for k in range(3):
+            mean = 0.0
+            for b in range(size):
+                mean += term[k, b] - term[k, 0]
+            for b in range(size):
+                influence[k, b] = term[k, b] - term[k, 0] - mean / size
+        for b in range(size):
+            influence[0, b] -= 2.0 / (size - 2.0) * (others[b] - others[0] - product / size)
+        for k in range(3):
+            for m in range(3):
+                moment = 0.0
+                for b in range(size):
+                    moment += influence[k, b] * influence[m, b]
+                out[k, m] = moment / (size * (size - 1.0))
 
 
 def prompt_terms(rollouts: Rollouts, prompts: int) -> PromptTerms:

@@ -182,5 +182,6 @@ def group_size_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: 
     found, covariance = terms.components(), terms.covariance()
     angle = np.arctan2(np.maximum(found.c3, 0.0), np.maximum(found.c1, 0.0))
     weights = np.stack([-np.sin(angle), np.zeros_like(angle), np.cos(angle)], axis=-1)
-    limits = ratio_limits(found, covariance, *bootstrap_quantiles(terms, weights, drawn))
+    quantiles = (side[..., 0] for side in bootstrap_quantiles(terms, weights[..., None, :], drawn))
+    limits = ratio_limits(found, covariance, *quantiles)
     return _interval(found, covariance, limits, level, rollouts.single)

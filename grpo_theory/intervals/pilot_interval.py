@@ -26,19 +26,22 @@ def _combinations(terms: PromptTerms, weights: Array) -> tuple[Array, Array]:
     return estimate, np.sqrt(np.einsum("li,...ij,lj->...l", weights, terms.covariance(), weights))
 
 
+def _student(terms: PromptTerms, weights: Array, level: float, single: bool) -> Interval:
+    estimate, error = _combinations(terms, weights)
+    return student_interval(estimate, error, terms.power.shape[-1] - 1, level, single=single, of=OF)
+
+
 def _jackknife(rollouts: Rollouts, weights: Array, level: float) -> Interval:
-    estimate, error = _combinations(prompt_terms(rollouts, 3), weights)
-    return _not_negative(student_interval(estimate, error, rollouts.batch_size - 1, level, single=rollouts.single, of=OF))
+    return _not_negative(_student(prompt_terms(rollouts, 3), weights, level, rollouts.single))
 
 
 def _bootstrap(rollouts: Rollouts, weights: Array, level: float, resamples: int, rng: Rng | None) -> Interval:
     """As `_jackknife`, with the quantiles of resamples in place of Student's."""
-    base = _jackknife(rollouts, weights, level)
-    drawn = draw_resamples(rollouts.batch_size, resamples, level, rng)
     terms = prompt_terms(rollouts, 3)
-    shape = (*base.estimate.shape[:-1], 3)
-    quantiles = [bootstrap_quantiles(terms, np.broadcast_to(row, shape), drawn) for row in weights]
-    lower, upper = (np.stack(side, axis=-1) for side in zip(*quantiles, strict=True))
+    base = _student(terms, weights, level, rollouts.single)
+    drawn = draw_resamples(rollouts.batch_size, resamples, level, rng)
+    every = np.broadcast_to(weights, (*base.estimate.shape[:-1], *weights.shape))
+    lower, upper = bootstrap_quantiles(terms, every, drawn)
     error = np.where(np.isnan(base.low), np.nan, base.standard_error)
     low, high = base.estimate - upper * error, base.estimate - lower * error
     return _not_negative(Interval(base.estimate, base.standard_error, low, high, base.level))

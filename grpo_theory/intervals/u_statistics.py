@@ -1,17 +1,123 @@
 """Unbiased statistics of one group of responses, from sums over the group (docs/derivations.md, section 8)."""
 
 from dataclasses import dataclass
+from math import prod
 
+import numba
 import numpy as np
+from numba import types
 
 from grpo_theory.arrays import Array
+from grpo_theory.compilation import F2, F3, function_value
 from grpo_theory.samples import Rollouts
+
+GROUPS = types.Array(numba.float64, 3, "C", readonly=True)
+"""The type of values (N, G, J) of N groups, which may be read-only."""
+
+
+@function_value(numba.void(GROUPS, F3))
+def deviations(values, found):
+    """Fill in the deviations (N, G, J) of values from their mean over the group; exactly 0 where they are constant."""
+    n, size, width = values.shape
+    for i in range(n):
+        w, out = values[i], found[i]
+        for j in range(width):
+            first, mean = w[0, j], 0.0
+            for g in range(1, size):
+                mean += w[g, j] - first
+            mean /= size
+            for g in range(size):
+                out[g, j] = w[g, j] - first - mean
+
+
+@function_value(numba.void(F2, GROUPS, F2))
+def gradients(centred_rewards, scores, found):
+    """Fill in the leave-one-out estimates (N, J) of the gradients.
+
+    Exactly 0 where rewards or scores are constant: the deviations of the rewards add up to 0, so one score may be taken off all.
+    """
+    n, size, width = scores.shape
+    for i in range(n):
+        z, w, out = centred_rewards[i], scores[i], found[i]
+        for j in range(width):
+            first, total = w[0, j], 0.0
+            for g in range(1, size):
+                total += z[g] * (w[g, j] - first)
+            out[j] = total / (size - 1.0)
+
+
+@function_value(numba.void(F2, GROUPS, F2))
+def jackknife_variances(centred_rewards, scores, found):
+    """Fill in the jackknife variances (N, J) of the gradients' estimates; exactly 0 where the products are constant."""
+    n, size, width = scores.shape
+    factor = size / (size - 2.0) ** 2 / (size - 1.0)
+    products = np.empty(size)
+    for i in range(n):
+        z, w, out = centred_rewards[i], scores[i], found[i]
+        for j in range(width):
+            first, mean = w[0, j], 0.0
+            for g in range(1, size):
+                mean += w[g, j] - first
+            mean /= size
+            product, power = 0.0, 0.0
+            for g in range(size):
+                products[g] = z[g] * (w[g, j] - first - mean)
+                product += products[g] - products[0]
+            product /= size
+            for g in range(size):
+                power += (products[g] - products[0] - product) ** 2
+            out[j] = factor * power
+
+
+@function_value(numba.void(F2, GROUPS, F2))
+def powers(centred_rewards, scores, found):
+    """Fill in the fields (3, N) of `PromptPowers`."""
+    n, size, width = scores.shape
+    pairs = size * (size - 1.0)
+    triples = pairs * (size - 2.0)
+    for i in range(n):
+        z, w = centred_rewards[i], scores[i]
+        reward_power = norms = weighted_norms = centred_norms = weighted_centred_norms = squared_total = 0.0
+        for g in range(size):
+            reward_power += z[g] ** 2
+        for j in range(width):
+            first, mean = w[0, j], 0.0
+            for g in range(1, size):
+                mean += w[g, j] - first
+            mean /= size
+            total = square = weighted_square = centred_square = weighted_centred_square = 0.0
+            for g in range(size):
+                score = w[g, j]
+                deviation = score - first - mean
+                weighted, weighted_deviation = z[g] * score, z[g] * deviation
+                total += weighted_deviation
+                square += score * score
+                weighted_square += weighted * weighted
+                centred_square += deviation * deviation
+                weighted_centred_square += weighted_deviation * weighted_deviation
+            squared_total += total**2
+            norms += square
+            weighted_norms += weighted_square
+            centred_norms += centred_square
+            weighted_centred_norms += weighted_centred_square
+        quadruple = (size - 1.0) * (size - 2.0) * squared_total - pairs * weighted_centred_norms + centred_norms * reward_power
+        found[0, i] = quadruple / (triples * (size - 3.0))
+        found[1, i] = (pairs * weighted_norms - norms * reward_power) / triples
+        found[2, i] = ((size - 1.0) * norms * reward_power - size * weighted_norms) / triples
 
 
 def centred(values: Array, axis: int) -> Array:
     """Return the deviations from the mean along an axis; exactly 0 where the values are constant."""
-    shifted = values - np.take(values, [0], axis=axis)
-    return shifted - shifted.mean(axis=axis, keepdims=True)
+    found, place = np.empty(values.shape), axis % values.ndim
+    shape = prod(values.shape[:place]), values.shape[place], prod(values.shape[place + 1 :])
+    deviations(np.ascontiguousarray(values).reshape(shape), found.reshape(shape))
+    return found
+
+
+def _groups(rollouts: Rollouts) -> tuple[Array, Array]:
+    """Return the centred rewards (N, G) and the scores (N, G, J) of all groups, one after another."""
+    size, scores = rollouts.group_size, np.ascontiguousarray(rollouts.scores)
+    return centred(rollouts.rewards, -1).reshape(-1, size), scores.reshape(-1, size, scores.shape[-1])
 
 
 def prompt_gradients(rollouts: Rollouts) -> Array:
@@ -21,8 +127,10 @@ def prompt_gradients(rollouts: Rollouts) -> Array:
     sample covariance of score and reward. Needs G >= 2.
     """
     rollouts.require(responses=2)
-    z = centred(rollouts.rewards, -1)
-    return (z[..., None, :] @ rollouts.scores)[..., 0, :] / (rollouts.group_size - 1)
+    z, scores = _groups(rollouts)
+    found = np.empty((len(scores), scores.shape[-1]))
+    gradients(z, scores, found)
+    return found.reshape(*rollouts.rewards.shape[:-1], -1)
 
 
 def prompt_jackknife_variances(rollouts: Rollouts) -> Array:
@@ -32,9 +140,10 @@ def prompt_jackknife_variances(rollouts: Rollouts) -> Array:
     diag{Sigma_oracle/G + [Var(Z) F + g g']/(G(G-1))}: too large, in the second order alone. Needs G >= 3.
     """
     rollouts.require(responses=3)
-    size = rollouts.group_size
-    products = centred(rollouts.rewards, -1)[..., None] * centred(rollouts.scores, -2)
-    return (size / (size - 2.0) ** 2) * products.var(axis=-2, ddof=1)
+    z, scores = _groups(rollouts)
+    found = np.empty((len(scores), scores.shape[-1]))
+    jackknife_variances(z, scores, found)
+    return found.reshape(*rollouts.rewards.shape[:-1], -1)
 
 
 @dataclass(frozen=True)
@@ -59,17 +168,7 @@ class PromptPowers:
 def prompt_powers(rollouts: Rollouts) -> PromptPowers:
     """Compute the three U-statistics of each prompt in O(G J); needs G >= 4."""
     rollouts.require(responses=4)
-    n = rollouts.group_size
-    z, w = centred(rollouts.rewards, -1), centred(rollouts.scores, -2)
-    z2 = z**2
-    reward_power = z2.sum(axis=-1)
-    norms, centred_norms = (np.einsum("...j,...j->...", x, x) for x in (rollouts.scores, w))
-    total = (z[..., None, :] @ w)[..., 0, :]
-    pairs, triples = n * (n - 1.0), n * (n - 1.0) * (n - 2.0)
-    gradient = (
-        (n - 1.0) * (n - 2.0) * np.einsum("...j,...j->...", total, total)
-        - pairs * (centred_norms * z2).sum(axis=-1)
-        + centred_norms.sum(axis=-1) * reward_power
-    ) / (triples * (n - 3.0))
-    weighted, product = (norms * z2).sum(axis=-1), norms.sum(axis=-1) * reward_power
-    return PromptPowers(gradient, (pairs * weighted - product) / triples, ((n - 1.0) * product - n * weighted) / triples)
+    z, scores = _groups(rollouts)
+    found = np.empty((3, len(scores)))
+    powers(z, scores, found)
+    return PromptPowers(*found.reshape(3, *rollouts.rewards.shape[:-1]))

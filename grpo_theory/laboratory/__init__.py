@@ -4,6 +4,7 @@ from grpo_theory.laboratory.binomial import replications_to_tell as replications
 from grpo_theory.laboratory.coverage_record import Coverage as Coverage
 from grpo_theory.laboratory.experiment import Experiment as Experiment
 from grpo_theory.laboratory.measurement import coverage as coverage
+from grpo_theory.laboratory.measurement import coverage_of_several as coverage_of_several
 from grpo_theory.laboratory.measurement import replay as replay
 from grpo_theory.laboratory.pilot import Pilot as Pilot
 from grpo_theory.laboratory.recorded_training import RecordedTraining as RecordedTraining

@@ -1,7 +1,7 @@
 """The coverage laboratory: try any interval function on data of which the truth is known."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,15 +78,68 @@ def coverage(
         replication.
     """
     trial = _trial(interval, problem, truth, experiment, level, rng, vectorized)
+    return _run([trial], replications, workers, first)[0]
+
+
+def coverage_of_several(
+    functions: Mapping[str, IntervalFunction],
+    problem: Any,
+    truth: Truth,
+    *,
+    experiment: Experiment,
+    level: float | Sequence[float] = 0.95,
+    replications: int,
+    rng: Rng | None = None,
+    workers: int | None = None,
+    first: int = 0,
+    vectorized: bool | None = None,
+) -> dict[str, Coverage]:
+    """Measure how often the intervals of each of several functions hold the same truth, on the same data.
+
+    Each record is the one that `coverage` returns for the function alone with the same seed, at less expense: every block of
+    datasets is drawn once. A function that sees a block at once must not write on it.
+
+    Parameters
+    ----------
+    functions : mapping of str to callable
+        Interval functions by name, at least one.
+    problem, truth, experiment, level, replications, rng, workers, first, vectorized
+        As `coverage` takes them.
+
+    Returns
+    -------
+    dict of str to Coverage
+        In the order of the functions.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `coverage`.
+    """
+    if not functions:
+        raise ValueError("functions must hold at least one interval function")
+    seed, known = as_seed_sequence(rng), truth(problem) if callable(truth) else truth
+    trials = [_trial(one, problem, known, experiment, level, seed, vectorized) for one in functions.values()]
+    return dict(zip(functions, _run(trials, replications, workers, first), strict=True))
+
+
+def _run(trials: list[Trial], replications: int, workers: int | None, first: int) -> list[Coverage]:
+    """Run trials that differ in the interval function alone."""
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
-    size = experiment.block_replications
+    size = trials[0].experiment.block_replications
     first = as_count("first", first, 0)
     if first % size:
         raise ValueError(f"first must be a multiple of the experiment's block of {size} replications, got {first}")
+
+    def answers(block: int, stop: int) -> list[Answers]:
+        datasets = trials[0].draw(block)
+        return [trial.ask(datasets, block, 0, stop) for trial in trials]
+
     starts = range(0, replications, size)
-    jobs = (((first + start) // size, 0, min(size, replications - start)) for start in starts)
-    return Coverage(trial, first, Answers.concatenate(list(map_in_order(trial.run, jobs, workers))))
+    jobs = (((first + start) // size, min(size, replications - start)) for start in starts)
+    parts = zip(*map_in_order(answers, jobs, workers), strict=True)
+    return [Coverage(trial, first, Answers.concatenate(part)) for trial, part in zip(trials, parts, strict=True)]
 
 
 def replay(

@@ -4,12 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
+from numba import types
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Integers
+from grpo_theory.compilation import F2, F3, I1, I2, function_value
 from grpo_theory.laboratory.experiment import as_generator
-from grpo_theory.problem import Point, Problem
+from grpo_theory.problem import Problem
 from grpo_theory.problem.logit_map import HeadMap
 from grpo_theory.samples import Rollouts
 from grpo_theory.simulate.draws import Tables, block_draws, by_replication, tabulate
@@ -17,7 +20,7 @@ from grpo_theory.simulate.streams import Rng
 from grpo_theory.validation import as_count, as_real_array, check_shape
 
 Scores = Callable[[Integers, Integers], Array]
-"""``scores(prompts, responses)`` of prompts (R, B) and responses (R, B, G), shape (R, B, G, J)."""
+"""``scores(prompts, outcomes)`` of prompts (R, B) and outcomes (R, B, G), shape (R, B, G, J)."""
 
 BLOCK_RESPONSES = 1 << 15
 PIVOT_TOLERANCE = 1e-12
@@ -84,8 +87,7 @@ class Pilot:
         replications = as_count("replications", replications)
         draws = block_draws(as_generator(rng), plan.tables, 1, replications, self.batch_size, self.group_size)
         prompts, outcomes = by_replication(draws, self.batch_size)
-        rewards = plan.point.rewards[prompts[:, :, None], outcomes]
-        return Rollouts(rewards, plan.scores(prompts, plan.point.outcome_responses[outcomes]))
+        return Rollouts(plan.rewards(prompts, outcomes)[..., 0], plan.scores(prompts, outcomes))
 
     def take(self, block: Rollouts, i: int) -> Rollouts:
         """Return batch i of a block."""
@@ -104,8 +106,8 @@ class _Plan(NamedTuple):
     """A tabulated problem."""
 
     problem: Problem
-    point: Point
     tables: Tables
+    rewards: Scores
     scores: Scores
 
 
@@ -117,22 +119,64 @@ def _plan(problem: Problem, directions: ArrayLike | None) -> _Plan:
     if directions is not None:
         along = np.asarray(directions)
         check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
-        scores = _Tabulated(np.einsum("mkd,jmd->mkj", point.covectors, policy.logits(along), optimize=True))
+        found = np.einsum("mkd,jmd->mkj", point.covectors, policy.logits(along), optimize=True)
+        scores = _Tabulated(np.ascontiguousarray(found), point.outcome_responses)
     elif type(policy.logit_map) is HeadMap:
-        scores = _Isometric(point.covectors, policy.logit_map.hidden @ policy.logit_map.hidden.T)
+        gram = policy.logit_map.hidden @ policy.logit_map.hidden.T
+        scores = _Isometric(np.ascontiguousarray(point.covectors), point.outcome_responses, gram)
     else:
-        scores = _Tabulated(policy.scores(problem.theta))
-    return _Plan(problem, point, tabulate(point), scores)
+        scores = _Tabulated(np.ascontiguousarray(policy.scores(problem.theta)), point.outcome_responses)
+    rewards = _Tabulated(point.rewards[:, :, None].copy(), np.arange(point.rewards.shape[1]))
+    return _Plan(problem, tabulate(point), rewards, scores)
+
+
+TABLE = types.Array(numba.float64, 3, "C", readonly=True)
+COLUMNS = types.Array(numba.int64, 1, "C", readonly=True)
+
+
+@function_value(numba.void(TABLE, COLUMNS, I1, I2, F3))
+def look_up(table, columns, prompts, outcomes, found):
+    """Fill in the rows (N, G, J) of a table (M, K, J): of prompts (N,), and of the columns (O,) of their outcomes (N, G)."""
+    n, size, width = found.shape
+    for i in range(n):
+        rows, out, drawn = table[prompts[i]], found[i], outcomes[i]
+        for g in range(size):
+            column = columns[drawn[g]]
+            for j in range(width):
+                out[g, j] = rows[column, j]
+
+
+@function_value(numba.void(TABLE, COLUMNS, F2, I1, I2, F3))
+def spread(covectors, columns, factor, prompts, outcomes, found):
+    """Fill in the products (N, G, D B) of covectors (M, K, D) of prompts and outcomes with the rows of factors (N, B)."""
+    n, size, _ = found.shape
+    width, length = covectors.shape[2], factor.shape[1]
+    for i in range(n):
+        rows, out, drawn, row = covectors[prompts[i]], found[i], outcomes[i], factor[i]
+        for g in range(size):
+            column = columns[drawn[g]]
+            for d in range(width):
+                weight = rows[column, d]
+                for b in range(length):
+                    out[g, d * length + b] = weight * row[b]
+
+
+def _groups(prompts: Integers, outcomes: Integers) -> tuple[Integers, Integers]:
+    """Return prompts (N,) and outcomes (N, G) of all groups, one after another, whatever their order in memory."""
+    return np.ascontiguousarray(prompts).reshape(-1), np.ascontiguousarray(outcomes).reshape(-1, outcomes.shape[-1])
 
 
 @dataclass(frozen=True, eq=False)
 class _Tabulated:
-    """Scores read from a table (M, K, J)."""
+    """Rows of a table (M, K, J), those of the columns (O,) of the outcomes."""
 
     table: Array
+    columns: Integers
 
-    def __call__(self, prompts: Integers, responses: Integers) -> Array:
-        return self.table[prompts[:, :, None], responses]
+    def __call__(self, prompts: Integers, outcomes: Integers) -> Array:
+        found = np.empty((prompts.size, outcomes.shape[-1], self.table.shape[-1]))
+        look_up(self.table, self.columns, *_groups(prompts, outcomes), found)
+        return found.reshape(*outcomes.shape, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,17 +187,22 @@ class _Isometric:
     ----------
     covectors : ndarray, shape (M, K, D)
         One row for each response.
+    responses : ndarray of int64, shape (O,)
+        Of the outcomes.
     gram : ndarray, shape (M, M)
         The inner products of the hidden states.
     """
 
     covectors: Array
+    responses: Integers
     gram: Array
 
-    def __call__(self, prompts: Integers, responses: Integers) -> Array:
+    def __call__(self, prompts: Integers, outcomes: Integers) -> Array:
         factor = semidefinite_factor(self.gram[prompts[:, :, None], prompts[:, None, :]])
-        covectors = self.covectors[prompts[:, :, None], responses]
-        return (covectors[..., None] * factor[:, :, None, None, :]).reshape(*responses.shape, -1)
+        length = factor.shape[-1]
+        found = np.empty((prompts.size, outcomes.shape[-1], self.covectors.shape[-1] * length))
+        spread(self.covectors, self.responses, factor.reshape(-1, length), *_groups(prompts, outcomes), found)
+        return found.reshape(*outcomes.shape, -1)
 
 
 def semidefinite_factor(gram: Array) -> Array:

@@ -64,15 +64,11 @@ class Trial:
         """Draw a block of datasets."""
         return self.experiment.sample(self.problem, block_generator(self.seed, block), self.experiment.block_replications)
 
-    def run(self, block: int, start: int, stop: int) -> Answers:
-        """Return the answers on datasets start to stop - 1 of a block."""
-        return self._ask(self.draw(block), block, start, stop)
-
     def replay(self, replication: int) -> Replay:
         """Draw a replication again, and ask again."""
         block, place = divmod(as_count("replication", replication, 0), self.experiment.block_replications)
         datasets = self.draw(block)
-        answers = self._ask(datasets, block, place, place + 1)
+        answers = self.ask(datasets, block, place, place + 1)
         parts = (getattr(answers, name)[0] for name in ("estimate", "standard_error", "low", "high", "covered"))
         estimate, error, low, high, covered = (part if isinstance(self.level, tuple) else part[0] for part in parts)
         level = self.level if isinstance(self.level, float) else max(self.level)
@@ -84,7 +80,8 @@ class Trial:
             answers.refusals.get(0),
         )
 
-    def _ask(self, datasets: Any, block: int, start: int, stop: int) -> Answers:
+    def ask(self, datasets: Any, block: int, start: int, stop: int) -> Answers:
+        """Return the answers on datasets start to stop - 1 of a block that has been drawn."""
         size = self.experiment.block_replications
         answers = Answers.room(size, len(self.levels), self.truth.shape)
         for number, level in enumerate(self.levels):

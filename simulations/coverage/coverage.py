@@ -7,9 +7,10 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.laboratory import coverage_of_several
 from simulations.claims import CATALOGUE, claim
 from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
-from simulations.coverage.narrowing import narrowing
+from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
 from simulations.harness.study import Cell, Rows, Settings, Study
 
@@ -23,8 +24,6 @@ POINT_SIZES = (64, 8)
 REPLICATIONS = {"design": 3072, "curve": 1536, "point": 50_000}
 SLOW_REPLICATIONS = 384
 """Of slow intervals, in the cells of the design, and of all that need the language model's scores in full."""
-CONTROL_REPLICATIONS = 20_000
-"""Of a negative control, at most: a tenth of the width is 2.8 points of coverage, and they tell one."""
 QUICK_REPLICATIONS, QUICK_SLOW_REPLICATIONS = 128, 32
 QUICK_PROBLEMS = ("half-trained, balanced", "half-trained, rare")
 POINTS = {
@@ -68,37 +67,51 @@ def _replications(quick: bool, part: str, name: str, target: str, *sizes: int) -
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
-    """Try the intervals of a target on the same data."""
+    """Try the intervals of a target on the same data, all those that are tried equally often at once."""
+    asked = [(settings["slow_replications" if one.slow else "replications"], one) for one in CANDIDATES]
+    asked = [(often, one) for often, one in asked if often and one.target == settings["target"]]
     found = []
-    for candidate in CANDIDATES:
-        replications = settings["slow_replications" if candidate.slow else "replications"]
-        if candidate.target == settings["target"] and replications:
-            found += _try(candidate, settings, replications, seed)
+    for often in dict.fromkeys(often for often, _ in asked):
+        found += _try([one for number, one in asked if number == often], settings, often, seed)
     return found
 
 
-def _try(candidate: Candidate, settings: Settings, replications: int, seed: np.random.SeedSequence) -> Rows:
-    name, target = settings["problem"], TARGETS[candidate.target]
-    experiment = target.experiment(name, settings["batch_size"], settings["group_size"])
+def _try(candidates: list[Candidate], settings: Settings, replications: int, seed: np.random.SeedSequence) -> Rows:
+    """Ask all candidates, and at a point their narrowed sets, about each block of data."""
+    name, target = settings["problem"], TARGETS[settings["target"]]
+    functions = {}
+    for candidate in candidates:
+        functions[candidate.name] = remembering(candidate.function)
+        if settings["part"] == "point":
+            factor = CONSERVATIVE_NARROWING if candidate.conservative else NARROWING
+            functions[_narrowed(candidate)] = narrowing(functions[candidate.name], factor)
+    records = coverage_of_several(
+        functions,
+        problem(name),
+        target.truth(name),
+        experiment=target.experiment(name, settings["batch_size"], settings["group_size"]),
+        level=LEVEL,
+        replications=replications,
+        rng=seed,
+        workers=1,
+        vectorized=True,
+    )
+    found = []
+    for candidate in candidates:
+        rows = _measured(records[candidate.name], records.get(_narrowed(candidate))).assign(interval=candidate.name)
+        found += [{str(key): value for key, value in row.items() if value == value} for row in rows.to_dict("records")]
+    return found
 
-    def run(function: Any, replications: int) -> gt.Coverage:
-        return gt.coverage(
-            function,
-            problem(name),
-            target.truth(name),
-            experiment=experiment,
-            level=LEVEL,
-            replications=replications,
-            rng=seed,
-            workers=1,
-            vectorized=True,
-        )
 
-    found = run(candidate.function, replications)
+def _narrowed(candidate: Candidate) -> str:
+    """Return what a candidate's negative control is called."""
+    return f"{candidate.name}, narrowed"
+
+
+def _measured(found: gt.Coverage, control: gt.Coverage | None) -> pd.DataFrame:
+    """Measures and widths; with a control its coverage too, and a zip plot where there are intervals."""
     tables = [found.measures(), _widths(found)]
-    if settings["part"] == "point":
-        factor = CONSERVATIVE_NARROWING if candidate.conservative else NARROWING
-        control = run(narrowing(candidate.function, factor), min(replications, CONTROL_REPLICATIONS))
+    if control is not None:
         shares = control.measures().query("measure == 'coverage'")
         tables += [shares.assign(measure="narrowed coverage")]
         if not found.answers.joint:
@@ -106,8 +119,7 @@ def _try(candidate: Candidate, settings: Settings, replications: int, seed: np.r
             thinned = ranked.iloc[np.linspace(0, len(ranked) - 1, min(PERCENTILES, len(ranked))).round().astype(int)]
             ends = thinned[["low", "high"]] - found.truth.flat[0]
             tables += [thinned.drop(columns="replication").assign(measure="zip", **ends)]
-    rows = pd.concat(tables, ignore_index=True).assign(interval=candidate.name)
-    return [{str(key): value for key, value in row.items() if value == value} for row in rows.to_dict("records")]
+    return pd.concat(tables, ignore_index=True)
 
 
 def _widths(found: gt.Coverage) -> pd.DataFrame:

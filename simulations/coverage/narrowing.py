@@ -33,3 +33,15 @@ def narrowing(function: Callable[..., Any], factor: float) -> Callable[..., Any]
         return narrowed(found, factor)
 
     return smaller
+
+
+def remembering(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make an interval function that is not asked again when the last question is put once more, about the very same data."""
+    last: dict[str, Any] = {"data": None, "level": None, "answer": None}
+
+    def asked(data: Any, level: float) -> Any:
+        if data is not last["data"] or level != last["level"]:
+            last.update(answer=function(data, level), data=data, level=level)
+        return last["answer"]
+
+    return asked
