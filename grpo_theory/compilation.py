@@ -35,16 +35,15 @@ def record_type(record: type, *fields: types.Type) -> types.NamedTuple:
     return found
 
 
-stage = numba.njit(error_model="numpy", nogil=True, no_cfunc_wrapper=True)
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
+"""As drivers are compiled, which are called from Python alone; a value for drivers needs an entry of its own."""
+stage = numba.njit(**OPTIONS)
 """Mark a function as one stage of a driver: it is compiled as a part of whatever calls it."""
 
 
 def compile_function(function: Callable, *signatures: Any, as_value: bool = False) -> Any:
-    """Compile with the package's options; cached on disk where the function has a file that allows it.
-
-    A driver is called from Python alone; what is to be a value for drivers needs an entry of its own, which takes longer.
-    """
-    options = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": not as_value}
+    """Compile with the package's options; cached on disk where the function has a file that allows it."""
+    options = OPTIONS | {"no_cfunc_wrapper": not as_value}
     try:
         dispatcher = numba.njit(function, cache=True, **options)
         dispatcher._cache._cache_file._source_stamp = source_stamp(function)

@@ -137,3 +137,16 @@ def test_coverage_of_the_bootstrap(seed):
     assert abs(deviation(found.covers(law.optimum))) < 4.0
     low, high = narrowed_below(found)
     assert deviation((low <= law.optimum) & (law.optimum <= high)) < -4.0
+
+
+def test_prompts_of_one_gradient_have_no_spread_of_rounding():
+    """One prompt varies, with two kinds of responses: c1 is 0, and a sign that is rounding would choose an optimum."""
+    rng = np.random.default_rng(5)
+    for scale in 10.0 ** rng.uniform(-3.0, 3.0, 200):
+        rewards, scores = np.zeros((32, 16)), scale * rng.normal(size=(32, 16, 5))
+        rewards[0, 0], scores[0, 1:] = 1.0, scores[0, 1]
+        law = estimate_group_size_law(Rollouts(rewards, scores))
+        assert law.c1 == 0.0
+        assert law.optimum == np.inf
+        rewards[1, 3] = 1.0
+        assert abs(estimate_group_size_law(Rollouts(rewards, scores)).c1) > 1e-6 * abs(law.c3)

@@ -10,6 +10,7 @@ from grpo_theory.compilation import F1, F3, function_value
 from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
 from grpo_theory.samples import Rollouts
 from grpo_theory.theory import GroupSizeLaw
+from grpo_theory.validation import ROUNDING
 
 
 class PromptTerms(NamedTuple):
@@ -21,11 +22,15 @@ class PromptTerms(NamedTuple):
     c3: Array
 
     def components(self) -> GroupSizeLaw:
-        """Return the unbiased estimates of c1, c2 and c3; needs B >= 2."""
+        """Return the unbiased estimates of c1, c2 and c3; needs B >= 2.
+
+        An estimate of c1 that is 0 but for rounding is 0: its sign decides whether there is an optimal group size.
+        """
         size, width = self.gradients.shape[-2:]
         product = np.empty(self.power.shape[:-1])
         products_of_pairs(self.gradients.reshape(-1, size, width), product.reshape(-1))
-        return GroupSizeLaw(self.power.mean(axis=-1) - product, self.c2.mean(axis=-1), self.c3.mean(axis=-1))
+        c1, c2, c3 = self.power.mean(axis=-1) - product, self.c2.mean(axis=-1), self.c3.mean(axis=-1)
+        return GroupSizeLaw(np.where(np.abs(c1) <= ROUNDING * (np.abs(c2) + np.abs(c3)), 0.0, c1), c2, c3)
 
     def covariance(self) -> Array:
         """Return the delete-one-prompt jackknife covariance of the estimates, shape (..., 3, 3); needs B >= 3."""
