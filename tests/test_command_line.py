@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -114,6 +115,28 @@ def test_studies_claim_what_they_declare(results):
     for name, study in studies().items():
         claimed = {claim.statement.id for claim in study.claims(read_table(results, name)[0])}
         assert claimed | {"U9/budgets"} == set(study.decides) | {"U9/budgets"}, name
+
+
+@pytest.mark.parametrize("name", list(studies()))
+def test_what_is_not_a_number_is_no_evidence(results, name):
+    """An estimate that is NaN is an error, unless no claim is about it: then the claims are what they were."""
+    study, table = studies()[name], read_table(results, name)[0]
+    expected = [(claim.evidence, claim.control) for claim in study.claims(table)]
+    rows = np.unique(np.linspace(0, len(table) - 1, 120).astype(int))
+    refused = 0
+    for row in rows:
+        broken = table.copy()
+        broken.loc[row, "estimate"] = np.nan
+        try:
+            found = [(claim.evidence, claim.control) for claim in study.claims(broken)]
+        except ValueError:
+            refused += 1
+        else:
+            assert found == expected, f"row {row} of {name}"
+    assert refused or not expected
+    if expected:
+        with pytest.raises(ValueError, match=r"finite|numbers"):
+            study.claims(table.assign(estimate=np.nan))
 
 
 def test_verify_writes_a_row_for_each_claim_with_power(results):

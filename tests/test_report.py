@@ -67,7 +67,7 @@ def test_a_control_that_survives_is_reported_as_no_power():
     table = judge([claim(control=weak), claim(control=SAMPLED_WRONG)])
     assert table["control"].tolist() == ["confirmed", "refuted"]
     assert table["power"].tolist() == [False, True]
-    assert table["verdict"].tolist() == ["confirmed", "confirmed"]
+    assert table["verdict"].tolist() == ["no power", "confirmed"]
 
 
 def test_an_undecided_control_has_no_power_either():
@@ -75,6 +75,15 @@ def test_an_undecided_control_has_no_power_either():
     table = judge([claim(control=noisy)])
     assert table["control"][0] == "inconclusive"
     assert not table["power"][0]
+    assert table["verdict"][0] == "no power"
+
+
+def test_without_power_a_refutation_stays_and_so_does_an_open_question():
+    weak = dataclasses.replace(SAMPLED, prediction=1.002)
+    undecided = dataclasses.replace(SAMPLED, standard_error=0.1)
+    table = judge([claim(SAMPLED_WRONG, control=weak), claim(undecided, control=weak)])
+    assert table["verdict"].tolist() == ["refuted", "inconclusive"]
+    assert not table["power"].any()
 
 
 def test_what_is_undecided_says_how_many_replications_would_do():

@@ -247,3 +247,13 @@ def test_value_baseline_is_judged_by_assumption_2():
     assert verdicts.loc[("U6/printed", "uniform"), "verdict"] == "confirmed"
     assert verdicts.loc[("U6/assumption", "mixed"), "verdict"] == "refuted"
     assert verdicts.loc[("U6/printed", "mixed"), "verdict"] == "refuted"
+
+
+def test_a_kernel_that_gives_nan_confirms_nothing(monkeypatch):
+    """It once did: the greater of 0 and NaN was 0."""
+    cell = u_statistic.cells(True)[0]
+    seed = np.random.SeedSequence(0)
+    assert u_statistic.compute(cell.settings, seed, 0)["pairs"] < 1e-10
+    monkeypatch.setattr(u_statistic, "estimate", lambda name, scores, rewards: np.full(scores.shape[1], np.nan))
+    with pytest.raises(ValueError, match="estimates must be numbers"):
+        u_statistic.compute(cell.settings, seed, 0)

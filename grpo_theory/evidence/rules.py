@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 from grpo_theory.evidence.claim import Evidence
 
-CONFIRMED, REFUTED, INCONCLUSIVE = "confirmed", "refuted", "inconclusive"
+CONFIRMED, REFUTED, INCONCLUSIVE, NO_POWER = "confirmed", "refuted", "inconclusive", "no power"
 IDENTITY_TOLERANCE = 1e-10
 MOST = 10**18
 """The largest number of replications that is ever asked for."""
@@ -87,16 +87,18 @@ def rate(evidence: Evidence, level: float) -> Judgement:
 def law(evidence: Evidence, level: float) -> Judgement:
     """Judge by the Dvoretzky-Kiefer-Wolfowitz band around the empirical distribution function.
 
-    The estimate is the largest distance between the empirical distribution function and the law.
+    The estimate is the largest distance between the empirical distribution function and the law.  Refute if the band does not
+    contain the law; confirm if the upper limit of the distance, the estimate plus the band's half-width, is below the margin.
     """
     half = sqrt(log(2.0 / level) / (2.0 * evidence.replications)) if evidence.replications else inf
     low, high = max(0.0, evidence.estimate - half), evidence.estimate + half
     if evidence.estimate > half:
         return Judgement(REFUTED, low, high)
-    if half < evidence.margin:
+    if high < evidence.margin:
         return Judgement(CONFIRMED, low, high)
-    needed = ceil(log(2.0 / level) / (2.0 * evidence.margin**2)) if evidence.margin > 0.0 else 0
-    return Judgement(INCONCLUSIVE, low, high, needed)
+    wanted = max(evidence.margin - evidence.estimate, evidence.estimate)
+    needed = min(log(2.0 / level) / (2.0 * wanted**2), MOST) if wanted > 0.0 else 0
+    return Judgement(INCONCLUSIVE, low, high, ceil(needed))
 
 
 def ordering(evidence: Evidence, level: float) -> Judgement:

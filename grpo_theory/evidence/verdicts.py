@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from grpo_theory.evidence.claim import Claim
-from grpo_theory.evidence.rules import KINDS, REFUTED
+from grpo_theory.evidence.rules import CONFIRMED, KINDS, NO_POWER, REFUTED
 
 FAMILY_ERROR = 1e-3
 
@@ -46,7 +46,8 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
     Returns
     -------
     DataFrame
-        One row a claim; ``control`` is the verdict on the negative control, and ``power`` says whether it was refuted.
+        One row a claim; ``control`` is the verdict on the negative control, and ``power`` says whether it was refuted.  What
+        would be confirmed has the verdict "no power" where it was not.
     """
     if not 0.0 < family_error < 1.0:
         raise ValueError(f"family_error must lie in (0, 1), got {family_error}")
@@ -59,6 +60,7 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
     for claim in claims:
         rule = KINDS[claim.statement.kind]
         judgement, control = (rule(found, level / found.comparisons) for found in (claim.evidence, claim.control))
+        has_power = control.verdict == REFUTED
         rows.append(
             (
                 claim.statement.id,
@@ -66,9 +68,9 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
                 claim.statement.text,
                 claim.statement.kind,
                 claim.setting,
-                judgement.verdict,
+                judgement.verdict if has_power or judgement.verdict != CONFIRMED else NO_POWER,
                 control.verdict,
-                control.verdict == REFUTED,
+                has_power,
                 claim.evidence.estimate,
                 judgement.low,
                 judgement.high,

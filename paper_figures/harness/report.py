@@ -17,7 +17,7 @@ from simulations.claims import CATALOGUE, decided_by
 from simulations.harness.discovery import studies
 from simulations.harness.store import StoreError, read_table, write_atomically
 
-SYMBOLS = {"confirmed": "✓", "refuted": "✗", "inconclusive": "?"}
+SYMBOLS = {"confirmed": "✓", "refuted": "✗", "inconclusive": "?", "no power": "-"}
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 1180px; margin: 2rem auto; padding: 0 1rem; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd; padding-bottom: .2rem; }

@@ -12,6 +12,7 @@ from simulations.claims import CATALOGUE, claim
 from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
 from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
+from simulations.harness.evidence import farthest
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 LEVEL = 0.95
@@ -178,7 +179,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     found = []
     for (name, target, interval), part in points.groupby(["problem", "target", "interval"], sort=False):
         shares = part.pivot_table(index="component", columns="measure", values="estimate")
-        worst = shares.loc[(shares["coverage"] - LEVEL).abs().idxmax()]
+        worst = shares.loc[farthest(shares["coverage"], LEVEL)]
         first, counts = part.iloc[0], part.groupby("measure")["replications"].first()
         statement = statement_of(str(interval), str(target))
         conservative = CATALOGUE[statement].kind == "upper bound"

@@ -16,6 +16,7 @@ from grpo_theory.intervals import Interval, vectorized
 from grpo_theory.schedule import Schedule
 from simulations.claims import claim
 from simulations.coverage.narrowing import narrowed
+from simulations.harness.evidence import farthest
 from simulations.harness.maximum import curvatures, maximum
 from simulations.harness.study import Cell, Rows, Settings, Study
 
@@ -204,7 +205,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
 
 
 def _worst(part: pd.DataFrame) -> Evidence:
-    row = part.loc[(part["estimate"] - LEVEL).abs().idxmax()]
+    row = part.loc[farthest(part["estimate"], LEVEL)]
     error = float(np.sqrt(LEVEL * (1.0 - LEVEL) / row["replications"]))
     return Evidence(
         float(row["estimate"]), LEVEL, max(float(row["standard_error"]), error), MARGIN, int(row["replications"]), len(part)

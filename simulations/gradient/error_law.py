@@ -9,7 +9,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim, log_log_slope
 from grpo_theory.theory import leave_one_out_traces, remainder_bound
 from simulations.claims import claim
-from simulations.harness.evidence import exact
+from simulations.harness.evidence import exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 GROUP_SIZES = (2, 4, 8, 16, 32, 64)
@@ -72,13 +72,13 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 def _law_claims(problem: str, at: pd.DataFrame) -> list[Claim]:
     """The exact law against enumeration, for each prompt and for the batch; controls put G^2 for G(G-1), as printed."""
 
-    def largest(name: str) -> float:
-        return float((at.loc[name, "estimate"] / at.loc[name, "prediction"] - 1.0).abs().max())
+    def gap(name: str) -> float:
+        return largest((at.loc[name, "estimate"] / at.loc[name, "prediction"] - 1.0).abs())
 
-    gaps = [float(at.loc[name, "estimate"].max()) for name in ("largest relative gap", "largest relative gap, printed")]
+    gaps = [largest(at.loc[name, "estimate"]) for name in ("largest relative gap", "largest relative gap, printed")]
     return [
         claim("U3/corrected", problem, *(exact(gap, 0.0) for gap in gaps)),
-        claim("U4/corrected", problem, *(exact(largest(name), 0.0) for name in ("mse", "mse, printed"))),
+        claim("U4/corrected", problem, *(exact(gap(name), 0.0) for name in ("mse", "mse, printed"))),
     ]
 
 
@@ -91,7 +91,7 @@ def _remainder_claims(problem: str, at: pd.DataFrame) -> list[Claim]:
     ):
         part = at.loc[name]
         ratios = part["estimate"], part["estimate"] * part["group_size"]
-        found.append(claim(statement, problem, *(exact(ratio.max(), 1.0) for ratio in ratios)))
+        found.append(claim(statement, problem, *(exact(largest(ratio), 1.0) for ratio in ratios)))
     return found
 
 

@@ -10,7 +10,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.harness.evidence import exact
+from simulations.harness.evidence import exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 GROUPS = 200
@@ -70,7 +70,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
 
     def note(name: str, gap: Array, prompt: int) -> None:
         squares = np.einsum("...k,kl,...l->...", gap, gram[prompt], gap)
-        worst[name] = max(worst[name], float(np.sqrt(np.max(np.maximum(squares, 0.0)))) / scale[prompt])
+        worst[name] = largest([worst[name], *np.sqrt(np.maximum(squares, 0.0)).reshape(-1) / scale[prompt]])
 
     group_size = settings["group_size"]
     for _ in range(settings["groups"]):

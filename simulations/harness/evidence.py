@@ -1,9 +1,11 @@
 """From rows of tables to evidence: the one builder for all studies."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from grpo_theory.evidence import Evidence
 
@@ -25,6 +27,25 @@ def evidence(row: Row, prediction: float | None = None, margin: float = 0.0, com
         replications=int(row["replications"]),
         comparisons=comparisons,
     )
+
+
+def largest(values: ArrayLike) -> float:
+    """Return the largest of some estimates; a value that is not a number among them is an error, not the least of them.
+
+    Raises
+    ------
+    ValueError
+    """
+    found = np.asarray(values, dtype=np.float64)
+    if np.isnan(found).any():
+        raise ValueError(f"estimates must be numbers, got {found.tolist()}")
+    return float(found.max())
+
+
+def farthest(estimates: pd.Series, prediction: float = 0.0) -> Hashable:
+    """Return the label of the estimate that is farthest from the prediction; raise if one is not a number."""
+    distances = (estimates - prediction).abs()
+    return distances[distances == largest(distances)].index[0]
 
 
 def difference(one: Row, other: Row, prediction: float = 0.0) -> Evidence:

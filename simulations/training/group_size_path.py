@@ -9,7 +9,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim
 from grpo_theory.theory import noise_free_path
 from simulations.claims import claim
-from simulations.harness.evidence import exact
+from simulations.harness.evidence import exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.training.cases import CASES, FAR, case_law, case_problem, case_settings, case_steps, schedule_label
 
@@ -63,7 +63,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 def _nearness_claim(statement: str, where: str, optima: np.ndarray, facts: dict[str, float]) -> Claim:
     """All the group sizes are near the first; the control asks for a hundredth of the tolerance."""
-    farthest = float(np.abs(np.log(optima / optima[0])).max())
+    farthest = largest(np.abs(np.log(optima / optima[0])))
     both = (exact(farthest, np.log1p(bound)) for bound in (TOLERANCE, TOLERANCE / 100.0))
     return claim(statement, where, *both, facts=facts)
 

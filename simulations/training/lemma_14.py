@@ -8,7 +8,7 @@ import pandas as pd
 from grpo_theory.evidence import Claim
 from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
 from simulations.claims import claim
-from simulations.harness.evidence import exact
+from simulations.harness.evidence import exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 A = (1.25, 2.0, 4.0, 10.0, 100.0)
@@ -68,8 +68,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         ("U8/lemma/used", used, "printed"),
         ("U8/lemma/corrected", table, "corrected"),
     ):
-        largest = part.groupby("start")["estimate"].max()
-        found.append(claim(statement, "all sequences", *(exact(largest[name], 1.0) for name in (start, "control"))))
+        ratios = part.groupby("start")["estimate"]
+        both = (exact(largest(ratios.get_group(name)), 1.0) for name in (start, "control"))
+        found.append(claim(statement, "all sequences", *both))
     return found
 
 

@@ -13,7 +13,7 @@ from grpo_theory.evidence import Claim
 from grpo_theory.exact import Region, largest_error, longest_estimate, region, steepest_ray
 from grpo_theory.theory import constant_step_bound, gap_recursion, harmonic_step_bound, linearise, recursion_bound
 from simulations.claims import claim
-from simulations.harness.evidence import evidence, exact
+from simulations.harness.evidence import evidence, exact, farthest
 from simulations.harness.maximum import curvatures, maximum
 from simulations.harness.study import Cell, Rows, Settings, Study
 
@@ -163,7 +163,7 @@ def _bound_claim(statement: str, setting: str, gaps: pd.DataFrame) -> Claim:
 
     def worst(bound: str) -> Any:
         ratios = gaps.assign(**{name: gaps[name] / gaps[bound] for name in ("estimate", "standard_error")})
-        at = (ratios["estimate"] + 5.0 * ratios["standard_error"]).idxmax()
+        at = farthest(ratios["estimate"] + 5.0 * ratios["standard_error"])
         return evidence(ratios.loc[at], 1.0, comparisons=len(gaps))
 
     row = gaps.iloc[0]
