@@ -48,51 +48,61 @@ SHOWN = record_type(Shown, F2, F2, I1, F2, numba.int64, numba.int64)
 
 
 @stage
-def show_prompt(shown, m, i, batch):
-    """Write out what oracles know of prompt m, as group i of a batch."""
+def lanes_between(first, n, b, batch_size):
+    """Return the lanes (from, up to) whose group b is among the n groups from number `first` on; lane j's is number j B + b."""
+    return (first - b + batch_size - 1) // batch_size, (first + n - b + batch_size - 1) // batch_size
+
+
+@stage
+def show_prompts(shown, prompts, b, batch_size, first, n, batch):
+    """Write out what oracles know of the lanes' prompts b (STRIP,)."""
     if shown.fields.shape[0] > 0:
-        batch.values[i] = shown.fields[0, m]
-        batch.standard_deviations[i] = shown.fields[1, m]
-        batch.optimal_baselines[i] = shown.fields[2, m]
+        start, stop = lanes_between(first, n, b, batch_size)
+        for j in range(start, stop):
+            i, m = j * batch_size + b - first, np.uintp(prompts[j])
+            batch.values[i] = shown.fields[0, m]
+            batch.standard_deviations[i] = shown.fields[1, m]
+            batch.optimal_baselines[i] = shown.fields[2, m]
 
 
 @stage
-def show_responses(shown, m, outcome, response, i, first, last, batch):
-    """Write out an outcome at prompt m, as responses `first` up to `last` of group i of a batch."""
-    reward = shown.rewards[m, outcome]
-    for g in range(first, last):
-        batch.rewards[i, g] = reward
-    if shown.norms.shape[0] > 0:
-        norm = shown.norms[m, response]
-        for g in range(first, last):
-            batch.squared_score_norms[i, g] = norm
-    if shown.lengths.shape[0] > 0:
-        for g in range(first, last):
-            batch.lengths[i, g] = shown.lengths[response]
-
-
-@stage
-def show_counted(shown, outcomes, m, j, i, batch):
-    """Write out the group of lane j from its counts (O, STRIP), as group i of a batch."""
-    show_prompt(shown, m, i, batch)
+def show_counted(shown, outcomes, prompts, b, batch_size, first, n, batch):
+    """Write out the lanes' groups b from their counts (O, STRIP)."""
+    rewards, norms, lengths = batch.rewards, batch.squared_score_norms, batch.lengths
+    sees_norms, sees_lengths = shown.norms.shape[0] > 0, shown.lengths.shape[0] > 0
     n_values = outcomes.shape[0] // shown.n_responses
-    first = 0
-    for value in range(n_values):
-        for response in range(shown.n_responses):
-            outcome = response * n_values + value
-            last = first + int(outcomes[outcome, j])
-            if last > first:
-                show_responses(shown, m, outcome, response, i, first, last, batch)
-                first = last
+    start, stop = lanes_between(first, n, b, batch_size)
+    for j in range(start, stop):
+        i, m, g = j * batch_size + b - first, np.uintp(prompts[j]), 0
+        for value in range(n_values):
+            for response in range(shown.n_responses):
+                outcome = response * n_values + value
+                last = g + int(outcomes[outcome, j])
+                while g < last:
+                    rewards[i, g] = shown.rewards[m, outcome]
+                    if sees_norms:
+                        norms[i, g] = shown.norms[m, response]
+                    if sees_lengths:
+                        lengths[i, g] = shown.lengths[response]
+                    g += 1
 
 
 @stage
-def show_ordered(shown, outcomes, responses, m, j, i, batch):
-    """Write out the group of lane j from its outcomes in the order drawn (G, STRIP), as group i of a batch."""
-    show_prompt(shown, m, i, batch)
-    for g in range(outcomes.shape[0]):
-        outcome = np.uintp(outcomes[g, j])
-        show_responses(shown, m, outcome, np.uintp(responses[outcome]), i, g, g + 1, batch)
+def show_ordered(shown, outcomes, responses, prompts, b, batch_size, first, n, batch):
+    """Write out the lanes' groups b from their outcomes in the order drawn (G, STRIP); the responses (O,) are the outcomes'."""
+    rewards, norms, lengths = batch.rewards, batch.squared_score_norms, batch.lengths
+    sees_norms, sees_lengths = shown.norms.shape[0] > 0, shown.lengths.shape[0] > 0
+    start, stop = lanes_between(first, n, b, batch_size)
+    for j in range(start, stop):
+        i, m = j * batch_size + b - first, np.uintp(prompts[j])
+        for g in range(outcomes.shape[0]):
+            outcome = np.uintp(outcomes[g, j])
+            response = np.uintp(responses[outcome])
+            rewards[i, g] = shown.rewards[m, outcome]
+            if sees_norms:
+                norms[i, g] = shown.norms[m, response]
+            if sees_lengths:
+                lengths[i, g] = shown.lengths[response]
 
 
 @stage
@@ -112,55 +122,55 @@ def call(kernel, batch, n, advantages):
 
 
 @stage
-def add_counted(shown, outcomes, j, advantages, pushes):
-    """Add up lane j's advantages (G,), over G, by sign and response, in pushes (n_signs K, STRIP).
+def add_counted(shown, outcomes, advantages, b, batch_size, first, n, pushes):
+    """Add up the advantages of the lanes' groups b, over G, by sign and response, in pushes (n_signs K, STRIP), 0 before.
 
     Those of an outcome are its first, times its count, and what the others differ from it.
     """
-    group_size = advantages.shape[0]
+    group_size = advantages.shape[1]
     n_values = outcomes.shape[0] // shown.n_responses
-    g = 0
-    for row in range(pushes.shape[0]):
-        pushes[row, j] = 0.0
-    for value in range(n_values):
-        for response in range(shown.n_responses):
-            count = int(outcomes[response * n_values + value, j])
-            if count > 0:
-                first, rest = advantages[g], 0.0
-                for h in range(g + 1, g + count):
-                    rest += advantages[h] - first
-                row = response if first > 0.0 or shown.n_signs == 1 else shown.n_responses + response
-                pushes[row, j] += first / group_size * count + rest / group_size
-                g += count
+    start, stop = lanes_between(first, n, b, batch_size)
+    for j in range(start, stop):
+        i, g = j * batch_size + b - first, 0
+        for value in range(n_values):
+            for response in range(shown.n_responses):
+                count = int(outcomes[response * n_values + value, j])
+                if count > 0:
+                    one, rest = advantages[i, g], 0.0
+                    for h in range(g + 1, g + count):
+                        rest += advantages[i, h] - one
+                    row = response if one > 0.0 or shown.n_signs == 1 else shown.n_responses + response
+                    pushes[row, j] += one / group_size * count + rest / group_size
+                    g += count
 
 
 @stage
-def add_ordered(shown, outcomes, responses, j, advantages, pushes):
-    """Add up lane j's advantages (G,), over G, by sign and response, for its outcomes in the order drawn (G, STRIP)."""
-    group_size = advantages.shape[0]
-    for row in range(pushes.shape[0]):
-        pushes[row, j] = 0.0
-    for g in range(group_size):
-        response = responses[np.uintp(outcomes[g, j])]
-        row = response if advantages[g] > 0.0 or shown.n_signs == 1 else shown.n_responses + response
-        pushes[np.uintp(row), j] += advantages[g] / group_size
+def add_ordered(shown, outcomes, responses, advantages, b, batch_size, first, n, pushes):
+    """Add up what `add_counted` does, for outcomes in the order drawn (G, STRIP)."""
+    group_size = advantages.shape[1]
+    start, stop = lanes_between(first, n, b, batch_size)
+    for j in range(start, stop):
+        i = j * batch_size + b - first
+        for g in range(group_size):
+            response, advantage = responses[np.uintp(outcomes[g, j])], advantages[i, g]
+            row = response if advantage > 0.0 or shown.n_signs == 1 else shown.n_responses + response
+            pushes[np.uintp(row), j] += advantage / group_size
 
 
 def fill_pushes(kernel, shown, counts, batch, advantages, pushes):
     """Fill in pushes (S, B, n_signs K, STRIP) of a kernel that treats responses alike, as many groups at once as `batch` has."""
     n_strips, batch_size, _ = counts.prompts.shape
     at_once = advantages.shape[0]
+    pushes[:, :, :, :] = 0.0
     for s in range(n_strips):
-        prompts = counts.prompts[s]
         for first in range(0, batch_size * STRIP, at_once):
             n = min(at_once, batch_size * STRIP - first)
-            for i in range(n):
-                j, b = (first + i) // batch_size, (first + i) % batch_size
-                show_counted(shown, counts.outcomes[s, b], prompts[b, j], j, i, batch)
+            for b in range(batch_size):
+                show_prompts(shown, counts.prompts[s, b], b, batch_size, first, n, batch)
+                show_counted(shown, counts.outcomes[s, b], counts.prompts[s, b], b, batch_size, first, n, batch)
             call(kernel, batch, n, advantages)
-            for i in range(n):
-                j, b = (first + i) // batch_size, (first + i) % batch_size
-                add_counted(shown, counts.outcomes[s, b], j, advantages[i], pushes[s, b])
+            for b in range(batch_size):
+                add_counted(shown, counts.outcomes[s, b], advantages, b, batch_size, first, n, pushes[s, b])
 
 
 def fill_ordered_pushes(kernel, shown, prompts, outcomes, responses, batch, advantages, pushes):
@@ -170,16 +180,16 @@ def fill_ordered_pushes(kernel, shown, prompts, outcomes, responses, batch, adva
     """
     n_strips, batch_size, _, _ = outcomes.shape
     at_once = advantages.shape[0]
+    pushes[:, :, :, :] = 0.0
     for s in range(n_strips):
         for first in range(0, batch_size * STRIP, at_once):
             n = min(at_once, batch_size * STRIP - first)
-            for i in range(n):
-                j, b = (first + i) // batch_size, (first + i) % batch_size
-                show_ordered(shown, outcomes[s, b], responses, prompts[s, b, j], j, i, batch)
+            for b in range(batch_size):
+                show_prompts(shown, prompts[s, b], b, batch_size, first, n, batch)
+                show_ordered(shown, outcomes[s, b], responses, prompts[s, b], b, batch_size, first, n, batch)
             call(kernel, batch, n, advantages)
-            for i in range(n):
-                j, b = (first + i) // batch_size, (first + i) % batch_size
-                add_ordered(shown, outcomes[s, b], responses, j, advantages[i], pushes[s, b])
+            for b in range(batch_size):
+                add_ordered(shown, outcomes[s, b], responses, advantages, b, batch_size, first, n, pushes[s, b])
 
 
 @cache
