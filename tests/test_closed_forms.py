@@ -161,6 +161,18 @@ def test_near_the_optimum_the_best_baseline_falls_whatever_the_correlation_does(
     assert -0.3 < correlations[0.9, 0.99] < -0.2
 
 
+def test_with_linear_features_failures_differ_and_the_correlation_tends_to_neither_end():
+    """The same policies by random features: -0.79, and the best baseline falls all the same."""
+    features = np.random.default_rng(0).normal(size=(1, 4, 4))
+    correlations = []
+    for p in (0.99, 0.9999):
+        theta = np.linalg.solve(features[0], [np.log(p / (1.0 - p)), *np.log([0.6, 0.3, 0.1])])
+        problem = gt.Problem(gt.Bandit([[1.0, 0.0, 0.0, 0.0]]), gt.LinearSoftmax(features), None, theta)
+        correlations.append(correlation_of(prompts(Case(problem, features))[0]))
+        assert gt.moments(problem, theta).optimal_baseline < 0.01
+    assert correlations == pytest.approx([-0.79, -0.79], abs=0.005)
+
+
 @every_case
 def test_remainder_bound_holds(policy, rewards, penalty):
     c = case(policy, rewards, penalty)
