@@ -111,14 +111,28 @@ def test_one_step_exactly(name, estimator, seed):
 
 
 def brute_force_sequences(a, b, c, highest, steps, rng):
-    """Random sequences that satisfy the hypotheses of Lemma 14, with many zeros."""
+    """Random sequences that satisfy the hypotheses of Lemma 14, with many zeros, and leave room for a next value."""
+    n = np.arange(1, steps + 1)
+    brackets, added = 1.0 - a / n + b / n**2, c / n**2
     paths = np.empty((100, steps))
-    paths[:, 0] = highest * rng.uniform(size=100) * (rng.uniform(size=100) < 0.5)
-    for n in range(1, steps):
-        most = np.minimum(highest, (1.0 - a / n + b / n**2) * paths[:, n - 1] + c / n**2)
-        allowed = np.maximum(most, 0.0)
-        paths[:, n] = allowed * np.where(rng.uniform(size=100) < 0.5, 1.0, rng.uniform(size=100) < 0.5)
+    most = np.full(100, highest)
+    for i in range(steps):
+        if brackets[i] < 0.0:
+            most = np.minimum(most, -added[i] / brackets[i])
+        paths[:, i] = most * np.where(rng.uniform(size=100) < 0.5, 1.0, rng.uniform(size=100) * (rng.uniform(size=100) < 0.5))
+        most = np.minimum(highest, np.maximum(brackets[i] * paths[:, i] + added[i], 0.0))
     return paths
+
+
+def keeps_the_hypotheses(sequences, a, b, c, highest):
+    """Whether a_{n+1} <= (1 - A/n + B/n^2) a_n + C/n^2 and 0 <= a_n <= highest along the last axis, up to rounding.
+
+    A sequence that ends in 0 after a bracket that is not negative goes on for ever with zeros.
+    """
+    n = np.arange(1, sequences.shape[-1])
+    most = (1.0 - a / n + b / n**2) * sequences[..., :-1] + c / n**2
+    slack = 1e-12 * (1.0 + a + b) * highest
+    return bool((sequences >= 0.0).all() and (sequences <= highest).all() and (sequences[..., 1:] <= most + slack).all())
 
 
 @settings(max_examples=60, deadline=None)
@@ -134,21 +148,61 @@ def test_lemma_14_as_corrected_holds_for_every_sequence(a, share, c, highest, ep
     b, n = share * a**2 / 4.0, np.arange(1, 200)
     largest = largest_sequence(a, b, c, highest, len(n))
     paths = brute_force_sequences(a, b, c, highest, len(n), np.random.default_rng(key))
+    assert keeps_the_hypotheses(paths, a, b, c, highest)
     assert (paths <= largest * (1 + 1e-12)).all()
     assert (largest <= sequence_bound(a, c, highest, first_index(a, b, epsilon), n, epsilon) * (1 + 1e-9)).all()
 
 
+@pytest.mark.parametrize(("a", "b", "c"), [(100.0, 25.0, 1000.0), (4.0, 0.04, 4.0), (10.0, 6.25, 4.0), (2.0, 4.0, 1.0)])
+def test_every_largest_value_is_that_of_an_admissible_sequence(a, b, c):
+    """From the last index before it with a negative bracket on, where it takes 0, the sequence takes the most; then zeros."""
+    largest = largest_sequence(a, b, c, 1.0, 150)
+    n = np.arange(1, 151)
+    negative = 1.0 - a / n + b / n**2 < 0.0
+    for i in range(149):
+        earlier = np.flatnonzero(negative[:i])
+        sequence = np.zeros(150)
+        first = earlier[-1] + 1 if earlier.size else 0
+        sequence[first : i + 1] = largest[first : i + 1]
+        assert keeps_the_hypotheses(sequence, a, b, c, 1.0)
+        sequence[i] += 1e-6
+        assert not keeps_the_hypotheses(sequence, a, b, c, 1.0)
+
+
 def test_lemma_14_as_printed_fails_by_hand():
+    """a_51 = 0.4, all else 0: admissible at every n, and 1.62 times the bound. After a_30 = 1 no a_31 >= 0 can follow."""
     a, b, c, epsilon = 100.0, 25.0, 1000.0, 0.25
     start = printed_first_index(a, b, epsilon)
     assert start == ceil(25 * 1.25 / (0.25 * 99)) + 1 == 3
-    sequence = [0.0] * 31
-    sequence[30] = min(1.0, c / 29**2)
-    bracket = 1.0 - a / 29 + b / 29**2
-    assert bracket < 0.0
-    assert sequence[30] == 1.0 <= bracket * sequence[29] + c / 29**2
-    assert sequence[30] > 2.3 * sequence_bound(a, c, 1.0, start, 30, epsilon)
-    assert sequence[30] <= sequence_bound(a, c, 1.0, first_index(a, b, epsilon), 30, epsilon)
+    sequence = np.zeros(200)
+    sequence[50] = 0.4
+    assert keeps_the_hypotheses(sequence, a, b, c, 1.0)
+    assert sequence[50] > 1.6 * sequence_bound(a, c, 1.0, start, 51, epsilon)
+    assert sequence[50] <= sequence_bound(a, c, 1.0, first_index(a, b, epsilon), 51, epsilon)
+    n = np.arange(1, 201)
+    assert (largest_sequence(a, b, c, 1.0, 200) / sequence_bound(a, c, 1.0, start, n, epsilon)).argmax() == 50
+    inadmissible = np.zeros(200)
+    inadmissible[29] = 1.0
+    assert keeps_the_hypotheses(inadmissible[:30], a, b, c, 1.0)
+    assert not keeps_the_hypotheses(inadmissible, a, b, c, 1.0)
+
+
+def test_the_induction_uses_only_steps_that_the_one_step_inequality_allows():
+    """beta/n <= 2/L from n_0 on, whatever mu <= L, beta > 1/(2 mu) and epsilon; on a quadratic 3/L breaks the inequality."""
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        smoothness = 10.0 ** rng.uniform(-2, 2)
+        mu = smoothness * rng.uniform(0.001, 1.0)
+        beta = (1.0 + 10.0 ** rng.uniform(-2, 2)) / (2.0 * mu)
+        epsilon = 10.0 ** rng.uniform(-1, 1)
+        start = printed_first_index(2.0 * mu * beta, smoothness * mu * beta**2, epsilon)
+        assert start > (1.0 + 1.0 / epsilon) * smoothness * beta / 2.0
+        assert beta / start < 2.0 / smoothness
+        for share, holds in ((1.0, True), (2.0, True), (3.0, mu == smoothness)):
+            step = share / smoothness
+            factors = np.array([(1.0 - step * mu) ** 2, (1.0 - step * smoothness) ** 2])
+            allowed = 1.0 - 2.0 * mu * step + smoothness * mu * step**2
+            assert (factors <= allowed * (1 + 1e-12)).all() == holds
 
 
 def test_the_explicit_bounds_are_above_the_iterated_one():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from enumeration import PENALTIES, POLICIES, REWARDS, batch_law, case, group_law, prompts
+from enumeration import PENALTIES, POLICIES, REWARDS, Case, batch_law, case, group_law, prompts
 
 import grpo_theory as gt
 from grpo_theory.theory import (
@@ -100,6 +100,77 @@ def test_a_baseline_that_does_not_fit_is_refused_by_name(baseline):
 def test_a_range_is_not_negative(reward_range):
     with pytest.raises(ValueError, match="reward_range must"):
         remainder_bound(exact(case("linear")), 2, reward_range)
+
+
+def norms_and_rewards(table):
+    """Return the mean of ||W||^2, its covariance with Z, and the product of their deviations, by enumeration of the outcomes."""
+    p, z, norms = table.probabilities, table.rewards, (table.scores**2).sum(axis=1)
+    norm_spread, spread = norms - p @ norms, z - p @ z
+    return p @ norms, p @ (norm_spread * spread), np.sqrt((p @ norm_spread**2) * (p @ spread**2))
+
+
+def correlation_of(table):
+    _, covariance, scale = norms_and_rewards(table)
+    return covariance / scale
+
+
+def one_prompt(success, theta):
+    """One prompt of a tabular policy."""
+    success = np.atleast_2d(success)
+    theta, size = np.array(theta, dtype=np.float64), success.shape[1]
+    problem = gt.Problem(gt.Bandit(success), gt.TabularSoftmax(1, size), None, theta)
+    return problem, prompts(Case(problem, np.eye(size)[None]))[0]
+
+
+@pytest.mark.parametrize("p", [0.001, 0.2, 0.499, 0.501, 0.6, 0.99])
+def test_with_two_responses_norm_and_reward_are_correlated_perfectly(p):
+    """The sign is that of 1 - 2p; a success that is not certain, or a third response, spoils it."""
+    problem, table = one_prompt([1.0, 0.0], [np.log(p / (1.0 - p)), 0.0])
+    size, covariance, _ = norms_and_rewards(table)
+    correlation = correlation_of(table)
+    assert size == pytest.approx(2.0 * p * (1.0 - p), rel=1e-12)
+    assert covariance == pytest.approx(2.0 * p * (1.0 - p) * (1.0 - 2.0 * p), rel=1e-9)
+    assert correlation == pytest.approx(np.sign(1.0 - 2.0 * p), abs=1e-9)
+    found = gt.moments(problem, problem.theta)
+    assert found.score_reward_correlation == pytest.approx([correlation], abs=1e-9)
+    assert found.optimal_baseline == pytest.approx([1.0 - p], rel=1e-12)
+    for success, theta in (([0.9, 0.0], [np.log(p / (1.0 - p)), 0.0]), ([1.0, 0.0, 0.0], [np.log(p / (1.0 - p)), -1.0, -0.5])):
+        assert abs(correlation_of(one_prompt(success, theta)[1])) < 1.0 - 1e-7
+
+
+def test_two_responses_of_equal_probability_have_no_correlation():
+    problem, table = one_prompt([1.0, 0.0], [0.3, 0.3])
+    _, covariance, scale = norms_and_rewards(table)
+    assert covariance == scale == 0.0
+    found = gt.moments(problem, problem.theta)
+    assert found.score_reward_correlation.tolist() == [0.0]
+    assert found.optimal_baseline == pytest.approx(found.value, rel=1e-15)
+
+
+def test_near_the_optimum_the_best_baseline_falls_whatever_the_correlation_does():
+    """Four responses, the right one at p -> 1: the correlation tends to -1 if success is certain, to 0 if it is not."""
+    correlations = {}
+    for success in (1.0, 0.9):
+        for p in (0.99, 0.9999):
+            problem, table = one_prompt([success, 0.0, 0.0, 0.0], [np.log(p / (1.0 - p)), *np.log([0.6, 0.3, 0.1])])
+            correlations[success, p] = correlation_of(table)
+            assert gt.moments(problem, problem.theta).optimal_baseline < 0.01
+            assert table.value > 0.85
+    assert correlations[1.0, 0.9999] < correlations[1.0, 0.99] < -0.99999
+    assert -0.05 < correlations[0.9, 0.9999] < -0.02
+    assert -0.3 < correlations[0.9, 0.99] < -0.2
+
+
+def test_with_linear_features_failures_differ_and_the_correlation_tends_to_neither_end():
+    """The same policies by random features: -0.79, and the best baseline falls all the same."""
+    features = np.random.default_rng(0).normal(size=(1, 4, 4))
+    correlations = []
+    for p in (0.99, 0.9999):
+        theta = np.linalg.solve(features[0], [np.log(p / (1.0 - p)), *np.log([0.6, 0.3, 0.1])])
+        problem = gt.Problem(gt.Bandit([[1.0, 0.0, 0.0, 0.0]]), gt.LinearSoftmax(features), None, theta)
+        correlations.append(correlation_of(prompts(Case(problem, features))[0]))
+        assert gt.moments(problem, theta).optimal_baseline < 0.01
+    assert correlations == pytest.approx([-0.79, -0.79], abs=0.005)
 
 
 @every_case

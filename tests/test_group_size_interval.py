@@ -28,6 +28,8 @@ from grpo_theory.intervals import (
     group_size_fieller,
     group_size_jackknife,
 )
+from grpo_theory.intervals.group_size_interval import ratio_limits
+from grpo_theory.theory import GroupSizeLaw
 
 bootstrap = partial(group_size_bootstrap, resamples=199, rng=5)
 GROUP_SIZES = (group_size_jackknife, group_size_fieller, bootstrap)
@@ -35,7 +37,7 @@ GROUP_SIZES = (group_size_jackknife, group_size_fieller, bootstrap)
 
 @pytest.mark.parametrize("seed", range(6))
 def test_fieller_against_tests_one_by_one(seed):
-    """From bounded sets to unbounded ones: a ratio is in the set just when its own t test does not reject it."""
+    """From bounded sets to unbounded ones, none of which falls apart: a ratio is inside just when its t test accepts it."""
     r = informative(seed, prompts=14) if seed % 2 else noise(seed, prompts=14)
     c1, _, c3 = components(r)
     covariance = covariance_by_deletion(r)
@@ -48,6 +50,55 @@ def test_fieller_against_tests_one_by_one(seed):
     np.testing.assert_array_equal(inside, accepted)
     assert inside.any()
     assert np.isinf(found.high) == (c1 <= student.ppf(0.95, 13) * np.sqrt(covariance[0, 0]))
+
+
+def t_statistic(law, covariance, ratio):
+    """(c3 - r c1)/se(r)."""
+    v11, v13, v33 = covariance[0, 0], covariance[0, 2], covariance[2, 2]
+    return (law.c3 - ratio * law.c1) / np.sqrt(v33 - 2.0 * ratio * v13 + ratio**2 * v11)
+
+
+def covariance_of(v11, v13, v33):
+    return np.array([[v11, 0.0, v13], [0.0, 1.0, 0.0], [v13, 0.0, v33]])
+
+
+def test_the_accepted_ratios_can_fall_apart_and_the_limits_are_those_of_their_hull():
+    law, covariance = GroupSizeLaw(0.2, 1.0, 1.0), covariance_of(1.0, 0.99, 1.0)
+    np.testing.assert_allclose(t_statistic(law, covariance, np.array([0.0, 1.0, 2.0])), [1.0, 5.66, 0.59], atol=0.005)
+    ratios = np.linspace(0.0, 50.0, 50_001)
+    accepted = np.abs(t_statistic(law, covariance, ratios)) <= 2.0
+    edges = ratios[1:][np.diff(accepted.astype(int)) != 0]
+    np.testing.assert_allclose(edges, [0.570, 1.329], atol=0.0015)
+    assert accepted[0]
+    assert accepted[-1]
+    low, high = ratio_limits(law, covariance, -2.0, 2.0)
+    assert (low, high) == (0.0, np.inf)
+    # With the estimates uncorrelated nothing in between is rejected.
+    assert (np.abs(t_statistic(law, covariance_of(1.0, 0.0, 1.0), ratios)) <= 2.0).all()
+
+
+def test_the_limits_are_the_least_and_the_greatest_accepted_ratio():
+    """On random estimates and quantiles, skewed ones too: the limits are accepted, and no accepted ratio lies outside them."""
+    rng = np.random.default_rng(11)
+    ratios = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 3000)])
+    apart = 0
+    for _ in range(400):
+        c1, c3, v11, v33, below, above = rng.exponential(size=6)
+        law = GroupSizeLaw(c1, 1.0, c3)
+        covariance = covariance_of(v11, np.tanh(2.0 * rng.normal()) * np.sqrt(v11 * v33), v33)
+        low, high = ratio_limits(law, covariance, -2.0 * below, 2.0 * above)
+
+        def accepts(ratio, law=law, covariance=covariance, least=-2.0 * below, most=2.0 * above):
+            statistic = t_statistic(law, covariance, ratio)
+            return (statistic >= least - 1e-7) & (statistic <= most + 1e-7)
+
+        assert accepts(low)
+        assert accepts(high) if np.isfinite(high) else -c1 / np.sqrt(v11) >= -2.0 * below
+        kept = accepts(ratios)
+        outside = (ratios < low * (1 - 1e-6)) | (ratios > high * (1 + 1e-6))
+        assert not (kept & outside).any()
+        apart += not kept[~outside].all()
+    assert 5 < apart < 100
 
 
 def test_fieller_is_bounded_or_not():

@@ -78,11 +78,14 @@ def group_size_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
 def ratio_limits(
     found: GroupSizeLaw, covariance: Array, lower_quantile: ArrayLike, upper_quantile: ArrayLike
 ) -> tuple[Array, Array]:
-    """Return the limits of the ratios r >= 0 with lower <= (c3 - r c1)/se(r) <= upper.
+    """Return the least and the greatest of the ratios r >= 0 with lower <= (c3 - r c1)/se(r) <= upper.
 
-    se(r)^2 = v33 - 2 r v13 + r^2 v11. Estimates below 0 are taken for 0, the nearest value that the truth can have. The statistic
-    then falls from r = 0 to r = inf through each quantile once at most: the set is an interval [low, high], with high = inf where
-    c1 <= -lower sqrt(v11), and low = 0 where c3 <= upper sqrt(v33).
+    se(r)^2 = v33 - 2 r v13 + r^2 v11. Estimates below 0 are taken for 0, the nearest value that the truth can have. low = 0 where
+    c3 <= upper sqrt(v33), and high = inf where c1 <= -lower sqrt(v11).
+
+    [low, high] is the hull of these ratios, the least interval that contains them. The set itself can fall apart, where the two
+    estimates are strongly correlated and neither 0 nor inf is rejected (docs/derivations.md, section 10): the hull then holds
+    ratios that are rejected too, and covers at least as often as the set.
 
     Parameters
     ----------
@@ -111,8 +114,9 @@ def ratio_limits(
 def group_size_fieller(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) by inverting the t tests of c3 - r c1 = 0 (Fieller 1954), variances from the jackknife.
 
-    The set of ratios r that are not rejected, B - 1 degrees of freedom. Its upper limit is inf where c1 = 0 is not rejected: then
-    the data do not bound the optimal group size.
+    The least interval that contains all ratios r that are not rejected, B - 1 degrees of freedom. Those ratios need not be an
+    interval themselves: where they fall apart, the gap between them is covered too, which is conservative. The upper limit is
+    inf where c1 = 0 is not rejected: then the data do not bound the optimal group size.
 
     Coverage: nominal as B grows if c1 > 0, and at least 1 - (1 - level)/2 at c1 = 0 (G* infinite), because no ratio of estimates
     is taken. At small B that of a t interval on skewed terms, which misses below more often than above. Any set with sound

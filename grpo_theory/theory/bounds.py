@@ -59,6 +59,9 @@ def harmonic_step_bound(
 
         E Delta_n <= max{ (1 + epsilon) C / ((A - 1) m), a n_0 / m },     n_0 = max(first_index(A, B, epsilon), 1 + offset).
 
+    The one-step inequality behind it needs a step of at most 2/L, that is i + offset >= L beta/2, so it may fail for the first
+    steps.  That is harmless: n_0 > (1 + 1/epsilon) L beta/2, and for m <= n_0 the bound is at least a, the highest gap there is.
+
     Raises
     ------
     ValueError
@@ -102,31 +105,34 @@ def sequence_bound(a: float, c: float, highest: float, start: int, n: ArrayLike,
     """Return Lemma 14's bound max{(1 + epsilon) C / ((A - 1) n), highest * n_0 / n}, shape of n, for a given n_0.
 
     Lemma 14, corrected (docs/derivations.md, section 7).  If a_{n+1} <= (1 - A/n + B/n^2) a_n + C/n^2 and 0 <= a_n <= highest,
-    with A > 1, then the bound holds with n_0 = `first_index`.  With n_0 as printed it fails where A > n_0: the bracket is then
-    negative, and a_n = 0 allows a_{n+1} = C/n^2, above the bound.
+    with A > 1, then the bound holds with n_0 = `first_index`.  With n_0 as printed it can fail where A > n_0: the bracket may be
+    negative at some n >= n_0, and a_n = 0 then allows a_{n+1} = C/n^2, which can be above the bound.
     """
     n = _as_numbers_of_steps(n, 1)
     return np.maximum((1.0 + epsilon) * c / ((a - 1.0) * n), highest * start / n)
 
 
 def largest_sequence(a: float, b: float, c: float, highest: float, steps: int) -> Array:
-    """Return the largest a_1..a_steps that Lemma 14's hypotheses allow, each for itself, shape (steps,).
+    """Return the largest value that Lemma 14's hypotheses allow each of a_1..a_steps, shape (steps,).
 
-    Where the bracket 1 - A/n + B/n^2 is negative the largest a_{n+1} follows from a_n = 0.
+    The hypotheses hold for the whole infinite sequence.  Where the bracket 1 - A/n + B/n^2 is negative they bound a_n twice: the
+    largest a_{n+1} follows from a_n = 0, and a_n itself is at most (C/n^2)/|bracket|, for otherwise no a_{n+1} >= 0 could follow.
+    Every value is attained, though not all of them by one sequence.
     """
     found = np.empty(steps)
-    found[0] = highest
-    for n in range(1, steps):
-        bracket = max(1.0 - a / n + b / n**2, 0.0)
-        found[n] = min(highest, bracket * found[n - 1] + c / n**2)
+    most = highest
+    for n in range(1, steps + 1):
+        bracket, added = 1.0 - a / n + b / n**2, c / n**2
+        found[n - 1] = min(highest, most, added / -bracket if bracket < 0.0 else np.inf)
+        most = max(bracket, 0.0) * found[n - 1] + added
     return found
 
 
 def recursion_bound(region: Region, noise: float, steps: ArrayLike, start_gap: float) -> Array:
     """Return the bound from the one-step inequality itself, iterated, shape (n,).
 
-    E Delta_i <= (1 - 2 mu eta_i + L mu eta_i^2) E Delta_{i-1} + L eta_i^2 M / 2: what Lemma 6 starts from, for any steps of at
-    most 1/L, before it is made explicit.
+    E Delta_i <= (1 - 2 mu eta_i + L mu eta_i^2) E Delta_{i-1} + L eta_i^2 M / 2: what Lemma 6 starts from, before it is made
+    explicit.  The inequality holds for steps of at most 2/L; from 1/L on a longer step contracts less, and it is refused here.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Lemma 14, on which U8 rests: the largest sequences that its hypotheses allow, exactly, against its bound."""
+"""Lemma 14, on which U8 rests: the largest values that its hypotheses allow a sequence, exactly, against its bound."""
 
 from typing import Any
 
@@ -26,8 +26,9 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, float]]:
-    """Return how far the largest sequence goes above the bound, for n_0 as printed and as corrected.
+    """Return the highest ratio of what a sequence can reach to the bound, for n_0 as printed and as corrected.
 
+    Only sequences count that keep all hypotheses, a_{n+1} >= 0 included, for ever.
     B is given in units of A^2/4, from which on the bracket 1 - A/n + B/n^2 is never negative; in Lemma 6 it is L/mu of them.
     """
     n = np.arange(1, settings["length"] + 1)
@@ -50,7 +51,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each choice of constants and of n_0: the largest sequence over its bound."""
+    """One row for each choice of constants and of n_0: what a sequence can reach over the bound."""
     return [
         {name: value for name, value in found.items() if name not in STARTS}
         | {"start": start, "prediction": 1.0, "estimate": found[start], "standard_error": 0.0, "replications": 0}
