@@ -10,7 +10,7 @@ reproduce: $(VENV)/.base
 	$(BIN)/python -m paper_figures $(FLAGS)
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

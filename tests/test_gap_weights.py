@@ -61,7 +61,7 @@ def test_the_law_has_set_in_when_the_study_says_so(name):
 
 
 @pytest.mark.parametrize(
-    ("ratio", "verdict", "power"), [(0.4, "confirmed", False), (0.6, "confirmed", True), (1.1, "refuted", True)]
+    ("ratio", "verdict", "power"), [(0.4, "no power", False), (0.6, "confirmed", True), (1.1, "refuted", True)]
 )
 def test_the_control_of_corollary_10_can_survive(ratio, verdict, power):
     row = {"part": "baseline", "problem": "p", "quantity": "reinforce", "dependence": 0.0, "estimate": ratio, "least": ratio}

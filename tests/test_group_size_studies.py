@@ -131,7 +131,7 @@ def test_horizons_are_judged_with_power():
 
 
 @pytest.mark.parametrize(
-    ("gain", "verdict", "power"), [(1.0, "confirmed", True), (-1.0, "refuted", True), (2.5, "confirmed", False)]
+    ("gain", "verdict", "power"), [(1.0, "confirmed", True), (-1.0, "refuted", True), (2.5, "no power", False)]
 )
 def test_the_control_of_following_is_not_its_mirror_image(gain, verdict, power):
     """The control wants twice the expected gain: it can survive, and it does not depend on the sign of the evidence."""

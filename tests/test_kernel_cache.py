@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("caches")  # in one process, because they are filled once
 KERNEL = """
 import grpo_theory as gt
 

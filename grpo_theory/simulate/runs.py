@@ -32,7 +32,7 @@ from grpo_theory.simulate.world import (
 from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
 
 BLOCK_RUNS = LANES
-CHUNK_WORDS = 1 << 16
+CHUNK_WORDS = 1 << 17
 """The words that are drawn at a time: they stay in a second-level cache."""
 
 

@@ -178,7 +178,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     points = table[(table["part"] == "point") & table["measure"].isin(["coverage", "narrowed coverage"])]
     found = []
     for (name, target, interval), part in points.groupby(["problem", "target", "interval"], sort=False):
-        shares = part.pivot_table(index="component", columns="measure", values="estimate")
+        shares = part.pivot(index="component", columns="measure", values="estimate")
         worst = shares.loc[farthest(shares["coverage"], LEVEL)]
         first, counts = part.iloc[0], part.groupby("measure")["replications"].first()
         statement = statement_of(str(interval), str(target))

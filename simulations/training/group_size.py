@@ -105,7 +105,8 @@ def _printed_claim(where: str, part: pd.DataFrame) -> Claim:
 def _law_claim(where: str, part: pd.DataFrame) -> Claim:
     """Simulated over predicted loss, averaged over the group sizes with many prompts in a batch."""
     large = part[part["batch_size"] >= LAW_BATCH]
-    ratios, errors = large["estimate"] / large["prediction"], large["standard_error"] / large["prediction"]
+    predictions = large["prediction"].to_numpy()
+    ratios, errors = large["estimate"].to_numpy() / predictions, large["standard_error"].to_numpy() / predictions
     error = float(np.sqrt((errors**2).sum()) / len(large))
     runs = int(large["replications"].iloc[0])
     both = (Evidence(float(ratios.mean()), wanted, error, LAW_MARGIN, runs) for wanted in (1.0, 2.0))
@@ -125,8 +126,8 @@ def _budget_claim(where: str, part: pd.DataFrame) -> Claim:
     sizes = small.index[small["batch_size"] >= LAW_BATCH]
     a, b = small.loc[sizes], large.loc[sizes]
     factor = float(large["budget"].iloc[0] / small["budget"].iloc[0])
-    ratios = factor * b["estimate"] / a["estimate"]
-    errors = ratios * np.hypot(a["standard_error"] / a["estimate"], b["standard_error"] / b["estimate"])
+    ratios = (factor * b["estimate"] / a["estimate"]).to_numpy()
+    errors = ratios * np.hypot(a["standard_error"] / a["estimate"], b["standard_error"] / b["estimate"]).to_numpy()
     error = float(np.sqrt((errors**2).sum()) / len(sizes))
     runs = int(min(a["replications"].min(), b["replications"].min()))
     both = (Evidence(float(ratios.mean()), wanted, error, 2.0 * LAW_MARGIN, runs) for wanted in (1.0, factor))
