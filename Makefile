@@ -10,7 +10,7 @@ reproduce: $(VENV)/.base
 	$(BIN)/python -m paper_figures $(FLAGS)
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("caches")  # in one process, because they are filled once
 KERNEL = """
 import grpo_theory as gt
 
