@@ -1,11 +1,8 @@
-"""Training in jitted JAX on the CPU, timed beside the simulator in a process of its own: python -m benchmarks.jax_training CPUS.
+"""Training in jitted JAX on the CPU.
 
 The program is a scan over the steps, with the runs along the last axis of every array, so many at a time and on each device.
 """
 
-import json
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.task import SEED
-from benchmarks.timing import Contender, nanoseconds_per_response
-from benchmarks.training_task import TRAINING_TASKS, TrainingTask, trainer
+from benchmarks.timing import Contender
+from benchmarks.training_task import PRECISIONS, TrainingTask
 
-PRECISIONS = {"single": jnp.float32, "double": jnp.float64}
+DTYPES = {"single": jnp.float32, "double": jnp.float64}
 BLOCKS = (64, 256, None)  # runs that a scan takes side by side: some that stay in a cache, or all
 
 Step = Callable[[Any, Any], Any]  # of theta (d, R) and of the step's size and uniforms, to theta
@@ -147,28 +144,10 @@ def _contender(name: str, task: TrainingTask, step: Step, dtype: Any, block: int
 def rivals(task: TrainingTask) -> list[Contender]:
     """Return the variants in both precisions; which is fastest depends on the task."""
     found = []
-    for precision, dtype in PRECISIONS.items():
+    for precision in PRECISIONS:
+        dtype = DTYPES[precision]
         for how, step in (("masks", _by_masks(task, dtype)), ("gather", _by_gather(task, dtype))):
             for limit in BLOCKS:
                 block = min(limit or task.runs, task.runs // jax.local_device_count())
                 found.append(_contender(f"JAX, {precision}, {how}, {block} runs", task, step, dtype, block))
     return found
-
-
-def main(cpus: int) -> None:
-    """Print, as JSON, one list a task: name and cost of the simulator on so many threads and of each rival."""
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_threefry_partitionable", False)  # the faster of the two
-    found = []
-    for task in TRAINING_TASKS:
-        contenders = [trainer(task, workers=cpus), *rivals(task)]
-        costs = nanoseconds_per_response(contenders)
-        found.append([(contender.name, cost) for contender, cost in zip(contenders, costs, strict=True)])
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    processors = int(sys.argv[1])
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
-    main(processors)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 import grpo_theory as gt
 from benchmarks.task import SEED
 from benchmarks.timing import Contender
-from benchmarks.training_task import TrainingTask
+from benchmarks.training_task import PRECISIONS, TrainingTask
 
 Array = NDArray[Any]
 
-PRECISIONS = {"single": np.float32, "double": np.float64}
+DTYPES = {"single": np.float32, "double": np.float64}
 BLOCKS = (512, 2048)  # runs that take a step together
 STEPS_DRAWN = 8  # so many steps' uniforms are drawn at once
 
@@ -91,7 +91,7 @@ def _contender(name: str, task: TrainingTask, dtype: Any, block: int) -> Contend
 def rivals(task: TrainingTask) -> list[Contender]:
     """Return the variants in both precisions; which is fastest depends on the task and on the machine's caches."""
     return [
-        _contender(f"NumPy, {precision}, {block} runs", task, dtype, block)
-        for precision, dtype in PRECISIONS.items()
+        _contender(f"NumPy, {precision}, {block} runs", task, DTYPES[precision], block)
+        for precision in PRECISIONS
         for block in BLOCKS
     ]

@@ -1,15 +1,12 @@
-"""The simulator itself and its floor: the bare cost of the uniforms that it needs."""
+"""The simulator itself."""
 
 from collections.abc import Sequence
-
-import numpy as np
 
 import grpo_theory as gt
 from benchmarks.task import ESTIMATOR, SEED, Estimate, Task
 from benchmarks.timing import Contender
 
-ROUND_RESPONSES = 1 << 20
-BUFFER_RESPONSES = 1 << 17
+ROUND_RESPONSES = 1 << 22
 
 
 def simulate(task: Task, rounds: int, *, workers: int = 1, estimators: str | Sequence[str] = ESTIMATOR) -> Estimate:
@@ -34,19 +31,3 @@ def simulator(task: Task, *, workers: int = 1, estimators: str | Sequence[str] =
         task.check("simulate_gradients", simulate(task, rounds, workers=workers, estimators=estimators))
 
     return Contender("simulate_gradients", run, ROUND_RESPONSES)
-
-
-def bare_uniforms(task: Task) -> Contender:
-    """Return the drawing of all prompts' and responses' uniforms, a buffer at a time."""
-    size = max(1, BUFFER_RESPONSES // task.batch_responses)
-    prompts = np.empty((size, task.batch_size))
-    responses = np.empty((size, task.batch_size, task.group_size))
-    blocks = ROUND_RESPONSES // responses.size
-    generator = np.random.Generator(np.random.SFC64(SEED))
-
-    def run(rounds: int) -> None:
-        for _ in range(rounds * blocks):
-            generator.random(out=prompts)
-            generator.random(out=responses)
-
-    return Contender("uniforms", run, blocks * responses.size)

@@ -12,6 +12,7 @@ from benchmarks.timing import Contender
 from grpo_theory.problem.logit_map import FeatureMap
 
 Array = NDArray[np.float64]
+PRECISIONS = ("single", "double")
 
 
 @dataclass(frozen=True)
