@@ -58,6 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
     try:
+        if options.out and not options.out.parent.is_dir():
+            raise ResultsError(f"--out must be a file in a folder that exists, got {options.out}")
         old = Results.read(options.compare) if options.compare else None
         found = Results.read(options.measured) if options.measured else None
         if found is None:

@@ -23,12 +23,14 @@ FEW, MANY = 10**5, 10**7
 STARTS = 5
 
 
-def peak_memory(replications: int) -> float:
+def peak_memory(replications: str) -> float:
     """Simulate with two workers in this process, and return its peak resident set in megabytes."""
     import grpo_theory as gt
 
     problem = gt.gallery.problem("tabular")
-    gt.simulate_gradients(problem, problem.theta, "rloo", batch_size=1, group_size=2, replications=replications, rng=1, workers=2)
+    gt.simulate_gradients(
+        problem, problem.theta, "rloo", batch_size=1, group_size=2, replications=int(replications), rng=1, workers=2
+    )
     status = Path("/proc/self/status")
     if status.exists():  # getrusage also counts what the parent had when it started this process
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
@@ -127,6 +129,6 @@ if __name__ == "__main__":
     asked: dict[str, Callable[..., Any]] = {
         "start": start_up,
         "changes": changes,
-        "memory": lambda replications: peak_memory(int(replications)),
+        "memory": peak_memory,
     }
     print(json.dumps(asked[sys.argv[1]](*sys.argv[2:])))

@@ -5,13 +5,14 @@ Replications lie along the last axis of every array.
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.jax_contender import Block, contender
+from benchmarks.jax_lanes import Lanes
 from benchmarks.task import Task
 from benchmarks.timing import Contender
 from benchmarks.words import CountedLaw, covectors_of_counts
@@ -51,27 +52,6 @@ def _by_prompt(task: Task) -> SumUp:
     return errors
 
 
-class _Lanes(NamedTuple):
-    """SFC32 (Doty-Humphrey, PractRand), one generator for each lane: three words of state and a counter."""
-
-    a: Any
-    b: Any
-    c: Any
-    counter: Any
-
-    @classmethod
-    def start(cls, key: Any, shape: tuple[int, int]) -> "_Lanes":
-        """Return generators in states that are random."""
-        a, b, c = jax.random.bits(key, (3, *shape), jnp.uint32)
-        return cls(a, b, c, jnp.ones(shape, jnp.uint32))
-
-    def next(self) -> tuple["_Lanes", Any]:
-        """Return the generators one word on, and the words."""
-        word = self.a + self.b + self.counter
-        turned = (self.c << 21) | (self.c >> 11)
-        return _Lanes(self.b ^ (self.b >> 9), self.c + (self.c << 3), turned + word, self.counter + 1), word
-
-
 def _add_below(below: list[Any], word: Any, thresholds: Any, halves: int = 2) -> list[Any]:
     """Count the halves of words of 32 bits that are below each of the thresholds (C - 1, B, R)."""
     parts = [word.astype(jnp.uint16), (word >> 16).astype(jnp.uint16)][:halves]
@@ -92,7 +72,7 @@ def _by_threefry(task: Task, key: Any, thresholds: Any) -> list[Any]:
     return _add_below(below, words[-1], thresholds, 1) if odd else below
 
 
-def _by_lanes(task: Task, lanes: _Lanes, thresholds: Any) -> tuple[_Lanes, list[Any]]:
+def _by_lanes(task: Task, lanes: Lanes, thresholds: Any) -> tuple[Lanes, list[Any]]:
     """Return the lanes, and counts of their next words that are below each threshold, compared as they are drawn."""
     below = [jnp.zeros(thresholds.shape[1:], jnp.uint16) for _ in thresholds]
     whole, odd = divmod(task.group_size, 2)
@@ -132,7 +112,7 @@ def _blocks(task: Task, law: CountedLaw, size: int, sum_up: SumUp) -> dict[str, 
         prompts = draw_prompts(jax.random.uniform(keys[0], shape))
         return state, errors(prompts, _by_threefry(task, keys[1], jnp.moveaxis(table[prompts], -1, 0)))
 
-    def by_lanes(lanes: _Lanes, key: Any) -> tuple[_Lanes, Any]:
+    def by_lanes(lanes: Lanes, key: Any) -> tuple[Lanes, Any]:
         lanes, word = lanes.next()
         prompts = draw_prompts((word >> 8).astype(jnp.float32) * 2.0**-24)
         lanes, below = _by_lanes(task, lanes, jnp.moveaxis(table[prompts], -1, 0))
@@ -148,8 +128,8 @@ def rivals(task: Task) -> list[Contender]:
     for groups in BLOCK_GROUPS:
         size = groups // task.batch_size
 
-        def start(key: Any, size: int = size) -> _Lanes:
-            return _Lanes.start(key, (task.batch_size, size))
+        def start(key: Any, size: int = size) -> Lanes:
+            return Lanes.start(key, (task.batch_size, size))
 
         for name, block in _blocks(task, law, size, _by_prompt(task) if task.is_tabular else _by_pairs(task)).items():
             found.append(contender(f"JAX, 16-bit words, {name}, {groups} groups", task, size, block, start))

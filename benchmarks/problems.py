@@ -18,10 +18,9 @@ def find_problem(name: str) -> gt.Problem:
 def tabular(n_responses: int) -> gt.Problem:
     """Return a tabular problem with so many responses."""
     generator = np.random.default_rng(n_responses)
+    bandit = gt.Bandit(generator.uniform(0.1, 0.9, (PROMPTS, n_responses)))
     policy = gt.TabularSoftmax(PROMPTS, n_responses)
-    return gt.Problem(
-        gt.Bandit(generator.uniform(0.1, 0.9, (PROMPTS, n_responses))), policy, generator.normal(size=policy.dimension)
-    )
+    return gt.Problem(bandit, policy, theta=generator.normal(size=policy.dimension))
 
 
 def linear(dimension: int) -> gt.Problem:

@@ -9,7 +9,7 @@ from benchmarks.timing import Contender
 ROUND_RESPONSES = 1 << 22
 
 
-def simulate(task: Task, rounds: int, *, workers: int = 1, estimators: str | Sequence[str] = ESTIMATOR) -> Estimate:
+def simulate(task: Task, replications: int, *, workers: int = 1, estimators: str | Sequence[str] = ESTIMATOR) -> Estimate:
     """Simulate, and return the first estimator's error."""
     simulation = gt.simulate_gradients(
         task.problem,
@@ -17,7 +17,7 @@ def simulate(task: Task, rounds: int, *, workers: int = 1, estimators: str | Seq
         estimators,
         batch_size=task.batch_size,
         group_size=task.group_size,
-        replications=rounds * ROUND_RESPONSES // task.batch_responses,
+        replications=replications,
         rng=SEED,
         workers=workers,
     )
@@ -28,6 +28,7 @@ def simulator(task: Task, *, workers: int = 1, estimators: str | Sequence[str] =
     """Return `simulate_gradients` as a contender; its answer is checked at every run."""
 
     def run(rounds: int) -> None:
-        task.check("simulate_gradients", simulate(task, rounds, workers=workers, estimators=estimators))
+        replications = rounds * ROUND_RESPONSES // task.batch_responses
+        task.check("simulate_gradients", simulate(task, replications, workers=workers, estimators=estimators))
 
     return Contender("simulate_gradients", run, ROUND_RESPONSES)
