@@ -11,11 +11,12 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, ScalarFormatter
+from tqdm import tqdm
 
 from benchmarks.peaks import measure_peaks
 from benchmarks.process import ROOT
 from benchmarks.results import ResultsError, circumstances
-from benchmarks.sweeps import JAX, NUMPY, SIMULATOR, TRAINER, Point, measure_sweeps
+from benchmarks.sweeps import JAX, NUMPY, SIMULATOR, SWEEPS, TRAINER, Point
 from paper_figures.harness import style
 from paper_figures.harness.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look
 from simulations.harness.store import write_atomically
@@ -29,11 +30,11 @@ LOOKS = {
 }
 PANELS = {
     "G": ("responses in a group, $G$", "$B = 8$; training: $B = 1$, penalty"),
-    "K": ("possible responses, $K$", "$G = 64$, $B = 8$; training: $B = 1$"),
+    "K": ("possible responses, $K$", "$B = 8$, $G = 64$; training: $B = 1$"),
     "d": ("parameters of a linear policy, $d$", "$B = 4$, $G = 64$, $K = 4$"),
     "B": ("prompts in a batch, $B$", "$G = 16$"),
-    "workers": ("workers", "$8 \\times 64$; training: linear, $4 \\times 8$"),
-    "replications": ("replications, or runs, of a call", "$8 \\times 16$; training: 100 steps, $1 \\times 4$"),
+    "workers": ("workers", "$B = 8$, $G = 64$; training: linear, $B = 4$, $G = 8$"),
+    "replications": ("replications, or runs, of a call", "$B = 8$, $G = 16$; training: $B = 1$, $G = 4$"),
 }
 
 
@@ -66,7 +67,7 @@ def draw(points: Sequence[Point]) -> Figure:
         here = [point for point in points if point.sweep == sweep]
         _draw_panel(axes, here)
         axes.set_xlabel(label)
-        axes.set_title(f"{letter}   {title}", loc="left", fontweight="normal", fontsize="small")
+        axes.set_title(f"$\\mathbf{{{letter}}}$   {title}", loc="left", fontweight="normal", fontsize="small")
         _scale(axes, sorted({point.size for point in here}))
     for axes in panels[:, 0]:
         axes.set_ylabel("time per response, ns")
@@ -112,7 +113,10 @@ def main(arguments: list[str] | None = None) -> int:
     top.add_argument("--picture", type=Path, default=PICTURE, help="file of the picture")
     options = top.parse_args(arguments)
     if not options.draw:
-        write(options.costs, measure_sweeps(measure_peaks()))
+        peaks, measured = measure_peaks(), list[Point]()
+        for name in tqdm(SWEEPS, disable=None):
+            measured += SWEEPS[name](peaks)
+            write(options.costs, measured)
     try:
         points = read(options.costs)
     except ResultsError as error:

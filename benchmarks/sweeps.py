@@ -16,6 +16,8 @@ from benchmarks.training_task import TrainingTask, trainer
 from benchmarks.work import Peaks, gradient_work, training_work
 
 SECONDS, REPETITIONS = 0.06, 3
+STEPS, TRAINED_RESPONSES = 100, 1 << 20  # of a training run, and of a call at the most, unless one block has more
+RIVALS_EVERY = 2  # rivals are timed at so few of the group sizes
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SIMULATOR, TRAINER, NUMPY, JAX = "gradients", "training", "NumPy", "JAX"
 
@@ -43,22 +45,18 @@ class Point(NamedTuple):
     floor: float | None
 
 
-def measure_sweeps(peaks: Peaks) -> list[Point]:
-    """Measure all sweeps."""
-    sweeps: tuple[Callable[[Peaks], Iterable[Point]], ...] = (group_sizes, responses, dimensions, batches, workers, replications)
-    return [point for sweep in sweeps for point in sweep(peaks)]
-
-
 def group_sizes(peaks: Peaks) -> list[Point]:
     """Sweep G, with the fastest rivals."""
-    tasks, found = [Task("tabular", 8, size) for size in GROUP_SIZES], []
-    for task in tasks:
-        own, *rivals = timed([simulator(task), tuned(task), *numpy_counts.rivals(task)], SECONDS, REPETITIONS)
-        found.append(_of_gradients("G", task, task.group_size, own.cost.median, peaks))
+    tasks = [Task("tabular", 8, size) for size in GROUP_SIZES]
+    found: list[Point] = []
+    found += _gradients("G", [(task.group_size, task) for task in tasks], peaks)
+    compared = tasks[::RIVALS_EVERY]
+    for task in compared:
+        rivals = timed([tuned(task), *numpy_counts.rivals(task)], SECONDS, REPETITIONS)
         found.append(Point("G", NUMPY, task.group_size, fastest(rivals).cost.median, None))
     if find_spec("jax") is not None:
-        answers = ask("gradients", Request(1, [task.key for task in tasks], SECONDS, REPETITIONS))
-        for task, (_, *rivals) in zip(tasks, answers, strict=True):
+        answers = ask("gradients", Request(1, [task.key for task in compared], SECONDS / 2, REPETITIONS))
+        for task, (_, *rivals) in zip(compared, answers, strict=True):
             found.append(Point("G", JAX, task.group_size, fastest(rivals).cost.median, None))
     return found + _training("G", [(size, _train("kl-tabular", 1, size)) for size in GROUP_SIZES], peaks)
 
@@ -108,14 +106,14 @@ def replications(peaks: Peaks) -> list[Point]:
         (cost,) = costs_of([Contender(SIMULATOR, run, size * task.batch_responses)], SECONDS, REPETITIONS)
         found.append(_of_gradients("replications", task, size, cost.median, peaks))
     courses = [
-        (size, TrainingTask("kl-tabular", 1, 4, gt.Harmonic(5.0, 10), 100, size)) for size in (10, 100, 1000, 10**4, 10**5)
+        (size, TrainingTask("kl-tabular", 1, 4, gt.Harmonic(5.0, 10), STEPS, size)) for size in (10, 100, 1000, 10**4, 10**5)
     ]
     return found + _training("replications", courses, peaks)
 
 
 def _train(problem_name: str, batch_size: int, group_size: int) -> TrainingTask:
-    runs = max(128, min(2048, (1 << 18) // (16 * batch_size * group_size) // 128 * 128))
-    return TrainingTask(problem_name, batch_size, group_size, gt.Constant(0.05), steps=16, runs=runs)
+    runs = max(128, min(2048, TRAINED_RESPONSES // (STEPS * batch_size * group_size) // 128 * 128))
+    return TrainingTask(problem_name, batch_size, group_size, gt.Constant(0.05), STEPS, runs)
 
 
 def _gradients(sweep: str, tasks: Iterable[tuple[int, Task]], peaks: Peaks) -> list[Point]:
@@ -141,3 +139,14 @@ def _training(sweep: str, tasks: Iterable[tuple[int, TrainingTask]], peaks: Peak
         (cost,) = costs_of([Contender(TRAINER, run, task.responses)], SECONDS, REPETITIONS)
         found.append(Point(sweep, TRAINER, size, cost.median, peaks.floor(training_work(task))))
     return found
+
+
+SWEEPS: dict[str, Callable[[Peaks], list[Point]]] = {
+    "K": responses,
+    "d": dimensions,
+    "B": batches,
+    "workers": workers,
+    "replications": replications,
+    "G": group_sizes,
+}
+"""All sweeps, by what changes."""
