@@ -1,8 +1,5 @@
-"""Rivals in jitted JAX on the CPU, timed beside the simulator in a process of its own: python -m benchmarks.jax_rivals CPUS."""
+"""Rivals in jitted JAX on the CPU that see every response."""
 
-import json
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.simulator import simulator
-from benchmarks.task import SEED, TASKS, Estimate, Task
-from benchmarks.timing import Contender, nanoseconds_per_response
-
-BLOCK_RESPONSES = 1 << 15
-BLOCKS = 64
+from benchmarks.jax_contender import BLOCK_RESPONSES, Block, contender
+from benchmarks.task import Task
+from benchmarks.timing import Contender
 
 Statistic = Callable[[Any, Any, Any], Any]  # of prompts, responses and advantages
 
@@ -72,63 +66,31 @@ def _direct(task: Task) -> Statistic:
     return errors
 
 
-def _contender(name: str, task: Task, errors: Statistic) -> Contender:
-    """Draw by comparison with the distribution function, scan over blocks, one shard a device; checked at every run."""
-    size = BLOCK_RESPONSES // task.batch_responses
-    devices = jax.local_device_count()
+def _block(task: Task, size: int, statistic: Statistic) -> Block:
+    """Return the block that draws by comparison with the distribution function."""
     law, scale = task.point, 1.0 / (task.batch_size * (task.group_size - 1.0))
     cumulative = jnp.float32(np.cumsum(law.outcome_probabilities, axis=1)[:, :-1])
     prompt_cumulative = jnp.float32(np.cumsum(task.problem.bandit.prompt_weights)[:-1])
     rewards, responses = jnp.float32(law.rewards[0]), jnp.int32(law.outcome_responses)
 
-    def block(carry: Any, key: Any) -> tuple[Any, Any]:
+    def block(state: Any, key: Any) -> tuple[Any, Any]:
         keys = jax.random.split(key)
         prompts = jnp.searchsorted(prompt_cumulative, jax.random.uniform(keys[0], (size, task.batch_size)), side="right")
         uniforms = jax.random.uniform(keys[1], (size, task.batch_size, task.group_size))
         outcomes = (uniforms[..., None] >= cumulative[prompts][:, :, None, :]).sum(axis=-1)
         z = rewards[outcomes]
-        return carry, errors(prompts, responses[outcomes], scale * (z - z.mean(axis=-1, keepdims=True)))
+        return state, statistic(prompts, responses[outcomes], scale * (z - z.mean(axis=-1, keepdims=True)))
 
-    def shard(key: Any) -> tuple[Any, Any]:
-        found = jax.lax.scan(block, None, jax.random.split(key, BLOCKS))[1]
-        return found.mean(), (found**2).mean()
-
-    compiled = jax.pmap(shard) if devices > 1 else jax.jit(jax.vmap(shard))
-
-    def run(rounds: int) -> None:
-        keys = jax.random.split(jax.random.key(SEED), (rounds, devices))
-        moments = np.array(jax.block_until_ready([compiled(each) for each in keys]), dtype=np.float64)
-        mean, square = moments.mean(axis=(0, 2))
-        count = rounds * devices * BLOCKS * size
-        task.check(name, Estimate(float(mean), float(np.sqrt((square - mean**2) / count))))
-
-    return Contender(name, run, devices * BLOCKS * size * task.batch_responses)
+    return block
 
 
 def rivals(task: Task) -> list[Contender]:
     """Return the variants; which is fastest depends on the task."""
+    size = BLOCK_RESPONSES // task.batch_responses
     found = {
         "scatter": _through_inner_products(task, _by_scatter(task)),
         "masks": _through_inner_products(task, _by_mask(task)),
     }
     if task.is_tabular:
         found["direct scatter"] = _direct(task)
-    return [_contender(f"JAX, {name}", task, errors) for name, errors in found.items()]
-
-
-def main(cpus: int) -> None:
-    """Print, as JSON, one list a task: name and cost of the simulator on so many threads and of each rival."""
-    jax.config.update("jax_threefry_partitionable", False)  # the faster of the two
-    found = []
-    for task in TASKS:
-        contenders = [simulator(task, workers=cpus), *rivals(task)]
-        costs = nanoseconds_per_response(contenders)
-        found.append([(contender.name, cost) for contender, cost in zip(contenders, costs, strict=True)])
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    processors = int(sys.argv[1])
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
-    main(processors)
+    return [contender(f"JAX, {name}", task, size, _block(task, size, each)) for name, each in found.items()]

@@ -1,52 +1,61 @@
-"""The simulator against its rivals and its floor: rows 1 to 3."""
+"""The gradient simulator against its rivals and its floor."""
 
 from importlib.util import find_spec
 
+from benchmarks import numpy_counts
+from benchmarks.jax_process import Request, ask, where
 from benchmarks.numpy_rivals import textbook, tuned
-from benchmarks.process import run_python
-from benchmarks.simulator import bare_uniforms, simulator
-from benchmarks.table import Row, at_least, at_most
-from benchmarks.task import TASKS
-from benchmarks.timing import nanoseconds_per_response
+from benchmarks.peaks import measure_peaks
+from benchmarks.simulator import simulator
+from benchmarks.table import Row, at_least
+from benchmarks.task import LARGE_GROUP, TASKS, Task
+from benchmarks.timing import Cost, Timed, fastest, timed
+from benchmarks.work import Peaks, gradient_work
 
-NUMPY_TARGET = 20.0
-JAX_TARGET = 10.0
-UNIFORMS_TARGET = 6.0
+TEXTBOOK_TARGET, NUMPY_TARGET = 20.0, 5.0
+JAX_TARGETS = {False: 2.5, True: 6.0}  # at small groups and at large ones
 NO_JAX = "not measured (pip install .[bench])"
 
 
+def ratio_row(name: str, rival: Timed, own: Cost, target: float | None) -> Row:
+    """Return the row of a rival's median cost over the simulator's; the detail has medians and, in brackets, the least costs."""
+    return at_least(name, rival.cost.median / own.median, target, f"{rival.cost} / {own} ns a response; {rival.name}")
+
+
+def floor_row(label: str, own: Cost, floor: float) -> Row:
+    """Return the row of the simulator's cost over its floor."""
+    return Row(f"simulator / floor; {label}", own.median / floor, f"{own} / {floor:.2g} ns a response", "lower")
+
+
+def peak_rows() -> list[Row]:
+    """Measure what the floors are made of."""
+    peaks, kinds = measure_peaks(), ("a random word of 64 bits", "a 16-bit comparison and count", "a multiplication and addition")
+    return [Row(f"least time of {kind}, ns", peak, "1 thread", "lower") for kind, peak in zip(kinds, peaks, strict=True)]
+
+
 def numpy_rows() -> list[Row]:
-    """Compare one worker with both NumPy rivals and with the bare uniforms."""
-    rows = []
-    for task in TASKS:
-        contenders = [simulator(task), tuned(task), textbook(task), bare_uniforms(task)]
-        own, *others, floor = nanoseconds_per_response(contenders)
-        for contender, cost in zip(contenders[1:], others, strict=False):
-            name = f"{contender.name} / simulator; {task.label}"
-            rows.append(at_least(name, cost / own, NUMPY_TARGET, f"{cost:.1f} / {own:.1f} ns a response"))
-        name = f"simulator / bare uniforms; {task.label}"
-        rows.append(at_most(name, own / floor, UNIFORMS_TARGET, f"{own:.1f} / {floor:.2f} ns a response"))
-    return rows
+    """Compare one worker with NumPy rivals and with its floor."""
+    peaks = measure_peaks()
+    return [row for task in TASKS for row in _numpy_rows(task, peaks)]
 
 
-def jax_rows(cpus: int) -> list[Row]:
+def _numpy_rows(task: Task, peaks: Peaks) -> list[Row]:
+    own, printed, *others = timed([simulator(task), textbook(task), tuned(task), *numpy_counts.rivals(task)])
+    return [
+        floor_row(task.label, own.cost, peaks.floor(gradient_work(task))),
+        ratio_row(f"NumPy, textbook / simulator; {task.label}", printed, own.cost, TEXTBOOK_TARGET),
+        ratio_row(f"NumPy, fastest found / simulator; {task.label}", fastest(others), own.cost, NUMPY_TARGET),
+    ]
+
+
+def jax_rows(processors: int) -> list[Row]:
     """Compare so many workers with the fastest JAX rival of each task on as many processors."""
-    where, environment = jax_process(cpus)
-    names = [f"JAX / simulator, {where}; {task.label}" for task in TASKS]
+    names = [f"JAX, fastest found / simulator, {where(processors)}; {task.label}" for task in TASKS]
+    targets = [JAX_TARGETS[task.group_size >= LARGE_GROUP] for task in TASKS]
     if find_spec("jax") is None:
-        return [Row(name, NO_JAX, f"at least {JAX_TARGET:g}") for name in names]
-    rows = []
-    for name, timed in zip(names, run_python(["-m", "benchmarks.jax_rivals", str(cpus)], environment), strict=True):
-        (_, own), *rivals = timed
-        variant, cost = min(rivals, key=lambda rival: rival[1])
-        detail = f"{cost:.1f} / {own:.1f} ns a response; {variant}"
-        rows.append(at_least(name, cost / own, JAX_TARGET, detail))
-    return rows
-
-
-def jax_process(cpus: int) -> tuple[str, dict[str, str]]:
-    """Return words and environment variables for a process in which JAX has so many processors."""
-    single = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    flags = single if cpus == 1 else f"--xla_force_host_platform_device_count={cpus}"
-    where = "1 thread" if cpus == 1 else f"{cpus} threads and devices"
-    return where, {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+        return [Row(name, None, NO_JAX, "higher", target) for name, target in zip(names, targets, strict=True)]
+    found = ask("gradients", Request(processors, [task.key for task in TASKS]))
+    return [
+        ratio_row(name, fastest(rivals), own.cost, target)
+        for name, target, (own, *rivals) in zip(names, targets, found, strict=True)
+    ]

@@ -1,27 +1,39 @@
-"""How the cost changes with the group size and with the number of workers: rows 4 and 6."""
+"""How the cost changes with the group size, with the number of estimators and with that of workers."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 from benchmarks.process import run_python
 from benchmarks.simulator import simulator
-from benchmarks.table import Row, at_least
-from benchmarks.task import ESTIMATOR, Task
-from benchmarks.timing import nanoseconds_per_response
+from benchmarks.table import Row, at_least, at_most
+from benchmarks.task import ESTIMATOR, LARGE_GROUP, TASKS, Task
+from benchmarks.timing import Contender, costs_of
+from benchmarks.training_task import TRAINING_TASKS, trainer
 
 GROUP_SIZES = (4, 8, 16, 32, 64)
 NOISE = 1.05
 WORKERS_TARGET = 1.7
+ESTIMATORS_TARGET = 2.0
+SECONDS = 0.25  # of either contender: two workers have 0.1 s of work and more
 SIX_ESTIMATORS = ("rloo", "reinforce", "oracle", "optimal", "dr_grpo", "grpo")
 
 
 def group_size_row() -> Row:
-    """Measure the cost of a response as the groups grow, at a fixed batch size."""
-    costs = nanoseconds_per_response([simulator(Task("tabular", 8, group_size)) for group_size in GROUP_SIZES])
-    sizes = ", ".join(map(str, GROUP_SIZES))
-    value = ", ".join(f"{cost:.1f}" for cost in costs) + " ns"
-    falls = all(later <= NOISE * earlier for earlier, later in pairwise(costs))
-    return Row(f"cost of a response; tabular, B = 8, G = {sizes}", value, "falls (within 5%)", falls)
+    """Measure how the cost of a response falls as the groups grow, at a fixed batch size."""
+    costs = costs_of([simulator(Task("tabular", 8, group_size)) for group_size in GROUP_SIZES])
+    largest = max(later.median / earlier.median for earlier, later in pairwise(costs))
+    name = f"cost of a response, largest ratio of neighbours; tabular, B = 8, G = {', '.join(map(str, GROUP_SIZES))}"
+    return at_most(name, largest, NOISE, f"{', '.join(f'{cost.median:.3g}' for cost in costs)} ns")
+
+
+def estimator_rows() -> list[Row]:
+    """Compare six estimators on the same draws with one, where groups are large."""
+    rows = []
+    for task in (task for task in TASKS if task.group_size >= LARGE_GROUP):
+        one, six = costs_of([simulator(task), simulator(task, estimators=SIX_ESTIMATORS)])
+        name = f"six estimators / one; {task.label}"
+        rows.append(at_most(name, six.median / one.median, ESTIMATORS_TARGET, f"{six} / {one} ns a response"))
+    return rows
 
 
 def busy_processors(seconds: float = 0.5) -> float:
@@ -38,11 +50,18 @@ def busy_processors(seconds: float = 0.5) -> float:
 
 
 def worker_rows() -> list[Row]:
-    """Compare two workers with one, and say what the machine could give."""
-    before = busy_processors()
+    """Compare two workers with one where the work lasts, and say what the machine could give."""
+    name, before = "processors that two busy processes get", busy_processors()
     rows = []
-    for task, estimators in ((Task("tabular", 8, 16), (ESTIMATOR,)), (Task("lm-few-shot", 8, 16), SIX_ESTIMATORS)):
-        one, two = nanoseconds_per_response([simulator(task, workers=n, estimators=estimators) for n in (1, 2)])
-        name = f"two workers over one; {task.label}, estimators: {len(estimators)}"
-        rows.append(at_least(name, one / two, WORKERS_TARGET, f"{one:.1f} / {two:.1f} ns a response"))
-    return [*rows, Row("processors that two busy processes get, before and after", f"{before:.2f}, {busy_processors():.2f}")]
+    for task in TASKS:
+        for estimators in ((ESTIMATOR,), SIX_ESTIMATORS):
+            pair = [simulator(task, workers=n, estimators=estimators) for n in (1, 2)]
+            rows.append(_worker_row(f"{task.label}, estimators: {len(estimators)}", pair))
+    rows += [_worker_row(task.label, [trainer(task, workers=n) for n in (1, 2)]) for task in TRAINING_TASKS]
+    return [Row(f"{name}, before", before), *rows, Row(f"{name}, after", busy_processors())]
+
+
+def _worker_row(label: str, pair: list[Contender]) -> Row:
+    one, two = costs_of(pair, SECONDS)
+    name = f"one worker / two; {label}"
+    return at_least(name, one.median / two.median, WORKERS_TARGET, f"{one} / {two} ns a response")

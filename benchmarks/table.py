@@ -10,36 +10,58 @@ class Row:
 
     Attributes
     ----------
-    name, value, target : str
-    met : bool, optional
-        None where there is no target or nothing was measured.
+    name : str
+    number : float, optional
+        None where nothing was measured.
+    detail : str
+        What the number comes from, or why there is none.
+    better : str
+        Which numbers are better, "higher" or "lower"; empty for a number that is neither good nor bad.
+    target : float, optional
+        The number should be at least so high, or at most so low.
     """
 
     name: str
-    value: str
-    target: str = ""
-    met: bool | None = None
+    number: float | None
+    detail: str = ""
+    better: str = ""
+    target: float | None = None
 
     @property
-    def verdict(self) -> str:
-        """Whether the target is met, in a word."""
-        return {True: "yes", False: "no", None: ""}[self.met]
+    def met(self) -> bool | None:
+        """Whether the target is met; None where there is none or nothing was measured."""
+        if self.number is None or self.target is None:
+            return None
+        return self.number >= self.target if self.better == "higher" else self.number <= self.target
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """Name, value, target and verdict in words."""
+        detail = f" ({self.detail})" if self.detail else ""
+        value = self.detail if self.number is None else f"{plain(self.number)}{detail}"
+        sense = "at least" if self.better == "higher" else "at most"
+        target = "" if self.target is None else f"{sense} {self.target:g}"
+        return self.name, value, target, {True: "yes", False: "no", None: ""}[self.met]
 
 
-def at_least(name: str, value: float, target: float, detail: str) -> Row:
-    """Return the row of a ratio that should be large."""
-    return Row(name, f"{value:.2f} ({detail})", f"at least {target:g}", value >= target)
+def plain(number: float) -> str:
+    """Return a number with three digits, or all the digits before its point."""
+    return f"{number:.0f}" if abs(number) >= 1000.0 else f"{number:.3g}"
 
 
-def at_most(name: str, value: float, target: float, detail: str) -> Row:
-    """Return the row of a number that should be small."""
-    return Row(name, f"{value:.3g} ({detail})", f"at most {target:g}", value <= target)
+def at_least(name: str, number: float, target: float | None, detail: str) -> Row:
+    """Return the row of a number that should be high."""
+    return Row(name, number, detail, "higher", target)
 
 
-def markdown(rows: Sequence[Row]) -> str:
-    """Return the table, its columns aligned."""
-    cells = [("name", "value", "target", "met"), *((row.name, row.value, row.target, row.verdict) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(lines)
+def at_most(name: str, number: float, target: float | None, detail: str) -> Row:
+    """Return the row of a number that should be low."""
+    return Row(name, number, detail, "lower", target)
+
+
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a table, its columns aligned."""
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    found = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in (head, *lines)]
+    found.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(found)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import grpo_theory as gt
+from benchmarks.problems import find_problem
 from grpo_theory.problem.logit_map import HeadMap
 
 ESTIMATOR = "rloo"
@@ -28,7 +29,7 @@ class Task:
     Attributes
     ----------
     problem_name : str
-        A problem of the gallery with a tabular policy or a softmax head.
+        A problem that `find_problem` knows; rivals ask for a tabular policy or a softmax head.
     batch_size, group_size : int
         B prompts, G responses each.
     """
@@ -43,6 +44,11 @@ class Task:
         return f"{self.problem_name}, {self.batch_size} x {self.group_size}"
 
     @property
+    def key(self) -> tuple[str, int, int]:
+        """What the task is made from."""
+        return self.problem_name, self.batch_size, self.group_size
+
+    @property
     def batch_responses(self) -> int:
         """The number of responses in a batch, B G."""
         return self.batch_size * self.group_size
@@ -50,7 +56,7 @@ class Task:
     @cached_property
     def problem(self) -> gt.Problem:
         """The problem."""
-        return gt.gallery.problem(self.problem_name)
+        return find_problem(self.problem_name)
 
     @cached_property
     def point(self) -> gt.Point:
@@ -93,4 +99,9 @@ class Task:
             raise RuntimeError(f"{name} is {z:.1f} standard errors from the exact error of {self.label}")
 
 
-TASKS = (Task("tabular", 4, 8), Task("tabular", 8, 16), Task("tabular", 8, 64), Task("lm-few-shot", 8, 16))
+TASKS = (
+    *(Task("tabular", batch_size, group_size) for batch_size, group_size in ((4, 8), (8, 16), (8, 64), (2, 512))),
+    *(Task("lm-few-shot", batch_size, group_size) for batch_size, group_size in ((8, 16), (4, 64))),
+)
+LARGE_GROUP = 64
+"""From this group size on more is asked of the simulator."""

@@ -4,10 +4,20 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 SECONDS = 0.25
 REPETITIONS = 5
+
+
+class Cost(NamedTuple):
+    """Nanoseconds that a response takes: the median and the least of the repetitions."""
+
+    median: float
+    least: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.3g} ({self.least:.3g})"
 
 
 @dataclass(frozen=True)
@@ -28,23 +38,47 @@ class Contender:
     responses: int
 
 
-def enough_rounds(contender: Contender) -> int:
-    """Return a number of rounds that takes long enough; the contender is warm then."""
+def enough_rounds(contender: Contender, least: float = SECONDS) -> int:
+    """Return a number of rounds that takes so many seconds at the least; the contender is warm then."""
     contender.run(1)
     rounds = 1
-    while (seconds := _seconds(contender, rounds)) < SECONDS:
-        rounds = max(2 * rounds, int(1.1 * rounds * SECONDS / seconds)) if seconds > 0.02 else 8 * rounds
+    while (seconds := _seconds(contender, rounds)) < least:
+        rounds = max(2 * rounds, int(1.1 * rounds * least / seconds)) if seconds > 0.08 * least else 8 * rounds
     return rounds
 
 
-def nanoseconds_per_response(contenders: Sequence[Contender]) -> list[float]:
-    """Return each contender's median cost of one response, their repetitions interleaved."""
-    rounds = [enough_rounds(contender) for contender in contenders]
+def costs_of(contenders: Sequence[Contender], seconds: float = SECONDS, repetitions: int = REPETITIONS) -> list[Cost]:
+    """Return each contender's cost, their repetitions interleaved."""
+    rounds = [enough_rounds(contender, seconds) for contender in contenders]
     costs: list[list[float]] = [[] for _ in contenders]
-    for _ in range(REPETITIONS):
+    for _ in range(repetitions):
         for contender, count, found in zip(contenders, rounds, costs, strict=True):
             found.append(1e9 * _seconds(contender, count) / (count * contender.responses))
-    return [median(found) for found in costs]
+    return [Cost(median(found), min(found)) for found in costs]
+
+
+class Timed(NamedTuple):
+    """A contender's name and cost."""
+
+    name: str
+    cost: Cost
+
+    @classmethod
+    def read(cls, found: Sequence[Any]) -> "Timed":
+        """Return it as another process wrote it in JSON."""
+        name, cost = found
+        return cls(name, Cost(*cost))
+
+
+def timed(contenders: Sequence[Contender], seconds: float = SECONDS, repetitions: int = REPETITIONS) -> list[Timed]:
+    """Return the names and costs of contenders."""
+    costs = costs_of(contenders, seconds, repetitions)
+    return [Timed(contender.name, cost) for contender, cost in zip(contenders, costs, strict=True)]
+
+
+def fastest(found: Sequence[Timed]) -> Timed:
+    """Return the contender with the least median."""
+    return min(found, key=lambda each: each.cost.median)
 
 
 def _seconds(contender: Contender, rounds: int) -> float:

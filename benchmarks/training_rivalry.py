@@ -1,40 +1,42 @@
-"""The training simulator against its rivals, and a study of the size that users want."""
+"""The training simulator against its rivals and its floor, and a study of the size that users want."""
 
 import time
 from importlib.util import find_spec
 
 import grpo_theory as gt
 from benchmarks import numpy_training
-from benchmarks.process import run_python
-from benchmarks.rivalry import NO_JAX, jax_process
-from benchmarks.table import Row, at_least, at_most
-from benchmarks.timing import nanoseconds_per_response
-from benchmarks.training_task import TRAINING_TASKS, TrainingTask, trainer
+from benchmarks.jax_process import Request, ask, where
+from benchmarks.peaks import measure_peaks
+from benchmarks.rivalry import NO_JAX, floor_row, ratio_row
+from benchmarks.table import Row, at_most
+from benchmarks.timing import Timed, fastest, timed
+from benchmarks.training_task import PRECISIONS, TRAINING_TASKS, TrainingTask, trainer
+from benchmarks.work import training_work
 
-NUMPY_TARGET = 20.0
-JAX_TARGET = 5.0
+NUMPY_TARGET = 5.0
+JAX_TARGETS = {"kl-tabular": 1.2, "linear": 2.5}
 STUDY = TrainingTask("kl-tabular", 1, 4, gt.Harmonic(5.0, 10), steps=10**4, runs=10**4)
 STUDY_SECONDS = 120.0
 
 
 def numpy_training_rows() -> list[Row]:
-    """Compare one worker with the fastest NumPy rival of each task in each precision."""
-    rows = []
+    """Compare one worker with its floor, and with the fastest NumPy rival of each task in each precision."""
+    peaks, rows = measure_peaks(), []
     for task in TRAINING_TASKS:
-        contenders = [trainer(task), *numpy_training.rivals(task)]
-        timed = [(contender.name, cost) for contender, cost in zip(contenders, nanoseconds_per_response(contenders), strict=True)]
-        rows += _against_the_fastest("NumPy", "1 thread", task, timed, NUMPY_TARGET)
+        own, *rivals = timed([trainer(task), *numpy_training.rivals(task)])
+        rows.append(floor_row(task.label, own.cost, peaks.floor(training_work(task))))
+        rows += _by_precision("NumPy", "1 thread", task, own, rivals, NUMPY_TARGET)
     return rows
 
 
-def jax_training_rows(cpus: int) -> list[Row]:
+def jax_training_rows(processors: int) -> list[Row]:
     """Compare so many workers with the fastest JAX rival of each task in each precision on as many processors."""
-    where, environment = jax_process(cpus)
+    place, rows = where(processors), []
     if find_spec("jax") is None:
-        return [Row(f"JAX / trainer, {where}; {task.label}", NO_JAX, f"at least {JAX_TARGET:g}") for task in TRAINING_TASKS]
-    rows = []
-    for task, timed in zip(TRAINING_TASKS, run_python(["-m", "benchmarks.jax_training", str(cpus)], environment), strict=True):
-        rows += _against_the_fastest("JAX", where, task, timed, JAX_TARGET)
+        targets = [(task.label, JAX_TARGETS[task.problem_name]) for task in TRAINING_TASKS]
+        return [Row(f"JAX scan / trainer, {place}; {label}", None, NO_JAX, "higher", target) for label, target in targets]
+    for task, (own, *rivals) in zip(TRAINING_TASKS, ask("training", Request(processors)), strict=True):
+        rows += _by_precision("JAX scan", place, task, own, rivals, JAX_TARGETS[task.problem_name])
     return rows
 
 
@@ -48,11 +50,10 @@ def study_row() -> Row:
     return at_most(f"10^4 runs of 10^4 steps, two workers, seconds; {STUDY.label}", seconds, STUDY_SECONDS, detail)
 
 
-def _against_the_fastest(rival: str, where: str, task: TrainingTask, timed: list[tuple[str, float]], target: float) -> list[Row]:
-    (_, own), *others = timed
+def _by_precision(rival: str, place: str, task: TrainingTask, own: Timed, rivals: list[Timed], target: float) -> list[Row]:
     rows = []
-    for precision in ("single", "double"):
-        variant, cost = min((other for other in others if precision in other[0]), key=lambda other: other[1])
-        name = f"{rival} in {precision} precision / trainer, {where}; {task.label}"
-        rows.append(at_least(name, cost / own, target, f"{cost:.1f} / {own:.1f} ns a response; {variant}"))
+    for precision in PRECISIONS:
+        best = fastest([other for other in rivals if precision in other.name])
+        name = f"{rival} in {precision} precision / trainer, {place}; {task.label}"
+        rows.append(ratio_row(name, best, own.cost, target))
     return rows

@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import grpo_theory as gt
+from benchmarks.problems import find_problem
 from benchmarks.task import ESTIMATOR, SEED
 from benchmarks.timing import Contender
 from grpo_theory.problem.logit_map import FeatureMap
 
 Array = NDArray[np.float64]
+PRECISIONS = ("single", "double")
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class TrainingTask:
     Attributes
     ----------
     problem_name : str
-        A problem of the gallery with a tabular policy or a dense linear one.
+        A problem that `find_problem` knows, with a tabular policy or a dense linear one.
     batch_size, group_size : int
         B prompts, G responses each, a step.
     schedule : Schedule
@@ -49,7 +51,7 @@ class TrainingTask:
     @cached_property
     def problem(self) -> gt.Problem:
         """The problem."""
-        return gt.gallery.problem(self.problem_name)
+        return find_problem(self.problem_name)
 
     @cached_property
     def is_tabular(self) -> bool:

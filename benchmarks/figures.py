@@ -1,0 +1,132 @@
+"""Figures of cost: python -m benchmarks.figures measures the sweeps and draws them; with --draw it draws what was measured."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, ScalarFormatter
+from tqdm import tqdm
+
+from benchmarks.peaks import measure_peaks
+from benchmarks.process import ROOT
+from benchmarks.results import ResultsError, circumstances
+from benchmarks.sweeps import JAX, NUMPY, SIMULATOR, SWEEPS, TRAINER, Point
+from paper_figures.harness import style
+from paper_figures.harness.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look
+from simulations.harness.store import write_atomically
+
+COSTS, PICTURE = ROOT / "benchmarks" / "COSTS.json", ROOT / "docs" / "costs.svg"
+LOOKS = {
+    SIMULATOR: Look("simulate_gradients", BLUE, "o", "-"),
+    TRAINER: Look("simulate_training", VERMILION, "s", "-"),
+    NUMPY: Look("fastest NumPy found (gradients)", ORANGE, "^", "--"),
+    JAX: Look("fastest JAX found (gradients)", GREEN, "D", "--"),
+}
+PANELS = {
+    "G": ("responses in a group, $G$", "$B = 8$; training: $B = 1$, penalty"),
+    "K": ("possible responses, $K$", "$B = 8$, $G = 64$; training: $B = 1$"),
+    "d": ("parameters of a linear policy, $d$", "$B = 4$, $G = 64$, $K = 4$"),
+    "B": ("prompts in a batch, $B$", "$G = 16$"),
+    "workers": ("workers", "$B = 8$, $G = 64$; training: linear, $B = 4$, $G = 8$"),
+    "replications": ("replications, or runs, of a call", "$B = 8$, $G = 16$; training: $B = 1$, $G = 4$"),
+}
+
+
+def read(path: Path) -> list[Point]:
+    """Read the points that were measured.
+
+    Raises
+    ------
+    ResultsError
+        If the file is missing or damaged.
+    """
+    try:
+        return [Point(**point) for point in json.loads(path.read_bytes())["points"]]
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ResultsError(f"{path} is damaged: it is not a file of costs that this program wrote") from error
+
+
+def write(path: Path, points: Sequence[Point]) -> None:
+    """Write the points that were measured, and where, as JSON."""
+    body = {"circumstances": circumstances(), "points": [point._asdict() for point in points]}
+    write_atomically(path, f"{json.dumps(body, indent=1)}\n".encode())
+
+
+def draw(points: Sequence[Point]) -> Figure:
+    """Draw a panel for each sweep."""
+    figure, panels = plt.subplots(2, 3, figsize=(9.6, 6.0), sharey=False)
+    for letter, axes, (sweep, (label, title)) in zip("abcdef", panels.flat, PANELS.items(), strict=True):
+        here = [point for point in points if point.sweep == sweep]
+        _draw_panel(axes, here)
+        axes.set_xlabel(label)
+        axes.set_title(f"$\\mathbf{{{letter}}}$   {title}", loc="left", fontweight="normal", fontsize="small")
+        _scale(axes, sorted({point.size for point in here}))
+    for axes in panels[:, 0]:
+        axes.set_ylabel("time per response, ns")
+    handles = [
+        axes.plot([], [], look.line, color=look.colour, marker=look.marker, label=look.label)[0] for look in LOOKS.values()
+    ]
+    handles += axes.plot([], [], ":", color=GREY, label="floor of each simulator")
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    return figure
+
+
+def _draw_panel(axes: Axes, points: Sequence[Point]) -> None:
+    for who, look in LOOKS.items():
+        own = sorted((point for point in points if point.who == who), key=lambda point: point.size)
+        if not own:
+            continue
+        sizes = [point.size for point in own]
+        axes.plot(sizes, [point.cost for point in own], look.line, color=look.colour, marker=look.marker)
+        floors = [point.floor for point in own if point.floor is not None]
+        if floors:
+            axes.plot(sizes, floors, ":", color=look.colour, linewidth=1.2)
+
+
+def _scale(axes: Axes, sizes: Sequence[float]) -> None:
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator())
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    if sizes and sizes[-1] > 10**4:
+        axes.set_xscale("log")
+        return
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(sizes[:: 2 if len(sizes) > 6 else 1]))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    top = argparse.ArgumentParser(prog="python -m benchmarks.figures", description="Measure and draw costs against sizes.")
+    top.add_argument("--draw", action="store_true", help="draw what was measured before")
+    top.add_argument("--costs", type=Path, default=COSTS, help="file of what was measured")
+    top.add_argument("--picture", type=Path, default=PICTURE, help="file of the picture")
+    options = top.parse_args(arguments)
+    if not options.draw:
+        peaks, measured = measure_peaks(), list[Point]()
+        for name in tqdm(SWEEPS, disable=None):
+            measured += SWEEPS[name](peaks)
+            write(options.costs, measured)
+    try:
+        points = read(options.costs)
+    except ResultsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    mpl.use("Agg")
+    style.apply()
+    draw(points).savefig(options.picture, metadata={"Date": None} if options.picture.suffix == ".svg" else None)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Rivals in vectorised NumPy that see groups as counts: by words of 16 bits, or by multinomial draws.
+
+Replications lie along the last axis of every array, and what a chunk touches fits the second level of cache.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.numpy_contender import contender
+from benchmarks.task import Task
+from benchmarks.timing import Contender
+from benchmarks.words import CountedLaw, covectors_of_counts
+from grpo_theory.simulate.alias import alias_table
+
+Single = NDArray[np.float32]
+Integers = NDArray[np.int64]
+
+CHUNK = 1 << 16  # responses, or at the least
+CHUNK_GROUPS = 1 << 11  # so many groups
+PART = 128  # responses whose comparisons are added up in 8 bits
+
+Draw = Callable[[np.random.Generator, Integers], Single]  # of prompts (B, R), to counts (C, B, R)
+
+
+def _by_words(task: Task, law: CountedLaw, size: int) -> Draw:
+    """Count the words below each threshold: four words of a 64-bit number, comparisons that are added up in 8 bits."""
+    lanes, group_size = task.batch_size * size, task.group_size
+    n_classes = law.probabilities.shape[1]
+    is_below = np.empty((min(PART, group_size), lanes), dtype=bool)
+    n_words = group_size * lanes
+    below = np.zeros((n_classes + 1, lanes), dtype=np.float32)
+    below[-1] = group_size
+
+    def draw(generator: np.random.Generator, prompts: Integers) -> Single:
+        drawn = generator.integers(0, 1 << 64, size=-(-n_words // 4), dtype=np.uint64)
+        words = drawn.view(np.uint16)[:n_words].reshape(group_size, lanes)
+        thresholds = law.thresholds.take(prompts.ravel(), axis=1)
+        below[1:-1] = 0.0
+        for start in range(0, group_size, PART):
+            part = words[start : start + PART]
+            room = is_below[: len(part)]
+            for c, threshold in enumerate(thresholds):
+                np.less(part, threshold, out=room)
+                below[1 + c] += np.add.reduce(room.view(np.uint8), axis=0, dtype=np.uint8)
+        return np.diff(below, axis=0).reshape(n_classes, *prompts.shape)
+
+    return draw
+
+
+def _by_multinomials(task: Task, law: CountedLaw, size: int) -> Draw:
+    """Draw the counts themselves, group by group."""
+
+    def draw(generator: np.random.Generator, prompts: Integers) -> Single:
+        counts = generator.multinomial(task.group_size, law.probabilities[prompts.ravel()])
+        return np.ascontiguousarray(counts.T, dtype=np.float32).reshape(-1, *prompts.shape)
+
+    return draw
+
+
+def _squared_errors(task: Task, size: int) -> Callable[[Single, Integers], Single]:
+    """Return the function of covectors (K, B, R) and prompts (B, R) that returns squared errors (R,)."""
+    n_prompts, n_responses = task.point.probabilities.shape
+    gradient = task.exact.gradient.astype(np.float32)[:, None]
+    inner, logits = task.inner_products.astype(np.float32), np.ascontiguousarray(task.gradient_logits.T, dtype=np.float32)
+    rows, columns = size * np.arange(n_responses)[:, None, None], np.arange(size)
+
+    def of_a_table(covectors: Single, prompts: Integers) -> Single:
+        places = prompts * (n_responses * size) + columns + rows
+        sums = np.bincount(places.ravel(), covectors.ravel(), n_prompts * n_responses * size)
+        errors = sums.reshape(-1, size).astype(np.float32) - gradient
+        errors *= errors
+        return errors.sum(axis=0)
+
+    def of_a_head(covectors: Single, prompts: Integers) -> Single:
+        found = np.full(size, task.exact.gradient_power, dtype=np.float32)
+        found -= 2.0 * (covectors * logits.take(prompts.ravel(), axis=1).reshape(covectors.shape)).sum(axis=(0, 1))
+        for b in range(task.batch_size):
+            products = (covectors[:, b : b + 1] * covectors[:, b:]).sum(axis=0)
+            products *= inner.take(prompts[b] * n_prompts + prompts[b:])
+            found += 2.0 * products.sum(axis=0) - products[0]
+        return found
+
+    return of_a_table if task.is_tabular else of_a_head
+
+
+def rivals(task: Task) -> list[Contender]:
+    """Return the variants; which is fastest depends on the task."""
+    found = []
+    law = CountedLaw.of(task)
+    prompt_table = alias_table(task.problem.bandit.prompt_weights[None])
+    n_prompts = task.problem.bandit.n_prompts
+    threshold, choices = prompt_table.threshold[0] + np.arange(n_prompts), prompt_table.choices[0]
+    size = max(CHUNK // task.batch_responses, CHUNK_GROUPS // task.batch_size)
+    squared_errors = _squared_errors(task, size)
+
+    def errors_by(draw: Draw) -> Callable[[np.random.Generator], Single]:
+        def errors(generator: np.random.Generator) -> Single:
+            x = generator.random((task.batch_size, size))
+            x *= n_prompts
+            places = x.astype(np.int64)
+            prompts = choices.take(2 * places + (x >= threshold.take(places)))
+            counts = draw(generator, prompts)
+            right = None if law.right is None else law.right[prompts].transpose(2, 0, 1)
+            return squared_errors(covectors_of_counts(law, task, counts, right).astype(np.float32, copy=False), prompts)
+
+        return errors
+
+    for name, make in (("16-bit words", _by_words), ("multinomial counts", _by_multinomials)):
+        found.append(contender(f"NumPy, {name}", task, size, errors_by(make(task, law, size))))
+    return found

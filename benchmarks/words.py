@@ -1,0 +1,54 @@
+"""What rivals need to count groups by words of 16 bits: integer thresholds, rounded to multiples of 2^-16."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.task import Task
+
+WORDS = 1 << 16
+
+
+class CountedLaw(NamedTuple):
+    """The law of the classes whose members are counted: outcomes, or responses where each has one possible reward.
+
+    Attributes
+    ----------
+    probabilities : ndarray, shape (M, C)
+    thresholds : ndarray of uint16, shape (C - 1, M)
+        A word is in the first class whose threshold is above it, and in the last if there is none.
+    right : ndarray, shape (M, K), or None
+        The responses' rewards where each has one; then the classes are the responses, and else (response, reward).
+    """
+
+    probabilities: NDArray[np.float64]
+    thresholds: NDArray[np.uint16]
+    right: NDArray[np.float32] | None
+
+    @classmethod
+    def of(cls, task: Task) -> "CountedLaw":
+        """Tabulate the law of a task with rewards 0 and 1."""
+        joint = task.point.outcome_probabilities.reshape(task.point.bandit.n_prompts, -1, 2)
+        if (joint > 0.0).all(axis=2).any():
+            return cls(joint.reshape(len(joint), -1), _thresholds(joint.reshape(len(joint), -1)), None)
+        return cls(joint.sum(axis=2), _thresholds(joint.sum(axis=2)), (joint[:, :, 1] > 0.0).astype(np.float32))
+
+
+def _thresholds(probabilities: NDArray[np.float64]) -> NDArray[np.uint16]:
+    below = np.rint(WORDS * np.cumsum(probabilities, axis=1)[:, :-1])
+    return np.ascontiguousarray(np.minimum(below, WORDS - 1).T.astype(np.uint16))
+
+
+def covectors_of_counts(law: CountedLaw, task: Task, counts: Any, right: Any) -> Any:
+    """Return the covectors (K, ...) of the leave-one-out estimate from counts (C, ...), in closed form.
+
+    With N_k responses k, N_k1 of them rewarded, and S rewarded in all, it is (N_k1 - N_k S/G)/(B (G - 1)).  `right` (K, ...) are
+    the rewards of the responses where each has one.  Works on arrays of NumPy and of JAX.
+    """
+    scale = 1.0 / (task.batch_size * (task.group_size - 1.0))
+    if law.right is None:
+        rewarded, all_of_them = counts[1::2], counts[::2] + counts[1::2]
+    else:
+        rewarded, all_of_them = counts * right, counts
+    return (rewarded - all_of_them * (rewarded.sum(axis=0) * (1.0 / task.group_size))) * scale

@@ -1,0 +1,91 @@
+"""What the simulators' algorithms must do at the least, counted from the code of grpo_theory/simulate.
+
+Only what every lane has to do is counted: words, comparisons, and multiplications and additions.  Look-ups, prompts, conversions
+and everything that moves numbers about are left out, so that no program can reach the sum.  Derivations: docs/derivations.md,
+section 17.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+import grpo_theory as gt
+from benchmarks.task import Task
+from benchmarks.training_task import TrainingTask
+
+EXPONENTIAL = 20
+"""Operations of `simulate.elementary.exponential`, whose comparison and shifts are not counted."""
+LOGARITHM = 19
+"""And of `logarithm`, whose division is not counted either."""
+
+
+class Work(NamedTuple):
+    """Work for one response.
+
+    Attributes
+    ----------
+    words : float
+        Random words of 64 bits.
+    comparisons : float
+        Of 16 bits, each with the addition that counts it; a comparison of 32 bits is two of them.
+    operations : float
+        Multiplications and additions of doubles; a product that is added to something is one.
+    """
+
+    words: float
+    comparisons: float
+    operations: float
+
+
+def gradient_work(task: Task, n_estimators: int = 1) -> Work:
+    """Return the work for a response of a gradient simulation whose kernels are tables.
+
+    A group draws a word for its prompt and 16 bits for each response, and compares these with the threshold of every outcome
+    that its prompt makes possible (the last one included: the words beyond it are drawn again).  For each estimator a logit
+    takes one operation per outcome to weigh the counts, 2 to centre, 5 for its squared errors about g and g(x), and one for each
+    pair of groups; or, with the d features of any other map, d to be pulled back, after which each parameter takes 3.
+    """
+    outcomes = int((task.point.outcome_probabilities > 0.0).sum(axis=1).max())
+    n_logits, b, g = task.problem.policy.n_logits, task.batch_size, task.group_size
+    covectors = outcomes + 2 * n_logits
+    if isinstance(task.problem.policy, gt.LinearSoftmax):
+        errors = (n_logits + 3.0) * task.problem.policy.dimension
+    else:
+        pairs = min((b - 1) / 2, task.problem.bandit.n_prompts**2 / b)
+        errors = n_logits * (5.0 + pairs)
+    return Work((1.0 + g / 4.0) / g, float(outcomes), n_estimators * (covectors + errors) / g)
+
+
+def training_work(task: TrainingTask) -> Work:
+    """Return the work for a response of a training run with a tabular or a dense linear policy and rewards 0 and 1.
+
+    A group draws a word for its prompt and 32 bits for each response, and compares these with all thresholds but the last.  A
+    logit takes an exponential, 3 operations for the softmax, 4 for two thresholds, 2 to centre and one for the step; a penalty
+    takes a logarithm, 3 for each logit and 1 for each reward.  An outcome takes 1 for its sum of advantages by a table, 3 by
+    coefficients, and 1 for its weight.  The features of a linear policy take one operation for each number, there and back, of
+    all prompts or of those drawn.  An update takes 4 for each parameter, for averages and distances.
+    """
+    bandit, b, g = task.problem.bandit, task.batch_size, task.group_size
+    n_responses, dimension = bandit.n_responses, task.problem.policy.dimension
+    n_outcomes = n_responses * bandit.values.size
+    group = n_responses * (EXPONENTIAL + 3 + 4 + 2) + 2 * n_outcomes
+    if task.is_tabular:
+        group += n_responses
+    if task.problem.kl is not None:
+        group += LOGARITHM + 3 * n_responses + n_outcomes + 2 * n_outcomes
+    update = 4 * dimension
+    if not task.is_tabular:
+        update += 2 * min(b, bandit.n_prompts) * n_responses * dimension
+    return Work((1.0 + g / 2.0) / g, 2.0 * (n_outcomes - 1), (group + update / b) / g)
+
+
+class Peaks(NamedTuple):
+    """Nanoseconds that this machine takes at the least, on one thread, for one of each kind of work."""
+
+    word: float
+    comparison: float
+    operation: float
+
+    def floor(self, work: Work) -> float:
+        """Return the nanoseconds that the work takes at the least."""
+        return float(np.dot(self, work))
