@@ -6,7 +6,7 @@ FLAGS := $(if $(QUICK),--quick)
 .PHONY: reproduce test lint bench clean
 
 reproduce: $(VENV)/.base
-	$(BIN)/python -m simulations verify $(FLAGS)
+	$(BIN)/python -m simulations verify --executor processes $(FLAGS)
 	$(BIN)/python -m paper_figures $(FLAGS)
 
 test: $(VENV)/.test

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ from grpo_theory.estimation import SourceFile
 from grpo_theory.evidence import judge
 from simulations.claims import CATALOGUE, decided_by
 from simulations.harness.discovery import studies
+from simulations.harness.executors import EXECUTORS
 from simulations.harness.runner import run
 from simulations.harness.store import Store, StoreError, read_table, write_atomically
 
@@ -40,7 +42,10 @@ def parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         command.add_argument("studies", nargs="*", metavar="STUDY", help="all if omitted; see `list`")
         command.add_argument("--quick", action="store_true", help="fewer replications; results go to results-quick")
-        command.add_argument("--workers", type=_count, default=os.cpu_count() or 1, help="threads (default: all processors)")
+        command.add_argument(
+            "--workers", type=_count, default=os.cpu_count() or 1, help="how many (default: as many as processors)"
+        )
+        command.add_argument("--executor", choices=EXECUTORS, default="threads", help="what the workers are (default: threads)")
         command.add_argument("--kernels", type=Path, action="append", default=[], metavar="FILE", help="register its estimators")
         command.add_argument("--seed", type=_seed, default=0)
         command.add_argument("--results", type=Path, help="folder of the results (default: results, or results-quick)")
@@ -98,13 +103,20 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         store = Store(root, options.seed)
         chosen = [studies()[name] for name in names]
-        for study, computed in run(chosen, store, quick=options.quick, workers=options.workers, kernels=kernels):
-            tqdm.write(f"{study.name}: {computed} chunks computed, table in {root / study.name}.parquet")
+        with EXECUTORS[options.executor](options.workers) as executor:
+            for study, computed in run(chosen, store, executor, quick=options.quick, kernels=kernels):
+                tqdm.write(f"{study.name}: {computed} chunks computed, table in {root / study.name}.parquet")
         if options.command == "verify":
             verify(names, store)
     except StoreError as error:
         print(error, file=sys.stderr)
         return 2
+    except BrokenExecutor:
+        print(
+            "a worker has died, perhaps for want of memory: what was finished is kept, run the same command to go on",
+            file=sys.stderr,
+        )
+        return 1
     except KeyboardInterrupt:
         print("interrupted: what was finished is kept, run the same command to go on", file=sys.stderr)
         return 130

@@ -6,7 +6,7 @@ import operator
 import os
 import pickle
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -78,12 +78,10 @@ def test_processes_write_what_threads_write(registry, kernels, pool, tmp_path, m
     monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 22)
     monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 21)
     found = []
-    for name, workers in (("threads", {"workers": 2}), ("processes", {"executor": pool})):
+    for name, executor in (("threads", ThreadPoolExecutor(2)), ("processes", pool)):
         store = Store(tmp_path / name, 3)
         for expected in (12, 0):
-            assert list(run([estimators.STUDY], store, quick=True, kernels=[kernels], **workers)) == [
-                (estimators.STUDY, expected)
-            ]
+            assert list(run([estimators.STUDY], store, executor, quick=True, kernels=[kernels])) == [(estimators.STUDY, expected)]
         chunks = {}
         for path in store.root.glob("chunks/estimators/*/*.json"):
             chunks[path.relative_to(store.root)] = json.loads(path.read_text())["body"] | {"seconds": None}

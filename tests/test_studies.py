@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -26,9 +27,10 @@ def small_prediction(settings):
     return None
 
 
-def compute(study, store, **options):
+def compute(study, store, workers=2, **options):
     """Run one study; returns the number of its chunks that were computed."""
-    ((_, computed),) = run([study], store, **options)
+    with ThreadPoolExecutor(workers) as executor:
+        ((_, computed),) = run([study], store, executor, **options)
     return computed
 
 
@@ -58,7 +60,8 @@ def test_studies_in_one_queue_write_what_they_write_alone(small, tmp_path):
     alone, together = Store(tmp_path / "alone", 3), Store(tmp_path / "together", 3)
     assert [compute(study, alone) for study in (small, other)] == [8, 8]
     compute(small, together)
-    found = {study.name: computed for study, computed in run([small, other], together, workers=2)}
+    with ThreadPoolExecutor(2) as executor:
+        found = {study.name: computed for study, computed in run([small, other], together, executor)}
     assert found == {"small": 0, "other": 8}
     for name in found:
         pd.testing.assert_frame_equal(*(read_table(store.root, name)[0] for store in (alone, together)), check_exact=True)

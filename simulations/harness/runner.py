@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, as_completed
 from typing import Any
 
 from tqdm import tqdm
@@ -32,10 +32,9 @@ def compute_chunk(module: str, cell: Cell, seed: int, chunk: int, kernels: Seque
 def run(
     chosen: Sequence[Study],
     store: Store,
+    executor: Executor,
     *,
     quick: bool = False,
-    workers: int = 1,
-    executor: Executor | None = None,
     kernels: Sequence[SourceFile] = (),
 ) -> Iterator[tuple[Study, int]]:
     """Compute what is missing of studies and write their tables.
@@ -47,12 +46,10 @@ def run(
     ----------
     chosen : sequence of Study
     store : Store
+    executor : concurrent.futures.Executor
+        Any executor of that shape, of threads or processes; it is not shut down.
     quick : bool, default False
         Fewer cells and replications.
-    workers : int, default 1
-        Threads, if no executor is given.
-    executor : concurrent.futures.Executor, optional
-        Any executor of that shape, of threads or processes; it is not shut down.
     kernels : sequence of SourceFile, default empty
         Files whose estimators join the registry of whatever process computes a chunk.
 
@@ -71,12 +68,11 @@ def run(
     ]
     computed = Counter(study.name for study, _, _ in missing)
     waiting = Counter(computed)
-    pool = executor or ThreadPoolExecutor(workers)
+    futures: dict[Future[tuple[Any, float]], Chunk] = {
+        executor.submit(compute_chunk, study.module, cell, store.seed, chunk, kernels): (study, cell, chunk)
+        for study, cell, chunk in missing
+    }
     try:
-        futures: dict[Future[tuple[Any, float]], Chunk] = {
-            pool.submit(compute_chunk, study.module, cell, store.seed, chunk, kernels): (study, cell, chunk)
-            for study, cell, chunk in missing
-        }
         for study in chosen:
             if not waiting[study.name]:
                 build_table(study, store, cells[study.name])
@@ -89,8 +85,8 @@ def run(
                 build_table(study, store, cells[study.name])
                 yield study, computed[study.name]
     finally:
-        if executor is None:
-            pool.shutdown(cancel_futures=True)
+        for future in futures:
+            future.cancel()
 
 
 def build_table(study: Study, store: Store, cells: Sequence[Cell]) -> None:

@@ -1,0 +1,48 @@
+"""Studies in processes: the same tables as in threads, interrupts for the parent alone, and a word when a process dies."""
+
+import signal
+
+import pandas as pd
+import pytest
+
+from simulations import __main__ as command
+from simulations.harness.executors import EXECUTORS, processes
+from simulations.harness.store import read_table
+
+DEADLY = """
+import multiprocessing
+import os
+
+if multiprocessing.parent_process() is not None:
+    os._exit(1)
+"""
+
+
+def test_processes_leave_interrupts_to_their_parent():
+    with processes(1) as pool:
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() is signal.SIG_IGN
+
+
+def test_the_table_is_the_same_in_threads_and_processes(tmp_path):
+    tables = []
+    for name in EXECUTORS:
+        where = ["--results", str(tmp_path / name), "--workers", "2"]
+        assert command.main(["run", "u_statistic", "--quick", "--executor", name, *where]) == 0
+        tables.append(read_table(tmp_path / name, "u_statistic")[0])
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+
+
+def test_a_process_that_dies_is_one_line(tmp_path, capsys):
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    where = ["--results", str(tmp_path), "--kernels", str(tmp_path / "deadly.py"), "--workers", "1"]
+    assert command.main(["run", "lemma_14", "--executor", "processes", *where]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("a worker has died")
+    assert error.count("\n") == 1
+
+
+def test_an_unknown_executor_is_refused(capsys):
+    with pytest.raises(SystemExit) as refused:
+        command.main(["run", "--executor", "clouds"])
+    assert refused.value.code == 2
+    assert "threads" in capsys.readouterr().err
