@@ -21,7 +21,8 @@ from numba.extending import typeof_impl
 cpu_target.typing_context.refresh()
 cpu_target.target_context.refresh()
 
-F1, F2, F3, F4 = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1], numba.float64[:, :, :, ::1]
+F1, F2, F3 = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
+F4, F5 = numba.float64[:, :, :, ::1], numba.float64[:, :, :, :, ::1]
 I1, I2 = numba.int64[::1], numba.int64[:, ::1]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 import grpo_theory as gt
-from grpo_theory.exact.classes import classes
+from grpo_theory.exact.classes import classes, looks_of
 from grpo_theory.exact.multisets import GroupMoments, add_moments, class_advantages, count_multisets, members, multisets
 from grpo_theory.exact.seen import seen_at
 
@@ -35,18 +35,22 @@ def test_members_write_the_counts_out(n_classes, group_size):
         assert Counter(group) == Counter({r: n for r, n in enumerate(row) if n})
 
 
+LOOK = np.array([1, 0, 1])
+"""Three prompts that have two looks."""
+
+
 def random_sums(n_classes, group_size, n_features=1):
     rng = np.random.default_rng(n_classes)
-    p = rng.dirichlet(np.ones(n_classes))
+    p = rng.dirichlet(np.ones(n_classes), size=3)
     counts = multisets(n_classes, group_size)
-    features = rng.normal(size=(len(counts), n_classes, n_features))
+    features = rng.normal(size=(2, len(counts), n_classes, n_features))
     log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
     return counts, log_weights, np.log(p), features
 
 
 def run(function, counts, log_weights, log_p, features):
-    sums = GroupMoments.zeros(*features.shape[1:])
-    function(counts, log_weights, log_p, features, sums.mean, sums.product, sums.squares)
+    sums = GroupMoments.zeros(3, *features.shape[2:])
+    function(counts, log_weights, log_p, LOOK, features, sums.mean, sums.product, sums.squares)
     return sums.mean, sums.product, sums.squares
 
 
@@ -54,17 +58,17 @@ def run(function, counts, log_weights, log_p, features):
 def test_sums_over_multisets_are_sums_over_ordered_groups(n_features):
     counts, log_weights, log_p, features = random_sums(3, 4, n_features)
     place = {tuple(row): i for i, row in enumerate(counts.tolist())}
-    sums, total = GroupMoments.zeros(3, n_features), 0.0
-    for group in product(range(3), repeat=4):
+    sums, total = GroupMoments.zeros(3, 3, n_features), np.zeros(3)
+    for (m, look), group in product(enumerate(LOOK), product(range(3), repeat=4)):
         n = np.bincount(group, minlength=3)
-        x = features[place[tuple(n.tolist())]]
-        weight = prod(np.exp(log_p[list(group)]))
-        total += weight
+        x = features[look, place[tuple(n.tolist())]]
+        weight = prod(np.exp(log_p[m, list(group)]))
+        total[m] += weight
         within = n[:, None] * x
-        sums.mean[:] += weight * within
-        sums.product[:] += weight * np.multiply.outer(within, within)
-        sums.squares[:] += weight * n[:, None, None] * x[:, :, None] * x[:, None, :]
-    assert total == pytest.approx(1.0, abs=1e-14)
+        sums.mean[m] += weight * within
+        sums.product[m] += weight * np.multiply.outer(within, within)
+        sums.squares[m] += weight * n[:, None, None] * x[:, :, None] * x[:, None, :]
+    np.testing.assert_allclose(total, 1.0, atol=1e-14)
     found = run(add_moments, counts, log_weights, log_p, features)
     for value, expected in zip(found, (sums.mean, sums.product, sums.squares), strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-14)
@@ -109,26 +113,45 @@ def test_classes_join_what_a_kernel_cannot_tell_apart():
     c = case("tabular", "binary")
     point = c.problem.at(c.theta)
     seen = seen_at(point, gt.estimators()["rloo"])
-    by_reward = classes(point, seen, 0, frozenset({"rewards"}))
-    rewards, norms, lengths = by_reward.fields
+    by_reward = classes(point, seen, frozenset({"rewards"}))[0]
+    assert by_reward.prompts[0] == 0
+    rewards, norms, lengths = by_reward.fields[:, 0]
     assert rewards.tolist() == [0.0, 1.0]
     assert np.isnan([norms, lengths]).all()
     pi, success = point.probabilities[0], np.array([0.0, 0.3, 0.8])
-    np.testing.assert_allclose(by_reward.probabilities, [pi @ (1 - success), pi @ success], rtol=1e-14)
-    np.testing.assert_allclose(by_reward.responses[1], pi * success / (pi @ success), rtol=1e-14)
-    nothing = classes(point, seen, 0, frozenset())
-    np.testing.assert_allclose(nothing.responses, [pi], rtol=1e-14)
-    everything = classes(point, seen, 0, frozenset(gt.Batch._fields))
-    assert everything.probabilities.size == 5  # three responses, two rewards, one of them impossible
-    assert everything.probabilities.sum() == pytest.approx(1.0, abs=1e-15)
-    assert everything.fields[2].tolist() == [1.0] * 5
+    np.testing.assert_allclose(by_reward.probabilities[0], [pi @ (1 - success), pi @ success], rtol=1e-14)
+    np.testing.assert_allclose(by_reward.responses[0, 1], pi * success / (pi @ success), rtol=1e-14)
+    nothing = classes(point, seen, frozenset())[0]
+    np.testing.assert_allclose(nothing.responses[0], [pi], rtol=1e-14)
+    everything = next(one for one in classes(point, seen, frozenset(gt.Batch._fields)) if 0 in one.prompts)
+    place = everything.prompts.tolist().index(0)
+    assert everything.probabilities.shape[1] == 5  # three responses, two rewards, one of them impossible
+    assert everything.probabilities[place].sum() == pytest.approx(1.0, abs=1e-15)
+    assert everything.fields[2, place].tolist() == [1.0] * 5
 
 
 def test_classes_by_length_part_what_a_group_of_sequences_may_hold():
     problem = gt.Problem(gt.Bandit(np.full((1, 3), 0.5)), gt.TokenTree(1, 2, 2, end_token=0), theta=[0.3, 0.0, -0.2, 0.5])
     point = problem.at(problem.theta)
-    by_length = classes(point, seen_at(point, gt.estimators()["rloo"]), 0, frozenset({"lengths"}))
-    assert by_length.fields[2].tolist() == [1.0, 2.0]
+    (by_length,) = classes(point, seen_at(point, gt.estimators()["rloo"]), frozenset({"lengths"}))
+    assert by_length.fields[2].tolist() == [[1.0, 2.0]]
     pi = point.probabilities[0]
-    np.testing.assert_allclose(by_length.probabilities, [pi[0], pi[1] + pi[2]], rtol=1e-14)
-    np.testing.assert_allclose(by_length.responses, [[1, 0, 0], [0, *pi[1:] / pi[1:].sum()]], rtol=1e-14)
+    np.testing.assert_allclose(by_length.probabilities, [[pi[0], pi[1] + pi[2]]], rtol=1e-14)
+    np.testing.assert_allclose(by_length.responses, [[[1, 0, 0], [0, *pi[1:] / pi[1:].sum()]]], rtol=1e-14)
+
+
+def test_prompts_of_unequal_numbers_of_classes_stand_apart_and_those_that_look_alike_share_a_look():
+    success = [[0.2, 0.9], [1.0, 1.0], [0.5, 0.1], [0.4, 0.4]]
+    problem = gt.Problem(gt.Bandit(np.array(success)), gt.TabularSoftmax(4, 2))
+    point = problem.at(np.zeros(8))
+    seen = seen_at(point, gt.estimators()["rloo"])
+    one, two = classes(point, seen, frozenset({"rewards"}))
+    assert (one.prompts.tolist(), two.prompts.tolist()) == ([1], [0, 2, 3])
+    assert (one.fields[0].tolist(), two.fields[0].tolist()) == ([[1.0]], [[0.0, 1.0]] * 3)
+    looks, look = looks_of(two, seen, frozenset({"rewards"}))
+    assert look.tolist() == [0, 0, 0]
+    assert looks.fields.shape == (3, 1, 2)
+    assert np.isnan(looks.prompt_fields).all()
+    looks, look = looks_of(two, seen, frozenset({"rewards", "values"}))
+    assert look.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(looks.prompt_fields[0], [0.55, 0.3, 0.4], rtol=1e-14)

@@ -7,46 +7,87 @@ suffice for exact expectations, and with binary rewards there are G + 1 of them 
 
 from collections.abc import Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array
-from grpo_theory.estimation.kernel import RESPONSE_FIELDS
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS
 from grpo_theory.exact.seen import Seen
 from grpo_theory.problem import Point
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The R classes of one prompt's outcomes, all of positive probability.
+    """The classes of the outcomes of S prompts that have R classes each, all of positive probability.
 
     Attributes
     ----------
-    probabilities : ndarray, shape (R,)
-    responses : ndarray, shape (R, K)
-        P(response | class).
-    fields : ndarray, shape (3, R)
+    prompts : ndarray of int64, shape (S,)
+    probabilities : ndarray, shape (S, R)
+    responses : ndarray, shape (S, R, K)
+        P(response | prompt, class).
+    fields : ndarray, shape (3, S, R)
         What a kernel sees of a member: reward, squared score norm and length; NaN for a field that it does not read.
     """
 
+    prompts: Integers
     probabilities: Array
     responses: Array
     fields: Array
 
 
-def classes(point: Point, seen: Seen, prompt: int, reads: Set[str]) -> Classes:
-    """Partition the outcomes of one prompt, drawn at a point, by the response fields in `reads`."""
-    possible = point.outcome_probabilities[prompt] > 0.0
-    p = point.outcome_probabilities[prompt, possible]
-    responses = point.outcome_responses[possible]
-    fields = (seen.rewards[prompt, possible], seen.squared_score_norms[prompt, responses], seen.lengths[responses])
+class Looks(NamedTuple):
+    """The L ways in which prompts look to a kernel.
+
+    Attributes
+    ----------
+    fields : ndarray, shape (3, L, R)
+        As for `Classes`.
+    prompt_fields : ndarray, shape (3, L)
+        Value, standard deviation and optimal baseline; NaN for a field that the kernel does not read.
+    """
+
+    fields: Array
+    prompt_fields: Array
+
+
+def classes(point: Point, seen: Seen, reads: Set[str]) -> list[Classes]:
+    """Partition the outcomes of every prompt, drawn at a point, by the response fields in `reads`.
+
+    Prompts that have equally many classes stand together.
+    """
+    prompts, outcomes = np.nonzero(point.outcome_probabilities > 0.0)
+    p, responses = point.outcome_probabilities[prompts, outcomes], point.outcome_responses[outcomes]
+    fields = seen.rewards[prompts, outcomes], seen.squared_score_norms[prompts, responses], seen.lengths[responses]
     unread = [name not in reads for name in RESPONSE_FIELDS]
-    shown = np.stack([np.zeros(p.size) if hidden else field for field, hidden in zip(fields, unread, strict=True)])
-    kinds, member = np.unique(shown, axis=1, return_inverse=True)
-    member = member.reshape(-1)
-    kinds[unread] = np.nan
-    q = np.zeros(kinds.shape[1])
-    np.add.at(q, member, p)
-    conditional = np.zeros((kinds.shape[1], point.policy.n_responses))
+    shown = np.stack([np.zeros(p.size) if hidden else field for field, hidden in zip(fields, unread, strict=True)], axis=1)
+    kinds, kind = np.unique(shown, axis=0, return_inverse=True)
+    found, member = np.unique(prompts * len(kinds) + kind.reshape(-1), return_inverse=True)
+    own, shown = found // len(kinds), kinds[found % len(kinds)].T
+    shown[unread] = np.nan
+    probabilities = np.bincount(member, p)
+    conditional = np.zeros((found.size, point.policy.n_responses))
     np.add.at(conditional, (member, responses), p)
-    return Classes(probabilities=q, responses=conditional / q[:, None], fields=kinds)
+    conditional /= probabilities[:, None]
+    counts = np.bincount(own)
+    firsts = np.cumsum(counts) - counts
+    partition = []
+    for n_classes in np.unique(counts):
+        same = np.flatnonzero(counts == n_classes)
+        places = firsts[same, None] + np.arange(n_classes)
+        partition.append(Classes(same, probabilities[places], conditional[places], shown[:, places]))
+    return partition
+
+
+def looks_of(kinds: Classes, seen: Seen, reads: Set[str]) -> tuple[Looks, Integers]:
+    """Return the ways in which prompts look to a kernel, and the number of each prompt's look, shape (S,)."""
+    told = zip(PROMPT_FIELDS, seen.prompt_fields, strict=True)
+    prompt_fields = np.stack(
+        [field[kinds.prompts] if name in reads else np.full(kinds.prompts.size, np.nan) for name, field in told]
+    )
+    rows = np.concatenate([*kinds.fields.transpose(0, 2, 1), prompt_fields]).T
+    numbers: dict[bytes, int] = {}
+    look = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows])
+    _, first = np.unique(look, return_index=True)
+    return Looks(kinds.fields[:, first], prompt_fields[:, first]), look

@@ -1,6 +1,5 @@
 """Exact mean, covariance and mean squared error of any group estimator of the policy gradient, on and off policy."""
 
-from collections import defaultdict
 from dataclasses import dataclass
 from math import log10
 
@@ -9,8 +8,8 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS
-from grpo_theory.exact.classes import Classes, classes
+from grpo_theory.estimation.kernel import RESPONSE_FIELDS
+from grpo_theory.exact.classes import Classes, Looks, classes, looks_of
 from grpo_theory.exact.multisets import (
     MAXIMUM_COUNTS,
     MAXIMUM_RESPONSES,
@@ -20,11 +19,13 @@ from grpo_theory.exact.multisets import (
     count_multisets,
     group_moments,
 )
-from grpo_theory.exact.seen import Seen, seen_at
+from grpo_theory.exact.seen import seen_at
 from grpo_theory.exact.weights import TokenWeights, token_weights
 from grpo_theory.problem import Policy, Problem
 from grpo_theory.validation import as_count, as_real_array, check_shape
 
+_LARGEST_TABLES = 1 << 22
+"""The most numbers in the tables of covectors that are held at a time."""
 _LENGTHS = RESPONSE_FIELDS.index("lengths")
 
 
@@ -165,9 +166,19 @@ def gradient_law(
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     seen = seen_at(sampler, estimator)
     weights = token_weights(current, sampler, estimator)
-    laws = [classes(sampler, seen, prompt, estimator.reads) for prompt in range(problem.bandit.n_prompts)]
-    sums = _sum_by_look(estimator, laws, seen, weights, group_size)
-    found = [_prompt_moments(law, s, _tables(weights, m)) for m, (law, s) in enumerate(zip(laws, sums, strict=True))]
+    kinds = classes(sampler, seen, estimator.reads)
+    shown = [looks_of(one, seen, estimator.reads) for one in kinds]
+    _check_enumerable(estimator, [looks for looks, _ in shown], group_size)
+    check_exchangeable(estimator.advantage, [looks for looks, _ in shown], group_size)
+    means, seconds = (
+        np.empty(current.token_probabilities.shape),
+        np.empty((*current.token_probabilities.shape, problem.policy.n_logits)),
+    )
+    for one, (looks, look) in zip(kinds, shown, strict=True):
+        features = _features(estimator, looks, weights)
+        log_p = np.log(one.probabilities)
+        sums = group_moments(estimator.advantage, looks, look, log_p, group_size, features, weights.n_features)
+        _fill_prompt_moments(one, sums, weights, means, seconds)
     return GradientLaw(
         policy=problem.policy,
         batch_size=batch_size,
@@ -175,43 +186,15 @@ def gradient_law(
         true_gradient=current.moments.gradient,
         true_covectors=current.moments.gradient_covectors,
         prompt_weights=problem.bandit.prompt_weights,
-        mean_covectors=np.stack([mean for mean, _ in found]) / group_size,
-        second_moments=np.stack([second for _, second in found]) / group_size**2,
+        mean_covectors=means / group_size,
+        second_moments=seconds / group_size**2,
     )
 
 
-def _sum_by_look(
-    estimator: Estimator, laws: list[Classes], seen: Seen, weights: TokenWeights, group_size: int
-) -> list[GroupMoments]:
-    """Enumerate once for all the prompts that look the same to the kernel."""
-    fields = zip(PROMPT_FIELDS, seen.prompt_fields, strict=True)
-    shown = [np.where(name in estimator.reads, field, np.nan) for name, field in fields]
-    looks: dict[bytes, list[int]] = defaultdict(list)
-    for prompt, law in enumerate(laws):
-        look = np.concatenate([law.fields.reshape(-1), [field[prompt] for field in shown]])
-        looks[look.tobytes()].append(prompt)
-    _check_enumerable(estimator, [laws[same[0]].probabilities.size for same in looks.values()], group_size)
-    n_features = (2 if weights.depends_on_sign else 1) + weights.drifting
-    prompt_fields = {same[0]: (shown[0][same[0]], shown[1][same[0]], shown[2][same[0]]) for same in looks.values()}
-    check_exchangeable(estimator.advantage, [(laws[first], fields) for first, fields in prompt_fields.items()], group_size)
-    sums: dict[int, GroupMoments] = {}
-    for same in looks.values():
-        first = same[0]
-        found = group_moments(
-            estimator.advantage,
-            [laws[m] for m in same],
-            group_size,
-            prompt_fields[first],
-            _features(estimator, laws[first], weights),
-            n_features,
-        )
-        sums.update(zip(same, found, strict=True))
-    return [sums[prompt] for prompt in range(len(laws))]
-
-
-def _check_enumerable(estimator: Estimator, class_counts: list[int], group_size: int) -> None:
-    responses = sum(group_size * count_multisets(n_classes, group_size) for n_classes in class_counts)
-    most = max(n_classes * count_multisets(n_classes, group_size) for n_classes in class_counts)
+def _check_enumerable(estimator: Estimator, shown: list[Looks], group_size: int) -> None:
+    sizes = [(*looks.fields.shape[1:], count_multisets(looks.fields.shape[2], group_size)) for looks in shown]
+    responses = sum(n_looks * group_size * multisets for n_looks, _, multisets in sizes)
+    most = max(n_classes * multisets for _, n_classes, multisets in sizes)
     if responses > MAXIMUM_RESPONSES or most > MAXIMUM_COUNTS:
         raise NotEnumerableError(
             f"estimator {estimator.name!r} at group_size {group_size} needs about 1e{int(log10(responses))} responses "
@@ -219,44 +202,49 @@ def _check_enumerable(estimator: Estimator, class_counts: list[int], group_size:
         )
 
 
-def _features(estimator: Estimator, kinds: Classes, weights: TokenWeights) -> Features:
+def _features(estimator: Estimator, looks: Looks, weights: TokenWeights) -> Features:
     """Return what multiplies the covectors of a class: its advantage, split by sign if clips do, and 1 for a KL term."""
 
     def features(counts: Integers, advantages: Array) -> Array:
         split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if weights.depends_on_sign else [advantages]
         found = np.stack([*split, np.ones_like(advantages)] if weights.drifting else split, axis=-1)
         if estimator.aggregation.pool:
-            tokens = counts @ kinds.fields[_LENGTHS]
-            found *= (counts.sum(axis=1) / tokens)[:, None, None]
+            tokens = looks.fields[_LENGTHS] @ counts.T
+            found *= (counts.sum(axis=1) / tokens)[..., None, None]
         return found
 
     return features
 
 
-def _tables(weights: TokenWeights, prompt: int) -> Array:
-    """Return the covectors that the features multiply, shape (F, K, D)."""
-    positive, negative, drift = weights.covectors(prompt)
-    tables = [positive, negative] if weights.depends_on_sign else [positive]
-    return np.stack([*tables, drift] if weights.drifting else tables)
+def _fill_prompt_moments(kinds: Classes, sums: GroupMoments, weights: TokenWeights, means: Array, seconds: Array) -> None:
+    """Fill E[sum_i x_i] (M, D) and E[sum_ij x_i x_j'] (M, D, D), for x the sum of features times covectors, at some prompts."""
+    numbers = weights.n_features * kinds.responses.shape[2] * means.shape[1]
+    step = max(1, _LARGEST_TABLES // numbers)
+    for start in range(0, kinds.prompts.size, step):
+        part = slice(start, start + step)
+        prompts = kinds.prompts[part]
+        moments = GroupMoments(sums.mean[part], sums.product[part], sums.squares[part])
+        means[prompts], seconds[prompts] = _moments(kinds.responses[part], moments, weights.covectors(prompts))
 
 
-def _prompt_moments(law: Classes, sums: GroupMoments, tables: Array) -> tuple[Array, Array]:
-    """Return E[sum_i x_i] (D,) and E[sum_ij x_i x_j'] (D, D) for x the sum of features times covectors.
+def _moments(responses: Array, sums: GroupMoments, tables: Array) -> tuple[Array, Array]:
+    """Return the sums' first two moments (S, D) and (S, D, D), from P(response | class) (S, R, K) and covectors (S, F, K, D).
 
     Responses are independent within the classes.
     """
-    n_features, _, dimension = tables.shape
-    means = np.moveaxis(law.responses @ tables, 0, 1).reshape(-1, dimension)
-    squares = np.einsum("rfg,rk->fgk", sums.squares, law.responses)
-    own = np.zeros((dimension, dimension))
+    n_prompts, n_features, _, dimension = tables.shape
+    within = np.swapaxes(responses[:, None] @ tables, 1, 2).reshape(n_prompts, -1, dimension)
+    squares = np.einsum("srfg,srk->sfgk", sums.squares, responses)
+    own = np.zeros((n_prompts, dimension, dimension))
     for f in range(n_features):
         for g in range(n_features):
-            own += (tables[f] * squares[f, g, :, None]).T @ tables[g]
-    product = sums.product.reshape(len(means), len(means)).copy()
-    for r in range(len(law.responses)):
-        block = slice(r * n_features, (r + 1) * n_features)
-        product[block, block] -= sums.squares[r]
-    return sums.mean.reshape(-1) @ means, own + means.T @ product @ means
+            own += np.swapaxes(tables[:, f] * squares[:, f, g, :, None], 1, 2) @ tables[:, g]
+    product = sums.product.copy()
+    for r in range(responses.shape[1]):
+        product[:, r, :, r] -= sums.squares[:, r]
+    product = product.reshape(n_prompts, within.shape[1], within.shape[1])
+    mean = np.einsum("sr,srd->sd", sums.mean.reshape(n_prompts, -1), within)
+    return mean, own + np.swapaxes(within, 1, 2) @ product @ within
 
 
 def gradient_mean(

@@ -17,10 +17,10 @@ import numpy as np
 from scipy.special import gammaln
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F1, F2, F3, F4, I2, function_value
+from grpo_theory.compilation import F1, F2, F3, F4, F5, I1, I2, function_value
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import Batch
-from grpo_theory.exact.classes import Classes
+from grpo_theory.exact.classes import Looks
 
 MAXIMUM_RESPONSES = 10**8
 MAXIMUM_COUNTS = 10**8
@@ -30,24 +30,21 @@ _FEWEST = 16
 _DECOYS = ((0.1, 0.7), (0.3, 0.45))
 _TOLERANCE = 1e-9
 
-PromptFields = tuple[float, float, float]
-"""A prompt's value, standard deviation and optimal baseline, as a kernel sees them."""
-
 Features = Callable[[Integers, Array], Array]
-"""``features(counts, advantages)`` turns counts (n, R) and the classes' advantages (n, R) into features (n, R, F)."""
+"""``features(counts, advantages)`` turns counts (n, R) and advantages by look, (L, n, R), into features (L, n, R, F)."""
 
 
 @dataclass(frozen=True)
 class GroupMoments:
-    """Moments of a group's features, summed within classes.
+    """Moments of a group's features at S prompts, summed within classes.
 
     Attributes
     ----------
-    mean : ndarray, shape (R, F)
+    mean : ndarray, shape (S, R, F)
         E[S_rf].
-    product : ndarray, shape (R, F, R, F)
+    product : ndarray, shape (S, R, F, R, F)
         E[S_rf S_sg].
-    squares : ndarray, shape (R, F, F)
+    squares : ndarray, shape (S, R, F, F)
         E[sum over the members of class r of feature f times feature g].
     """
 
@@ -56,10 +53,10 @@ class GroupMoments:
     squares: Array
 
     @classmethod
-    def zeros(cls, n_classes: int, n_features: int) -> "GroupMoments":
+    def zeros(cls, n_prompts: int, n_classes: int, n_features: int) -> "GroupMoments":
         """Return moments to which multisets are to be added."""
         shape = n_classes, n_features
-        return cls(np.zeros(shape), np.zeros(shape + shape), np.zeros((*shape, n_features)))
+        return cls(*(np.zeros((n_prompts, *rest)) for rest in (shape, shape + shape, (*shape, n_features))))
 
 
 def count_multisets(n_classes: int, group_size: int) -> int:
@@ -103,35 +100,37 @@ def class_advantages(counts, advantages, found):
     return spread
 
 
-@function_value(numba.void(I2, F1, F1, F3, F2, F4, F3))
-def add_moments(counts, log_weights, log_probabilities, features, mean, product, squares):
-    """Add each multiset's probability times its sums of features (n, R, F)."""
-    n, n_classes, n_features = features.shape
+@function_value(numba.void(I2, F1, F2, I1, F4, F3, F5, F4))
+def add_moments(counts, log_weights, log_probabilities, look, features, mean, product, squares):
+    """Add each multiset's probability at each prompt times its sums of the features (L, n, R, F) of the prompt's look."""
+    _, n, n_classes, n_features = features.shape
     sums = np.empty((n_classes, n_features))
-    for i in range(n):
-        log_p = log_weights[i]
-        for r in range(n_classes):
-            if counts[i, r] > 0:
-                log_p += counts[i, r] * log_probabilities[r]
-        p = np.exp(log_p)
-        for r in range(n_classes):
-            for f in range(n_features):
-                sums[r, f] = counts[i, r] * features[i, r, f]
-                mean[r, f] += p * sums[r, f]
-                for g in range(n_features):
-                    squares[r, f, g] += p * counts[i, r] * features[i, r, f] * features[i, r, g]
-        for r in range(n_classes):
-            for f in range(n_features):
-                for s in range(n_classes):
+    for m in range(look.size):
+        for i in range(n):
+            log_p = log_weights[i]
+            for r in range(n_classes):
+                if counts[i, r] > 0:
+                    log_p += counts[i, r] * log_probabilities[m, r]
+            p = np.exp(log_p)
+            for r in range(n_classes):
+                for f in range(n_features):
+                    feature = features[look[m], i, r, f]
+                    sums[r, f] = counts[i, r] * feature
+                    mean[m, r, f] += p * sums[r, f]
                     for g in range(n_features):
-                        product[r, f, s, g] += p * sums[r, f] * sums[s, g]
+                        squares[m, r, f, g] += p * counts[i, r] * feature * features[look[m], i, r, g]
+            for r in range(n_classes):
+                for f in range(n_features):
+                    for s in range(n_classes):
+                        for g in range(n_features):
+                            product[m, r, f, s, g] += p * sums[r, f] * sums[s, g]
 
 
-def prompt_batch(advantage: Advantage, kinds: Classes, groups: Integers, prompt_fields: PromptFields) -> Batch:
-    """Return the batch that shows a kernel all `groups` of class numbers, shape (n, G), as groups of one prompt."""
-    rewards, norms, lengths = (np.ascontiguousarray(field[groups]) for field in kinds.fields)
+def batch_of(advantage: Advantage, looks: Looks, groups: Integers) -> Batch:
+    """Return the batch that shows a kernel all `groups` of class numbers, shape (n, G), look after look."""
+    rewards, norms, lengths = (np.ascontiguousarray(field[:, groups].reshape(-1, groups.shape[1])) for field in looks.fields)
     counted = np.where(np.isnan(lengths), 1.0, lengths).astype(np.int64)
-    value, deviation, baseline = (np.full(len(groups), field) for field in prompt_fields)
+    value, deviation, baseline = looks.prompt_fields.repeat(len(groups), axis=1)
     return Batch(rewards, norms, counted, value, deviation, baseline, advantage.parameter_array)
 
 
@@ -153,19 +152,18 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     return advantages
 
 
-def check_exchangeable(advantage: Advantage, looks: list[tuple[Classes, PromptFields]], group_size: int) -> None:
+def check_exchangeable(advantage: Advantage, shown: list[Looks], group_size: int) -> None:
     """Raise unless a kernel treats responses alike, whatever their places, and each group by itself.
 
     It is tried on some thousands of groups, of multisets that are spread evenly over all, from every look of a prompt.
     """
-    share = max(_FEWEST, _CHECKED // len(looks))
-    shown = []
-    for kinds, prompt_fields in looks:
-        counts = multisets(kinds.probabilities.size, group_size)
-        groups = members(counts[:: max(1, len(counts) // share)])
-        shown.append(prompt_batch(advantage, kinds, groups, prompt_fields))
-    fields = zip(*(one[:-1] for one in shown), strict=True)
-    batch = Batch._make([*map(np.concatenate, fields), shown[0].parameters])
+    share = max(_FEWEST, _CHECKED // sum(looks.fields.shape[1] for looks in shown))
+    batches = []
+    for looks in shown:
+        counts = multisets(looks.fields.shape[2], group_size)
+        batches.append(batch_of(advantage, looks, members(counts[:: max(1, len(counts) // share)])))
+    fields = zip(*(batch[:-1] for batch in batches), strict=True)
+    batch = Batch._make([*map(np.concatenate, fields), advantage.parameter_array])
     advantages = advantages_of(advantage, batch)
     if not (treats_alike(advantage, batch, advantages) and sees_alone(advantage, batch, advantages)):
         raise ValueError(
@@ -226,24 +224,26 @@ def _some(array: np.ndarray) -> np.ndarray:
 
 def group_moments(
     advantage: Advantage,
-    laws: list[Classes],
+    looks: Looks,
+    look: Integers,
+    log_probabilities: Array,
     group_size: int,
-    prompt_fields: PromptFields,
     features: Features,
     n_features: int,
-) -> list[GroupMoments]:
-    """Sum the features' moments over all multisets, for prompts whose classes look the same to the kernel.
+) -> GroupMoments:
+    """Sum the features' moments over all multisets, for prompts that have equally many classes.
 
     Parameters
     ----------
     advantage : Advantage
         One that does not couple groups.
-    laws : list of Classes
-        One for each prompt; they differ in nothing that the kernel reads, only in the classes' probabilities.
+    looks : Looks
+    look : ndarray of int64, shape (S,)
+        The number of each prompt's look.
+    log_probabilities : ndarray, shape (S, R)
+        Of the classes.
     group_size : int
         The number G of responses.
-    prompt_fields : tuple of float
-        Value, standard deviation and optimal baseline as the kernel sees them.
     features : callable
         See `Features`.
     n_features : int
@@ -251,27 +251,24 @@ def group_moments(
 
     Returns
     -------
-    list of GroupMoments
-        One for each prompt.
+    GroupMoments
 
     Raises
     ------
     ValueError
         If the kernel tells members of a class apart, or leaves a value that is not finite.
     """
-    n_classes = laws[0].probabilities.size
+    n_looks, (n_prompts, n_classes) = looks.fields.shape[1], log_probabilities.shape
     counts = multisets(n_classes, group_size)
-    sums = [GroupMoments.zeros(n_classes, n_features) for _ in laws]
-    step = max(2, _ROWS // group_size)
+    moments = GroupMoments.zeros(n_prompts, n_classes, n_features)
+    step = max(2, _ROWS // (group_size * n_looks))
     for start in range(0, len(counts), step):
         part = counts[start : start + step]
-        batch = prompt_batch(advantage, laws[0], members(part), prompt_fields)
-        advantages = advantages_of(advantage, batch)
-        by_class = np.empty(part.shape)
-        if class_advantages(part, advantages, by_class) > _TOLERANCE:
+        advantages = advantages_of(advantage, batch_of(advantage, looks, members(part)))
+        by_class = np.empty((n_looks * len(part), n_classes))
+        if class_advantages(np.tile(part, (n_looks, 1)), advantages, by_class) > _TOLERANCE:
             raise ValueError(f"estimator {advantage.name!r} must give equal advantages to responses that it cannot tell apart")
-        found = np.ascontiguousarray(features(part, by_class))
+        found = np.ascontiguousarray(features(part, by_class.reshape(n_looks, *part.shape)))
         log_weights = gammaln(group_size + 1.0) - gammaln(part + 1.0).sum(axis=1)
-        for law, moments in zip(laws, sums, strict=True):
-            add_moments(part, log_weights, np.log(law.probabilities), found, moments.mean, moments.product, moments.squares)
-    return sums
+        add_moments(part, log_weights, log_probabilities, look, found, moments.mean, moments.product, moments.squares)
+    return moments

@@ -10,9 +10,11 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation.advantage import Advantage
-from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
+from grpo_theory.estimation.kernel import PROMPT_FIELDS
+from grpo_theory.exact.classes import Looks
 from grpo_theory.exact.multisets import (
     advantages_of,
+    batch_of,
     check_alone,
     class_advantages,
     count_multisets,
@@ -83,10 +85,9 @@ def advantage_table(
     for level, reached in enumerate(np.cumsum(counts[:, :-1], axis=1).T):
         places += ranks[level, reached]
     rows = len(prompt_fields[0]) if advantage.reads & set(PROMPT_FIELDS) else 1
-    rewards = np.tile(values[members(counts)], (rows, 1))
-    unread, lengths = np.full(rewards.shape, np.nan), np.ones(rewards.shape, dtype=np.int64)
-    fields = (np.repeat(field[:rows], len(counts)) for field in prompt_fields)
-    batch = Batch._make([rewards, unread, lengths, *fields, advantage.parameter_array])
+    unread = np.full((rows, values.size), np.nan)
+    looks = Looks(np.stack([np.tile(values, (rows, 1)), unread, unread]), np.stack([field[:rows] for field in prompt_fields]))
+    batch = batch_of(advantage, looks, members(counts))
     advantages = advantages_of(advantage, batch)
     check_alone(advantage, batch, advantages)
     by_value = np.empty((rows * len(counts), values.size))

@@ -1,13 +1,13 @@
 """The tables u and v of an estimator for a pair (theta, behaviour): what advantages multiply, and what is added to them."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from numba import types
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F1, F2, F4, I1, I2, compile_function, stage
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.clip import SIGNATURE as CLIP
@@ -41,20 +41,31 @@ class TokenWeights:
     gains: Array
     drifts: Array
 
-    @property
+    @cached_property
     def depends_on_sign(self) -> bool:
         """Whether positive and negative advantages have different gains."""
         return not np.array_equal(self.gains[:, POSITIVE], self.gains[:, NEGATIVE])
 
-    @property
+    @cached_property
     def drifting(self) -> bool:
         """Whether there is anything that advantages do not multiply."""
         return bool(self.drifts.any())
 
-    def covectors(self, prompt: int) -> Array:
-        """Return u for positive and for other advantages, and v, at a prompt, shape (3, K, D)."""
-        weights = np.stack([*np.moveaxis(self.gains[..., prompt], 1, 0), self.drifts[..., prompt]])
-        return self.paths.centre(self.paths.spread(weights), self.token_probabilities[prompt])
+    @property
+    def n_features(self) -> int:
+        """The number F of tables that `covectors` returns."""
+        return 1 + self.depends_on_sign + self.drifting
+
+    def covectors(self, prompts: Integers) -> Array:
+        """Return what advantages multiply, and what is added to them, at S prompts, shape (S, F, K, D).
+
+        These are u for positive advantages, u for others if that differs, and v if there is any.
+        """
+        signs = (POSITIVE, NEGATIVE) if self.depends_on_sign else (POSITIVE,)
+        tables = [self.gains[:, sign][..., prompts] for sign in signs]
+        weights = np.stack([*tables, self.drifts[..., prompts]] if self.drifting else tables)
+        on_edges = self.paths.spread(np.moveaxis(weights, -1, 0))
+        return self.paths.centre(on_edges, self.token_probabilities[prompts, None, None])
 
 
 def token_weights(current: Point, behaviour: Point, estimator: Estimator) -> TokenWeights:
