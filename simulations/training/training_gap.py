@@ -83,8 +83,43 @@ def _start(name: str) -> np.ndarray:
     return best + START * RADIUS * curvatures(name)[1][:, 0]
 
 
+def predict(settings: Settings) -> dict[str, Any]:
+    """Return the constants over the ball, and at the checkpoints the exact recursion's gap, the bounds and the broken bound."""
+    problem, best, highest = maximum(settings["problem"])
+    found, plan, n = surroundings(settings["problem"]), schedule(settings), np.array(checkpoints(settings))
+    sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
+    noise = largest_noise(settings["problem"], settings["estimator"], **sizes)
+    start = _start(settings["problem"])
+    start_gap = highest - float(gt.objective(problem, start))
+    steps = plan.steps(settings["steps"])
+    linear = linearise(problem, best, settings["estimator"], **sizes)
+    deviation = (start - best) @ linear.directions
+    offset = plan.offset if isinstance(plan, gt.Harmonic) else 0
+    if isinstance(plan, gt.Constant):
+        bound, wrong = (constant_step_bound(found, level, plan.step, start_gap, n) for level in (noise, 0.0))
+    else:
+        bound = harmonic_step_bound(found, noise, plan.step_scale, n, offset=offset)
+        wrong = bound / (n + 1 + offset)
+    constants = {
+        "L": found.smoothness,
+        "mu": found.pl,
+        "M": noise,
+        "ray": first_ray(settings["problem"], settings["schedule"]),
+        "step": float(steps[0]),
+        "least_curvature": float(linear.curvatures.min()),
+        "offset": offset,
+    }
+    gaps = {
+        "prediction": gap_recursion(linear, steps, np.outer(deviation, deviation))[n - 1],
+        "iterated": recursion_bound(found, noise, steps, start_gap)[n - 1],
+        "bound": bound,
+        "control": wrong,
+    }
+    return {"constants": constants, "gaps": {name: values.tolist() for name, values in gaps.items()}}
+
+
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
-    """Train, and keep the first two moments of the gaps at the checkpoints."""
+    """Train, and keep the first two moments of the gaps at the checkpoints; the first chunk predicts them too."""
     problem, best, highest = maximum(settings["problem"])
     training = gt.simulate_training(
         problem,
@@ -101,52 +136,28 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
         ball=gt.Ball(best, RADIUS),
     )
     gaps = highest - training.objectives
-    return {"sum": gaps.sum(axis=0).tolist(), "products": (gaps.T @ gaps).tolist(), "diverged": int(training.diverged.sum())}
+    sums = {"sum": gaps.sum(axis=0).tolist(), "products": (gaps.T @ gaps).tolist(), "diverged": int(training.diverged.sum())}
+    return sums | {"prediction": predict(settings) if chunk == 0 else None}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint, and one for the rate of the last ones."""
-    problem, best, highest = maximum(settings["problem"])
-    found, plan, n = surroundings(settings["problem"]), schedule(settings), np.array(checkpoints(settings))
+    n, predicted = np.array(checkpoints(settings)), results[0]["prediction"]
     runs = settings["runs"] * len(results)
     mean = np.sum([result["sum"] for result in results], axis=0) / runs
     products = np.sum([result["products"] for result in results], axis=0) / runs
     covariance = (products - np.outer(mean, mean)) / (runs - 1)
-    where = (problem, best, settings["estimator"])
-    sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
-    noise = largest_noise(settings["problem"], settings["estimator"], **sizes)
-    start = _start(settings["problem"])
-    start_gap = highest - float(gt.objective(problem, start))
-    steps = plan.steps(settings["steps"])
-    linear = linearise(*where, **sizes)
-    deviation = (start - best) @ linear.directions
-    sharp = gap_recursion(linear, steps, np.outer(deviation, deviation))[n - 1]
-    iterated = recursion_bound(found, noise, steps, start_gap)[n - 1]
-    offset = plan.offset if isinstance(plan, gt.Harmonic) else 0
-    if isinstance(plan, gt.Constant):
-        bound, wrong = (constant_step_bound(found, level, plan.step, start_gap, n) for level in (noise, 0.0))
-    else:
-        bound = harmonic_step_bound(found, noise, plan.step_scale, n, offset=offset)
-        wrong = bound / (n + 1 + offset)
     common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
-    common |= {"replications": runs, "diverged": sum(result["diverged"] for result in results)}
-    common |= {
-        "L": found.smoothness,
-        "mu": found.pl,
-        "M": noise,
-        "ray": first_ray(settings["problem"], settings["schedule"]),
-        "step": float(steps[0]),
-    }
-    common |= {"least_curvature": float(linear.curvatures.min()), "offset": offset}
+    common |= {"replications": runs, "diverged": sum(result["diverged"] for result in results), **predicted["constants"]}
     errors = np.sqrt(np.diag(covariance))
     table: Rows = [
         common
         | {"quantity": "gap", "n": int(n[i]), "estimate": float(mean[i]), "standard_error": float(errors[i])}
-        | {"bound": float(bound[i]), "iterated": float(iterated[i]), "prediction": float(sharp[i])}
-        | {"control": float(wrong[i]), "looseness": float(bound[i] / mean[i])}
+        | {name: values[i] for name, values in predicted["gaps"].items()}
+        | {"looseness": float(predicted["gaps"]["bound"][i] / mean[i])}
         for i in range(len(n))
     ]
-    late = n >= LATE
+    late, offset = n >= LATE, common["offset"]
     centred = np.where(late, np.log(n + offset) - np.log(n + offset)[late].mean(), 0.0)
     weights = centred / (centred @ centred)
     influence = weights / mean
