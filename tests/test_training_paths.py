@@ -8,15 +8,12 @@ from scipy import stats
 import grpo_theory as gt
 from grpo_theory.compilation import compile_function
 from grpo_theory.estimation.affine import affine_coefficients
-from grpo_theory.exact.table import advantage_table, can_be_tabulated, multiset_ranks
+from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated, multiset_ranks
 from grpo_theory.simulate import path as path_module
 from grpo_theory.simulate.elementary import exponential, logarithm
 from grpo_theory.simulate.path import Path, find_path
 from grpo_theory.simulate.sums import sum_in_order, sum_shown
 from grpo_theory.simulate.tally import ONE, count_outcomes, fill_thresholds
-
-UNREAD = (np.full(1, np.nan),) * 3
-
 
 # ---- elementary functions
 
@@ -146,10 +143,12 @@ def test_multisets_have_numbers_of_their_own(n_values, group_size):
 @pytest.mark.parametrize("values", [[0.0, 1.0], [-1.0, 0.5, 2.0]])
 def test_a_table_holds_the_kernels_advantages(name, values):
     advantage, values, group_size = gt.estimators()[name].advantage, np.array(values), 4
-    table = advantage_table(advantage, values, group_size, UNREAD)
+    table = advantage_table(advantage, tuple(values), group_size, UNREAD)
     for rewards in np.ndindex(*(values.size,) * group_size):
         seen = values[list(rewards)][None]
-        batch = gt.Batch(seen, np.ones_like(seen), np.ones(seen.shape, dtype=np.int64), *UNREAD, advantage.parameter_array)
+        batch = gt.Batch(
+            seen, np.ones_like(seen), np.ones(seen.shape, dtype=np.int64), *map(np.array, UNREAD), advantage.parameter_array
+        )
         advantages = np.empty_like(seen)
         advantage.function(batch, advantages)
         reached = np.cumsum(np.bincount(rewards, minlength=values.size))[:-1]

@@ -5,6 +5,7 @@ leaves the advantages as affine forms of them, or fails because it does what an 
 root.  What it leaves proves the form for every reward.
 """
 
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -54,6 +55,7 @@ class AffineForm:
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __abs__ = __float__ = __int__ = __pow__ = _refuse
 
 
+@lru_cache(maxsize=64)
 def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
     """Return the coefficients of a kernel's advantages, or None if they are not shown to be affine and alike for all responses.
 

@@ -4,6 +4,8 @@ A kernel that reads only rewards (and what oracles know of the prompt), treats r
 gives a response an advantage that depends on its own reward and on how many responses of the group got each of the L values.
 """
 
+from functools import lru_cache
+from math import nan
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,12 @@ from grpo_theory.exact.multisets import (
 
 LARGEST_TABLE = 1 << 22
 """The most responses that a kernel is shown for the sake of a table: a tenth of a second."""
+
+
+PromptFields = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
+"""Values, standard deviations and optimal baselines of M prompts."""
+UNREAD: PromptFields = ((nan,), (nan,), (nan,))
+"""For a kernel that reads none of them."""
 
 
 class AdvantageTable(NamedTuple):
@@ -59,38 +67,39 @@ def can_be_tabulated(advantage: Advantage, n_values: int, group_size: int, n_pro
     return tables * count_multisets(n_values, group_size) * group_size <= LARGEST_TABLE
 
 
+@lru_cache(maxsize=64)
 def advantage_table(
-    advantage: Advantage, values: Array, group_size: int, prompt_fields: tuple[Array, Array, Array]
+    advantage: Advantage, values: tuple[float, ...], group_size: int, prompt_fields: PromptFields
 ) -> AdvantageTable | None:
-    """Return a kernel's table, or None if it does not treat responses alike.
+    """Return a kernel's table, or None if it does not treat responses alike; made once, because many calls ask for the same.
 
     Parameters
     ----------
     advantage : Advantage
         One that `can_be_tabulated`.
-    values : ndarray, shape (L,)
-        The reward values, in rising order.
+    values : tuple of float
+        The L reward values, in rising order.
     group_size : int
-    prompt_fields : tuple of three ndarrays, shape (M,)
-        Values, standard deviations and optimal baselines; read only if the kernel reads one of them.
+    prompt_fields : tuple of three tuples of float
+        Values, standard deviations and optimal baselines of M prompts, or `UNREAD` if the kernel reads none of them.
 
     Raises
     ------
     ValueError
         If the kernel does not see each group by itself, or leaves a value that is not finite.
     """
-    counts = multisets(values.size, group_size)
-    ranks = multiset_ranks(values.size, group_size)
+    n_values, fields = len(values), np.array(prompt_fields)
+    counts = multisets(n_values, group_size)
+    ranks = multiset_ranks(n_values, group_size)
     places = np.zeros(len(counts), dtype=np.int64)
     for level, reached in enumerate(np.cumsum(counts[:, :-1], axis=1).T):
         places += ranks[level, reached]
-    rows = len(prompt_fields[0]) if advantage.reads & set(PROMPT_FIELDS) else 1
-    unread = np.full((rows, values.size), np.nan)
-    looks = Looks(np.stack([np.tile(values, (rows, 1)), unread, unread]), np.stack([field[:rows] for field in prompt_fields]))
-    batch = batch_of(advantage, looks, members(counts))
+    rows = fields.shape[1]
+    unread = np.full((rows, n_values), nan)
+    batch = batch_of(advantage, Looks(np.stack([np.tile(values, (rows, 1)), unread, unread]), fields), members(counts))
     advantages = advantages_of(advantage, batch)
     check_alone(advantage, batch, advantages)
-    by_value = np.empty((rows * len(counts), values.size))
+    by_value = np.empty((rows * len(counts), n_values))
     spread = class_advantages(np.tile(counts, (rows, 1)), advantages, by_value)
     if spread > 0.0 or not treats_alike(advantage, batch, advantages):
         return None

@@ -12,7 +12,7 @@ from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.exact.multisets import NotFiniteError, advantages_of, check_alone, treats_alike
-from grpo_theory.exact.table import AdvantageTable, advantage_table, can_be_tabulated
+from grpo_theory.exact.table import UNREAD, AdvantageTable, advantage_table, can_be_tabulated
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.sums import call_nothing, sum_in_order, sum_shown
 
@@ -53,8 +53,7 @@ def _fastest(problem: Problem, estimator: Estimator, group_size: int) -> Path:
     penalised = problem.kl is not None and estimator.kl.place == "reward"
     moving = penalised or bool(advantage.reads & set(PROMPT_FIELDS))
     if not moving and can_be_tabulated(advantage, values.size, group_size, 1):
-        unread = (np.full(1, np.nan),) * 3
-        table = advantage_table(advantage, values, group_size, unread)
+        table = advantage_table(advantage, tuple(values), group_size, UNREAD)
         if table is not None:
             return Path(table=table)
     alike = not advantage.couples_groups and _treats_alike(advantage, tuple(values), group_size)

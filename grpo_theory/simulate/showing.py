@@ -1,7 +1,5 @@
 """Which way an estimator's kernel is worked out: from a table, from counts written out, or response by response."""
 
-from functools import lru_cache
-
 import numpy as np
 
 from grpo_theory.arrays import Integers
@@ -10,11 +8,10 @@ from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.exact.multisets import NotFiniteError, check_alone, treats_alike
 from grpo_theory.exact.seen import Seen
-from grpo_theory.exact.table import AdvantageTable, advantage_table, can_be_tabulated
+from grpo_theory.exact.table import UNREAD, AdvantageTable, advantage_table, can_be_tabulated
 from grpo_theory.problem import Point
 from grpo_theory.simulate.shown import Shown
 
-Fields = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
 CHECKED_RESPONSES = 1 << 12
 """The responses of the groups with which a kernel is tried out."""
 
@@ -29,17 +26,10 @@ def table_of(estimator: Estimator, seen: Seen, sampler: Point, group_size: int) 
         return None
     if not can_be_tabulated(estimator.advantage, values.size, group_size, n_prompts):
         return None
-    read = bool(estimator.advantage.reads & set(PROMPT_FIELDS))
-    fields = tuple(tuple(field) if read else (np.nan,) for field in seen.prompt_fields)
-    return _table(estimator.advantage, tuple(values), group_size, fields)
-
-
-@lru_cache(maxsize=64)
-def _table(advantage: Advantage, values: tuple[float, ...], group_size: int, fields: Fields) -> AdvantageTable | None:
-    """Return the table of a kernel, made once: a study asks for the same one chunk after chunk."""
-    value, deviation, baseline = (np.array(field) for field in fields)
+    value, deviation, baseline = map(tuple, seen.prompt_fields)
+    fields = (value, deviation, baseline) if estimator.advantage.reads & set(PROMPT_FIELDS) else UNREAD
     try:
-        return advantage_table(advantage, np.array(values), group_size, (value, deviation, baseline))
+        return advantage_table(estimator.advantage, tuple(values), group_size, fields)
     except ValueError:  # advantages that are not finite matter only where they are drawn; what else it says is found again below
         return None
 

@@ -67,6 +67,7 @@ def run(
         if store.read_chunk(study, cell, chunk) is None
     ]
     computed = Counter(study.name for study, _, _ in missing)
+    missing = _leaders_first(missing)
     waiting = Counter(computed)
     futures: dict[Future[tuple[Any, float]], Chunk] = {
         executor.submit(compute_chunk, study.module, cell, store.seed, chunk, kernels): (study, cell, chunk)
@@ -87,6 +88,12 @@ def run(
     finally:
         for future in futures:
             future.cancel()
+
+
+def _leaders_first(chunks: list[Chunk]) -> list[Chunk]:
+    """Put the first chunk of each study first, so that workers compile different studies' functions and not the same at once."""
+    leaders = {study.name: number for number, (study, _, _) in reversed(list(enumerate(chunks)))}
+    return sorted(chunks, key=lambda chunk: chunk is not chunks[leaders[chunk[0].name]])
 
 
 def build_table(study: Study, store: Store, cells: Sequence[Cell]) -> None:
