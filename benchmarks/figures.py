@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from benchmarks.peaks import measure_peaks
 from benchmarks.process import ROOT
-from benchmarks.results import ResultsError, circumstances
+from benchmarks.results import ResultsError, circumstances, reading
 from benchmarks.sweeps import JAX, NUMPY, SIMULATOR, SWEEPS, TRAINER, Point
 from paper_figures.harness import style
 from paper_figures.harness.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look
@@ -46,12 +46,8 @@ def read(path: Path) -> list[Point]:
     ResultsError
         If the file is missing or damaged.
     """
-    try:
+    with reading(path, "costs"):
         return [Point(**point) for point in json.loads(path.read_bytes())["points"]]
-    except OSError as error:
-        raise ResultsError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ResultsError(f"{path} is damaged: it is not a file of costs that this program wrote") from error
 
 
 def write(path: Path, points: Sequence[Point]) -> None:

@@ -3,6 +3,8 @@
 import json
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -66,17 +68,24 @@ class Results:
         ResultsError
             If it is missing or damaged.
         """
-        try:
+        with reading(path, "results"):
             found = json.loads(path.read_bytes())
             if found["format"] != FORMAT:
                 raise ResultsError(f"{path} has format {found['format']!r}, and this version reads {FORMAT}")
             where = found["circumstances"]
             {"processors": where["processors"], "machine": where["machine"], **where["versions"]}
             return cls(where, [_row(row) for row in found["rows"]])
-        except OSError as error:
-            raise ResultsError(f"{path} cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise ResultsError(f"{path} is damaged: it is not a file of results that this program wrote") from error
+
+
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Turn what goes wrong while a file of this program is read into a `ResultsError`."""
+    try:
+        yield
+    except OSError as error:
+        raise ResultsError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ResultsError(f"{path} is damaged: it is not a file of {kind} that this program wrote") from error
 
 
 def _row(found: dict[str, Any]) -> Row:

@@ -166,21 +166,36 @@ class TestWork:
 
 
 class TestRivals:
+    @pytest.fixture
+    def checked(self, monkeypatch):
+        """The names of the contenders whose answers have been checked."""
+        names, check = [], Task.check
+
+        def spy(task, name, estimate):
+            check(task, name, estimate)
+            names.append(name)
+
+        monkeypatch.setattr(Task, "check", spy)
+        return names
+
     @pytest.mark.parametrize("task", [TINY, HEAD, Task("tabular", 1, 300)])
-    def test_numpy(self, task):
-        for contender in (tuned(task), *numpy_counts.rivals(task)):
+    def test_numpy(self, task, checked):
+        contenders = [tuned(task), *numpy_counts.rivals(task)]
+        for contender in contenders:
             contender.run(1)
+        assert len(set(checked)) == len(checked) == len(contenders)
 
     def test_simulator(self):
         TINY.check("simulate_gradients", simulate(TINY, 10**6))
 
     @pytest.mark.skipif(find_spec("jax") is None, reason="needs jax")
     @pytest.mark.parametrize("task", [TINY, HEAD, Task("tabular", 1, 21)])
-    def test_jax(self, task):
+    def test_jax(self, task, checked):
         from benchmarks import jax_counts
 
         for contender in jax_counts.rivals(task)[:2]:
             contender.run(1)
+        assert len(set(checked)) == len(checked) == 2
 
     def test_a_wrong_answer_is_noticed(self):
         found = simulate(TINY, 10**6)

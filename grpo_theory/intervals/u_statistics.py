@@ -8,11 +8,21 @@ import numpy as np
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F2, F3, function_value
+from grpo_theory.compilation import F2, F3, FunctionValue, function_value, stage
 from grpo_theory.samples import Rollouts
 
 GROUPS = types.Array(numba.float64, 3, "C", readonly=True)
 """The type of values (N, G, J) of N groups, which may be read-only."""
+
+
+@stage
+def mean_beyond_first(values, j):
+    """Return the mean of values (G, J)[:, j] less the first of them; exactly 0 where they are constant."""
+    size = values.shape[0]
+    total = 0.0
+    for g in range(1, size):
+        total += values[g, j] - values[0, j]
+    return total / size
 
 
 @function_value(numba.void(GROUPS, F3))
@@ -22,10 +32,7 @@ def deviations(values, found):
     for i in range(n):
         w, out = values[i], found[i]
         for j in range(width):
-            first, mean = w[0, j], 0.0
-            for g in range(1, size):
-                mean += w[g, j] - first
-            mean /= size
+            first, mean = w[0, j], mean_beyond_first(w, j)
             for g in range(size):
                 out[g, j] = w[g, j] - first - mean
 
@@ -55,10 +62,7 @@ def jackknife_variances(centred_rewards, scores, found):
     for i in range(n):
         z, w, out = centred_rewards[i], scores[i], found[i]
         for j in range(width):
-            first, mean = w[0, j], 0.0
-            for g in range(1, size):
-                mean += w[g, j] - first
-            mean /= size
+            first, mean = w[0, j], mean_beyond_first(w, j)
             product, power = 0.0, 0.0
             for g in range(size):
                 products[g] = z[g] * (w[g, j] - first - mean)
@@ -81,10 +85,7 @@ def powers(centred_rewards, scores, found):
         for g in range(size):
             reward_power += z[g] ** 2
         for j in range(width):
-            first, mean = w[0, j], 0.0
-            for g in range(1, size):
-                mean += w[g, j] - first
-            mean /= size
+            first, mean = w[0, j], mean_beyond_first(w, j)
             total = square = weighted_square = centred_square = weighted_centred_square = 0.0
             for g in range(size):
                 score = w[g, j]
@@ -120,6 +121,14 @@ def _groups(rollouts: Rollouts) -> tuple[Array, Array]:
     return centred(rollouts.rewards, -1).reshape(-1, size), scores.reshape(-1, size, scores.shape[-1])
 
 
+def _by_component(fill: FunctionValue, rollouts: Rollouts) -> Array:
+    """Return what a function fills in for each prompt and component of the score, shape (..., B, J)."""
+    z, scores = _groups(rollouts)
+    found = np.empty((len(scores), scores.shape[-1]))
+    fill(z, scores, found)
+    return found.reshape(*rollouts.rewards.shape[:-1], -1)
+
+
 def prompt_gradients(rollouts: Rollouts) -> Array:
     """Return the leave-one-out estimate of each prompt's gradient, (1/(G-1)) sum_i W_i (Z_i - mean Z), shape (..., B, J).
 
@@ -127,10 +136,7 @@ def prompt_gradients(rollouts: Rollouts) -> Array:
     sample covariance of score and reward. Needs G >= 2.
     """
     rollouts.require(responses=2)
-    z, scores = _groups(rollouts)
-    found = np.empty((len(scores), scores.shape[-1]))
-    gradients(z, scores, found)
-    return found.reshape(*rollouts.rewards.shape[:-1], -1)
+    return _by_component(gradients, rollouts)
 
 
 def prompt_jackknife_variances(rollouts: Rollouts) -> Array:
@@ -140,10 +146,7 @@ def prompt_jackknife_variances(rollouts: Rollouts) -> Array:
     diag{Sigma_oracle/G + [Var(Z) F + g g']/(G(G-1))}: too large, in the second order alone. Needs G >= 3.
     """
     rollouts.require(responses=3)
-    z, scores = _groups(rollouts)
-    found = np.empty((len(scores), scores.shape[-1]))
-    jackknife_variances(z, scores, found)
-    return found.reshape(*rollouts.rewards.shape[:-1], -1)
+    return _by_component(jackknife_variances, rollouts)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from grpo_theory.simulate.book import Book, join, make_book
 from grpo_theory.simulate.counting import Counts
 from grpo_theory.simulate.covectors import compiled_fill_covectors
 from grpo_theory.simulate.pushes import Weighing, compiled_fill_covectors_of_pushes, compiled_fill_pushes_by_book, make_weighing
+from grpo_theory.simulate.show import make_batch
 from grpo_theory.simulate.showing import is_exchangeable, shown_to, table_of
-from grpo_theory.simulate.shown import Shown, compiled_fill_ordered_pushes, compiled_fill_pushes, make_batch
+from grpo_theory.simulate.shown import Shown, compiled_fill_ordered_pushes, compiled_fill_pushes
 from grpo_theory.simulate.strip import STRIP
 
 SHOWN_RESPONSES = 1 << 12

@@ -19,9 +19,9 @@ from grpo_theory.simulate.generator import LANES, STREAMS, Streams, fill_words, 
 from grpo_theory.simulate.path import NO_TABLE, Path, find_path
 from grpo_theory.simulate.record import NO_TRACE, Trace
 from grpo_theory.simulate.setting import Recipe, State, Words, World
+from grpo_theory.simulate.show import make_batch
 from grpo_theory.simulate.world import (
     Layout,
-    make_batch,
     make_parts,
     make_recipe,
     make_rollout,
@@ -137,8 +137,9 @@ class Runs:
         layout, size = course.layout, course.ascent.side_by_side
         self.shares = [slice(first, min(first + size, len(starts))) for first in range(0, len(starts), size)]
         self.states = [_state(starts[share]) for share in self.shares]
+        shown = LANES * layout.batch_size if course.path.is_called else 0
         self.rule = make_rule(course.estimator, layout, course.path)
-        self.batch = make_batch(course.estimator, layout)
+        self.batch = make_batch(shown, layout.group_size, course.estimator.advantage.parameter_array)
         self.rollout = make_rollout(course.problem, course.estimator, layout, course.path)
         self.room = make_room(course.problem, course.estimator, course.recipe, layout, course.ascent.rows)
         self.rows = layout.batch_size + -(-layout.batch_size * layout.group_size // 2)

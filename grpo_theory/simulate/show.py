@@ -3,8 +3,9 @@
 import numpy as np
 from numba import types
 
+from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F2, I2, stage
-from grpo_theory.estimation.kernel import Batch
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 
 BATCH = types.NamedTuple((F2, F2, I2, F1, F1, F1, F1), Batch)
 
@@ -25,3 +26,10 @@ def fill_advantages(kernel, batch, at_a_time, advantages):
             batch.parameters,
         )
         kernel(part, advantages[i:j])
+
+
+def make_batch(n_groups: int, group_size: int, parameters: Array) -> Batch:
+    """Make room for what a kernel sees of so many groups at once."""
+    shape = n_groups, group_size
+    unread = [np.full(n_groups, np.nan) for _ in PROMPT_FIELDS]
+    return Batch._make([np.empty(shape), np.full(shape, np.nan), np.ones(shape, dtype=np.int64), *unread, parameters])

@@ -12,10 +12,10 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F2, F4, I1, compile_function, record_type, stage
-from grpo_theory.estimation.kernel import KERNEL, PROMPT_FIELDS, Batch
+from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.simulate.counting import COUNTS
 from grpo_theory.simulate.ordering import ORDERED
-from grpo_theory.simulate.show import BATCH
+from grpo_theory.simulate.show import BATCH, fill_advantages
 from grpo_theory.simulate.strip import STRIP
 
 
@@ -106,22 +106,6 @@ def show_ordered(shown, outcomes, responses, prompts, b, batch_size, first, n, b
 
 
 @stage
-def call(kernel, batch, n, advantages):
-    """Call the kernel on the first n groups of a batch; what it leaves out stays NaN."""
-    advantages[:, :] = np.nan
-    part = Batch(
-        batch.rewards[:n],
-        batch.squared_score_norms[:n],
-        batch.lengths[:n],
-        batch.values[:n],
-        batch.standard_deviations[:n],
-        batch.optimal_baselines[:n],
-        batch.parameters,
-    )
-    kernel(part, advantages[:n])
-
-
-@stage
 def add_counted(shown, outcomes, advantages, b, batch_size, first, n, pushes):
     """Add up the advantages of the lanes' groups b, over G, by sign and response, in pushes (n_signs K, STRIP), 0 before.
 
@@ -168,7 +152,7 @@ def fill_pushes(kernel, shown, counts, batch, advantages, pushes):
             for b in range(batch_size):
                 show_prompts(shown, counts.prompts[s, b], b, batch_size, first, n, batch)
                 show_counted(shown, counts.outcomes[s, b], counts.prompts[s, b], b, batch_size, first, n, batch)
-            call(kernel, batch, n, advantages)
+            fill_advantages(kernel, batch, n, advantages[:n])
             for b in range(batch_size):
                 add_counted(shown, counts.outcomes[s, b], advantages, b, batch_size, first, n, pushes[s, b])
 
@@ -187,7 +171,7 @@ def fill_ordered_pushes(kernel, shown, prompts, outcomes, responses, batch, adva
             for b in range(batch_size):
                 show_prompts(shown, prompts[s, b], b, batch_size, first, n, batch)
                 show_ordered(shown, outcomes[s, b], responses, prompts[s, b], b, batch_size, first, n, batch)
-            call(kernel, batch, n, advantages)
+            fill_advantages(kernel, batch, n, advantages[:n])
             for b in range(batch_size):
                 add_ordered(shown, outcomes[s, b], responses, advantages, b, batch_size, first, n, pushes[s, b])
 
@@ -203,10 +187,3 @@ def compiled_fill_ordered_pushes() -> Any:
     """Compile `fill_ordered_pushes`, or read it from the cache."""
     prompts = numba.int64[:, :, ::1]
     return compile_function(fill_ordered_pushes, numba.void(KERNEL, SHOWN, prompts, ORDERED, I1, BATCH, F2, F4))
-
-
-def make_batch(at_once: int, group_size: int, parameters: Array) -> Batch:
-    """Make room for what a kernel sees of so many groups at once."""
-    shape = at_once, group_size
-    unread = [np.full(at_once, np.nan) for _ in PROMPT_FIELDS]
-    return Batch._make([np.empty(shape), np.full(shape, np.nan), np.ones(shape, dtype=np.int64), *unread, parameters])

@@ -7,7 +7,7 @@ import numpy as np
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import first_class
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE, Batch
+from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
 from grpo_theory.exact.weights import gains_of
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advance import Parts
@@ -110,14 +110,6 @@ def make_parts(estimator: Estimator, recipe: Recipe, path: Path, ascent: Ascent,
         estimator.clip.fill.value,
         estimator.kl.fill.value,
     )
-
-
-def make_batch(estimator: Estimator, layout: Layout) -> Batch:
-    """Make room for what the kernel sees of a rollout."""
-    shape = (LANES * layout.batch_size, layout.group_size)
-    unread = [np.full(shape[0], np.nan) for _ in PROMPT_FIELDS]
-    fields = [np.empty(shape), np.full(shape, np.nan), np.ones(shape, dtype=np.int64), *unread]
-    return Batch._make([*fields, estimator.advantage.parameter_array])
 
 
 def make_rollout(problem: Problem, estimator: Estimator, layout: Layout, path: Path) -> Rollout:
