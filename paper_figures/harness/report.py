@@ -103,7 +103,9 @@ def read_claims(results: Path) -> pd.DataFrame:
 def _matrix(claims: pd.DataFrame) -> pd.DataFrame:
     """One row for each claim, one column for each problem."""
     symbols = claims.assign(symbol=claims["verdict"].map(SYMBOLS))
-    matrix = symbols.pivot_table(index=["id", "statement"], columns="problem", values="symbol", aggfunc="first", sort=False)
+    matrix = symbols.pivot_table(
+        index=["id", "whose", "statement"], columns="problem", values="symbol", aggfunc="first", sort=False
+    )
     order = sorted(matrix.columns, key=lambda name: list(PROBLEMS).index(name) if name in PROBLEMS else len(PROBLEMS))
     return matrix[order].fillna("").reset_index()
 
@@ -113,7 +115,8 @@ def _by_verdict(claims: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, part in claims.groupby("id", sort=False):
         settings = {verdict: "; ".join(part.loc[part["verdict"] == verdict, "problem"]) for verdict in SYMBOLS}
-        rows.append({"id": key, "statement": CATALOGUE[str(key)].text, **settings})
+        statement = CATALOGUE[str(key)]
+        rows.append({"id": key, "whose": statement.whose, "statement": statement.text, **settings})
     return pd.DataFrame(rows)
 
 
