@@ -73,7 +73,7 @@ def test_studies_decide_what_is_in_the_catalogue():
 def test_a_split_statement_is_decided_where_its_parts_are():
     deciders = decided_by(studies().values())
     assert deciders["U3"] == ("error_law", "gradient_error")
-    assert [one.id for one in parts_of(CATALOGUE["U4"])] == ["U4/printed", "U4/corrected", "U4/simulated"]
+    assert [one.id for one in parts_of(CATALOGUE["U4"])] == ["U4/printed", "U4/term", "U4/corrected", "U4/simulated"]
     assert parts_of(CATALOGUE["U1"]) == (CATALOGUE["U1/own-mean"],)
     assert parts_of(CATALOGUE["T1"]) == (), "T10 is no part of T1"
 

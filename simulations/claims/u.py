@@ -31,6 +31,13 @@ STATEMENTS = (
     Statement("U3/simulated", f"{PAPER}, Theorem 2", "simulated E MSE(x) = exact law, G = 4", "equality", whose=OURS),
     Statement("U4", f"{PAPER}, Proposition 3", "MSE = c1/B + c2/(BG) + O(E||W||^2/(BG^2))", PARTS),
     Statement("U4/printed", f"{PAPER}, Proposition 3", "MSE - c1/B - c2/(BG) <= (range Z)^2 E||W||^2/(BG^2)", "upper bound"),
+    Statement(
+        "U4/term",
+        f"question beside {PAPER}, Theorem 7",
+        "the third term is c3/(BG^2) with one c3 for all G: G^2 (B MSE - c1 - c2/G) is the same at G = 2 and at 64",
+        "identity",
+        whose=OURS,
+    ),
     Statement("U4/corrected", DERIVED(2), "MSE = c1/B + c2/(BG) + c3/(BG(G-1)), every G >= 2", "identity", whose=CORRECTION),
     Statement("U4/simulated", f"{PAPER}, Proposition 3", "simulated MSE = exact law, G = 4", "equality", whose=OURS),
     Statement("U5", f"{PAPER}, Corollary 4", "without terms of higher order in G, MSE(GRPO) = MSE(oracle)", PARTS),
@@ -115,6 +122,25 @@ STATEMENTS = (
     ),
     Statement(
         "U9", f"{PAPER}, Theorem 7", "the best group size is G* = sqrt(c3/c1) for every budget, iterations and schedule", PARTS
+    ),
+    Statement(
+        "U9/best/printed",
+        f"{PAPER}, Theorem 7",
+        "the whole group size of least error at fixed BG is that of c1/B + c2/(BG) + c3/(BG^2), next to sqrt(c3/c1)",
+        "identity",
+    ),
+    Statement(
+        "U9/best/remainder",
+        f"{PAPER}, Theorem 7 and Proposition 3",
+        "the same with E||W||^2, which Proposition 3 prints in its remainder, in the place of c3",
+        "identity",
+    ),
+    Statement(
+        "U9/best/corrected",
+        DERIVED(2),
+        "the whole group size of least error at fixed BG is that of c1/B + c2/(BG) + c3/(BG(G-1)), next to 1 + sqrt(c3/c1)",
+        "identity",
+        whose=CORRECTION,
     ),
     Statement(
         "U9/stays",
