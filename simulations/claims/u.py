@@ -69,6 +69,22 @@ STATEMENTS = (
     Statement("U6/vanilla, G=4", f"{PAPER}, Fig. 4", "leave-one-out below no baseline, G = 4", "ordering"),
     Statement("U6/vanilla, G=64", f"{PAPER}, Fig. 4", "leave-one-out below no baseline, G = 64", "ordering"),
     Statement(
+        "U6/vanilla, trained",
+        f"{PAPER}, Fig. 4",
+        "leave-one-out below no baseline at G = 4, 8, 16, 32, 64, for policies of rising quality",
+        "ordering",
+    ),
+    Statement(
+        "U6/near, G=8", f"{PAPER}, Fig. 4", "leave-one-out is near the oracle: within 20% of its error at G = 8", "upper bound"
+    ),
+    Statement(
+        "U6/same, G=32",
+        f"{PAPER}, Fig. 4",
+        "leave-one-out is indistinguishable from the oracle: within 5% of its error at G = 32 and at 64",
+        "upper bound",
+    ),
+    Statement("U6/quality", f"{PAPER}, Fig. 4", "the error falls as the policy gets better, G = 64", "ordering"),
+    Statement(
         "U6/corrected",
         DERIVED(3),
         "trace Sigma_C - trace Sigma_V = E||W||^2 [(C-b*)^2 - (V-b*)^2]: C beats V iff it is nearer to b*",
