@@ -12,7 +12,7 @@ import pandas as pd
 from grpo_theory.evidence import FAMILY_ERROR
 from paper_figures.harness.advice import RULE, advice, choices
 from paper_figures.harness.discovery import figures
-from paper_figures.harness.style import PROBLEMS
+from paper_figures.harness.style import ESTIMATORS, PROBLEMS
 from simulations.claims import CATALOGUE, decided_by
 from simulations.harness.discovery import studies
 from simulations.harness.store import StoreError, read_table, write_atomically
@@ -157,7 +157,7 @@ def _group_sizes(results: Path) -> pd.DataFrame:
 
 def _who_wins(results: Path) -> pd.DataFrame:
     table, _ = read_table(results, "baselines")
-    single = table[~table["estimator"].str.contains(" - ", regex=False)]
+    single = table[table["estimator"].isin(list(ESTIMATORS))]
     wide = single.pivot_table(index=["problem", "group_size"], columns="estimator", values="estimate", sort=False)
     relative = wide.div(wide["oracle"], axis=0)
     relative["lowest"] = wide.idxmin(axis=1)
