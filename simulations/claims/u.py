@@ -306,8 +306,15 @@ STATEMENTS = (
     Statement(
         "U13",
         f"{PAPER}, Corollary 10",
-        "no prompt-only baseline has smaller weights than the oracle: max_k w_k(oracle)/w_k(baseline) <= 1",
+        "no prompt-only baseline has smaller weights than the oracle: max over k and baselines of w_k(oracle)/w_k(baseline) <= 1",
         "upper bound",
+        "Q'WW'Q and Z are uncorrelated given X",
+    ),
+    Statement(
+        "U13/estimated",
+        f"{PAPER}, Corollary 10",
+        "nor than leave-one-out, up to O(G^-2): max over k and baselines of w_k(leave-one-out) - w_k(baseline), B fixed",
+        "rate",
         "Q'WW'Q and Z are uncorrelated given X",
     ),
     Statement(

@@ -9,7 +9,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim
 from grpo_theory.theory import baseline_trace
 from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
-from simulations.gradient.kernels import kernel_at
+from simulations.harness.kernels import kernel_at
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 SCALES = (0.0, 0.5, 1.0, 1.5, 2.0)

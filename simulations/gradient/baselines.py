@@ -10,8 +10,8 @@ from grpo_theory.evidence import Claim
 from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_out_traces
 from simulations.claims import claim
 from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
-from simulations.gradient.kernels import kernel_at
 from simulations.harness.evidence import evidence, exact
+from simulations.harness.kernels import kernel_at
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 ESTIMATORS = ("reinforce", "oracle", "optimal", "rloo", "optimal_loo")

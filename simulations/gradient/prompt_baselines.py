@@ -14,8 +14,8 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.gradient.kernels import kernel_at
 from simulations.harness.evidence import exact
+from simulations.harness.kernels import kernel_at
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 CONSTANTS = (0.0, 0.5, 1.0)
