@@ -236,6 +236,17 @@ def test_verdicts_follow_the_evidence_not_a_list(monkeypatch):
     assert wrong.loc["U4/corrected", "verdict"] == "refuted"
 
 
+def test_controls_without_a_fault_survive(monkeypatch):
+    """With no stray partners, and with leave-one-out in the place of GRPO, the controls are the claims and have no power."""
+    monkeypatch.setattr(u_statistic, "STRAY", 0.0)
+    monkeypatch.setattr(error_law, "DIVIDED", "rloo")
+    found = [*u_statistic.claims(exact_table(u_statistic, {"tabular"})), *error_law.claims(exact_table(error_law, {"tabular"}))]
+    verdicts = judge(found).set_index("id")["verdict"]
+    for name in ("U2/corrected", "U3/printed", "U4/printed", "U3/rate", "U5/prompt", "U5/batch"):
+        assert verdicts[name] == "no power", name
+    assert verdicts["U3/corrected"] == "confirmed"
+
+
 def test_assumption_2_and_the_comparisons_have_powerful_controls():
     rows = []
     for cell in baselines.cells(True):
