@@ -187,7 +187,7 @@ STATEMENTS = (
     ),
     Statement(
         "U9/stays",
-        f"{PAPER}, Theorem 7",
+        f"question beside {PAPER}, Theorem 7 (its constants are suprema, which do not move)",
         "G* of the gradient's least error stays that of the start while the policy learns, to 10%",
         "upper bound",
         whose=OURS,
@@ -223,7 +223,7 @@ STATEMENTS = (
     ),
     Statement(
         "U9/reported",
-        f"{PAPER}, Figure 5",
+        f"question beside {PAPER}, Figure 5",
         "G = 32 trains a better policy than the group size of the gradient's least error",
         "ordering",
         whose=OURS,
