@@ -48,6 +48,6 @@ KERNELS = {kernel.__name__: kernel for kernel in (scaled_value, scaled_optimal, 
 
 
 def kernel_at(kernel: str, t: float, name: str = "") -> gt.Estimator:
-    """Return the estimator of a kernel of this file at one t, under a name of its own if there is one."""
+    """Return the estimator of a kernel of this file at one t, under a name of its own or one that says t."""
     least = 2 if kernel == "scaled_mean" else 1
-    return make_estimator(name or kernel, KERNELS[kernel], parameters={"t": t}, minimum_group_size=least)
+    return make_estimator(name or f"{kernel}, t = {t:g}", KERNELS[kernel], parameters={"t": t}, minimum_group_size=least)
