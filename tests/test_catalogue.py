@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from grpo_theory.evidence import KINDS, Claim, Evidence
+from grpo_theory.evidence import KINDS, Claim, Evidence, Statement
 from simulations.claims import CATALOGUE, PARTS, claim, decided_by, n, package, parts_of, r, t, u
 from simulations.harness.discovery import studies
 
@@ -38,6 +38,23 @@ def test_a_statement_says_what_it_is(statement):
         assert statement.source.startswith("arXiv ")
 
 
+@pytest.mark.parametrize("statement", CATALOGUE.values(), ids=list(CATALOGUE))
+def test_a_statement_says_whose_it_is(statement):
+    """What stands in our derivations is no paper's; a question beside a paper names the paper, and says that it is ours."""
+    if statement.source.startswith(("docs/", "question beside", "beyond", "premise of")) or statement.source == "measured":
+        assert statement.whose in ("correction", "ours")
+    assert (statement.whose == "correction") <= statement.source.startswith("docs/derivations.md")
+    if re.fullmatch(r"[UTNR]\d+", statement.id):
+        assert statement.whose == "paper"
+    if statement.id in ("U9/stays", "U9/reported", "U11/normal gap"):
+        assert statement.whose == "ours"
+
+
+def test_nobody_else_states_anything():
+    with pytest.raises(ValueError, match="whose must be one of paper, correction, ours, got 'theirs'"):
+        Statement("U1", "arXiv 2603.01162", "they agree", "identity", whose="theirs")
+
+
 def test_a_statement_is_open_if_and_only_if_no_study_decides_it():
     deciders = decided_by(studies().values())
     for statement in CATALOGUE.values():
@@ -56,7 +73,7 @@ def test_studies_decide_what_is_in_the_catalogue():
 def test_a_split_statement_is_decided_where_its_parts_are():
     deciders = decided_by(studies().values())
     assert deciders["U3"] == ("error_law", "gradient_error")
-    assert [one.id for one in parts_of(CATALOGUE["U4"])] == ["U4/printed", "U4/corrected", "U4/simulated"]
+    assert [one.id for one in parts_of(CATALOGUE["U4"])] == ["U4/printed", "U4/term", "U4/corrected", "U4/simulated"]
     assert parts_of(CATALOGUE["U1"]) == (CATALOGUE["U1/own-mean"],)
     assert parts_of(CATALOGUE["T1"]) == (), "T10 is no part of T1"
 

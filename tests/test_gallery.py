@@ -49,7 +49,9 @@ def test_names():
 
 
 def test_every_problem_has_a_purpose_and_tags_narrow_the_names():
-    assert sorted(names("gradient") + names("training")) == sorted(names())
+    assert set(names("gradient") + names("training") + names("assumption")) == set(names())
+    assert names("assumption") == ("uncorrelated-tabular", "uncorrelated-linear", "balanced")
+    assert names("assumption", "training") == ("balanced",)
     assert names("sequence") == ("sequence-tabular", "sequence-shared", "kl-sequence")
     assert names("training", "sequence") == ("kl-sequence",)
     assert names("training", "gradient") == ()
@@ -78,6 +80,31 @@ def test_two_arms():
 def test_uniform_meets_assumption_2_exactly():
     assert values("uniform").score_reward_correlation.tolist() == [0.0] * 6
     assert np.abs(values("tabular").score_reward_correlation).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["uncorrelated-tabular", "uncorrelated-linear"])
+def test_assumption_2_is_met_though_norms_and_rewards_vary(name):
+    p, m = problem(name), values(name)
+    assert np.abs(m.score_reward_correlation).max() < 1e-14
+    norms = (p.policy.scores(p.theta) ** 2).sum(axis=-1)
+    assert (norms.std(axis=1) > 0.05 * norms.mean(axis=1)).all()
+    assert (p.bandit.mean_reward.std(axis=1) > 0.03).all()
+    moved = gt.moments(p, 1.1 * p.theta)
+    assert np.abs(moved.score_reward_correlation).max() > 1e-3
+
+
+def test_balanced_meets_the_assumption_of_corollary_10_at_its_maximiser_with_prompts_that_disagree():
+    p = problem("balanced")
+    best = gt.find_optimum(p, p.theta)
+    np.testing.assert_allclose(best, [0.3, -0.2], atol=1e-12)
+    point = p.at(best)
+    scores = p.policy.scores(best)[:, point.outcome_responses]
+    centred = point.outcome_probabilities * (point.rewards - point.moments.value[:, None])
+    covariance = np.einsum("mo,moi,moj->mij", centred, scores, scores)
+    assert np.abs(covariance).max() < 1e-14
+    assert np.linalg.norm(point.moments.prompt_gradients, axis=1).min() > 1e-3
+    strength, reference = p.kl.strength, np.einsum("mo,moi,moj->ij", point.outcome_probabilities, scores, scores) / 3.0
+    np.testing.assert_allclose(gt.exact.check_optimum(p, best)[0], strength * np.linalg.eigvalsh(reference), rtol=1e-9)
 
 
 def test_graded_has_three_values():

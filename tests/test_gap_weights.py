@@ -9,8 +9,10 @@ import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
 from simulations.harness.maximum import maximum
+from simulations.harness.study import table_of
 from simulations.limit import gap_weights
 from simulations.limit.limit_law import _tabulated, kolmogorov_distance
+from simulations.limit.prompt_weights import PromptBaselines
 
 
 @pytest.mark.parametrize("name", ["kl-linear", "conflict", "kl-tabular", "kl-sequence"])
@@ -34,10 +36,50 @@ def test_excess_of_a_baseline_is_a_square_and_a_covariance(name):
 
 
 def test_the_assumption_holds_at_the_optimum_of_a_tabular_policy_with_a_penalty_only():
-    found = {name: gap_weights.dependence(*maximum(name)[:2]) for name in ("kl-tabular", "indifferent", "kl-linear", "conflict")}
-    assert found["kl-tabular"] < 1e-12
-    assert found["indifferent"] < 1e-12
-    assert min(found["kl-linear"], found["conflict"]) > 0.1
+    names = ("kl-tabular", "indifferent", "balanced", "kl-linear", "conflict", "single")
+    found = {name: gap_weights.dependence(*maximum(name)[:2]) for name in names}
+    assert max(found[name] for name in gap_weights.ASSUMED) < 1e-12
+    assert min(found[name] for name in set(names) - set(gap_weights.ASSUMED)) > 0.1
+
+
+@pytest.mark.parametrize("name", ["kl-linear", "conflict", "single", "balanced"])
+def test_the_hessian_is_the_covariance_of_squares_and_reward_less_the_penalty(name):
+    """So without a penalty the assumption of Corollary 10 leaves no curvature; linear logits, one token."""
+    problem, best, _ = maximum(name)
+    point = problem.at(best)
+    scores = problem.policy.scores(best)[:, point.outcome_responses]
+    law = point.outcome_probabilities * problem.bandit.prompt_weights[:, None]
+    centred = point.rewards - point.moments.value[:, None]
+    strength = problem.kl.strength if problem.kl else 0.0
+    expected = np.einsum("mo,mo,moi,moj->ij", law, centred, scores, scores) - strength * np.einsum(
+        "mo,moi,moj->ij", law, scores, scores
+    )
+    np.testing.assert_allclose(gt.exact.hessian(problem, best), expected, atol=1e-13)
+    assert (name == "balanced") == (np.abs(np.einsum("mo,mo,moi,moj->ij", law, centred, scores, scores)).max() < 1e-14)
+
+
+@pytest.mark.parametrize("name", ["kl-linear", "conflict", "balanced"])
+def test_weights_with_a_baseline_are_those_of_enumeration(name):
+    """At G = 1 and 3, of no baseline, b* and V."""
+    for size in (1, 3):
+        baselines = PromptBaselines(name, size)
+        moments = baselines.moments
+        tried = {"reinforce": 0.0 * moments.value, "optimal": moments.optimal_baseline, "oracle": moments.value}
+        for estimator, baseline in tried.items():
+            noise = gt.gradient_covariance(baselines.problem, baselines.best, estimator, batch_size=1, group_size=size)
+            np.testing.assert_allclose(baselines.weights(baseline), baselines.of_noise(noise), rtol=1e-9)
+
+
+def test_the_search_finds_a_better_baseline_where_there_is_one():
+    conflict, balanced = PromptBaselines("conflict", 4), PromptBaselines("balanced", 4)
+    assert conflict.lead(conflict.weights(conflict.moments.value)) > 1.5
+    assert conflict.lead(conflict.weights(conflict.moments.optimal_baseline)) < 1.001
+    assert balanced.lead(balanced.weights(balanced.moments.value)) == pytest.approx(1.0, abs=1e-10)
+    rng = np.random.default_rng(0)
+    for baselines in (conflict, balanced):
+        for _ in range(50):
+            tried = baselines.weights(baselines.moments.value + rng.normal(size=baselines.moments.value.size))
+            assert (tried > baselines.least * (1.0 - 1e-9)).all()
 
 
 @pytest.mark.parametrize("weights", [16, 64])
@@ -60,13 +102,38 @@ def test_the_law_has_set_in_when_the_study_says_so(name):
     assert 1.0 - (n + gap_weights.OFFSET) * gaps[-1] / limit == pytest.approx(0.05, rel=0.02)
 
 
+@pytest.fixture(scope="module")
+def verdicts():
+    """The verdicts on Corollaries 9 and 10."""
+    parts = ("group size", "baseline", "estimated")
+    cells = [cell.settings for cell in gap_weights.cells(True) if cell.settings["part"] in parts]
+    table = table_of([row for cell in cells for row in gap_weights.rows(cell, [gap_weights.compute(cell, None, 0)])])
+    return judge(gap_weights.claims(table)).set_index(["id", "problem"])
+
+
+def test_corollaries_9_and_10_hold_where_their_assumptions_do(verdicts):
+    assert verdicts["power"].all()
+    for statement, problems in (
+        ("U12", gap_weights.PROBLEMS),
+        ("U13", gap_weights.ASSUMED),
+        ("U13/estimated", gap_weights.ASSUMED),
+    ):
+        assert set(verdicts.loc[statement].index) == set(problems)
+        assert set(verdicts.loc[statement, "verdict"]) == {"confirmed"}
+    assert set(verdicts.loc["U13/correlated"].index) == {"kl-linear", "conflict", "single"}
+    assert set(verdicts.loc["U13/correlated", "verdict"]) == {"refuted"}
+
+
 @pytest.mark.parametrize(
-    ("ratio", "verdict", "power"), [(0.4, "no power", False), (0.6, "confirmed", True), (1.1, "refuted", True)]
+    ("lead", "wrong", "verdict"), [(1.0, 1.2, "confirmed"), (1.0, 1.0, "no power"), (1.0001, 1.2, "refuted")]
 )
-def test_the_control_of_corollary_10_can_survive(ratio, verdict, power):
-    row = {"part": "baseline", "problem": "p", "quantity": "reinforce", "dependence": 0.0, "estimate": ratio, "least": ratio}
-    found = judge(gap_weights.claims(pd.DataFrame([row]))).iloc[0]
-    assert (found["verdict"], found["power"]) == (verdict, power)
+def test_verdicts_on_corollary_10_follow_the_evidence(lead, wrong, verdict):
+    tried = {"oracle": lead, "control": wrong, "optimal": 1.0, "reinforce": 2.0}
+    rows = [
+        {"part": "baseline", "problem": "p", "quantity": name, "dependence": 0.0, "estimate": estimate}
+        for name, estimate in tried.items()
+    ]
+    assert judge(gap_weights.claims(pd.DataFrame(rows))).iloc[0]["verdict"] == verdict
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 30])

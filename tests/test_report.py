@@ -29,6 +29,7 @@ def test_a_row_for_each_claim():
     assert table["facts"].tolist() == ["", "correlation = 0.1235; L = 2"]
     assert table["source"].tolist() == ["arXiv 2603.01162, Corollary 4"] * 2
     assert table["statement"].tolist() == ["they agree"] * 2
+    assert table["whose"].tolist() == ["paper"] * 2
     first = table.iloc[0]
     assert (first["id"], first["kind"], first["problem"]) == ("U5", "equality", "linear")
     numbers = first["estimate"], first["prediction"], first["standard_error"], first["margin"], first["replications"]

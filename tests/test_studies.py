@@ -10,7 +10,8 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from simulations.gradient import baselines, error_law, u_statistic
+from grpo_theory.theory import baseline_trace
+from simulations.gradient import baselines, error_law, prompt_baselines, u_statistic
 from simulations.gradient.cells import gradient_cells, merge, simulate_and
 from simulations.harness.discovery import studies
 from simulations.harness.fingerprint import estimator_fingerprint
@@ -238,7 +239,18 @@ def test_verdicts_follow_the_evidence_not_a_list(monkeypatch):
     assert wrong.loc["U4/corrected", "verdict"] == "refuted"
 
 
-def test_value_baseline_is_judged_by_assumption_2():
+def test_controls_without_a_fault_survive(monkeypatch):
+    """With no stray partners, and with leave-one-out in the place of GRPO, the controls are the claims and have no power."""
+    monkeypatch.setattr(u_statistic, "STRAY", 0.0)
+    monkeypatch.setattr(error_law, "DIVIDED", "rloo")
+    found = [*u_statistic.claims(exact_table(u_statistic, {"tabular"})), *error_law.claims(exact_table(error_law, {"tabular"}))]
+    verdicts = judge(found).set_index("id")["verdict"]
+    for name in ("U2/corrected", "U3/printed", "U4/printed", "U3/rate", "U5/prompt", "U5/batch"):
+        assert verdicts[name] == "no power", name
+    assert verdicts["U3/corrected"] == "confirmed"
+
+
+def test_assumption_2_and_the_comparisons_have_powerful_controls():
     rows = []
     for cell in baselines.cells(True):
         if cell.settings["problem"] in ("uniform", "mixed"):
@@ -247,9 +259,34 @@ def test_value_baseline_is_judged_by_assumption_2():
     verdicts = judge(baselines.claims(table_of(rows))).set_index(["id", "problem"])
     assert verdicts["power"].all()
     assert verdicts.loc[("U6/assumption", "uniform"), "verdict"] == "confirmed"
-    assert verdicts.loc[("U6/printed", "uniform"), "verdict"] == "confirmed"
     assert verdicts.loc[("U6/assumption", "mixed"), "verdict"] == "refuted"
-    assert verdicts.loc[("U6/printed", "mixed"), "verdict"] == "refuted"
+    assert verdicts.loc[("U6/vanilla, G=64", "uniform"), "verdict"] == "confirmed"
+    assert verdicts.loc[("U6/vanilla, G=64", "mixed"), "verdict"] == "refuted"
+
+
+def test_corollary_5_is_judged_where_its_assumption_holds():
+    problems = {"uniform", "uncorrelated-tabular", "uncorrelated-linear", "mixed", "tabular"}
+    verdicts = judge(prompt_baselines.claims(exact_table(prompt_baselines, problems))).set_index(["id", "problem"])
+    assert verdicts["power"].all()
+    for name in ("uniform", "uncorrelated-tabular", "uncorrelated-linear"):
+        assert verdicts.loc[("U6/printed", name), "verdict"] == "confirmed"
+        assert verdicts.loc[("U6/strict", name), "verdict"] == "confirmed"
+    assert verdicts.loc[("U6/correlated", "mixed"), "verdict"] == "refuted"
+    assert verdicts.loc[("U6/strict, correlated", "mixed"), "verdict"] == "refuted"
+    assert verdicts.loc[("U6/strict, correlated", "tabular"), "verdict"] == "confirmed"
+    assert not set(verdicts.loc["U6/printed"].index) & {"mixed", "tabular"}
+
+
+def test_the_limits_are_the_closed_forms():
+    problem = gt.gallery.problem("uncorrelated-linear")
+    moments = gt.moments(problem, problem.theta)
+    found = prompt_baselines.compute({"problem": problem.name}, np.random.SeedSequence(0), 0)
+    f = moments.prompt_weights
+    assert found["rloo"] == pytest.approx(f @ moments.oracle_trace, rel=1e-11)
+    assert found["best"] == pytest.approx(f @ baseline_trace(moments, moments.optimal_baseline), rel=1e-11)
+    short = f @ baseline_trace(moments, 0.8 * moments.value)
+    assert found[prompt_baselines.SHORT] == pytest.approx(short, rel=1e-11)
+    assert short - found["best"] == pytest.approx(f @ (moments.score_power * moments.value**2) / 25.0, rel=1e-9)
 
 
 def test_a_kernel_that_gives_nan_confirms_nothing(monkeypatch):

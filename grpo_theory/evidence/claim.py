@@ -7,6 +7,8 @@ import numpy as np
 
 from grpo_theory.validation import as_count
 
+WHOSE = ("paper", "correction", "ours")
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -65,6 +67,9 @@ class Statement:
         Under what.
     open : str, default ""
         Why it is not decided yet; empty for a statement that a study decides.
+    whose : {"paper", "correction", "ours"}, default "paper"
+        Whose statement it is: a paper's, as printed; ours in the place of a printed one that fails or can be sharpened; or a
+        question or result of ours beside it, which no paper states.
     """
 
     id: str
@@ -73,6 +78,11 @@ class Statement:
     kind: str
     assumptions: str = ""
     open: str = ""
+    whose: str = "paper"
+
+    def __post_init__(self) -> None:
+        if self.whose not in WHOSE:
+            raise ValueError(f"whose must be one of {', '.join(WHOSE)}, got {self.whose!r}")
 
     @property
     def decided(self) -> bool:

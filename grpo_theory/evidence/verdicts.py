@@ -11,6 +11,7 @@ FAMILY_ERROR = 1e-3
 
 COLUMNS = (
     "id",
+    "whose",
     "source",
     "statement",
     "kind",
@@ -46,8 +47,8 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
     Returns
     -------
     DataFrame
-        One row a claim; ``control`` is the verdict on the negative control, and ``power`` says whether it was refuted.  What
-        would be confirmed has the verdict "no power" where it was not.
+        One row a claim; ``whose`` says whether a paper states it, ``control`` is the verdict on the negative control, and
+        ``power`` says whether it was refuted.  What would be confirmed has the verdict "no power" where it was not.
     """
     if not 0.0 < family_error < 1.0:
         raise ValueError(f"family_error must lie in (0, 1), got {family_error}")
@@ -64,6 +65,7 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
         rows.append(
             (
                 claim.statement.id,
+                claim.statement.whose,
                 claim.statement.source,
                 claim.statement.text,
                 claim.statement.kind,

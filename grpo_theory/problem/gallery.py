@@ -8,16 +8,17 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from grpo_theory.arrays import Array
 from grpo_theory.data.questions import PROMPTS, arithmetic
 from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.kl import KL
-from grpo_theory.problem.policy import LinearSoftmax, SoftmaxHead, TabularSoftmax
+from grpo_theory.problem.policy import LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
 from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.tree import TokenTree
 
-TAGS = ("gradient", "training", "sequence", "language model")
-"""What problems are for: errors of the gradient at a fixed theta, or training towards a known interior maximiser; and whether
-their responses have several tokens, or their policy is that of a real language model."""
+TAGS = ("gradient", "training", "assumption", "sequence", "language model")
+"""What problems are for: errors of the gradient at a fixed theta, training towards a known interior maximiser, or an assumption
+that they are made to meet; and whether their responses have several tokens, or their policy is that of a real language model."""
 
 
 class _Entry(NamedTuple):
@@ -88,6 +89,30 @@ def _sequence_shared() -> Problem:
     return Problem(bandit, policy, theta=rng.normal(size=5))
 
 
+def _uncorrelated(policy: Policy, theta: Array, draws: Array) -> Array:
+    """Make success probabilities of draws (M, K) less their regression on ||W||^2, prompt by prompt, stretched to 5% to 95%."""
+    pi, norms = policy.probabilities(theta), (policy.scores(theta) ** 2).sum(axis=-1)
+    centred = norms - (pi * norms).sum(axis=1, keepdims=True)
+    left = draws - centred * (pi * centred * draws).sum(axis=1, keepdims=True) / (pi * centred**2).sum(axis=1, keepdims=True)
+    return 0.05 + 0.9 * (left - left.min()) / np.ptp(left)
+
+
+def _uncorrelated_tabular() -> Problem:
+    """Score norms and rewards vary, and are uncorrelated at every prompt: Assumption 2 holds, and not for want of variation."""
+    rng = np.random.default_rng(7)
+    policy, theta = TabularSoftmax(6, 4), rng.normal(size=24)
+    success = _uncorrelated(policy, theta, rng.uniform(size=(6, 4)))
+    return Problem(Bandit(success, rng.dirichlet(np.full(6, 4.0))), policy, theta=theta)
+
+
+def _uncorrelated_linear() -> Problem:
+    """The same on shared features."""
+    rng = np.random.default_rng(8)
+    policy, theta = LinearSoftmax(rng.normal(size=(12, 5, 5)) / np.sqrt(5.0)), rng.normal(size=5)
+    success = _uncorrelated(policy, theta, rng.uniform(size=(12, 5)))
+    return Problem(Bandit(success), policy, theta=theta)
+
+
 def _language_model(prompt: str) -> Problem:
     """SmolLM2's head on 500 arithmetic questions: reward 1 for the right digit, the questions equally likely."""
     data = arithmetic()
@@ -146,6 +171,29 @@ def _indifferent() -> Problem:
     return Problem(bandit, TabularSoftmax(2, 3), _uniform_penalty(1.0, 2, 3))
 
 
+def _balanced() -> Problem:
+    """Corollary 10's assumption holds at the maximiser, though prompts pull there in different directions.
+
+    The mean penalised rewards q of three prompts' seven responses are random but for what is taken from them: at theta*, W W' and
+    Z are uncorrelated at each prompt, and the prompts' gradients add up to zero.
+    """
+    rng = np.random.default_rng(15)
+    n_prompts, n_responses, strength = 3, 7, 0.5
+    policy, best = LinearSoftmax(rng.normal(size=(n_prompts, n_responses, 2)) / np.sqrt(2.0)), np.array([0.3, -0.2])
+    pi, w = policy.probabilities(best), policy.scores(best)
+    squares = np.stack([w[..., 0] ** 2, w[..., 0] * w[..., 1], w[..., 1] ** 2], axis=1)
+    squares -= (pi[:, None] * squares).sum(axis=-1, keepdims=True)
+    by_prompt = np.concatenate([pi[:, None] * squares, pi[:, None]], axis=1)
+    conditions = np.zeros((n_prompts, 4, n_prompts, n_responses))
+    conditions[range(n_prompts), :, range(n_prompts)] = by_prompt
+    gradients = np.moveaxis(pi[..., None] * w, -1, 0).reshape(2, -1)
+    everything = np.concatenate([conditions.reshape(4 * n_prompts, -1), gradients])
+    q = rng.normal(size=n_prompts * n_responses)
+    q -= np.linalg.pinv(everything) @ (everything @ q)
+    success = 0.5 + 0.3 * q.reshape(pi.shape) / np.abs(q).max() + strength * np.log(n_responses * pi)
+    return Problem(Bandit(success), policy, _uniform_penalty(strength, n_prompts, n_responses))
+
+
 def crowd(n_prompts: int) -> Problem:
     """Return a tabular problem with a penalty whose limit law has 2 n_prompts comparable weights."""
     bandit = Bandit(np.random.default_rng(13).uniform(0.2, 0.8, (n_prompts, 3)))
@@ -176,12 +224,15 @@ _ENTRIES: dict[str, _Entry] = {
     "sequence-tabular": _Entry("sequences, tabular", ("gradient", "sequence"), _sequence_tabular),
     "sequence-shared": _Entry("sequences, shared features", ("gradient", "sequence"), _sequence_shared),
     **{f"lm-{p}": _Entry(f"SmolLM2, {p}", ("gradient", "language model"), partial(_language_model, p)) for p in PROMPTS},
+    "uncorrelated-tabular": _Entry("tabular, Assumption 2 holds", ("assumption",), _uncorrelated_tabular),
+    "uncorrelated-linear": _Entry("linear features, Assumption 2 holds", ("assumption",), _uncorrelated_linear),
     "kl-tabular": _Entry("tabular, KL penalty", ("training",), _kl_tabular),
     "kl-linear": _Entry("linear features, KL penalty", ("training",), _kl_linear),
     "kl-sequence": _Entry("sequences, KL penalty", ("training", "sequence"), _kl_sequence),
     "conflict": _Entry("linear features, conflict", ("training",), _conflict),
     "single": _Entry("one prompt", ("training",), _single),
     "indifferent": _Entry("indifferent rewards, KL penalty", ("training",), _indifferent),
+    "balanced": _Entry("linear features, Corollary 10's assumption holds", ("training", "assumption"), _balanced),
     "crowd": _Entry("tabular, 16 prompts, KL penalty", ("training",), partial(crowd, 16)),
     "two-speeds": _Entry("two speeds, KL penalty", ("training",), _two_speeds),
 }

@@ -12,7 +12,7 @@ import pandas as pd
 from grpo_theory.evidence import FAMILY_ERROR
 from paper_figures.harness.advice import RULE, advice, choices
 from paper_figures.harness.discovery import figures
-from paper_figures.harness.style import PROBLEMS
+from paper_figures.harness.style import ESTIMATORS, PROBLEMS
 from simulations.claims import CATALOGUE, decided_by
 from simulations.harness.discovery import studies
 from simulations.harness.store import StoreError, read_table, write_atomically
@@ -103,7 +103,9 @@ def read_claims(results: Path) -> pd.DataFrame:
 def _matrix(claims: pd.DataFrame) -> pd.DataFrame:
     """One row for each claim, one column for each problem."""
     symbols = claims.assign(symbol=claims["verdict"].map(SYMBOLS))
-    matrix = symbols.pivot_table(index=["id", "statement"], columns="problem", values="symbol", aggfunc="first", sort=False)
+    matrix = symbols.pivot_table(
+        index=["id", "whose", "statement"], columns="problem", values="symbol", aggfunc="first", sort=False
+    )
     order = sorted(matrix.columns, key=lambda name: list(PROBLEMS).index(name) if name in PROBLEMS else len(PROBLEMS))
     return matrix[order].fillna("").reset_index()
 
@@ -113,7 +115,8 @@ def _by_verdict(claims: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, part in claims.groupby("id", sort=False):
         settings = {verdict: "; ".join(part.loc[part["verdict"] == verdict, "problem"]) for verdict in SYMBOLS}
-        rows.append({"id": key, "statement": CATALOGUE[str(key)].text, **settings})
+        statement = CATALOGUE[str(key)]
+        rows.append({"id": key, "whose": statement.whose, "statement": statement.text, **settings})
     return pd.DataFrame(rows)
 
 
@@ -154,7 +157,7 @@ def _group_sizes(results: Path) -> pd.DataFrame:
 
 def _who_wins(results: Path) -> pd.DataFrame:
     table, _ = read_table(results, "baselines")
-    single = table[~table["estimator"].str.contains(" - ", regex=False)]
+    single = table[table["estimator"].isin(list(ESTIMATORS))]
     wide = single.pivot_table(index=["problem", "group_size"], columns="estimator", values="estimate", sort=False)
     relative = wide.div(wide["oracle"], axis=0)
     relative["lowest"] = wide.idxmin(axis=1)

@@ -8,11 +8,11 @@ DERIVED = "docs/derivations.md, {}".format
 def _covers(name: str, target: str, source: str, *, conservative: bool = False) -> Statement:
     words = "at least 95%, within one point" if conservative else "95%"
     kind = "upper bound" if conservative else "equality"
-    return Statement(f"CI/{name}", source, f"a 95% interval of the {target} covers {words}", kind)
+    return Statement(f"CI/{name}", source, f"a 95% interval of the {target} covers {words}", kind, whose="ours")
 
 
 STATEMENTS = (
-    Statement("estimator", DERIVED(4), "simulated MSE = exact MSE by enumeration, G = 4", "equality"),
+    Statement("estimator", DERIVED(4), "simulated MSE = exact MSE by enumeration, G = 4", "equality", whose="ours"),
     _covers("value_naive", "value", "Student's t, all rewards for independent"),
     _covers("value_clustered", "value", "Student's t on prompts' means"),
     _covers("value_effective", "value", "Korn and Graubard (1998)", conservative=True),
@@ -46,11 +46,13 @@ STATEMENTS = (
         DERIVED(13),
         "a 95% sequence misses the mean difference at any number of pairs at most 5% of the time",
         "upper bound",
+        whose="ours",
     ),
     Statement(
         "CI/seeds_needed",
         DERIVED(13),
         "at the advised number of seeds the difference is missed at most 20% of the time",
         "upper bound",
+        whose="ours",
     ),
 )

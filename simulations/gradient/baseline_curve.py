@@ -6,40 +6,22 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.estimation import make_estimator
 from grpo_theory.evidence import Claim
 from grpo_theory.theory import baseline_trace
 from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
+from simulations.harness.kernels import kernel_at
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 SCALES = (0.0, 0.5, 1.0, 1.5, 2.0)
 GROUP_SIZE = 8
 
 
-def scaled_value(batch, advantages):
-    """A = Z - t V(x)."""
-    for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - batch.parameters[0] * batch.values[b]
-
-
-def scaled_optimal(batch, advantages):
-    """A = Z - t b*(x)."""
-    for b in range(batch.rewards.shape[0]):
-        for g in range(batch.rewards.shape[1]):
-            advantages[b, g] = batch.rewards[b, g] - batch.parameters[0] * batch.optimal_baselines[b]
-
-
-KERNELS = (scaled_value, scaled_optimal)
+KERNELS = ("scaled_value", "scaled_optimal")
 
 
 def estimators() -> dict[tuple[str, float], gt.Estimator]:
-    """Return the estimators of this study, which nobody else sees, by kernel and scale."""
-    return {
-        (kernel.__name__, t): make_estimator(kernel.__name__, kernel, parameters={"t": 1.0}).with_parameters(t=t)
-        for kernel in KERNELS
-        for t in SCALES
-    }
+    """Return the estimators of this study by kernel and scale."""
+    return {(kernel, t): kernel_at(kernel, t) for kernel in KERNELS for t in SCALES}
 
 
 def cells(quick: bool) -> list[Cell]:

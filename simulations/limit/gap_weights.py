@@ -10,19 +10,28 @@ from scipy.stats import norm
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, log_log_slope
 from grpo_theory.exact import check_optimum
-from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, limit_covariance
+from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, leave_one_out_parts, limit_covariance
 from simulations.claims import claim
 from simulations.harness.evidence import exact
+from simulations.harness.kernels import kernel_at
 from simulations.harness.maximum import maximum
 from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.limit.prompt_weights import PromptBaselines, dependence, law_of_noise
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict", "single")
-BASELINES = ("reinforce", "optimal")
-FACTOR = 2.0
-GROUP_SIZES = (8, 16, 32, 64)
+ASSUMED = ("kl-tabular", "indifferent", "balanced")
+"""Where Corollary 10's assumption holds."""
+GROUP_SIZES = (4, 8, 16)
+TWICE = kernel_at("scaled_mean", 2.0, "twice the mean")
+"""The control of Corollary 9: a leave-one-out mean that is taken twice has a baseline of 2 V however large the group."""
+OFFSET_VALUE = 0.2
+"""The control of Corollary 10: an oracle whose values are off by a fifth of the reward's range."""
+HOLDS = 1e-10
 CROWDS = (2, 4, 8, 16, 32, 64)
 SLOW_FACTORS = (0.6, 0.75, 1.0)
 STEPS, OFFSET = 1 << 13, 512
+RATE_MARGIN = 0.3
+"""An exponent of 2 is told from one of 1; from G = 4 to 16 the factor G/(G-1) makes an exact law's slope -2.16."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -31,7 +40,8 @@ def cells(quick: bool) -> list[Cell]:
         Cell({"part": part, "problem": problem})
         for part, names in (
             ("group size", PROBLEMS),
-            ("baseline", (*PROBLEMS, "indifferent")),
+            ("baseline", (*PROBLEMS, "indifferent", "balanced")),
+            ("estimated", ASSUMED),
             ("transient", ("kl-tabular", "conflict")),
         )
         for problem in names
@@ -39,50 +49,56 @@ def cells(quick: bool) -> list[Cell]:
     return [*problems, *(Cell({"part": "comparable", "prompts": prompts}) for prompts in CROWDS)]
 
 
-def _law(problem: gt.Problem, best: np.ndarray, noise: np.ndarray) -> gt.WeightedChiSquare:
-    """Return the limit law of an unbiased estimator with the given covariance, at beta = 2/lambda_min."""
-    curvatures, directions = check_optimum(problem, best)
-    linear = Linearisation(curvatures, directions, np.diag(curvatures), directions.T @ noise @ directions)
-    return linear.gap_law(limit_covariance(linear, FACTOR / curvatures.min()))
+def _noise(problem: gt.Problem, best: np.ndarray, group_size: int) -> np.ndarray:
+    """Covariance of one prompt's leave-one-out estimate, in closed form."""
+    return leave_one_out_covariance(problem, best, batch_size=1, group_size=group_size)
 
 
-def _noise(problem: gt.Problem, best: np.ndarray, estimator: str, group_size: int) -> np.ndarray:
-    """Covariance of one prompt's estimate; with a prompt-only baseline b + s/G, from the exact values at G = 1 and 2."""
-    if estimator == "rloo":
-        return leave_one_out_covariance(problem, best, batch_size=1, group_size=group_size)
-    one, two = (gt.gradient_covariance(problem, best, estimator, batch_size=1, group_size=size) for size in (1, 2))
-    return one - 2.0 * (one - two) * (1.0 - 1.0 / group_size)
+def _enumerated(problem: gt.Problem, best: np.ndarray, estimator: str | gt.Estimator, group_size: int) -> np.ndarray:
+    """Covariance of one prompt's estimate, by enumeration of all groups."""
+    return gt.gradient_covariance(problem, best, estimator, batch_size=1, group_size=group_size)
 
 
 def _by_group_size(name: str) -> Rows:
-    problem, best, _ = maximum(name)
+    """Differences of the weights from the oracle's, of leave-one-out and of the control's kernel: all groups enumerated."""
     found = []
     for size in GROUP_SIZES:
-        own, oracle = (_law(problem, best, _noise(problem, best, estimator, size)).weights for estimator in ("rloo", "oracle"))
-        found.append({"quantity": "rloo - oracle", "group_size": size, "estimate": float(np.abs(own - oracle).max())})
+        baselines = PromptBaselines(name, size)
+        oracle = baselines.weights(baselines.moments.value)
+        for quantity, kernel in (("rloo - oracle", "rloo"), ("control", TWICE)):
+            noise = _enumerated(baselines.problem, baselines.best, kernel, size)
+            difference = float(np.abs(baselines.of_noise(noise) - oracle).max())
+            found.append({"quantity": quantity, "group_size": size, "estimate": difference})
     return found
 
 
-def dependence(problem: gt.Problem, best: np.ndarray) -> float:
-    """Return the largest ||Cov(Q'WW'Q, Z | x)|| / (sd(Z | x) sqrt(E[||Q'W||^4 | x])): 0 under Corollary 10's assumption."""
-    _, directions = check_optimum(problem, best)
-    point = problem.at(best)
-    p, centred = point.outcome_probabilities, point.rewards - point.moments.value[:, None]
-    scores = problem.policy.scores(best)[:, point.outcome_responses] @ directions
-    covariance = np.einsum("mo,mo,moi,moj->mij", p, centred, scores, scores)
-    power = np.einsum("moi,moi->mo", scores, scores)
-    scale = np.sqrt((p * centred**2).sum(axis=1) * (p * power**2).sum(axis=1))
-    return float((np.linalg.norm(covariance, axis=(1, 2)) / scale).max())
-
-
 def _by_baseline(name: str) -> Rows:
-    problem, best, _ = maximum(name)
-    oracle = _law(problem, best, _noise(problem, best, "oracle", 4)).weights
+    """By what factor weights lie above the least of any baseline: the oracle's, a wrong oracle's, and those of two baselines."""
+    baselines = PromptBaselines(name, 4)
+    value, holds = baselines.moments.value, dependence(baselines.problem, baselines.best)
+    tried = {
+        "oracle": value,
+        "optimal": baselines.moments.optimal_baseline,
+        "reinforce": 0.0 * value,
+        "control": value + OFFSET_VALUE,
+    }
+    return [
+        {"quantity": quantity, "dependence": holds, "estimate": baselines.lead(baselines.weights(baseline))}
+        for quantity, baseline in tried.items()
+    ]
+
+
+def _by_estimated(name: str) -> Rows:
+    """How far leave-one-out's weights, and those of means over pairs, lie above the least of any baseline, by group size."""
     found = []
-    for baseline in BASELINES:
-        other = _law(problem, best, _noise(problem, best, baseline, 4)).weights
-        ratio = float((oracle / other).max())
-        found.append({"quantity": baseline, "dependence": dependence(problem, best), "estimate": ratio})
+    for size in GROUP_SIZES:
+        baselines = PromptBaselines(name, size)
+        problem, best = baselines.problem, baselines.best
+        between, oracle, second = leave_one_out_parts(problem, best)
+        pairs = between + (oracle + second) / size
+        for quantity, noise in (("rloo - least", _noise(problem, best, size)), ("control", pairs)):
+            excess = float((baselines.of_noise(noise) - baselines.least).max())
+            found.append({"quantity": quantity, "group_size": size, "estimate": excess})
     return found
 
 
@@ -90,7 +106,7 @@ def _by_prompts(prompts: int) -> Rows:
     """The largest distance of the standardised law from the normal, and what its skewness predicts."""
     problem = gt.gallery.crowd(prompts)
     best = gt.find_optimum(problem, problem.theta)
-    law = _law(problem, best, _noise(problem, best, "rloo", 4))
+    law = law_of_noise(*check_optimum(problem, best), _noise(problem, best, 4))
     points = np.linspace(-3.0, 4.0, 701)
     distance = np.abs(law.cdf(law.mean() + law.std() * points) - norm.cdf(points)).max()
     skewness = 2.0**1.5 * (law.weights**3).sum() / (law.weights**2).sum() ** 1.5
@@ -102,7 +118,7 @@ def _by_step(name: str) -> Rows:
     """The shortfall of E n Delta from its limit, started at the maximiser, direction by direction, and when it is below 5%."""
     problem, best, _ = maximum(name)
     curvatures, directions = check_optimum(problem, best)
-    noise = directions.T @ _noise(problem, best, "rloo", 4) @ directions
+    noise = directions.T @ _noise(problem, best, 4) @ directions
     n = 2 ** np.arange(10, int(np.log2(STEPS)) + 1)
     found = []
     for factor in SLOW_FACTORS:
@@ -132,7 +148,12 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Row
     """Compute one part, exactly."""
     if settings["part"] == "comparable":
         return _by_prompts(settings["prompts"])
-    parts = {"group size": _by_group_size, "baseline": _by_baseline, "transient": _by_step}
+    parts = {
+        "group size": _by_group_size,
+        "baseline": _by_baseline,
+        "estimated": _by_estimated,
+        "transient": _by_step,
+    }
     return parts[settings["part"]](settings["problem"])
 
 
@@ -147,15 +168,22 @@ def _rate(statement: str, setting: str, x: Any, y: Any, exponent: float, wrong: 
     return claim(statement, setting, *(exact(slope, value, 0.15 * abs(exponent)) for value in (exponent, wrong)))
 
 
+def _rates(statement: str, setting: str, part: pd.DataFrame, own: str) -> Claim:
+    """A difference that falls as G^-2; the control's falls as G^-1."""
+    slopes = []
+    for quantity in (own, "control"):
+        curve = part[part["quantity"] == quantity]
+        slopes.append(log_log_slope(curve["group_size"], curve["estimate"])[0])
+    return claim(statement, setting, *(exact(slope, -2.0, RATE_MARGIN) for slope in slopes))
+
+
 def _baseline_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
-    """No baseline has a smaller weight than the oracle; the control wants the oracle's at most half of the baseline's."""
-    found = []
-    for _, row in part.iterrows():
-        statement = "U13" if row["dependence"] < 1e-10 else "U13/correlated"
-        bounds = (exact(row["estimate"], bound) for bound in (1.0, 0.5))
-        facts = {"dependence of Q'WW'Q and Z": row["dependence"]}
-        found.append(claim(statement, f"{problem} ({row['quantity']})", *bounds, facts=facts))
-    return found
+    """No baseline has a smaller weight than the oracle; the control's oracle has values that are off."""
+    at = part.set_index("quantity")["estimate"]
+    measured = part["dependence"].iloc[0]
+    facts = {"dependence of Q'WW'Q and Z": measured, "of b*": at["optimal"], "of no baseline": at["reinforce"]}
+    statement = "U13" if measured < HOLDS else "U13/correlated"
+    return [claim(statement, problem, *(exact(at[name], 1.0) for name in ("oracle", "control")), facts=facts)]
 
 
 def _crowd_claims(part: pd.DataFrame) -> list[Claim]:
@@ -183,7 +211,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for (part, name), group in table.groupby(["part", "problem"], sort=False):
         problem = str(name)
         if part == "group size":
-            found.append(_rate("U12", problem, group["group_size"], group["estimate"], -2.0, -1.0))
+            found.append(_rates("U12", problem, group, "rloo - oracle"))
+        elif part == "estimated":
+            found.append(_rates("U13/estimated", problem, group, "rloo - least"))
         elif part == "baseline":
             found += _baseline_claims(problem, group)
         elif part == "transient":
@@ -200,5 +230,5 @@ STUDY = Study(
     compute,
     rows,
     claims,
-    ("U11/transient", "U11/skewness", "U11/comparable", "U12", "U13", "U13/correlated"),
+    ("U11/transient", "U11/skewness", "U11/comparable", "U12", "U13", "U13/estimated", "U13/correlated"),
 )

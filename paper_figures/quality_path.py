@@ -1,0 +1,109 @@
+"""Figure 4 of the first paper on policies of rising quality, and what the error law becomes as they improve."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.harness.style import (
+    BLACK,
+    BLUE,
+    ESTIMATORS,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    group_size_axis,
+    log_axis,
+)
+
+PLACE = 35
+TABLES = ("quality_path",)
+CAPTION = (
+    "SmolLM2's head trained further by exact gradients; everything exact. Top: error of one group about its prompt's gradient, "
+    "few-shot prompts, at four mean successes. Bottom, against mean success (solid: few-shot, dotted: zero-shot): error relative "
+    "to that of the value baseline at G = 8; the constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)); the group size of least error "
+    "at a fixed budget, exact and as printed; how far Assumption 2 is from holding, and for what share of prompts no baseline "
+    "beats V."
+)
+SHOWN = ("reinforce", "rloo", "oracle")
+JUDGED = (0.15, 0.35, 0.6, 0.85)
+LINES = {"lm-few-shot": "-", "lm-zero-shot": ":"}
+CONSTANTS = {"c1": ("$c_1$", VERMILION), "c2": ("$c_2$", BLUE), "c3": ("$c_3$", ORANGE)}
+MEASURES = {
+    "correlation_mean": (r"mean $|\mathrm{corr}(\|W\|^2, Z)|$", PURPLE),
+    "vanilla_wins": ("prompts where 0 beats $V$", GREEN),
+}
+
+
+def _errors(panels: list[Axes], table: pd.DataFrame) -> None:
+    """Draw errors against the group size, a panel for each quality."""
+    few = table[table["problem"] == "lm-few-shot"]
+    for axes, quality in zip(panels, JUDGED, strict=True):
+        part = few[few["quality"] == quality]
+        for name in SHOWN:
+            look, own = ESTIMATORS[name], part[part["estimator"] == name]
+            axes.plot(
+                own["group_size"],
+                own["estimate"],
+                look.line,
+                marker=look.marker,
+                color=look.colour,
+                markerfacecolor="white",
+                label=look.label,
+            )
+        group_size_axis(axes, sorted(part["group_size"].unique()))
+        log_axis(axes)
+        axes.set_title(f"mean success {quality:g}", fontsize="small")
+    panels[0].set_ylabel("error of one group")
+
+
+def _path(panels: list[Axes], table: pd.DataFrame) -> None:
+    """Draw relative errors, constants, best group sizes and Assumption 2 along the path."""
+    relative, constants, sizes, assumption = panels
+    for problem, line in LINES.items():
+        part = table[table["problem"] == problem]
+        at = part[part["group_size"] == 8].pivot_table(index="quality", columns="estimator", values="estimate")
+        policies = part.groupby("quality").first()
+        label = problem == "lm-few-shot"
+        for name in ("reinforce", "rloo", "optimal"):
+            look = ESTIMATORS[name]
+            relative.plot(at.index, at[name] / at["oracle"], line, color=look.colour, marker=look.marker, markersize=3.0)
+        for name, (text, colour) in CONSTANTS.items():
+            constants.plot(policies.index, policies[name], line, color=colour, label=text if label else None)
+        sizes.plot(policies.index, policies["optimum"], line, color=BLACK, label=r"$1 + \sqrt{c_3/c_1}$" if label else None)
+        printed = r"printed, $\sqrt{c_3/c_1}$" if label else None
+        sizes.plot(policies.index, policies["optimum"] - 1.0, line, color=GREY, label=printed)
+        for name, (text, colour) in MEASURES.items():
+            assumption.plot(policies.index, policies[name], line, color=colour, label=text if label else None)
+    for axes, title in zip(panels, ("error / error of $V$", "constants", "best group size", "Assumption 2"), strict=True):
+        axes.set_title(title, fontsize="small")
+        axes.set_xlabel("mean success")
+    relative.axhline(1.0, color=GREY, linewidth=0.8)
+    log_axis(relative)
+    log_axis(constants)
+    sizes.set_ylim(0.0, 4.0)
+    assumption.set_ylim(0.0, 1.3)
+    assumption.set_yticks([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    for axes, place in ((constants, "lower left"), (sizes, "lower left"), (assumption, "upper left")):
+        axes.legend(fontsize="x-small", loc=place)
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw errors at four qualities above, and the path of the law's constants below."""
+    table = tables["quality_path"]
+    figure, panels = plt.subplots(2, 4, figsize=(9.6, 5.2))
+    for axes in panels[0, 1:]:
+        axes.sharey(panels[0, 0])
+    _errors(list(panels[0]), table)
+    for axes in panels[0, 1:]:
+        axes.tick_params(labelleft=False)
+    _path(list(panels[1]), table)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    best = ESTIMATORS["optimal"]
+    handles += panels[1, 0].plot([], [], color=best.colour, marker=best.marker, markersize=3.0)
+    figure.legend(handles, [*labels, best.label], loc="outside lower center", ncols=4, fontsize="small")
+    return figure

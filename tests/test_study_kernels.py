@@ -1,0 +1,35 @@
+"""The studies' own kernels: each is what its name says, right or wrong by what is stated, and has a name of its own."""
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from simulations.harness.kernels import KERNELS, kernel_at
+
+REWARDS = np.array([[1.0, 0.0, 1.0, 0.5]])
+VALUE, BEST = 0.4, 0.7
+T = 0.8
+OTHERS = (REWARDS.sum() - REWARDS) / 3.0
+BASELINES = {
+    "scaled_value": T * VALUE,
+    "scaled_optimal": T * BEST,
+    "shifted_optimal": BEST + T,
+    "scaled_mean": T * OTHERS,
+    "constant_baseline": T,
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_advantages_are_as_described(name):
+    advantages, unread, one = np.empty((1, 4)), np.ones((1, 4)), np.ones(1)
+    parameters = kernel_at(name, T).advantage.parameter_array
+    batch = gt.Batch(REWARDS, unread, unread.astype(np.int64), VALUE * one, one, BEST * one, parameters)
+    KERNELS[name](batch, advantages)
+    np.testing.assert_allclose(advantages, REWARDS - BASELINES[name], rtol=1e-14)
+
+
+def test_names_say_what_differs():
+    names = {kernel_at(name, t).name for name in KERNELS for t in (0.5, 2.0)}
+    assert len(names) == 2 * len(KERNELS)
+    assert kernel_at("scaled_mean", -1.0, "mean added").name == "mean added"
+    assert not names & set(gt.estimators())
