@@ -63,7 +63,7 @@ def far_table():
         "runs": 2,
     }
     table = table_of(group_size.rows(settings, [group_size.compute(settings, np.random.SeedSequence(1), 0)]))
-    return table.assign(estimate=table["prediction"], standard_error=1e-3 * table["prediction"].abs())
+    return table.assign(estimate=table["prediction"], standard_error=1e-3 * table["prediction"].abs(), replications=512)
 
 
 def verdicts(table):

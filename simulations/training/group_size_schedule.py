@@ -17,7 +17,7 @@ from simulations.training.controlled import controlled_objectives
 CASES = ((("kl-linear", FAR, ("Constant", 2.0)), 32), (("kl-tabular", None, ("Constant", 2.0)), 16))
 BUDGET = 1080
 """It has 19 divisors from 2 to 120."""
-RUNS, CHUNK_RUNS, QUICK_RUNS = 2560, 256, 16
+RUNS, CHUNK_RUNS, QUICK_RUNS = 2560, 256, 128
 PLANS = ("start", "fixed", "current", "ahead")
 MARGIN = 0.15
 
