@@ -37,12 +37,15 @@ class TrainingLaw:
         The gradients of the final objective in theta_1..theta_n along the path.
     constants : ndarray, shape (n, 3)
         k1, k2, k3 of each step.
+    curvatures : ndarray, shape (n, d, d)
+        The second derivatives of the final objective in theta_1..theta_n along the path.
     """
 
     path: Array
     objective: float
     slopes: Array
     constants: Array
+    curvatures: Array
 
     @property
     def group_size_law(self) -> GroupSizeLaw:
@@ -116,16 +119,17 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
     path = noise_free_path(problem, theta0, sizes)
     slope = gradient(problem, path[-1])
     curvature = hessian(problem, path[-1])
-    slopes, constants = np.empty((steps, problem.policy.dimension)), np.empty((steps, 3))
+    d = problem.policy.dimension
+    slopes, constants, curvatures = np.empty((steps, d)), np.empty((steps, 3)), np.empty((steps, d, d))
     for i in range(steps - 1, -1, -1):
-        slopes[i] = slope
+        slopes[i], curvatures[i] = slope, curvature
         parts = leave_one_out_parts(problem, path[i])
         constants[i] = [-0.5 * sizes[i] ** 2 * np.vdot(curvature, part) for part in parts]
         third = _third_derivative(problem, path[i], slope)
-        transition = np.eye(problem.policy.dimension) + sizes[i] * hessian(problem, path[i])
+        transition = np.eye(d) + sizes[i] * hessian(problem, path[i])
         curvature = transition @ curvature @ transition + sizes[i] * third
         slope = transition @ slope
-    return TrainingLaw(path, float(objective(problem, path[-1])), slopes, constants)
+    return TrainingLaw(path, float(objective(problem, path[-1])), slopes, constants, curvatures)
 
 
 def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from simulations.claims import claim
 from simulations.harness.evidence import difference, evidence
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.training.cases import CASES, case_law, case_problem, case_settings, case_steps, schedule_label
-from simulations.training.controlled import objectives_by_group_size
-from simulations.training.grid import on_grid
+from simulations.training.controlled import collected, guide, objectives_by_group_size
+from simulations.training.grid import HALF_DOUBLING, on_grid
 
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128)
 CHECKPOINTS = (1, 2, 4, 8, 16, 32)
@@ -26,8 +27,6 @@ RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 128
 SET_LEVEL = 0.95
 LAW_MARGIN = 0.2
 """A loss that is a fifth off is a budget that is a fifth off: a quarter of the way to the next one, which is twice as large."""
-HALF_DOUBLING = 2.0**0.5
-"""A choice that loses less than this factor more costs less than half the way to the next budget."""
 LAW_BATCH = 64
 """Rivals of the printed group size have this many prompts in a batch or more."""
 
@@ -46,16 +45,16 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
-    """Train with every group size; return the objective at the checkpoints, plain and controlled, (G, runs, checkpoints)."""
+    """Train with every group size; return the objective at the checkpoints and its controls, (G, runs, checkpoints)."""
     problem = case_problem(settings)
     checkpoints = settings["checkpoints"]
-    slopes = [case_law(settings, n).slopes for n in checkpoints]
-    return objectives_by_group_size(problem, slopes, case_steps(settings, checkpoints[-1]), settings, seed, chunk)
+    guides = [guide(case_law(settings, n)) for n in checkpoints]
+    return objectives_by_group_size(problem, guides, case_steps(settings, checkpoints[-1]), settings, seed, chunk)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint and group size: the loss against the noise-free run, simulated and to first order."""
-    plain, controlled = (np.concatenate([result[name] for result in results], axis=1) for name in ("plain", "controlled"))
+    plain, controlled = collected(results)
     problem, budget, sizes = case_problem(settings), settings["budget"], settings["group_sizes"]
     runs = controlled.shape[1]
     start = gt.group_size_law(problem, problem.theta)
@@ -165,17 +164,19 @@ def _excess(losses: pd.DataFrame, chosen: int) -> Evidence:
     )
 
 
-def _transfer_claim(where: str, small: pd.DataFrame, large: pd.DataFrame) -> Claim:
-    """The group size that lost least at the smaller budget, at the larger one.
+def _transfer_claim(statement: str, where: str, before: pd.DataFrame, after: pd.DataFrame) -> Claim:
+    """The group size that lost least in one setting, in another one.
 
     The control chooses as one does who compares group sizes at equal numbers of prompts, not at equal budgets.
     """
-    best = int(small["estimate"].idxmin())
-    at_equal_prompts = int((small["estimate"] * small["batch_size"]).idxmin())
-    facts = {"smallest N": float(small["budget"].iloc[0]), "largest N": float(large["budget"].iloc[0])}
-    facts |= {"best G at the smallest": float(best), "at the largest": float(large["estimate"].idxmin())}
-    facts["G of the control"] = float(at_equal_prompts)
-    return claim("U9/budgets", where, *(_excess(large, size) for size in (best, at_equal_prompts)), facts=facts)
+    best = int(before["estimate"].idxmin())
+    at_equal_prompts = int((before["estimate"] * before["batch_size"]).idxmin())
+    facts = {
+        "G chosen": float(best),
+        "best G there": float(after["estimate"].idxmin()),
+        "G of the control": float(at_equal_prompts),
+    }
+    return claim(statement, where, *(_excess(after, size) for size in (best, at_equal_prompts)), facts=facts)
 
 
 def _curve_claims(where: str, small: pd.DataFrame, large: pd.DataFrame, after_one_step: pd.DataFrame) -> list[Claim]:
@@ -197,17 +198,37 @@ def _curve_claims(where: str, small: pd.DataFrame, large: pd.DataFrame, after_on
     return found
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge budgets, the printed group size and the law at the last checkpoint, and at the one before whether noise costs."""
+def _budget_claims(table: pd.DataFrame) -> list[Claim]:
+    """From the smallest budget to the largest, where a problem was trained with several."""
     found = []
     for (problem, schedule), part in table.groupby(["problem", "schedule"], sort=False):
-        if part["budget"].nunique() > 1:
-            where, budgets = f"{problem}, {schedule}", (part["budget"].min(), part["budget"].max())
-            last = part[part["checkpoint"] == CHECKPOINTS[-1]].set_index("group_size")
-            first = part[part["checkpoint"] == CHECKPOINTS[0]].set_index("group_size")
-            small, large = (last[last["budget"] == budget] for budget in budgets)
-            found.append(_transfer_claim(where, small, large))
-            found += _curve_claims(where, small, large, first[first["budget"] == budgets[1]])
+        least, most = int(part["budget"].min()), int(part["budget"].max())
+        if least < most:
+            small, large, one_step = (
+                part[(part["budget"] == budget) & (part["checkpoint"] == n)].set_index("group_size")
+                for budget, n in ((least, CHECKPOINTS[-1]), (most, CHECKPOINTS[-1]), (most, CHECKPOINTS[0]))
+            )
+            where = f"{problem}, {schedule}"
+            found.append(_transfer_claim("U9/budgets", f"{where}, from N = {least} to {most}", small, large))
+            found += _curve_claims(where, small, large, one_step)
+    return found
+
+
+def _schedule_claims(table: pd.DataFrame) -> list[Claim]:
+    """From each schedule of a problem to each other, at the budget that all have."""
+    found = []
+    last = table[(table["checkpoint"] == CHECKPOINTS[-1]) & (table["budget"] == BUDGET)]
+    for problem, part in last.groupby("problem", sort=False):
+        losses = {str(schedule): one.set_index("group_size") for schedule, one in part.groupby("schedule", sort=False)}
+        for before, after in permutations(losses, 2):
+            where = f"{problem}, from {before} to {after}"
+            found.append(_transfer_claim("U9/schedules", where, losses[before], losses[after]))
+    return found
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Judge what becomes of the best group size elsewhere, the printed one, the law, and whether noise costs at all."""
+    found = [*_budget_claims(table), *_schedule_claims(table)]
     for (problem, schedule, budget), part in table.groupby(["problem", "schedule", "budget"], sort=False):
         where = f"{problem}, {schedule}, N = {budget}"
         sooner, early, late = (part[part["checkpoint"] == n].set_index("group_size") for n in CHECKPOINTS[-3:])
@@ -222,5 +243,5 @@ STUDY = Study(
     compute,
     rows,
     claims,
-    ("U9/printed", "U9/policy-law", "U9/noise-costs", "U9/budgets", "U9/one curve"),
+    ("U9/printed", "U9/policy-law", "U9/noise-costs", "U9/budgets", "U9/one curve", "U9/schedules"),
 )
