@@ -77,7 +77,14 @@ STATEMENTS = (
     Statement(
         "U8",
         f"{PAPER}, Lemma 6(b)",
-        "E Delta_n <= max{ (1 + eps) L beta^2 M/((4 mu beta - 2) n), c/n }, c = a n_0, every n",
+        "steps beta/(i + i0), m = n + 1 + i0: E Delta_n <= max{ (1 + eps) L beta^2 M/((4 mu beta - 2) m), a n_0/m }, every n",
+        "upper bound",
+        "J is L-smooth and PL with constant mu; beta > 1/(2 mu)",
+    ),
+    Statement(
+        "U8/printed",
+        f"{PAPER}, Lemma 6(b)",
+        "steps beta/i as printed: E Delta_n <= max{ (1 + eps) L beta^2 M/((4 mu beta - 2) n), c/n }, c = a n_0, every n",
         "upper bound",
         "J is L-smooth and PL with constant mu; beta > 1/(2 mu)",
     ),
