@@ -88,8 +88,9 @@ def _path(panels: list[Axes], table: pd.DataFrame) -> None:
     sizes.set_ylim(0.0, 4.0)
     assumption.set_ylim(0.0, 1.3)
     assumption.set_yticks([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    for axes, place in ((constants, "lower left"), (sizes, "lower left"), (assumption, "upper left")):
-        axes.legend(fontsize="x-small", loc=place)
+    for axes in (constants, sizes):
+        axes.legend(fontsize="x-small", loc="lower left")
+    assumption.legend(fontsize="x-small", loc="upper left")
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:

@@ -1,5 +1,7 @@
 """What noise costs the learned policy: against all batches of two steps, with the noise scaled down."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from enumeration import case, groups, prompts
@@ -40,7 +42,7 @@ def test_the_loss_is_the_first_order_of_the_noise(policy, rewards, penalty):
     law = training_law(c.problem, c.theta, STEPS, steps=2)
 
     def left(scale, factor=1.0):
-        wrong = TrainingLaw(law.path, law.objective, law.slopes, law.constants * [1.0, 1.0, factor])
+        wrong = dataclasses.replace(law, constants=law.constants * [1.0, 1.0, factor])
         return expected_objective(c, scale) - law.objective + scale**2 * wrong.loss(GROUP_SIZE, GROUP_SIZE)
 
     assert abs(left(0.05)) > 7.0 * abs(left(0.025))
@@ -63,10 +65,21 @@ def test_constants_are_second_differences_of_the_noise_free_run(penalty):
         at, h = law.path[i + 1], 1e-3
         slope = [(final(at + h * e) - final(at - h * e)) / (2 * h) for e in np.eye(3)]
         np.testing.assert_allclose(law.slopes[i], slope, atol=1e-6)
+        np.testing.assert_allclose(law.curvatures[i] @ slope, _along(final, at, np.array(slope)), atol=1e-4)
         for constant, part in zip(law.constants[i], leave_one_out_parts(c.problem, law.path[i]), strict=True):
             values, vectors = np.linalg.eigh(part)
             second = [(final(at + h * v) - 2 * final(at) + final(at - h * v)) / h**2 for v in vectors.T]
             assert constant == pytest.approx(-0.5 * steps[i] ** 2 * (values @ second), abs=2e-6)
+
+
+def _along(final, at, direction, h=1e-3):
+    """Return the second derivative of a function applied to a direction, by differences."""
+    plus, minus = at + h * direction, at - h * direction
+
+    def slope(point):
+        return np.array([(final(point + h * e) - final(point - h * e)) / (2 * h) for e in np.eye(len(at))])
+
+    return (slope(plus) - slope(minus)) / (2 * h)
 
 
 def test_traces_of_the_parts_are_the_constants_of_the_scaling_law():
@@ -76,8 +89,13 @@ def test_traces_of_the_parts_are_the_constants_of_the_scaling_law():
     np.testing.assert_allclose(traces, (law.c1, law.c2, law.c3), rtol=1e-12)
 
 
+def law_of_steps(constants):
+    n = len(constants)
+    return TrainingLaw(np.zeros((n + 1, 1)), 0.0, np.zeros((n, 1)), np.array(constants), np.zeros((n, 1, 1)))
+
+
 def law_of(c1, c2, c3):
-    return TrainingLaw(np.zeros((2, 1)), 0.0, np.zeros((1, 1)), np.array([[c1, c2, c3]]))
+    return law_of_steps([[c1, c2, c3]])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +133,7 @@ def test_prompts_with_one_gradient_have_no_spread_whatever_the_rounding(copies):
 
 
 def test_a_group_size_a_step_costs_what_its_steps_cost():
-    law = TrainingLaw(np.zeros((3, 1)), 0.0, np.zeros((2, 1)), np.array([[1.0, 2.0, 3.0], [0.5, 0.0, 4.0]]))
+    law = law_of_steps([[1.0, 2.0, 3.0], [0.5, 0.0, 4.0]])
     assert law.loss(10, [2, 5]) == pytest.approx((2.0 + 2.0 + 3.0 + 2.5 + 1.0) / 10.0)
     assert law.loss(10, 5) == law.loss(10, [5, 5])
     for sizes, message in (([1, 2, 4], "be at least 2, got 1"), (4, "have 1 dimensions"), ([2, np.nan], "be finite, got nan")):
@@ -128,7 +146,7 @@ def test_a_group_size_a_step_costs_what_its_steps_cost():
 
 
 def test_the_best_schedule_takes_the_least_of_every_step():
-    law = TrainingLaw(np.zeros((4, 1)), 0.0, np.zeros((3, 1)), np.array([[1.0, 2.0, 9.0], [-1.0, 0.0, 1.0], [1.0, 0.0, -1.0]]))
+    law = law_of_steps([[1.0, 2.0, 9.0], [-1.0, 0.0, 1.0], [1.0, 0.0, -1.0]])
     sizes = [2, 3, 4, 8, 16]
     found = law.best_schedule(sizes)
     np.testing.assert_array_equal(found, [4.0, 16.0, 2.0])

@@ -2,6 +2,7 @@
 
 from grpo_theory.evidence.claim import Claim as Claim
 from grpo_theory.evidence.claim import Evidence as Evidence
+from grpo_theory.evidence.claim import Share as Share
 from grpo_theory.evidence.claim import Statement as Statement
 from grpo_theory.evidence.rules import KINDS as KINDS
 from grpo_theory.evidence.rules import Judgement as Judgement

@@ -2,17 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import sqrt
 
 import numpy as np
+from scipy.special import betaincinv, stdtrit
 
 from grpo_theory.validation import as_count
 
 WHOSE = ("paper", "correction", "ours")
+SKEWNESS = sqrt(8.0)
+"""The skewness of a squared normal: of a gap, a loss or a squared error in one direction, the most skewed of them."""
 
 
 @dataclass(frozen=True)
 class Evidence:
     """An estimate against a prediction.
+
+    The estimate is taken for a mean over independent replications, or a difference or smooth function of such means.
 
     Attributes
     ----------
@@ -24,7 +30,7 @@ class Evidence:
     margin : float, default 0
         How near is near enough: relative for an equality, absolute for a rate and a law; unused otherwise.
     replications : int, default 0
-        0 for an exact computation.
+        0 for an exact computation; of a difference of two means, the smaller number.
     comparisons : int, default 1
         Of how many estimates this is the extreme one; the level is divided among them.
     """
@@ -47,6 +53,47 @@ class Evidence:
             raise ValueError(
                 f"replications must be at least 1 where there is a standard_error, got {self.standard_error:g} and 0"
             )
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return limits that miss the truth with probability at most `level`."""
+        half = self.half_width(level, self.replications)
+        return self.estimate - half, self.estimate + half
+
+    def half_width(self, level: float, replications: int) -> float:
+        """Return the half-width that the limits would have with another number of replications.
+
+        Student's quantile t, because the standard error is estimated, and SKEWNESS (1 + 2 t^2)/(6 sqrt(R)), by which the
+        quantile of a studentised mean of R skewed replications is larger (docs/derivations.md, section 18).
+        """
+        if self.standard_error == 0.0:
+            return 0.0
+        if replications < 2:
+            return float("inf")
+        t = -float(stdtrit(replications - 1, level / 2.0))
+        allowance = SKEWNESS * (1.0 + 2.0 * t**2) / (6.0 * sqrt(replications))
+        return (t + allowance) * self.standard_error * sqrt(self.replications / replications)
+
+
+@dataclass(frozen=True)
+class Share(Evidence):
+    """A share of independent trials, such as a coverage: its limits are Clopper and Pearson's, exact for any number of trials."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (0.0 <= self.estimate <= 1.0 and self.replications):
+            raise ValueError(f"a share must lie in [0, 1] and have replications, got {self.estimate:g} of {self.replications}")
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return limits that miss the truth with probability at most `level`."""
+        trials, hits = self.replications, round(self.estimate * self.replications)
+        low = float(betaincinv(hits, trials - hits + 1, level / 2.0)) if hits else 0.0
+        high = float(betaincinv(hits + 1, trials - hits, 1.0 - level / 2.0)) if hits < trials else 1.0
+        return low, high
+
+    def half_width(self, level: float, replications: int) -> float:
+        """Return half the distance of the limits, scaled to another number of trials."""
+        low, high = self.interval(level)
+        return (high - low) / 2.0 * sqrt(self.replications / replications)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
 """The rules that turn evidence into a verdict, one a kind of claim."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, inf, log, sqrt
-
-from scipy.special import ndtri
 
 from grpo_theory.evidence.claim import Evidence
 
@@ -33,20 +32,17 @@ class Judgement:
     needed: int = 0
 
 
-def _interval(evidence: Evidence, level: float) -> tuple[float, float]:
-    half = -float(ndtri(level / 2.0)) * evidence.standard_error
-    return evidence.estimate - half, evidence.estimate + half
-
-
 def _judge(evidence: Evidence, level: float, confirmed: bool, refuted: bool, room: float) -> Judgement:
     """Judge by the interval; `room` is the half-width at which the interval would have decided."""
-    low, high = _interval(evidence, level)
+    low, high = evidence.interval(level)
     if refuted:
         return Judgement(REFUTED, low, high)
     if confirmed:
         return Judgement(CONFIRMED, low, high)
-    half = (high - low) / 2.0
-    needed = ceil(min(evidence.replications * min(half / room, 1e9) ** 2, MOST)) if room > 0.0 else 0
+    if room <= 0.0 or evidence.replications == 0:
+        return Judgement(INCONCLUSIVE, low, high)
+    least = max(evidence.replications, 2)
+    needed = least + bisect_left(range(least, MOST), True, key=lambda number: evidence.half_width(level, number) <= room)
     return Judgement(INCONCLUSIVE, low, high, needed)
 
 
@@ -59,7 +55,7 @@ def identity(evidence: Evidence, level: float) -> Judgement:
 
 def equality(evidence: Evidence, level: float) -> Judgement:
     """Refute if the interval excludes the prediction; confirm if it lies within the relative margin around it."""
-    low, high = _interval(evidence, level)
+    low, high = evidence.interval(level)
     room = evidence.margin * abs(evidence.prediction)
     slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
     outside = low - slack > evidence.prediction or high + slack < evidence.prediction
@@ -70,7 +66,7 @@ def equality(evidence: Evidence, level: float) -> Judgement:
 
 def upper_bound(evidence: Evidence, level: float) -> Judgement:
     """Confirm if the upper limit is at most the bound; refute if the lower limit is above it."""
-    low, high = _interval(evidence, level)
+    low, high = evidence.interval(level)
     slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
     bound = evidence.prediction + slack
     return _judge(evidence, level, high <= bound, low > bound, abs(evidence.prediction - evidence.estimate))
@@ -78,7 +74,7 @@ def upper_bound(evidence: Evidence, level: float) -> Judgement:
 
 def rate(evidence: Evidence, level: float) -> Judgement:
     """Confirm if the interval of the log-log slope lies within the margin around the exponent; refute if outside."""
-    low, high = _interval(evidence, level)
+    low, high = evidence.interval(level)
     least, most = evidence.prediction - evidence.margin, evidence.prediction + evidence.margin
     room = abs(evidence.margin - abs(evidence.estimate - evidence.prediction))
     return _judge(evidence, level, least <= low and high <= most, high < least or low > most, room)
@@ -106,7 +102,7 @@ def ordering(evidence: Evidence, level: float) -> Judgement:
 
     An exact difference within rounding of the prediction is a tie: neither side.
     """
-    low, high = _interval(evidence, level)
+    low, high = evidence.interval(level)
     slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
     below, above = high < evidence.prediction - slack, low > evidence.prediction + slack
     return _judge(evidence, level, below, above, abs(evidence.estimate - evidence.prediction))

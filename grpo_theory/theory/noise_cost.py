@@ -37,12 +37,15 @@ class TrainingLaw:
         The gradients of the final objective in theta_1..theta_n along the path.
     constants : ndarray, shape (n, 3)
         k1, k2, k3 of each step.
+    curvatures : ndarray, shape (n, d, d)
+        The second derivatives of the final objective in theta_1..theta_n along the path.
     """
 
     path: Array
     objective: float
     slopes: Array
     constants: Array
+    curvatures: Array
 
     @property
     def group_size_law(self) -> GroupSizeLaw:
@@ -87,14 +90,14 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
     What is left out grows with the noise, so with G at a fixed budget N = BG, and with the number of steps.  Measured (study
     "group_size", N = 1024) after 32 steps, 100 (simulated - predicted)/|predicted|, lowest and highest over the settings:
 
-        G          2          4          8          16         32         64         128
-        kl-*       0 to 5     -3 to 7    -3 to 4    0 to 5     1 to 4     0 to 8     3 to 8
-        linear     -11 to -7  -13 to -7  -14 to -7  -11 to 8   -13 to 4   -26 to 2   -32 to -9
-        mixed      15 to 40   20 to 56   3 to 46    -4 to 26   21 to 49   38 to 84   86 to 137
+        G          2         4          8         16        32        64         128
+        kl-*       0 to 2    -3 to 8    -3 to 0   1 to 2    0 to 6    0 to 5     4 to 8
+        linear     -8 to -4  -10 to -3  -8 to -3  -11 to 2  -17 to 0  -25 to -1  -34 to -7
+        mixed      6 to 10   13 to 29   7 to 19   6 to 30   19 to 32  30 to 83   79 to 132
 
-    Each is known to 6 to 9 points (kl-*: kl-linear and kl-tabular), 5 to 10 (linear) and 14 to 51 (mixed, where terms of both
+    Each is known to 2 to 8 points (kl-*: kl-linear and kl-tabular), 2 to 7 (linear) and 6 to 35 (mixed, where terms of both
     signs nearly cancel; at G = 128 a gain was predicted and a loss found).  After at most 8 steps the clearest differences were
-    +15 and -14, both at G = 128.  No batch size is safe on every problem: docs/derivations.md, section 14, has every setting.
+    +15 and -13, both at G = 128.  No batch size is safe on every problem: docs/derivations.md, section 14, has every setting.
 
     Parameters
     ----------
@@ -116,16 +119,17 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
     path = noise_free_path(problem, theta0, sizes)
     slope = gradient(problem, path[-1])
     curvature = hessian(problem, path[-1])
-    slopes, constants = np.empty((steps, problem.policy.dimension)), np.empty((steps, 3))
+    d = problem.policy.dimension
+    slopes, constants, curvatures = np.empty((steps, d)), np.empty((steps, 3)), np.empty((steps, d, d))
     for i in range(steps - 1, -1, -1):
-        slopes[i] = slope
+        slopes[i], curvatures[i] = slope, curvature
         parts = leave_one_out_parts(problem, path[i])
         constants[i] = [-0.5 * sizes[i] ** 2 * np.vdot(curvature, part) for part in parts]
         third = _third_derivative(problem, path[i], slope)
-        transition = np.eye(problem.policy.dimension) + sizes[i] * hessian(problem, path[i])
+        transition = np.eye(d) + sizes[i] * hessian(problem, path[i])
         curvature = transition @ curvature @ transition + sizes[i] * third
         slope = transition @ slope
-    return TrainingLaw(path, float(objective(problem, path[-1])), slopes, constants)
+    return TrainingLaw(path, float(objective(problem, path[-1])), slopes, constants, curvatures)
 
 
 def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:

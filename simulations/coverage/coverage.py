@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence import Claim, Share
 from grpo_theory.laboratory import coverage_of_several
 from simulations.claims import CATALOGUE, claim
 from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
@@ -197,13 +197,10 @@ def statement_of(interval: str, target: str) -> str:
     return f"CI/{interval}{suffix}"
 
 
-def _evidence(share: float, conservative: bool, replications: int, comparisons: int) -> Evidence:
-    """The share with its Monte Carlo error, or that of the nominal level where all or none cover."""
-    spread = share if 0.0 < share < 1.0 else LEVEL
-    error = float(np.sqrt(spread * (1.0 - spread) / replications))
-    if conservative:
-        return Evidence(1.0 - share, 1.0 - LEVEL + MARGIN * LEVEL, error, 0.0, replications, comparisons)
-    return Evidence(share, LEVEL, error, MARGIN, replications, comparisons)
+def _evidence(share: float, conservative: bool, replications: int, comparisons: int) -> Share:
+    """The share of replications that cover, or of those that miss where covering more often is no fault."""
+    estimate, wanted, margin = (1.0 - share, 1.0 - LEVEL + MARGIN * LEVEL, 0.0) if conservative else (share, LEVEL, MARGIN)
+    return Share(estimate, wanted, margin=margin, replications=replications, comparisons=comparisons)
 
 
 def _decides() -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from scipy.stats import t
 import grpo_theory as gt
 from grpo_theory import intervals
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence import Claim, Share
 from grpo_theory.intervals import Interval, vectorized
 from simulations.claims import claim
 from simulations.coverage.narrowing import narrowing
@@ -175,12 +175,11 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     """Coverage at fixed numbers of pairs, at all of a range at once, and the power at the advised number."""
     at = table.set_index(["measure", "interval", "pairs"])
 
-    def evidence(measure: str, interval: str, pairs: int, prediction: float, *, misses: bool) -> Evidence:
+    def evidence(measure: str, interval: str, pairs: int, prediction: float, *, misses: bool) -> Share:
         row = at.loc[(measure, interval, pairs)]
-        scale = 100.0 if measure == "rejection %" else 1.0
-        share, replications = float(row["estimate"]) / scale, int(row["replications"])
-        error = max(float(row["standard_error"]) / scale, float(np.sqrt(prediction * (1.0 - prediction) / replications)))
-        return Evidence(1.0 - share if misses else share, prediction, error, 0.0 if misses else MARGIN, replications)
+        share = float(row["estimate"]) / (100.0 if measure == "rejection %" else 1.0)
+        margin = 0.0 if misses else MARGIN
+        return Share(1.0 - share if misses else share, prediction, margin=margin, replications=int(row["replications"]))
 
     where = f"{PROBLEM}, rloo - reinforce"
     found = []

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 import grpo_theory as gt
 from grpo_theory import intervals
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence import Claim, Share
 from grpo_theory.intervals import Interval, vectorized
 from grpo_theory.schedule import Schedule
 from simulations.claims import claim
@@ -204,12 +204,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-def _worst(part: pd.DataFrame) -> Evidence:
+def _worst(part: pd.DataFrame) -> Share:
     row = part.loc[farthest(part["estimate"], LEVEL)]
-    error = float(np.sqrt(LEVEL * (1.0 - LEVEL) / row["replications"]))
-    return Evidence(
-        float(row["estimate"]), LEVEL, max(float(row["standard_error"]), error), MARGIN, int(row["replications"]), len(part)
-    )
+    return Share(float(row["estimate"]), LEVEL, margin=MARGIN, replications=int(row["replications"]), comparisons=len(part))
 
 
 STUDY = Study(

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+HALF_DOUBLING = 2.0**0.5
+"""How much more a choice may lose than the best one and pass for as good: half the way to the next budget, twice as large."""
+
 
 def on_grid(real: float, sizes: np.ndarray) -> int:
     """Return the group size of the grid nearest to a real one, in ratio."""

@@ -1,6 +1,8 @@
 """U9: which group size trains the best policy at a fixed budget, by simulation at checkpoints of training."""
 
+import dataclasses
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -9,28 +11,30 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.intervals import best_set
+from grpo_theory.theory import TrainingLaw, leave_one_out_parts
 from simulations.claims import claim
 from simulations.harness.evidence import difference, evidence
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.training.cases import CASES, case_law, case_problem, case_settings, case_steps, schedule_label
-from simulations.training.controlled import objectives_by_group_size
-from simulations.training.grid import on_grid
+from simulations.training.controlled import collected, guide, objectives_by_group_size
+from simulations.training.grid import HALF_DOUBLING, on_grid
 
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128)
 CHECKPOINTS = (1, 2, 4, 8, 16, 32)
 BUDGET = 1024
 LARGER = {2048: ("kl-linear",), 4096: ("linear", "kl-linear")}
-RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 16
+RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 128
 SET_LEVEL = 0.95
 LAW_MARGIN = 0.2
+"""A loss that is a fifth off is a budget that is a fifth off: a quarter of the way to the next one, which is twice as large."""
 LAW_BATCH = 64
-"""The first order of the noise is judged where the batch has this many prompts or more."""
+"""Rivals of the printed group size have this many prompts in a batch or more."""
 
 
 def cells(quick: bool) -> list[Cell]:
-    """Every case at the budget of the paper's Figure 5; two of them at the larger budgets of its Table 2."""
+    """Every case at the budget of the paper's Figure 5, two of them at the larger budgets of its Table 2; quick, four cases."""
     found = []
-    for case in CASES:
+    for case in CASES[::2] if quick else CASES:
         larger = [budget for budget, names in LARGER.items() if case[0] in names and case[2][0] == "Constant"]
         for budget in (BUDGET, *(() if quick else larger)):
             runs = QUICK_RUNS if quick else RUNS if budget == BUDGET else RUNS // 2
@@ -41,16 +45,16 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
-    """Train with every group size; return the objective at the checkpoints, plain and controlled, (G, runs, checkpoints)."""
+    """Train with every group size; return the objective at the checkpoints and its controls, (G, runs, checkpoints)."""
     problem = case_problem(settings)
     checkpoints = settings["checkpoints"]
-    slopes = [case_law(settings, n).slopes for n in checkpoints]
-    return objectives_by_group_size(problem, slopes, case_steps(settings, checkpoints[-1]), settings, seed, chunk)
+    guides = [guide(case_law(settings, n)) for n in checkpoints]
+    return objectives_by_group_size(problem, guides, case_steps(settings, checkpoints[-1]), settings, seed, chunk)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint and group size: the loss against the noise-free run, simulated and to first order."""
-    plain, controlled = (np.concatenate([result[name] for result in results], axis=1) for name in ("plain", "controlled"))
+    plain, controlled = collected(results)
     problem, budget, sizes = case_problem(settings), settings["budget"], settings["group_sizes"]
     runs = controlled.shape[1]
     start = gt.group_size_law(problem, problem.theta)
@@ -58,6 +62,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     found = []
     for c, n in enumerate(settings["checkpoints"]):
         law = case_law(settings, n)
+        undamped = law_without_damping(settings, n)
         kept = best_set(controlled[:, :, c].T, SET_LEVEL)
         here = gt.group_size_law(problem, law.path[-1])
         facts = {"checkpoint": n, "noise_free": law.objective, "optimum": law.optimum, "gradient_optimum": here.optimum}
@@ -70,6 +75,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
                 "standard_error": float(sample.std(ddof=1) / np.sqrt(runs)),
                 "plain_standard_error": float(plain[g, :, c].std(ddof=1) / np.sqrt(runs)),
                 "prediction": law.loss(budget, size),
+                "undamped": undamped.loss(budget, size),
                 "in_set": bool(kept[g]),
                 "printed_at_start": start.paper_optimum,
             }
@@ -102,50 +108,126 @@ def _printed_claim(where: str, part: pd.DataFrame) -> Claim:
     return claim("U9/printed", where, *(difference(at.loc[size], at.loc[rival]) for size in (printed, worst)), facts=facts)
 
 
-def _law_claim(where: str, part: pd.DataFrame) -> Claim:
-    """Simulated over predicted loss, averaged over the group sizes with many prompts in a batch."""
-    large = part[part["batch_size"] >= LAW_BATCH]
-    predictions = large["prediction"].to_numpy()
-    ratios, errors = large["estimate"].to_numpy() / predictions, large["standard_error"].to_numpy() / predictions
-    error = float(np.sqrt((errors**2).sum()) / len(large))
-    runs = int(large["replications"].iloc[0])
-    both = (Evidence(float(ratios.mean()), wanted, error, LAW_MARGIN, runs) for wanted in (1.0, 2.0))
-    return claim("U9/policy-law", where, *both)
+def law_without_damping(settings: Settings, steps: int) -> TrainingLaw:
+    """Return a law that is known to be wrong: every step's noise is weighed as if it stayed what it was to the end.
+
+    What later steps do to it, the transport of the second derivative in docs/derivations.md, section 14, is left out.
+    """
+    law, problem, sizes = case_law(settings, steps), case_problem(settings), case_steps(settings, steps)
+    curvature = gt.hessian(problem, law.path[-1])
+    weights = (
+        [-0.5 * size**2 * np.vdot(curvature, part) for part in leave_one_out_parts(problem, theta)]
+        for size, theta in zip(sizes, law.path, strict=False)
+    )
+    return dataclasses.replace(law, constants=np.array(list(weights)))
 
 
-def _noise_claim(where: str, part: pd.DataFrame) -> Claim:
-    """Noise costs performance, at the group size of least predicted loss; the control asks for a loss twice as large."""
-    row = part.loc[int(part["prediction"].abs().idxmin())]
+def _law_claims(where: str, part: pd.DataFrame) -> list[Claim]:
+    """Simulated over predicted loss, group size by group size; the control's law does not know that later steps damp noise."""
+    found = []
+    for size, row in part.iterrows():
+        scaled = (
+            {name: row[name] / abs(row[law]) for name in ("estimate", "standard_error")}
+            | {"replications": row["replications"], "prediction": np.sign(row[law])}
+            for law in ("prediction", "undamped")
+        )
+        facts = {"wrong law / law": float(row["undamped"] / row["prediction"])}
+        both = (evidence(ratio, None, LAW_MARGIN) for ratio in scaled)
+        found.append(claim("U9/policy-law", f"{where}, G = {size}", *both, facts=facts))
+    return found
+
+
+def _noise_claim(where: str, part: pd.DataFrame, after_one_step: pd.DataFrame) -> Claim:
+    """Noise costs performance, at the group size of least predicted loss; the control stops the noise-free run early."""
+    size = int(part["prediction"].abs().idxmin())
+    row, early = part.loc[size], float(after_one_step.loc[size, "noise_free"])
     gain = {**row, "estimate": -row["estimate"]}
-    return claim("U9/noise-costs", where, *(evidence(gain, bound) for bound in (0.0, -2.0 * abs(float(row["prediction"])))))
+    stopped = {**row, "estimate": float(row["noise_free"]) - early - row["estimate"]}
+    facts = {"objective lost by stopping after one step (control)": float(row["noise_free"]) - early}
+    return claim("U9/noise-costs", where, evidence(gain, 0.0), evidence(stopped, 0.0), facts=facts)
 
 
-def _budget_claim(where: str, part: pd.DataFrame) -> Claim:
-    """N times the loss is the same at the largest and the smallest budget, averaged over groups; the control leaves N out."""
-    small, large = (part[part["budget"] == budget] for budget in (part["budget"].min(), part["budget"].max()))
-    sizes = small.index[small["batch_size"] >= LAW_BATCH]
-    a, b = small.loc[sizes], large.loc[sizes]
+def _excess(losses: pd.DataFrame, chosen: int) -> Evidence:
+    """Return what a group size loses beyond half a doubling's worth of the rival from which it is the farthest, in its errors."""
+    own, rivals = losses.loc[chosen], losses.drop(chosen)
+    # A negative loss is a gain, of which the chosen size must keep the same share.
+    factors = np.where(rivals["estimate"] >= 0.0, HALF_DOUBLING, 1.0 / HALF_DOUBLING)
+    excesses = own["estimate"] - factors * rivals["estimate"]
+    errors = np.hypot(own["standard_error"], factors * rivals["standard_error"])
+    at = (excesses / errors).idxmax()
+    return Evidence(
+        float(excesses[at]),
+        0.0,
+        float(errors[at]),
+        replications=int(losses["replications"].min()),
+        comparisons=len(rivals),
+    )
+
+
+def _transfer_claim(statement: str, where: str, before: pd.DataFrame, after: pd.DataFrame) -> Claim:
+    """The group size that lost least in one setting, in another one.
+
+    The control chooses as one does who compares group sizes at equal numbers of prompts, not at equal budgets: the largest.
+    """
+    best, largest = int(before["estimate"].idxmin()), int(before.index.max())
+    facts = {"G chosen": float(best), "best G there": float(after["estimate"].idxmin()), "G of the control": float(largest)}
+    return claim(statement, where, *(_excess(after, size) for size in (best, largest)), facts=facts)
+
+
+def _curve_claims(where: str, small: pd.DataFrame, large: pd.DataFrame, after_one_step: pd.DataFrame) -> list[Claim]:
+    """N times the loss at the largest over that at the smallest budget, group size by group size.
+
+    The control takes the runs of the largest budget when they have made one step.
+    """
     factor = float(large["budget"].iloc[0] / small["budget"].iloc[0])
-    ratios = (factor * b["estimate"] / a["estimate"]).to_numpy()
-    errors = ratios * np.hypot(a["standard_error"] / a["estimate"], b["standard_error"] / b["estimate"]).to_numpy()
-    error = float(np.sqrt((errors**2).sum()) / len(sizes))
-    runs = int(min(a["replications"].min(), b["replications"].min()))
-    both = (Evidence(float(ratios.mean()), wanted, error, 2.0 * LAW_MARGIN, runs) for wanted in (1.0, factor))
-    budgets = {"smallest N": float(small["budget"].iloc[0]), "largest N": float(large["budget"].iloc[0])}
-    return claim("U9/budgets", where, *both, facts=budgets)
+    found = []
+    for size, least in small.iterrows():
+        both = []
+        for most in (large.loc[size], after_one_step.loc[size]):
+            ratio = factor * most["estimate"] / least["estimate"]
+            error = factor * np.hypot(most["standard_error"], ratio / factor * least["standard_error"]) / abs(least["estimate"])
+            runs = int(min(most["replications"], least["replications"]))
+            both.append(Evidence(float(ratio), 1.0, float(error), LAW_MARGIN, runs))
+        facts = {"control, by the law": float(factor * after_one_step.loc[size, "prediction"] / least["prediction"])}
+        found.append(claim("U9/one curve", f"{where}, G = {size}", *both, facts=facts))
+    return found
+
+
+def _budget_claims(table: pd.DataFrame) -> list[Claim]:
+    """From the smallest budget to the largest, where a problem was trained with several."""
+    found = []
+    for (problem, schedule), part in table.groupby(["problem", "schedule"], sort=False):
+        least, most = int(part["budget"].min()), int(part["budget"].max())
+        if least < most:
+            small, large, one_step = (
+                part[(part["budget"] == budget) & (part["checkpoint"] == n)].set_index("group_size")
+                for budget, n in ((least, CHECKPOINTS[-1]), (most, CHECKPOINTS[-1]), (most, CHECKPOINTS[0]))
+            )
+            where = f"{problem}, {schedule}"
+            found.append(_transfer_claim("U9/budgets", f"{where}, from N = {least} to {most}", small, large))
+            found += _curve_claims(where, small, large, one_step)
+    return found
+
+
+def _schedule_claims(table: pd.DataFrame) -> list[Claim]:
+    """From each schedule of a problem to each other, at the budget that all have."""
+    found = []
+    last = table[(table["checkpoint"] == CHECKPOINTS[-1]) & (table["budget"] == BUDGET)]
+    for problem, part in last.groupby("problem", sort=False):
+        losses = {str(schedule): one.set_index("group_size") for schedule, one in part.groupby("schedule", sort=False)}
+        for before, after in permutations(losses, 2):
+            where = f"{problem}, from {before} to {after}"
+            found.append(_transfer_claim("U9/schedules", where, losses[before], losses[after]))
+    return found
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge the printed group size, the law and the budgets at the last checkpoint, and at the one before whether noise costs."""
-    found = []
-    last = table[table["checkpoint"] == CHECKPOINTS[-1]].set_index("group_size")
-    for (problem, schedule), part in last.groupby(["problem", "schedule"], sort=False):
-        if part["budget"].nunique() > 1:
-            found.append(_budget_claim(f"{problem}, {schedule}", part))
+    """Judge what becomes of the best group size elsewhere, the printed one, the law, and whether noise costs at all."""
+    found = [*_budget_claims(table), *_schedule_claims(table)]
     for (problem, schedule, budget), part in table.groupby(["problem", "schedule", "budget"], sort=False):
         where = f"{problem}, {schedule}, N = {budget}"
-        early, late = (part[part["checkpoint"] == n].set_index("group_size") for n in CHECKPOINTS[-2:])
-        found += [_printed_claim(where, part), _law_claim(where, late), _noise_claim(where, early)]
+        first, early, late = (part[part["checkpoint"] == n].set_index("group_size") for n in (CHECKPOINTS[0], *CHECKPOINTS[-2:]))
+        found += [_printed_claim(where, part), *_law_claims(where, late), _noise_claim(where, early, first)]
     return found
 
 
@@ -156,5 +238,5 @@ STUDY = Study(
     compute,
     rows,
     claims,
-    ("U9/printed", "U9/policy-law", "U9/noise-costs", "U9/budgets"),
+    ("U9/printed", "U9/policy-law", "U9/noise-costs", "U9/budgets", "U9/one curve", "U9/schedules"),
 )

@@ -15,7 +15,7 @@ from grpo_theory.theory import noise_free_path, noise_free_slopes
 from simulations.claims import claim
 from simulations.harness.evidence import difference
 from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.training.controlled import objectives_by_group_size
+from simulations.training.controlled import Guide, collected, objectives_by_group_size
 from simulations.training.grid import on_grid
 
 PROBLEM = "lm-few-shot"
@@ -24,7 +24,7 @@ BUDGET = 1024
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128)
 CHECKPOINTS = (1, 2, 4, 6, 8, 12)
 REPORTED = 32
-CHUNKS, CHUNK_RUNS, QUICK_RUNS = 2, 16, 2
+CHUNKS, CHUNK_RUNS, QUICK_RUNS = 2, 16, 32
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -45,15 +45,17 @@ def noise_free_run(name: str, step: float, checkpoints: tuple[int, ...]) -> tupl
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
-    """Train with every group size; return the controlled objective, (G, runs, checkpoints)."""
+    """Train with every group size; return the objective and its control, (G, runs, checkpoints)."""
     checkpoints = tuple(settings["checkpoints"])
     problem, _, slopes = noise_free_run(settings["problem"], settings["step"], checkpoints)
-    return objectives_by_group_size(problem, slopes, np.full(checkpoints[-1], settings["step"]), settings, seed, chunk)
+    return objectives_by_group_size(
+        problem, [Guide(found) for found in slopes], np.full(checkpoints[-1], settings["step"]), settings, seed, chunk
+    )
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint and group size: the loss against the noise-free run."""
-    plain, controlled = (np.concatenate([result[name] for result in results], axis=1) for name in ("plain", "controlled"))
+    plain, controlled = collected(results)
     checkpoints, budget, runs = tuple(settings["checkpoints"]), settings["budget"], controlled.shape[1]
     problem, path, _ = noise_free_run(settings["problem"], settings["step"], checkpoints)
     common = {"problem": problem.name, "schedule": f"Constant({settings['step']:g})", "budget": budget, "replications": runs}

@@ -12,12 +12,12 @@ from simulations.claims import claim
 from simulations.harness.evidence import difference, evidence
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps, schedule_label
-from simulations.training.controlled import controlled_objectives
+from simulations.training.controlled import controlled, controlled_objectives, guide
 
 CASES = ((("kl-linear", FAR, ("Constant", 2.0)), 32), (("kl-tabular", None, ("Constant", 2.0)), 16))
 BUDGET = 1080
 """It has 19 divisors from 2 to 120."""
-RUNS, CHUNK_RUNS, QUICK_RUNS = 2560, 256, 16
+RUNS, CHUNK_RUNS, QUICK_RUNS = 2560, 256, 128
 PLANS = ("start", "fixed", "current", "ahead")
 MARGIN = 0.15
 
@@ -50,20 +50,20 @@ def plans(settings: Settings) -> dict[str, np.ndarray]:
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
-    """Train with every plan; return the controlled objective of each run."""
+    """Train with every plan; return the objective of each run and its controls."""
     problem, steps = case_problem(settings), settings["steps"]
     found = {}
     for number, (name, sizes) in enumerate(plans(settings).items()):
-        _, controlled = controlled_objectives(
+        parts = controlled_objectives(
             problem,
-            [case_law(settings, steps).slopes],
+            [guide(case_law(settings, steps))],
             case_steps(settings, steps),
             sizes.tolist(),
             budget=settings["budget"],
             runs=settings["runs"],
             seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk, number)),
         )
-        found[name] = controlled[:, 0].tolist()
+        found[name] = [part[:, 0].tolist() for part in parts]
     return found
 
 
@@ -74,7 +74,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     common = {"problem": problem.name, "schedule": schedule_label(settings), "budget": budget, "steps": steps}
     found = []
     for name, sizes in plans(settings).items():
-        sample = np.concatenate([result[name] for result in results])
+        parts = np.concatenate([result[name] for result in results], axis=1)
+        sample = controlled(*parts[:, :, None])[:, 0]
         row = {
             "plan": name,
             "estimate": float(law.objective - sample.mean()),

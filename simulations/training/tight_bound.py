@@ -1,0 +1,150 @@
+"""U8 where its bound is nearly tight: one direction, little change of curvature and noise over the ball, a small epsilon."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.evidence import Claim
+from grpo_theory.exact import Region, largest_error, longest_estimate, region
+from grpo_theory.theory import harmonic_step_bound
+from grpo_theory.theory.bounds import first_index
+from simulations.claims import claim
+from simulations.harness.evidence import evidence
+from simulations.harness.study import Cell, Rows, Settings, Study
+
+PROBLEM = "one direction"
+ESTIMATOR, SIZES = "rloo", {"batch_size": 1, "group_size": 4}
+WRONG_SIZES = {"batch_size": 2, "group_size": 4}
+"""The control's M is that of batches twice as large: half of what it should be."""
+RADIUS, START = 0.1, 0.9
+EPSILON = 0.1
+FACTOR = 2.0
+"""beta mu: the mean gap has forgotten its start after some hundred steps."""
+OFFSETS = (0, 16)
+STEPS = 1024
+RUNS, QUICK_RUNS, CHUNK_RUNS = 32_768, 16_384, 8192
+
+
+def cells(quick: bool) -> list[Cell]:
+    """The schedule as printed, beta/i, and with an offset."""
+    settings = {"epsilon": EPSILON, "factor": FACTOR, "steps": STEPS, "runs": CHUNK_RUNS}
+    return [Cell(settings | {"offset": offset}, (QUICK_RUNS if quick else RUNS) // CHUNK_RUNS) for offset in OFFSETS]
+
+
+@cache
+def one_direction() -> tuple[gt.Problem, np.ndarray, float]:
+    """Return a prompt with two responses and a strong penalty, its maximiser and the maximum."""
+    kl = gt.KL(0.5, np.full((1, 2), 0.5))
+    problem = gt.Problem(gt.Bandit([[0.6, 0.5]]), gt.TabularSoftmax(1, 2), kl=kl, theta=np.zeros(2), name=PROBLEM)
+    best = gt.find_optimum(problem, problem.theta)
+    return problem, best, float(gt.objective(problem, best))
+
+
+@cache
+def surroundings(factor: float, epsilon: float, offset: int) -> tuple[Region, float]:
+    """Return the constants over the ball, enlarged by the longest step that the induction uses, and beta.
+
+    Up to the index n_0 the bound is at least the highest gap of the ball, whatever the steps, so L need not reach further than
+    the step at n_0 does.  As n_0 grows with L, it is taken from the L of the ball alone, the least it can be.
+    """
+    problem, best, _ = one_direction()
+    ball = region(problem, best, radius=RADIUS, reach=1e-6)
+    beta = factor / ball.pl
+    first = max(first_index(2.0 * ball.pl * beta, ball.smoothness * ball.pl * beta**2, epsilon), 1 + offset)
+    reach = beta / first * longest_estimate(problem, best, radius=RADIUS)
+    return region(problem, best, radius=RADIUS, reach=reach), beta
+
+
+@cache
+def largest_noise(batch_size: int, group_size: int) -> float:
+    """Return M over the ball."""
+    problem, best, _ = one_direction()
+    return largest_error(problem, best, ESTIMATOR, radius=RADIUS, batch_size=batch_size, group_size=group_size)
+
+
+def checkpoints(settings: Settings) -> list[int]:
+    """Return the powers of two up to the number of steps."""
+    return [1 << power for power in range(int(settings["steps"]).bit_length())]
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+    """Train from near the edge of the ball, projected onto it; return sums and sums of squares of the gaps."""
+    problem, best, highest = one_direction()
+    _, beta = surroundings(settings["factor"], settings["epsilon"], settings["offset"])
+    _, directions = gt.exact.check_optimum(problem, best)
+    training = gt.simulate_training(
+        problem,
+        best + START * RADIUS * directions[:, 0],
+        ESTIMATOR,
+        gt.Harmonic(beta, settings["offset"]),
+        **SIZES,
+        steps=settings["steps"],
+        replications=settings["runs"],
+        rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)),
+        workers=1,
+        checkpoints=checkpoints(settings),
+        ball=gt.Ball(best, RADIUS),
+    )
+    gaps = highest - training.objectives
+    return {"sum": gaps.sum(axis=0).tolist(), "squares": (gaps**2).sum(axis=0).tolist()}
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each checkpoint: the mean gap, its bound, and the bound with a noise that is too small."""
+    found, beta = surroundings(settings["factor"], settings["epsilon"], settings["offset"])
+    n, runs = np.array(checkpoints(settings)), settings["runs"] * len(results)
+    mean = np.sum([result["sum"] for result in results], axis=0) / runs
+    variance = np.sum([result["squares"] for result in results], axis=0) / runs - mean**2
+    errors = np.sqrt(variance / (runs - 1))
+    noise, less = largest_noise(**SIZES), largest_noise(**WRONG_SIZES)
+    bound, wrong = (
+        harmonic_step_bound(found, level, beta, n, offset=settings["offset"], epsilon=settings["epsilon"])
+        for level in (noise, less)
+    )
+    common = {
+        "problem": PROBLEM,
+        "offset": settings["offset"],
+        "L": found.smoothness,
+        "mu": found.pl,
+        "M": noise,
+        "wrong_M": less,
+    }
+    common |= {"ray": found.steepest_ray, "replications": runs}
+    return [
+        common
+        | {"n": int(n[i]), "prediction": float(bound[i]), "control": float(wrong[i])}
+        | {"estimate": float(mean[i]), "standard_error": float(errors[i])}
+        for i in range(len(n))
+    ]
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """The bound at the checkpoint where it comes nearest to failing; the control's noise is half of what it should be."""
+    found = []
+    for offset, part in table.groupby("offset", sort=False):
+        both = []
+        for bound in ("prediction", "control"):
+            ratios = part.assign(**{name: part[name] / part[bound] for name in ("estimate", "standard_error")})
+            at = ((ratios["estimate"] - 1.0) / ratios["standard_error"]).idxmax()
+            both.append(evidence(ratios.loc[at], 1.0, comparisons=len(ratios)))
+        row = part.iloc[0]
+        facts = {"L": row["L"], "mu": row["mu"], "M": row["M"], "M of the control": row["wrong_M"], "steepest ray": row["ray"]}
+        facts["bound over gap at the end"] = float(part["prediction"].iloc[-1] / part["estimate"].iloc[-1])
+        statement, where = ("U8/printed", "beta/i") if offset == 0 else ("U8", f"beta/(i + {offset})")
+        found.append(claim(statement, f"{PROBLEM} ({ESTIMATOR}), {where}", *both, facts=facts))
+    return found
+
+
+STUDY = Study(
+    "tight_bound",
+    "U8: the bound where it is nearly tight, with the printed schedule",
+    cells,
+    compute,
+    rows,
+    claims,
+    ("U8", "U8/printed"),
+)
