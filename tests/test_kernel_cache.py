@@ -50,11 +50,12 @@ SIGNATURES = [2, 2, 1, 1, 1, 1, 1, 1, 1]
 
 
 class Workshop:
-    """A folder with a user's script, and a cache of its own."""
+    """A folder with a user's script, and a cache of its own or another's."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, cache=None):
         self.folder = folder
-        self.environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")}
+        self.cache = cache or folder / "cache"
+        self.environment = {**os.environ, "NUMBA_CACHE_DIR": str(self.cache)}
         (folder / "own_kernel.py").write_text(KERNEL)
         (folder / "use.py").write_text("import own_kernel\n" + USE)
 
@@ -66,7 +67,7 @@ class Workshop:
         return json.loads(done.stdout)
 
     def machine_code(self):
-        return {path.name: path.stat().st_mtime_ns for path in (self.folder / "cache").rglob("*.nbc")}
+        return {path.name: path.stat().st_mtime_ns for path in self.cache.rglob("*.nbc")}
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +100,7 @@ def test_the_second_process_starts_compiled(workshop, first):
 def test_an_edited_kernel_is_compiled_anew(workshop, first):
     other = workshop.folder / "edited"
     other.mkdir()
-    shop = Workshop(other)
-    shop.environment = workshop.environment
+    shop = Workshop(other, workshop.cache)
     shop.run("use.py")
     (other / "own_kernel.py").write_text(KERNEL.replace("- 0.5", "- 0.250"))
     edited = shop.run("use.py")
@@ -166,9 +166,9 @@ print(json.dumps(found))
 """
 
 
-def test_an_edit_in_an_imported_file_is_noticed(tmp_path):
+def test_an_edit_in_an_imported_file_is_noticed(tmp_path, workshop, first):
     """What numba alone would miss: machine code of a kernel is old when a file that it takes a number from has changed."""
-    shop = Workshop(tmp_path)
+    shop = Workshop(tmp_path, workshop.cache)
     for name, (imported, formula) in WAYS.items():
         (tmp_path / f"kernel_{name}.py").write_text(IMPORTING.format(name=name, imported=imported, formula=formula))
     (tmp_path / "far.py").write_text(FAR)

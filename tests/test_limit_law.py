@@ -40,9 +40,14 @@ def test_covariance_solves_the_integral_with_the_factor_that_is_not_printed(beta
     beta = beta_factor / linear.slowest
     stable = beta * linear.drift - np.eye(3) / 2.0
 
-    def integrand(u):
-        return expm(-stable * u) @ linear.noise @ expm(-stable.T * u)
+    rates, vectors = np.linalg.eig(stable)
+    inverse = np.linalg.inv(vectors)
 
+    def integrand(u):
+        decay = (vectors * np.exp(-rates * u)) @ inverse
+        return decay @ linear.noise @ decay.T
+
+    np.testing.assert_allclose(integrand(0.7), expm(-0.7 * stable) @ linear.noise @ expm(-0.7 * stable.T), rtol=1e-10)
     printed = quad_vec(integrand, 0.0, 400.0, epsrel=1e-9)[0]
     found = limit_covariance(linear, beta)
     np.testing.assert_allclose(found, beta**2 * printed, rtol=1e-6)

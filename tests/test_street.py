@@ -1,6 +1,7 @@
 """The street runs one way: rooms import from rooms under them, studies and figures from none of their kind, by their source."""
 
 import ast
+from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 
@@ -41,66 +42,71 @@ def imports(path):
             yield from (alias.name for alias in node.names)
 
 
-IMPORTS = {module: set(imports(path)) for module, path in FILES.items()}
+@pytest.fixture(scope="module")
+def imported():
+    """What every module imports."""
+    return {module: set(imports(path)) for module, path in FILES.items()}
 
 
+@cache
 def defining(folder, name):
     """Return the modules of a folder that assign a name at their top level."""
     found = set()
     for module, path in FILES.items():
-        targets = [node.targets for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign)]
-        if module.split(".")[0] == folder and any(getattr(one, "id", "") == name for some in targets for one in some):
-            found.add(module)
+        if module.split(".")[0] == folder:
+            targets = [node.targets for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign)]
+            if any(getattr(one, "id", "") == name for some in targets for one in some):
+                found.add(module)
     return found
 
 
 @pytest.mark.parametrize("room", sorted({module.split(".")[1] for module in FILES if module.startswith("grpo_theory.")}))
-def test_a_room_imports_only_from_rooms_under_it(room):
+def test_a_room_imports_only_from_rooms_under_it(room, imported):
     own = [module for module in FILES if module.split(".")[:2] == ["grpo_theory", room]]
     assert room in {*GROUND, "data", "evidence", *STREET}, f"{room} has no floor: give it one in STREET"
     for module in own:
-        for found in IMPORTS[module]:
+        for found in imported[module]:
             top, _, rest = found.partition(".")
             assert top not in ("simulations", "paper_figures", "benchmarks", "tests", "tools"), f"{module} imports {found}"
             if top == "grpo_theory":
                 assert rest.split(".")[0] in under(room), f"{module} imports {found}"
 
 
-def test_the_floors_are_what_they_are_said_to_be():
+def test_the_floors_are_what_they_are_said_to_be(imported):
     """The sets that the test above allows, for a floor in the middle, for the peers, and for those apart."""
     assert under("samples") == GROUND | {"data", "problem", "estimation", "samples"}
     assert "simulate" not in under("theory")
     assert "theory" not in under("simulate")
     assert under("evidence") == GROUND | {"evidence"}
     assert under("data") == GROUND | {"data"}
-    seen = [found for module in FILES for found in IMPORTS[module] if found.startswith("grpo_theory.")]
+    seen = [found for module in FILES for found in imported[module] if found.startswith("grpo_theory.")]
     assert len(seen) > 300, "imports are not read"
-    assert IMPORTS["grpo_theory.simulate"] <= {module for module in FILES if module.startswith("grpo_theory.simulate.")}
+    assert imported["grpo_theory.simulate"] <= {module for module in FILES if module.startswith("grpo_theory.simulate.")}
 
 
 @pytest.mark.parametrize(("folder", "mark", "count"), [("simulations", "STUDY", 18), ("paper_figures", "PLACE", 18)])
-def test_no_study_imports_a_study_and_no_figure_a_figure(folder, mark, count):
+def test_no_study_imports_a_study_and_no_figure_a_figure(folder, mark, count, imported):
     marked = defining(folder, mark)
     assert len(marked) >= count
     for module in FILES:
         if module.startswith(folder):
-            assert not IMPORTS[module] & (marked - {module}), module
+            assert not imported[module] & (marked - {module}), module
 
 
-def test_studies_know_no_figures_and_what_they_share_knows_no_study():
+def test_studies_know_no_figures_and_what_they_share_knows_no_study(imported):
     subjects = {module.split(".")[1] for module in defining("simulations", "STUDY")}
     assert subjects == {"gradient", "training", "limit", "coverage"}
     for module in FILES:
         parts = module.split(".")
         if parts[0] == "simulations":
-            assert not any(found.startswith("paper_figures") for found in IMPORTS[module]), module
+            assert not any(found.startswith("paper_figures") for found in imported[module]), module
         if parts[:2] in (["simulations", "harness"], ["simulations", "claims"]):
-            assert not any(found.startswith(f"simulations.{name}") for found in IMPORTS[module] for name in subjects), module
+            assert not any(found.startswith(f"simulations.{name}") for found in imported[module] for name in subjects), module
 
 
-def test_figures_read_tables_and_never_simulate():
+def test_figures_read_tables_and_never_simulate(imported):
     for module in defining("paper_figures", "PLACE"):
-        assert not any(found.startswith(("simulations", "grpo_theory.simulate")) for found in IMPORTS[module]), module
+        assert not any(found.startswith(("simulations", "grpo_theory.simulate")) for found in imported[module]), module
 
 
 @pytest.mark.parametrize("package", sorted(module for module, path in FILES.items() if path.name == "__init__.py"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
-from scipy.special import gamma
+from scipy.special import erfc, gamma
 
 import grpo_theory as gt
 from grpo_theory.theory.contour import integrate
@@ -54,9 +54,17 @@ def test_equal_weights_are_a_scaled_chi_square(n, weight):
 
 def test_two_different_weights_against_convolution():
     law = gt.WeightedChiSquare([1.0, 0.2])
+
+    def density(x):
+        return np.exp(-0.5 * x) / np.sqrt(2.0 * np.pi * x)
+
+    def tail(x):
+        return erfc(np.sqrt(0.5 * x))
+
+    assert (density(0.7), tail(0.7)) == pytest.approx((stats.chi2(1).pdf(0.7), stats.chi2(1).sf(0.7)), rel=1e-14)
     for q in (0.05, 1.0, 4.0, 20.0):
-        exact = quad(lambda x, q=q: stats.chi2(1).pdf(x) * stats.chi2(1).sf((q - x) / 0.2), 0.0, q, limit=500, epsabs=1e-13)[0]
-        assert law.sf(q) == pytest.approx(exact + stats.chi2(1).sf(q), rel=1e-7)
+        exact = quad(lambda x, q=q: density(x) * tail((q - x) / 0.2), 0.0, q, limit=500, epsabs=1e-13)[0]
+        assert law.sf(q) == pytest.approx(exact + tail(q), rel=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,12 @@ def prepare() -> None:
 
 
 def draw_all(results: Path, out: Path) -> None:
-    """Draw every figure, as many at a time as there are processors: pictures keep one processor each."""
+    """Draw every figure, as many at a time as there are processors: pictures keep one processor each.
+
+    A table that is missing is an error before any process is started.
+    """
+    for table in {table for module in figures().values() for table in module.TABLES}:
+        read_table(results, table)
     workers = min(len(figures()), os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, get_context("spawn"), initializer=prepare) as pool:
         for _ in pool.map(draw, figures(), repeat(results), repeat(out)):
