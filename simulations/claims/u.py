@@ -286,6 +286,13 @@ STATEMENTS = (
     Statement(
         "U10", f"{PAPER}, Theorem 8", "d(theta_n, Theta*) -> 0: E Delta_n falls as 1/n", "rate", "steps beta/i, Theta compact"
     ),
+    Statement(
+        "U10/distance",
+        f"{PAPER}, Theorem 8",
+        "d(theta_n, Theta*) -> 0 in probability: E d(theta_n, Theta*)^2 falls as 1/n",
+        "rate",
+        "steps beta/i, Theta compact",
+    ),
     Statement("U11", f"{PAPER}, Theorem 8", "n Delta(theta_n) -> sum w_k chi^2_1, sqrt(n) Q'(theta_n - theta*) is normal", PARTS),
     Statement("U11/printed", f"{PAPER}, Theorem 8", "n Delta(theta_n) -> sum w_k chi^2_1, S as printed", "law"),
     Statement(

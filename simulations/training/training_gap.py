@@ -25,6 +25,8 @@ RADIUS, START = 1.0, 0.9
 RUNS, QUICK_RUNS, CHUNK_RUNS = 6144, 256, 2048
 SHARP_MARGIN, RATE_MARGIN = 0.1, 0.1
 LATE = 256
+QUARTER = 4
+RATES = {"slope": "U10", "slope of the distance": "U10/distance"}
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -118,35 +120,68 @@ def predict(settings: Settings) -> dict[str, Any]:
     return {"constants": constants, "gaps": {name: values.tolist() for name, values in gaps.items()}}
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
-    """Train, and keep the first two moments of the gaps at the checkpoints; the first chunk predicts them too."""
-    problem, best, highest = maximum(settings["problem"])
-    training = gt.simulate_training(
+def train(settings: Settings, seed: np.random.SeedSequence, chunk: int, steps: int) -> gt.TrainingRuns:
+    """Train for so many steps: fewer are the first of more, to the bit."""
+    problem, best, _ = maximum(settings["problem"])
+    return gt.simulate_training(
         problem,
         _start(settings["problem"]),
         settings["estimator"],
         schedule(settings),
         batch_size=settings["batch_size"],
         group_size=settings["group_size"],
-        steps=settings["steps"],
+        steps=steps,
         replications=settings["runs"],
         rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)),
         workers=1,
-        checkpoints=checkpoints(settings),
+        checkpoints=[n for n in checkpoints(settings) if n <= steps],
         ball=gt.Ball(best, RADIUS),
     )
-    gaps = highest - training.objectives
-    sums = {"sum": gaps.sum(axis=0).tolist(), "products": (gaps.T @ gaps).tolist(), "diverged": int(training.diverged.sum())}
-    return sums | {"prediction": predict(settings) if chunk == 0 else None}
+
+
+def _moments(values: np.ndarray) -> dict[str, Any]:
+    """Return the sums (C,) and the sums of products (C, C) of values (runs, C)."""
+    return {"sum": values.sum(axis=0).tolist(), "products": (values.T @ values).tolist()}
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+    """Train, and keep moments of the gaps at the checkpoints and of d(theta, Theta*)^2 at a quarter and at the end.
+
+    The first chunk predicts the gaps too.
+    """
+    _, best, highest = maximum(settings["problem"])
+    training = train(settings, seed, chunk, settings["steps"])
+    ends = train(settings, seed, chunk, settings["steps"] // QUARTER), training
+    directions = curvatures(settings["problem"])[1]
+    distances = np.stack([np.sum(((end.theta - best) @ directions) ** 2, axis=1) for end in ends], axis=1)
+    return {
+        "gaps": _moments(highest - training.objectives),
+        "distances": _moments(distances),
+        "diverged": int(training.diverged.sum()),
+        "prediction": predict(settings) if chunk == 0 else None,
+    }
+
+
+def _mean_and_covariance(results: list[Any], name: str, runs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean (C,) of what chunks kept moments of, and the covariance (C, C) of that mean."""
+    mean = np.sum([result[name]["sum"] for result in results], axis=0) / runs
+    products = np.sum([result[name]["products"] for result in results], axis=0) / runs
+    return mean, (products - np.outer(mean, mean)) / (runs - 1)
+
+
+def _slope(n: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> dict[str, float]:
+    """Return the slope of log mean on log n by least squares, with its standard error by the delta method."""
+    centred = np.log(n) - np.log(n).mean()
+    weights = centred / (centred @ centred)
+    influence = weights / mean
+    return {"estimate": float(weights @ np.log(mean)), "standard_error": float(np.sqrt(influence @ covariance @ influence))}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint, and one for the rate of the last ones."""
     n, predicted = np.array(checkpoints(settings)), results[0]["prediction"]
     runs = settings["runs"] * len(results)
-    mean = np.sum([result["sum"] for result in results], axis=0) / runs
-    products = np.sum([result["products"] for result in results], axis=0) / runs
-    covariance = (products - np.outer(mean, mean)) / (runs - 1)
+    mean, covariance = _mean_and_covariance(results, "gaps", runs)
     common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
     common |= {"replications": runs, "diverged": sum(result["diverged"] for result in results), **predicted["constants"]}
     errors = np.sqrt(np.diag(covariance))
@@ -157,12 +192,14 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         | {"looseness": float(predicted["gaps"]["bound"][i] / mean[i])}
         for i in range(len(n))
     ]
-    late, offset = n >= LATE, common["offset"]
-    centred = np.where(late, np.log(n + offset) - np.log(n + offset)[late].mean(), 0.0)
-    weights = centred / (centred @ centred)
-    influence = weights / mean
-    slope = {"estimate": float(weights @ np.log(mean)), "standard_error": float(np.sqrt(influence @ covariance @ influence))}
-    return [*table, common | {"quantity": "slope", "n": int(n[-1]), "prediction": -1.0} | slope]
+    late, times = n >= LATE, n + common["offset"]
+    ends = np.array([settings["steps"] // QUARTER, settings["steps"]]) + common["offset"]
+    slopes = {
+        "slope": _slope(times[late], mean[late], covariance[np.ix_(late, late)]),
+        "slope of the distance": _slope(ends, *_mean_and_covariance(results, "distances", runs)),
+    }
+    rates = [common | {"quantity": name, "n": int(n[-1]), "prediction": -1.0} | slope for name, slope in slopes.items()]
+    return [*table, *rates]
 
 
 def _bound_claim(statement: str, setting: str, gaps: pd.DataFrame) -> Claim:
@@ -184,14 +221,24 @@ def _bound_claim(statement: str, setting: str, gaps: pd.DataFrame) -> Claim:
 
 def _claims(problem: str, estimator: str, kind: str, part: pd.DataFrame) -> list[Claim]:
     setting = f"{problem} ({estimator})"
-    gaps, slope = part[part["quantity"] == "gap"], part[part["quantity"] == "slope"].iloc[0]
+    gaps = part[part["quantity"] == "gap"]
     last = gaps.iloc[-1]
     statement = "U7" if kind == "constant" else "U8"
     sharp = (evidence(last, factor * float(last["prediction"]), SHARP_MARGIN) for factor in (1.0, 1.25))
-    found = [_bound_claim(statement, setting, gaps), claim(f"{statement}/sharp", setting, *sharp)]
-    if kind == "harmonic":
-        found.append(claim("U10", setting, *(evidence(slope, exponent, RATE_MARGIN) for exponent in (-1.0, -0.5))))
-    return found
+    return [_bound_claim(statement, setting, gaps), claim(f"{statement}/sharp", setting, *sharp)]
+
+
+def _rate_claims(problem: str, estimator: str, part: pd.DataFrame) -> list[Claim]:
+    """The rates under beta/(i + i_0); the controls are runs at a constant step, which stay away from the maximiser."""
+    at = part.set_index(["quantity", "schedule"])
+    return [
+        claim(
+            statement,
+            f"{problem} ({estimator})",
+            *(evidence(at.loc[(name, kind)], -1.0, RATE_MARGIN) for kind in SCHEDULES[::-1]),
+        )
+        for name, statement in RATES.items()
+    ]
 
 
 def _curvature_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
@@ -210,6 +257,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     found = []
     for (problem, kind, estimator), part in table.groupby(["problem", "schedule", "estimator"], sort=False):
         found += _claims(str(problem), str(estimator), str(kind), part)
+    for (problem, estimator), part in table[table["quantity"].isin(RATES)].groupby(["problem", "estimator"], sort=False):
+        found += _rate_claims(str(problem), str(estimator), part)
     for problem, part in table.groupby("problem", sort=False):
         found += _curvature_claims(str(problem), part)
     return found
@@ -222,5 +271,5 @@ STUDY = Study(
     compute,
     rows,
     claims,
-    ("U7", "U7/sharp", "U8", "U8/sharp", "U10", "U18", "U18/order"),
+    ("U7", "U7/sharp", "U8", "U8/sharp", *RATES.values(), "U18", "U18/order"),
 )
