@@ -103,8 +103,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for axes in panels[0, 1:]:
         axes.tick_params(labelleft=False)
     _path(list(panels[1]), table)
-    handles, labels = panels[0, 0].get_legend_handles_labels()
     best = ESTIMATORS["optimal"]
-    handles += panels[1, 0].plot([], [], color=best.colour, marker=best.marker, markersize=3.0)
-    figure.legend(handles, [*labels, best.label], loc="outside lower center", ncols=4, fontsize="small")
+    panels[0, 0].plot([], [], color=best.colour, marker=best.marker, markersize=3.0, label=best.label)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
     return figure

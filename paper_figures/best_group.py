@@ -1,0 +1,47 @@
+"""The whole group size of least error, and what three readings of the error law make of it."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+from paper_figures.harness.style import BLACK, BLUE, ORANGE, PROBLEMS, VERMILION
+
+PLACE = 25
+TABLES = ("best_group",)
+CAPTION = (
+    "Group size of least error at a fixed budget N = BG. Open circles: the best whole one, by enumeration of the error at every "
+    "group size. The other marks are minimisers over the reals: of c1/B + c2/(BG) + c3/(BG(G-1)), 1 + sqrt(c3/c1), which always "
+    "lies within one of the circle; of the printed law, sqrt(c3/c1); and of the printed law with E||W||^2, the constant of its "
+    "remainder, for c3."
+)
+READINGS = {
+    "corrected": (r"exact, $1 + \sqrt{c_3/c_1}$", BLUE, "D"),
+    "printed": (r"printed, $\sqrt{c_3/c_1}$", VERMILION, "X"),
+    "remainder": (r"printed, with $E\|W\|^2$ for $c_3$", ORANGE, "s"),
+}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a dot plot, a line for each problem, sorted by the best group size."""
+    table = tables["best_group"]
+    exact = table[table["quantity"] == "corrected"].set_index("problem").sort_values("optimum")
+    heights = pd.Series(np.arange(len(exact)), index=exact.index)
+    figure, axes = plt.subplots(figsize=(7.4, 3.8))
+    axes.plot(
+        exact["estimate"], heights, "o", color=BLACK, markerfacecolor="white", markersize=9.0, label="best whole, enumerated"
+    )
+    for name, (label, colour, marker) in READINGS.items():
+        part = table[table["quantity"] == name]
+        axes.plot(part["optimum"], heights[part["problem"]], marker, color=colour, linestyle="none", label=label)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator([2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0]))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_yticks(heights, [PROBLEMS[str(name)].label for name in exact.index])
+    axes.set_xlabel("group size $G$")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize="small")
+    return figure

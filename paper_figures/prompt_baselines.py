@@ -1,0 +1,50 @@
+"""Leave-one-out against the best of all prompt-only baselines as groups grow, where Assumption 2 holds and where it does not."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from paper_figures.harness.style import ESTIMATORS, GREY, PROBLEMS
+
+PLACE = 55
+TABLES = ("prompt_baselines",)
+CAPTION = (
+    "Limit, as groups grow, of an estimator's error over that of the best prompt-only baseline, exact. Corollary 5 of arXiv "
+    "2603.01162 says that it is 1 for leave-one-out, and more for no baseline, where Assumption 2 holds: on the problems below "
+    "the dotted line, by construction or because the policy is uniform. In brackets: the mean over prompts of |corr(||W||^2, Z)|."
+)
+OTHERS = {
+    "uncorrelated-tabular": "tabular, uncorrelated",
+    "uncorrelated-linear": "linear features, uncorrelated",
+}
+SHOWN = ("reinforce", "rloo")
+HOLDS = 1e-10
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a dot plot, a line for each problem, sorted by how far Assumption 2 is from holding."""
+    table = tables["prompt_baselines"]
+    correlations = table.groupby("problem")["correlation_mean"].first().sort_values(ascending=False, kind="stable")
+    labels = {name: look.label for name, look in PROBLEMS.items()} | OTHERS
+    heights = np.arange(len(correlations))
+    figure, axes = plt.subplots(figsize=(7.4, 4.4))
+    for name in SHOWN:
+        look, part = ESTIMATORS[name], table[table["estimator"] == name].set_index("problem").loc[correlations.index]
+        axes.plot(
+            part["estimate"] / part["prediction"], heights, look.marker, color=look.colour, linestyle="none", label=look.label
+        )
+    axes.axvline(1.0, color=GREY, linewidth=0.8, zorder=1)
+    axes.axhline(float((correlations >= HOLDS).sum()) - 0.5, color=GREY, linewidth=1.0, linestyle=":")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator([1.0, 1.2, 1.5, 2.0, 2.5]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_yticks(heights, [f"{labels[str(name)]} [{found:.2f}]" for name, found in correlations.items()])
+    axes.invert_yaxis()
+    axes.set_xlabel("error / error of the best prompt-only baseline, limit")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize="small")
+    return figure
