@@ -10,7 +10,7 @@ reproduce: $(VENV)/.base
 	$(BIN)/python -m paper_figures $(FLAGS)
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
