@@ -134,7 +134,7 @@ def _imports(module: str) -> Iterator[str]:
             if package.split(".")[0] in PROJECT:
                 for alias in node.names:
                     yield from _origins(package, alias.name)
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if aliases else ():
         if isinstance(node, ast.Attribute):
             path = _dotted(node)
             if path and path[0] in aliases:
