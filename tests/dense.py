@@ -4,6 +4,7 @@ Nothing is taken from the library but the kernels, which run as plain Python, th
 make up a problem and an estimator: ratios, clips, aggregation and KL terms are written here anew.
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -112,8 +113,9 @@ class Dense:
         scores = np.stack([token_scores[:, edges].sum(axis=1) for edges in self.edges], axis=1)
         return At(tokens, responses, outcomes, token_scores, scores)
 
+    @cached_property
     def log_reference(self):
-        """Return the reference's log probabilities of tokens given their prefixes, (M, D)."""
+        """The reference's log probabilities of tokens given their prefixes, (M, D)."""
         mass = np.zeros((self.n_prompts, self.n_logits))
         for k, edges in enumerate(self.edges):
             mass[:, edges] += self.kl.reference[:, [k]]
@@ -125,7 +127,7 @@ class Dense:
         penalties = np.zeros(at.responses.shape)
         kind, _, place = estimator.kl.name.partition(" in ")
         if self.kl is not None and place == "reward":
-            terms = TERMS[kind](np.log(at.tokens) - self.log_reference())
+            terms = TERMS[kind](np.log(at.tokens) - self.log_reference)
             penalties = self.kl.strength * np.stack([terms[:, edges].sum(axis=1) for edges in self.edges], axis=1)
         z, p = (self.bandit.values - penalties[:, :, None]).reshape(at.outcomes.shape), at.outcomes
         norms = (at.scores**2).sum(axis=2)
@@ -176,7 +178,7 @@ class Dense:
         weights = advantage * CLIPS[clip.name](ratios, clip.low, clip.high, advantage > 0.0)
         kind, _, place = estimator.kl.name.partition(" in ")
         if place == "loss":
-            log_ratios = np.log(now.tokens[prompt, edges]) - self.log_reference()[prompt, edges]
+            log_ratios = np.log(now.tokens[prompt, edges]) - self.log_reference[prompt, edges]
             weights = weights - self.kl.strength * SLOPES[kind](log_ratios)
         return share * weights
 

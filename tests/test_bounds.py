@@ -1,6 +1,7 @@
 """Lemma 6 and Lemma 14: against brute force over sequences, and against exact one-step expectations."""
 
 import re
+from functools import cache
 from itertools import pairwise
 from math import ceil
 
@@ -77,15 +78,21 @@ def test_a_ball_with_a_higher_point_than_its_centre_has_no_constant():
         region(problem, lower, radius=1.9, reach=0.1)
 
 
+@cache
+def within_a_step(name, step):
+    """Return a problem, its maximiser, the bound on an estimate there, and the constants where a step can lead."""
+    problem, best = at_optimum(name)
+    longest = longest_estimate(problem, best, radius=1.0)
+    return problem, best, longest, region(problem, best, radius=1.0, reach=step * longest)
+
+
 @pytest.mark.parametrize("name", ["kl-tabular", "conflict", "kl-sequence"])
 @pytest.mark.parametrize("estimator", ["rloo", "reinforce"])
 def test_one_step_exactly(name, estimator, seed):
     """The one-step inequality and the longest estimate, by enumerating every batch of one prompt and two responses."""
-    problem, best = at_optimum(name)
-    _, directions = check_optimum(problem, best)
-    longest = longest_estimate(problem, best, radius=1.0)
     step = 0.4
-    found = region(problem, best, radius=1.0, reach=step * longest)
+    problem, best, longest, found = within_a_step(name, step)
+    _, directions = check_optimum(problem, best)
     noise = largest_error(problem, best, estimator, radius=1.0, **SIZES)
     highest = float(gt.objective(problem, best))
     rng = np.random.default_rng(seed(0))
