@@ -62,15 +62,15 @@ class Evidence:
     def half_width(self, level: float, replications: int) -> float:
         """Return the half-width that the limits would have with another number of replications.
 
-        Student's quantile t, because the standard error is estimated, and SKEWNESS (1 + 2 t^2)/(6 sqrt(R)), by which the
-        quantile of a studentised mean of R skewed replications is larger (docs/derivations.md, section 18).
+        Student's quantile t, because the standard error is estimated, and what the quantile of the studentised mean of R
+        squared normals is larger, to second order in 1/sqrt(R) (docs/derivations.md, section 18).
         """
         if self.standard_error == 0.0:
             return 0.0
         if replications < 2:
             return float("inf")
         t = -float(stdtrit(replications - 1, level / 2.0))
-        allowance = SKEWNESS * (1.0 + 2.0 * t**2) / (6.0 * sqrt(replications))
+        allowance = SKEWNESS * (1.0 + 2.0 * t**2) / (6.0 * sqrt(replications)) + 11.0 * t * (t**2 + 2.0) / (9.0 * replications)
         return (t + allowance) * self.standard_error * sqrt(self.replications / replications)
 
 

@@ -48,6 +48,11 @@ def farthest(estimates: pd.Series, prediction: float = 0.0) -> Hashable:
     return distances[distances == largest(distances)].index[0]
 
 
+def highest(scores: pd.Series) -> Any:
+    """Return the label of the highest score; raise if one is not a number."""
+    return scores[scores == largest(scores)].index[0]
+
+
 def difference(one: Row, other: Row, prediction: float = 0.0) -> Evidence:
     """Return the evidence of one row's estimate less another's, whose draws are independent."""
     return Evidence(

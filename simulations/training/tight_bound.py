@@ -13,7 +13,7 @@ from grpo_theory.exact import Region, largest_error, longest_estimate, region
 from grpo_theory.theory import harmonic_step_bound
 from grpo_theory.theory.bounds import first_index
 from simulations.claims import claim
-from simulations.harness.evidence import evidence
+from simulations.harness.evidence import evidence, highest
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 PROBLEM = "one direction"
@@ -129,7 +129,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         both = []
         for bound in ("prediction", "control"):
             ratios = part.assign(**{name: part[name] / part[bound] for name in ("estimate", "standard_error")})
-            at = ((ratios["estimate"] - 1.0) / ratios["standard_error"]).idxmax()
+            at = highest((ratios["estimate"] - 1.0) / ratios["standard_error"])
             both.append(evidence(ratios.loc[at], 1.0, comparisons=len(ratios)))
         row = part.iloc[0]
         facts = {"L": row["L"], "mu": row["mu"], "M": row["M"], "M of the control": row["wrong_M"], "steepest ray": row["ray"]}
