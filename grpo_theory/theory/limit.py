@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_continuous_lyapunov
 
 from grpo_theory.arrays import Array
+from grpo_theory.compilation import F1, F2, function_value
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact import check_optimum, gradient_law, gradient_mean
 from grpo_theory.problem import Problem
@@ -157,11 +159,32 @@ def gap_recursion(linear: Linearisation, steps: Array, start: Array) -> Array:
     Q'(theta_0 - theta*); the gap is (1/2) trace(diag(lambda) C).  Exact for a linear drift and constant noise; near the maximiser
     up to higher order.
     """
-    covariance = np.array(start, dtype=np.float64)
-    identity = np.eye(len(linear.curvatures))
     gaps = np.empty(len(steps))
-    for i, step in enumerate(steps):
-        contraction = identity - step * linear.drift
-        covariance = contraction @ covariance @ contraction.T + step**2 * linear.noise
-        gaps[i] = linear.gap(covariance)
+    arrays = linear.curvatures, linear.drift, linear.noise, steps
+    fill_gaps(*(np.array(array, dtype=np.float64, order="C") for array in (*arrays, start)), gaps)
     return gaps
+
+
+@function_value(numba.void(F1, F2, F2, F1, F2, F1))
+def fill_gaps(curvatures, drift, noise, steps, covariance, gaps):
+    """Fill in the mean gap after each step; `covariance` (r, r) is that of the start, and at the end that of the last iterate."""
+    rank = curvatures.size
+    contraction, half = np.empty((rank, rank)), np.empty((rank, rank))
+    for n in range(steps.size):
+        step = steps[n]
+        half[:, :] = 0.0
+        for i in range(rank):
+            for j in range(rank):
+                contraction[i, j] = (1.0 if i == j else 0.0) - step * drift[i, j]
+        for i in range(rank):
+            for k in range(rank):
+                for j in range(rank):
+                    half[i, j] += contraction[i, k] * covariance[k, j]
+        gaps[n] = 0.0
+        for i in range(rank):
+            for j in range(rank):
+                total = step**2 * noise[i, j]
+                for k in range(rank):
+                    total += half[i, k] * contraction[j, k]
+                covariance[i, j] = total
+            gaps[n] += 0.5 * curvatures[i] * covariance[i, i]
