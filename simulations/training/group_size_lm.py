@@ -24,7 +24,7 @@ BUDGET = 1024
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128)
 CHECKPOINTS = (1, 2, 4, 6, 8, 12)
 REPORTED = 32
-CHUNKS, CHUNK_RUNS, QUICK_RUNS = 2, 16, 32
+CHUNKS, CHUNK_RUNS, QUICK_RUNS = 8, 16, 32
 
 
 def cells(quick: bool) -> list[Cell]:

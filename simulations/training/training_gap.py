@@ -24,8 +24,8 @@ STEPS = 4096
 RADIUS, START = 1.0, 0.9
 RUNS, QUICK_RUNS, CHUNK_RUNS = 6144, 256, 2048
 SHARP_MARGIN, RATE_MARGIN = 0.1, 0.1
-LATE = 256
-QUARTER = 4
+LATE = {"constant": 2, "harmonic": 16}
+"""The rates are read from this fraction of the steps on: runs at a constant step, the controls, forget their start late."""
 RATES = {"slope": "U10", "slope of the distance": "U10/distance"}
 
 
@@ -77,6 +77,11 @@ def largest_noise(name: str, estimator: str, batch_size: int, group_size: int) -
 def checkpoints(settings: Settings) -> list[int]:
     """Return the powers of two up to the number of steps."""
     return [1 << power for power in range(int(settings["steps"]).bit_length())]
+
+
+def late_step(settings: Settings) -> int:
+    """Return the step from which on the rates are read."""
+    return int(settings["steps"]) // LATE[settings["schedule"]]
 
 
 def _start(name: str) -> np.ndarray:
@@ -145,13 +150,13 @@ def _moments(values: np.ndarray) -> dict[str, Any]:
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
-    """Train, and keep moments of the gaps at the checkpoints and of d(theta, Theta*)^2 at a quarter and at the end.
+    """Train, and keep moments of the gaps at the checkpoints and of d(theta, Theta*)^2 at a late step and at the end.
 
     The first chunk predicts the gaps too.
     """
     _, best, highest = maximum(settings["problem"])
     training = train(settings, seed, chunk, settings["steps"])
-    ends = train(settings, seed, chunk, settings["steps"] // QUARTER), training
+    ends = train(settings, seed, chunk, late_step(settings)), training
     directions = curvatures(settings["problem"])[1]
     distances = np.stack([np.sum(((end.theta - best) @ directions) ** 2, axis=1) for end in ends], axis=1)
     return {
@@ -192,8 +197,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         | {"looseness": float(predicted["gaps"]["bound"][i] / mean[i])}
         for i in range(len(n))
     ]
-    late, times = n >= LATE, n + common["offset"]
-    ends = np.array([settings["steps"] // QUARTER, settings["steps"]]) + common["offset"]
+    late, times = n >= late_step(settings), n + common["offset"]
+    ends = times[late][[0, -1]]
     slopes = {
         "slope": _slope(times[late], mean[late], covariance[np.ix_(late, late)]),
         "slope of the distance": _slope(ends, *_mean_and_covariance(results, "distances", runs)),
