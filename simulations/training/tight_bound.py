@@ -15,6 +15,7 @@ from grpo_theory.theory.bounds import first_index
 from simulations.claims import claim
 from simulations.harness.evidence import evidence, highest
 from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.training.grid import doubling
 
 PROBLEM = "one direction"
 ESTIMATOR, SIZES = "rloo", {"batch_size": 1, "group_size": 4}
@@ -66,13 +67,23 @@ def largest_noise(batch_size: int, group_size: int) -> float:
     return largest_error(problem, best, ESTIMATOR, radius=RADIUS, batch_size=batch_size, group_size=group_size)
 
 
-def checkpoints(settings: Settings) -> list[int]:
-    """Return the powers of two up to the number of steps."""
-    return [1 << power for power in range(int(settings["steps"]).bit_length())]
+def predict(settings: Settings) -> dict[str, Any]:
+    """Return the constants over the ball, and at the checkpoints the bound, and the bound with a noise that is too small."""
+    found, beta = surroundings(settings["factor"], settings["epsilon"], settings["offset"])
+    n, noise, less = np.array(doubling(settings["steps"])), largest_noise(**SIZES), largest_noise(**WRONG_SIZES)
+    bound, wrong = (
+        harmonic_step_bound(found, level, beta, n, offset=settings["offset"], epsilon=settings["epsilon"])
+        for level in (noise, less)
+    )
+    constants = {"L": found.smoothness, "mu": found.pl, "M": noise, "wrong_M": less, "ray": found.steepest_ray}
+    return {"constants": constants, "bounds": {"prediction": bound.tolist(), "control": wrong.tolist()}}
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
-    """Train from near the edge of the ball, projected onto it; return sums and sums of squares of the gaps."""
+    """Train from near the edge of the ball, projected onto it; return sums and sums of squares of the gaps.
+
+    The first chunk predicts the bounds too.
+    """
     problem, best, highest = one_direction()
     _, beta = surroundings(settings["factor"], settings["epsilon"], settings["offset"])
     _, directions = gt.exact.check_optimum(problem, best)
@@ -86,39 +97,26 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
         replications=settings["runs"],
         rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)),
         workers=1,
-        checkpoints=checkpoints(settings),
+        checkpoints=doubling(settings["steps"]),
         ball=gt.Ball(best, RADIUS),
     )
     gaps = highest - training.objectives
-    return {"sum": gaps.sum(axis=0).tolist(), "squares": (gaps**2).sum(axis=0).tolist()}
+    sums = {"sum": gaps.sum(axis=0).tolist(), "squares": (gaps**2).sum(axis=0).tolist()}
+    return sums | {"prediction": predict(settings) if chunk == 0 else None}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint: the mean gap, its bound, and the bound with a noise that is too small."""
-    found, beta = surroundings(settings["factor"], settings["epsilon"], settings["offset"])
-    n, runs = np.array(checkpoints(settings)), settings["runs"] * len(results)
+    n, runs, predicted = doubling(settings["steps"]), settings["runs"] * len(results), results[0]["prediction"]
     mean = np.sum([result["sum"] for result in results], axis=0) / runs
     variance = np.sum([result["squares"] for result in results], axis=0) / runs - mean**2
     errors = np.sqrt(variance / (runs - 1))
-    noise, less = largest_noise(**SIZES), largest_noise(**WRONG_SIZES)
-    bound, wrong = (
-        harmonic_step_bound(found, level, beta, n, offset=settings["offset"], epsilon=settings["epsilon"])
-        for level in (noise, less)
-    )
-    common = {
-        "problem": PROBLEM,
-        "offset": settings["offset"],
-        "L": found.smoothness,
-        "mu": found.pl,
-        "M": noise,
-        "wrong_M": less,
-    }
-    common |= {"ray": found.steepest_ray, "replications": runs}
+    common = {"problem": PROBLEM, "offset": settings["offset"], "replications": runs, **predicted["constants"]}
     return [
         common
-        | {"n": int(n[i]), "prediction": float(bound[i]), "control": float(wrong[i])}
-        | {"estimate": float(mean[i]), "standard_error": float(errors[i])}
-        for i in range(len(n))
+        | {"n": at, "estimate": float(mean[i]), "standard_error": float(errors[i])}
+        | {name: values[i] for name, values in predicted["bounds"].items()}
+        for i, at in enumerate(n)
     ]
 
 

@@ -16,6 +16,7 @@ from simulations.claims import claim
 from simulations.harness.evidence import evidence, exact, farthest
 from simulations.harness.maximum import curvatures, maximum
 from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.training.grid import doubling
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
 ESTIMATORS = ("rloo", "oracle", "reinforce")
@@ -74,11 +75,6 @@ def largest_noise(name: str, estimator: str, batch_size: int, group_size: int) -
     return largest_error(problem, best, estimator, radius=RADIUS, batch_size=batch_size, group_size=group_size)
 
 
-def checkpoints(settings: Settings) -> list[int]:
-    """Return the powers of two up to the number of steps."""
-    return [1 << power for power in range(int(settings["steps"]).bit_length())]
-
-
 def late_step(settings: Settings) -> int:
     """Return the step from which on the rates are read."""
     return int(settings["steps"]) // LATE[settings["schedule"]]
@@ -93,7 +89,7 @@ def _start(name: str) -> np.ndarray:
 def predict(settings: Settings) -> dict[str, Any]:
     """Return the constants over the ball, and at the checkpoints the exact recursion's gap, the bounds and the broken bound."""
     problem, best, highest = maximum(settings["problem"])
-    found, plan, n = surroundings(settings["problem"]), schedule(settings), np.array(checkpoints(settings))
+    found, plan, n = surroundings(settings["problem"]), schedule(settings), np.array(doubling(settings["steps"]))
     sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
     noise = largest_noise(settings["problem"], settings["estimator"], **sizes)
     start = _start(settings["problem"])
@@ -139,7 +135,7 @@ def train(settings: Settings, seed: np.random.SeedSequence, chunk: int, steps: i
         replications=settings["runs"],
         rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)),
         workers=1,
-        checkpoints=[n for n in checkpoints(settings) if n <= steps],
+        checkpoints=doubling(steps),
         ball=gt.Ball(best, RADIUS),
     )
 
@@ -184,7 +180,7 @@ def _slope(n: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> dict[str,
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint, and one for the rate of the last ones."""
-    n, predicted = np.array(checkpoints(settings)), results[0]["prediction"]
+    n, predicted = np.array(doubling(settings["steps"])), results[0]["prediction"]
     runs = settings["runs"] * len(results)
     mean, covariance = _mean_and_covariance(results, "gaps", runs)
     common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
