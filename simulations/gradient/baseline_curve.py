@@ -14,8 +14,6 @@ from simulations.harness.study import Cell, Rows, Settings, Study
 
 SCALES = (0.0, 0.5, 1.0, 1.5, 2.0)
 GROUP_SIZE = 8
-
-
 KERNELS = ("scaled_value", "scaled_optimal")
 
 

@@ -9,7 +9,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim
 from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_out_traces
 from simulations.claims import claim
-from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
+from simulations.gradient.cells import gradient_cells, merge, simulate_and
 from simulations.harness.evidence import evidence, exact
 from simulations.harness.kernels import kernel_at
 from simulations.harness.study import Cell, Rows, Settings, Study
@@ -78,11 +78,6 @@ def predict(settings: Settings) -> dict[str, float]:
     nudged[0] += NUDGE
     correlation = float(np.max(np.abs(gt.moments(problem, nudged).score_reward_correlation)))
     return {**dict(zip(("parabola_gap", "parabola_gap_offset"), gaps, strict=True)), "correlation_nudged": correlation}
-
-
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
-    """Simulate one chunk and, with the first, predict."""
-    return simulate_estimators(settings, estimators(), seed, chunk) | {"prediction": predict(settings) if chunk == 0 else None}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -158,7 +153,7 @@ STUDY = Study(
     "baselines",
     "U6, R2: no baseline, V, b*, and their leave-one-out twins",
     cells,
-    compute,
+    simulate_and(predict, estimators),
     rows,
     claims,
     ("U6/assumption", "U6/corrected", *(statement for statement, *_ in COMPARISONS)),

@@ -45,15 +45,19 @@ def gradient_cells(
     return found
 
 
-def simulate_and(predict: Callable[[Settings], Any]) -> Callable[[Settings, np.random.SeedSequence, int], dict[str, Any]]:
-    """Make a study's compute: a chunk of registered estimators and, with the first chunk, what exact theory predicts.
+def simulate_and(
+    predict: Callable[[Settings], Any], estimators: Callable[[], Sequence[str | gt.Estimator]] | None = None
+) -> Callable[[Settings, np.random.SeedSequence, int], dict[str, Any]]:
+    """Make a study's compute: a chunk of estimators and, with the first chunk, what exact theory predicts.
+
+    The estimators are those that the settings name, if no others are given, which need not be registered.
 
     Predictions that take seconds are results like any other: computed once, kept, and side by side with simulations.
     """
 
     def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
         """Simulate one chunk; a JSON-able result that `merge` reads."""
-        simulation = simulate_estimators(settings, settings["estimators"], seed, chunk)
+        simulation = simulate_estimators(settings, estimators() if estimators else settings["estimators"], seed, chunk)
         return simulation | {"prediction": predict(settings) if chunk == 0 else None}
 
     return compute
