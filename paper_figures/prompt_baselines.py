@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from paper_figures.harness.style import ESTIMATORS, GREY, PROBLEMS
 
 PLACE = 55
@@ -22,7 +23,6 @@ OTHERS = {
     "uncorrelated-linear": "linear features, uncorrelated",
 }
 SHOWN = ("reinforce", "rloo")
-HOLDS = 1e-10
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -38,7 +38,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             part["estimate"] / part["prediction"], heights, look.marker, color=look.colour, linestyle="none", label=look.label
         )
     axes.axvline(1.0, color=GREY, linewidth=0.8, zorder=1)
-    axes.axhline(float((correlations >= HOLDS).sum()) - 0.5, color=GREY, linewidth=1.0, linestyle=":")
+    axes.axhline(float((correlations >= IDENTITY_TOLERANCE).sum()) - 0.5, color=GREY, linewidth=1.0, linestyle=":")
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator([1.0, 1.2, 1.5, 2.0, 2.5]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -13,6 +13,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from simulations.claims import claim
 from simulations.harness.evidence import exact
 from simulations.harness.kernels import kernel_at
@@ -20,8 +21,6 @@ from simulations.harness.study import Cell, Rows, Settings, Study
 
 CONSTANTS = (0.0, 0.5, 1.0)
 GROUP_SIZES = (8, 16)
-HOLDS = 1e-10
-"""A largest |correlation| below this is rounding."""
 SHORT, ADDED = "0.8 of the mean", "mean added"
 """The controls' kernels.  With a mean that is a fifth too small the baseline tends to 0.8 V, which costs E||W||^2 V^2/25 where
 b* = V; with one that is added instead of taken off it tends to -V, always worse than none for V != 0."""
@@ -84,7 +83,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     found = []
     for problem, part in table.groupby("problem", sort=False):
         limit, row = part.set_index("estimator")["estimate"], part.iloc[0]
-        holds = row["correlation_max"] < HOLDS
+        holds = row["correlation_max"] < IDENTITY_TOLERANCE
         facts = {"mean |corr(||W||^2, Z)|": row["correlation_mean"], "max |corr|": row["correlation_max"]}
         for statement, other, control in (
             ("U6/printed" if holds else "U6/correlated", "best", SHORT),

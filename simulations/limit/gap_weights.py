@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, log_log_slope
+from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.exact import check_optimum
 from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, leave_one_out_parts, limit_covariance
 from simulations.claims import claim
@@ -26,7 +27,6 @@ TWICE = kernel_at("scaled_mean", 2.0, "twice the mean")
 """The control of Corollary 9: a leave-one-out mean that is taken twice has a baseline of 2 V however large the group."""
 OFFSET_VALUE = 0.2
 """The control of Corollary 10: an oracle whose values are off by a fifth of the reward's range."""
-HOLDS = 1e-10
 CROWDS = (2, 4, 8, 16, 32, 64)
 SLOW_FACTORS = (0.6, 0.75, 1.0)
 STEPS, OFFSET = 1 << 13, 512
@@ -182,7 +182,7 @@ def _baseline_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
     at = part.set_index("quantity")["estimate"]
     measured = part["dependence"].iloc[0]
     facts = {"dependence of Q'WW'Q and Z": measured, "of b*": at["optimal"], "of no baseline": at["reinforce"]}
-    statement = "U13" if measured < HOLDS else "U13/correlated"
+    statement = "U13" if measured < IDENTITY_TOLERANCE else "U13/correlated"
     return [claim(statement, problem, *(exact(at[name], 1.0) for name in ("oracle", "control")), facts=facts)]
 
 
