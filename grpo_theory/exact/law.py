@@ -167,14 +167,13 @@ def gradient_law(
     seen = seen_at(sampler, estimator)
     weights = token_weights(current, sampler, estimator)
     kinds = classes(sampler, seen, estimator.reads)
-    shown = [looks_of(one, seen, estimator.reads) for one in kinds]
-    _check_enumerable(estimator, [looks for looks, _ in shown], group_size)
-    check_exchangeable(estimator.advantage, [looks for looks, _ in shown], group_size)
-    means, seconds = (
-        np.empty(current.token_probabilities.shape),
-        np.empty((*current.token_probabilities.shape, problem.policy.n_logits)),
-    )
-    for one, (looks, look) in zip(kinds, shown, strict=True):
+    found = [looks_of(one, seen, estimator.reads) for one in kinds]
+    shown = [looks for looks, _ in found]
+    _check_enumerable(estimator, shown, group_size)
+    check_exchangeable(estimator.advantage, shown, group_size)
+    shape = current.token_probabilities.shape
+    means, seconds = np.empty(shape), np.empty((*shape, shape[1]))
+    for one, (looks, look) in zip(kinds, found, strict=True):
         features = _features(estimator, looks, weights)
         log_p = np.log(one.probabilities)
         sums = group_moments(estimator.advantage, looks, look, log_p, group_size, features, weights.n_features)

@@ -44,8 +44,7 @@ def largest(values: ArrayLike) -> float:
 
 def farthest(estimates: pd.Series, prediction: float = 0.0) -> Hashable:
     """Return the label of the estimate that is farthest from the prediction; raise if one is not a number."""
-    distances = (estimates - prediction).abs()
-    return distances[distances == largest(distances)].index[0]
+    return highest((estimates - prediction).abs())
 
 
 def highest(scores: pd.Series) -> Any:

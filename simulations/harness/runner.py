@@ -92,8 +92,8 @@ def run(
 
 def _leaders_first(chunks: list[Chunk]) -> list[Chunk]:
     """Put the first chunk of each study first, so that workers compile different studies' functions and not the same at once."""
-    leaders = {study.name: number for number, (study, _, _) in reversed(list(enumerate(chunks)))}
-    return sorted(chunks, key=lambda chunk: chunk is not chunks[leaders[chunk[0].name]])
+    leaders = {chunk[0].name: chunk for chunk in reversed(chunks)}
+    return sorted(chunks, key=lambda chunk: chunk is not leaders[chunk[0].name])
 
 
 def build_table(study: Study, store: Store, cells: Sequence[Cell]) -> None:
