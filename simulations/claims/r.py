@@ -1,9 +1,11 @@
 """Neighbouring results worth a row."""
 
 from grpo_theory.evidence import Statement
+from simulations.claims.u import DERIVED, PARTS
 
 PRACTICE = "needs the studies of trainers' conventions and KL placements"
 GREENSMITH = "Greensmith et al. 2004"
+KL_PAPER, KL_DERIVED = "arXiv 2512.21852", DERIVED(19)
 
 STATEMENTS = (
     Statement(
@@ -28,10 +30,24 @@ STATEMENTS = (
     ),
     Statement(
         "R5",
-        "arXiv 2512.21852",
-        "k1, k2, k3 in the reward or in the loss each estimate the gradient that is said",
-        "identity",
-        open=PRACTICE,
+        KL_PAPER,
+        "which gradient do k1, k2, k3 estimate, in the reward or in the loss, on and off policy?",
+        PARTS,
+    ),
+    Statement("R5/k1 in reward", KL_PAPER, "on policy: the gradient of KL(pi || pi_ref)", "identity"),
+    Statement("R5/k1 in loss", KL_PAPER, "on policy: 0", "identity"),
+    *(
+        Statement(f"R5/{name}", KL_DERIVED, text, "identity", whose="ours")
+        for name, text in (
+            ("k2 in reward", "on policy: the gradient of E_pi[(1/2) sum_t l_t^2] less its part through l_t = log(pi/pi_ref)"),
+            ("k3 in reward", "on policy: the gradient of KL(pi || pi_ref) less that of KL(pi_ref || pi) at the prefixes of pi"),
+            ("k2 in loss", "on policy: the gradient of KL(pi || pi_ref) with the prefixes held fixed"),
+            ("k3 in loss", "on policy: the gradient of KL(pi_ref || pi) with the prefixes of pi held fixed"),
+            ("k1 in reward/off policy", "trajectory ratio: the gradient of KL(pi || pi_ref) - KL(pi || pi_0)"),
+            ("k1 in loss/off policy", "no ratio: the gradient of -KL(pi_0 || pi)"),
+            ("k2 in loss/off policy", "no ratio: the gradient of E_0[(1/2) sum_t l_t^2]"),
+            ("k3 in loss/off policy", "no ratio: the gradient of E_0[sum_t (exp(-l_t) - 1 + l_t)]"),
+        )
     ),
     Statement(
         "R6",
@@ -43,8 +59,14 @@ STATEMENTS = (
     Statement(
         "R7",
         "arXiv 2509.24203",
-        "one step on (1/K^2) sum (a_i - a_j)^2 at the sampling policy is the group-relative update for any samples",
+        "a step on (1/K^2) sum_{i<j} (a_i - a_j)^2 at the sampling policy is 2 tau times the group-relative update, any samples",
         "identity",
-        open=PRACTICE,
+    ),
+    Statement(
+        "R7/away",
+        DERIVED(20),
+        "at any other policy too, with a_i = r_i - tau log(pi/pi_0) in the place of the rewards",
+        "identity",
+        whose="ours",
     ),
 )

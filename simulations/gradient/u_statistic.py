@@ -7,9 +7,9 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
+from simulations.gradient.groups import estimate
 from simulations.harness.evidence import exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
 
@@ -36,17 +36,6 @@ def u_statistic(scores: Array, rewards: Array) -> Array:
     """Average (1/2)(W_i - W_j)(Z_i - Z_j) over all pairs i < j; scores (G, D), rewards (G,)."""
     i, j = np.triu_indices(len(rewards), 1)
     return np.mean(0.5 * (scores[i] - scores[j]) * (rewards[i] - rewards[j])[:, None], axis=0)
-
-
-def estimate(name: str, scores: Array, rewards: Array) -> Array:
-    """Compute (1/G) sum_i A_i W_i with the registered kernel."""
-    advantage = find(name).advantage
-    advantages = np.empty((1, len(rewards)))
-    unread, nothing = np.ones((1, len(rewards))), np.zeros(1)
-    lengths = np.ones((1, len(rewards)), dtype=np.int64)
-    batch = gt.Batch(rewards[None], unread, lengths, nothing, nothing, nothing, advantage.parameter_array)
-    advantage.kernel(batch, advantages)
-    return advantages[0] @ scores / len(rewards)
 
 
 def _draw_group(point: gt.Point, prompt: int, size: int, rng: np.random.Generator) -> tuple[Array, Array]:

@@ -1,0 +1,64 @@
+"""Which gradient each KL term estimates, as a table."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from paper_figures.harness.style import TRAINING
+
+PLACE = 300
+TABLES = ("kl_terms",)
+CAPTION = (
+    "What a KL term contributes to the expected update, exactly. Beside its name stands the divergence whose gradient it is; "
+    "l_t = log(pi/pi_ref) of token t, pi_0 is the policy that sampled, and a bar and s say that the prefixes are held fixed. In "
+    "the cells: distance from the gradient of KL(pi || pi_ref), relative to that gradient's length, and in brackets the cosine "
+    "of the angle between the two. In the reward the term is weighted by the trajectory ratio, in the loss by none."
+)
+DIVERGENCES = {
+    ("k1 in reward", "on"): r"KL$(\pi\|\pi_{ref})$",
+    ("k2 in reward", "on"): r"E$_\pi[\frac{1}{2}\sum\ell_t^2]$, $\ell_t$ held fixed",
+    ("k3 in reward", "on"): r"KL$(\pi\|\pi_{ref})-$KL$(\pi_{ref}\|\pi)|_s$",
+    ("k1 in loss", "on"): "nothing: 0",
+    ("k2 in loss", "on"): r"KL$(\pi\|\pi_{ref})|_s$",
+    ("k3 in loss", "on"): r"KL$(\pi_{ref}\|\pi)|_s$",
+    ("k3 in loss, as printed", "on"): "ratio inverted",
+    ("k1 in reward", "off"): r"KL$(\pi\|\pi_{ref})-$KL$(\pi\|\pi_0)$",
+    ("k1 in loss", "off"): r"$-$KL$(\pi_0\|\pi)$",
+    ("k2 in loss", "off"): r"E$_{\pi_0}[\frac{1}{2}\sum\ell_t^2]$",
+    ("k3 in loss", "off"): r"E$_{\pi_0}[\sum e^{-\ell_t}-1+\ell_t]$",
+}
+WORST = 2.0
+"""Where the colours end: the opposite of the gradient is as far from it."""
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a heat map: a row for each term on and off policy, a column for each problem."""
+    table = tables["kl_terms"]
+    shown = table[table["quantity"] == "gradient"]
+    keys = list(DIVERGENCES)
+    labels = [f"{term}, {policy} policy:  {text}" for (term, policy), text in DIVERGENCES.items()]
+    distances = shown.pivot_table(index=["term", "policy"], columns="problem", values="from_reverse", sort=False).loc[keys]
+    cosines = shown.pivot_table(index=["term", "policy"], columns="problem", values="cosine", sort=False).loc[keys]
+    text = distances.map("{:.2f}".format) + cosines.map(" ({:.2f})".format).where(distances.lt(1.0) | cosines.ne(0.0), "")
+    figure, axes = plt.subplots(figsize=(9.6, 4.6))
+    sns.heatmap(
+        distances,
+        annot=text,
+        fmt="",
+        vmin=0.0,
+        vmax=WORST,
+        cmap="cividis_r",
+        linewidths=1.5,
+        cbar_kws={"label": "distance from the gradient of KL$(\\pi\\|\\pi_{ref})$"},
+        ax=axes,
+    )
+    axes.set_yticklabels(labels, rotation=0)
+    axes.set_xticklabels(
+        [TRAINING.get(name, "tabular, 16 prompts").replace(", ", ",\n") for name in distances.columns], rotation=0
+    )
+    axes.set(xlabel="", ylabel="")
+    axes.tick_params(length=0)
+    return figure

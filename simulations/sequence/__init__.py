@@ -1,0 +1,1 @@
+"""Token sequences: ratios, clips, KL terms, the claims of TIC-GRPO."""

@@ -1,0 +1,67 @@
+"""Divergences between policies, and their gradients by a step along the imaginary axis.
+
+The derivative of an analytic function f at x is Im f(x + ih)/h up to h^2, without the cancellation of a difference: with
+h = 1e-30 it is exact to the last bits, and shares no formula with the scores of the package.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+
+STEP = 1e-30
+Numbers = NDArray[Any]
+"""Real or complex."""
+Divergence = Callable[[Numbers], Any]
+
+
+def token_logs(problem: gt.Problem, theta: Numbers) -> Numbers:
+    """Return the log probability of each token given its prefix, shape (M, D), for complex parameters (d,)."""
+    policy = problem.policy
+    logits = policy.logits(theta.real) + 1j * policy.logits(theta.imag)
+    by_prefix = logits.reshape(len(logits), -1, policy.paths.vocabulary_size)
+    by_prefix = by_prefix - by_prefix.real.max(axis=-1, keepdims=True)
+    logs = by_prefix - np.log(np.exp(by_prefix).sum(axis=-1, keepdims=True))
+    return logs.reshape(logits.shape)
+
+
+def gradient(problem: gt.Problem, divergence: Divergence, theta: Array) -> Array:
+    """Return the derivative of a function of the policy's token logs (M, D), shape (d,)."""
+    steps = theta + 1j * STEP * np.eye(theta.size)
+    return np.array([divergence(token_logs(problem, step)).imag / STEP for step in steps])
+
+
+def between(problem: gt.Problem, other: Array) -> Divergence:
+    """Return E KL(pi || other) of whole responses, with `other` the token logs (M, D) of another policy."""
+    paths, weights = problem.policy.paths, problem.bandit.prompt_weights
+
+    def divergence(logs: Numbers) -> Any:
+        along = paths.along(logs)
+        return weights @ (np.exp(along) * (along - paths.along(other))).sum(axis=1)
+
+    return divergence
+
+
+def expected(problem: gt.Problem, sampler: gt.Point, term: Callable[[Numbers], Numbers]) -> Divergence:
+    """Return E sum_t term of the tokens' logs, over responses of a policy that is held fixed; terms are (M, D)."""
+    paths, weights = problem.policy.paths, problem.bandit.prompt_weights
+
+    def divergence(logs: Numbers) -> Any:
+        return weights @ (sampler.probabilities * paths.along(term(logs))).sum(axis=1)
+
+    return divergence
+
+
+def at_held_prefixes(problem: gt.Problem, sampler: gt.Point, term: Callable[[Numbers], Numbers]) -> Divergence:
+    """Return E sum_t sum_y term(y) over tokens y, at prefixes that a policy held fixed visits; terms are (M, D)."""
+    paths, weights = problem.policy.paths, problem.bandit.prompt_weights
+    visits = paths.by_prefix(paths.collect(sampler.probabilities))
+
+    def divergence(logs: Numbers) -> Any:
+        return weights @ (visits * term(logs)).sum(axis=1)
+
+    return divergence
