@@ -1,4 +1,4 @@
-"""The estimate of one group, from its scores and rewards."""
+"""Advantages of groups and the estimate of one, from rewards and scores, by a registered kernel."""
 
 import numpy as np
 
@@ -7,12 +7,17 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 
 
-def estimate(name: str, scores: Array, rewards: Array) -> Array:
-    """Compute (1/G) sum_i A_i W_i with the registered kernel."""
-    advantage = find(name).advantage
-    advantages = np.empty((1, len(rewards)))
-    unread, nothing = np.ones((1, len(rewards))), np.zeros(1)
-    lengths = np.ones((1, len(rewards)), dtype=np.int64)
-    batch = gt.Batch(rewards[None], unread, lengths, nothing, nothing, nothing, advantage.parameter_array)
+def advantages_of(name: str, rewards: Array) -> Array:
+    """Compute the advantages (B, G) of a registered kernel that reads rewards (B, G) alone."""
+    advantage, (n_groups, _) = find(name).advantage, rewards.shape
+    advantages = np.empty_like(rewards)
+    unread, nothing = np.ones_like(rewards), np.zeros(n_groups)
+    lengths = np.ones(rewards.shape, dtype=np.int64)
+    batch = gt.Batch(rewards, unread, lengths, nothing, nothing, nothing, advantage.parameter_array)
     advantage.kernel(batch, advantages)
-    return advantages[0] @ scores / len(rewards)
+    return advantages
+
+
+def estimate(name: str, scores: Array, rewards: Array) -> Array:
+    """Compute (1/G) sum_i A_i W_i with a registered kernel; scores (G, D), rewards (G,)."""
+    return advantages_of(name, rewards[None])[0] @ scores / len(rewards)

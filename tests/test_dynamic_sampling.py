@@ -1,0 +1,63 @@
+"""Predictions for dropped and redrawn groups against the enumeration of all groups, and the loops that draw them."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from simulations.gradient import dynamic_sampling
+
+
+def enumerated(name, group_size):
+    """Return mean, mean square and probability of mixed groups' contributions along the plain update, prompt by prompt."""
+    problem = gt.gallery.problem(name)
+    point = problem.at(problem.theta)
+    mean = gt.gradient_mean(problem, problem.theta, "rloo", batch_size=1, group_size=group_size)
+    slopes = point.covectors @ problem.policy.logits(mean / (mean @ mean))[:, :, None]
+    found = np.zeros((problem.bandit.n_prompts, 3))
+    for m, law in enumerate(point.outcome_probabilities):
+        for outcomes in product(range(law.size), repeat=group_size):
+            z, w = point.rewards[m, list(outcomes)], slopes[m, point.outcome_responses[list(outcomes)], 0]
+            if np.ptp(z) > 0.0:
+                added = np.mean((z - (z.sum() - z) / (group_size - 1)) * w)
+                found[m] += law[list(outcomes)].prod() * np.array([added, added**2, 1.0])
+    return problem.bandit.prompt_weights, *found.T
+
+
+@pytest.mark.parametrize(("name", "group_size"), [("two-arms", 2), ("two-arms", 4), ("mixed", 2)])
+def test_predictions_by_enumeration(name, group_size):
+    weights, means, squares, mixed = enumerated(name, group_size)
+    predicted = dynamic_sampling.predict({"problem": name, "group_size": group_size, "batch_size": 4})
+    share = weights @ mixed
+    assert predicted["redrawn"] == pytest.approx(weights @ means / share, rel=1e-12)
+    assert predicted["squares"] == pytest.approx(weights @ squares / share, rel=1e-12)
+    assert predicted["rollouts"] == pytest.approx(1.0 / share, rel=1e-12)
+    assert predicted["same prompt"] == pytest.approx(weights @ (means / mixed), rel=1e-12)
+
+
+def test_error_saved_at_equal_rollouts():
+    """Of N groups plain, and N m mixed ones times m: variances of the two means along the update."""
+    weights, means, squares, mixed = enumerated("two-arms", 2)
+    share, second = weights @ mixed, weights @ squares
+    plain, dynamic = second - 1.0, second / share * share**2 / share - 1.0 / share
+    predicted = dynamic_sampling.predict({"problem": "two-arms", "group_size": 2, "batch_size": 4})
+    assert predicted["gain"] == pytest.approx((plain - dynamic) / plain, rel=1e-12), "one direction only: there g lies"
+    assert weights @ means == pytest.approx(1.0, rel=1e-12)
+
+
+def test_outcomes_are_drawn_from_their_law():
+    """Exact binomial errors at one prompt of unequal outcomes; the last outcome is reached too."""
+    point, n = dynamic_sampling._point("mixed"), 1 << 16
+    groups = dynamic_sampling.draw("mixed", np.full(n, 3), 2, np.random.default_rng(0))
+    p = point.moments.value[3]
+    share = 2.0 * p * (1.0 - p)
+    assert abs(groups.mixed.mean() - share) < 4.9 * np.sqrt(share * (1.0 - share) / n)
+    assert abs(groups.not_all_right.mean() - (1.0 - p**2)) < 4.9 * np.sqrt(p**2 * (1.0 - p**2) / n)
+
+
+def test_redrawing_at_the_prompt_leaves_no_uniform_group():
+    """What is added is that of a mixed group: with two arms and G = 2 it is never 0."""
+    along = dynamic_sampling._until_mixed("two-arms", np.zeros(512, dtype=np.int64), 2, np.random.default_rng(0))
+    mixed = dynamic_sampling.draw("two-arms", np.zeros(512, dtype=np.int64), 2, np.random.default_rng(1))
+    assert set(np.round(along, 12)) <= set(np.round(mixed.along[mixed.mixed], 12))
