@@ -85,7 +85,7 @@ def test_the_lists_are_complete():
     assert set(RATIOS) == set(NAMED_RATIOS)
     assert set(SHARES) == set(AGGREGATIONS)
     assert set(PLACES[1:]) == set(KL_TERMS)
-    assert set(CLIPS) == {"none", "two-sided", "upper only", "by sign", "cap"}
+    assert set(CLIPS) == {"none", "two-sided", "upper only", "by sign", "cap", "cap at high", "clamp", "dual"}
     assert {len(response) for response in responses(sequences())} == {1, 2, 3}
 
 
@@ -120,6 +120,11 @@ def surrogate(ratio, clip, advantage, low, high, aggregation):
         "two-sided": lambda r: np.clip(r, 1.0 - low, 1.0 + high),
         "upper only": lambda r: np.minimum(r, 1.0 + high),
         "by sign": lambda r: min(advantage * r, advantage * np.clip(r, 1.0 - low, 1.0 + high)) / advantage,
+        "dual": lambda r: (
+            max(min(advantage * r, advantage * np.clip(r, 1.0 - low, 1.0 + high)), 3.0 * advantage) / advantage
+            if advantage < 0.0
+            else min(r, 1.0 + high)
+        ),
     }[clip]
 
     def value(now, then):
@@ -134,7 +139,7 @@ def surrogate(ratio, clip, advantage, low, high, aggregation):
     return value
 
 
-@pytest.mark.parametrize("clip", ["none", "two-sided", "upper only", "by sign"])
+@pytest.mark.parametrize("clip", ["none", "two-sided", "upper only", "by sign", "dual"])
 @pytest.mark.parametrize("advantage", [1.0, -1.0])
 @pytest.mark.parametrize(
     ("ratio", "aggregation"),
@@ -178,7 +183,7 @@ def test_the_enumeration_has_the_gradients_of_the_divergences(divergence):
 def test_all_mixtures_off_policy(advantage, kl):
     c, kl = penalised(kl)
     for ratio, clip, aggregation in product(RATIOS, CLIPS, POOLS):
-        if ratio == "none" and clip not in ("none", "cap"):
+        if ratio == "none" and clip not in ("none", "cap", "cap at high"):
             continue  # the ratio is 1, and no clip bites
         mixed = estimator_of(advantage, ratio, clip, aggregation, kl)
         law = gt.gradient_law(c.problem, c.theta, mixed, batch_size=2, group_size=2, behaviour=c.behaviour)
