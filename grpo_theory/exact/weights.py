@@ -109,7 +109,7 @@ def check_penalty(kl: KL | None, estimator: Estimator) -> None:
 
 
 def check_support(current: Point, behaviour: Point) -> None:
-    """Raise if a token that the current policy draws, at a prefix that it reaches, has probability 0 under the one that sampled."""
+    """Raise if a token that the current policy draws, at a prefix that it reaches, has probability 0 under the sampling one."""
     drawn = current.policy.paths.collect(current.probabilities) > 0.0
     missing = (behaviour.token_probabilities == 0.0) & drawn
     if missing.any():

@@ -18,7 +18,7 @@ MARGIN = 0.02
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each estimator, so that a new kernel adds cells and changes none; trainers' conventions have their own tests."""
+    """One cell for each estimator, so that a new kernel adds cells and changes none; not those of trainers."""
     return [
         cell
         for name, estimator in gt.estimators().items()

@@ -74,12 +74,12 @@ def scaled_by_successes(batch, advantages):
 
 
 def shrunk(batch, advantages):
-    """A = Z - (1 - l) mean of the group's others - l mean of the other groups, l = v/(v + s + epsilon).
+    """A = Z - (1 - l) mean of the group's others - l mean of the other groups, l = strength v/(v + s + epsilon).
 
     v is the mean over the other groups of the variance (ddof 1) of their means, s the variance (ddof 0) of these means.  So the
     baseline is independent of the response; without another group it is the leave-one-out mean.
     """
-    epsilon = batch.parameters[0]
+    epsilon, strength = batch.parameters[0], batch.parameters[1]
     n_groups, group_size = batch.rewards.shape
     means, noises = np.empty(n_groups), np.empty(n_groups)
     others, scratch = np.empty(max(n_groups - 1, 0)), np.empty(max(n_groups - 1, 0))
@@ -96,7 +96,7 @@ def shrunk(batch, advantages):
             noise = 0.0
             for c in range(n_groups):
                 noise += noises[c] / (n_groups - 1.0) if c != b else 0.0
-            share = noise / (noise + spread + epsilon) if noise > 0.0 else 0.0
+            share = strength * noise / (noise + spread + epsilon) if noise > 0.0 else 0.0
         for g in range(group_size):
             left_out = advantages[b, g] * group_size / (group_size - 1.0)
             advantages[b, g] = (1.0 - share) * left_out + share * (batch.rewards[b, g] - elsewhere)
