@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FLAGS := $(if $(QUICK),--quick)
 
-.PHONY: reproduce test lint bench clean
+.PHONY: reproduce test reference lint bench clean
 
 reproduce: $(VENV)/.base
 	$(BIN)/python -m simulations verify --executor processes $(FLAGS)
@@ -11,6 +11,12 @@ reproduce: $(VENV)/.base
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# The trainers in environments of their own, because their pins conflict; a test skips where its environment cannot be had.
+reference: $(VENV)/.test
+	-$(MAKE) .venv-trl/.made
+	-$(MAKE) .venv-verl/.made
+	$(BIN)/python -m pytest -m reference -rs -s tests
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -21,7 +27,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --out benchmarks/RESULTS.md
 
 clean:
-	rm -rf $(VENV) results results-quick report report-quick
+	rm -rf $(VENV) .venv-trl .venv-verl results results-quick report report-quick
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -34,4 +40,18 @@ $(VENV)/.base: setup.cfg pyproject.toml | $(BIN)/python
 
 $(VENV)/.%: $(VENV)/.base
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+.venv-trl/.made:
+	$(PYTHON) -m venv .venv-trl
+	.venv-trl/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-trl/bin/python -m pip install --quiet --disable-pip-version-check numpy trl==1.16.0
+	@touch $@
+
+.venv-verl/.made:
+	$(PYTHON) -m venv .venv-verl
+	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check \
+	    numpy tensordict==0.10.0 'ray>=2.41' omegaconf packaging 'transformers<5.11' codetiming
+	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1
 	@touch $@

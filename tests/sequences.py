@@ -155,9 +155,14 @@ def reference_logs(c: Case, m, response):
     return np.array([np.log(mass(response[: t + 1]) / mass(response[:t])) for t in range(len(response))])
 
 
+def log_probabilities(c: Case, theta):
+    """Return the log probability of every response, shape (M, K)."""
+    return np.array([[token_logs(c, theta, m, r).sum() for r in responses(c)] for m in range(len(c.features))])
+
+
 def probabilities(c: Case, theta):
     """Return the probability of every response, shape (M, K)."""
-    return np.array([[np.exp(token_logs(c, theta, m, r).sum()) for r in responses(c)] for m in range(len(c.features))])
+    return np.exp(log_probabilities(c, theta))
 
 
 def scores(c: Case, theta):
@@ -185,7 +190,8 @@ def objective(c: Case, theta):
 def prompt_gradients(c: Case, theta):
     """Return the gradient of each prompt's objective: E[(Z - strength log(pi / reference)) W], shape (M, d)."""
     pi, mean, w = probabilities(c, theta), c.problem.bandit.probabilities @ c.problem.bandit.values, scores(c, theta)
-    penalty = c.problem.kl.strength * np.log(pi / c.problem.kl.reference) if c.problem.kl else 0.0
+    logs = log_probabilities(c, theta)
+    penalty = c.problem.kl.strength * (logs - np.log(c.problem.kl.reference)) if c.problem.kl else 0.0
     return np.einsum("mk,mk,mkd->md", pi, mean - penalty, w)
 
 
@@ -233,14 +239,16 @@ SHARES = {
 
 def clipped(name, ratio, positive, low, high):
     """Return what a ratio weighs after the clip."""
-    if name == "cap":
-        return min(ratio, 1.0 + high)
+    if name in ("cap", "cap at high", "clamp"):
+        cut = min(ratio, high if name == "cap at high" else 1.0 + high)
+        return max(cut, 1.0 - low) if name == "clamp" else cut
     too_high, too_low = ratio > 1.0 + high, ratio < 1.0 - low
     dropped = {
         "none": False,
         "two-sided": too_high or too_low,
         "upper only": too_high,
         "by sign": too_high if positive else too_low,
+        "dual": too_high if positive else too_low or ratio > 3.0,
     }[name]
     return 0.0 if dropped else ratio
 
@@ -272,7 +280,7 @@ def look(c: Case, m, estimator: gt.Estimator, behaviour) -> Prompt:
     for k, response in enumerate(responses(c)):
         logs = token_logs(c, behaviour, m, response)
         penalty = 0.0
-        if c.problem.kl is not None and estimator.kl.name.endswith("in reward"):
+        if c.problem.kl is not None and estimator.kl.name.endswith("in reward") and np.exp(logs.sum()) > 0.0:
             terms = DIVERGENCES[estimator.kl.name[:2]](logs - reference_logs(c, m, response))
             penalty = c.problem.kl.strength * terms.sum()
         norm = (token_scores(c, behaviour, m, response).sum(axis=0) ** 2).sum()

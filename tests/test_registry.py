@@ -280,7 +280,7 @@ def test_parameters_of_a_composition_leave_its_parts(registry):
             r"ratio must be one of none, token, trajectory, geometric, got 'tokens'; did you mean 'token'\?",
         ),
         ({"ratio": 1.0}, TypeError, r"ratio must be a name or an instance of Ratio, got 1\.0"),
-        ({"clip": "two sided"}, ValueError, r"clip must be one of none, .*, cap, got 'two sided'; did you mean 'two-sided'\?"),
+        ({"clip": "two sided"}, ValueError, r"clip must be one of none, .*, dual, got 'two sided'; did you mean 'two-sided'\?"),
         ({"clip": 0.2}, TypeError, r"clip must be a name or an instance of Clip, got 0\.2"),
         ({"clip": RATIOS["token"]}, TypeError, r"clip must be a name or an instance of Clip, got Ratio\("),
         ({"aggregation": "length"}, ValueError, r"aggregation must be .*, got 'length'; did you mean 'own length'\?"),

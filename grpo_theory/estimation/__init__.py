@@ -2,6 +2,7 @@
 
 from grpo_theory.estimation import compositions as compositions
 from grpo_theory.estimation import named as named
+from grpo_theory.estimation import trainers as trainers
 from grpo_theory.estimation.advantage import Advantage as Advantage
 from grpo_theory.estimation.aggregation import AGGREGATIONS as AGGREGATIONS
 from grpo_theory.estimation.aggregation import Aggregation as Aggregation

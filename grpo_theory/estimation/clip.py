@@ -15,6 +15,8 @@ from grpo_theory.compilation import F1, F2, FunctionValue
 from grpo_theory.estimation.part import Part, find_part, value_of
 
 SIGNATURE = types.void(F2, numba.int64, numba.boolean, F1, F2)
+DUAL_BOUND = 3.0
+"""The largest ratio of a token with a negative advantage that a dual clip lets through: verl's clip_ratio_c."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +99,40 @@ def cap(ratios, length, positive, widths, weights):
             weights[t, i] = min(ratios[t, i], 1.0 + widths[1])
 
 
+def cap_at_high(ratios, length, positive, widths, weights):
+    """Weight min(r, high): the width itself is the cap, so below 1 it scales the gradient on policy too (CISPO in TRL)."""
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            weights[t, i] = min(ratios[t, i], widths[1])
+
+
+def clamp(ratios, length, positive, widths, weights):
+    """Weight max(1 - low, min(r, 1 + high)): a ratio is cut on both sides, and the token keeps its gradient (CISPO in verl)."""
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            weights[t, i] = max(1.0 - widths[0], min(ratios[t, i], 1.0 + widths[1]))
+
+
+def dual_clip(ratios, length, positive, widths, weights):
+    """As by sign, and 0 above `DUAL_BOUND` where A < 0, as in verl.
+
+    It is the gradient of max(min(r A, clip(r, 1 - low, 1 + high) A), 3 A) there (dual-clip PPO: arXiv 1912.09729).
+    """
+    for t in range(length):
+        for i in range(ratios.shape[1]):
+            kept = ratios[t, i] <= 1.0 + widths[1] if positive else 1.0 - widths[0] <= ratios[t, i] <= DUAL_BOUND
+            weights[t, i] = ratios[t, i] if kept else 0.0
+
+
 CLIPS = {
     "none": Clip("none", no_clip),
     "two-sided": Clip("two-sided", two_sided_clip),
     "upper only": Clip("upper only", upper_clip),
     "by sign": Clip("by sign", clip_by_sign),
     "cap": Clip("cap", cap),
+    "cap at high": Clip("cap at high", cap_at_high),
+    "clamp": Clip("clamp", clamp),
+    "dual": Clip("dual", dual_clip),
 }
 
 

@@ -39,3 +39,10 @@ cispo = compose(
     aggregation="group tokens",
     source="A min(r_t, 1.2)/(tokens of the group), A as in grpo: CISPO (arXiv 2506.13585)",
 )
+
+grpo_without_ratio = compose(
+    "grpo_without_ratio",
+    advantage="grpo",
+    aggregation="own length",
+    source="A/|y|, A as in grpo: GRPO's update with importance sampling left out (arXiv 2508.02833)",
+)

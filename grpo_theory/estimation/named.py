@@ -5,6 +5,7 @@ W is the score, Z the reward, G the group size; each kernel fills A in (1/BG) su
 
 import numpy as np
 
+from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.registry import estimator
 
 
@@ -57,13 +58,10 @@ def grpo(batch, advantages):
     n_groups, group_size = batch.rewards.shape
     epsilon = batch.parameters[0]
     for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        squares = 0.0
-        for g in range(group_size):
-            squares += (batch.rewards[b, g] - mean) ** 2
-        scale = 1.0 / (np.sqrt(squares / (group_size - 1.0)) + epsilon)
-        for g in range(group_size):
-            advantages[b, g] = scale * (batch.rewards[b, g] - mean)
+        deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))
+        if deviation > 0.0:
+            for g in range(group_size):
+                advantages[b, g] /= deviation + epsilon
 
 
 @estimator("optimal_loo", minimum_group_size=2)

@@ -24,6 +24,7 @@ def make_estimator(
     parameters: Mapping[str, float] | None = None,
     minimum_group_size: int = 1,
     couples_groups: bool = False,
+    source: str = "",
 ) -> Estimator:
     """Return an estimator of a kernel without registering it; arguments as for `estimator`."""
     if not isinstance(name, str) or not name:
@@ -37,7 +38,7 @@ def make_estimator(
         couples_groups=couples_groups,
         reads=fields_read(function),
     )
-    return Estimator(name, advantage)
+    return Estimator(name, advantage, source=source)
 
 
 def estimator(
@@ -46,6 +47,7 @@ def estimator(
     parameters: Mapping[str, float] | None = None,
     minimum_group_size: int = 1,
     couples_groups: bool = False,
+    source: str = "",
 ) -> Callable[[Callable], Estimator]:
     """Register an advantage kernel under a name; the decorated function becomes an `Estimator`.
 
@@ -60,6 +62,8 @@ def estimator(
     couples_groups : bool, default False
         Whether an advantage depends on other groups of the batch; if not, the kernel may be given the groups of many batches
         at once.
+    source : str, optional
+        Formula and source, in a line; the first line of the kernel's docstring if omitted.
 
     Raises
     ------
@@ -77,7 +81,12 @@ def estimator(
     ...         for g in range(batch.rewards.shape[1]):
     ...             advantages[b, g] = batch.rewards[b, g] - 0.5
     """
-    facts = {"parameters": parameters, "minimum_group_size": minimum_group_size, "couples_groups": couples_groups}
+    facts = {
+        "parameters": parameters,
+        "minimum_group_size": minimum_group_size,
+        "couples_groups": couples_groups,
+        "source": source,
+    }
     if not isinstance(name, str) or not name:
         raise TypeError(f"name must be a non-empty string, got {name!r}")
     as_count("minimum_group_size", minimum_group_size)
@@ -111,7 +120,7 @@ def compose(
         Whose advantages.
     ratio : {"none", "token", "trajectory", "geometric"} or Ratio
         The importance ratio of the current policy over the one that sampled.
-    clip : {"none", "two-sided", "upper only", "by sign", "cap"} or Clip
+    clip : {"none", "two-sided", "upper only", "by sign", "cap", "cap at high", "clamp", "dual"} or Clip
         What becomes of a ratio that has gone too far from 1; by name with widths of 0.2.
     aggregation : {"sum", "own length", "constant", "group tokens", "batch tokens"} or Aggregation
         How tokens are added up.

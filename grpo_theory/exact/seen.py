@@ -44,9 +44,12 @@ def seen_at(point: Point, estimator: Estimator) -> Seen:
 
 
 def reward_penalties(point: Point, estimator: Estimator) -> Array:
-    """Return what the estimator subtracts from the rewards of the responses, shape (M, K): 0 if the penalty is in the loss."""
+    """Return what the estimator subtracts from the rewards of the responses, shape (M, K): 0 if the penalty is in the loss.
+
+    It is 0, too, for a response of probability 0, whose estimate of the divergence may be infinite.
+    """
     if point.kl is None or estimator.kl.place != "reward":
         return np.zeros(point.probabilities.shape)
     terms = np.empty_like(point.log_ratios_to_reference)
     estimator.kl.fill(np.ascontiguousarray(point.log_ratios_to_reference), terms)
-    return point.kl.strength * point.policy.paths.along(terms)
+    return np.where(point.probabilities > 0.0, point.kl.strength * point.policy.paths.along(terms), 0.0)

@@ -16,6 +16,8 @@ from grpo_theory.problem import KL, Paths, Point
 
 POSITIVE, NEGATIVE = 0, 1
 """Places of the signs of an advantage in a table of gains."""
+_LARGEST = 1e150
+"""Weights of tokens are refused above this, because double precision does not hold their squares."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,8 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator) -> Tok
     Raises
     ------
     ValueError
-        If the estimator has an importance ratio that is infinite, or a KL term in the loss and the problem has no penalty.
+        If the estimator has a weight above 1e150, an infinite importance ratio say, for a response that can be drawn, or a KL
+        term in the loss and the problem has no penalty.
     """
     check_penalty(current.kl, estimator)
     if not estimator.ratio.constant:
@@ -83,7 +86,9 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator) -> Tok
     log_ratios = current.token_log_probabilities - behaviour.token_log_probabilities
     gains = gains_of(estimator, paths, log_ratios.T)
     _forget_undrawn(gains, current, behaviour)
-    return TokenWeights(paths, current.token_probabilities, gains, _drifts(current, estimator))
+    drifts = _drifts(current, estimator)
+    _forget_unsampled(drifts, behaviour, estimator)
+    return TokenWeights(paths, current.token_probabilities, gains, drifts)
 
 
 def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
@@ -104,8 +109,9 @@ def check_penalty(kl: KL | None, estimator: Estimator) -> None:
 
 
 def check_support(current: Point, behaviour: Point) -> None:
-    """Raise if a token that the current policy can draw has probability 0 under the policy that sampled."""
-    missing = (behaviour.token_probabilities == 0.0) & (current.token_probabilities > 0.0)
+    """Raise if a token that the current policy draws, at a prefix that it reaches, has probability 0 under the sampling one."""
+    drawn = current.policy.paths.collect(current.probabilities) > 0.0
+    missing = (behaviour.token_probabilities == 0.0) & drawn
     if missing.any():
         prompt, edge = (int(i) for i in np.argwhere(missing)[0])
         prefix, token = divmod(edge, current.policy.paths.vocabulary_size)
@@ -116,17 +122,33 @@ def check_support(current: Point, behaviour: Point) -> None:
 
 
 def _forget_undrawn(gains: Array, current: Point, behaviour: Point) -> None:
-    """Set infinite gains (K, 2, T, M) to 0 for responses that neither policy draws; raise if there are others."""
-    infinite = ~np.isfinite(gains).all(axis=(1, 2))
-    drawn = infinite & ((current.probabilities > 0.0) | (behaviour.probabilities > 0.0)).T
+    """Set gains (K, 2, T, M) that are too large to 0 for responses that neither policy draws; raise if there are others."""
+    large = ~(np.abs(gains) <= _LARGEST).all(axis=(1, 2))
+    drawn = large & ((current.probabilities > 0.0) | (behaviour.probabilities > 0.0)).T
     if drawn.any():
         response, prompt = (int(i) for i in np.argwhere(drawn)[0])
+        largest = float(np.abs(gains[response, ..., prompt]).max())
+        found = "infinite" if not np.isfinite(largest) else f"{largest:.3g}, whose square is beyond double precision"
         raise ValueError(
             f"behaviour must give every response of the current policy a probability above 0, and gives "
             f"{behaviour.probabilities[prompt, response]:.3g} to response {response} of prompt {prompt}: "
-            "the importance ratio is infinite"
+            f"the importance ratio is {found}"
         )
-    np.moveaxis(gains, -1, 1)[infinite] = 0.0
+    np.moveaxis(gains, -1, 1)[large] = 0.0
+
+
+def _forget_unsampled(drifts: Array, behaviour: Point, estimator: Estimator) -> None:
+    """Set drifts (K, T, M) that are too large to 0 for responses that are never sampled; raise if there are others."""
+    large = ~(np.abs(drifts) <= _LARGEST).all(axis=1)
+    sampled = large & (behaviour.probabilities > 0.0).T
+    if sampled.any():
+        response, prompt = (int(i) for i in np.argwhere(sampled)[0])
+        raise ValueError(
+            f"the KL term {estimator.kl.name!r} has a slope beyond double precision at response {response} of prompt {prompt}, "
+            f"which is sampled with probability {behaviour.probabilities[prompt, response]:.3g} and has a token that the current "
+            "policy all but excludes and the reference does not"
+        )
+    np.moveaxis(drifts, -1, 1)[large] = 0.0
 
 
 def _drifts(current: Point, estimator: Estimator) -> Array:

@@ -23,13 +23,18 @@ def fill_log_ratios(log_tokens, log_reference, prompts, n, log_ratios):
 
 @stage
 def add_up_penalties(terms, edges, lengths, strength, n, penalties):
-    """Fill the penalties of the responses (K, N), sums of terms (D, N) along their paths."""
+    """Fill the penalties of the responses (K, N), sums of terms (D, N) along their paths.
+
+    An infinite one is made 0: it is of a response with a token whose probability is below exp(-709), which is never drawn.
+    """
     for k in range(penalties.shape[0]):
         for i in range(n):
             penalties[k, i] = strength * terms[edges[k, 0], i]
         for t in range(1, lengths[k]):
             for i in range(n):
                 penalties[k, i] += strength * terms[edges[k, t], i]
+        for i in range(n):
+            penalties[k, i] = 0.0 if penalties[k, i] == np.inf else penalties[k, i]
 
 
 @function_value(FILL_PENALTIES)

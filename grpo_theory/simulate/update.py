@@ -15,6 +15,7 @@ def add_weights(sums, counts, edges, lengths, gains, drifts, n, covector):
 
     sums (S, O, N) are those of `grpo_theory.simulate.sums`, counts (O, N) the numbers of responses with each outcome.  A token
     weighs A gain + drift: gains (K, 2, T, N or 1) are for positive and for other advantages, drifts (K, T, N) may be empty.
+    What is not there weighs nothing, though its gain or drift be infinite.
     """
     n_values = counts.shape[0] // edges.shape[0]
     for d in range(covector.shape[0]):
@@ -33,7 +34,8 @@ def add_weights(sums, counts, edges, lengths, gains, drifts, n, covector):
                             covector[edge, i] += sums[part, o, i] * gain
                 if drifts.shape[0] > 0:
                     for i in range(n):
-                        covector[edge, i] += counts[o, i] * drifts[k, t, i]
+                        count = counts[o, i]
+                        covector[edge, i] += count * drifts[k, t, i] if count != 0 else 0.0
 
 
 @stage
@@ -41,7 +43,7 @@ def add_by_sign(sums, positive, other, n, weights):
     """Add to weights (64,) the sums of advantages (64,), times one gain (64,) where they are positive and another where not."""
     for i in range(n):
         x = sums[i]
-        weights[i] += x * (positive[i] if x > 0.0 else other[i])
+        weights[i] += x * (positive[i] if x > 0.0 else other[i]) if x != 0.0 else 0.0
 
 
 @stage

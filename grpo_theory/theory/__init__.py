@@ -4,6 +4,14 @@ from grpo_theory.theory.baseline import baseline_trace as baseline_trace
 from grpo_theory.theory.bounds import constant_step_bound as constant_step_bound
 from grpo_theory.theory.bounds import harmonic_step_bound as harmonic_step_bound
 from grpo_theory.theory.bounds import recursion_bound as recursion_bound
+from grpo_theory.theory.finite_group import FiniteGroupObjective as FiniteGroupObjective
+from grpo_theory.theory.finite_group import best_slope as best_slope
+from grpo_theory.theory.finite_group import finite_group_objective as finite_group_objective
+from grpo_theory.theory.finite_group import left_out_slope as left_out_slope
+from grpo_theory.theory.finite_group import mixed_bias as mixed_bias
+from grpo_theory.theory.finite_group import mixed_share as mixed_share
+from grpo_theory.theory.finite_group import relative_slope as relative_slope
+from grpo_theory.theory.finite_group import standardised_slope as standardised_slope
 from grpo_theory.theory.group_size import GroupSizeLaw as GroupSizeLaw
 from grpo_theory.theory.group_size import group_size_law as group_size_law
 from grpo_theory.theory.group_size import mse_weights as mse_weights

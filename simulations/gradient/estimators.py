@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 
 import grpo_theory as gt
+from grpo_theory.estimation.trainers import CONVENTIONS
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.gradient.cells import gradient_cells, merge, simulate_and
@@ -17,10 +18,11 @@ MARGIN = 0.02
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each estimator, so that a new kernel adds cells and changes none."""
+    """One cell for each estimator, so that a new kernel adds cells and changes none; not those of trainers."""
     return [
         cell
         for name, estimator in gt.estimators().items()
+        if name not in CONVENTIONS
         for cell in gradient_cells(
             [name],
             [size for size in GROUP_SIZES if size >= estimator.advantage.minimum_group_size],

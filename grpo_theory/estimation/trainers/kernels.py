@@ -1,0 +1,109 @@
+"""Advantage kernels that trainers share, each group by itself.
+
+What trainers do differently is a number: `ddof` of the standard deviation, `epsilon` beside it, the `floor` at or below which a
+standard deviation counts as 0 and nothing is divided, and the share `alone` of its reward that a lone response keeps.
+"""
+
+import numpy as np
+
+from grpo_theory.estimation.centring import centre
+
+
+def centred(batch, advantages):
+    """A = Z - group mean, own sample in."""
+    alone = batch.parameters[0]
+    n_groups, group_size = batch.rewards.shape
+    for b in range(n_groups):
+        total = 0.0
+        for g in range(group_size):
+            total += batch.rewards[b, g]
+        mean = total / group_size
+        for g in range(group_size):
+            advantages[b, g] = batch.rewards[b, g] - mean if group_size > 1 else alone * batch.rewards[b, g]
+
+
+def leave_one_out(batch, advantages):
+    """A = Z - mean of the group's other rewards."""
+    alone = batch.parameters[0]
+    n_groups, group_size = batch.rewards.shape
+    for b in range(n_groups):
+        total = 0.0
+        for g in range(group_size):
+            total += batch.rewards[b, g]
+        for g in range(group_size):
+            if group_size > 1:
+                advantages[b, g] = group_size / (group_size - 1.0) * (batch.rewards[b, g] - total / group_size)
+            else:
+                advantages[b, g] = alone * batch.rewards[b, g]
+
+
+def standardised(batch, advantages):
+    """A = (Z - group mean)/(group sd + epsilon), own sample in both."""
+    ddof, epsilon, floor, alone = batch.parameters[0], batch.parameters[1], batch.parameters[2], batch.parameters[3]
+    n_groups, group_size = batch.rewards.shape
+    for b in range(n_groups):
+        if group_size == 1:
+            advantages[b, 0] = alone * batch.rewards[b, 0] / (1.0 + epsilon)
+            continue
+        deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - ddof))
+        if deviation > floor:
+            for g in range(group_size):
+                advantages[b, g] /= deviation + epsilon
+
+
+def leave_one_out_standardised(batch, advantages):
+    """A = (Z - mean of the others)/(sd of the others + epsilon); not divided where the others' sd is at most the floor."""
+    ddof, epsilon, floor = batch.parameters[0], batch.parameters[1], batch.parameters[2]
+    n_groups, group_size = batch.rewards.shape
+    others, deviations = np.empty(max(group_size - 1, 0)), np.empty(max(group_size - 1, 0))
+    for b in range(n_groups):
+        for g in range(group_size):
+            if group_size == 1:
+                advantages[b, g] = 0.0
+                continue
+            others[:g] = batch.rewards[b, :g]
+            others[g:] = batch.rewards[b, g + 1 :]
+            squares = centre(others, deviations)
+            advantages[b, g] = (batch.rewards[b, g] - others[0]) + deviations[0]
+            deviation = np.sqrt(squares / (group_size - 1.0 - ddof)) if group_size - 1.0 > ddof else 0.0
+            if deviation > floor:
+                advantages[b, g] /= deviation + epsilon
+
+
+def length_weighted(batch, advantages):
+    """A = Z - (sum of lengths times rewards)/(sum of lengths), own sample in."""
+    alone = batch.parameters[0]
+    n_groups, group_size = batch.rewards.shape
+    for b in range(n_groups):
+        weighted, tokens = 0.0, 0.0
+        for g in range(group_size):
+            weighted += batch.lengths[b, g] * batch.rewards[b, g]
+            tokens += batch.lengths[b, g]
+        for g in range(group_size):
+            advantages[b, g] = batch.rewards[b, g] - weighted / tokens if group_size > 1 else alone * batch.rewards[b, g]
+
+
+def best_less_second(batch, advantages):
+    """A = (best - second best)/(group sd + epsilon) for the best response, 0 for the others."""
+    ddof, epsilon, floor = batch.parameters[0], batch.parameters[1], batch.parameters[2]
+    n_groups, group_size = batch.rewards.shape
+    for b in range(n_groups):
+        deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - ddof))
+        best = np.argmax(batch.rewards[b])
+        second = -np.inf
+        for g in range(group_size):
+            if g != best:
+                second = max(second, batch.rewards[b, g])
+            advantages[b, g] = 0.0
+        lead = batch.rewards[b, best] - second
+        advantages[b, best] = lead / (deviation + epsilon) if deviation > floor else lead
+
+
+def relative_to_mean(batch, advantages):
+    """A = (Z - group mean)/group mean, own sample in; 0 where the mean is not above 0."""
+    n_groups, group_size = batch.rewards.shape
+    for b in range(n_groups):
+        centre(batch.rewards[b], advantages[b])
+        mean = batch.rewards[b, 0] - advantages[b, 0]
+        for g in range(group_size):
+            advantages[b, g] = advantages[b, g] / mean if mean > 0.0 else 0.0

@@ -1,0 +1,157 @@
+"""Which objective an estimator climbs with groups of finite size, if rewards are binary (R1; docs/derivations.md, section 24).
+
+Given a prompt with success probability p, a kernel that reads only rewards, treats responses alike and sees its group alone has
+the mean update h'(p) grad p, with h' a polynomial: the update climbs E[h(p(X))].
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betainc
+from scipy.stats import binom
+
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import Estimator, find
+from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated
+from grpo_theory.validation import as_count, as_real_array
+
+_GRID = 1 << 12
+
+
+@dataclass(frozen=True)
+class FiniteGroupObjective:
+    """h with E[update | prompt] = h'(p) grad p, on policy, tokens added up, rewards 0 and 1.
+
+    Attributes
+    ----------
+    coefficients : ndarray, shape (G,)
+        c_K = A(success, if K of the others succeed) - A(failure, if K of the others succeed): h'(p) is E[c_K] with K binomial
+        (G - 1, p), a Bernstein polynomial.
+    """
+
+    coefficients: Array
+
+    @property
+    def group_size(self) -> int:
+        """The group size G."""
+        return self.coefficients.size
+
+    def slope(self, p: ArrayLike) -> Array:
+        """Return h'(p), of the shape of p."""
+        p = _probabilities(p)
+        size = self.group_size
+        return np.asarray(binom.pmf(np.arange(size), size - 1, p[..., None]) @ self.coefficients)
+
+    def value(self, p: ArrayLike) -> Array:
+        """Return h(p) with h(0) = 0, of the shape of p; binomial probabilities integrate to incomplete beta functions over G."""
+        p = _probabilities(p)
+        others = np.arange(self.group_size)
+        return np.asarray(betainc(others + 1.0, self.group_size - others, p[..., None]) @ self.coefficients / self.group_size)
+
+    @property
+    def total(self) -> float:
+        """h(1) - h(0), the mean of the coefficients."""
+        return float(self.coefficients.mean())
+
+    @property
+    def slope_range(self) -> tuple[float, float]:
+        """The least and the greatest h'(p) over p in [0, 1], on a grid of 4,097 points with both ends and 1/2."""
+        slopes = self.slope(np.linspace(0.0, 1.0, _GRID + 1))
+        return float(slopes.min()), float(slopes.max())
+
+
+def finite_group_objective(estimator: str | Estimator, group_size: int) -> FiniteGroupObjective:
+    """Return the objective that an estimator's advantages climb with groups of G responses and binary rewards.
+
+    Parameters
+    ----------
+    estimator : str or Estimator
+        Its advantages read nothing but rewards, and each group by itself.
+    group_size : int
+
+    Raises
+    ------
+    ValueError
+        If the advantages depend on more than the numbers of successes and failures in the group, so that there is no h.
+    """
+    estimator = find(estimator)
+    group_size = as_count("group_size", group_size)
+    estimator.check_group_size(group_size)
+    advantage = estimator.advantage
+    table = None
+    if advantage.reads <= {"rewards", "parameters"} and can_be_tabulated(advantage, 2, group_size, 1):
+        table = advantage_table(advantage, (0.0, 1.0), group_size, UNREAD)
+    if table is None:
+        raise ValueError(
+            f"estimator {estimator.name!r} must give advantages that depend on nothing but the number of successes in the group"
+        )
+    by_failures = table.advantages[0]
+    others = np.arange(group_size)
+    return FiniteGroupObjective(by_failures[group_size - 1 - others, 1] - by_failures[group_size - others, 0])
+
+
+def standardised_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Array:
+    """Return h'(p) of A = (Z - mean)/(sd + epsilon), own sample in both: E[f(1 - f)/(sd + epsilon)]/(p(1 - p)), f = K/G."""
+    p = _interior(p)
+    successes = np.arange(1, group_size)
+    share = successes / group_size
+    deviation = np.sqrt(group_size / (group_size - ddof) * share * (1.0 - share))
+    weights = binom.pmf(successes, group_size, p[..., None])
+    return np.asarray(weights @ (share * (1.0 - share) / (deviation + epsilon)) / (p * (1.0 - p)))
+
+
+def left_out_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Array:
+    """Return h'(p) of A = (Z - mean of the others)/(sd of the others + epsilon), not divided where that sd is 0.
+
+    It is E[1/(sd + epsilon)], with 1 in the place of the fraction where the others are uniform.
+    """
+    p, others = _interior(p), group_size - 1
+    successes = np.arange(group_size)
+    share = successes / others
+    correction = others / (others - ddof) if others > ddof else 0.0
+    deviation = np.sqrt(correction * share * (1.0 - share))
+    factors = np.where(deviation > 0.0, 1.0 / (deviation + epsilon + (deviation == 0.0)), 1.0)
+    return np.asarray(binom.pmf(successes, others, p[..., None]) @ factors)
+
+
+def relative_slope(p: ArrayLike, group_size: int) -> Array:
+    """Return h'(p) of A = (Z - mean)/mean: [1 - (1 - p)^(G-1)]/p.
+
+    It is the slope of the first G - 1 terms of log p in powers of 1 - p.
+    """
+    p = _interior(p)
+    return np.asarray(-np.expm1((group_size - 1) * np.log1p(-p)) / p)
+
+
+def best_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Array:
+    """Return h'(p) of A = (best - second best)/(sd + epsilon) for the best: (1 - p)^(G-1)/(sd of one success + epsilon)."""
+    p = _interior(p)
+    deviation = np.sqrt((group_size - 1.0) / (group_size * (group_size - ddof)))
+    return np.asarray(np.exp((group_size - 1) * np.log1p(-p)) / (deviation + epsilon))
+
+
+def mixed_share(p: ArrayLike, group_size: int) -> Array:
+    """Return P(a group has both successes and failures) = 1 - (1 - p)^G - p^G, of the shape of p."""
+    p = _probabilities(p)
+    return np.asarray(1.0 - (1.0 - p) ** group_size - p**group_size)
+
+
+def mixed_bias(p: ArrayLike, group_size: int) -> Array:
+    """Return E[group mean | mixed group] - p = [p(1-p)^G + p^(G+1) - p^G]/[1 - (1-p)^G - p^G] (R3; arXiv 2601.08521)."""
+    p = _interior(p)
+    return np.asarray((p * (1.0 - p) ** group_size + p ** (group_size + 1) - p**group_size) / mixed_share(p, group_size))
+
+
+def _probabilities(p: ArrayLike) -> Array:
+    p = as_real_array("p", p, np.ndim(p))
+    if ((p < 0.0) | (p > 1.0)).any():
+        raise ValueError(f"p must be probabilities, got {p.min():g} to {p.max():g}")
+    return p
+
+
+def _interior(p: ArrayLike) -> Array:
+    p = _probabilities(p)
+    if ((p == 0.0) | (p == 1.0)).any():
+        raise ValueError("p must lie strictly between 0 and 1: the closed form divides by it")
+    return p

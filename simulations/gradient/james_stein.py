@@ -1,0 +1,130 @@
+"""R4: the shrunk leave-one-out baseline: its bias, by all batches of small problems, and its error beside the plain one's."""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import find
+from grpo_theory.evidence import Claim, Evidence
+from simulations.claims import claim
+from simulations.gradient.cells import merge, simulate_estimators
+from simulations.harness.evidence import exact
+from simulations.harness.study import Cell, Rows, Settings, Study
+
+SMALL = ("two-arms", "two prompts")
+PROBLEMS = ("tabular", "mixed", "lm-few-shot")
+SIZES = ((2, 2), (2, 8), (4, 2), (4, 8), (16, 2), (16, 8))
+"""Batches of B groups of G."""
+REPLICATIONS, QUICK = 1 << 15, 1 << 12
+SHRUNK, PLAIN, OWN = "james_stein", "trl_rloo", "trl_grpo_none"
+AWAY = gt.estimators()[SHRUNK].with_parameters(strength=-1.0)
+"""The control: it goes away from the other groups' mean instead of towards it.  That of unbiasedness has the own sample in."""
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One exact cell for each small problem; one for each problem and batch."""
+    exact_ones = [Cell({"problem": name, "batch_size": 2, "group_size": 2, "exact": True}) for name in SMALL]
+    simulated = [
+        Cell(
+            {
+                "problem": name,
+                "batch_size": b,
+                "group_size": g,
+                "exact": False,
+                "chunk_replications": QUICK if quick else REPLICATIONS,
+            }
+        )
+        for name, (b, g) in product(PROBLEMS, SIZES)
+    ]
+    return exact_ones + simulated
+
+
+def small_problem(name: str) -> gt.Problem:
+    """Return a problem whose batches can be enumerated."""
+    if name == "two-arms":
+        return gt.gallery.problem(name)
+    bandit = gt.Bandit([[0.2, 0.9], [0.4, 0.05]], [0.3, 0.7])
+    return gt.Problem(bandit, gt.TabularSoftmax(2, 2), theta=[0.3, -0.2, -0.4, 0.5])
+
+
+def mean_over_batches(problem: gt.Problem, estimator: str, batch_size: int, group_size: int) -> Array:
+    """Return the expected estimate, shape (d,), as a sum over all batches of prompts and ordered groups."""
+    point, advantage = problem.at(problem.theta), find(estimator).advantage
+    drawn = [
+        (prompt, list(group), weight * point.outcome_probabilities[prompt][list(group)].prod())
+        for prompt, weight in enumerate(problem.bandit.prompt_weights)
+        for group in product(range(point.outcome_responses.size), repeat=group_size)
+    ]
+    nothing, lengths = np.full(batch_size, np.nan), np.ones((batch_size, group_size), dtype=np.int64)
+    unread, advantages = np.full(lengths.shape, np.nan), np.empty(lengths.shape)
+    total = np.zeros(point.token_probabilities.shape)
+    for batch in product(drawn, repeat=batch_size):
+        rewards = np.array([point.rewards[prompt][group] for prompt, group, _ in batch])
+        seen = gt.Batch(rewards, unread, lengths, nothing, nothing, nothing, advantage.parameter_array)
+        advantage.kernel(seen, advantages)
+        p = np.prod([weight for _, _, weight in batch])
+        for b, (prompt, group, _) in enumerate(batch):
+            total[prompt] += p * advantages[b] @ point.covectors[prompt][point.outcome_responses[group]]
+    return problem.policy.logit_map.adjoint(total / lengths.size)
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Any:
+    """Enumerate the bias relative to the gradient, or simulate the three side by side."""
+    if not settings["exact"]:
+        return simulate_estimators(settings, [SHRUNK, PLAIN, AWAY], seed, chunk)
+    problem = small_problem(settings["problem"])
+    truth = gt.moments(problem, problem.theta).gradient
+    means = (mean_over_batches(problem, name, settings["batch_size"], settings["group_size"]) for name in (SHRUNK, OWN))
+    return [float(np.linalg.norm(mean - truth) / np.linalg.norm(truth)) for mean in means]
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each bias, and for each difference of an error from the plain one's, relative to that."""
+    common = {name: settings[name] for name in ("problem", "batch_size", "group_size")} | {"prediction": 0.0}
+    if settings["exact"]:
+        return [
+            common | {"kind": "bias", "estimator": name, "estimate": bias, "standard_error": 0.0, "replications": 0}
+            for name, bias in zip((SHRUNK, OWN), results[0], strict=True)
+        ]
+    simulation = merge(results)
+    found = []
+    for name in (SHRUNK, AWAY.name):
+        difference, error = simulation.mse_difference(name, PLAIN)
+        plain = simulation.mse[list(simulation.estimators).index(PLAIN)]
+        numbers = {"estimate": float(difference / plain), "standard_error": float(error / plain)}
+        found.append(common | {"kind": "error", "estimator": name, **numbers, "replications": simulation.replications})
+    return found
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """The bias is 0; the error is lower, in each setting for itself."""
+    found = []
+    for (kind, problem, batch_size, group_size), part in table.groupby(
+        ["kind", "problem", "batch_size", "group_size"], sort=False
+    ):
+        by_name = part.set_index("estimator")
+        if kind == "bias":
+            own, broken = (exact(by_name.loc[name, "estimate"], 0.0) for name in (SHRUNK, OWN))
+            found.append(claim("R4/unbiased", str(problem), own, broken))
+        else:
+            own, broken = (
+                Evidence(row["estimate"], 0.0, row["standard_error"], replications=int(row["replications"]))
+                for row in (by_name.loc[SHRUNK], by_name.loc[AWAY.name])
+            )
+            found.append(claim("R4/lower", f"{problem}, B = {batch_size}, G = {group_size}", own, broken))
+    return found
+
+
+STUDY = Study(
+    "james_stein",
+    "R4: the shrunk leave-one-out baseline: bias and error",
+    cells,
+    compute,
+    rows,
+    claims,
+    ("R4/unbiased", "R4/lower"),
+)

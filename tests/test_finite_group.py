@@ -1,0 +1,139 @@
+"""The objective that an estimator climbs with finite groups and binary rewards, against all groups written out."""
+
+from itertools import product
+
+import enumeration
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+import grpo_theory as gt
+from grpo_theory.estimation.trainers import CONVENTIONS
+from grpo_theory.theory import (
+    best_slope,
+    finite_group_objective,
+    left_out_slope,
+    mixed_bias,
+    mixed_share,
+    relative_slope,
+    standardised_slope,
+)
+
+CLOSED = {
+    "trl_grpo": lambda p, g: standardised_slope(p, g, 1, 1e-4),
+    "verl_grpo": lambda p, g: standardised_slope(p, g, 1, 1e-6),
+    "openrlhf_group_norm": lambda p, g: standardised_slope(p, g, 1, 1e-9),
+    "rllm": lambda p, g: standardised_slope(p, g, 0, 1e-6),
+    "nemo_rl": lambda p, g: left_out_slope(p, g, 1, 1e-6),
+    "max_rl": relative_slope,
+    "verl_grpo_passk": lambda p, g: best_slope(p, g, 1, 1e-6),
+    "trl_grpo_none": lambda p, g: np.full(np.shape(p), 1.0 - 1.0 / g),
+    "trl_rloo": lambda p, g: np.ones(np.shape(p)),
+    "reinforce": lambda p, g: np.ones(np.shape(p)),
+}
+P = np.array([1e-6, 0.03, 0.3, 0.5, 0.77, 0.999])
+
+
+def moments_of_groups(name, p, size):
+    """Return E[(1/G) sum_i A_i W_i] of a two-armed bandit as a multiple of grad p, from all 2^G groups."""
+    advantage = gt.estimators()[name].advantage
+    groups = np.array(list(product([0.0, 1.0], repeat=size)))
+    nothing, unread = np.full(len(groups), np.nan), np.full(groups.shape, np.nan)
+    lengths = np.ones(groups.shape, dtype=np.int64)
+    filled = np.empty(groups.shape)
+    advantage.function(gt.Batch(groups, unread, lengths, nothing, nothing, nothing, advantage.parameter_array), filled)
+    weights = np.where(groups > 0.0, p, 1.0 - p).prod(axis=1)
+    scores = np.where(groups > 0.0, 1.0 / p, -1.0 / (1.0 - p))  # of p itself
+    return weights @ (filled * scores).mean(axis=1)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 7])
+@pytest.mark.parametrize("name", CLOSED)
+def test_closed_forms_are_the_sums_over_all_groups(name, size):
+    objective = finite_group_objective(name, size)
+    expected = [moments_of_groups(name, p, size) for p in P]
+    np.testing.assert_allclose(CLOSED[name](P, size), expected, rtol=1e-12)
+    np.testing.assert_allclose(objective.slope(P), expected, rtol=1e-12)
+    for p in (0.2, 1.0):
+        np.testing.assert_allclose(objective.value(p), quad(objective.slope, 0.0, p, epsabs=0.0, epsrel=1e-12)[0], rtol=1e-11)
+    assert objective.value(1.0) == pytest.approx(objective.total, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_the_mean_update_is_that_multiple_of_each_prompts_gradient(name):
+    """On a policy with shared features and five outcomes a prompt, by all ordered groups with dense scores."""
+    c = enumeration.case("linear", "binary")
+    for table in enumeration.prompts(c):
+        law = enumeration.group_law(table, gt.estimators()[name], 3)
+        np.testing.assert_allclose(law.mean, CLOSED[name](table.value, 3) * table.gradient, rtol=1e-12, atol=1e-14)
+
+
+def test_every_groupwise_convention_that_reads_rewards_has_a_closed_form():
+    alike = {"verl_dr_grpo", "openrlhf_dr_grpo", "prime_rl", "tinker", "verl_rloo", "openrlhf_rloo"}
+    groupwise = {
+        name
+        for name, e in CONVENTIONS.items()
+        if not name.endswith("_loss") and not e.couples_groups and e.reads <= {"rewards", "parameters"}
+    }
+    assert groupwise == (set(CLOSED) - {"reinforce"}) | alike
+    for name in alike:
+        twin = "trl_rloo" if name.endswith("rloo") else "trl_grpo_none"
+        np.testing.assert_allclose(
+            finite_group_objective(name, 5).coefficients, finite_group_objective(twin, 5).coefficients, rtol=1e-14
+        )
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_at_two_and_three_dividing_by_the_deviation_is_a_factor(size):
+    bare = gt.estimators()["openrlhf_group_norm"].with_parameters(epsilon=0.0)
+    coefficients = finite_group_objective(bare, size).coefficients
+    np.testing.assert_allclose(coefficients, (size - 1.0) / np.sqrt(size), rtol=1e-14)
+    assert np.ptp(finite_group_objective(bare, 4).coefficients) > 0.1
+
+
+@pytest.mark.parametrize("size", [4, 8, 64, 512])
+def test_ranges(size):
+    bare = gt.estimators()["openrlhf_group_norm"].with_parameters(epsilon=0.0)
+    objective = finite_group_objective(bare, size)
+    c = objective.coefficients
+    steps = np.diff(c)
+    assert (np.diff(np.sign(steps[np.abs(steps) > 1e-12])) != 0).sum() == 1  # it falls, then rises: so does its polynomial
+    low, high = objective.slope_range
+    assert high == pytest.approx((size - 1.0) / np.sqrt(size), rel=1e-12)
+    assert low == pytest.approx(float(objective.slope(0.5)), rel=1e-12)
+    others = np.arange(size)
+    expected = np.sqrt((size - 1.0) / size) * (
+        np.sqrt((size - others - 1.0) / (others + 1.0)) + np.sqrt(others / (size - others))
+    )
+    np.testing.assert_allclose(c, expected, rtol=1e-12)
+    assert objective.total < np.pi
+    assert finite_group_objective("max_rl", size).slope_range == pytest.approx((1.0, size - 1.0), rel=1e-9)
+    assert finite_group_objective("max_rl", size).total == pytest.approx(np.sum(1.0 / np.arange(1, size)), rel=1e-12)
+    nemo = finite_group_objective("nemo_rl", size)
+    assert nemo.slope([0.0, 1.0]).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["verl_opo", "trl_grpo_batch", "james_stein", "oracle"])
+def test_others_have_no_such_objective(name):
+    with pytest.raises(ValueError, match=f"estimator '{name}' must give advantages that depend on nothing but"):
+        finite_group_objective(name, 4)
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1])
+def test_probabilities_are_checked(p):
+    with pytest.raises(ValueError, match="p must be probabilities"):
+        finite_group_objective("rloo", 2).slope(p)
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        standardised_slope(0.0, 4, 1, 0.0)
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_given_a_mixed_group(size):
+    for p in P[1:]:
+        groups = np.array(list(product([0.0, 1.0], repeat=size)))
+        weights = np.where(groups > 0.0, p, 1.0 - p).prod(axis=1)
+        mixed = (groups.min(axis=1) == 0.0) & (groups.max(axis=1) == 1.0)
+        share = weights[mixed].sum()
+        np.testing.assert_allclose(mixed_share(p, size), share, rtol=1e-11)
+        bias = weights[mixed] @ groups[mixed].mean(axis=1) / share - p
+        np.testing.assert_allclose(mixed_bias(p, size), bias, rtol=1e-9, atol=1e-13)

@@ -1,0 +1,243 @@
+"""Trainers' conventions: their formulas written out with numpy, their exact laws, and what a lone or a uniform group gets."""
+
+from functools import reduce
+from itertools import product
+from pathlib import Path
+
+import enumeration
+import numpy as np
+import pytest
+import sequences
+from sequences import assert_close, assert_law
+
+import grpo_theory as gt
+from grpo_theory.estimation.kernel import Batch
+from grpo_theory.estimation.trainers import CONVENTIONS
+
+LIMIT = 4.9
+ADVANTAGES = tuple(name for name in CONVENTIONS if not name.endswith("_loss"))
+LOSSES = tuple(name for name in CONVENTIONS if name.endswith("_loss"))
+COUPLED = tuple(name for name in ADVANTAGES if CONVENTIONS[name].couples_groups)
+GROUPWISE = tuple(name for name in ADVANTAGES if name not in COUPLED)
+LONE = {
+    name: CONVENTIONS[name].advantage.parameters.get("alone", 0.0)
+    for name in ADVANTAGES
+    if CONVENTIONS[name].advantage.minimum_group_size == 1 and name not in ("trl_grpo_batch", "max_rl", "nemo_rl")
+}
+
+
+def z_score(z, ddof, epsilon):
+    return (z - z.mean()) / (z.std(ddof=ddof) + epsilon)
+
+
+def others(z, g):
+    return np.delete(z, g)
+
+
+def left_out_score(z, g):
+    rest = others(z, g)
+    deviation = rest.std(ddof=1) if len(rest) > 1 else 0.0
+    return (z[g] - rest.mean()) / (deviation + 1e-6 if deviation > 0.0 else 1.0)
+
+
+def best_only(z):
+    second, best = np.sort(z)[-2:]
+    found = np.zeros(len(z))
+    found[z.argmax()] = (best - second) / (z.std(ddof=1) + 1e-6)
+    return found
+
+
+def shrunk(z):
+    """Transcribe arXiv 2511.03710, one response at a time."""
+    n_groups, group_size = z.shape
+    found = np.empty(z.shape)
+    for b, g in product(range(n_groups), range(group_size)):
+        elsewhere = np.delete(z, b, axis=0)
+        v = np.mean([row.var(ddof=1) / group_size for row in elsewhere])
+        s = np.mean((elsewhere.mean(axis=1) - elsewhere.mean()) ** 2)
+        share = v / (v + s + 1e-6)
+        found[b, g] = z[b, g] - (1.0 - share) * others(z[b], g).mean() - share * elsewhere.mean()
+    return found
+
+
+def by_token(z, lengths):
+    """Whiten the tokens' advantages, each written out."""
+    a = z - z.mean(axis=1, keepdims=True)
+    tokens = np.repeat(a.reshape(-1), lengths.reshape(-1))
+    return (a - tokens.mean()) / np.sqrt(tokens.var(ddof=1) + 1e-8)
+
+
+def transcriptions(z, lengths):
+    """Return what the trainers' documentation and sources say, for groups of two or more."""
+    size = z.shape[1]
+    centred = z - z.mean(axis=1, keepdims=True)
+    left_out = np.array([[row[g] - others(row, g).mean() for g in range(size)] for row in z])
+    means = z.mean(axis=1, keepdims=True)
+    return {
+        "trl_grpo": np.array([z_score(row, 1, 1e-4) for row in z]),
+        "trl_grpo_batch": centred / (z.std(ddof=1) + 1e-4),
+        "trl_grpo_none": centred,
+        "trl_rloo": left_out,
+        "trl_rloo_whitened": (left_out - left_out.mean()) / (left_out.std(ddof=1) + 1e-4),
+        "verl_grpo": np.array([z_score(row, 1, 1e-6) for row in z]),
+        "verl_dr_grpo": centred,
+        "verl_rloo": left_out,
+        "verl_opo": z - (lengths * z).sum(axis=1, keepdims=True) / lengths.sum(axis=1, keepdims=True),
+        "verl_grpo_passk": np.array([best_only(row) for row in z]),
+        "verl_reinforce_plus_plus_baseline": by_token(z, lengths),
+        "verl_gpg": centred * z.size / max(np.count_nonzero(z), 1),
+        "openrlhf_rloo": left_out,
+        "openrlhf_dr_grpo": centred,
+        "openrlhf_group_norm": np.array([z_score(row, 1, 1e-9) for row in z]),
+        "nemo_rl": np.array([[left_out_score(row, g) for g in range(size)] for row in z]),
+        "rllm": np.array([z_score(row, 0, 1e-6) for row in z]),
+        "prime_rl": centred,
+        "tinker": centred,
+        "max_rl": np.where(means > 0.0, centred / np.where(means > 0.0, means, 1.0), 0.0),
+        "james_stein": shrunk(z),
+    }
+
+
+def fill(name, rewards, lengths=None, plain=False):
+    """Run a kernel, compiled or as plain Python."""
+    advantage = CONVENTIONS[name].advantage
+    rewards = np.ascontiguousarray(rewards, dtype=np.float64)
+    lengths = np.ones(rewards.shape, dtype=np.int64) if lengths is None else np.ascontiguousarray(lengths)
+    nothing = np.full(len(rewards), np.nan)
+    batch = Batch(rewards, np.full(rewards.shape, np.nan), lengths, nothing, nothing, nothing, advantage.parameter_array)
+    found = np.full(rewards.shape, np.nan)
+    (advantage.function if plain else advantage.kernel)(batch, found)
+    return found
+
+
+def drawn(kind, size, seed=0):
+    rng = np.random.default_rng(seed)
+    rewards = rng.integers(0, 2, (5, size)).astype(float) if kind == "binary" else rng.normal(size=(5, size))
+    return rewards, rng.integers(1, 5, (5, size))
+
+
+@pytest.mark.parametrize("kind", ["binary", "graded"])
+@pytest.mark.parametrize("size", [2, 3, 8])
+@pytest.mark.parametrize("name", ADVANTAGES)
+def test_kernels_are_what_their_sources_say(name, size, kind):
+    rewards, lengths = drawn(kind, size)
+    expected = transcriptions(rewards, lengths)[name]
+    np.testing.assert_allclose(fill(name, rewards, lengths), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(fill(name, rewards, lengths, plain=True), fill(name, rewards, lengths), rtol=1e-13, atol=1e-15)
+
+
+def test_every_convention_is_transcribed_and_documented():
+    assert set(transcriptions(*drawn("graded", 3))) == set(ADVANTAGES)
+    page = (Path(__file__).parents[1] / "docs" / "trainers.md").read_text()
+    missing = [name for name in CONVENTIONS if f"`{name}`" not in page]
+    assert not missing
+    assert all(len(found.source) > 30 for found in CONVENTIONS.values())
+
+
+def test_conventions_differ_where_their_sources_do():
+    """The transcription of one refutes the kernel of another, so the comparison above has power."""
+    rewards, lengths = drawn("graded", 5)
+    rewards[0, 0] = 0.0  # a failure, which one of them counts
+    expected = transcriptions(rewards, lengths)
+    same = [
+        {"trl_grpo_none", "verl_dr_grpo", "openrlhf_dr_grpo", "prime_rl", "tinker"},
+        {"trl_rloo", "verl_rloo", "openrlhf_rloo"},
+    ]
+    for one, other in product(ADVANTAGES, ADVANTAGES):
+        agree = np.allclose(fill(one, rewards, lengths), expected[other], rtol=1e-9, atol=1e-12)
+        assert agree == (one == other or any({one, other} <= alike for alike in same)), (one, other)
+
+
+@pytest.mark.parametrize("name", LONE)
+def test_what_a_lone_response_gets(name):
+    kept = name.startswith(("verl", "rllm"))
+    whitened = name == "verl_reinforce_plus_plus_baseline"
+    found = fill(name, [[0.7], [0.2]])
+    if whitened:
+        expected = np.array([0.7, 0.2]) - 0.45
+        expected = expected / np.sqrt(expected.var(ddof=1) + 1e-8)
+        np.testing.assert_allclose(found[:, 0], expected, rtol=1e-12)
+    else:
+        np.testing.assert_allclose(found[:, 0], [0.7 * kept, 0.2 * kept], rtol=2e-6)
+    assert bool(LONE[name]) == kept
+
+
+def test_what_a_lone_response_gets_elsewhere():
+    assert fill("trl_grpo_batch", [[0.7], [0.2]]).tolist() == [[0.0], [0.0]]
+    assert fill("nemo_rl", [[0.7]]).tolist() == [[0.0]]
+    assert fill("max_rl", [[0.7]]).tolist() == [[0.0]]
+    for name in ("trl_rloo_whitened", "verl_grpo_passk", "openrlhf_rloo", "openrlhf_group_norm", "james_stein"):
+        with pytest.raises(ValueError, match=f"group_size must be at least 2 for estimator '{name}', got 1"):
+            CONVENTIONS[name].check_group_size(1)
+
+
+# Exact laws.
+
+
+@pytest.mark.parametrize("name", GROUPWISE)
+@pytest.mark.parametrize("rewards", enumeration.REWARDS)
+@pytest.mark.parametrize("size", [2, 3])
+def test_exact_moments_are_those_of_all_groups(name, rewards, size):
+    c = enumeration.case("linear", rewards)
+    law = gt.gradient_law(c.problem, c.theta, name, batch_size=3, group_size=size)
+    mean, covariance, mse = enumeration.batch_law(c, CONVENTIONS[name], 3, size)
+    scale = max(1.0, np.abs(covariance).max())
+    np.testing.assert_allclose(law.mean, mean, rtol=1e-12, atol=1e-12 * scale)
+    np.testing.assert_allclose(law.covariance(), covariance, rtol=1e-12, atol=1e-12 * scale)
+    assert law.mse == pytest.approx(mse, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["verl_opo", "verl_grpo_passk", "nemo_rl", "rllm", "max_rl"])
+def test_exact_moments_on_sequences(name):
+    c = sequences.case("shared", "binary", distance=1.1)
+    law = gt.gradient_law(c.problem, c.theta, name, batch_size=2, group_size=3)
+    assert_law(law, sequences.batch_law(c, CONVENTIONS[name], 2, 3))
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if not CONVENTIONS[name].couples_groups])
+def test_exact_moments_of_losses_off_policy(name):
+    c = sequences.case("shared", "binary", distance=1.1)
+    law = gt.gradient_law(c.problem, c.theta, name, batch_size=2, group_size=3, behaviour=c.behaviour)
+    assert_law(law, sequences.batch_law(c, CONVENTIONS[name], 2, 3, behaviour=c.behaviour))
+
+
+def test_simulation_has_the_laws_of_kernels_that_couple_groups(seed):
+    c = enumeration.case("tabular", "binary")
+    arguments = (c.problem, c.theta, list(COUPLED))
+    parts = [
+        gt.simulate_gradients(*arguments, batch_size=2, group_size=2, replications=20_000, rng=s)
+        for s in np.random.SeedSequence(seed(41)).spawn(4)
+    ]
+    run = reduce(gt.GradientSimulation.merge, parts)
+    exact = {name: enumeration.coupled_mse(c, CONVENTIONS[name], 2, 2) for name in COUPLED}
+    for e, one in enumerate(COUPLED):
+        for other in COUPLED:
+            z = (run.mse[e] - exact[other]) / run.mse_standard_error[e]
+            alike = one == other or {one, other} == {"trl_rloo_whitened", "verl_reinforce_plus_plus_baseline"}  # lengths are 1
+            # Power: the error of any other convention is refuted.
+            assert (abs(z) < LIMIT) == alike, (one, other, z)
+
+
+def test_what_couples_groups_has_no_exact_law():
+    c = enumeration.case("tabular", "binary")
+    for name in COUPLED:
+        with pytest.raises(gt.NotEnumerableError, match="couples groups"):
+            gt.gradient_law(c.problem, c.theta, name, batch_size=2, group_size=2)
+
+
+def test_on_policy_a_cap_below_one_scales_the_gradient():
+    """TRL's CISPO with epsilon_high = 0.2, what its configuration falls back to, has a fifth of the update."""
+    c = sequences.case("shared", "binary")
+    parts = ("advantage", "ratio")
+    base = CONVENTIONS["trl_cispo_loss"]
+    laws = [
+        gt.gradient_law(
+            c.problem,
+            c.theta,
+            gt.Estimator("capped", *(getattr(base, part) for part in parts), base.clip.with_widths(0.0, cap)),
+            batch_size=1,
+            group_size=2,
+        )
+        for cap in (0.2, 5.0)
+    ]
+    assert_close(laws[0].mean, 0.2 * laws[1].mean)
