@@ -107,6 +107,12 @@ def test_parameters_stay_in_the_box_and_are_the_callers_own():
     assert found.parameters.tolist() == [-1.0, 5.0]
 
 
+def test_a_box_may_be_a_point():
+    found = gt.worst_case(parabola, [(0.5, 0.5)], rng=0, starts=1, climbs=1)
+    assert found.attained
+    assert found.evaluations == 2
+
+
 @pytest.mark.parametrize(
     ("sides", "bounds", "given", "message"),
     [

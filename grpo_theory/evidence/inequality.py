@@ -76,7 +76,7 @@ def worst_case(
     sides : callable
         ``sides(x)`` returns (left, right) of the inequality left <= right for the problem with the parameters x (n,).
     bounds : array_like, shape (n, 2)
-        Lowest and highest value of each parameter, finite.
+        Lowest and highest value of each parameter, finite; one for which they are equal is kept fixed.
     rng : int, SeedSequence or Generator, optional
         The same search for the same int; fresh entropy if omitted.
     starts : int, default 256
@@ -116,7 +116,7 @@ def worst_case(
     starts, climbs = as_count("starts", starts), as_count("climbs", climbs)
     tolerance = as_positive("tolerance", tolerance)
     search = _Search(sides, box, compare)
-    points = np.random.default_rng(rng).uniform(size=(starts, len(box)))
+    points = np.random.default_rng(rng).uniform(size=(starts, int(search.free.sum())))
     scores = np.array([search.score(point) for point in points])
     ends = np.array([search.climb(point) for point in points[np.argsort(-scores, kind="stable")[:climbs]]])
     score, parameters, left, right = search.worst
@@ -151,12 +151,14 @@ class _Search:
 
     def __init__(self, sides: Sides, box: Array, compare: Comparison) -> None:
         self.sides, self.box, self.compare = sides, box, compare
+        self.free = box[:, 1] > box[:, 0]
         self.evaluations = 0
         self.worst = -np.inf, box[:, 0], np.nan, np.nan
 
     def score(self, point: Array) -> float:
-        """Return left/right or left - right at a point of the unit cube, (n,)."""
-        parameters = self.box[:, 0] + np.clip(point, 0.0, 1.0) * np.ptp(self.box, axis=1)
+        """Return left/right or left - right at a point of the unit cube, one coordinate for each parameter that is free."""
+        parameters = self.box[:, 0].copy()
+        parameters[self.free] += np.clip(point, 0.0, 1.0) * np.ptp(self.box[self.free], axis=1)
         left, right = self._compute(parameters)
         if self.compare == "difference":
             score = left - right
@@ -190,13 +192,15 @@ class _Search:
         from scipy.optimize import minimize  # slow to import, and seldom wanted
 
         reached = [self.score(start)]
+        if start.size == 0:
+            return reached[0]
 
         def loss(point: Array) -> float:
             reached.append(self.score(point))
             return float(-min(reached[-1], _MOST))
 
         cube: Any = [(0.0, 1.0)] * len(start)
-        limits: Any = {"xatol": 1e-8, "fatol": 1e-12, "maxfev": 200 * len(start)}
+        limits: Any = {"xatol": 1e-6, "fatol": 1e-10, "maxfev": 200 * len(start)}
         smooth = minimize(loss, start, method="L-BFGS-B", bounds=cube, options={"eps": _SLOPE_STEP}).x
         minimize(loss, np.clip(smooth, 0.0, 1.0), method="Nelder-Mead", bounds=cube, options=limits)
         return max(reached)

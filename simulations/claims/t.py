@@ -1,9 +1,12 @@
-"""The statements of "TIC-GRPO"."""
+"""The statements of "TIC-GRPO", and what the package derives beside them."""
 
 from grpo_theory.evidence import Statement
+from simulations.claims.u import CORRECTION, DERIVED, OURS, PARTS
 
 PAPER = "arXiv 2508.02833"
 OPEN = "needs the studies of token and trajectory ratios off policy"
+RATIOS, BOUNDS = DERIVED(19), DERIVED(20)
+LIPSCHITZ = "every token's score is Lipschitz with constant L"
 
 
 def _open(number: int, where: str, text: str, kind: str, assumptions: str = "") -> Statement:
@@ -11,16 +14,52 @@ def _open(number: int, where: str, text: str, kind: str, assumptions: str = "") 
 
 
 STATEMENTS = (
-    _open(1, "decomposition", "GRPO's gradient at theta_k = (1/TT) ghat(theta_0) + X1 + X2 + X3 + X4, as printed", "identity"),
-    _open(2, "decomposition", "TIC's gradient = (1/T) gtilde(theta_k) + Y1 + Y2, as printed", "identity"),
-    _open(3, "Property 4.1", "E||grad log P(s_T)||^2 = E sum_t ||grad log P(s_t|s_{t-1})||^2", "identity"),
-    _open(4, "", "E_0||min(rho,1+e) grad log P_k||^2 <= (1+e) E_k||grad log P_k||^2", "upper bound"),
-    _open(
-        5,
-        "",
-        "||grad J|| <= R sqrt(2 L T log|V|), and J is T R L (2 log|V| + 1)-smooth",
+    Statement("T1", f"{PAPER}, decomposition", "GRPO's gradient at theta_k = (1/TT) ghat(theta_0) + X1 + X2 + X3 + X4", PARTS),
+    Statement(
+        "T1/printed",
+        f"{PAPER}, decomposition",
+        "as printed, with X3 = + sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0)",
+        "identity",
+    ),
+    Statement(
+        "T1/corrected",
+        RATIOS,
+        "X3 = - sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0), for any weights zeta, xi and any mu_c",
+        "identity",
+        whose=CORRECTION,
+    ),
+    Statement("T2", f"{PAPER}, decomposition", "TIC's gradient = (1/T) gtilde(theta_k) + Y1 + Y2", PARTS),
+    Statement(
+        "T2/printed",
+        f"{PAPER}, decomposition",
+        "as printed, with Y2 = + (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_c)",
+        "identity",
+    ),
+    Statement(
+        "T2/sign", f"question beside {PAPER}, decomposition", "the same with the sign of Y2 turned", "identity", whose=OURS
+    ),
+    Statement(
+        "T2/corrected",
+        RATIOS,
+        "Y2 = - (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_k), for any weights zeta, xi and any mu_c",
+        "identity",
+        whose=CORRECTION,
+    ),
+    Statement("T3", f"{PAPER}, Property 4.1", "E||grad log P(s_T)||^2 = E sum_t ||grad log P(s_t|s_{t-1})||^2", "identity"),
+    Statement("T4", PAPER, "E_0||min(rho,1+e) grad log P_k||^2 <= (1+e) E_k||grad log P_k||^2: left over right", "upper bound"),
+    Statement("T5", PAPER, "||grad J|| <= R sqrt(2 L T log|V|), and J is T R L (2 log|V| + 1)-smooth", PARTS, LIPSCHITZ),
+    Statement("T5/gradient", PAPER, "||grad J|| over R sqrt(2 L T log|V|) is at most 1", "upper bound", LIPSCHITZ),
+    Statement(
+        "T5/gradient, sharp",
+        BOUNDS,
+        "||grad J|| <= R sqrt(L T): no log|V|, attained at T = 1",
         "upper bound",
-        "score Lipschitz with constant L",
+        LIPSCHITZ,
+        whose=OURS,
+    ),
+    Statement("T5/smoothness", PAPER, "||Hess J|| over T R L (2 log|V| + 1) is at most 1", "upper bound", LIPSCHITZ),
+    Statement(
+        "T5/smoothness, sharp", BOUNDS, "||Hess J|| <= 2 T R L: no log|V|, not attained", "upper bound", LIPSCHITZ, whose=OURS
     ),
     _open(6, "", "GRPO's update estimates the gradient at the old policy, not at the current one", "ordering"),
     _open(7, "", "TIC estimates the gradient at the current policy", "identity"),
@@ -38,9 +77,36 @@ STATEMENTS = (
         "TIC: O(T log|V|/sqrt N) + O(T log|V|/|G|), the floor being an intrinsic bias of the group mean",
         "rate",
     ),
-    _open(12, "", "E||X2||^2 <= (2L/|G|) log|V| and E||Y1||^2 <= 2(1+e_hi) L log|V|/(T|G|)", "upper bound"),
-    _open(
-        13, "", "sum x_i log^2 x_i on the simplex of n points is at most log^2 n for n >= 8 and 28/e^2 for n <= 7", "upper bound"
+    Statement("T12", PAPER, "E||X2||^2 <= (2L/|G|) log|V| and E||Y1||^2 <= 2(1+e_hi) L log|V|/(T|G|)", PARTS, LIPSCHITZ),
+    Statement("T12/X2", PAPER, "E||X2||^2 over (2L/G) log|V| is at most 1, rewards up to R = 10", "upper bound", LIPSCHITZ),
+    Statement("T12/X2, R=1", PAPER, "E||X2||^2 over (2L/G) log|V| is at most 1, rewards up to 1", "upper bound", LIPSCHITZ),
+    Statement(
+        "T12/X2/corrected",
+        BOUNDS,
+        "E||X2||^2 <= R^2 ((G+3)/G^2) 2L (log|V| + 1 - 1/T), without 1 - 1/T where all lengths are equal",
+        "upper bound",
+        LIPSCHITZ,
+        whose=CORRECTION,
+    ),
+    Statement(
+        "T12/Y1", PAPER, "E||Y1||^2 over 2(1+e) L log|V|/(TG) is at most 1, rewards up to R = 10", "upper bound", LIPSCHITZ
+    ),
+    Statement(
+        "T12/Y1, R=1", PAPER, "E||Y1||^2 over 2(1+e) L log|V|/(TG) is at most 1, rewards up to 1", "upper bound", LIPSCHITZ
+    ),
+    Statement(
+        "T12/Y1/corrected",
+        BOUNDS,
+        "E||Y1||^2 <= [(|mu_k - mu_0| + 2R/G)^2 + R^2/G] 2(1+e) L log|V|/T: it does not fall with G where the clip bites",
+        "upper bound",
+        LIPSCHITZ,
+        whose=CORRECTION,
+    ),
+    Statement(
+        "T13",
+        PAPER,
+        "sum x_i log^2 x_i on the simplex of n points over log^2 n (n >= 8) or 28/e^2 (n <= 7) is at most 1",
+        "upper bound",
     ),
     _open(14, "", "TIC reaches a given level sooner than GRPO and GSPO at the same budget", "ordering"),
     _open(15, "not claimed, but practised", "dividing by the response's own length leaves the optimum where it is", "identity"),

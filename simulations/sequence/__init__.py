@@ -1,0 +1,1 @@
+"""Studies of responses that are sequences: ratios, clips, drift, lengths."""

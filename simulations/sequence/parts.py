@@ -1,0 +1,41 @@
+"""Estimators composed for a study, without a place in the registry; and random problems of sequences."""
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import find
+from grpo_theory.estimation.aggregation import find_aggregation
+from grpo_theory.estimation.clip import Clip, find_clip
+from grpo_theory.estimation.ratio import find_ratio
+
+
+def composed(advantage: str, ratio: str, clip: str | Clip = "none", aggregation: str = "sum") -> gt.Estimator:
+    """Return an estimator of an advantage kernel, an importance ratio, a clip and a way of adding up tokens, by their names."""
+    parts = {"ratio": find_ratio(ratio), "clip": find_clip(clip), "aggregation": find_aggregation(aggregation)}
+    return gt.Estimator(f"{advantage}, {ratio} ratio", find(advantage).advantage, **parts)
+
+
+def features_of(rng: np.random.Generator, n_prompts: int, paths: gt.Paths, dimension: int) -> Array:
+    """Return random features (M, D, d), scaled so that every token's score is 1-Lipschitz: L = 1.
+
+    L is a quarter of the largest squared distance between the features of two tokens of one prefix.
+    """
+    features = rng.normal(size=(n_prompts, paths.n_logits, dimension))
+    at = features.reshape(n_prompts, -1, paths.vocabulary_size, dimension)
+    farthest = ((at[:, :, :, None] - at[:, :, None]) ** 2).sum(axis=-1).max()
+    return 2.0 * features / np.sqrt(farthest)
+
+
+def random_problem(
+    rng: np.random.Generator, vocabulary_size: int, horizon: int, end_token: int | None, *, n_prompts: int, dimension: int
+) -> gt.Problem:
+    """Return a problem on a tree with random features shared by all prefixes, a random policy, and rewards 0 and 1.
+
+    Half the responses, drawn at random, succeed with probability 0.9 and the others with 0.1.
+    """
+    paths = gt.TokenTree(1, vocabulary_size, horizon, end_token).paths
+    features = features_of(rng, n_prompts, paths, dimension)
+    tree = gt.TokenTree(n_prompts, vocabulary_size, horizon, end_token, features)
+    success = np.where(rng.uniform(size=(n_prompts, paths.n_responses)) < 0.5, 0.9, 0.1)
+    return gt.Problem(gt.Bandit(success), tree, theta=rng.normal(size=dimension))
