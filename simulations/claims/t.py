@@ -6,6 +6,7 @@ from simulations.claims.u import CORRECTION, DERIVED, OURS, PARTS
 PAPER = "arXiv 2508.02833"
 OPEN = "needs the studies of token and trajectory ratios off policy"
 RATIOS, BOUNDS = DERIVED(19), DERIVED(20)
+LINEAR = "logits linear in theta, every token's score Lipschitz with constant L"
 LIPSCHITZ = "every token's score is Lipschitz with constant L"
 
 
@@ -47,6 +48,21 @@ STATEMENTS = (
     ),
     Statement("T3", f"{PAPER}, Property 4.1", "E||grad log P(s_T)||^2 = E sum_t ||grad log P(s_t|s_{t-1})||^2", "identity"),
     Statement("T4", PAPER, "E_0||min(rho,1+e) grad log P_k||^2 <= (1+e) E_k||grad log P_k||^2: left over right", "upper bound"),
+    Statement(
+        "T4/clipped",
+        BOUNDS,
+        "the second moment of the trajectory ratio, dropped above 1+e, is at most 1+e at every horizon",
+        "upper bound",
+        whose=OURS,
+    ),
+    Statement(
+        "T4/curse",
+        BOUNDS,
+        "E_0 rho^2 <= exp(T L ||theta_k - theta_0||^2): log E_0 rho^2 over the exponent is at most 1",
+        "upper bound",
+        LINEAR,
+        whose=OURS,
+    ),
     Statement("T5", PAPER, "||grad J|| <= R sqrt(2 L T log|V|), and J is T R L (2 log|V| + 1)-smooth", PARTS, LIPSCHITZ),
     Statement("T5/gradient", PAPER, "||grad J|| over R sqrt(2 L T log|V|) is at most 1", "upper bound", LIPSCHITZ),
     Statement(
@@ -61,9 +77,63 @@ STATEMENTS = (
     Statement(
         "T5/smoothness, sharp", BOUNDS, "||Hess J|| <= 2 T R L: no log|V|, not attained", "upper bound", LIPSCHITZ, whose=OURS
     ),
-    _open(6, "", "GRPO's update estimates the gradient at the old policy, not at the current one", "ordering"),
-    _open(7, "", "TIC estimates the gradient at the current policy", "identity"),
-    _open(8, "", "dropping importance sampling altogether costs nothing noticeable", "upper bound"),
+    Statement("T6", PAPER, "GRPO's update estimates the gradient at the old policy, not at the current one", PARTS),
+    Statement(
+        "T6/printed", PAPER, "the mean update with token ratios is nearer to grad J(theta_0) than to grad J(theta_k)", "ordering"
+    ),
+    Statement(
+        "T6/corrected",
+        RATIOS,
+        "mean update with token ratios, leave-one-out, no clip = gradient at theta_k of J with old prefixes, current token, old "
+        "continuations",
+        "identity",
+        whose=CORRECTION,
+    ),
+    Statement("T7", PAPER, "TIC estimates the gradient at the current policy", PARTS),
+    Statement(
+        "T7/printed", PAPER, "T times TIC's mean update (own sample in the mean, clipped at 1.2) = grad J(theta_k)", "identity"
+    ),
+    Statement(
+        "T7/leave-one-out",
+        f"question beside {PAPER}",
+        "the mean update with the trajectory ratio, leave-one-out, no clip, = grad J(theta_k)",
+        "identity",
+        whose=OURS,
+    ),
+    Statement(
+        "T7/own mean",
+        f"question beside {PAPER}",
+        "T times TIC's mean update without its clip = (1 - 1/G) grad J(theta_k)",
+        "identity",
+        whose=OURS,
+    ),
+    Statement(
+        "T7/corrected",
+        RATIOS,
+        "T times TIC's mean update = (1 - 1/G) E_k[1_D grad log P_k (r - mu_0)]",
+        "identity",
+        whose=CORRECTION,
+    ),
+    Statement(
+        "T7/direction",
+        f"question beside {PAPER}",
+        "TIC's mean update is nearer in direction to grad J(theta_k) than the mean update without any ratio",
+        "ordering",
+        whose=OURS,
+    ),
+    Statement("T8", PAPER, "dropping importance sampling altogether costs nothing noticeable", PARTS),
+    Statement(
+        "T8/token",
+        PAPER,
+        "against token ratios: the cosine of mean update and grad J(theta_k) falls by at most 0.05",
+        "upper bound",
+    ),
+    Statement(
+        "T8/gradient",
+        PAPER,
+        "against an unbiased update: the cosine of mean update and grad J(theta_k) is at least 0.95",
+        "upper bound",
+    ),
     _open(
         9,
         "Theorem 4.1",

@@ -17,14 +17,13 @@ def composed(advantage: str, ratio: str, clip: str | Clip = "none", aggregation:
 
 
 def features_of(rng: np.random.Generator, n_prompts: int, paths: gt.Paths, dimension: int) -> Array:
-    """Return random features (M, D, d), scaled so that every token's score is 1-Lipschitz: L = 1.
+    """Return random features (M, D, d), scaled at every prefix so that its tokens' scores are 1-Lipschitz and no less: L = 1.
 
-    L is a quarter of the largest squared distance between the features of two tokens of one prefix.
+    L is a quarter of the squared distance of the features that are farthest apart.
     """
-    features = rng.normal(size=(n_prompts, paths.n_logits, dimension))
-    at = features.reshape(n_prompts, -1, paths.vocabulary_size, dimension)
-    farthest = ((at[:, :, :, None] - at[:, :, None]) ** 2).sum(axis=-1).max()
-    return 2.0 * features / np.sqrt(farthest)
+    at = rng.normal(size=(n_prompts, paths.n_logits // paths.vocabulary_size, paths.vocabulary_size, dimension))
+    farthest = ((at[:, :, :, None] - at[:, :, None]) ** 2).sum(axis=-1).max(axis=(2, 3))
+    return (2.0 * at / np.sqrt(farthest)[:, :, None, None]).reshape(n_prompts, paths.n_logits, dimension)
 
 
 def random_problem(
@@ -32,10 +31,11 @@ def random_problem(
 ) -> gt.Problem:
     """Return a problem on a tree with random features shared by all prefixes, a random policy, and rewards 0 and 1.
 
-    Half the responses, drawn at random, succeed with probability 0.9 and the others with 0.1.
+    Half the responses to a prompt, drawn at random, succeed with probability 0.9 and the others with 0.1.
     """
     paths = gt.TokenTree(1, vocabulary_size, horizon, end_token).paths
     features = features_of(rng, n_prompts, paths, dimension)
     tree = gt.TokenTree(n_prompts, vocabulary_size, horizon, end_token, features)
-    success = np.where(rng.uniform(size=(n_prompts, paths.n_responses)) < 0.5, 0.9, 0.1)
+    ranks = rng.permuted(np.tile(np.arange(paths.n_responses), (n_prompts, 1)), axis=1)
+    success = np.where(2 * ranks < paths.n_responses, 0.9, 0.1)
     return gt.Problem(gt.Bandit(success), tree, theta=rng.normal(size=dimension))

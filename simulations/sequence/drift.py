@@ -1,0 +1,185 @@
+"""T6, T7, T8: what the expected update off policy is the gradient of, against how far the policy has moved, on trees."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import find
+from grpo_theory.evidence import Claim
+from simulations.claims import claim
+from simulations.harness.evidence import exact
+from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.sequence.parts import composed, random_problem
+from simulations.sequence.tokens import Tokens
+
+TREES, QUICK_TREES = {1: 8, 2: 8, 3: 8, 4: 8, 6: 6, 8: 2}, {1: 2, 2: 2, 4: 2}
+"""How many trees of each horizon."""
+DRIFTS, QUICK_DRIFTS = (0.03, 0.1, 0.3, 1.0), (0.1, 1.0)
+"""Lengths of theta_k - theta_0, where scores are 1-Lipschitz: a token's log ratio is at most twice that."""
+DIRECTIONS = ("random", "learning")
+"""Any direction, or along the gradient at the old policy, as training goes."""
+VOCABULARY_SIZE, DIMENSION, GROUP_SIZE = 2, 6, 8
+STALE = 5.0
+"""The control's old policy was never refreshed: it is so far away, in a random direction."""
+NOTICEABLE = 0.05
+"""A user would notice if updates lost a twentieth of the gain that they make per unit of length."""
+RATIOS = ("none", "token", "geometric", "trajectory")
+HIGH = 0.2
+"""The width of the registered TIC-GRPO's clip."""
+
+
+def _estimators() -> dict[str, gt.Estimator]:
+    return {
+        **{ratio: composed("rloo", ratio) for ratio in RATIOS},
+        "token, clipped": composed("rloo", "token", "by sign"),
+        "trajectory, clipped": composed("rloo", "trajectory", "upper only"),
+        "tic": find("tic_grpo"),
+        "tic, unclipped": composed("dr_grpo", "trajectory", "none", "constant"),
+    }
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each horizon, split by trees; exact, so quick only looks at fewer."""
+    common = {"drifts": list(QUICK_DRIFTS if quick else DRIFTS), "group_size": GROUP_SIZE, "vocabulary_size": VOCABULARY_SIZE}
+    return [
+        Cell({"horizon": horizon, "dimension": DIMENSION, "stale": STALE, **common}, trees)
+        for horizon, trees in (QUICK_TREES if quick else TREES).items()
+    ]
+
+
+class Pair:
+    """The old and the current policy, and the gradients that the update may be the estimate of."""
+
+    def __init__(self, problem: gt.Problem, theta: Array) -> None:
+        features = np.moveaxis(problem.policy.logits(np.eye(problem.policy.dimension)), 0, -1)[0]
+        paths = problem.policy.paths
+        self.old, self.now = (Tokens(paths, features @ vector, features) for vector in (problem.theta, theta))
+        self.rewards = problem.bandit.mean_reward[0]
+
+    def gradient(self, tokens: Tokens) -> Array:
+        """Return grad J at a policy, (d,)."""
+        return (tokens.response_probabilities * self.rewards) @ tokens.response_scores
+
+    def surrogate_gradient(self) -> Array:
+        """Return the gradient, at the current policy, of J with old prefixes, the current token, and old continuations, (d,).
+
+        A sum over edges: reach of the prefix, times the current token's probability and score, times the old value beyond.
+        """
+        p = self.old.response_probabilities
+        incidence = self.old.paths.incidence
+        through = p @ incidence
+        beyond = (p * self.rewards) @ incidence / through
+        reach = through / self.old.probabilities
+        return (reach * self.now.probabilities * beyond) @ self.now.scores
+
+    def kept_gradient(self) -> Array:
+        """Return E_k[1_D grad log P_k (r - mu_0)], (d,)."""
+        p, q = self.old.response_probabilities, self.now.response_probabilities
+        kept = q / p <= 1.0 + HIGH
+        return (q * kept * (self.rewards - p @ self.rewards)) @ self.now.response_scores
+
+    def divergence(self) -> float:
+        """Return KL(P_0 || P_k) of the responses over the horizon: nats a token."""
+        p, q = self.old.response_probabilities, self.now.response_probabilities
+        return float(p @ np.log(p / q)) / self.old.paths.horizon
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+    """Return distances, cosines and variances of the exact updates on one tree, for all directions and drifts."""
+    rng = np.random.default_rng([*seed.generate_state(4), chunk])
+    shape = settings["vocabulary_size"], settings["horizon"], None
+    problem = random_problem(rng, *shape, n_prompts=1, dimension=settings["dimension"])
+    away = rng.normal(size=(2, problem.policy.dimension))
+    old_gradient = gt.moments(problem, problem.theta).gradient
+    stale = problem.theta + settings["stale"] * away[1] / np.linalg.norm(away[1])
+    found = []
+    for direction, vector in zip(DIRECTIONS, (away[0], old_gradient), strict=True):
+        for drift in settings["drifts"]:
+            theta = problem.theta + drift * vector / np.linalg.norm(vector)
+            for row in _measure(problem, theta, stale, settings):
+                found.append({"direction": direction, "drift": drift, "tree": chunk, **row})
+    return found
+
+
+def _measure(problem: gt.Problem, theta: Array, stale: Array, settings: Settings) -> list[dict[str, Any]]:
+    pair, horizon, group_size = Pair(problem, theta), settings["horizon"], settings["group_size"]
+    now = pair.gradient(pair.now)
+    targets = {"current": now, "old": pair.gradient(pair.old), "surrogate": pair.surrogate_gradient()}
+    scale = float(np.linalg.norm(now))
+    shrunk = 1.0 - 1.0 / group_size
+    rows = [{"estimator": "none", "quantity": "nats a token", "estimate": pair.divergence()}]
+    runs = [(name, one, problem.theta) for name, one in _estimators().items()] + [("stale", composed("rloo", "none"), stale)]
+    for name, estimator, behaviour in runs:
+        sizes = {"batch_size": 1, "group_size": group_size}
+        law = gt.gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour)
+        factor = float(horizon) if name.startswith("tic") else 1.0
+        mean = factor * law.mean
+        measured = {f"to {target}": np.linalg.norm(mean - vector) / scale for target, vector in targets.items()}
+        measured["cosine"] = mean @ now / (np.linalg.norm(mean) * scale)
+        measured["variance"] = factor**2 * law.trace / scale**2
+        if name.startswith("tic"):
+            measured["to shrunk"] = np.linalg.norm(mean - shrunk * now) / scale
+            measured["to kept"] = np.linalg.norm(mean - shrunk * pair.kept_gradient()) / scale
+        rows += [{"estimator": name, "quantity": quantity, "estimate": float(value)} for quantity, value in measured.items()]
+    return rows
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each tree, direction, drift, estimator and quantity; lengths are relative to that of the current gradient."""
+    last = {"standard_error": 0.0, "replications": 0}
+    return [
+        {"horizon": settings["horizon"], **{key: value for key, value in row.items() if key != "estimate"}}
+        | {"prediction": 0.0 if row["quantity"].startswith("to ") else float("nan"), "estimate": row["estimate"], **last}
+        for result in results
+        for row in result
+    ]
+
+
+IDENTITIES = (
+    ("T6/corrected", "token", "to surrogate", "none"),
+    ("T7/printed", "tic", "to current", "none"),
+    ("T7/leave-one-out", "trajectory", "to current", "none"),
+    ("T7/own mean", "tic, unclipped", "to shrunk", "tic"),
+    ("T7/corrected", "tic", "to kept", "tic, unclipped"),
+)
+"""Statement, estimator, the distance that is zero, and the estimator of the control."""
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Identities by horizon at the worst tree, direction and drift; the orderings and costs on average over trees."""
+    found = []
+    for horizon, part in table.groupby("horizon"):
+        worst = part.groupby(["estimator", "quantity"])["estimate"].max()
+        for statement, estimator, quantity, control in IDENTITIES:
+            other = quantity if (control, quantity) in worst.index else "to current"
+            both = exact(worst[estimator, quantity], 0.0), exact(worst[control, other], 0.0)
+            found.append(claim(statement, f"T = {horizon}", *both))
+    for (horizon, direction, drift), part in table.groupby(["horizon", "direction", "drift"], sort=False):
+        setting = f"T = {horizon}, {direction}, drift {drift:g}"
+        mean = part.groupby(["estimator", "quantity"])["estimate"].mean()
+        cosine = mean[:, "cosine"]
+        facts = {"nats a token": mean["none", "nats a token"], "cosine, token": cosine["token"], "cosine, none": cosine["none"]}
+        gaps = (exact(mean[name, "to old"] - mean[name, "to current"], 0.0) for name in ("token", "trajectory"))
+        found.append(claim("T6/printed", setting, *gaps, facts=facts))
+        if horizon == 1:
+            continue  # of one token of two, every update has the gradient's direction or its opposite
+        turned = (exact(cosine["none"] - cosine[name], 0.0) for name in ("tic", "stale"))
+        found.append(claim("T7/direction", setting, *turned, facts=facts | {"cosine, tic": cosine["tic"]}))
+        for statement, best in (("T8/token", cosine["token"]), ("T8/gradient", 1.0)):
+            both = (exact(best - cosine[name], NOTICEABLE) for name in ("none", "stale"))
+            found.append(claim(statement, setting, *both, facts=facts))
+    return found
+
+
+STUDY = Study(
+    "drift",
+    "T6, T7, T8: what updates off policy estimate, against the drift, exact",
+    cells,
+    compute,
+    rows,
+    claims,
+    (*(statement for statement, *_ in IDENTITIES), "T6/printed", "T7/direction", "T8/token", "T8/gradient"),
+)
