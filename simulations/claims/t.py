@@ -89,6 +89,20 @@ STATEMENTS = (
         "identity",
         whose=CORRECTION,
     ),
+    Statement(
+        "T6/no ratio",
+        f"question beside {PAPER}",
+        "the mean update without any ratio is nearer to grad J(theta_0) than to grad J(theta_k)",
+        "ordering",
+        whose=OURS,
+    ),
+    Statement(
+        "T6/clipped",
+        f"question beside {PAPER}",
+        "the mean update with token ratios clipped by sign at 0.8 and 1.2 still climbs: minus its cosine with grad J(theta_k)",
+        "ordering",
+        whose=OURS,
+    ),
     Statement("T7", PAPER, "TIC estimates the gradient at the current policy", PARTS),
     Statement(
         "T7/printed", PAPER, "T times TIC's mean update (own sample in the mean, clipped at 1.2) = grad J(theta_k)", "identity"

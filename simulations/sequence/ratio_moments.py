@@ -30,7 +30,9 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def moments(p: Array, rho: Array) -> dict[str, float]:
-    """Return second moments of a ratio under the old policy, and the share of responses whose ratio is too high.
+    """Return second moments of a ratio under the old policy, and how many responses have a ratio that is too high.
+
+    "share dropped" are those among what the old policy draws, "mass dropped" those among what the current one would draw.
 
     Parameters
     ----------
@@ -44,6 +46,7 @@ def moments(p: Array, rho: Array) -> dict[str, float]:
         "capped": float(p @ np.minimum(rho, 1.0 + HIGH) ** 2),
         "doubled": float(p @ rho**4),
         "share dropped": float(p @ ~kept),
+        "mass dropped": float((p * rho) @ ~kept),
     }
 
 
