@@ -8,9 +8,10 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from simulations.harness.study import table_of
-from simulations.sequence import drift, group_mean_bounds, ratio_moments, score_bounds, update_terms
+from simulations.sequence import drift, group_mean_bounds, own_length, ratio_moments, score_bounds, stationarity, update_terms
 from simulations.sequence.group_laws import multiset_probabilities, multisets
-from simulations.sequence.parts import composed, features_of, random_problem
+from simulations.sequence.parts import composed, features_of, mean_update, random_problem
+from simulations.sequence.stopping import fields, mean_path, stopping
 from simulations.sequence.tokens import Family, Tokens, Uncentred
 
 TREES = [(2, 1, None), (2, 3, 1), (3, 2, 0), (2, 4, None)]
@@ -268,3 +269,70 @@ def test_the_second_moment_grows_no_faster_than_its_bound():
         "mass dropped": 0.75,
     }
     assert at == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("aggregation", ["sum", "own length", "constant"])
+@pytest.mark.parametrize("kind", own_length.KINDS)
+def test_the_mean_update_is_that_of_all_groups(kind, aggregation):
+    problem = own_length.problem_of(kind, np.random.default_rng(0))
+    theta = 0.3 * np.random.default_rng(1).normal(size=problem.policy.dimension)
+    for advantage, group_size in (("rloo", 2), ("rloo", 4), ("reinforce", 2)):
+        rule = composed(advantage, "none", "none", aggregation)
+        if advantage == "rloo" and problem.kl is not None and group_size > 2:
+            continue
+        exact = gt.gradient_mean(problem, theta, rule, batch_size=1, group_size=group_size)
+        np.testing.assert_allclose(mean_update(problem, theta, rule, advantage == "rloo"), exact, atol=1e-12)
+
+
+def test_own_length_moves_a_shared_optimum_and_no_tabular_one():
+    study = own_length.STUDY
+    found = judged(study, [dict(cell.settings) for cell in study.cells(True)])
+    assert found["power"].all()
+    verdicts = found.loc["T15", "verdict"]
+    assert verdicts["tabular, KL, 1"] == "confirmed"
+    assert verdicts["shared features, KL, 1"] == verdicts["stop or go on"] == "refuted"
+
+
+def test_training_ends_where_the_mean_update_is_zero():
+    """From the maximiser and from the start: with the division by own length elsewhere, with the horizon's at the maximiser."""
+    problem = own_length.problem_of("shared features, KL", np.random.default_rng(4))
+    best = gt.find_optimum(problem, problem.theta)
+    for rule in ("own length", "constant"):
+        ends = [own_length.end_of_training(problem, theta, rule) for theta in (best, problem.theta)]
+        np.testing.assert_allclose(own_length._update(problem, ends[0], rule), 0.0, atol=1e-7)
+        np.testing.assert_allclose(*ends, atol=1e-4)
+        assert (np.linalg.norm(ends[0] - best) > 1e-2) == (rule == "own length")
+
+
+def test_stop_or_go_on_has_the_objective_that_is_said():
+    logistic = lambda x: 1.0 / (1.0 + np.exp(-x))  # noqa: E731
+    for equal in (False, True):
+        problem = stopping(3, equal)
+        assert set(problem.policy.paths.lengths) == ({3} if equal else {1, 2, 3})
+        for theta in (-0.7, 0.4):
+            expected = 0.5 * (1.0 - logistic(theta) + logistic(2.0 * theta))
+            assert gt.objective(problem, [theta]) == pytest.approx(expected, rel=1e-12)
+    best = gt.find_optimum(stopping(2, False), np.ones(1))
+    assert best == pytest.approx([1.0613], abs=1e-4)
+
+
+def test_interpolated_fields_and_mean_paths_are_right():
+    problem, found = stopping(2, False), fields(2, False, "own length")
+    rule = composed("rloo", "none", "none", "own length")
+    path = [0.0]
+    for x in (0.123, 1.789):
+        assert float(found.update(x)) == pytest.approx(mean_update(problem, np.array([x]), rule)[0], abs=2e-6)
+        assert float(found.gradient(x)) == pytest.approx(gt.moments(problem, [x]).gradient[0], abs=2e-6)
+    for _ in range(20):
+        path.append(path[-1] + 0.5 * mean_update(problem, np.array(path[-1:]), rule)[0])
+    np.testing.assert_allclose(mean_path(found.update, 0.5, 20), path, atol=1e-5)
+
+
+def test_rates_of_convergence():
+    study = stationarity.STUDY
+    found = judged(study, [dict(cell.settings) for cell in study.cells(True)])
+    assert found["power"].all()
+    for name in ("T9/limit", "T9/G", "T11/floor"):
+        assert (found.loc[name, "verdict"] == "refuted").all(), name
+    for name in ("T9/corrected", "T10/limit", "T10/N", "T11/T"):
+        assert (found.loc[name, "verdict"] == "confirmed").all(), name

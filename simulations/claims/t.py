@@ -5,7 +5,7 @@ from simulations.claims.u import CORRECTION, DERIVED, OURS, PARTS
 
 PAPER = "arXiv 2508.02833"
 OPEN = "needs the studies of token and trajectory ratios off policy"
-RATIOS, BOUNDS = DERIVED(19), DERIVED(20)
+RATIOS, BOUNDS, LENGTHS = DERIVED(19), DERIVED(20), DERIVED(21)
 LINEAR = "logits linear in theta, every token's score Lipschitz with constant L"
 LIPSCHITZ = "every token's score is Lipschitz with constant L"
 
@@ -148,17 +148,68 @@ STATEMENTS = (
         "against an unbiased update: the cosine of mean update and grad J(theta_k) is at least 0.95",
         "upper bound",
     ),
-    _open(
-        9,
-        "Theorem 4.1",
+    Statement(
+        "T9",
+        f"{PAPER}, Theorem 4.1",
         "GRPO: average squared gradient <= O(T^{7/2} log|V|/sqrt N avg M_n^2 sigma_n^2) + O(T^2 log|V|/|G|)",
-        "rate",
+        PARTS,
     ),
-    _open(10, "Theorem 4.2", "upper-only clip and 1/T: O(T^{5/2} log|V|/sqrt N) + O(T^2 log|V|/|G|)", "rate"),
-    _open(
-        11,
-        "Theorem 4.3",
-        "TIC: O(T log|V|/sqrt N) + O(T log|V|/|G|), the floor being an intrinsic bias of the group mean",
+    Statement(
+        "T9/limit",
+        f"{PAPER}, Theorem 4.1",
+        "N, |G| -> inf: the right side tends to 0, and so does the left: the squared gradient where runs end is 0",
+        "identity",
+    ),
+    Statement(
+        "T9/G",
+        f"{PAPER}, Theorem 4.1",
+        "equal lengths, so sigma_n = 0: the right side falls as 1/|G| at any N, and so does the left: its slope is at most -0.9",
+        "upper bound",
+    ),
+    Statement(
+        "T9/corrected",
+        LENGTHS,
+        "own length, |G| -> inf: long runs end within 1% of the squared gradient at the zero of the mean update, which is not 0",
+        "upper bound",
+        whose=CORRECTION,
+    ),
+    Statement(
+        "T10",
+        f"{PAPER}, Theorem 4.2",
+        "upper-only clip and 1/T: average squared gradient <= O(T^{5/2} log|V|/sqrt N) + O(T^2 log|V|/|G|)",
+        PARTS,
+    ),
+    Statement(
+        "T10/limit",
+        f"{PAPER}, Theorem 4.2",
+        "N, |G| -> inf: the right side tends to 0, and so does the left: the squared gradient where runs end is 0",
+        "identity",
+    ),
+    Statement(
+        "T10/N",
+        f"{PAPER}, Theorem 4.2",
+        "on policy, |G| -> inf: the left side falls as N^-1/2: slope at most -0.4",
+        "upper bound",
+    ),
+    Statement(
+        "T11",
+        f"{PAPER}, Theorem 4.3",
+        "TIC: average squared gradient <= O(T log|V|/sqrt N) + O(T log|V|/|G|), the last an intrinsic bias of the group mean",
+        PARTS,
+    ),
+    Statement(
+        "T11/N", LENGTHS, "on policy, |G| = 2: the left side falls as N^-1/2: slope at most -0.4", "upper bound", whose=CORRECTION
+    ),
+    Statement(
+        "T11/T",
+        f"{PAPER}, Theorem 4.3",
+        "on policy, |G| -> inf: the left side grows at most as T: slope at most 1.1",
+        "upper bound",
+    ),
+    Statement(
+        "T11/floor",
+        f"{PAPER}, Theorem 4.3",
+        "the group mean's bias leaves a floor: at |G| = 2 the left side levels off in N: slope 0",
         "rate",
     ),
     Statement("T12", PAPER, "E||X2||^2 <= (2L/|G|) log|V| and E||Y1||^2 <= 2(1+e_hi) L log|V|/(T|G|)", PARTS, LIPSCHITZ),
@@ -193,5 +244,17 @@ STATEMENTS = (
         "upper bound",
     ),
     _open(14, "", "TIC reaches a given level sooner than GRPO and GSPO at the same budget", "ordering"),
-    _open(15, "not claimed, but practised", "dividing by the response's own length leaves the optimum where it is", "identity"),
+    Statement(
+        "T15",
+        f"{PAPER}, not claimed, but practised",
+        "dividing by the response's own length leaves the optimum where it is: the mean update is 0 there",
+        "identity",
+    ),
+    Statement(
+        "T15/cost",
+        f"question beside {PAPER}",
+        "where it moves, what is learned loses at most a twentieth of what there was to gain",
+        "upper bound",
+        whose=OURS,
+    ),
 )

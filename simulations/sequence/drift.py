@@ -115,9 +115,9 @@ def _measure(problem: gt.Problem, theta: Array, settings: Settings) -> list[dict
 
     def note(name: str, mean: Array, **measured: float) -> None:
         wanted = targets | of_tic if name.startswith("tic") else targets
-        measured |= {target: np.linalg.norm(mean - vector) / scale for target, vector in wanted.items()}
-        measured["cosine"] = mean @ now / (np.linalg.norm(mean) * scale)
-        rows.extend({"estimator": name, "quantity": quantity, "estimate": float(value)} for quantity, value in measured.items())
+        measured |= {target: float(np.linalg.norm(mean - vector)) / scale for target, vector in wanted.items()}
+        measured["cosine"] = float(mean @ now / (np.linalg.norm(mean) * scale))
+        rows.extend({"estimator": name, "quantity": quantity, "estimate": value} for quantity, value in measured.items())
 
     for name, estimator in _estimators().items():
         sizes = {"batch_size": 1, "group_size": group_size}
@@ -181,8 +181,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         turned = (exact(cosine["none"] - cosine[name], 0.0) for name in ("tic", "turned"))
         found.append(claim("T7/direction", setting, *turned, facts=facts | {"cosine, tic": cosine["tic"]}))
         for statement, best in (("T8/token", cosine["token"]), ("T8/gradient", 1.0)):
-            both = (exact(best - cosine[name], NOTICEABLE) for name in ("none", "turned"))
-            found.append(claim(statement, setting, *both, facts=facts))
+            costs = (exact(best - cosine[name], NOTICEABLE) for name in ("none", "turned"))
+            found.append(claim(statement, setting, *costs, facts=facts))
     return found
 
 

@@ -13,7 +13,7 @@ from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.sequence.group_laws import multiset_probabilities, multisets
-from simulations.sequence.tokens import Family, Tokens, Uncentred
+from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
 
 LOW, HIGH = 0.2, 0.2
 """The clip's widths, as practised."""
@@ -114,7 +114,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
     family, group_size = Family(*settings["family"]), settings["group_size"]
     box = family.bounds(settings["logits"], settings["drift"], 1.0)
     drawn, *seeds = seed.spawn(1 + len(SOUGHT))
-    points = np.random.default_rng(drawn).uniform(*np.array(box).T, size=(settings["policies"], len(box)))
+    points = draw(box, settings["policies"], drawn)
     found = []
     for how, make in (("random", Tokens), ("broken", Uncentred)):
         ratios = [_ratios(family.at(x, make), group_size) for x in points]
@@ -136,7 +136,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
 
 def _ratios(at: tuple[Tokens, Tokens, Array], group_size: int) -> dict[str, float]:
     """Return each term over its bound."""
-    terms = {term: term(*at, group_size) for term in (baseline_term, current_term)}
+    terms: dict[Term, float] = {term: term(*at, group_size) for term in (baseline_term, current_term)}
     return {name: terms[term] / bound(*at, group_size) for name, (term, bound) in BOUNDS.items()}
 
 

@@ -5,15 +5,29 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
-from grpo_theory.estimation.aggregation import find_aggregation
+from grpo_theory.estimation.aggregation import Aggregation, find_aggregation
 from grpo_theory.estimation.clip import Clip, find_clip
 from grpo_theory.estimation.ratio import find_ratio
+from grpo_theory.exact import token_weights
 
 
-def composed(advantage: str, ratio: str, clip: str | Clip = "none", aggregation: str = "sum") -> gt.Estimator:
-    """Return an estimator of an advantage kernel, an importance ratio, a clip and a way of adding up tokens, by their names."""
-    parts = {"ratio": find_ratio(ratio), "clip": find_clip(clip), "aggregation": find_aggregation(aggregation)}
-    return gt.Estimator(f"{advantage}, {ratio} ratio", find(advantage).advantage, **parts)
+def composed(advantage: str, ratio: str, clip: str | Clip = "none", aggregation: str | Aggregation = "sum") -> gt.Estimator:
+    """Return an estimator of an advantage kernel, a ratio, a clip and a way of adding up tokens, by name or as they are."""
+    parts = find_ratio(ratio), find_clip(clip), find_aggregation(aggregation)
+    return gt.Estimator(f"{advantage}, {ratio} ratio", find(advantage).advantage, *parts)
+
+
+def mean_update(problem: gt.Problem, theta: Array, estimator: gt.Estimator, baseline: bool = True) -> Array:
+    """Return the mean update on policy of leave-one-out advantages, E[u (Z - V)], or E[u Z] without a baseline, shape (d,).
+
+    It is `gt.gradient_mean` at any group size, without the enumeration of groups; u is the estimator's weighted score.
+    """
+    point = problem.at(theta)
+    tables = token_weights(point, point, estimator).covectors(np.arange(problem.bandit.n_prompts))[:, 0]
+    centred = point.rewards - (point.moments.value[:, None] if baseline else 0.0)
+    by_response = (point.outcome_probabilities * centred).reshape(*point.probabilities.shape, -1).sum(axis=-1)
+    covectors = np.einsum("mk,mkd->md", by_response, tables)
+    return problem.policy.logit_map.adjoint(problem.bandit.prompt_weights[:, None] * covectors)
 
 
 def features_of(rng: np.random.Generator, n_prompts: int, paths: gt.Paths, dimension: int) -> Array:

@@ -1,6 +1,7 @@
 """T3, T4, T5, T13: norms of scores and of the gradient, and their worst cases over policies of sequences."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.sequence.tokens import Family, Tokens, Uncentred
+from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
 
 FAMILIES = ((2, 1, None), (2, 2, 1), (3, 1, None), (2, 2, None))
 """Vocabulary size, horizon and end token."""
@@ -141,7 +142,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
 def _policies(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
     family = Family(*settings["family"])
     *seeds, last = seed.spawn(len(BOUNDS) + 1)
-    points = _draw(family.bounds(settings["logits"], DRIFT, 1.0), settings["policies"], last)
+    points = draw(family.bounds(settings["logits"], DRIFT, 1.0), settings["policies"], last)
     found = []
     for how, sides in (("random", martingale), ("broken", martingale_astray)):
         gaps = [abs(left - right) / max(1.0, right) for left, right in (sides(*family.at(x)) for x in points)]
@@ -151,15 +152,11 @@ def _policies(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str
     return [{"setting": family.name, **row} for row in found]
 
 
-def _draw(box: list[tuple[float, float]], count: int, seed: np.random.SeedSequence) -> Array:
-    return np.random.default_rng(seed).uniform(*np.array(box).T, size=(count, len(box)))
-
-
 def _worst(name: str, bound: Bound, family: Family, settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
     """Return the largest ratio of random policies, right and broken, and the largest that a search finds."""
     box = family.bounds(settings["logits"], bound.drift, bound.reward)
-    points = _draw(box, settings["policies"], seed)
-    found = []
+    points = draw(box, settings["policies"], seed)
+    found: Rows = []
     for how, sides, make in (("random", bound.sides, Tokens), ("broken", bound.broken, bound.make_broken)):
         ratios = [left / right for left, right in (sides(*family.at(x, make)) for x in points)]
         found.append({"how": how, "estimate": max(ratios), "count": len(points)})
@@ -175,19 +172,18 @@ def _worst(name: str, bound: Bound, family: Family, settings: Settings, seed: np
     return rows + [{"statement": f"{name}, sharp", **row, "estimate": row["estimate"] * factor} for row in found]
 
 
+def _simplex_sides(x: Array, log: Callable[[Array], Array], bound: float) -> tuple[float, float]:
+    return simplex(x, log), bound
+
+
 def _simplices(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
     found = []
     for n, own_seed in zip(settings["points"], seed.spawn(len(settings["points"])), strict=True):
         bound = np.log(n) ** 2 if n > FEW else 28.0 * np.exp(-2.0)
         box = [(-12.0, 0.0)] * n
         for how, log in (("sought", np.log), ("broken", np.log2)):
-            worst = gt.worst_case(
-                lambda x, log=log, bound=bound: (simplex(x, log), bound),
-                box,
-                rng=own_seed,
-                starts=settings["starts"],
-                climbs=settings["climbs"],
-            )
+            at = partial(_simplex_sides, log=log, bound=float(bound))
+            worst = gt.worst_case(at, box, rng=own_seed, starts=settings["starts"], climbs=settings["climbs"])
             row = {"setting": f"n = {n}", "statement": "T13", "how": how, "estimate": worst.score, "count": worst.evaluations}
             found.append(row)
     return found

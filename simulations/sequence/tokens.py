@@ -87,9 +87,15 @@ class Uncentred(Tokens):
     """Something broken: its scores are the features, without what the policy expects of them."""
 
     @property
-    def scores(self) -> Array:  # type: ignore[override]
+    def scores(self) -> Array:
         """The features, shape (D, d)."""
         return self.features + 1.0
+
+
+def draw(box: list[tuple[float, float]], count: int, seed: np.random.SeedSequence) -> Array:
+    """Return random points of a box, shape (count, n)."""
+    low, high = np.array(box).T
+    return low + (high - low) * np.random.default_rng(seed).uniform(size=(count, len(box)))
 
 
 @dataclass(frozen=True)
