@@ -16,6 +16,8 @@ from .estimation import Ratio as Ratio
 from .estimation import compose as compose
 from .estimation import estimator as estimator
 from .estimation import estimators as estimators
+from .evidence import WorstCase as WorstCase
+from .evidence import worst_case as worst_case
 from .exact import GradientLaw as GradientLaw
 from .exact import NotEnumerableError as NotEnumerableError
 from .exact import find_optimum as find_optimum

@@ -47,6 +47,7 @@ NAMES = (
     "estimator",
     "estimators",
     "compose",
+    "worst_case",
 )
 ROOMS = ("data", "estimation", "evidence", "exact", "intervals", "laboratory", "samples", "simulate", "theory")
 

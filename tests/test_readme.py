@@ -44,11 +44,13 @@ def check_what_is_said(block, names):
 
 def test_every_block_of_the_readme_runs(registry, tmp_path):
     names = run_blocks(README, tmp_path)
-    assert len(blocks(README)) == 6
+    assert len(blocks(README)) == 7
     assert len(SAID.findall("".join(blocks(README)))) >= 1
     assert 0.5 < names["tried"].coverage < 0.7
     assert not names["tried"].consistent()
     assert names["tree"].n_responses == 15
+    np.testing.assert_allclose(sorted(names["worst"].parameters[:2]), [0.0, 1.0], atol=1e-3)
+    assert abs(names["worst"].parameters[2]) < 0.1
     constants = gt.group_size_law(gt.Problem(names["bandit"], gt.TabularSoftmax(2, 3)), np.zeros(6))
     assert constants.optimum == pytest.approx(1.0 + np.sqrt(constants.c3 / constants.c1), rel=1e-12)
     sizes = {"batch_size": 2, "group_size": 4}
@@ -80,7 +82,7 @@ def test_a_wrong_number_in_a_comment_is_found():
     check_what_is_said("x  # 1 + sqrt(c3/c1)\ny  # (M,)\n", {})
 
 
-@pytest.mark.parametrize("mark", ["@gt.estimator", "gt.coverage"])
+@pytest.mark.parametrize("mark", ["@gt.estimator", "gt.coverage", "gt.worst_case"])
 def test_what_is_said_to_take_ten_lines_does(mark):
     shown = next(block for block in blocks(README) if mark in block)
     assert len([line for line in shown.splitlines() if line.strip()]) <= 10

@@ -4,6 +4,8 @@ from grpo_theory.evidence.claim import Claim as Claim
 from grpo_theory.evidence.claim import Evidence as Evidence
 from grpo_theory.evidence.claim import Share as Share
 from grpo_theory.evidence.claim import Statement as Statement
+from grpo_theory.evidence.inequality import WorstCase as WorstCase
+from grpo_theory.evidence.inequality import worst_case as worst_case
 from grpo_theory.evidence.rules import KINDS as KINDS
 from grpo_theory.evidence.rules import Judgement as Judgement
 from grpo_theory.evidence.slope import log_log_slope as log_log_slope

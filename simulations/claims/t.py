@@ -1,9 +1,13 @@
-"""The statements of "TIC-GRPO"."""
+"""The statements of "TIC-GRPO", and what the package derives beside them."""
 
 from grpo_theory.evidence import Statement
+from simulations.claims.u import CORRECTION, DERIVED, OURS, PARTS
 
 PAPER = "arXiv 2508.02833"
 OPEN = "needs the studies of token and trajectory ratios off policy"
+RATIOS, BOUNDS, LENGTHS = DERIVED(25), DERIVED(26), DERIVED(27)
+LINEAR = "logits linear in theta, every token's score Lipschitz with constant L"
+LIPSCHITZ = "every token's score is Lipschitz with constant L"
 
 
 def _open(number: int, where: str, text: str, kind: str, assumptions: str = "") -> Statement:
@@ -11,37 +15,246 @@ def _open(number: int, where: str, text: str, kind: str, assumptions: str = "") 
 
 
 STATEMENTS = (
-    _open(1, "decomposition", "GRPO's gradient at theta_k = (1/TT) ghat(theta_0) + X1 + X2 + X3 + X4, as printed", "identity"),
-    _open(2, "decomposition", "TIC's gradient = (1/T) gtilde(theta_k) + Y1 + Y2, as printed", "identity"),
-    _open(3, "Property 4.1", "E||grad log P(s_T)||^2 = E sum_t ||grad log P(s_t|s_{t-1})||^2", "identity"),
-    _open(4, "", "E_0||min(rho,1+e) grad log P_k||^2 <= (1+e) E_k||grad log P_k||^2", "upper bound"),
-    _open(
-        5,
-        "",
-        "||grad J|| <= R sqrt(2 L T log|V|), and J is T R L (2 log|V| + 1)-smooth",
+    Statement("T1", f"{PAPER}, decomposition", "GRPO's gradient at theta_k = (1/TT) ghat(theta_0) + X1 + X2 + X3 + X4", PARTS),
+    Statement(
+        "T1/printed",
+        f"{PAPER}, decomposition",
+        "as printed, with X3 = + sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0)",
+        "identity",
+    ),
+    Statement(
+        "T1/corrected",
+        RATIOS,
+        "X3 = - sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0), for any weights zeta, xi and any mu_c",
+        "identity",
+        whose=CORRECTION,
+    ),
+    Statement("T2", f"{PAPER}, decomposition", "TIC's gradient = (1/T) gtilde(theta_k) + Y1 + Y2", PARTS),
+    Statement(
+        "T2/printed",
+        f"{PAPER}, decomposition",
+        "as printed, with Y2 = + (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_c)",
+        "identity",
+    ),
+    Statement(
+        "T2/sign", f"question beside {PAPER}, decomposition", "the same with the sign of Y2 turned", "identity", whose=OURS
+    ),
+    Statement(
+        "T2/corrected",
+        RATIOS,
+        "Y2 = - (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_k), for any weights zeta, xi and any mu_c",
+        "identity",
+        whose=CORRECTION,
+    ),
+    Statement("T3", f"{PAPER}, Property 4.1", "E||grad log P(s_T)||^2 = E sum_t ||grad log P(s_t|s_{t-1})||^2", "identity"),
+    Statement("T4", PAPER, "E_0||min(rho,1+e) grad log P_k||^2 <= (1+e) E_k||grad log P_k||^2: left over right", "upper bound"),
+    Statement(
+        "T4/clipped",
+        BOUNDS,
+        "the second moment of the trajectory ratio, dropped above 1+e, is at most 1+e at every horizon",
         "upper bound",
-        "score Lipschitz with constant L",
+        whose=OURS,
     ),
-    _open(6, "", "GRPO's update estimates the gradient at the old policy, not at the current one", "ordering"),
-    _open(7, "", "TIC estimates the gradient at the current policy", "identity"),
-    _open(8, "", "dropping importance sampling altogether costs nothing noticeable", "upper bound"),
-    _open(
-        9,
-        "Theorem 4.1",
+    Statement(
+        "T4/curse",
+        BOUNDS,
+        "E_0 rho^2 <= exp(T L ||theta_k - theta_0||^2): log E_0 rho^2 over the exponent is at most 1",
+        "upper bound",
+        LINEAR,
+        whose=OURS,
+    ),
+    Statement("T5", PAPER, "||grad J|| <= R sqrt(2 L T log|V|), and J is T R L (2 log|V| + 1)-smooth", PARTS, LIPSCHITZ),
+    Statement("T5/gradient", PAPER, "||grad J|| over R sqrt(2 L T log|V|) is at most 1", "upper bound", LIPSCHITZ),
+    Statement(
+        "T5/gradient, sharp",
+        BOUNDS,
+        "||grad J|| <= R sqrt(L T): no log|V|, attained at T = 1",
+        "upper bound",
+        LIPSCHITZ,
+        whose=OURS,
+    ),
+    Statement("T5/smoothness", PAPER, "||Hess J|| over T R L (2 log|V| + 1) is at most 1", "upper bound", LIPSCHITZ),
+    Statement(
+        "T5/smoothness, sharp", BOUNDS, "||Hess J|| <= 2 T R L: no log|V|, not attained", "upper bound", LIPSCHITZ, whose=OURS
+    ),
+    Statement("T6", PAPER, "GRPO's update estimates the gradient at the old policy, not at the current one", PARTS),
+    Statement(
+        "T6/printed", PAPER, "the mean update with token ratios is nearer to grad J(theta_0) than to grad J(theta_k)", "ordering"
+    ),
+    Statement(
+        "T6/corrected",
+        RATIOS,
+        "mean update with token ratios, leave-one-out, no clip = gradient at theta_k of J with old prefixes, current token, old "
+        "continuations",
+        "identity",
+        whose=CORRECTION,
+    ),
+    Statement(
+        "T6/no ratio",
+        f"question beside {PAPER}",
+        "the mean update without any ratio is nearer to grad J(theta_0) than to grad J(theta_k)",
+        "ordering",
+        whose=OURS,
+    ),
+    Statement(
+        "T6/clipped",
+        f"question beside {PAPER}",
+        "the mean update with token ratios clipped by sign at 0.8 and 1.2 still climbs: minus its cosine with grad J(theta_k)",
+        "ordering",
+        whose=OURS,
+    ),
+    Statement("T7", PAPER, "TIC estimates the gradient at the current policy", PARTS),
+    Statement(
+        "T7/printed", PAPER, "T times TIC's mean update (own sample in the mean, clipped at 1.2) = grad J(theta_k)", "identity"
+    ),
+    Statement(
+        "T7/leave-one-out",
+        f"question beside {PAPER}",
+        "the mean update with the trajectory ratio, leave-one-out, no clip, = grad J(theta_k)",
+        "identity",
+        whose=OURS,
+    ),
+    Statement(
+        "T7/own mean",
+        f"question beside {PAPER}",
+        "T times TIC's mean update without its clip = (1 - 1/G) grad J(theta_k)",
+        "identity",
+        whose=OURS,
+    ),
+    Statement(
+        "T7/corrected",
+        RATIOS,
+        "T times TIC's mean update = (1 - 1/G) E_k[1_D grad log P_k (r - mu_0)]",
+        "identity",
+        whose=CORRECTION,
+    ),
+    Statement(
+        "T7/direction",
+        f"question beside {PAPER}",
+        "TIC's mean update is nearer in direction to grad J(theta_k) than the mean update without any ratio",
+        "ordering",
+        whose=OURS,
+    ),
+    Statement("T8", PAPER, "dropping importance sampling altogether costs nothing noticeable", PARTS),
+    Statement(
+        "T8/token",
+        PAPER,
+        "against token ratios: the cosine of mean update and grad J(theta_k) falls by at most 0.05",
+        "upper bound",
+    ),
+    Statement(
+        "T8/gradient",
+        PAPER,
+        "against an unbiased update: the cosine of mean update and grad J(theta_k) is at least 0.95",
+        "upper bound",
+    ),
+    Statement(
+        "T9",
+        f"{PAPER}, Theorem 4.1",
         "GRPO: average squared gradient <= O(T^{7/2} log|V|/sqrt N avg M_n^2 sigma_n^2) + O(T^2 log|V|/|G|)",
+        PARTS,
+    ),
+    Statement(
+        "T9/limit",
+        f"{PAPER}, Theorem 4.1",
+        "N, |G| -> inf: the right side tends to 0, and so does the left: the squared gradient where runs end is 0",
+        "identity",
+    ),
+    Statement(
+        "T9/G",
+        f"{PAPER}, Theorem 4.1",
+        "equal lengths, so sigma_n = 0: the right side falls as 1/|G| at any N, and so does the left: its slope is at most -0.9",
+        "upper bound",
+    ),
+    Statement(
+        "T9/corrected",
+        LENGTHS,
+        "own length, |G| -> inf: long runs end within 1% of the squared gradient at the zero of the mean update, which is not 0",
+        "upper bound",
+        whose=CORRECTION,
+    ),
+    Statement(
+        "T10",
+        f"{PAPER}, Theorem 4.2",
+        "upper-only clip and 1/T: average squared gradient <= O(T^{5/2} log|V|/sqrt N) + O(T^2 log|V|/|G|)",
+        PARTS,
+    ),
+    Statement(
+        "T10/limit",
+        f"{PAPER}, Theorem 4.2",
+        "N, |G| -> inf: the right side tends to 0, and so does the left: the squared gradient where runs end is 0",
+        "identity",
+    ),
+    Statement(
+        "T10/N",
+        f"{PAPER}, Theorem 4.2",
+        "on policy, |G| -> inf: the left side falls as N^-1/2: slope at most -0.4",
+        "upper bound",
+    ),
+    Statement(
+        "T11",
+        f"{PAPER}, Theorem 4.3",
+        "TIC: average squared gradient <= O(T log|V|/sqrt N) + O(T log|V|/|G|), the last an intrinsic bias of the group mean",
+        PARTS,
+    ),
+    Statement(
+        "T11/N", LENGTHS, "on policy, |G| = 2: the left side falls as N^-1/2: slope at most -0.4", "upper bound", whose=CORRECTION
+    ),
+    Statement(
+        "T11/T",
+        f"{PAPER}, Theorem 4.3",
+        "on policy, |G| -> inf: the left side grows at most as T: slope at most 1.1",
+        "upper bound",
+    ),
+    Statement(
+        "T11/floor",
+        f"{PAPER}, Theorem 4.3",
+        "the group mean's bias leaves a floor: at |G| = 2 the left side levels off in N: slope 0",
         "rate",
     ),
-    _open(10, "Theorem 4.2", "upper-only clip and 1/T: O(T^{5/2} log|V|/sqrt N) + O(T^2 log|V|/|G|)", "rate"),
-    _open(
-        11,
-        "Theorem 4.3",
-        "TIC: O(T log|V|/sqrt N) + O(T log|V|/|G|), the floor being an intrinsic bias of the group mean",
-        "rate",
+    Statement("T12", PAPER, "E||X2||^2 <= (2L/|G|) log|V| and E||Y1||^2 <= 2(1+e_hi) L log|V|/(T|G|)", PARTS, LIPSCHITZ),
+    Statement("T12/X2", PAPER, "E||X2||^2 over (2L/G) log|V| is at most 1, rewards up to R = 10", "upper bound", LIPSCHITZ),
+    Statement("T12/X2, R=1", PAPER, "E||X2||^2 over (2L/G) log|V| is at most 1, rewards up to 1", "upper bound", LIPSCHITZ),
+    Statement(
+        "T12/X2/corrected",
+        BOUNDS,
+        "E||X2||^2 <= R^2 ((G+3)/G^2) 2L (log|V| + 1 - 1/T), without 1 - 1/T where all lengths are equal",
+        "upper bound",
+        LIPSCHITZ,
+        whose=CORRECTION,
     ),
-    _open(12, "", "E||X2||^2 <= (2L/|G|) log|V| and E||Y1||^2 <= 2(1+e_hi) L log|V|/(T|G|)", "upper bound"),
-    _open(
-        13, "", "sum x_i log^2 x_i on the simplex of n points is at most log^2 n for n >= 8 and 28/e^2 for n <= 7", "upper bound"
+    Statement(
+        "T12/Y1", PAPER, "E||Y1||^2 over 2(1+e) L log|V|/(TG) is at most 1, rewards up to R = 10", "upper bound", LIPSCHITZ
+    ),
+    Statement(
+        "T12/Y1, R=1", PAPER, "E||Y1||^2 over 2(1+e) L log|V|/(TG) is at most 1, rewards up to 1", "upper bound", LIPSCHITZ
+    ),
+    Statement(
+        "T12/Y1/corrected",
+        BOUNDS,
+        "E||Y1||^2 <= [(|mu_k - mu_0| + 2R/G)^2 + R^2/G] 2(1+e) L log|V|/T: it does not fall with G where the clip bites",
+        "upper bound",
+        LIPSCHITZ,
+        whose=CORRECTION,
+    ),
+    Statement(
+        "T13",
+        PAPER,
+        "sum x_i log^2 x_i on the simplex of n points over log^2 n (n >= 8) or 28/e^2 (n <= 7) is at most 1",
+        "upper bound",
     ),
     _open(14, "", "TIC reaches a given level sooner than GRPO and GSPO at the same budget", "ordering"),
-    _open(15, "not claimed, but practised", "dividing by the response's own length leaves the optimum where it is", "identity"),
+    Statement(
+        "T15",
+        f"{PAPER}, not claimed, but practised",
+        "dividing by the response's own length leaves the optimum where it is: the mean update is 0 there",
+        "identity",
+    ),
+    Statement(
+        "T15/cost",
+        f"question beside {PAPER}",
+        "where it moves, what is learned loses at most a twentieth of what there was to gain",
+        "upper bound",
+        whose=OURS,
+    ),
 )

@@ -1,1 +1,1 @@
-"""Token sequences: ratios, clips, KL terms, the claims of TIC-GRPO."""
+"""Studies of responses that are sequences: ratios, clips, KL terms, drift, lengths."""

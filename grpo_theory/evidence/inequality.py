@@ -1,0 +1,206 @@
+"""The worst case of an inequality, sought over a family of problems."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
+from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
+
+Sides = Callable[[Array], Sequence[float]]
+Comparison = Literal["ratio", "difference"]
+
+ROUNDING = 1e-9
+"""By how much, relative to the larger side, the left may be above the right and still count as equal."""
+_SLOPE_STEP = 1e-6
+"""The step of finite differences, in units of the box."""
+_MOST = float(np.finfo(np.float64).max)
+"""An infinite ratio has no slope; to a climb it is this."""
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """Where an inequality left <= right came nearest to failing, or failed.
+
+    A search that finds no violation proves nothing; one that finds a violation does, at `parameters`.
+
+    Attributes
+    ----------
+    parameters : ndarray, shape (n,)
+        Of the worst problem found.
+    left, right : float
+        The two sides there.
+    score : float
+        What was maximised: left/right, or left - right.
+    attained : bool
+        Whether the sides are equal there up to the tolerance; false where the inequality is violated.
+    violated : bool
+        Whether the left side is above the right one, by more than rounding.
+    evaluations : int
+        How often the sides were computed.
+    agreeing : int
+        How many of the climbs ended within the tolerance of the worst score: one alone is a weak sign that it is the worst.
+    """
+
+    parameters: Array
+    left: float
+    right: float
+    score: float
+    attained: bool
+    violated: bool
+    evaluations: int
+    agreeing: int
+
+
+def worst_case(
+    sides: Sides,
+    bounds: ArrayLike,
+    *,
+    rng: Any = None,
+    starts: int = 256,
+    climbs: int = 8,
+    compare: Comparison = "ratio",
+    tolerance: float = 1e-3,
+) -> WorstCase:
+    """Maximise the left side of an inequality over, or less, its right side, over a box of parameters.
+
+    The sides are computed at random points of the box; from the worst of them the search climbs, by the quasi-Newton method
+    L-BFGS-B, which is fast where the sides are smooth, and from where that ends by Nelder and Mead's simplices, which need no
+    slopes.
+
+    Parameters
+    ----------
+    sides : callable
+        ``sides(x)`` returns (left, right) of the inequality left <= right for the problem with the parameters x (n,).
+    bounds : array_like, shape (n, 2)
+        Lowest and highest value of each parameter, finite; one for which they are equal is kept fixed.
+    rng : int, SeedSequence or Generator, optional
+        The same search for the same int; fresh entropy if omitted.
+    starts : int, default 256
+        Random points.
+    climbs : int, default 8
+        From how many of them to climb.
+    compare : {"ratio", "difference"}, default "ratio"
+        Whether to maximise left/right, for which the right side must not be negative, or left - right.  Where both sides
+        are 0 the ratio is taken for 0, because an inequality between zeros says nothing.
+    tolerance : float, default 1e-3
+        How near is attained: of the ratio to 1, or of the difference to 0 relative to the larger side.
+
+    Returns
+    -------
+    WorstCase
+
+    Raises
+    ------
+    TypeError
+        If `sides` is not a function.
+    ValueError
+        If the bounds are not finite pairs in order, or a side is not a number, or the right side of a ratio is negative; the
+        message gives the parameters.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> found = gt.worst_case(lambda x: (x[0] * (1 - x[0]), 0.25), [(0, 1)], rng=0)
+    >>> found.attained, found.violated, float(found.parameters[0].round(3))
+    (True, False, 0.5)
+    """
+    if not callable(sides):
+        raise TypeError(f"sides must be a function of the parameters that returns (left, right), got {sides!r}")
+    if compare not in ("ratio", "difference"):
+        raise ValueError(f"compare must be 'ratio' or 'difference', got {compare!r}")
+    box = _as_box(bounds)
+    starts, climbs = as_count("starts", starts), as_count("climbs", climbs)
+    tolerance = as_positive("tolerance", tolerance)
+    search = _Search(sides, box, compare)
+    points = np.random.default_rng(rng).uniform(size=(starts, int(search.free.sum())))
+    scores = np.array([search.score(point) for point in points])
+    ends = np.array([search.climb(point) for point in points[np.argsort(-scores, kind="stable")[:climbs]]])
+    score, parameters, left, right = search.worst
+    larger = max(abs(left), abs(right))
+    violated = left - right > ROUNDING * larger
+    short, least = (1.0 - score, tolerance) if compare == "ratio" else (-score, tolerance * larger)
+    return WorstCase(
+        parameters=parameters,
+        left=left,
+        right=right,
+        score=score,
+        attained=bool(short <= least and not violated),
+        violated=bool(violated),
+        evaluations=search.evaluations,
+        agreeing=int((ends >= score - tolerance * abs(score)).sum()) if np.isfinite(score) else int((ends == score).sum()),
+    )
+
+
+def _as_box(bounds: ArrayLike) -> Array:
+    """Return bounds as an array (n, 2) of lowest and highest values."""
+    box = as_real_array("bounds", bounds, 2)
+    check_shape("bounds", box, (len(box), 2), "(n, 2), the lowest and highest value of each parameter")
+    wrong = np.flatnonzero(box[:, 0] > box[:, 1])
+    if wrong.size:
+        low, high = box[wrong[0]]
+        raise ValueError(f"bounds must have no lowest value above the highest, got ({low:g}, {high:g}) for parameter {wrong[0]}")
+    return box
+
+
+class _Search:
+    """Computes the sides in units of the box, counts how often, and remembers the worst."""
+
+    def __init__(self, sides: Sides, box: Array, compare: Comparison) -> None:
+        self.sides, self.box, self.compare = sides, box, compare
+        self.free = box[:, 1] > box[:, 0]
+        self.evaluations = 0
+        self.worst = -np.inf, box[:, 0], np.nan, np.nan
+
+    def score(self, point: Array) -> float:
+        """Return left/right or left - right at a point of the unit cube, one coordinate for each parameter that is free."""
+        parameters = self.box[:, 0].copy()
+        parameters[self.free] += np.clip(point, 0.0, 1.0) * np.ptp(self.box[self.free], axis=1)
+        left, right = self._compute(parameters)
+        if self.compare == "difference":
+            score = left - right
+        elif right > 0.0:
+            score = left / right
+        else:
+            score = np.inf if left > 0.0 else 0.0
+        if score > self.worst[0]:
+            self.worst = score, parameters, left, right
+        return score
+
+    def _compute(self, parameters: Array) -> tuple[float, float]:
+        self.evaluations += 1
+        found = self.sides(parameters.copy())
+        try:
+            left, right = (float(side) for side in found)
+        except (TypeError, ValueError):
+            raise ValueError(f"sides must return two numbers (left, right), got {found!r}") from None
+        for name, side in (("left", left), ("right", right)):
+            if not np.isfinite(side):
+                raise ValueError(f"sides must return finite numbers, got {side} for the {name} side at {parameters.tolist()}")
+        if self.compare == "ratio" and right < 0.0:
+            raise ValueError(
+                f"sides must return a right side of at least 0 for compare='ratio', got {right:g} at {parameters.tolist()}; "
+                "compare='difference' takes any"
+            )
+        return left, right
+
+    def climb(self, start: Array) -> float:
+        """Climb from a point of the unit cube, and return the highest score on the way."""
+        from scipy.optimize import minimize  # slow to import, and seldom wanted
+
+        reached = [self.score(start)]
+        if start.size == 0:
+            return reached[0]
+
+        def loss(point: Array) -> float:
+            reached.append(self.score(point))
+            return float(-min(reached[-1], _MOST))
+
+        cube: Any = [(0.0, 1.0)] * len(start)
+        limits: Any = {"xatol": 1e-6, "fatol": 1e-10, "maxfev": 200 * len(start)}
+        smooth = minimize(loss, start, method="L-BFGS-B", bounds=cube, options={"eps": _SLOPE_STEP}).x
+        minimize(loss, np.clip(smooth, 0.0, 1.0), method="Nelder-Mead", bounds=cube, options=limits)
+        return max(reached)

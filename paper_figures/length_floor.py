@@ -1,0 +1,63 @@
+"""What dividing by the response's own length leaves over: a squared gradient that does not vanish, and value."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from paper_figures.harness.style import BLACK, BLUE, GREY, NORMAL_95, VERMILION, Look
+
+PLACE = 220
+TABLES = ("stationarity", "own_length")
+CAPTION = (
+    "Dividing by the response's own length. Left: the average squared gradient of a run of N updates with the step "
+    "1/(sqrt N log|V|), where one parameter decides whether a response has one token or two. Large groups: exact; G = 2: "
+    "means of simulated runs with 95% intervals. The bound printed for division by T has a floor of order 1/G, the runs have "
+    "none; with the own length they tend to a floor (grey), which its printed bound has not. Right: what is lost where training "
+    "with own lengths ends, of what training could gain, on random problems with shared features and a KL penalty, exact."
+)
+LOOKS = {
+    ("own length", 0): Look("own length, large groups", VERMILION, "X", "--"),
+    ("constant", 0): Look("horizon, large groups", BLACK, "o", "-"),
+    ("constant", 2): Look("horizon, G = 2", BLUE, "D", ":"),
+}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw the average squared gradient against N, and the losses in order."""
+    table = tables["stationarity"].query("not equal and horizon == 2")
+    figure, (rates, losses) = plt.subplots(1, 2, figsize=(8.6, 3.4))
+    for (rule, size), look in LOOKS.items():
+        part = table[(table["rule"] == rule) & (table["group_size"] == size)].sort_values("steps")
+        rates.errorbar(
+            part["steps"],
+            part["estimate"],
+            yerr=NORMAL_95 * part["standard_error"],
+            fmt=look.line,
+            color=look.colour,
+            marker=look.marker,
+            markerfacecolor="white",
+            capsize=2.5,
+            label=look.label,
+        )
+        if rule == "own length":
+            rates.axhline(part["prediction"].iloc[0], color=GREY, linestyle=":", linewidth=1.1)
+    rates.set_xscale("log")
+    rates.xaxis.set_major_locator(FixedLocator(sorted(table["steps"].unique())))
+    rates.xaxis.set_major_formatter("{x:g}")
+    rates.xaxis.set_minor_locator(NullLocator())
+    rates.set_yscale("log")
+    rates.set_xlabel("updates $N$")
+    rates.set_ylabel(r"average $\|\nabla J\|^2$")
+    rates.legend(fontsize="small")
+    loss = tables["own_length"].query("quantity == 'loss' and rule == 'own length' and kind != 'stop or go on'")
+    found = np.sort(loss["estimate"].to_numpy())
+    losses.plot(np.arange(1, found.size + 1), found, "X", color=VERMILION, markerfacecolor="white")
+    losses.set_yscale("log")
+    losses.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
+    losses.set_xlabel("problem, in order of its loss")
+    losses.set_ylabel("loss, of what there is to gain")
+    return figure

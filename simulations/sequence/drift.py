@@ -1,0 +1,200 @@
+"""T6, T7, T8: what the expected update off policy is the gradient of, against how far the policy has moved, on trees."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import find
+from grpo_theory.evidence import Claim
+from simulations.claims import claim
+from simulations.harness.evidence import exact
+from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.sequence.parts import composed, random_problem
+from simulations.sequence.tokens import Tokens
+
+TREES, QUICK_TREES = {1: 6, 2: 6, 4: 6, 6: 4, 8: 2}, {1: 2, 2: 2, 4: 2}
+"""How many trees of each horizon."""
+DRIFTS, QUICK_DRIFTS = (0.03, 0.1, 0.2, 0.4, 1.0), (0.1, 0.4, 1.0)
+"""Lengths of theta_k - theta_0, where scores are 1-Lipschitz: a token's log ratio is at most twice that."""
+JUDGED = (0.1, 0.4, 1.0)
+"""The drifts at which averages over trees are judged."""
+DIRECTIONS = ("random", "learning")
+"""Any direction, or along the gradient at the old policy, as training goes."""
+VOCABULARY_SIZE, DIMENSION, GROUP_SIZE = 2, 6, 8
+TURN = np.pi / 4.0
+"""The control's update is broken: it is turned by so much, away from itself and from the gradient."""
+NOTICEABLE = 0.05
+"""A user would notice if updates lost a twentieth of the gain that they make per unit of length."""
+RATIOS = ("none", "token", "geometric", "trajectory")
+HIGH = 0.2
+"""The width of the registered TIC-GRPO's clip."""
+
+
+def _estimators() -> dict[str, gt.Estimator]:
+    return {
+        **{ratio: composed("rloo", ratio) for ratio in RATIOS},
+        "token, clipped": composed("rloo", "token", "by sign"),
+        "trajectory, clipped": composed("rloo", "trajectory", "upper only"),
+        "tic": find("tic_grpo"),
+        "tic, unclipped": composed("dr_grpo", "trajectory", "none", "constant"),
+    }
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each horizon, split by trees; exact, so quick only looks at fewer."""
+    common = {"drifts": list(QUICK_DRIFTS if quick else DRIFTS), "group_size": GROUP_SIZE, "vocabulary_size": VOCABULARY_SIZE}
+    return [
+        Cell({"horizon": horizon, "dimension": DIMENSION, **common}, trees)
+        for horizon, trees in (QUICK_TREES if quick else TREES).items()
+    ]
+
+
+class Pair:
+    """The old and the current policy, and the gradients that the update may be the estimate of."""
+
+    def __init__(self, problem: gt.Problem, theta: Array) -> None:
+        features = np.moveaxis(problem.policy.logits(np.eye(problem.policy.dimension)), 0, -1)[0]
+        paths = problem.policy.paths
+        self.old, self.now = (Tokens(paths, features @ vector, features) for vector in (problem.theta, theta))
+        self.rewards = problem.bandit.mean_reward[0]
+
+    def gradient(self, tokens: Tokens) -> Array:
+        """Return grad J at a policy, (d,)."""
+        return (tokens.response_probabilities * self.rewards) @ tokens.response_scores
+
+    def surrogate_gradient(self) -> Array:
+        """Return the gradient, at the current policy, of J with old prefixes, the current token, and old continuations, (d,).
+
+        A sum over edges: reach of the prefix, times the current token's probability and score, times the old value beyond.
+        """
+        p = self.old.response_probabilities
+        incidence = self.old.paths.incidence
+        through = p @ incidence
+        beyond = (p * self.rewards) @ incidence / through
+        reach = through / self.old.probabilities
+        return (reach * self.now.probabilities * beyond) @ self.now.scores
+
+    def kept_gradient(self) -> Array:
+        """Return E_k[1_D grad log P_k (r - mu_0)], (d,)."""
+        p, q = self.old.response_probabilities, self.now.response_probabilities
+        kept = q / p <= 1.0 + HIGH
+        return (q * kept * (self.rewards - p @ self.rewards)) @ self.now.response_scores
+
+    def divergence(self) -> float:
+        """Return KL(P_0 || P_k) of the responses over the horizon: nats a token."""
+        p, q = self.old.response_probabilities, self.now.response_probabilities
+        return float(p @ np.log(p / q)) / self.old.paths.horizon
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+    """Return distances, cosines and variances of the exact updates on one tree, for all directions and drifts."""
+    rng = np.random.default_rng([*seed.generate_state(4), chunk])
+    shape = settings["vocabulary_size"], settings["horizon"], None
+    problem = random_problem(rng, *shape, n_prompts=1, dimension=settings["dimension"])
+    away = rng.normal(size=problem.policy.dimension)
+    old_gradient = gt.moments(problem, problem.theta).gradient
+    found = []
+    for direction, vector in zip(DIRECTIONS, (away, old_gradient), strict=True):
+        for drift in settings["drifts"]:
+            theta = problem.theta + drift * vector / np.linalg.norm(vector)
+            for row in _measure(problem, theta, settings):
+                found.append({"direction": direction, "drift": drift, "tree": chunk, **row})
+    return found
+
+
+def _measure(problem: gt.Problem, theta: Array, settings: Settings) -> list[dict[str, Any]]:
+    pair, horizon, group_size = Pair(problem, theta), settings["horizon"], settings["group_size"]
+    now, shrunk = pair.gradient(pair.now), 1.0 - 1.0 / group_size
+    scale = float(np.linalg.norm(now))
+    targets = {"to current": now, "to old": pair.gradient(pair.old), "to surrogate": pair.surrogate_gradient()}
+    of_tic = {"to shrunk": shrunk * now, "to kept": shrunk * pair.kept_gradient()}
+    rows = [{"estimator": "none", "quantity": "nats a token", "estimate": pair.divergence()}]
+
+    def note(name: str, mean: Array, **measured: float) -> None:
+        wanted = targets | of_tic if name.startswith("tic") else targets
+        measured |= {target: float(np.linalg.norm(mean - vector)) / scale for target, vector in wanted.items()}
+        measured["cosine"] = float(mean @ now / (np.linalg.norm(mean) * scale))
+        rows.extend({"estimator": name, "quantity": quantity, "estimate": value} for quantity, value in measured.items())
+
+    for name, estimator in _estimators().items():
+        sizes = {"batch_size": 1, "group_size": group_size}
+        law = gt.gradient_law(problem, theta, estimator, **sizes, behaviour=problem.theta)
+        factor = float(horizon) if name.startswith("tic") else 1.0
+        note(name, factor * law.mean, variance=factor**2 * law.trace / scale**2)
+        if name == "none":
+            note("turned", turned(law.mean, now))
+    return rows
+
+
+def turned(vector: Array, other: Array) -> Array:
+    """Return a vector turned by `TURN`, in a direction that is orthogonal to it and to another one, (d,)."""
+    basis, _ = np.linalg.qr(np.column_stack([vector, other, np.eye(vector.size)]))
+    return np.cos(TURN) * vector + np.sin(TURN) * np.linalg.norm(vector) * basis[:, 2]
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each tree, direction, drift, estimator and quantity; lengths are relative to that of the current gradient."""
+    last = {"standard_error": 0.0, "replications": 0}
+    return [
+        {"horizon": settings["horizon"], **{key: value for key, value in row.items() if key != "estimate"}}
+        | {"prediction": 0.0 if row["quantity"].startswith("to ") else float("nan"), "estimate": row["estimate"], **last}
+        for result in results
+        for row in result
+    ]
+
+
+IDENTITIES = (
+    ("T6/corrected", "token", "to surrogate", "none"),
+    ("T7/printed", "tic", "to current", "none"),
+    ("T7/leave-one-out", "trajectory", "to current", "none"),
+    ("T7/own mean", "tic, unclipped", "to shrunk", "tic"),
+    ("T7/corrected", "tic", "to kept", "tic, unclipped"),
+)
+"""Statement, estimator, the distance that is zero, and the estimator of the control."""
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Identities by horizon at the worst tree, direction and drift; orderings and costs on average over trees."""
+    found = []
+    for horizon, part in table.groupby("horizon"):
+        worst = part.groupby(["estimator", "quantity"])["estimate"].max()
+        for statement, estimator, quantity, control in IDENTITIES:
+            other = quantity if (control, quantity) in worst.index else "to current"
+            both = exact(worst[estimator, quantity], 0.0), exact(worst[control, other], 0.0)
+            found.append(claim(statement, f"T = {horizon}", *both))
+    judged = table[table["drift"].isin(JUDGED)]
+    for (horizon, direction, drift), part in judged.groupby(["horizon", "direction", "drift"], sort=False):
+        setting = f"T = {horizon}, {direction}, drift {drift:g}"
+        mean = part.groupby(["estimator", "quantity"])["estimate"].mean()
+        cosine = mean[:, "cosine"]
+        facts = {"nats a token": mean["none", "nats a token"], "cosine, token": cosine["token"], "cosine, none": cosine["none"]}
+        for statement, of in (("T6/printed", "token"), ("T6/no ratio", "none")):
+            gaps = (exact(mean[name, "to old"] - mean[name, "to current"], 0.0) for name in (of, "trajectory"))
+            found.append(claim(statement, setting, *gaps, facts=facts))
+        if horizon == 1:
+            continue  # of one token of two, every update has the gradient's direction or its opposite
+        climbs = exact(-cosine["token, clipped"], 0.0), exact(cosine["token"], 0.0)  # the control has the advantages' signs wrong
+        found.append(claim("T6/clipped", setting, *climbs, facts=facts))
+        turned = (exact(cosine["none"] - cosine[name], 0.0) for name in ("tic", "turned"))
+        found.append(claim("T7/direction", setting, *turned, facts=facts | {"cosine, tic": cosine["tic"]}))
+        for statement, best in (("T8/token", cosine["token"]), ("T8/gradient", 1.0)):
+            costs = (exact(best - cosine[name], NOTICEABLE) for name in ("none", "turned"))
+            found.append(claim(statement, setting, *costs, facts=facts))
+    return found
+
+
+STUDY = Study(
+    "drift",
+    "T6, T7, T8: what updates off policy estimate, against the drift, exact",
+    cells,
+    compute,
+    rows,
+    claims,
+    (
+        *(statement for statement, *_ in IDENTITIES),
+        *("T6/printed", "T6/no ratio", "T6/clipped", "T7/direction", "T8/token", "T8/gradient"),
+    ),
+)

@@ -1,0 +1,178 @@
+"""T12: how large the terms are that the group's mean adds to the update, and their worst cases, all groups enumerated."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Claim
+from simulations.claims import claim
+from simulations.harness.evidence import exact, largest
+from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.sequence.group_laws import multiset_probabilities, multisets
+from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
+
+LOW, HIGH = 0.2, 0.2
+"""The clip's widths, as practised."""
+LOGITS, DRIFT = 4.0, 4.0
+CELLS = (
+    *(((2, 1, None), group_size) for group_size in (1, 2, 4, 64)),
+    *(((2, 2, 1), group_size) for group_size in (1, 2)),
+    ((2, 2, None), 1),
+    ((2, 3, 1), 1),
+)
+"""Vocabulary size, horizon and end token of a family of policies, and the group size."""
+QUICK_CELLS = CELLS[3:4]
+POLICIES, QUICK_POLICIES = 300, 100
+SEARCH, QUICK_SEARCH = {"starts": 256, "climbs": 1}, {"starts": 16, "climbs": 1}
+REWARD = 10.0
+"""The largest reward where it may be of any size."""
+
+
+def baseline_term(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+    """Return E||X2||^2, X2 = -(1/G) sum_i (1/|s_i|) sum_t 1_B grad log P_0 (mu_c - mu_0), one prompt, own sample in mu_c."""
+    p, paths = old.response_probabilities, old.paths
+    counts = multisets(p.size, group_size)
+    means = counts @ rewards / group_size
+    ratios = old.of_responses(now.probabilities / old.probabilities)
+    kept = np.stack([ratios < 1.0 - LOW, ratios > 1.0 + HIGH])
+    by_sign = np.where(kept[..., None], 0.0, old.of_responses(old.scores)).sum(axis=2) / paths.lengths[:, None]
+    positive = rewards >= means[:, None]
+    sums = (counts * positive) @ by_sign[1] + (counts * ~positive) @ by_sign[0]
+    power = (sums**2).sum(axis=1) * ((means - p @ rewards) / group_size) ** 2
+    return float(multiset_probabilities(p, group_size) @ power)
+
+
+def current_term(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+    """Return E||Y1||^2, Y1 = (1/T) (1/G) sum_i 1_D rho grad log P_k (mu_k - mu_c), one prompt, own sample in mu_c."""
+    p, q = old.response_probabilities, now.response_probabilities
+    rho = q / p
+    counts = multisets(p.size, group_size)
+    sums = counts @ (np.where(rho <= 1.0 + HIGH, rho, 0.0)[:, None] * now.response_scores)
+    gaps = q @ rewards - counts @ rewards / group_size
+    power = (sums**2).sum(axis=1) * (gaps / (group_size * old.paths.horizon)) ** 2
+    return float(multiset_probabilities(p, group_size) @ power)
+
+
+def _constants(old: Tokens, rewards: Array) -> tuple[float, float, float]:
+    """Return 2 L log V, what lengths that differ add to log V, and R."""
+    lengths = old.paths.lengths
+    spread = 1.0 - 1.0 / lengths.max() if np.ptp(lengths) else 0.0
+    return 2.0 * old.lipschitz, float(np.log(old.paths.vocabulary_size)) + spread, float(np.abs(rewards).max())
+
+
+def baseline_printed(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+    """Return (2L/G) log V."""
+    return float(2.0 * old.lipschitz * np.log(old.paths.vocabulary_size) / group_size)
+
+
+def baseline_corrected(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+    """Return R^2 ((G + 3)/G^2) 2 L (log V + 1 - 1/T), or without 1 - 1/T if all lengths are equal."""
+    twice, log_v, r = _constants(old, rewards)
+    return r**2 * (group_size + 3.0) / group_size**2 * twice * log_v
+
+
+def current_printed(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+    """Return 2 (1 + e) L log V/(T G)."""
+    paths = old.paths
+    return float(2.0 * (1.0 + HIGH) * old.lipschitz * np.log(paths.vocabulary_size) / (paths.horizon * group_size))
+
+
+def current_corrected(old: Tokens, now: Tokens, rewards: Array, group_size: int) -> float:
+    """Return [(|mu_k - mu_0| + 2R/G)^2 + R^2/G] 2 (1 + e) L log V/T."""
+    drift = abs(float((now.response_probabilities - old.response_probabilities) @ rewards))
+    r = float(np.abs(rewards).max())
+    return ((drift + 2.0 * r / group_size) ** 2 + r**2 / group_size) * group_size * current_printed(old, now, rewards, group_size)
+
+
+Term = Callable[[Tokens, Tokens, Array, int], float]
+
+BOUNDS: dict[str, tuple[Term, Term]] = {
+    "T12/X2, R=1": (baseline_term, baseline_printed),
+    "T12/X2/corrected": (baseline_term, baseline_corrected),
+    "T12/Y1, R=1": (current_term, current_printed),
+    "T12/Y1/corrected": (current_term, current_corrected),
+}
+"""A term and its bound; with rewards up to 1 the two bounds of X2 are in one proportion, so one search does for both."""
+SOUGHT = ("T12/X2, R=1", "T12/Y1, R=1", "T12/Y1/corrected")
+ANY_REWARD = {"T12/X2, R=1": "T12/X2", "T12/Y1, R=1": "T12/Y1"}
+"""The statements with rewards of any size: the terms grow with its square, and the printed bounds do not."""
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each family of policies and group size."""
+    common = {"low": LOW, "high": HIGH, "logits": LOGITS, "drift": DRIFT}
+    common |= {"policies": QUICK_POLICIES, **QUICK_SEARCH} if quick else {"policies": POLICIES, **SEARCH}
+    return [Cell({"family": list(family), "group_size": size, **common}) for family, size in (QUICK_CELLS if quick else CELLS)]
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+    """Return the largest ratios of terms to bounds: of random policies, sought, and of random policies with broken scores."""
+    family, group_size = Family(*settings["family"]), settings["group_size"]
+    box = family.bounds(settings["logits"], settings["drift"], 1.0)
+    drawn, *seeds = seed.spawn(1 + len(SOUGHT))
+    points = draw(box, settings["policies"], drawn)
+    found = []
+    for how, make in (("random", Tokens), ("broken", Uncentred)):
+        ratios = [_ratios(family.at(x, make), group_size) for x in points]
+        found += [_row(name, how, max(one[name] for one in ratios), len(points)) for name in BOUNDS]
+    for name, own_seed in zip(SOUGHT, seeds, strict=True):
+        term, bound = BOUNDS[name]
+
+        def sides(x: Array, term: Term = term, bound: Term = bound) -> tuple[float, float]:
+            at = family.at(x)
+            return term(*at, group_size), bound(*at, group_size)
+
+        worst = gt.worst_case(sides, box, rng=own_seed, starts=settings["starts"], climbs=settings["climbs"])
+        at_worst = _ratios(family.at(worst.parameters), group_size)
+        also = ("T12/X2/corrected",) if name == "T12/X2, R=1" else ()
+        found += [_row(one, "sought", at_worst[one], worst.evaluations) for one in (name, *also)]
+    wide = [row for row in found if row["statement"] in ANY_REWARD]
+    return found + [_row(ANY_REWARD[row["statement"]], row["how"], row["estimate"] * REWARD**2, row["count"]) for row in wide]
+
+
+def _ratios(at: tuple[Tokens, Tokens, Array], group_size: int) -> dict[str, float]:
+    """Return each term over its bound."""
+    terms: dict[Term, float] = {term: term(*at, group_size) for term in (baseline_term, current_term)}
+    return {name: terms[term] / bound(*at, group_size) for name, (term, bound) in BOUNDS.items()}
+
+
+def _row(statement: str, how: str, estimate: float, count: int) -> dict[str, Any]:
+    return {"statement": statement, "how": how, "estimate": estimate, "count": count}
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each bound and how its worst case was sought: the term over its bound."""
+    common = {"setting": Family(*settings["family"]).name, "group_size": settings["group_size"]}
+    last = {"standard_error": 0.0, "replications": 0}
+    return [
+        common
+        | {"statement": row["statement"], "how": row["how"], "count": row["count"]}
+        | {"prediction": 1.0, "estimate": row["estimate"], **last}
+        for row in results[0]
+    ]
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Each bound at each group size, over all families of policies."""
+    found = []
+    for (statement, group_size), part in table.groupby(["statement", "group_size"], sort=False):
+        worst = part.groupby("how")["estimate"].max().to_dict()
+        broken = worst.pop("broken")
+        both = exact(largest(list(worst.values())), 1.0), exact(broken, 1.0)
+        found.append(claim(str(statement), f"G = {group_size}", *both, facts=worst))
+    return found
+
+
+STUDY = Study(
+    "group_mean_bounds",
+    "T12: what the group's mean adds to the update, its bounds and their worst cases, exact",
+    cells,
+    compute,
+    rows,
+    claims,
+    (*BOUNDS, *ANY_REWARD.values()),
+)

@@ -1,0 +1,120 @@
+"""T15: does dividing by the response's own length move the optimum? The exact mean update, and where it leads."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.integrate import solve_ivp
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Claim
+from simulations.claims import claim
+from simulations.harness.evidence import exact
+from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.sequence.parts import composed, features_of, mean_update
+from simulations.sequence.stopping import stopping
+
+KINDS = ("tabular, KL", "shared features, KL", "stop or go on")
+"""A logit for every prefix and token; features that prefixes and prompts share; and one parameter, without a penalty."""
+SEEDS, QUICK_SEEDS = 12, 2
+VOCABULARY_SIZE, HORIZON, END = 3, 3, 0
+PROMPTS, DIMENSION, STRENGTH = 2, 3, 0.2
+LARGEST_LOSS = 0.05
+"""A user would notice if a twentieth of what training gains were lost."""
+TIME = 4000.0
+"""How long training goes on: a few hundred times the reciprocal of a typical curvature."""
+SIZES = {"batch_size": 1, "group_size": 2}
+"""Of the group whose noise at the maximiser is the unit of the mean update there."""
+RULES = {"own length": ("rloo", "own length"), "constant": ("rloo", "constant"), "no baseline": ("reinforce", "own length")}
+
+
+def problem_of(kind: str, rng: np.random.Generator) -> gt.Problem:
+    """Return a problem with an interior maximiser."""
+    if kind == "stop or go on":
+        return stopping(8, False)
+    paths = gt.TokenTree(1, VOCABULARY_SIZE, HORIZON, END).paths
+    features = features_of(rng, PROMPTS, paths, DIMENSION) if kind.startswith("shared") else None
+    tree = gt.TokenTree(PROMPTS, VOCABULARY_SIZE, HORIZON, END, features)
+    ranks = rng.permuted(np.tile(np.arange(paths.n_responses), (PROMPTS, 1)), axis=1)
+    success = np.where(3 * ranks < paths.n_responses, 0.9, 0.1)
+    reference = rng.dirichlet(np.full(paths.n_responses, 3.0), size=PROMPTS)
+    return gt.Problem(gt.Bandit(success), tree, gt.KL(STRENGTH, reference))
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each kind of problem, split by seeds; exact."""
+    seeds = QUICK_SEEDS if quick else SEEDS
+    common = {"prompts": PROMPTS, "dimension": DIMENSION, "strength": STRENGTH}
+    return [Cell({"kind": kind, **common}, 1 if kind == "stop or go on" else seeds) for kind in KINDS]
+
+
+def _update(problem: gt.Problem, theta: Array, rule: str) -> Array:
+    advantage, aggregation = RULES[rule]
+    return mean_update(problem, theta, composed(advantage, "none", "none", aggregation), baseline=advantage == "rloo")
+
+
+def end_of_training(problem: gt.Problem, theta: Array, rule: str) -> Array:
+    """Return where the mean dynamics d theta/dt = E update has come to from a parameter by a time that is long, shape (d,)."""
+    flow = solve_ivp(lambda _, x: _update(problem, x, rule), (0.0, TIME), theta, method="LSODA", rtol=1e-7, atol=1e-9)
+    return np.asarray(flow.y[:, -1])
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+    """Return the mean updates at the maximiser, and what is lost where training that starts there ends."""
+    rng = np.random.default_rng([*seed.generate_state(4), chunk])
+    problem = problem_of(settings["kind"], rng)
+    start = np.ones(1) if problem.policy.dimension == 1 else problem.theta
+    best = gt.find_optimum(problem, start)
+    scale = np.sqrt(gt.gradient_law(problem, best, composed("rloo", "none", "none", "own length"), **SIZES).trace)
+    top, bottom = gt.objective(problem, best), gt.objective(problem, problem.theta)
+    lengths = problem.policy.paths.lengths
+    found = []
+    for rule in RULES:
+        row = {"seed": chunk, "rule": rule, "update": float(np.linalg.norm(_update(problem, best, rule)) / scale)}
+        if not settings["kind"].startswith("tabular"):
+            end = end_of_training(problem, best, rule)
+            row["loss"] = float((top - gt.objective(problem, end)) / (top - bottom))
+            means = [float(problem.bandit.prompt_weights @ (problem.at(theta).probabilities @ lengths)) for theta in (best, end)]
+            row["longer"] = means[1] / means[0] - 1.0
+        found.append(row)
+    return found
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each problem, rule and quantity: update at the maximiser over its noise, share lost, and change of length."""
+    last = {"standard_error": 0.0, "replications": 0}
+    return [
+        {"kind": settings["kind"], "seed": row["seed"], "rule": row["rule"], "quantity": quantity}
+        | {"prediction": float("nan") if quantity == "longer" else 0.0, "estimate": row[quantity], **last}
+        for result in results
+        for row in result
+        for quantity in ("update", "loss", "longer")
+        if quantity in row
+    ]
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Whether the maximiser stays, on every problem; and the loss where it moves, at worst."""
+    found = []
+    for (kind, seed), part in table.groupby(["kind", "seed"], sort=False):
+        updates = part[part["quantity"] == "update"].set_index("rule")["estimate"]
+        setting = str(kind) if kind == "stop or go on" else f"{kind}, {seed + 1}"
+        found.append(claim("T15", setting, exact(updates["own length"], 0.0), exact(updates["no baseline"], 0.0)))
+    losses = table[table["quantity"] == "loss"]
+    for kind, part in losses.groupby("kind", sort=False):
+        worst = part.groupby("rule")["estimate"].max()
+        both = (exact(worst[rule], LARGEST_LOSS) for rule in ("own length", "no baseline"))
+        found.append(claim("T15/cost", str(kind), *both))
+    return found
+
+
+STUDY = Study(
+    "own_length",
+    "T15: where training ends if responses are divided by their own lengths, exact",
+    cells,
+    compute,
+    rows,
+    claims,
+    ("T15", "T15/cost"),
+)

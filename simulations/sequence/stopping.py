@@ -1,0 +1,69 @@
+"""Stop or go on: two prompts, one parameter, and a maximiser between them, for the dynamics of length."""
+
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.estimation.aggregation import find_aggregation
+from simulations.sequence.parts import composed, mean_update
+
+LOW, HIGH, POINTS = -1.0, 3.0, 49
+"""The parameters between which fields are interpolated, and at how many: cubic splines, to about 1e-6."""
+
+
+class Fields(NamedTuple):
+    """Mean update and gradient as functions of the parameter."""
+
+    update: CubicSpline
+    gradient: CubicSpline
+
+
+def stopping(horizon: int, equal: bool) -> gt.Problem:
+    """Return the problem: at one prompt going on pays, at the other, whose logit is twice as large, stopping does.
+
+    Only the first token depends on theta, and pays; its token 0 ends the response unless all lengths are equal.  Then
+    J = (1/2) [1 - p(theta) + p(2 theta)], p the logistic function, which has its maximum at theta = 1.0613.
+    """
+    end = None if equal else 0
+    features = np.zeros((2, gt.TokenTree(2, 2, horizon, end).n_logits, 1))
+    features[:, 0, 0] = 1.0, 2.0
+    tree = gt.TokenTree(2, 2, horizon, end, features)
+    stops = np.array([response[0] == 0 for response in tree.responses])
+    return gt.Problem(gt.Bandit(np.stack([~stops, stops]).astype(np.float64)), tree)
+
+
+def update_rule(aggregation: str, advantage: str = "rloo", power: int = 1, horizon: int = 1) -> gt.Estimator:
+    """Return the update on policy that divides by the own length, or by the horizon to a power."""
+    if aggregation == "own length":
+        return composed(advantage, "none", "none", "own length")
+    constant = replace(find_aggregation("constant"), constant=float(horizon**power))
+    return composed(advantage, "none", "none", constant)
+
+
+@cache
+def fields(horizon: int, equal: bool, aggregation: str, advantage: str = "rloo", power: int = 1) -> Fields:
+    """Return the exact mean update, which with leave-one-out advantages is the same for every group size, and the gradient."""
+    problem, rule = stopping(horizon, equal), update_rule(aggregation, advantage, power, horizon)
+    grid = np.linspace(LOW, HIGH, POINTS)
+    updates = [mean_update(problem, np.array([x]), rule, baseline=advantage == "rloo")[0] for x in grid]
+    gradients = [gt.moments(problem, [x]).gradient[0] for x in grid]
+    return Fields(CubicSpline(grid, updates), CubicSpline(grid, gradients))
+
+
+def mean_path(update: CubicSpline, step: float, steps: int) -> Array:
+    """Return theta_0 = 0, theta_1, ..., theta_steps under the mean update with a constant step."""
+    grid = np.linspace(LOW, HIGH, 1 << 14)
+    values = update(grid)
+    scale = (len(grid) - 1) / (HIGH - LOW)
+    path = np.zeros(steps + 1)
+    for n in range(steps):
+        place = (path[n] - LOW) * scale
+        cell = int(place)
+        share = place - cell
+        path[n + 1] = path[n] + step * ((1.0 - share) * values[cell] + share * values[cell + 1])
+    return path

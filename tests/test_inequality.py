@@ -1,0 +1,135 @@
+"""The search for the worst case of an inequality: known maxima, violations, what users may get wrong."""
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+
+UNIT = [(0.0, 1.0)]
+
+
+def parabola(x):
+    return x[0] * (1.0 - x[0]), 0.25
+
+
+def test_a_bound_that_is_attained():
+    found = gt.worst_case(parabola, UNIT, rng=0)
+    assert found.score == pytest.approx(1.0, abs=1e-12)
+    assert found.parameters == pytest.approx([0.5], abs=1e-6)
+    assert found.attained
+    assert not found.violated
+    assert found.agreeing == 8
+    assert (found.left, found.right) == parabola(found.parameters)
+
+
+def test_a_bound_that_is_violated_only_in_a_corner():
+    """x y <= 0.9 fails on a hundredth of the square or less."""
+    found = gt.worst_case(lambda x: (x[0] * x[1], 0.9), UNIT * 2, rng=1, starts=16, climbs=2)
+    assert found.violated
+    assert not found.attained
+    assert found.score == pytest.approx(1.0 / 0.9, rel=1e-9)
+    assert found.parameters == pytest.approx([1.0, 1.0])
+
+
+def test_a_bound_that_holds_with_room():
+    found = gt.worst_case(lambda x: (x[0], 2.0), UNIT, rng=0, starts=4, climbs=1)
+    assert not found.attained
+    assert not found.violated
+    assert found.score == pytest.approx(0.5)
+
+
+def test_a_kink_is_climbed():
+    """|x - 1/3| has no slope at its least value, and the sides are not smooth anywhere near it."""
+    found = gt.worst_case(
+        lambda x: (1.0 - abs(x[0] - 1.0 / 3.0) - 0.5 * abs(x[1] - 0.7), 1.0), UNIT * 2, rng=0, starts=8, climbs=2
+    )
+    assert found.attained
+    assert found.parameters == pytest.approx([1.0 / 3.0, 0.7], abs=1e-4)
+
+
+def test_the_highest_of_several_hills_is_found():
+    """Five hills, the highest of them narrow: one climb can end on any, the search on the highest."""
+    heights = np.array([0.90, 0.92, 1.0, 0.95, 0.91])
+
+    def hills(x):
+        return float((heights * np.exp(-800.0 * (x[0] - np.linspace(0.1, 0.9, 5)) ** 2)).max()), 1.0
+
+    assert gt.worst_case(hills, UNIT, rng=0).score == pytest.approx(1.0, abs=1e-9)
+    assert {round(gt.worst_case(hills, UNIT, rng=seed, starts=1, climbs=1).score, 2) for seed in range(20)} > {1.0}
+
+
+def test_differences_may_have_sides_of_any_sign():
+    found = gt.worst_case(lambda x: (-((x[0] - 0.25) ** 2) - 3.0, -3.0), [(-1.0, 1.0)], rng=0, compare="difference")
+    assert found.score == pytest.approx(0.0, abs=1e-12)
+    assert found.attained
+    assert not found.violated
+    assert found.parameters == pytest.approx([0.25], abs=1e-4)
+    over = gt.worst_case(lambda x: (x[0], 0.5), UNIT, rng=0, compare="difference", starts=4, climbs=1)
+    assert over.violated
+    assert over.score == pytest.approx(0.5)
+
+
+def test_zero_on_the_right():
+    """0 <= 0 says nothing; something over nothing is a violation that no climb can make worse."""
+    assert gt.worst_case(lambda x: (0.0, 0.0), UNIT, rng=0, starts=4, climbs=1).score == 0.0
+    found = gt.worst_case(lambda x: (1.0, float(max(x[0] - 0.5, 0.0))), UNIT, rng=0, starts=16, climbs=2)
+    assert found.violated
+    assert found.score == np.inf
+    assert found.right == 0.0
+    assert found.agreeing == 2
+
+
+def test_one_search_is_the_same_for_the_same_rng():
+    def search(rng):
+        return gt.worst_case(lambda x: (float(np.sin(9.0 * x[0]) * x[1]), 1.0), UNIT * 2, rng=rng, starts=16, climbs=2)
+
+    one, again, other = search(3), search(np.random.SeedSequence(3)), search(4)
+    assert np.array_equal(one.parameters, again.parameters)
+    assert one.evaluations == again.evaluations
+    assert not np.array_equal(one.parameters, other.parameters)
+
+
+def test_evaluations_are_counted():
+    calls = []
+    found = gt.worst_case(lambda x: (calls.append(1) or float(x[0]), 2.0), UNIT, rng=0, starts=5, climbs=2)
+    assert found.evaluations == len(calls) > 5
+
+
+def test_parameters_stay_in_the_box_and_are_the_callers_own():
+    def sides(x):
+        assert (x >= [-2.0, 5.0]).all()
+        assert (x <= [-1.0, 5.0]).all()
+        left = float(x.sum())
+        x[:] = np.nan
+        return left, 10.0
+
+    found = gt.worst_case(sides, [(-2.0, -1.0), (5.0, 5.0)], rng=0, starts=4, climbs=1)
+    assert found.parameters.tolist() == [-1.0, 5.0]
+
+
+def test_a_box_may_be_a_point():
+    found = gt.worst_case(parabola, [(0.5, 0.5)], rng=0, starts=1, climbs=1)
+    assert found.attained
+    assert found.evaluations == 2
+
+
+@pytest.mark.parametrize(
+    ("sides", "bounds", "given", "message"),
+    [
+        ("x", UNIT, {}, "sides must be a function of the parameters that returns .left, right., got 'x'"),
+        (parabola, [0.0, 1.0], {}, r"bounds must have 2 dimensions, got shape \(2,\)"),
+        (parabola, [(0.0, 1.0, 2.0)], {}, r"bounds must have shape \(1, 2\) = \(n, 2\), the lowest and highest value of each"),
+        (parabola, [(0.0, np.inf)], {}, r"bounds must be finite, got inf at index \(0, 1\)"),
+        (parabola, [(0.0, 1.0), (2.0, 1.0)], {}, r"no lowest value above the highest, got \(2, 1\) for parameter 1"),
+        (parabola, UNIT, {"compare": "quotient"}, "compare must be 'ratio' or 'difference', got 'quotient'"),
+        (parabola, UNIT, {"starts": 0}, "starts must be at least 1, got 0"),
+        (parabola, UNIT, {"tolerance": 0.0}, "tolerance must be finite and above 0"),
+        (lambda x: 1.0, UNIT, {}, r"sides must return two numbers \(left, right\), got 1.0"),
+        (lambda x: (1.0, np.nan), UNIT, {}, r"sides must return finite numbers, got nan for the right side at \[0\.\d+\]"),
+        (lambda x: (np.inf, 1.0), UNIT, {}, "got inf for the left side"),
+        (lambda x: (1.0, -2.0), UNIT, {}, "a right side of at least 0 for compare='ratio', got -2 at .*'difference' takes any"),
+    ],
+)
+def test_what_users_get_wrong_is_said(sides, bounds, given, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        gt.worst_case(sides, bounds, rng=0, **given)
