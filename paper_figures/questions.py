@@ -1,0 +1,65 @@
+"""Which estimator for which question."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+PLACE = 5
+TABLES = ("questions",)
+CAPTION = (
+    "Which estimator for which question, on sequences of one to three tokens with shared features (B = 4, G = 8; exact, or "
+    "simulated where groups depend on each other). Bias: distance of the mean update from the gradient, relative to it; where "
+    "the direction is kept it is a matter of the step size alone. Direction: cosine of the angle between mean update and "
+    "gradient. Noise: variance over the squared length of the mean, relative to the oracle with the value baseline. Uniform "
+    "group: the largest advantage where all rewards are equal; 0 wastes the group, anything else pushes without information. "
+    "After four updates: the direction again, for responses drawn four steps along the gradient ago, 0.1 or 0.4 in all. Colours "
+    "go from good (light) to bad (dark), column by column."
+)
+HEADS = {
+    "bias": "bias",
+    "cosine": "direction\nkept",
+    "after small steps": "... after 4\nsmall updates",
+    "after large steps": "... after 4\nlarge updates",
+    "noise": "noise, G = 8\n(oracle: 1)",
+    "uniform": "advantage in a\nuniform group",
+}
+BAD = {
+    "bias": (0.0, 1.0),
+    "cosine": (1.0, 0.9),
+    "noise": (1.0, 2.0),
+    "uniform": (0.0, 1.0),
+    "after small steps": (1.0, 0.5),
+    "after large steps": (1.0, 0.5),
+}
+"""Where each column's colours begin and end."""
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a heat map: a row for each estimator, a column for each question."""
+    table = tables["questions"].pivot_table(index="estimator", columns="quantity", values="estimate", sort=False, dropna=False)
+    table = table[list(HEADS)]
+    ends = np.array([BAD[name] for name in table]).T
+    badness = ((table - ends[0]) / (ends[1] - ends[0])).clip(0.0, 1.0)
+    text = table.map(lambda value: "knows $V(x)$" if np.isnan(value) else f"{value:.2f}".replace("-0.00", "0.00"))
+    figure, axes = plt.subplots(figsize=(8.6, 7.0))
+    sns.heatmap(
+        badness.fillna(0.0),
+        annot=text,
+        fmt="",
+        vmin=0.0,
+        vmax=1.0,
+        cmap=sns.color_palette("blend:#F4F7FA,#D55E00", as_cmap=True),
+        linewidths=1.5,
+        cbar=False,
+        ax=axes,
+    )
+    axes.set_xticks(np.arange(len(HEADS)) + 0.5, list(HEADS.values()), rotation=0)
+    axes.set_yticks(np.arange(len(table)) + 0.5, list(table.index), rotation=0)
+    axes.xaxis.tick_top()
+    axes.set(xlabel="", ylabel="")
+    axes.tick_params(length=0)
+    return figure

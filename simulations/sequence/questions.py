@@ -1,0 +1,137 @@
+"""Which estimator for which question: bias, direction, noise, uniform groups, old policies; responses of several lengths."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import find
+from grpo_theory.evidence import Claim
+from simulations.gradient.groups import advantages_of
+from simulations.harness.study import Cell, Rows, Settings, Study
+
+PROBLEM = "sequence-shared"
+ESTIMATORS = (
+    "reinforce",
+    "oracle",
+    "optimal",
+    "rloo",
+    "james_stein",
+    "dr_grpo",
+    "verl_opo",
+    "grpo",
+    "trl_grpo_batch",
+    "verl_reinforce_plus_plus_baseline",
+    "nemo_rl",
+    "max_rl",
+    "verl_grpo_passk",
+    "grpo_without_ratio",
+    "trl_grpo_loss",
+    "trl_dr_grpo_loss",
+    "dapo",
+    "cispo",
+    "gspo",
+    "trl_rloo_loss",
+    "tic_grpo",
+)
+"""Those that differ; what else is registered has the formula of one of them."""
+BATCH_SIZE, GROUP_SIZE = 4, 8
+UPDATES, STEPS = 4, {"small": 0.025, "large": 0.1}
+"""The old policy is four steps along the gradient behind the current one.  After small ones tokens' ratios are within about 0.2
+of 1, where clips begin to act; after large ones most clips do."""
+REPLICATIONS = 1 << 18
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each estimator."""
+    common = {"problem": PROBLEM, "batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "updates": UPDATES, "steps": STEPS}
+    replications = REPLICATIONS >> (3 if quick else 0)
+    return [Cell(common | {"estimator": name, "replications": replications}) for name in ESTIMATORS]
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+    """Answer the questions for one estimator, exactly where its groups do not depend on each other, else by simulation."""
+    problem, name = gt.gallery.problem(settings["problem"]), settings["estimator"]
+    mean, trace, error = _moments(problem, problem.theta, settings, seed)
+    oracle = gt.gradient_law(problem, problem.theta, "oracle", **_sizes(settings))
+    here = problem.at(problem.theta).moments.gradient
+    ideal = oracle.trace / float(oracle.mean @ oracle.mean)
+    size = float(np.linalg.norm(mean))
+    return {
+        "bias": [float(np.linalg.norm(mean - here) / np.linalg.norm(here)), error / float(np.linalg.norm(here))],
+        "cosine": [_cosine(mean, here), error / size],
+        "noise": [trace / size**2 / ideal, 2.0 * error / size * trace / size**2 / ideal],
+        "uniform": [_uniform(name, settings["group_size"]), 0.0],
+        **{f"after {name} steps": _off_policy(problem, step, settings, seed) for name, step in settings["steps"].items()},
+    }
+
+
+def _off_policy(problem: gt.Problem, step: float, settings: Settings, seed: np.random.SeedSequence) -> list[float]:
+    """Return the cosine of the mean update and the gradient, some steps after the responses were drawn, and its error."""
+    theta = np.array(problem.theta)
+    for _ in range(settings["updates"]):
+        gradient = problem.at(theta).moments.gradient
+        theta = theta + step * gradient / np.linalg.norm(gradient)
+    mean, _, error = _moments(problem, theta, settings, seed, behaviour=problem.theta)
+    return [_cosine(mean, problem.at(theta).moments.gradient), error / float(np.linalg.norm(mean))]
+
+
+def _sizes(settings: Settings) -> dict[str, int]:
+    return {name: settings[name] for name in ("batch_size", "group_size")}
+
+
+def _moments(
+    problem: gt.Problem, theta: Array, settings: Settings, seed: np.random.SeedSequence, behaviour: Array | None = None
+) -> tuple[Array, float, float]:
+    """Return the mean (d,), the trace of the covariance, and the standard error of the mean's length, 0 if it is exact."""
+    estimator = find(settings["estimator"])
+    if not estimator.couples_groups:
+        law = gt.gradient_law(problem, theta, estimator, **_sizes(settings), behaviour=behaviour)
+        return law.mean, law.trace, 0.0
+    run = gt.simulate_gradients(
+        problem,
+        theta,
+        [estimator],
+        **_sizes(settings),
+        replications=settings["replications"],
+        rng=seed,
+        workers=1,
+        behaviour=behaviour,
+        directions=np.eye(theta.size),
+    )
+    mean = run.along[0]
+    trace = float(np.trace(run.along_covariance[0]))
+    return mean, trace, float(np.sqrt(trace / settings["replications"]))
+
+
+def _cosine(one: Array, other: Array) -> float:
+    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
+
+
+def _uniform(name: str, group_size: int) -> float:
+    """Return the largest advantage in groups of equal rewards, in size; NaN for oracles, which know more."""
+    if find(name).reads & {"values", "optimal_baselines"}:
+        return float("nan")
+    rewards = np.repeat([[0.0], [1.0], [0.0], [1.0]], group_size, axis=1)
+    return float(np.abs(advantages_of(name, rewards)).max())
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each question."""
+    common = {name: settings[name] for name in ("problem", "estimator", "batch_size", "group_size")}
+    return [
+        common
+        | {"quantity": name, "prediction": np.nan, "estimate": estimate, "standard_error": error}
+        | {"replications": settings["replications"] if error else 0}
+        for name, (estimate, error) in results[0].items()
+    ]
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """No statement is decided here: the table is what the other studies say, estimator by estimator."""
+    return []
+
+
+STUDY = Study("questions", "Which estimator for which question", cells, compute, rows, claims)
