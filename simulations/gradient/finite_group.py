@@ -8,6 +8,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
+from grpo_theory.estimation.trainers import CONVENTIONS as TRAINERS
 from grpo_theory.evidence import Claim
 from grpo_theory.theory import best_slope, finite_group_objective, left_out_slope, relative_slope, standardised_slope
 from simulations.claims import claim
@@ -24,25 +25,25 @@ AT = 0.3
 """Where the limit is read: away from 1/2, where everything is symmetric, and with 38 failures or successes at the least G."""
 
 CONVENTIONS: dict[str, tuple[Callable[[Array, int], Array], str | gt.Estimator]] = {
-    "trl_grpo": (lambda p, size: standardised_slope(p, size, 1, 1e-4), gt.estimators()["trl_grpo"].with_parameters(ddof=0)),
-    "verl_grpo": (lambda p, size: standardised_slope(p, size, 1, 1e-6), gt.estimators()["verl_grpo"].with_parameters(ddof=0)),
+    "trl_grpo": (lambda p, size: standardised_slope(p, size, 1, 1e-4), TRAINERS["trl_grpo"].with_parameters(ddof=0)),
+    "verl_grpo": (lambda p, size: standardised_slope(p, size, 1, 1e-6), TRAINERS["verl_grpo"].with_parameters(ddof=0)),
     "openrlhf_group_norm": (
         lambda p, size: standardised_slope(p, size, 1, 1e-9),
-        gt.estimators()["openrlhf_group_norm"].with_parameters(ddof=0),
+        TRAINERS["openrlhf_group_norm"].with_parameters(ddof=0),
     ),
-    "rllm": (lambda p, size: standardised_slope(p, size, 0, 1e-6), gt.estimators()["rllm"].with_parameters(ddof=1)),
-    "nemo_rl": (lambda p, size: left_out_slope(p, size, 1, 1e-6), gt.estimators()["nemo_rl"].with_parameters(ddof=0)),
+    "rllm": (lambda p, size: standardised_slope(p, size, 0, 1e-6), TRAINERS["rllm"].with_parameters(ddof=1)),
+    "nemo_rl": (lambda p, size: left_out_slope(p, size, 1, 1e-6), TRAINERS["nemo_rl"].with_parameters(ddof=0)),
     "max_rl": (relative_slope, "prime_rl"),
     "verl_grpo_passk": (
         lambda p, size: best_slope(p, size, 1, 1e-6),
-        gt.estimators()["verl_grpo_passk"].with_parameters(ddof=0),
+        TRAINERS["verl_grpo_passk"].with_parameters(ddof=0),
     ),
     "trl_grpo_none": (lambda p, size: np.full(p.shape, 1.0 - 1.0 / size), "trl_rloo"),
     "trl_rloo": (lambda p, size: np.ones(p.shape), "trl_grpo_none"),
 }
 """The closed form of h'(p), and a broken kernel: the other ddof; a division by the mean forgotten; the own sample in, or out."""
 
-BARE = gt.estimators()["openrlhf_group_norm"].with_parameters(epsilon=0.0)
+BARE = TRAINERS["openrlhf_group_norm"].with_parameters(epsilon=0.0)
 DULL = BARE.with_parameters(epsilon=0.1)
 """GRPO without an epsilon, and one whose epsilon does not go away as groups grow."""
 

@@ -9,6 +9,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
+from grpo_theory.estimation.trainers import CONVENTIONS as TRAINERS
 from grpo_theory.evidence import Claim, Evidence
 from simulations.claims import claim
 from simulations.gradient.cells import merge, simulate_estimators
@@ -21,7 +22,7 @@ SIZES = ((2, 2), (2, 8), (4, 2), (4, 8), (16, 2), (16, 8))
 """Batches of B groups of G."""
 REPLICATIONS, QUICK = 1 << 15, 1 << 12
 SHRUNK, PLAIN, OWN = "james_stein", "trl_rloo", "trl_grpo_none"
-AWAY = gt.estimators()[SHRUNK].with_parameters(strength=-1.0)
+AWAY = TRAINERS[SHRUNK].with_parameters(strength=-1.0)
 """The control: it goes away from the other groups' mean instead of towards it.  That of unbiasedness has the own sample in."""
 
 
