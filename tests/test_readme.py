@@ -118,6 +118,6 @@ def test_another_verdict_makes_another_table(writer):
     assert set(lines) == {"| U1", "| U2"}, "a verdict whose control survived, or of the package itself, is no row"
     assert lines["| U1"].endswith("| confirmed (2); own-mean: **refuted** (1) |")
     assert lines["| U2"].endswith("| printed: **refuted** (1) |")
-    assert "Not decided yet: U14, U15, U16, U17, T1, " in table
+    assert "Not decided yet: U14, U15, U16, U17, T14, " in table
     page = f"before\n{writer.BEGIN}\nold\n{writer.END}\nafter\n"
     assert writer.with_table(page, table) == f"before\n{writer.BEGIN}\n\n{table}\n{writer.END}\nafter\n"
