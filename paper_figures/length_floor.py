@@ -17,7 +17,7 @@ CAPTION = (
     "1/(sqrt N log|V|), where one parameter decides whether a response has one token or two. Large groups: exact; G = 2: "
     "means of simulated runs with 95% intervals. The bound printed for division by T has a floor of order 1/G, the runs have "
     "none; with the own length they tend to a floor (grey), which its printed bound has not. Right: what is lost where training "
-    "with own lengths ends, of what training could gain, on random problems with shared features and a KL penalty, exact."
+    "with own lengths ends, of what training could gain (grey: all of it), on random problems with shared features, exact."
 )
 LOOKS = {
     ("own length", 0): Look("own length, large groups", VERMILION, "X", "--"),
@@ -56,6 +56,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     loss = tables["own_length"].query("quantity == 'loss' and rule == 'own length' and kind != 'stop or go on'")
     found = np.sort(loss["estimate"].to_numpy())
     losses.plot(np.arange(1, found.size + 1), found, "X", color=VERMILION, markerfacecolor="white")
+    losses.axhline(1.0, color=GREY, linestyle=":", linewidth=1.1)
     losses.set_yscale("log")
     losses.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
     losses.set_xlabel("problem, in order of its loss")

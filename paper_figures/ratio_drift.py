@@ -17,7 +17,7 @@ CAPTION = (
     "ratio is at most twice the drift. Top: length of the bias about the current gradient, relative to that gradient, from 0.003 "
     "on; the trajectory ratio without clip has none. Middle: cosine of mean update and current gradient; below 0 the mean update "
     "makes the policy worse. Bottom: standard deviation of one group's update (G = 8, leave-one-out), relative to the gradient. "
-    "Clips at 0.8 and 1.2. Medians over random trees of two tokens, exact."
+    "Clips at 0.8 and 1.2. Means over random trees of two tokens, exact."
 )
 LOOKS = {
     "none": Look("no ratio", ORANGE, "s", ":"),
@@ -42,10 +42,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure, panels = plt.subplots(len(QUANTITIES), len(horizons), figsize=size, sharex=True, sharey="row", squeeze=False)
     for column, horizon in zip(panels.T, horizons, strict=True):
         part = table[table["horizon"] == horizon]
-        medians = part.groupby(["quantity", "estimator", "drift"])["estimate"].median()
+        means = part.groupby(["quantity", "estimator", "drift"])["estimate"].mean()
         for axes, quantity in zip(column, QUANTITIES, strict=True):
             for name, look in LOOKS.items():
-                values = medians[quantity, name].to_numpy()
+                values = means[quantity, name].to_numpy()
                 shown = np.sqrt(values) if quantity == "variance" else values
                 shown = np.where(shown >= LEAST, shown, np.nan) if quantity == "to current" else shown
                 axes.plot(

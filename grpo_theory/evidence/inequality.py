@@ -67,9 +67,9 @@ def worst_case(
 ) -> WorstCase:
     """Maximise the left side of an inequality over, or less, its right side, over a box of parameters.
 
-    The sides are computed at random points of the box; from the worst of them the search climbs, by the quasi-Newton method
-    L-BFGS-B, which is fast where the sides are smooth, and from where that ends by Nelder and Mead's simplices, which need no
-    slopes.
+    The sides are computed at random points of the box, in as many equal shares as there are climbs.  From the worst point of
+    each share the search climbs, by the quasi-Newton method L-BFGS-B, which is fast where the sides are smooth, and from where
+    that ends by Nelder and Mead's simplices, which need no slopes.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def worst_case(
     starts : int, default 256
         Random points.
     climbs : int, default 8
-        From how many of them to climb.
+        From how many of them to climb; at most all.
     compare : {"ratio", "difference"}, default "ratio"
         Whether to maximise left/right, for which the right side must not be negative, or left - right.  Where both sides
         are 0 the ratio is taken for 0, because an inequality between zeros says nothing.
@@ -118,7 +118,8 @@ def worst_case(
     search = _Search(sides, box, compare)
     points = np.random.default_rng(rng).uniform(size=(starts, int(search.free.sum())))
     scores = np.array([search.score(point) for point in points])
-    ends = np.array([search.climb(point) for point in points[np.argsort(-scores, kind="stable")[:climbs]]])
+    shares = np.array_split(np.arange(starts), min(climbs, starts))
+    ends = np.array([search.climb(points[share[scores[share].argmax()]]) for share in shares])
     score, parameters, left, right = search.worst
     larger = max(abs(left), abs(right))
     violated = left - right > ROUNDING * larger

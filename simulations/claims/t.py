@@ -4,7 +4,7 @@ from grpo_theory.evidence import Statement
 from simulations.claims.u import CORRECTION, DERIVED, OURS, PARTS
 
 PAPER = "arXiv 2508.02833"
-OPEN = "needs the studies of token and trajectory ratios off policy"
+OPEN = "needs training curves with the best step size of each arm"
 RATIOS, BOUNDS, LENGTHS = DERIVED(25), DERIVED(26), DERIVED(27)
 LINEAR = "logits linear in theta, every token's score Lipschitz with constant L"
 LIPSCHITZ = "every token's score is Lipschitz with constant L"

@@ -27,7 +27,7 @@ CELLS = (
 """Vocabulary size, horizon and end token of a family of policies, and the group size."""
 QUICK_CELLS = CELLS[3:4]
 POLICIES, QUICK_POLICIES = 300, 100
-SEARCH, QUICK_SEARCH = {"starts": 256, "climbs": 1}, {"starts": 16, "climbs": 1}
+SEARCH, QUICK_SEARCH = {"starts": 256, "climbs": 3}, {"starts": 16, "climbs": 1}
 REWARD = 10.0
 """The largest reward where it may be of any size."""
 
