@@ -42,9 +42,9 @@ stage = numba.njit(**OPTIONS)
 """Mark a function as one stage of a driver: it is compiled as a part of whatever calls it."""
 
 
-def compile_function(function: Callable, *signatures: Any, as_value: bool = False) -> Any:
-    """Compile with the package's options; cached on disk where the function has a file that allows it."""
-    options = OPTIONS | {"no_cfunc_wrapper": not as_value}
+def compile_function(function: Callable, *signatures: Any, as_value: bool = False, **more: Any) -> Any:
+    """Compile with the package's options, and more; cached on disk where the function has a file that allows it."""
+    options = OPTIONS | {"no_cfunc_wrapper": not as_value} | more
     try:
         dispatcher = numba.njit(function, cache=True, **options)
         dispatcher._cache._cache_file._source_stamp = source_stamp(function)

@@ -145,6 +145,7 @@ def _tokens(c: Case, kind, theta, m, response):
     return np.array(logs), np.array(scores)
 
 
+@lru_cache(maxsize=256)
 def reference_logs(c: Case, m, response):
     """Return the log probability of each token under the reference, from its probabilities of whole responses."""
     reference = dict(zip(responses(c), c.problem.kl.reference[m], strict=True))
@@ -189,6 +190,13 @@ def objective(c: Case, theta):
 
 def prompt_gradients(c: Case, theta):
     """Return the gradient of each prompt's objective: E[(Z - strength log(pi / reference)) W], shape (M, d)."""
+    return _prompt_gradients(c, theta.dtype.str, theta.tobytes())
+
+
+@lru_cache(maxsize=256)
+def _prompt_gradients(c: Case, kind, theta):
+    """Return them; remembered as the tokens are."""
+    theta = np.frombuffer(theta, kind)
     pi, mean, w = probabilities(c, theta), c.problem.bandit.probabilities @ c.problem.bandit.values, scores(c, theta)
     logs = log_probabilities(c, theta)
     penalty = c.problem.kl.strength * (logs - np.log(c.problem.kl.reference)) if c.problem.kl else 0.0
@@ -275,13 +283,20 @@ def response_terms(c: Case, m, estimator: gt.Estimator, theta, behaviour):
 
 def look(c: Case, m, estimator: gt.Estimator, behaviour) -> Prompt:
     """Write out the outcomes of a prompt as a kernel sees them."""
+    return _look(c, m, estimator.kl.name, behaviour.dtype.str, behaviour.tobytes())
+
+
+@lru_cache(maxsize=256)
+def _look(c: Case, m, kl, kind, behaviour) -> Prompt:
+    """Return it; remembered, because the mixtures of one kernel and penalty see the same."""
+    behaviour = np.frombuffer(behaviour, kind)
     values, law = c.problem.bandit.values, c.problem.bandit.probabilities
     found = []
     for k, response in enumerate(responses(c)):
         logs = token_logs(c, behaviour, m, response)
         penalty = 0.0
-        if c.problem.kl is not None and estimator.kl.name.endswith("in reward") and np.exp(logs.sum()) > 0.0:
-            terms = DIVERGENCES[estimator.kl.name[:2]](logs - reference_logs(c, m, response))
+        if c.problem.kl is not None and kl.endswith("in reward") and np.exp(logs.sum()) > 0.0:
+            terms = DIVERGENCES[kl[:2]](logs - reference_logs(c, m, response))
             penalty = c.problem.kl.strength * terms.sum()
         norm = (token_scores(c, behaviour, m, response).sum(axis=0) ** 2).sum()
         for value, p in zip(values, law[m, k], strict=True):
@@ -292,7 +307,7 @@ def look(c: Case, m, estimator: gt.Estimator, behaviour) -> Prompt:
     return Prompt(p, k, z, norms, lengths, mean, deviation, baseline)
 
 
-def advantages(estimator: gt.Estimator, prompt: Prompt, rows):
+def advantages(advantage, prompt: Prompt, rows):
     """Run the kernel as plain Python on groups of outcomes of one prompt, shape (n, G)."""
     batch = gt.Batch(
         rewards=prompt.rewards[rows],
@@ -301,20 +316,28 @@ def advantages(estimator: gt.Estimator, prompt: Prompt, rows):
         values=np.full(len(rows), prompt.value),
         standard_deviations=np.full(len(rows), prompt.standard_deviation),
         optimal_baselines=np.full(len(rows), prompt.optimal_baseline),
-        parameters=np.array(list(estimator.advantage.parameters.values()), dtype=np.float64),
+        parameters=np.array(list(advantage.parameters.values()), dtype=np.float64),
     )
     filled = np.full(rows.shape, np.nan)
-    estimator.advantage.function(batch, filled)
+    advantage.function(batch, filled)
     return filled
+
+
+@lru_cache(maxsize=64)
+def _drawn(c: Case, m, advantage, kl, group_size, kind, behaviour):
+    """Return all ordered groups of outcomes and their advantages, (n, G) each; remembered as what they are shown is."""
+    drawn = _look(c, m, kl, kind, behaviour)
+    possible = [o for o, p in enumerate(drawn.probabilities) if p > 0.0]
+    rows = np.array(list(product(possible, repeat=group_size)))
+    return rows, advantages(advantage, drawn, rows)
 
 
 def groups(c: Case, m, estimator: gt.Estimator, group_size, theta, behaviour, prompt=None) -> Groups:
     """Write out all ordered groups of outcomes; the kernel sees another `prompt` if one is given."""
     drawn = look(c, m, estimator, behaviour)
-    prompt = drawn if prompt is None else prompt
-    possible = [o for o, p in enumerate(drawn.probabilities) if p > 0.0]
-    rows = np.array(list(product(possible, repeat=group_size)))
-    a = advantages(estimator, prompt, rows)
+    rows, a = _drawn(c, m, estimator.advantage, estimator.kl.name, group_size, behaviour.dtype.str, behaviour.tobytes())
+    if prompt is not None:
+        a = advantages(estimator.advantage, prompt, rows)
     positive, other, besides = response_terms(c, m, estimator, theta, behaviour)
     k = drawn.responses[rows]
     sums = np.zeros((len(rows), len(theta)))

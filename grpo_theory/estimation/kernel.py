@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 import numba
 from numba import types
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import AnalysisPass, register_pass
+from numba.core.typed_passes import NopythonTypeInference, type_inference_stage
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import compile_function
@@ -71,12 +74,39 @@ CONTRACT = (
 )
 
 
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _InferForReadOnlyBatch(AnalysisPass):
+    """Raise unless the types of a kernel can be inferred for a batch that nobody may write on."""
+
+    _name = "infer_for_read_only_batch"
+
+    def __init__(self) -> None:
+        AnalysisPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Infer the types, and forget them."""
+        type_inference_stage(state.typingctx, state.targetctx, state.func_ir, _READ_ONLY.args, None)
+        return False
+
+
+class _KernelCompiler(CompilerBase):
+    """numba's compiler with that pass before its own inference of types."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return the one pipeline."""
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        names = [one for one, _ in passes.passes]
+        passes.add_pass_after(_InferForReadOnlyBatch, names[names.index(NopythonTypeInference) - 1])
+        passes.finalize()
+        return [passes]
+
+
 @cache
 def compile_kernel(function: Callable) -> Any:
     """Compile a kernel to the one fixed signature, or say in the contract's words why it cannot be.
 
-    It is compiled for a read-only batch first, because the batch is shared by all the kernels that see it, and one that writes
-    on it must not compile.
+    Its types are inferred for a read-only batch first, because the batch is shared by all the kernels that see it, and one that
+    writes on it must not compile.
 
     Raises
     ------
@@ -84,7 +114,7 @@ def compile_kernel(function: Callable) -> Any:
         If the function does not compile; the message names the documented arguments.
     """
     try:
-        return compile_function(function, _READ_ONLY, SIGNATURE, as_value=True)
+        return compile_function(function, SIGNATURE, as_value=True, pipeline_class=_KernelCompiler)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
         lines = [line for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__).strip()

@@ -2,7 +2,7 @@
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from grpo_theory.arrays import Flags
 from grpo_theory.intervals.interval import check_level
@@ -30,7 +30,7 @@ def best_set(samples: ArrayLike, level: float = 0.95) -> Flags:
     level = check_level(level)
     if candidates == 1:
         return np.array([True])
-    critical = float(student.ppf(1.0 - (1.0 - level) / (candidates - 1), runs - 1))
+    critical = float(stdtrit(runs - 1, 1.0 - (1.0 - level) / (candidates - 1)))
     kept = []
     for column in samples.T:
         lead = samples - column[:, None]

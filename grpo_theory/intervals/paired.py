@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
-from scipy.stats import nct
 
 from grpo_theory.arrays import Array, Flags
 from grpo_theory.intervals.interval import Interval, check_level, vectorized
@@ -137,6 +136,8 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
 
     Measured (study "coverage_pairs"): power 83% where 80% was asked for.
     """
+    from scipy.stats import nct  # slow to import, and seldom wanted
+
     level, power = check_level(level), _check_power(power)
     if not np.isfinite(difference) or difference == 0.0:
         raise ValueError(f"difference must be finite and not 0, got {difference}")

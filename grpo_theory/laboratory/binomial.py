@@ -3,7 +3,6 @@
 from math import ceil, sqrt
 
 from scipy.special import betaincinv, ndtri
-from scipy.stats import binom, binomtest
 
 from grpo_theory.arrays import Flags
 from grpo_theory.validation import as_fraction
@@ -20,6 +19,8 @@ def exact_limits(hits: Flags, confidence: float) -> tuple[float, float]:
 
 def exact_p_value(hits: Flags, probability: float) -> float:
     """Return the p-value of the two-sided test that a hit has the given probability."""
+    from scipy.stats import binomtest  # slow to import, and seldom wanted
+
     return float(binomtest(int(hits.sum()), len(hits), probability).pvalue)
 
 
@@ -56,5 +57,7 @@ def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, 
 
 
 def _power(n: int, level: float, coverage: float, error: float) -> float:
+    from scipy.stats import binom  # slow to import, and seldom wanted
+
     below, above = binom.ppf(error / 2.0, n, level) - 1, binom.isf(error / 2.0, n, level)
     return float(binom.cdf(below, n, coverage) + binom.sf(above, n, coverage))

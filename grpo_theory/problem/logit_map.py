@@ -111,7 +111,7 @@ class FeatureMap(LogitMap):
 
     def congruence(self, forms: Array) -> Array:
         """Return sum_m Phi_m' A_m Phi_m, shape (d, d)."""
-        return np.einsum("mkd,mkl,mle->de", self.features, forms, self.features, optimize=True)
+        return self.features.reshape(-1, self.dimension).T @ (forms @ self.features).reshape(-1, self.dimension)
 
     def squared_norms(self, covectors: Array) -> Array:
         """Return |sum_d c phi|^2, shape (M, K)."""

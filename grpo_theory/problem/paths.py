@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import log_softmax, logsumexp
+from scipy.special import logsumexp
 
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.validation import as_count
@@ -101,7 +101,8 @@ class Paths:
     def log_probabilities(self, logits: Array) -> Array:
         """Return the log probability of each token given its prefix, shape (..., D), for logits of that shape."""
         by_prefix = logits.reshape(*logits.shape[:-1], -1, self.vocabulary_size)
-        return log_softmax(by_prefix, axis=-1).reshape(logits.shape)
+        below = by_prefix - by_prefix.max(axis=-1, keepdims=True)
+        return (below - np.log(np.exp(below).sum(axis=-1, keepdims=True))).reshape(logits.shape)
 
     def along(self, values: Array) -> Array:
         """Sum values of edges (..., D) along each response, shape (..., K)."""

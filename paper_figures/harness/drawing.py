@@ -8,6 +8,8 @@ from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from paper_figures.harness import style
 from paper_figures.harness.discovery import figures
@@ -15,12 +17,16 @@ from simulations.harness.store import read_table
 
 
 def draw(name: str, results: Path, out: Path) -> None:
-    """Draw one figure as SVG and PNG."""
+    """Draw one figure as PNG and SVG, laid out once; `savefig` would draw it unseen before each."""
     module = figures()[name]
     figure = module.draw({table: read_table(results, table)[0] for table in module.TABLES})
-    figure.savefig(out / f"{name}.svg", metadata={"Date": None})
-    figure.set_layout_engine("none")
-    figure.savefig(out / f"{name}.png")
+    figure.set_dpi(mpl.rcParams["savefig.dpi"])
+    layout = figure.get_layout_engine()
+    if layout is not None:
+        layout.execute(figure)
+        figure.set_layout_engine("none")
+    FigureCanvasAgg(figure).print_png(out / f"{name}.png")
+    FigureCanvasSVG(figure).print_svg(out / f"{name}.svg", metadata={"Date": None})
     plt.close(figure)
 
 

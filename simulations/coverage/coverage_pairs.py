@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t
+from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory import intervals
@@ -109,7 +109,7 @@ def watched(data: Pairs, level: float, *, first: int) -> Interval:
     mean = np.cumsum(gap, axis=-1) / n
     spread = np.cumsum(gap**2, axis=-1) / n - mean**2
     error = np.sqrt(np.maximum(spread, 0.0) / np.maximum(n - 1, 1))
-    half = np.append(0.0, t.ppf((1.0 + level) / 2.0, n[1:] - 1)) * error
+    half = np.append(0.0, stdtrit(n[1:] - 1, (1.0 + level) / 2.0)) * error
     return _intersection(Interval(mean, error, mean - half, mean + half, level), first)
 
 

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binomtest
 
 import grpo_theory as gt
 from grpo_theory import intervals
@@ -173,6 +172,8 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Row
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each interval, component and measure; chunks are averaged, and exact limits given to shares."""
+    from scipy.stats import binomtest  # slow to import, and seldom wanted
+
     table = pd.concat([pd.DataFrame(result) for result in results], ignore_index=True)
     common = {key: value for key, value in settings.items() if key not in ("intervals", "runs")}
     found = []

@@ -110,9 +110,8 @@ def _remainder_claims(problem: str, at: pd.DataFrame) -> list[Claim]:
 
 def _rate_claims(problem: str, at: pd.DataFrame) -> list[Claim]:
     """Log-log slopes over G = 8..64, exact; the controls divide."""
-    large = {name: part[part["group_size"] >= 8].set_index("group_size") for name, part in at.groupby("quantity", sort=False)}
-    error = {name: part["estimate"] for name, part in large.items()}
-    leading = large["prompt mse"]["c2"] / large["prompt mse"].index
+    error = at[at["group_size"] >= 8].pivot(columns="group_size", values="estimate").T
+    leading = float(at["c2"].iloc[0]) / error.index
     found = []
     for statement, quantity, excess, exponent in (
         ("U3/rate", "prompt mse", lambda mse: mse - leading, -2.0),

@@ -74,12 +74,25 @@ def _function_form(function: Callable) -> str:
 
 def _normal_form(text: str) -> str:
     """Return code without comments, docstrings and layout; the remarks that stand below constants are docstrings too."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
+    tree = _parse(text)
+    for node in _statements(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [one for one in body if not _is_remark(one)] or [ast.Pass()]  # type: ignore[attr-defined]
     return ast.dump(tree, annotate_fields=False)
+
+
+_parse = cache(ast.parse)
+"""A text is read for its normal form and for its imports."""
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a module or statement and the statements within it; expressions, which are most of a tree, are not entered."""
+    yield node
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        block = getattr(node, name, None)
+        for inner in block if isinstance(block, list) else ():
+            yield from _statements(inner)
 
 
 def _is_remark(statement: ast.stmt) -> bool:
@@ -101,7 +114,7 @@ def _tree(module: str) -> ast.Module:
     """Return the syntax tree of a module; of the package's face, that of the stub that lists what it offers."""
     path = _file(module)
     stub = path.with_suffix(".pyi")
-    return ast.parse((stub if stub.is_file() else path).read_text(encoding="utf-8"))
+    return _parse((stub if stub.is_file() else path).read_text(encoding="utf-8"))
 
 
 @cache
@@ -122,7 +135,7 @@ def _imports(module: str) -> Iterator[str]:
     """Yield the modules of the project that a module imports names from, packages' faces seen through."""
     tree = _tree(module)
     aliases = {}
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name in PROJECT:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import ndtr
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, log_log_slope
@@ -108,7 +108,7 @@ def _by_prompts(prompts: int) -> Rows:
     best = gt.find_optimum(problem, problem.theta)
     law = law_of_noise(*check_optimum(problem, best), _noise(problem, best, 4))
     points = np.linspace(-3.0, 4.0, 701)
-    distance = np.abs(law.cdf(law.mean() + law.std() * points) - norm.cdf(points)).max()
+    distance = np.abs(law.cdf(law.mean() + law.std() * points) - ndtr(points)).max()
     skewness = 2.0**1.5 * (law.weights**3).sum() / (law.weights**2).sum() ** 1.5
     prediction = float(skewness / (6.0 * np.sqrt(2.0 * np.pi)))
     return [{"quantity": "distance", "prompts": prompts, "estimate": float(distance), "prediction": prediction}]
