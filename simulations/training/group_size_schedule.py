@@ -54,7 +54,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
     problem, steps = case_problem(settings), settings["steps"]
     found = {}
     for number, (name, sizes) in enumerate(plans(settings).items()):
-        parts = controlled_objectives(
+        plain, controls = controlled_objectives(
             problem,
             [guide(case_law(settings, steps))],
             case_steps(settings, steps),
@@ -63,7 +63,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
             runs=settings["runs"],
             seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk, number)),
         )
-        found[name] = [part[:, 0].tolist() for part in parts]
+        found[name] = [plain[:, 0].tolist(), *controls[:, :, 0].tolist()]
     return found
 
 
@@ -75,7 +75,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     found = []
     for name, sizes in plans(settings).items():
         parts = np.concatenate([result[name] for result in results], axis=1)
-        sample = controlled(*parts[:, :, None])[:, 0]
+        sample = controlled(parts[0, :, None], parts[1:, :, None])[:, 0]
         row = {
             "plan": name,
             "estimate": float(law.objective - sample.mean()),
