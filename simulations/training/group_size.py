@@ -13,7 +13,7 @@ from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.intervals import best_set
 from grpo_theory.theory import TrainingLaw, leave_one_out_parts
 from simulations.claims import claim
-from simulations.harness.evidence import difference, evidence, farthest, highest
+from simulations.harness.evidence import difference, distance, evidence, farthest, highest
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.training.cases import CASES, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.controlled import collected, guide, objectives_by_group_size
@@ -150,20 +150,20 @@ def _law_claims(where: str, part: pd.DataFrame) -> list[Claim]:
         share = float(row["second_order"] / abs(row["prediction"]))
         facts = {"second order / first": share, "wrong law / law": float(row["undamped"] / row["prediction"])}
         setting = f"{where}, G = {size}"
-        wrong = _off(row, row["undamped"])
+        wrong = distance(row, row["undamped"], LAW_MARGIN)
         name = "U9/policy-law" if abs(share) <= REACH else "U9/policy-law, beyond"
-        found.append(claim(name, setting, _off(row, row["prediction"]), wrong, facts=facts))
+        found.append(claim(name, setting, distance(row, row["prediction"], LAW_MARGIN), wrong, facts=facts))
         if abs(share) <= SECOND_REACH:
             found.append(
-                claim("U9/second order", setting, _off(row, row["prediction"] + row["second_order"]), wrong, facts=facts)
+                claim(
+                    "U9/second order",
+                    setting,
+                    distance(row, row["prediction"] + row["second_order"], LAW_MARGIN),
+                    wrong,
+                    facts=facts,
+                )
             )
     return found
-
-
-def _off(row: pd.Series, loss: float) -> Evidence:
-    """Return how far the simulated loss is from a predicted one, as a share of that, against the margin."""
-    shares = {"estimate": abs(row["estimate"] - loss) / abs(loss), "standard_error": row["standard_error"] / abs(loss)}
-    return evidence(shares | {"replications": row["replications"]}, LAW_MARGIN)
 
 
 def _noise_claim(where: str, part: pd.DataFrame, after_one_step: pd.DataFrame) -> Claim:
