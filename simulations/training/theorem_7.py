@@ -18,7 +18,8 @@ from grpo_theory.exact import Region, region
 from grpo_theory.exact.ball import ERROR_POINTS, largest, net
 from grpo_theory.theory import constant_step_bound, harmonic_step_bound
 from simulations.claims import claim
-from simulations.harness.evidence import exact
+from simulations.harness.evidence import exact, farthest
+from simulations.harness.evidence import largest as largest_of
 from simulations.harness.maximum import curvatures, maximum
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.training.grid import doubling
@@ -130,11 +131,10 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         single = part["setting"].str.startswith("B = 1")
         for reading in READINGS:
             own = part[~single & (part["reading"] == reading)]
-            sizes = own["estimate"]
-            at = own.loc[(sizes - own["prediction"]).abs().idxmax()]
+            at = own.loc[farthest(own["estimate"] - own["prediction"])]
             both = (exact(at["estimate"], at[law]) for law in ("prediction", "wrong"))
             found.append(claim(f"U9/bound/{reading}", where, *both, facts=facts))
-        both = (exact(part.loc[which, "estimate"].max(), part.loc[which, "estimate"].min()) for which in (~single, single))
+        both = (exact(largest_of(part[which]["estimate"]), -largest_of(-part[which]["estimate"])) for which in (~single, single))
         found.append(claim("U9/bound/universal", where, *both, facts={"settings": float((~single).sum() / len(READINGS))}))
     return found
 
