@@ -34,7 +34,7 @@ TITLES = {
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw one panel for each problem and schedule, and in it one curve for each checkpoint."""
-    table = pd.concat([tables["group_size"].query("budget == 1024"), tables["group_size_lm"]])
+    table = pd.concat([tables[name].query("budget == 1024") for name in TABLES])
     figure, panels = plt.subplots(2, 4, figsize=(9.6, 5.6), sharex=True, sharey="row")
     for axes, ((problem, kind), title) in zip(panels.flat, TITLES.items(), strict=True):
         part = table[(table["problem"] == problem) & table["schedule"].str.startswith(kind)]

@@ -10,12 +10,13 @@ REWARDS = np.array([[1.0, 0.0, 1.0, 0.5]])
 VALUE, BEST = 0.4, 0.7
 T = 0.8
 OTHERS = (REWARDS.sum() - REWARDS) / 3.0
-BASELINES = {
-    "scaled_value": T * VALUE,
-    "scaled_optimal": T * BEST,
-    "shifted_optimal": BEST + T,
-    "scaled_mean": T * OTHERS,
-    "constant_baseline": T,
+ADVANTAGES = {
+    "scaled_value": REWARDS - T * VALUE,
+    "scaled_optimal": REWARDS - T * BEST,
+    "shifted_optimal": REWARDS - BEST - T,
+    "scaled_mean": REWARDS - T * OTHERS,
+    "turned_mean": T * (OTHERS - REWARDS),
+    "constant_baseline": REWARDS - T,
 }
 
 
@@ -25,7 +26,7 @@ def test_advantages_are_as_described(name):
     parameters = kernel_at(name, T).advantage.parameter_array
     batch = gt.Batch(REWARDS, unread, unread.astype(np.int64), VALUE * one, one, BEST * one, parameters)
     KERNELS[name](batch, advantages)
-    np.testing.assert_allclose(advantages, REWARDS - BASELINES[name], rtol=1e-14)
+    np.testing.assert_allclose(advantages, ADVANTAGES[name], rtol=1e-14)
 
 
 def test_names_say_what_differs():

@@ -91,7 +91,15 @@ def test_traces_of_the_parts_are_the_constants_of_the_scaling_law():
 
 def law_of_steps(constants):
     n = len(constants)
-    return TrainingLaw(np.zeros((n + 1, 1)), 0.0, np.zeros((n, 1)), np.array(constants), np.zeros((n, 1, 1)))
+    return TrainingLaw(
+        gt.gallery.problem("two-arms"),
+        np.ones(n),
+        np.zeros((n + 1, 1)),
+        0.0,
+        np.zeros((n, 1)),
+        np.array(constants),
+        np.zeros((n, 1, 1)),
+    )
 
 
 def law_of(c1, c2, c3):

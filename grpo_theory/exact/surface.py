@@ -97,20 +97,20 @@ def hessian(problem: Problem, theta: ArrayLike) -> Array:
 
 
 def prefix_forms(paths: Paths, weights: Array, token_probabilities: Array) -> Array:
-    """Return the sum over prefixes of weight (diag(p) - p p'), shape (M, D, D).
+    """Return the sum over prefixes of weight (diag(p) - p p'), shape (..., M, D, D).
 
     Parameters
     ----------
     paths : Paths
-    weights : ndarray, shape (M, D)
+    weights : ndarray, shape (..., M, D)
         The weight of each edge's prefix.
-    token_probabilities : ndarray, shape (M, D)
+    token_probabilities : ndarray, shape (..., M, D)
         p, prefix by prefix.
     """
     share = weights * token_probabilities
-    forms = -paths.siblings * share[:, :, None] * token_probabilities[:, None, :]
+    forms = -paths.siblings * share[..., :, None] * token_probabilities[..., None, :]
     diagonal = np.arange(paths.n_logits)
-    forms[:, diagonal, diagonal] += share
+    forms[..., diagonal, diagonal] += share
     return forms
 
 

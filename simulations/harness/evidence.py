@@ -60,3 +60,16 @@ def difference(one: Row, other: Row, prediction: float = 0.0) -> Evidence:
         standard_error=float(np.hypot(one["standard_error"], other["standard_error"])),
         replications=int(min(one["replications"], other["replications"])),
     )
+
+
+def distance(row: Row, prediction: float, margin: float) -> Evidence:
+    """Return how far a row's estimate is from a prediction that is not exact, as a share of it, against a margin.
+
+    For upper bounds: a law that is claimed to so many percent is not refuted by being off by less, however surely it is.
+    """
+    return Evidence(
+        estimate=abs(float(row["estimate"]) - prediction) / abs(prediction),
+        prediction=margin,
+        standard_error=float(row["standard_error"]) / abs(prediction),
+        replications=int(row["replications"]),
+    )

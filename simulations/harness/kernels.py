@@ -37,6 +37,15 @@ def scaled_mean(batch, advantages):
             advantages[b, g] = batch.rewards[b, g] - batch.parameters[0] * others
 
 
+def turned_mean(batch, advantages):
+    """A = t times (the mean of the group's other rewards - Z): for t > 0 the policy descends."""
+    for b in range(batch.rewards.shape[0]):
+        total = batch.rewards[b].sum()
+        for g in range(batch.rewards.shape[1]):
+            others = (total - batch.rewards[b, g]) / (batch.rewards.shape[1] - 1)
+            advantages[b, g] = batch.parameters[0] * (others - batch.rewards[b, g])
+
+
 def constant_baseline(batch, advantages):
     """A = Z - t."""
     for b in range(batch.rewards.shape[0]):
@@ -44,10 +53,13 @@ def constant_baseline(batch, advantages):
             advantages[b, g] = batch.rewards[b, g] - batch.parameters[0]
 
 
-KERNELS = {kernel.__name__: kernel for kernel in (scaled_value, scaled_optimal, shifted_optimal, scaled_mean, constant_baseline)}
+KERNELS = {
+    kernel.__name__: kernel
+    for kernel in (scaled_value, scaled_optimal, shifted_optimal, scaled_mean, turned_mean, constant_baseline)
+}
 
 
 def kernel_at(kernel: str, t: float, name: str = "") -> gt.Estimator:
     """Return the estimator of a kernel of this file at one t, under a name of its own or one that says t."""
-    least = 2 if kernel == "scaled_mean" else 1
+    least = 2 if kernel.endswith("_mean") else 1
     return make_estimator(name or f"{kernel}, t = {t:g}", KERNELS[kernel], parameters={"t": t}, minimum_group_size=least)

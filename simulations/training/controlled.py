@@ -4,7 +4,8 @@ Step i leads from theta_{i-1} to F_i = theta_{i-1} + eta_i grad J(theta_{i-1}) w
 The final objective is moved by M = sum_i [p_i + P_i (F_i - tbar_i)] . x_i, with p_i and P_i the first and second derivatives of
 the noise-free run's final objective in its iterate tbar_i.  E M = 0 exactly, because the estimate is unbiased and the bracket
 is known before x_i is drawn; J(theta_n) - M has the mean of J(theta_n) and a small part of its variance.  What is left is near
-sum_i (1/2) x_i' P_i x_i, whose terms are all but independent.  (docs/derivations.md, section 14)
+Q = sum_i (1/2) [x_i' P_i x_i - trace(P_i Gamma_i)], Gamma_i the exact covariance of x_i where the run is: E Q = 0 as well, and
+it is taken off too.  (docs/derivations.md, section 14)
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.exact import directional_derivatives
+from grpo_theory.exact.logit_forms import noise_forms
 from grpo_theory.theory import TrainingLaw
 from simulations.harness.study import Settings
 
@@ -51,8 +53,8 @@ def controlled_objectives(
     budget: int,
     runs: int,
     seed: np.random.SeedSequence,
-) -> tuple[Array, Array, Array]:
-    """Train with one group size for each step; return J at C checkpoints, and the two parts of M, each (runs, C).
+) -> tuple[Array, Array]:
+    """Train with one group size for each step; return J at C checkpoints (runs, C), and the two parts of M and Q (3, runs, C).
 
     Parameters
     ----------
@@ -68,14 +70,15 @@ def controlled_objectives(
     seed : SeedSequence
     """
     theta = np.tile(problem.theta, (runs, 1))
-    plain, control = np.empty((runs, len(guides))), np.zeros((2, runs, len(guides)))
+    plain, control = np.empty((runs, len(guides))), np.zeros((3, runs, len(guides)))
     for i, (step, size) in enumerate(zip(steps, group_sizes, strict=True)):
         ahead = [c for c, found in enumerate(guides) if len(found.slopes) > i]
         directions = np.array([guides[c].slopes[i] for c in ahead])
         drift = directional_derivatives(problem, theta, directions)
         bends = {c: guides[c].bend for c in ahead}
         bent = any(bend is not None for bend in bends.values())
-        arrived = theta + step * directional_derivatives(problem, theta, np.eye(theta.shape[1])) if bent else theta
+        ascent = directional_derivatives(problem, theta, np.eye(theta.shape[1])) if bent else np.zeros_like(theta)
+        covariance = noise_forms(problem, problem.policy.logits(theta)) if bent else np.zeros(0)
         moved = gt.simulate_training(
             problem,
             theta,
@@ -92,39 +95,54 @@ def controlled_objectives(
         for c, bend in bends.items():
             if bend is not None:
                 path, curvatures = bend
-                control[1, :, c] += np.einsum("rd,rd->r", (arrived - path[i]) @ curvatures[i], moved - arrived)
+                arrived = theta + step * ascent
+                noise, curvature = moved - arrived, curvatures[i]
+                control[1, :, c] += np.einsum("rd,rd->r", (arrived - path[i]) @ curvature, noise)
+                expected = step**2 / budget * _trace(problem, curvature, covariance, ascent, size)
+                control[2, :, c] += 0.5 * (np.einsum("rd,rd->r", noise @ curvature, noise) - expected)
         theta = moved
         for c in ahead:
             if len(guides[c].slopes) == i + 1:
                 plain[:, c] = gt.objective(problem, theta)
-    return plain, control[0], control[1]
+    return plain, control
 
 
-def controlled(plain: Array, first: Array, second: Array) -> Array:
-    """Return objectives (..., R, C) less the first part of M and a multiple of the second, of the same mean.
+def _trace(problem: gt.Problem, curvature: Array, covariance: Array, ascent: Array, size: int) -> Array:
+    """Return N times the trace of curvature (d, d) Cov(estimate) of every run, from `noise_forms` and gradients (runs, d)."""
+    features = np.moveaxis(problem.policy.logits(np.eye(len(curvature))), 0, -1)
+    local = features @ curvature @ np.swapaxes(features, 1, 2)
+    traces = np.einsum("prmcd,mcd->pr", covariance, local, optimize=True)
+    traces[0] -= np.einsum("rd,rd->r", ascent @ curvature, ascent)
+    return np.array([size, 1.0, 1.0 / (size - 1.0)]) @ traces
 
-    The multiple is the best one, but for each half of the runs that of the other half, which is independent of them: with few
-    prompts in a batch the second derivative says little of where the run is, and it falls from 1 to nothing.
+
+def controlled(plain: Array, controls: Array) -> Array:
+    """Return objectives (..., R, C) less the first of K controls (K, ..., R, C) and multiples of the others, of the same mean.
+
+    The multiples are the best ones, but for each half of the runs those of the other half, which is independent of them: with few
+    prompts in a batch the second derivative says little of where the run is, and they fall from 1 to nothing.
     """
-    found = plain - first
+    found, others = plain - controls[0], np.moveaxis(controls[1:], 0, -1)
     halves = np.array_split(np.arange(plain.shape[-2]), 2)
     adjusted = np.empty_like(found)
     for own, other in (halves, halves[::-1]):
-        values, control = found[..., other, :], second[..., other, :]
-        centred = control - control.mean(axis=-2, keepdims=True)
-        spread = (centred**2).sum(axis=-2, keepdims=True)
-        share = np.divide((centred * values).sum(axis=-2, keepdims=True), spread, out=np.zeros_like(spread), where=spread > 0.0)
-        adjusted[..., own, :] = found[..., own, :] - share * second[..., own, :]
+        centred = others[..., other, :, :] - others[..., other, :, :].mean(axis=-3, keepdims=True)
+        scales = np.sqrt((centred**2).sum(axis=-3, keepdims=True))
+        unit = np.divide(centred, scales, out=np.zeros_like(centred), where=scales > 0.0)
+        products = np.einsum("...rck,...rcl->...ckl", unit, unit)
+        shares = np.einsum("...ckl,...rcl,...rc->...ck", np.linalg.pinv(products, hermitian=True), unit, found[..., other, :])
+        shares = np.divide(shares, scales[..., 0, :, :], out=np.zeros_like(shares), where=scales[..., 0, :, :] > 0.0)
+        adjusted[..., own, :] = found[..., own, :] - np.einsum("...rck,...ck->...rc", others[..., own, :, :], shares)
     return adjusted
 
 
 def objectives_by_group_size(
     problem: gt.Problem, guides: Sequence[Guide], steps: Array, settings: Settings, seed: np.random.SeedSequence, chunk: int
 ) -> dict[str, list[Any]]:
-    """Train with every group size of a cell; return what `controlled_objectives` does, (G, runs, checkpoints) each."""
-    found: dict[str, list[Any]] = {"plain": [], "first": [], "second": []}
+    """Train with every group size of a cell; return what `controlled_objectives` does, for each of them in turn."""
+    found: dict[str, list[Any]] = {"plain": [], "controls": []}
     for size in settings["group_sizes"]:
-        parts = controlled_objectives(
+        plain, controls = controlled_objectives(
             problem,
             guides,
             steps,
@@ -133,12 +151,13 @@ def objectives_by_group_size(
             runs=settings["runs"],
             seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk, size)),
         )
-        for values, part in zip(found.values(), parts, strict=True):
-            values.append(part.tolist())
+        found["plain"].append(plain.tolist())
+        found["controls"].append(controls.tolist())
     return found
 
 
 def collected(results: Sequence[dict[str, list[Any]]]) -> tuple[Array, Array]:
     """Return the objectives of all chunks, plain and controlled, (G, runs, checkpoints) each."""
-    plain, *parts = (np.concatenate([result[name] for result in results], axis=1) for name in ("plain", "first", "second"))
-    return plain, controlled(plain, *parts)
+    plain = np.concatenate([result["plain"] for result in results], axis=1)
+    controls = np.concatenate([result["controls"] for result in results], axis=2)
+    return plain, controlled(plain, np.moveaxis(controls, 1, 0))

@@ -13,7 +13,7 @@ from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.intervals import best_set
 from grpo_theory.theory import TrainingLaw, leave_one_out_parts
 from simulations.claims import claim
-from simulations.harness.evidence import difference, evidence, highest
+from simulations.harness.evidence import difference, distance, evidence, farthest, highest
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.training.cases import CASES, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.controlled import collected, guide, objectives_by_group_size
@@ -27,6 +27,13 @@ RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 64
 SET_LEVEL = 0.95
 LAW_MARGIN = 0.2
 """A loss that is a fifth off is a budget that is a fifth off: a quarter of the way to the next one, which is twice as large."""
+REACH = 0.1
+"""The second order's share of the loss up to which the first is trusted: half the margin, for the third may add as much again."""
+SECOND_REACH = 0.4
+"""That up to which the first two are: the third is then expected to be a sixth."""
+EXPANDED = ("linear", "kl-linear", "kl-tabular")
+"""Where a quick run finds the second order, with constant steps only: few parameters."""
+LAWS = ("U9/policy-law", "U9/policy-law, beyond", "U9/second order")
 LAW_BATCH = 64
 """Rivals of the printed group size have this many prompts in a batch or more."""
 
@@ -40,16 +47,25 @@ def cells(quick: bool) -> list[Cell]:
             runs = QUICK_RUNS if quick else RUNS if budget == BUDGET else RUNS // 2
             chunk = min(runs, CHUNK_RUNS * BUDGET // budget)
             sizes = {"budget": budget, "group_sizes": list(GROUP_SIZES), "checkpoints": list(CHECKPOINTS), "runs": chunk}
-            found.append(Cell(case_settings(*case) | sizes, runs // chunk))
+            expanded = not quick or (case[0] in EXPANDED and case[2][0] == "Constant")
+            found.append(Cell(case_settings(*case) | sizes | {"expanded": expanded}, runs // chunk))
     return found
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
-    """Train with every group size; return the objective at the checkpoints and its controls, (G, runs, checkpoints)."""
+    """Train with every group size; return objectives and controls, and the loss to second order with the first chunk."""
     problem = case_problem(settings)
     checkpoints = settings["checkpoints"]
     guides = [guide(case_law(settings, n)) for n in checkpoints]
-    return objectives_by_group_size(problem, guides, case_steps(settings, checkpoints[-1]), settings, seed, chunk)
+    found = objectives_by_group_size(problem, guides, case_steps(settings, checkpoints[-1]), settings, seed, chunk)
+    return found | {"second_order": second_orders(settings) if chunk == 0 and settings["expanded"] else None}
+
+
+def second_orders(settings: Settings) -> list[float]:
+    """Return the second order of the loss at the last checkpoint, with each group size."""
+    steps, sizes = settings["checkpoints"][-1], np.array(settings["group_sizes"], dtype=np.float64)
+    plans = np.repeat(sizes[:, None], steps, axis=1)
+    return [float(loss) for loss in case_law(settings, steps).second_order(settings["budget"], plans)]
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -63,6 +79,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     for c, n in enumerate(settings["checkpoints"]):
         law = case_law(settings, n)
         undamped = law_without_damping(settings, n)
+        second = results[0]["second_order"] if n == settings["checkpoints"][-1] else None
         kept = best_set(controlled[:, :, c].T, SET_LEVEL)
         here = gt.group_size_law(problem, law.path[-1])
         facts = {"checkpoint": n, "noise_free": law.objective, "optimum": law.optimum, "gradient_optimum": here.optimum}
@@ -76,6 +93,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
                 "plain_standard_error": float(plain[g, :, c].std(ddof=1) / np.sqrt(runs)),
                 "prediction": law.loss(budget, size),
                 "undamped": undamped.loss(budget, size),
+                "second_order": float("nan") if second is None else second[g],
                 "in_set": bool(kept[g]),
                 "printed_at_start": start.paper_optimum,
             }
@@ -123,17 +141,28 @@ def law_without_damping(settings: Settings, steps: int) -> TrainingLaw:
 
 
 def _law_claims(where: str, part: pd.DataFrame) -> list[Claim]:
-    """Simulated over predicted loss, group size by group size; the control's law does not know that later steps damp noise."""
+    """Simulated over predicted loss, group size by group size; the control's law does not know that later steps damp noise.
+
+    The law's own second order says to which rows its first, or both of them, should apply.
+    """
     found = []
-    for size, row in part.iterrows():
-        scaled = (
-            {name: row[name] / abs(row[law]) for name in ("estimate", "standard_error")}
-            | {"replications": row["replications"], "prediction": np.sign(row[law])}
-            for law in ("prediction", "undamped")
-        )
-        facts = {"wrong law / law": float(row["undamped"] / row["prediction"])}
-        both = (evidence(ratio, None, LAW_MARGIN) for ratio in scaled)
-        found.append(claim("U9/policy-law", f"{where}, G = {size}", *both, facts=facts))
+    for size, row in part[part["second_order"].notna()].iterrows():
+        share = float(row["second_order"] / abs(row["prediction"]))
+        facts = {"second order / first": share, "wrong law / law": float(row["undamped"] / row["prediction"])}
+        setting = f"{where}, G = {size}"
+        wrong = distance(row, row["undamped"], LAW_MARGIN)
+        name = "U9/policy-law" if abs(share) <= REACH else "U9/policy-law, beyond"
+        found.append(claim(name, setting, distance(row, row["prediction"], LAW_MARGIN), wrong, facts=facts))
+        if abs(share) <= SECOND_REACH:
+            found.append(
+                claim(
+                    "U9/second order",
+                    setting,
+                    distance(row, row["prediction"] + row["second_order"], LAW_MARGIN),
+                    wrong,
+                    facts=facts,
+                )
+            )
     return found
 
 
@@ -174,21 +203,27 @@ def _transfer_claim(statement: str, where: str, before: pd.DataFrame, after: pd.
     return claim(statement, where, *(_excess(after, size) for size in (best, largest)), facts=facts)
 
 
-def _curve_claims(where: str, small: pd.DataFrame, large: pd.DataFrame, after_one_step: pd.DataFrame) -> list[Claim]:
-    """N times the loss at the largest over that at the smallest budget, group size by group size.
+def _curve_claims(where: str, small: pd.DataFrame, large: pd.DataFrame, earlier: pd.DataFrame) -> list[Claim]:
+    """N times the loss at the largest over that at the smallest budget, less 1, group size by group size.
 
-    The control takes the runs of the largest budget when they have made one step.
+    The control takes the runs of the largest budget before they are done, when by the law their loss is the farthest from that of
+    the end.
     """
     factor = float(large["budget"].iloc[0] / small["budget"].iloc[0])
     found = []
     for size, least in small.iterrows():
+        early = earlier[earlier["group_size"] == size]
+        undone = early.loc[farthest(early["prediction"], large.loc[size, "prediction"])]
         both = []
-        for most in (large.loc[size], after_one_step.loc[size]):
+        for most in (large.loc[size], undone):
             ratio = factor * most["estimate"] / least["estimate"]
             error = factor * np.hypot(most["standard_error"], ratio / factor * least["standard_error"]) / abs(least["estimate"])
             runs = int(min(most["replications"], least["replications"]))
-            both.append(Evidence(float(ratio), 1.0, float(error), LAW_MARGIN, runs))
-        facts = {"control, by the law": float(factor * after_one_step.loc[size, "prediction"] / least["prediction"])}
+            both.append(Evidence(abs(float(ratio) - 1.0), LAW_MARGIN, float(error), replications=runs))
+        facts = {
+            "n of the control": undone["checkpoint"],
+            "control, by the law": factor * undone["prediction"] / least["prediction"],
+        }
         found.append(claim("U9/one curve", f"{where}, G = {size}", *both, facts=facts))
     return found
 
@@ -199,13 +234,12 @@ def _budget_claims(table: pd.DataFrame) -> list[Claim]:
     for (problem, schedule), part in table.groupby(["problem", "schedule"], sort=False):
         least, most = int(part["budget"].min()), int(part["budget"].max())
         if least < most:
-            small, large, one_step = (
-                part[(part["budget"] == budget) & (part["checkpoint"] == n)].set_index("group_size")
-                for budget, n in ((least, CHECKPOINTS[-1]), (most, CHECKPOINTS[-1]), (most, CHECKPOINTS[0]))
-            )
+            last = part["checkpoint"] == CHECKPOINTS[-1]
+            small, large = (part[last & (part["budget"] == budget)].set_index("group_size") for budget in (least, most))
+            earlier = part[~last & (part["budget"] == most)]
             where = f"{problem}, {schedule}"
             found.append(_transfer_claim("U9/budgets", f"{where}, from N = {least} to {most}", small, large))
-            found += _curve_claims(where, small, large, one_step)
+            found += _curve_claims(where, small, large, earlier)
     return found
 
 
@@ -238,5 +272,5 @@ STUDY = Study(
     compute,
     rows,
     claims,
-    ("U9/printed", "U9/policy-law", "U9/noise-costs", "U9/budgets", "U9/one curve", "U9/schedules"),
+    ("U9/printed", *LAWS, "U9/noise-costs", "U9/budgets", "U9/one curve", "U9/schedules"),
 )

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.exact import Region, largest_error, longest_estimate, region, steepest_ray
 from grpo_theory.theory import constant_step_bound, gap_recursion, harmonic_step_bound, linearise, recursion_bound
 from simulations.claims import claim
 from simulations.harness.evidence import evidence, exact, farthest
+from simulations.harness.kernels import kernel_at
 from simulations.harness.maximum import curvatures, maximum
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.training.grid import doubling
@@ -24,6 +25,8 @@ SCHEDULES = ("constant", "harmonic")
 STEPS = 4096
 RADIUS, START = 1.0, 0.9
 RUNS, QUICK_RUNS, CHUNK_RUNS = 6144, 256, 2048
+TURNED, TURNED_RUNS = kernel_at("turned_mean", 1.0, "rloo, turned round"), 64
+"""The learner of U8's control descends: a sign that is wrong."""
 SHARP_MARGIN, RATE_MARGIN = 0.1, 0.1
 LATE = {"constant": 2, "harmonic": 16}
 """The rates are read from this fraction of the steps on: runs at a constant step, the controls, forget their start late."""
@@ -102,7 +105,7 @@ def predict(settings: Settings) -> dict[str, Any]:
         bound, wrong = (constant_step_bound(found, level, plan.step, start_gap, n) for level in (noise, 0.0))
     else:
         bound = harmonic_step_bound(found, noise, plan.step_scale, n, offset=offset)
-        wrong = bound / (n + 1 + offset)
+        wrong = np.full(len(n), np.nan)
     constants = {
         "L": found.smoothness,
         "mu": found.pl,
@@ -121,18 +124,20 @@ def predict(settings: Settings) -> dict[str, Any]:
     return {"constants": constants, "gaps": {name: values.tolist() for name, values in gaps.items()}}
 
 
-def train(settings: Settings, seed: np.random.SeedSequence, chunk: int, steps: int) -> gt.TrainingRuns:
-    """Train for so many steps: fewer are the first of more, to the bit."""
+def train(
+    settings: Settings, seed: np.random.SeedSequence, chunk: int, steps: int, estimator: gt.Estimator | None = None
+) -> gt.TrainingRuns:
+    """Train for so many steps, fewer being the first of more, to the bit; a few runs with another estimator if one is given."""
     problem, best, _ = maximum(settings["problem"])
     return gt.simulate_training(
         problem,
         _start(settings["problem"]),
-        settings["estimator"],
+        settings["estimator"] if estimator is None else estimator,
         schedule(settings),
         batch_size=settings["batch_size"],
         group_size=settings["group_size"],
         steps=steps,
-        replications=settings["runs"],
+        replications=settings["runs"] if estimator is None else TURNED_RUNS,
         rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)),
         workers=1,
         checkpoints=doubling(steps),
@@ -148,11 +153,13 @@ def _moments(values: np.ndarray) -> dict[str, Any]:
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train, and keep moments of the gaps at the checkpoints and of d(theta, Theta*)^2 at a late step and at the end.
 
-    The first chunk predicts the gaps too.
+    The first chunk predicts the gaps too, and with steps that fall it trains the learner of the control.
     """
     _, best, highest = maximum(settings["problem"])
     training = train(settings, seed, chunk, settings["steps"])
     ends = train(settings, seed, chunk, late_step(settings)), training
+    turned = chunk == 0 and settings["schedule"] == "harmonic"
+    descent = train(settings, seed, chunk, settings["steps"], TURNED) if turned else None
     directions = curvatures(settings["problem"])[1]
     distances = np.stack([np.sum(((end.theta - best) @ directions) ** 2, axis=1) for end in ends], axis=1)
     return {
@@ -160,6 +167,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
         "distances": _moments(distances),
         "diverged": int(training.diverged.sum()),
         "prediction": predict(settings) if chunk == 0 else None,
+        "turned": None if descent is None else _moments(highest - descent.objectives),
     }
 
 
@@ -186,11 +194,16 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
     common |= {"replications": runs, "diverged": sum(result["diverged"] for result in results), **predicted["constants"]}
     errors = np.sqrt(np.diag(covariance))
+    turned, turned_errors = np.full((2, len(n)), np.nan)
+    if results[0]["turned"] is not None:
+        turned, turned_covariance = _mean_and_covariance(results[:1], "turned", TURNED_RUNS)
+        turned_errors = np.sqrt(np.maximum(np.diag(turned_covariance), 0.0))
     table: Rows = [
         common
         | {"quantity": "gap", "n": int(n[i]), "estimate": float(mean[i]), "standard_error": float(errors[i])}
         | {name: values[i] for name, values in predicted["gaps"].items()}
         | {"looseness": float(predicted["gaps"]["bound"][i] / mean[i])}
+        | {"turned": float(turned[i]), "turned_error": float(turned_errors[i])}
         for i in range(len(n))
     ]
     late, times = n >= late_step(settings), n + common["offset"]
@@ -206,18 +219,26 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 def _bound_claim(statement: str, setting: str, gaps: pd.DataFrame) -> Claim:
     """The bound at the checkpoint where it comes nearest to failing.
 
-    The control of a constant step forgets the noise, M = 0; that of beta/n falls as 1/n^2.  The bound for beta/n is at
-    least 15 times the gap, so no check of it could tell that its M is too small by less.
+    The control of a constant step forgets the noise, M = 0; that of beta/n is a learner whose sign is wrong.  The latter bound
+    is at least 15 times the gap, so no check of it could tell that its M is too small by less; for that there is `tight_bound`.
     """
 
-    def worst(bound: str) -> Any:
-        ratios = gaps.assign(**{name: gaps[name] / gaps[bound] for name in ("estimate", "standard_error")})
-        at = farthest(ratios["estimate"] + 5.0 * ratios["standard_error"])
-        return evidence(ratios.loc[at], 1.0, comparisons=len(gaps))
+    def worst(estimate: str, error: str, bound: str, replications: int) -> Evidence:
+        ratios, errors = gaps[estimate] / gaps[bound], gaps[error] / gaps[bound]
+        at = farthest(ratios + 5.0 * errors)
+        return Evidence(
+            float(ratios[at]), 1.0, float(errors[at]), replications=replications if errors[at] > 0.0 else 0, comparisons=len(gaps)
+        )
 
     row = gaps.iloc[0]
+    own = worst("estimate", "standard_error", "bound", int(row["replications"]))
     facts = {"L": row["L"], "mu": row["mu"], "M": row["M"], "steepest ray": row["ray"], "first step": row["step"]}
-    return claim(statement, setting, worst("bound"), worst("control"), facts=facts)
+    if statement == "U7":
+        control = worst("estimate", "standard_error", "control", int(row["replications"]))
+    else:
+        control = worst("turned", "turned_error", "bound", TURNED_RUNS)
+        facts["gap of the control / gap"] = float(gaps["turned"].iloc[-1] / gaps["estimate"].iloc[-1])
+    return claim(statement, setting, own, control, facts=facts)
 
 
 def _claims(problem: str, estimator: str, kind: str, part: pd.DataFrame) -> list[Claim]:
