@@ -17,7 +17,7 @@ from simulations.sequence.stopping import stopping
 
 KINDS = ("tabular, KL", "shared features, KL", "stop or go on")
 """A logit for every prefix and token; features that prefixes and prompts share; and one parameter, without a penalty."""
-SEEDS, QUICK_SEEDS = 12, 2
+SEEDS, QUICK_SEEDS = 12, 1
 VOCABULARY_SIZE, HORIZON, END = 3, 3, 0
 PROMPTS, DIMENSION, STRENGTH = 2, 3, 0.2
 LARGEST_LOSS = 0.05
