@@ -26,6 +26,7 @@ MAXIMUM_RESPONSES = 10**8
 MAXIMUM_COUNTS = 10**8
 _ROWS = 1 << 18
 _CHECKED = 4096
+_CHECKED_RESPONSES = 1 << 18
 _FEWEST = 16
 _DECOYS = ((0.1, 0.7), (0.3, 0.45))
 _TOLERANCE = 1e-9
@@ -155,9 +156,11 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
 def check_exchangeable(advantage: Advantage, shown: list[Looks], group_size: int) -> None:
     """Raise unless a kernel treats responses alike, whatever their places, and each group by itself.
 
-    It is tried on some thousands of groups, of multisets that are spread evenly over all, from every look of a prompt.
+    It is tried on some thousands of groups, fewer if they are large, of multisets that are spread evenly over all, from every
+    look of a prompt.
     """
-    share = max(_FEWEST, _CHECKED // sum(looks.fields.shape[1] for looks in shown))
+    wanted = min(_CHECKED, _CHECKED_RESPONSES // group_size)
+    share = max(_FEWEST, wanted // sum(looks.fields.shape[1] for looks in shown))
     batches = []
     for looks in shown:
         counts = multisets(looks.fields.shape[2], group_size)
