@@ -103,3 +103,9 @@ def test_a_map_of_ones_own_gets_products_from_its_norms():
     probabilities = np.exp(tree.paths.log_probabilities(tree.logits(rng.normal(size=12))))
     general = LogitMap.token_products(tree.logit_map, tree.paths, probabilities)
     np.testing.assert_allclose(general, tree.logit_map.token_products(tree.paths, probabilities), atol=1e-11)
+
+
+def test_what_is_too_large_to_simulate_says_so():
+    problem = gt.gallery.problem("lm-answers")
+    with pytest.raises(ValueError, match="policy must have M D d <= 268435456 to be simulated with dense features"):
+        gt.simulate_gradients(problem, problem.theta, "rloo", batch_size=2, group_size=2, replications=2, rng=0)

@@ -75,4 +75,8 @@ class PrefixHeadMap(LogitMap):
         prefixes, tokens = np.divmod(np.where(paths.taken, paths.edges, 0), self.vocabulary_size)
         covectors = np.eye(self.vocabulary_size)[tokens] - self._by_prefix(probabilities)[:, prefixes]
         covectors *= paths.taken[:, :, None]
-        return (covectors @ np.swapaxes(covectors, -1, -2)) * self.prefix_gram[:, prefixes[:, :, None], prefixes[:, None, :]]
+        found = self.prefix_gram[:, prefixes[:, :, None], prefixes[:, None, :]]
+        for s in range(paths.horizon):
+            for t in range(paths.horizon):
+                found[..., s, t] *= np.einsum("mkv,mkv->mk", covectors[:, :, s], covectors[:, :, t])
+        return found
