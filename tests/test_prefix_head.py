@@ -107,5 +107,5 @@ def test_a_map_of_ones_own_gets_products_from_its_norms():
 
 def test_what_is_too_large_to_simulate_says_so():
     problem = gt.gallery.problem("lm-answers")
-    with pytest.raises(ValueError, match="policy must have M D d <= 268435456 to be simulated with dense features"):
+    with pytest.raises(ValueError, match="policy must have M D d <= 134217728 to be simulated with dense features"):
         gt.simulate_gradients(problem, problem.theta, "rloo", batch_size=2, group_size=2, replications=2, rng=0)

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import expit
 
 from grpo_theory.arrays import Array
-from grpo_theory.data.long_answers import LONGEST, long_answers
 from grpo_theory.data.questions import PROMPTS, arithmetic
+from grpo_theory.data.several_digits import LONGEST, long_answers
 from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.policy import LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax

@@ -10,8 +10,8 @@ from grpo_theory.problem import Point, Policy
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate.errors import Truth, fill_errors_by_features, fill_errors_by_pairs, fill_errors_by_prompt
 
-LARGEST_FEATURES = 1 << 28
-"""The most numbers in an array of dense features: 2 GiB."""
+LARGEST_FEATURES = 1 << 27
+"""The most numbers in an array of dense features: 1 GiB."""
 PAIRED = 32
 """The largest batch whose groups are compared pair by pair, if there are fewer prompts than groups."""
 
