@@ -42,17 +42,17 @@ def test_problems_are_the_same_each_time(name):
 def test_names():
     assert gt.gallery.names is names
     assert len(set(names())) == len(names())
-    assert names("language model") == ("lm-zero-shot", "lm-few-shot", "lm-instruct")
+    assert names("language model") == ("lm-zero-shot", "lm-few-shot", "lm-instruct", "lm-answers")
     assert names("language model") == tuple(name for name in names() if name.startswith("lm-"))
     titles = [problem(name).title for name in names()]
     assert len(set(titles)) == len(titles)
 
 
 def test_every_problem_has_a_purpose_and_tags_narrow_the_names():
-    assert set(names("gradient") + names("training") + names("assumption")) == set(names())
+    assert set(names("gradient") + names("training") + names("assumption") + names("off policy")) == set(names())
     assert names("assumption") == ("uncorrelated-tabular", "uncorrelated-linear", "balanced")
     assert names("assumption", "training") == ("balanced",)
-    assert names("sequence") == ("sequence-tabular", "sequence-shared", "kl-sequence")
+    assert names("sequence") == ("sequence-tabular", "sequence-shared", "lm-answers", "kl-sequence")
     assert names("training", "sequence") == ("kl-sequence",)
     assert names("training", "gradient") == ()
     with pytest.raises(ValueError, match=f"tags must be among {', '.join(TAGS)}, got 'sequences'"):

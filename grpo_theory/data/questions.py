@@ -59,20 +59,26 @@ def arithmetic() -> Arithmetic:
     ValueError
         If the file is not the one whose checksum the package states.
     """
+    provenance, data = read_data("arithmetic")
+    return Arithmetic(
+        questions=tuple(data["questions"].tolist()),
+        answers=data["answers"].astype(np.int64),
+        categories=data["categories"].astype(np.int64),
+        category_names=tuple(provenance["categories"]),
+        hidden=data["hidden"],
+        head=data["head"],
+        digit_mass=data["digit_mass"],
+        provenance=provenance,
+    )
+
+
+def read_data(name: str) -> tuple[dict, dict[str, np.ndarray]]:
+    """Return the provenance and the arrays of one of the package's files; raise unless its checksum is the one stated."""
     folder = files("grpo_theory.data")
-    provenance = json.loads((folder / "arithmetic.json").read_text())
-    content = (folder / "arithmetic.npz").read_bytes()
+    provenance = json.loads((folder / f"{name}.json").read_text())
+    content = (folder / f"{name}.npz").read_bytes()
     checksum = hashlib.sha256(content).hexdigest()
     if checksum != provenance["sha256"]:
-        raise ValueError(f"arithmetic.npz must have sha256 {provenance['sha256']}, got {checksum}: reinstall the package")
+        raise ValueError(f"{name}.npz must have sha256 {provenance['sha256']}, got {checksum}: reinstall the package")
     with np.load(BytesIO(content), allow_pickle=False) as data:
-        return Arithmetic(
-            questions=tuple(data["questions"].tolist()),
-            answers=data["answers"].astype(np.int64),
-            categories=data["categories"].astype(np.int64),
-            category_names=tuple(provenance["categories"]),
-            hidden=data["hidden"],
-            head=data["head"],
-            digit_mass=data["digit_mass"],
-            provenance=provenance,
-        )
+        return provenance, dict(data)

@@ -62,8 +62,8 @@ def classes(point: Point, seen: Seen, reads: Set[str]) -> list[Classes]:
     fields = seen.rewards[prompts, outcomes], seen.squared_score_norms[prompts, responses], seen.lengths[responses]
     unread = [name not in reads for name in RESPONSE_FIELDS]
     shown = np.stack([np.zeros(p.size) if hidden else field for field, hidden in zip(fields, unread, strict=True)], axis=1)
-    kinds, kind = np.unique(shown, axis=0, return_inverse=True)
-    found, member = np.unique(prompts * len(kinds) + kind.reshape(-1), return_inverse=True)
+    kinds, kind = _distinct(shown)
+    found, member = np.unique(prompts * len(kinds) + kind, return_inverse=True)
     own, shown = found // len(kinds), kinds[found % len(kinds)].T
     shown[unread] = np.nan
     probabilities = np.bincount(member, p)
@@ -78,6 +78,16 @@ def classes(point: Point, seen: Seen, reads: Set[str]) -> list[Classes]:
         places = firsts[same, None] + np.arange(n_classes)
         partition.append(Classes(same, probabilities[places], conditional[places], shown[:, places]))
     return partition
+
+
+def _distinct(rows: Array) -> tuple[Array, Integers]:
+    """Return the distinct rows in lexicographic order, and the number of each row's; columns are sorted one by one."""
+    code = np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:
+        values, place = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * values.size + place, return_inverse=True)
+    _, first = np.unique(code, return_index=True)
+    return rows[first], code
 
 
 def looks_of(kinds: Classes, seen: Seen, reads: Set[str]) -> tuple[Looks, Integers]:

@@ -1,6 +1,7 @@
 """Exact mean, covariance and mean squared error of any group estimator of the policy gradient, on and off policy."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import log10
 
 import numpy as np
@@ -9,12 +10,12 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS
-from grpo_theory.exact.classes import Classes, Looks, classes, looks_of
+from grpo_theory.exact.classes import Looks, classes, looks_of
+from grpo_theory.exact.group_estimate import Share, means_and_powers, second_moments
 from grpo_theory.exact.multisets import (
     MAXIMUM_COUNTS,
     MAXIMUM_RESPONSES,
     Features,
-    GroupMoments,
     check_exchangeable,
     count_multisets,
     group_moments,
@@ -24,8 +25,6 @@ from grpo_theory.exact.weights import TokenWeights, token_weights
 from grpo_theory.problem import Policy, Problem
 from grpo_theory.validation import as_count, as_real_array, check_shape
 
-_LARGEST_TABLES = 1 << 22
-"""The most numbers in the tables of covectors that are held at a time."""
 _LENGTHS = RESPONSE_FIELDS.index("lengths")
 
 
@@ -33,7 +32,7 @@ class NotEnumerableError(ValueError):
     """An estimator whose exact moments are not to be had by enumeration; simulation still is."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GradientLaw:
     """First two moments of an estimator's gradient at one theta, prompts drawn from f.
 
@@ -48,8 +47,10 @@ class GradientLaw:
     prompt_weights : ndarray, shape (M,)
     mean_covectors : ndarray, shape (M, D)
         c(x) with E[one group's estimate | x] = Phi' c(x).
-    second_moments : ndarray, shape (M, D, D)
-        A(x) with E[one group's estimate times its transpose | x] = Phi' A(x) Phi.
+    powers : ndarray, shape (M,)
+        E[||one group's estimate||^2 | x].
+    shares, weights
+        What second moments are made from.
     """
 
     policy: Policy
@@ -59,7 +60,14 @@ class GradientLaw:
     true_covectors: Array
     prompt_weights: Array
     mean_covectors: Array
-    second_moments: Array
+    powers: Array
+    shares: list[Share] = field(repr=False)
+    weights: TokenWeights = field(repr=False)
+
+    @cached_property
+    def second_moments(self) -> Array:
+        """A(x) with E[one group's estimate times its transpose | x] = Phi' A(x) Phi, shape (M, D, D)."""
+        return second_moments(self.shares, self.weights) / self.group_size**2
 
     @property
     def mean(self) -> Array:
@@ -74,13 +82,13 @@ class GradientLaw:
     @property
     def prompt_traces(self) -> Array:
         """Trace of the covariance of one group's estimate given the prompt, shape (M,)."""
-        return self._powers() - self._squared_norms(self.mean_covectors)
+        return self.powers - self._squared_norms(self.mean_covectors)
 
     @property
     def trace(self) -> float:
         """Trace of the covariance of the batch's estimate."""
         mean = self.mean
-        return float(self.prompt_weights @ self._powers() - mean @ mean) / self.batch_size
+        return float(self.prompt_weights @ self.powers - mean @ mean) / self.batch_size
 
     @property
     def mse(self) -> float:
@@ -112,9 +120,6 @@ class GradientLaw:
 
     def _squared_norms(self, covectors: Array) -> Array:
         return self.policy.logit_map.squared_norms(covectors[:, None])[:, 0]
-
-    def _powers(self) -> Array:
-        return np.einsum("mkl,mkl->m", self.second_moments, self.policy.logit_map.gram())
 
 
 def gradient_law(
@@ -171,13 +176,13 @@ def gradient_law(
     shown = [looks for looks, _ in found]
     _check_enumerable(estimator, shown, group_size)
     check_exchangeable(estimator.advantage, shown, group_size)
-    shape = current.token_probabilities.shape
-    means, seconds = np.empty(shape), np.empty((*shape, shape[1]))
+    shares = []
     for one, (looks, look) in zip(kinds, found, strict=True):
         features = _features(estimator, looks, weights)
         log_p = np.log(one.probabilities)
         sums = group_moments(estimator.advantage, looks, look, log_p, group_size, features, weights.n_features)
-        _fill_prompt_moments(one, sums, weights, means, seconds)
+        shares.append(Share(one, sums))
+    means, powers = means_and_powers(shares, weights, current)
     return GradientLaw(
         policy=problem.policy,
         batch_size=batch_size,
@@ -186,7 +191,9 @@ def gradient_law(
         true_covectors=current.moments.gradient_covectors,
         prompt_weights=problem.bandit.prompt_weights,
         mean_covectors=means / group_size,
-        second_moments=seconds / group_size**2,
+        powers=powers / group_size**2,
+        shares=shares,
+        weights=weights,
     )
 
 
@@ -213,37 +220,6 @@ def _features(estimator: Estimator, looks: Looks, weights: TokenWeights) -> Feat
         return found
 
     return features
-
-
-def _fill_prompt_moments(kinds: Classes, sums: GroupMoments, weights: TokenWeights, means: Array, seconds: Array) -> None:
-    """Fill E[sum_i x_i] (M, D) and E[sum_ij x_i x_j'] (M, D, D), for x the sum of features times covectors, at some prompts."""
-    numbers = weights.n_features * kinds.responses.shape[2] * means.shape[1]
-    step = max(1, _LARGEST_TABLES // numbers)
-    for start in range(0, kinds.prompts.size, step):
-        part = slice(start, start + step)
-        prompts = kinds.prompts[part]
-        moments = GroupMoments(sums.mean[part], sums.product[part], sums.squares[part])
-        means[prompts], seconds[prompts] = _moments(kinds.responses[part], moments, weights.covectors(prompts))
-
-
-def _moments(responses: Array, sums: GroupMoments, tables: Array) -> tuple[Array, Array]:
-    """Return the sums' first two moments (S, D) and (S, D, D), from P(response | class) (S, R, K) and covectors (S, F, K, D).
-
-    Responses are independent within the classes.
-    """
-    n_prompts, n_features, _, dimension = tables.shape
-    within = np.swapaxes(responses[:, None] @ tables, 1, 2).reshape(n_prompts, -1, dimension)
-    squares = np.einsum("srfg,srk->sfgk", sums.squares, responses)
-    own = np.zeros((n_prompts, dimension, dimension))
-    for f in range(n_features):
-        for g in range(n_features):
-            own += np.swapaxes(tables[:, f] * squares[:, f, g, :, None], 1, 2) @ tables[:, g]
-    product = sums.product.copy()
-    for r in range(responses.shape[1]):
-        product[:, r, :, r] -= sums.squares[:, r]
-    product = product.reshape(n_prompts, within.shape[1], within.shape[1])
-    mean = np.einsum("sr,srd->sd", sums.mean.reshape(n_prompts, -1), within)
-    return mean, own + np.swapaxes(within, 1, 2) @ product @ within
 
 
 def gradient_mean(

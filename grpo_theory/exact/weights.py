@@ -58,15 +58,19 @@ class TokenWeights:
         """The number F of tables that `covectors` returns."""
         return 1 + self.depends_on_sign + self.drifting
 
-    def covectors(self, prompts: Integers) -> Array:
-        """Return what advantages multiply, and what is added to them, at S prompts, shape (S, F, K, D).
+    def by_token(self, prompts: Integers) -> Array:
+        """Return what the tokens weigh that advantages multiply, and those of what is added to them, shape (S, F, K, T).
 
-        These are u for positive advantages, u for others if that differs, and v if there is any.
+        These are u for positive advantages, u for others if that differs, and v if there is any, at S prompts.
         """
         signs = (POSITIVE, NEGATIVE) if self.depends_on_sign else (POSITIVE,)
         tables = [self.gains[:, sign][..., prompts] for sign in signs]
         weights = np.stack([*tables, self.drifts[..., prompts]] if self.drifting else tables)
-        on_edges = self.paths.spread(np.moveaxis(weights, -1, 0))
+        return np.moveaxis(weights, -1, 0)
+
+    def covectors(self, prompts: Integers) -> Array:
+        """Return the sums of the tokens' covectors with the weights `by_token`, shape (S, F, K, D)."""
+        on_edges = self.paths.spread(self.by_token(prompts))
         return self.paths.centre(on_edges, self.token_probabilities[prompts, None, None])
 
 

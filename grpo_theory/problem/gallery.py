@@ -10,15 +10,21 @@ from scipy.special import expit
 
 from grpo_theory.arrays import Array
 from grpo_theory.data.questions import PROMPTS, arithmetic
+from grpo_theory.data.several_digits import LONGEST, long_answers
 from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.policy import LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
 from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.tree import TokenTree
 
-TAGS = ("gradient", "training", "assumption", "sequence", "language model")
-"""What problems are for: errors of the gradient at a fixed theta, training towards a known interior maximiser, or an assumption
-that they are made to meet; and whether their responses have several tokens, or their policy is that of a real language model."""
+TAGS = ("gradient", "training", "assumption", "off policy", "sequence", "language model")
+"""What problems are for: errors of the gradient at a fixed theta, training towards a known interior maximiser, an assumption
+that they are made to meet, or updates on responses of an older policy; and whether their responses have several tokens, or their
+policy is that of a real language model."""
+
+
+END_OF_ANSWER = 10
+"""The token that ends an answer of several digits; tokens 0 to 9 are the digits."""
 
 
 class _Entry(NamedTuple):
@@ -118,6 +124,15 @@ def _language_model(prompt: str) -> Problem:
     data = arithmetic()
     success = np.eye(len(data.head))[data.answers]
     policy = SoftmaxHead(data.hidden[PROMPTS.index(prompt)], len(data.head))
+    return Problem(Bandit(success), policy, theta=data.head.astype(np.float64).reshape(-1))
+
+
+def _long_answers() -> Problem:
+    """SmolLM2's head behind every prefix of answers of up to three digits: reward 1 for the right number."""
+    data = long_answers()
+    policy = TokenTree(len(data.answers), len(data.head), LONGEST, END_OF_ANSWER, hidden=data.hidden)
+    digits = ["".join(map(str, response)).removesuffix(str(END_OF_ANSWER)) for response in policy.responses]
+    success = np.array([[text == str(answer) for text in digits] for answer in data.answers], dtype=np.float64)
     return Problem(Bandit(success), policy, theta=data.head.astype(np.float64).reshape(-1))
 
 
@@ -224,6 +239,7 @@ _ENTRIES: dict[str, _Entry] = {
     "sequence-tabular": _Entry("sequences, tabular", ("gradient", "sequence"), _sequence_tabular),
     "sequence-shared": _Entry("sequences, shared features", ("gradient", "sequence"), _sequence_shared),
     **{f"lm-{p}": _Entry(f"SmolLM2, {p}", ("gradient", "language model"), partial(_language_model, p)) for p in PROMPTS},
+    "lm-answers": _Entry("SmolLM2, long answers", ("off policy", "sequence", "language model"), _long_answers),
     "uncorrelated-tabular": _Entry("tabular, Assumption 2 holds", ("assumption",), _uncorrelated_tabular),
     "uncorrelated-linear": _Entry("linear features, Assumption 2 holds", ("assumption",), _uncorrelated_linear),
     "kl-tabular": _Entry("tabular, KL penalty", ("training",), _kl_tabular),

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from grpo_theory.arrays import Array
+from grpo_theory.problem.paths import Paths
 
 LARGEST_DIMENSION = 4096
 """Matrices of shape (d, d) are not formed for more parameters of a structured map."""
@@ -45,6 +46,26 @@ class LogitMap(ABC):
     def squared_norms(self, covectors: Array) -> Array:
         """Return ||Phi_m' c||^2, shape (M, K), for K covectors c of each prompt, shape (M, K, D)."""
         return np.maximum(((covectors @ self.gram()) * covectors).sum(axis=-1), 0.0)
+
+    def token_products(self, paths: Paths, probabilities: Array) -> Array:
+        """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T); 0 beyond its end.
+
+        Parameters
+        ----------
+        paths : Paths
+            The K responses, of T tokens at most.
+        probabilities : ndarray, shape (M, D)
+            Of tokens given their prefixes.
+        """
+        places = np.eye(paths.horizon)[:, None, :] * np.ones((paths.n_responses, 1))
+        tokens = [paths.centre(paths.spread(place), probabilities[:, None, :]) for place in places]
+        found = np.empty((len(probabilities), paths.n_responses, paths.horizon, paths.horizon))
+        for t, token in enumerate(tokens):
+            found[..., t, t] = self.squared_norms(token)
+            for s, before in enumerate(tokens[:t]):
+                both = self.squared_norms(before + token) - found[..., s, s] - found[..., t, t]
+                found[..., s, t] = found[..., t, s] = 0.5 * both
+        return found
 
 
 class TabularMap(LogitMap):

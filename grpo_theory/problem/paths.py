@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 from grpo_theory.arrays import Array, Flags, Integers
@@ -93,6 +94,17 @@ class Paths:
         k, t = np.nonzero(self.taken)
         on_edges[..., k, self.edges[k, t]] = weights[..., k, t]
         return on_edges
+
+    def add_up(self, weights: Array) -> Array:
+        """Add weights of the tokens of all responses (..., K, T) up on the edges that the tokens take, shape (..., D)."""
+        rows = np.where(self.taken, weights, 0.0).reshape(-1, self.edges.size)
+        return (rows @ self._takes).reshape(*weights.shape[:-2], self.n_logits)
+
+    @cached_property
+    def _takes(self) -> csr_array:
+        """Which edge each token of each response takes, shape (K T, D)."""
+        places = np.flatnonzero(self.taken)
+        return csr_array((np.ones(places.size), (places, self.edges[self.taken])), shape=(self.edges.size, self.n_logits))
 
     def gather(self, values: Array) -> Array:
         """Read values of edges (..., D) along each response, shape (..., K, T); 0 beyond its end."""

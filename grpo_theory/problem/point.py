@@ -89,9 +89,14 @@ class Point:
         return paths.centre(paths.incidence, self.token_probabilities[:, None, :])
 
     @cached_property
+    def token_products(self) -> Array:
+        """Inner products of the scores of the tokens of each response, shape (M, K, T, T); 0 beyond its end."""
+        return self.policy.logit_map.token_products(self.policy.paths, self.token_probabilities)
+
+    @cached_property
     def squared_score_norms(self) -> Array:
         """||W||^2 of each response, shape (M, K)."""
-        return self.policy.logit_map.squared_norms(self.covectors)
+        return np.maximum(self.token_products.sum(axis=(-2, -1)), 0.0)
 
     @cached_property
     def moments(self) -> Moments:

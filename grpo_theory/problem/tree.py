@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.problem.logit_map import FeatureMap, LogitMap, TabularMap
 from grpo_theory.problem.paths import Paths
 from grpo_theory.problem.policy import Policy
+from grpo_theory.problem.prefix_head import PrefixHeadMap
 from grpo_theory.validation import as_count, as_real_array, check_shape
 
 MAXIMUM_RESPONSES = 4096
@@ -35,6 +36,9 @@ class TokenTree(Policy):
         The feature vector of every (prompt, edge), so that the logit of an edge is its product with theta (d,); the edges
         are the pairs (prefix, token), D of them, prefixes in order of their length and then of their tokens.  If omitted every
         edge has a logit of its own, d = M D.
+    hidden : array_like, shape (M, P, H), optional
+        In place of features, the hidden state of every (prompt, prefix), P = D / V: theta is then a head W (V, H), flattened row
+        by row, and the logits at a prefix are W h.
 
     Attributes
     ----------
@@ -46,7 +50,8 @@ class TokenTree(Policy):
     Raises
     ------
     ValueError
-        If there are more than 4,096 responses, the end token is not in the vocabulary, or the features do not have the shape.
+        If there are more than 4,096 responses, the end token is not in the vocabulary, or features or hidden states do not have
+        the shape, or are both given.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class TokenTree(Policy):
         horizon: int,
         end_token: int | None = None,
         features: ArrayLike | None = None,
+        hidden: ArrayLike | None = None,
     ) -> None:
         n_prompts = as_count("n_prompts", n_prompts)
         vocabulary_size, horizon = as_count("vocabulary_size", vocabulary_size), as_count("horizon", horizon)
@@ -70,19 +76,26 @@ class TokenTree(Policy):
             )
         self.prefixes, paths = _grow(vocabulary_size, horizon, end_token)
         self.end_token = end_token
-        logit_map: LogitMap
-        if features is None:
-            logit_map = TabularMap(n_prompts, paths.n_logits)
-        else:
-            array = as_real_array("features", features, 3)
-            check_shape("features", array[..., 0], (n_prompts, paths.n_logits), "(M, D), prompts and edges, before (d,)")
-            logit_map = FeatureMap(array)
-        super().__init__(logit_map, paths)
+        super().__init__(_logit_map(n_prompts, paths, features, hidden), paths)
 
     @property
     def responses(self) -> tuple[tuple[int, ...], ...]:
         """The tokens of the K responses."""
         return self.paths.tokens
+
+
+def _logit_map(n_prompts: int, paths: Paths, features: ArrayLike | None, hidden: ArrayLike | None) -> LogitMap:
+    if features is not None and hidden is not None:
+        raise ValueError("features and hidden must not both be given: hidden states take the place of features")
+    if features is not None:
+        array = as_real_array("features", features, 3)
+        check_shape("features", array[..., 0], (n_prompts, paths.n_logits), "(M, D), prompts and edges, before (d,)")
+        return FeatureMap(array)
+    if hidden is not None:
+        array, n_prefixes = as_real_array("hidden", hidden, 3), paths.n_logits // paths.vocabulary_size
+        check_shape("hidden", array[..., 0], (n_prompts, n_prefixes), "(M, P), prompts and prefixes, before (H,)")
+        return PrefixHeadMap(array, paths.vocabulary_size)
+    return TabularMap(n_prompts, paths.n_logits)
 
 
 def count_responses(vocabulary_size: int, horizon: int, ends: bool) -> int:

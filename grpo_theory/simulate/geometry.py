@@ -10,6 +10,8 @@ from grpo_theory.problem import Point, Policy
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate.errors import Truth, fill_errors_by_features, fill_errors_by_pairs, fill_errors_by_prompt
 
+LARGEST_FEATURES = 1 << 27
+"""The most numbers in an array of dense features: 1 GiB."""
 PAIRED = 32
 """The largest batch whose groups are compared pair by pair, if there are fewer prompts than groups."""
 
@@ -57,5 +59,10 @@ def features(policy: Policy) -> Array:
     if type(logit_map) is FeatureMap:
         return logit_map.features.copy()
     shape = (policy.n_prompts, policy.n_logits)
+    if (numbers := policy.n_prompts * policy.n_logits * policy.dimension) > LARGEST_FEATURES:
+        raise ValueError(
+            f"policy must have M D d <= {LARGEST_FEATURES} to be simulated with dense features, got {numbers} for {policy!r}: "
+            "ask for exact moments (gradient_law), or for fewer prompts or shorter responses"
+        )
     rows = [logit_map.adjoint_by_prompt(np.broadcast_to(unit, shape)) for unit in np.eye(policy.n_logits)]
     return np.ascontiguousarray(np.stack(rows, axis=1), dtype=np.float64)

@@ -14,6 +14,52 @@ def _open(number: int, where: str, text: str, kind: str, assumptions: str = "") 
     return Statement(f"T{number}", f"{PAPER}, {where}" if where else PAPER, text, kind, assumptions, OPEN)
 
 
+def _on_smollm2(part: str, text: str, kind: str) -> Statement:
+    return Statement(part, f"question beside {PAPER}", f"SmolLM2: {text}", kind, whose="ours")
+
+
+LANGUAGE_MODEL = (
+    _on_smollm2(
+        "T3/language model",
+        "E||grad log P(s_T)||^2 = E sum_t ||grad log P(s_t|s_{t-1})||^2, after k updates on one rollout",
+        "identity",
+    ),
+    _on_smollm2(
+        "T6/language model",
+        "after k updates on one rollout the mean update with token ratios is nearer to grad J(theta_0) than to grad J(theta_k)",
+        "ordering",
+    ),
+    _on_smollm2(
+        "T7/language model",
+        "after k updates on one rollout the mean update with the trajectory ratio, leave-one-out, no clip, = grad J(theta_k)",
+        "identity",
+    ),
+    _on_smollm2(
+        "T7/language model, TIC",
+        "after k updates on one rollout T times TIC's mean update (own sample in the mean, clipped at 1.2) = grad J(theta_k)",
+        "identity",
+    ),
+    _on_smollm2(
+        "T7/language model, error",
+        "B = 32, G = 8, no clip: the trajectory ratio's squared error about grad J(theta_k) is below that of token ratios",
+        "ordering",
+    ),
+    _on_smollm2(
+        "T8/language model",
+        "after k updates on one rollout the cosine of the mean update without any ratio and grad J(theta_k) is at least 0.95",
+        "upper bound",
+    ),
+    _on_smollm2(
+        "T15/language model",
+        "KL penalty on leaving the model: at the maximiser the update divided by own length is at most 1/20 of that at the model",
+        "upper bound",
+    ),
+    _on_smollm2(
+        "T15/language model, direction",
+        "at the model itself, the cosine of the mean update divided by the own length and grad J is at least 0.95",
+        "upper bound",
+    ),
+)
 STATEMENTS = (
     Statement("T1", f"{PAPER}, decomposition", "GRPO's gradient at theta_k = (1/TT) ghat(theta_0) + X1 + X2 + X3 + X4", PARTS),
     Statement(
@@ -257,4 +303,5 @@ STATEMENTS = (
         "upper bound",
         whose=OURS,
     ),
+    *LANGUAGE_MODEL,
 )

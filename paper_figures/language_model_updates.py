@@ -1,0 +1,93 @@
+"""SmolLM2 after 1, 4 and 16 updates on one rollout: how far it has moved, and what every ratio then estimates."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
+
+from paper_figures.harness.style import (
+    BLACK,
+    BLUE,
+    BROWN,
+    GREEN,
+    LANGUAGE_MODEL,
+    ORANGE,
+    PROBLEMS,
+    PURPLE,
+    VERMILION,
+    Look,
+    log_axis,
+)
+
+PLACE = 220
+TABLES = ("language_model",)
+CAPTION = (
+    "SmolLM2's head after updates on one rollout, each the exact mean of the clipped update (token ratios, G = 8); the "
+    "first one moves it by 0.001 nats. Top: for answers of one digit and of up to three tokens, how far the policy has "
+    "moved, what the old responses are worth as a sample of the new policy (1/E rho^2), and the share of tokens whose "
+    "gradient the clip by sign drops. Bottom: for the longer answers, bias about the current gradient, cosine of mean "
+    "update and current gradient, and error of a batch (B = 32), relative to the gradient. The trajectory ratio has no "
+    "bias. Clips at 0.8 and 1.2. Exact."
+)
+MODELS = {
+    **{name: PROBLEMS[name] for name in LANGUAGE_MODEL},
+    "lm-answers": Look("SmolLM2, up to three tokens", BROWN, "^", "--"),
+}
+LOOKS = {
+    "none": Look("no ratio", ORANGE, "s", ":"),
+    "token": Look("token ratio (GRPO)", BLUE, "D", "--"),
+    "geometric": Look("geometric mean (GSPO)", GREEN, "^", "-."),
+    "trajectory": Look("trajectory ratio (TIC)", BLACK, "o", "-"),
+    "token, clipped": Look("token ratio, clipped by sign", VERMILION, "X", "--"),
+    "trajectory, clipped": Look("trajectory ratio, clipped above", PURPLE, "P", "-"),
+}
+POLICIES = {
+    "nats": "moved (nats a response)",
+    "effective sample share": "effective sample size",
+    "tokens clipped": "tokens clipped",
+}
+QUANTITIES = {"to current": "bias / gradient", "cosine": "cosine with gradient", "error": "root mean squared error / gradient"}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw the policies above, the estimators below."""
+    table = tables["language_model"]
+    figure, (above, below) = plt.subplots(2, 3, figsize=(10.0, 6.6))
+    policies = table[table["estimator"] == "policy"]
+    for problem, look in MODELS.items():
+        part = policies[policies["problem"] == problem]
+        for axes, quantity in zip(above, POLICIES, strict=True):
+            _line(axes, part[part["quantity"] == quantity], look)
+    updates = table[table["problem"] == "lm-answers"]
+    for name, look in LOOKS.items():
+        part = updates[updates["estimator"] == name]
+        for axes, quantity in zip(below, QUANTITIES, strict=True):
+            shown = part[part["quantity"] == quantity]
+            if quantity == "to current":
+                shown = shown[shown["estimate"] > 1e-6]
+            _line(axes, shown.assign(estimate=np.sqrt(shown["estimate"])) if quantity == "error" else shown, look)
+    for row, titles in ((above, POLICIES), (below, QUANTITIES)):
+        for axes, title in zip(row, titles.values(), strict=True):
+            axes.set_title(title)
+            axes.set_xlabel("updates on one rollout")
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(FixedLocator(sorted(table["updates"].unique())))
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_locator(NullLocator())
+    log_axis(above[0])
+    for axes in above[1:]:
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    log_axis(below[0])
+    above[2].legend(loc="upper left", fontsize="small")
+    figure.legend(*below[1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _line(axes: Axes, rows: pd.DataFrame, look: Look) -> None:
+    """Draw the estimates of one policy or estimator against the number of updates."""
+    x, y = rows.sort_values("updates")[["updates", "estimate"]].to_numpy().T
+    axes.plot(x, y, look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)

