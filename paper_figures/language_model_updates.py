@@ -23,7 +23,7 @@ from paper_figures.harness.style import (
     log_axis,
 )
 
-PLACE = 220
+PLACE = 230
 TABLES = ("language_model",)
 CAPTION = (
     "SmolLM2's head after updates on one rollout, each the exact mean of the clipped update (token ratios, G = 8); the "

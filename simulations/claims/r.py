@@ -5,7 +5,6 @@ from simulations.claims.u import DERIVED, PARTS
 
 PRACTICE = "needs the studies of trainers' conventions and KL placements"
 GREENSMITH = "Greensmith et al. 2004"
-DAPO = "beside arXiv 2503.14476 (DAPO)"
 KL_PAPER, KL_DERIVED = "arXiv 2512.21852", DERIVED(19)
 
 STATEMENTS = (
@@ -103,24 +102,5 @@ STATEMENTS = (
         "at any other policy too, with a_i = r_i - tau log(pi/pi_0) in the place of the rewards",
         "identity",
         whose="ours",
-    ),
-    Statement(
-        "dynamic sampling",
-        DAPO,
-        "only groups whose rewards differ are used, uniform ones dropped or redrawn: which objective is climbed, at what cost?",
-        PARTS,
-    ),
-    *(
-        Statement(f"dynamic sampling/{name}", DERIVED(23), text, "equality", "binary reward", whose="ours")
-        for name, text in (
-            (
-                "redrawn",
-                "uniform groups redrawn, prompts too: the mean update is the plain one over P(mixed): the same direction",
-            ),
-            ("noise", "uniform groups redrawn, prompts too: the mean square of what a group adds is the plain one over P(mixed)"),
-            ("rollouts", "it costs 1/P(mixed) groups for each that is used"),
-            ("dropped", "uniform groups dropped from batches of B: the plain mean update times (1 - (1 - P(mixed))^B)/P(mixed)"),
-            ("same prompt", "uniform groups redrawn at the same prompt: E[g(X)/P(mixed | X)], which is another direction"),
-        )
     ),
 )

@@ -1,0 +1,28 @@
+"""What is practised beside the papers."""
+
+from grpo_theory.evidence import Statement
+from simulations.claims.u import DERIVED, PARTS
+
+DAPO = "beside arXiv 2503.14476 (DAPO)"
+
+STATEMENTS = (
+    Statement(
+        "dynamic sampling",
+        DAPO,
+        "only groups whose rewards differ are used, uniform ones dropped or redrawn: which objective is climbed, at what cost?",
+        PARTS,
+    ),
+    *(
+        Statement(f"dynamic sampling/{name}", DERIVED(23), text, "equality", "binary reward", whose="ours")
+        for name, text in (
+            (
+                "redrawn",
+                "uniform groups redrawn, prompts too: the mean update is the plain one over P(mixed): the same direction",
+            ),
+            ("noise", "uniform groups redrawn, prompts too: the mean square of what a group adds is the plain one over P(mixed)"),
+            ("rollouts", "it costs 1/P(mixed) groups for each that is used"),
+            ("dropped", "uniform groups dropped from batches of B: the plain mean update times (1 - (1 - P(mixed))^B)/P(mixed)"),
+            ("same prompt", "uniform groups redrawn at the same prompt: E[g(X)/P(mixed | X)], which is another direction"),
+        )
+    ),
+)
