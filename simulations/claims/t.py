@@ -1,6 +1,7 @@
 """The statements of "TIC-GRPO"."""
 
 from grpo_theory.evidence import Statement
+from simulations.claims.u import PARTS
 
 PAPER = "arXiv 2508.02833"
 OPEN = "needs the studies of token and trajectory ratios off policy"
@@ -25,6 +26,12 @@ STATEMENTS = (
     _open(6, "", "GRPO's update estimates the gradient at the old policy, not at the current one", "ordering"),
     _open(7, "", "TIC estimates the gradient at the current policy", "identity"),
     _open(8, "", "dropping importance sampling altogether costs nothing noticeable", "upper bound"),
+    Statement(
+        "T8/training",
+        PAPER,
+        "without ratio and clip GRPO needs at most 5% more updates to a level, each at its best step",
+        "upper bound",
+    ),
     _open(
         9,
         "Theorem 4.1",
@@ -42,6 +49,46 @@ STATEMENTS = (
     _open(
         13, "", "sum x_i log^2 x_i on the simplex of n points is at most log^2 n for n >= 8 and 28/e^2 for n <= 7", "upper bound"
     ),
-    _open(14, "", "TIC reaches a given level sooner than GRPO and GSPO at the same budget", "ordering"),
+    Statement("T14", PAPER, "TIC reaches a given level sooner than GRPO and GSPO at the same budget", PARTS),
+    Statement(
+        "T14/against GRPO", PAPER, "fewer updates to a level than GRPO as published, each at its best step size", "ordering"
+    ),
+    Statement(
+        "T14/against GSPO", PAPER, "fewer updates to a level than GSPO as published, each at its best step size", "ordering"
+    ),
+    Statement(
+        "T14/against GSPO, wide clip",
+        f"question beside {PAPER}",
+        "fewer updates to a level than GSPO with a clip of 0.2, each at its best step size",
+        "ordering",
+        whose="ours",
+    ),
+    Statement(
+        "T14/ratio",
+        f"{PAPER}, ablation",
+        "the trajectory ratio in the place of the token ratio, nothing else changed, takes fewer updates",
+        "ordering",
+    ),
+    Statement(
+        "T14/clip",
+        f"{PAPER}, ablation",
+        "the upper-only clip in the place of the clip by sign, nothing else changed, takes fewer updates",
+        "ordering",
+    ),
+    Statement("T14/both", f"{PAPER}, ablation", "both together take fewer updates than either alone", "ordering"),
+    Statement(
+        "T14/against no clip",
+        f"question beside {PAPER}",
+        "fewer updates to a level than the trajectory ratio without a clip, which is unbiased but for the own sample",
+        "ordering",
+        whose="ours",
+    ),
+    Statement(
+        "T14/against no ratio",
+        f"question beside {PAPER}",
+        "fewer updates to a level than the same estimator without ratio and clip, each at its best step size",
+        "ordering",
+        whose="ours",
+    ),
     _open(15, "not claimed, but practised", "dividing by the response's own length leaves the optimum where it is", "identity"),
 )
