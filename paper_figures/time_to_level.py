@@ -14,15 +14,15 @@ from paper_figures.harness.style import BLACK, BLUE, BROWN, GREEN, GREY, NORMAL_
 PLACE = 310
 TABLES = ("time_to_level",)
 CAPTION = (
-    "How soon a level (grey line) is reached with B = 16 prompts, G = 8 responses and m updates a rollout, each arm at its "
-    "own best constant step size, which was chosen on other seeds. Left: the exact objective, mean and 95% band. Middle: "
-    "the mean number of updates to the level against the step size, on the seeds of the choice; runs that never get there "
-    "count as 64. Right: paired differences of that number from the arm with token ratio and clip by sign, with 95% "
-    "intervals, as the parts are changed one at a time; filled m = 8, open m = 4. GRPO and GSPO as published besides differ "
-    "in advantages and aggregation. The upper-only clip helps; the trajectory ratio hardly does; and an estimator that "
-    "drops ratio and clip altogether is the first at the level."
+    "How soon a level (grey line) is reached with B = 16 prompts, G = 8 responses and 16 rollouts of m updates each, every "
+    "arm at its own best constant step size, which was chosen on other seeds. Left: the exact objective, mean and 95% band. "
+    "Middle: the mean number of updates to the level against the step size, with 95% intervals, on the seeds of the choice "
+    "(lines) and at the chosen step on those of the judgement (markers); a run that never gets there counts as all updates. "
+    "Right: paired differences of that number from the arm with token ratio and clip by sign, with 95% intervals, as parts "
+    "are changed one at a time; GRPO and GSPO as published differ from it in advantages and aggregation besides. The upper- "
+    "only clip helps, the trajectory ratio hardly does, and what drops ratio and clip altogether is the first at the level."
 )
-TITLES = {"sequence-shared": "shared features,\n1 to 3 tokens", "stopping": "where to stop,\n1 to 8 tokens"}
+TITLES = {"sequence-shared": "shared features, 1 to 3 tokens", "stopping": "where to stop, 1 to 8 tokens"}
 LOOKS = {
     "no ratio": Look("no ratio, no clip", GREEN, "^", "-"),
     "TIC": Look("TIC-GRPO: trajectory ratio, upper-only clip", BLUE, "D", "-"),
@@ -46,23 +46,25 @@ DOTS = {
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw three panels for each problem."""
     table = tables["time_to_level"]
-    figure, panels = plt.subplots(len(TITLES), 3, figsize=(10.4, 6.0), width_ratios=(1.0, 1.0, 0.9), sharex="col")
+    problems = table["problem"].unique()
+    size = (10.4, 1.0 + 2.5 * len(problems))
+    figure, panels = plt.subplots(len(problems), 3, figsize=size, width_ratios=(1.0, 1.0, 0.9), sharex="col", squeeze=False)
     many = table["inner_steps"].max()
-    for (left, middle, right), (problem, title) in zip(panels, TITLES.items(), strict=True):
+    for (left, middle, right), problem in zip(panels, problems, strict=True):
         part = table[table["problem"] == problem]
         shown = part[part["inner_steps"] == many]
         _curves(left, shown)
-        left.set_ylabel(f"{title}\nobjective $J$")
+        left.set_title(f"{TITLES[problem]}, $m = {many}$", fontsize="small")
+        left.set_ylabel("objective $J$")
         _step_sizes(middle, shown)
         _differences(right, part)
-    panels[0, 0].set_title(f"training, $m = {many}$", fontsize="small")
     panels[0, 1].set_title(f"choice of the step size, $m = {many}$", fontsize="small")
-    panels[0, 2].set_title("against token ratio, clip by sign", fontsize="small")
-    panels[1, 0].set_xlabel("updates")
-    panels[1, 1].set_xlabel("step size")
-    panels[1, 2].set_xlabel("updates to the level: difference")
+    panels[0, 2].set_title("paired differences", fontsize="small")
+    panels[-1, 0].set_xlabel("updates")
+    panels[-1, 1].set_xlabel("step size")
+    panels[-1, 2].set_xlabel("difference in updates to the level")
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=3, fontsize="small")
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
     return figure
 
 
@@ -83,7 +85,7 @@ def _curves(axes: Axes, part: pd.DataFrame) -> None:
             color=look.colour,
             label=look.label,
         )
-    axes.set_xticks(np.arange(0, part["updates"].iloc[0] + 1, 16))
+    axes.set_xticks(np.linspace(0, part["updates"].iloc[0], 5))
 
 
 def _step_sizes(axes: Axes, part: pd.DataFrame) -> None:
@@ -91,15 +93,17 @@ def _step_sizes(axes: Axes, part: pd.DataFrame) -> None:
     for arm, look in LOOKS.items():
         own = part[part["arm"] == arm]
         rows = own[own["quantity"] == "tuning"].sort_values("step")
-        half = NORMAL_95 * rows["standard_error"]
-        low, high = rows["estimate"] - half, rows["estimate"] + half
-        axes.fill_between(rows["step"], low, high, color=look.colour, alpha=0.15, linewidth=0.0)
         axes.plot(rows["step"], rows["estimate"], look.line, color=look.colour)
+        half = NORMAL_95 * rows["standard_error"]
+        axes.vlines(rows["step"], rows["estimate"] - half, rows["estimate"] + half, color=look.colour, linewidth=0.7, alpha=0.6)
         chosen = own[own["quantity"] == "time"].iloc[0]
-        axes.plot(chosen["step"], chosen["estimate"], look.marker, color=look.colour, markersize=7.0, zorder=4)
+        error = NORMAL_95 * chosen["standard_error"]
+        axes.errorbar(
+            chosen["step"], chosen["estimate"], yerr=error, fmt=look.marker, color=look.colour, markerfacecolor="white", zorder=4
+        )
     axes.set_xscale("log", base=2)
     steps = np.sort(part.loc[part["quantity"] == "tuning", "step"].unique())
-    axes.xaxis.set_major_locator(FixedLocator(steps.tolist()))
+    axes.xaxis.set_major_locator(FixedLocator(steps[::2].tolist()))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_ylabel("updates to the level")
@@ -127,5 +131,9 @@ def _differences(axes: Axes, part: pd.DataFrame) -> None:
     axes.yaxis.tick_right()
     axes.spines["left"].set_visible(False)
     axes.set_yticks(np.arange(len(DOTS)), [look.label for look in DOTS.values()], fontsize="small")
+    for inner in numbers:
+        fill = GREY if inner == numbers[-1] else "white"
+        axes.plot([], [], "o", color=GREY, markerfacecolor=fill, label=f"$m = {inner}$")
+    axes.legend(fontsize="small", loc="lower left")
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)

@@ -1,7 +1,7 @@
 """The statements of "TIC-GRPO"."""
 
 from grpo_theory.evidence import Statement
-from simulations.claims.u import PARTS
+from simulations.claims.u import DERIVED, PARTS
 
 PAPER = "arXiv 2508.02833"
 OPEN = "needs the studies of token and trajectory ratios off policy"
@@ -31,6 +31,13 @@ STATEMENTS = (
         PAPER,
         "without ratio and clip GRPO needs at most 5% more updates to a level, each at its best step",
         "upper bound",
+    ),
+    Statement(
+        "T8/one token",
+        DERIVED(23),
+        "one token, advantages that add up to 0: m updates without ratio on a rollout are one of m times the step on all of it",
+        "identity",
+        whose="ours",
     ),
     _open(
         9,
