@@ -1,0 +1,250 @@
+"""T14, and T8 in training: how many updates each composition needs to a level of the objective, at its own best step size."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import Estimator, find
+from grpo_theory.estimation.aggregation import AGGREGATIONS
+from grpo_theory.estimation.clip import CLIPS
+from grpo_theory.estimation.ratio import RATIOS
+from grpo_theory.estimation.registry import make_estimator
+from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.exact import StabilityWarning
+from grpo_theory.simulate.training import TrainingRuns
+from simulations.claims import claim
+from simulations.harness.evidence import evidence, highest
+from simulations.harness.study import Cell, Rows, Settings, Study
+
+# A grid of steps ends with some that are too large.  Filtered once and for all, because filters are common to all threads.
+warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
+
+LEVELS = {"sequence-shared": 0.68, "stopping": 0.745}
+"""Two thirds of the way from the start to where noise-free ascent is after 1,024 steps of 16."""
+INNER_STEPS = (4, 8)
+BATCH_SIZE, GROUP_SIZE, ROLLOUTS = 16, 8, 16
+STEP_SIZES = tuple(2.0**power for power in range(2, 11))
+"""Constant steps, the same for all arms.  TIC-GRPO divides by the horizon, 3 or 8: so much shorter are its steps along J."""
+TUNING_RUNS, RUNS, CLOSE_RUNS = 64, 512, 1280
+CLOSE = ("TIC", "clip alone", "no ratio")
+"""Arms that a pilot found near each other: their differences need more runs."""
+QUICK_TUNING_RUNS, QUICK_RUNS = 16, 64
+NOTICEABLE = 1.05
+"""A twentieth more updates is not noticed: two runs that differ in nothing but the seed differ by more."""
+
+
+def wrong_for_half(batch, advantages):
+    """A as in dr_grpo, with the wrong sign for the first half of each group: for controls, because the mean update is 0."""
+    n_groups, group_size = batch.rewards.shape
+    for b in range(n_groups):
+        mean = batch.rewards[b].mean()
+        for g in range(group_size):
+            sign = -1.0 if 2 * g < group_size else 1.0
+            advantages[b, g] = sign * (batch.rewards[b, g] - mean)
+
+
+_PLAIN = replace(find("tic_grpo"), name="no ratio", ratio=RATIOS["none"], clip=CLIPS["none"])
+_TOKEN = replace(_PLAIN, name="token ratio, clip by sign", ratio=RATIOS["token"], clip=CLIPS["by sign"])
+_GSPO = find("gspo")
+ARMS: Mapping[str, Estimator] = {
+    "TIC": find("tic_grpo"),
+    "GRPO": replace(_TOKEN, name="GRPO", advantage=find("grpo").advantage, aggregation=AGGREGATIONS["own length"]),
+    "GSPO": _GSPO,
+    "GSPO, wide clip": replace(_GSPO, name="GSPO, wide clip", clip=CLIPS["by sign"]),
+    "neither": _TOKEN,
+    "ratio alone": replace(_TOKEN, name="trajectory ratio, clip by sign", ratio=RATIOS["trajectory"]),
+    "clip alone": replace(_TOKEN, name="token ratio, upper-only clip", clip=CLIPS["upper only"]),
+    "no clip": replace(_PLAIN, name="trajectory ratio, no clip", ratio=RATIOS["trajectory"]),
+    "no ratio": _PLAIN,
+    "broken": replace(find("tic_grpo"), name="broken", advantage=make_estimator("wrong_for_half", wrong_for_half).advantage),
+}
+"""TIC-GRPO, GRPO and GSPO as published; "neither" has TIC-GRPO's advantages and aggregation with GRPO's token ratio and clip, and
+the arms after it change one part of it at a time; "broken" is TIC-GRPO with every second sign wrong."""
+
+
+class Comparison(NamedTuple):
+    """An arm that is said to need at most `allowance` times the updates of each of its rivals."""
+
+    arm: str
+    rivals: tuple[str, ...]
+    allowance: float = 1.0
+
+
+COMPARISONS = {
+    "T8/training": Comparison("no ratio", ("neither",), NOTICEABLE),
+    "T14/against GRPO": Comparison("TIC", ("GRPO",)),
+    "T14/against GSPO": Comparison("TIC", ("GSPO",)),
+    "T14/against GSPO, wide clip": Comparison("TIC", ("GSPO, wide clip",)),
+    "T14/ratio": Comparison("ratio alone", ("neither",)),
+    "T14/clip": Comparison("clip alone", ("neither",)),
+    "T14/both": Comparison("TIC", ("ratio alone", "clip alone")),
+    "T14/against no clip": Comparison("TIC", ("no clip",)),
+    "T14/against no ratio": Comparison("TIC", ("no ratio",)),
+}
+CONTROL, BASE = "broken", "neither"
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each problem and number of updates a rollout, one chunk for each arm; quick has one cell."""
+    counts = {arm: QUICK_RUNS if quick else CLOSE_RUNS if arm in CLOSE else RUNS for arm in ARMS}
+    runs = {"tuning_runs": QUICK_TUNING_RUNS if quick else TUNING_RUNS, "runs": counts}
+    grid = STEP_SIZES[1::2] if quick else STEP_SIZES
+    sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_sizes": list(grid), "arms": list(ARMS)}
+    return [
+        Cell({"problem": name, "level": level, "inner_steps": inner, "updates": ROLLOUTS * inner} | sizes | runs, len(ARMS))
+        for name, level in list(LEVELS.items())[-1 if quick else 0 :]
+        for inner in (INNER_STEPS[:1] if quick else INNER_STEPS)
+    ]
+
+
+def race_problem(name: str) -> gt.Problem:
+    """Return a problem of the gallery, or "stopping": where to stop, at four prompts, after up to eight tokens.
+
+    A response is its length, and the nearer to 2, 4, 6 or 8 tokens, the likelier it is right.
+    """
+    if name != "stopping":
+        return gt.gallery.problem(name)
+    policy = gt.TokenTree(4, vocabulary_size=2, horizon=8, end_token=0)
+    distances = np.abs(policy.paths.lengths - np.array([[2], [4], [6], [8]]))
+    return gt.Problem(gt.Bandit(0.05 + 0.9 * np.exp(-distances / 2.0)), policy, name=name, title="where to stop")
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+    """Find one arm's best step size; then train anew with it, on draws that all arms share."""
+    arm = settings["arms"][chunk]
+    tuning, judging = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, part)) for part in (0, 1))
+    grid = settings["step_sizes"]
+    tried = [updates_to_level(_train(settings, arm, step, settings["tuning_runs"], tuning), settings["level"]) for step in grid]
+    means = np.mean(tried, axis=1)
+    step = best_step(np.array(grid), means)
+    runs = _train(settings, arm, step, settings["runs"][arm], judging)
+    return {
+        "step": step,
+        "interior": bool(0 < means.argmin() < len(grid) - 1),
+        "tuning": [_summary(times) for times in tried],
+        "times": updates_to_level(runs, settings["level"]).tolist(),
+        "objective": [_summary(objectives) for objectives in runs.objectives.T],
+    }
+
+
+def _train(settings: Settings, arm: str, step: float, runs: int, seed: np.random.SeedSequence) -> TrainingRuns:
+    """Train with a constant step, and keep the objective after every rollout."""
+    problem, inner = race_problem(settings["problem"]), settings["inner_steps"]
+    return gt.simulate_training(
+        problem,
+        problem.theta,
+        ARMS[arm],
+        gt.Constant(step),
+        batch_size=settings["batch_size"],
+        group_size=settings["group_size"],
+        steps=settings["updates"],
+        inner_steps=inner,
+        replications=runs,
+        checkpoints=range(0, settings["updates"] + 1, inner),
+        rng=seed,
+        workers=1,
+    )
+
+
+def updates_to_level(runs: TrainingRuns, level: float) -> Array:
+    """Return the number of updates after which each run's exact objective first reaches a level, shape (R,).
+
+    Between checkpoints it is taken to be linear; a run that never gets there, or diverges, counts as all updates.
+    """
+    reached = runs.objectives >= level
+    last = reached.argmax(axis=1)
+    there = reached.any(axis=1) & (last > 0)
+    rows, first = np.flatnonzero(there), np.maximum(last - 1, 0)[there]
+    before, after = runs.objectives[rows, first], runs.objectives[rows, first + 1]
+    found = np.where(reached[:, 0], runs.checkpoints[0], runs.checkpoints[-1]).astype(np.float64)
+    start, stop = runs.checkpoints[first], runs.checkpoints[first + 1]
+    found[there] = start + (level - before) / (after - before) * (stop - start)
+    return found
+
+
+def best_step(steps: Array, times: Array) -> float:
+    """Return the step of least time: the vertex of the parabola in log step through the least time and its neighbours.
+
+    Least after smoothing with weights 1/4, 1/2, 1/4, so that no lucky time wins: a step between the first and the last.
+    """
+    smooth = times[:-2] / 4.0 + times[1:-1] / 2.0 + times[2:] / 4.0
+    at = slice(int(smooth.argmin()), int(smooth.argmin()) + 3)
+    low, middle, high = np.log(steps[at])
+    bend, slope, _ = np.polyfit(np.log(steps[at]) - middle, times[at], 2)
+    vertex = middle - slope / (2.0 * bend) if bend > 0.0 else middle
+    return float(np.exp(np.clip(vertex, low, high)))
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """Times to the level, their differences between arms, mean objectives along the way, and times at each step size."""
+    found = dict(zip(settings["arms"], results, strict=True))
+    names = ("problem", "inner_steps", "level", "batch_size", "group_size", "updates")
+    common = {name: settings[name] for name in names} | {"prediction": np.nan}
+    times = {arm: np.array(result["times"]) for arm, result in found.items()}
+    table = []
+    for arm, result in found.items():
+        row = {"quantity": "time", "arm": arm, "step": result["step"], "interior": result["interior"]}
+        row |= {"reached": float((times[arm] < settings["updates"]).mean())}
+        table.append(common | row | _summary(times[arm]))
+        rollouts = range(0, settings["updates"] + 1, settings["inner_steps"])
+        curve = zip(rollouts, result["objective"], strict=True)
+        table += [common | {"quantity": "objective", "arm": arm, "update": update} | at for update, at in curve]
+        tuning = zip(settings["step_sizes"], result["tuning"], strict=True)
+        table += [common | {"quantity": "tuning", "arm": arm, "step": step} | at for step, at in tuning]
+    for statement, (arm, rivals, allowance) in COMPARISONS.items():
+        for one in (arm, CONTROL):
+            for rival in rivals:
+                row = {"quantity": "difference", "statement": statement, "arm": one, "rival": rival}
+                table.append(common | row | _paired(times[one], allowance * times[rival]))
+    for arm in found:
+        row = {"quantity": "ablation", "arm": arm, "rival": BASE}
+        table.append(common | row | _paired(times[arm], times[BASE]))
+    return table
+
+
+def _paired(one: Array, other: Array) -> dict[str, float]:
+    """Summarise the differences of the runs that both have; run by run they are of the same draws."""
+    both = min(len(one), len(other))
+    return _summary(one[:both] - other[:both])
+
+
+def _summary(sample: Array) -> dict[str, float]:
+    error = float(sample.std(ddof=1) / np.sqrt(len(sample)))
+    return {"estimate": float(sample.mean()), "standard_error": error, "replications": len(sample)}
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Paired differences of times, the worst of an arm's rivals; the control puts the broken TIC-GRPO in the arm's place."""
+    found = []
+    for (problem, inner), part in table.groupby(["problem", "inner_steps"], sort=False):
+        times = part[part["quantity"] == "time"].set_index("arm")
+        for statement, (arm, rivals, _) in COMPARISONS.items():
+            at = part[part["statement"] == statement]
+            both = (_worst(at[at["arm"] == one]) for one in (arm, CONTROL))
+            facts = {f"updates, {name}": float(times.loc[name, "estimate"]) for name in (arm, *rivals)}
+            facts |= {f"step, {name}": float(times.loc[name, "step"]) for name in (arm, *rivals)}
+            facts["least times at an end of the grid"] = float((~times.loc[[arm, *rivals], "interior"].astype(bool)).sum())
+            found.append(claim(statement, f"{problem} (m = {inner})", *both, facts=facts))
+    return found
+
+
+def _worst(differences: pd.DataFrame) -> Evidence:
+    """Return the evidence of the largest difference, the level shared among all."""
+    return evidence(differences.loc[highest(differences["estimate"])], 0.0, comparisons=len(differences))
+
+
+STUDY = Study(
+    "time_to_level",
+    "T14, T8: updates to a level of the objective, each composition at its best step size",
+    cells,
+    compute,
+    rows,
+    claims,
+    tuple(COMPARISONS),
+)

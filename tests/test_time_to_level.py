@@ -1,0 +1,135 @@
+"""The study of the time to a level: how times are read off runs, how a step is chosen, and what the arms differ in."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.estimation.kernel import Batch
+from grpo_theory.evidence import judge
+from grpo_theory.exact import gradient
+from grpo_theory.simulate import TrainingRuns
+from simulations.harness.study import Cell, cell_seed, table_of
+from simulations.training import time_to_level
+from simulations.training.time_to_level import ARMS, LEVELS, best_step, race_problem, updates_to_level
+
+
+def made_up(*objectives):
+    """Return runs with these objectives after 0, 4 and 12 updates."""
+    nothing = np.zeros((len(objectives), 1))
+    return TrainingRuns("made up", np.array([0, 4, 12]), np.array(objectives), nothing, nothing, nothing, nothing[:, 0])
+
+
+def test_times_are_interpolated_and_runs_that_fail_count_as_all_updates():
+    runs = made_up(
+        [0.2, 0.6, 0.1],
+        [0.2, 0.2, 0.6],
+        [0.2, 0.3, 0.4],
+        [0.2, 0.5, np.nan],
+        [0.2, np.nan, np.nan],
+        [0.5, 0.1, 0.6],
+        [0.2, 0.5, 0.7],
+    )
+    np.testing.assert_allclose(updates_to_level(runs, 0.5), [3.0, 10.0, 12.0, 4.0, 12.0, 0.0, 4.0])
+
+
+def test_the_best_step_is_the_vertex_of_a_parabola_in_the_log_of_the_step():
+    steps = 2.0 ** np.arange(7)
+    assert best_step(steps, 20.0 + np.log(steps / 5.0) ** 2) == pytest.approx(5.0)
+    lucky = 20.0 + np.log(steps / 5.0) ** 2 - 7.0 * (steps == 64.0)
+    assert lucky.argmin() == 6
+    assert best_step(steps, lucky) == pytest.approx(5.0)
+    assert best_step(steps, -steps) == pytest.approx(32.0)
+    assert best_step(steps, steps) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_the_level_is_two_thirds_of_the_way(name):
+    problem = race_problem(name)
+    theta = np.array(problem.theta)
+    start = gt.objective(problem, theta)
+    for _ in range(1024):
+        theta = theta + 16.0 * gradient(problem, theta)
+    share = (LEVELS[name] - start) / (gt.objective(problem, theta) - start)
+    assert share == pytest.approx(2.0 / 3.0, abs=0.01)
+
+
+def differs_in(one, other):
+    parts = ("ratio", "clip", "aggregation", "kl")
+    found = {part for part in parts if not getattr(ARMS[one], part).is_same(getattr(ARMS[other], part))}
+    return found | ({"advantage"} if ARMS[one].advantage.function is not ARMS[other].advantage.function else set())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "part"),
+    [
+        ("neither", "ratio alone", "ratio"),
+        ("neither", "clip alone", "clip"),
+        ("TIC", "ratio alone", "clip"),
+        ("TIC", "clip alone", "ratio"),
+        ("TIC", "no clip", "clip"),
+        ("no clip", "no ratio", "ratio"),
+        ("GSPO", "GSPO, wide clip", "clip"),
+        ("TIC", "broken", "advantage"),
+    ],
+)
+def test_arms_that_are_compared_differ_in_one_part(one, other, part):
+    assert differs_in(one, other) == {part}
+
+
+def test_the_published_ones_are_as_registered():
+    assert ARMS["TIC"] is gt.estimators()["tic_grpo"]
+    assert ARMS["GSPO"] is gt.estimators()["gspo"]
+    assert differs_in("GRPO", "neither") == {"advantage", "aggregation"}
+    assert (ARMS["GRPO"].clip.name, ARMS["GRPO"].ratio.name) == ("by sign", "token")
+
+
+def test_the_broken_arm_has_a_mean_update_of_zero_and_the_right_one_has_not():
+    """By all groups of four rewards that are right with probability 0.3: the mean of A (Z - 0.3)."""
+    means = []
+    for kernel in (ARMS["broken"].advantage.function, ARMS["TIC"].advantage.function):
+        total = 0.0
+        for group in product([0.0, 1.0], repeat=4):
+            z, advantages = np.array([group]), np.empty((1, 4))
+            kernel(Batch(z, z, z, z[:, 0], z[:, 0], z[:, 0], np.empty(0)), advantages)
+            total += np.prod(np.where(z == 1.0, 0.3, 0.7)) * (advantages * (z - 0.3)).mean()
+        means.append(total)
+    assert means[0] == pytest.approx(0.0, abs=1e-15)
+    assert means[1] == pytest.approx(0.75 * 0.3 * 0.7, rel=1e-12)
+
+
+def small_table(arms=None):
+    """Return the study's table on few runs, with other arms in the place of some."""
+    settings = dict(time_to_level.cells(True)[-1].settings)
+    settings |= {"step_sizes": [32.0, 64.0, 128.0, 256.0, 512.0], "runs": dict.fromkeys(ARMS, 128)}
+    cell, place = Cell(settings), dict.fromkeys(ARMS) | {arm: arm for arm in ARMS} | (arms or {})
+    order = list(settings["arms"])
+    seed = cell_seed("time_to_level", cell, 0)
+    done = {arm: time_to_level.compute(settings, seed, order.index(arm)) for arm in set(place.values())}
+    return table_of(time_to_level.rows(settings, [done[place[arm]] for arm in order]))
+
+
+@pytest.mark.filterwarnings("ignore::grpo_theory.exact.StabilityWarning")
+def test_verdicts_follow_the_evidence_and_controls_without_a_fault_survive():
+    """Dropping the ratio is sooner by far; an arm is no sooner than itself; a control that is the right arm is not refuted."""
+    table = small_table()
+    found = {one.statement.id: one for one in time_to_level.claims(table)}
+    assert set(found) == set(time_to_level.STUDY.decides)
+    verdicts = judge([found["T8/training"], found["T14/against no ratio"]]).set_index("id")
+    assert verdicts.loc["T8/training", ["verdict", "control"]].tolist() == ["confirmed", "refuted"]
+    assert verdicts.loc["T14/against no ratio", "verdict"] != "confirmed"
+    same = judge(time_to_level.claims(small_table({"GRPO": "TIC", "broken": "TIC"}))).set_index("id")
+    assert same.loc["T14/against GRPO", "verdict"] == "inconclusive"
+    assert same.loc["T8/training", "control"] != "refuted"
+
+
+def test_arms_see_the_same_draws():
+    """The place of an arm among the arms, which is the number of its chunk, says nothing of its draws."""
+    settings = dict(time_to_level.cells(True)[-1].settings) | {
+        "step_sizes": [16.0, 32.0, 64.0],
+        "arms": ["TIC", "no ratio", "TIC"],
+        "runs": {"TIC": 8},
+    }
+    first, last = (time_to_level.compute(settings, np.random.SeedSequence(1), chunk) for chunk in (0, 2))
+    assert first == last
