@@ -34,7 +34,8 @@ def test_checkpoints_are_updates_by_a_constant_step_the_first_of_the_stated_leng
 
 
 def test_what_is_measured_of_two_policies_is_a_plain_sum():
-    problem = small()
+    whole = small()
+    problem = gt.Problem(whole.bandit, whole.policy, None, whole.theta)
     old, now = problem.at(problem.theta), problem.at(1.3 * problem.theta)
     found = {row["quantity"]: row["estimate"] for row in _policies(problem, old, now)}
     nats = second = tokens = outside = clipped = 0.0
@@ -82,8 +83,8 @@ def table(study, problem):
 
 def verdicts(study, problem):
     """Return verdicts and those of the controls, by statement."""
-    judged = judge(study.claims(table(study, problem)))
-    return {key[0]: (row["verdict"], row["control"]) for key, row in judged.iterrows()}
+    judged = judge(study.claims(table(study, problem))).to_dict("records")
+    return {row["id"]: (row["verdict"], row["control"]) for row in judged}
 
 
 def test_the_study_of_ratios_finds_what_is_broken(monkeypatch):

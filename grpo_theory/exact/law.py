@@ -22,7 +22,7 @@ from grpo_theory.exact.multisets import (
 )
 from grpo_theory.exact.seen import seen_at
 from grpo_theory.exact.weights import TokenWeights, token_weights
-from grpo_theory.problem import Policy, Problem
+from grpo_theory.problem import Point, Policy, Problem
 from grpo_theory.validation import as_count, as_real_array, check_shape
 
 _LENGTHS = RESPONSE_FIELDS.index("lengths")
@@ -159,6 +159,13 @@ def gradient_law(
     ValueError
         If the kernel is not exchangeable or yields NaN, or an importance ratio is infinite.
     """
+    current = problem.at(theta)
+    sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
+    return law_between(current, sampler, estimator, batch_size=batch_size, group_size=group_size)
+
+
+def law_between(current: Point, sampler: Point, estimator: str | Estimator, *, batch_size: int, group_size: int) -> GradientLaw:
+    """Compute what `gradient_law` does from two points of one problem, whose tables several estimators can share."""
     estimator = find(estimator)
     batch_size = as_count("batch_size", batch_size)
     group_size = as_count("group_size", group_size)
@@ -167,8 +174,6 @@ def gradient_law(
         raise NotEnumerableError(
             f"estimator {estimator.name!r} couples groups: use simulate_gradients, exact sums need one group"
         )
-    current = problem.at(theta)
-    sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     seen = seen_at(sampler, estimator)
     weights = token_weights(current, sampler, estimator)
     kinds = classes(sampler, seen, estimator.reads)
@@ -184,12 +189,12 @@ def gradient_law(
         shares.append(Share(one, sums))
     means, powers = means_and_powers(shares, weights, current)
     return GradientLaw(
-        policy=problem.policy,
+        policy=current.policy,
         batch_size=batch_size,
         group_size=group_size,
         true_gradient=current.moments.gradient,
         true_covectors=current.moments.gradient_covectors,
-        prompt_weights=problem.bandit.prompt_weights,
+        prompt_weights=current.bandit.prompt_weights,
         mean_covectors=means / group_size,
         powers=powers / group_size**2,
         shares=shares,

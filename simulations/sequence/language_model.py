@@ -128,23 +128,23 @@ def _updates(problem: gt.Problem, old: gt.Point, now: gt.Point, sizes: dict[str,
     """Return distances of the mean updates from gradients, their cosines with the current one, and their errors."""
     horizon, gradient = problem.policy.paths.horizon, now.moments.gradient
     scale = float(np.linalg.norm(gradient))
-    rows = []
+    found: list[dict[str, Any]] = []
 
     def note(name: str, mean: Array, **measured: float) -> None:
         measured["to current"] = float(np.linalg.norm(mean - gradient)) / scale
         measured["to old"] = float(np.linalg.norm(mean - old.moments.gradient)) / scale
         measured["cosine"] = float(mean @ gradient / (np.linalg.norm(mean) * scale))
-        rows.extend({"estimator": name, "quantity": quantity, "estimate": value} for quantity, value in measured.items())
+        found.extend({"estimator": name, "quantity": quantity, "estimate": value} for quantity, value in measured.items())
 
     for name, estimator in estimators(horizon).items():
-        law = gt.gradient_law(problem, now.theta, estimator, **sizes, behaviour=old.theta)
+        law = gt.exact.law_between(now, old, estimator, **sizes)
         factor = float(horizon) if name == "tic" else 1.0
         mean, variance = factor * law.mean, factor**2 * law.trace / scale**2
         error = variance + float(np.linalg.norm(mean - gradient) ** 2) / scale**2
         note(name, mean, variance=variance, error=error)
         if name == "none":
             note("turned", turned(mean, gradient))
-    return rows
+    return found
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
