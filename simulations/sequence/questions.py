@@ -63,7 +63,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
         "bias": [float(np.linalg.norm(mean - here) / np.linalg.norm(here)), error / float(np.linalg.norm(here))],
         "cosine": [_cosine(mean, here), error / size],
         "noise": [trace / size**2 / ideal, 2.0 * error / size * trace / size**2 / ideal],
-        "uniform": [_uniform(name, settings["group_size"]), 0.0],
+        "uniform": [uniform_advantage(name, settings["group_size"]), 0.0],
         **{f"after {name} steps": _off_policy(problem, step, settings, seed) for name, step in settings["steps"].items()},
     }
 
@@ -110,12 +110,17 @@ def _cosine(one: Array, other: Array) -> float:
     return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
 
 
-def _uniform(name: str, group_size: int) -> float:
-    """Return the largest advantage in groups of equal rewards, in size; NaN for oracles, which know more."""
+def uniform_advantage(name: str, group_size: int) -> float:
+    """Return the largest advantage in groups of equal rewards, in size; NaN for oracles, which know more.
+
+    Of the batch two groups are uniform, all wrong and all right, and two are mixed, with half and with one of the responses
+    right, because some kernels look at the others.
+    """
     if find(name).reads & {"values", "optimal_baselines"}:
         return float("nan")
-    rewards = np.repeat([[0.0], [1.0], [0.0], [1.0]], group_size, axis=1)
-    return float(np.abs(advantages_of(name, rewards)).max())
+    right = np.array([0, group_size, group_size // 2, 1])
+    rewards = (np.arange(group_size) < right[:, None]).astype(np.float64)
+    return float(np.abs(advantages_of(name, rewards)[:2]).max())
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

@@ -1,0 +1,51 @@
+"""The heat map's cells, estimator by estimator, against what is known of them."""
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from simulations.harness.study import cell_seed
+from simulations.sequence import questions
+
+
+def answers(name):
+    """Return what the study says of one estimator: question -> (estimate, standard error)."""
+    cell = next(cell for cell in questions.cells(True) if cell.settings["estimator"] == name)
+    return questions.compute(cell.settings, cell_seed("questions", cell, 0), 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("reinforce", 1.0), ("rloo", 0.0), ("dr_grpo", 0.0), ("grpo", 0.0), ("max_rl", 0.0), ("nemo_rl", 0.0)]
+)
+def test_what_a_uniform_group_gets(name, size):
+    """Without a baseline the reward itself, with a group's mean nothing."""
+    assert questions.uniform_advantage(name, 8) == size
+
+
+def test_what_a_uniform_group_gets_of_kernels_that_look_at_others():
+    """Shrinking towards the other groups' mean, it is not 0; an oracle has no answer from rewards alone."""
+    assert 0.0 < questions.uniform_advantage("james_stein", 8) < 1.0
+    assert np.isnan(questions.uniform_advantage("oracle", 8))
+
+
+def test_known_cells():
+    """Leave-one-out is unbiased, the own sample costs 1/G, and the oracle is the unit of noise."""
+    found = {name: answers(name) for name in ("oracle", "rloo", "dr_grpo")}
+    assert found["oracle"]["noise"][0] == pytest.approx(1.0, rel=1e-12)
+    assert found["rloo"]["bias"][0] < 1e-12
+    assert found["dr_grpo"]["bias"][0] == pytest.approx(1.0 / questions.GROUP_SIZE, rel=1e-9)
+    assert found["dr_grpo"]["noise"][0] == pytest.approx(found["rloo"]["noise"][0], rel=1e-9)
+    for one in found.values():
+        assert one["cosine"][0] == pytest.approx(1.0, abs=1e-12)
+
+
+def test_simulated_cells_agree_with_exact_ones():
+    """What estimators that couple groups are simulated by finds the exact moments of one that does not."""
+    problem = gt.gallery.problem(questions.PROBLEM)
+    settings = questions.cells(True)[0].settings
+    run = gt.simulate_gradients(
+        problem, problem.theta, ["rloo"], batch_size=4, group_size=8, replications=1 << 14, rng=0, directions=np.eye(5)
+    )
+    exact, trace, _ = questions._moments(problem, problem.theta, settings | {"estimator": "rloo"}, np.random.SeedSequence(0))
+    assert (np.abs(run.along[0] - exact) < 4.9 * run.along_standard_error[0]).all()
+    assert np.trace(run.along_covariance[0]) == pytest.approx(trace, rel=0.05)
