@@ -22,9 +22,6 @@ from simulations.claims import claim
 from simulations.harness.evidence import evidence, highest
 from simulations.harness.study import Cell, Rows, Settings, Study
 
-# A grid of steps ends with some that are too large.  Filtered once and for all, because filters are common to all threads.
-warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
-
 LEVELS = {"sequence-shared": 0.68, "stopping": 0.745}
 """Two thirds of the way from the start to where noise-free ascent is after 1,024 steps of 16."""
 INNER_STEPS = (4, 8)
@@ -134,7 +131,11 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
 
 
 def _train(settings: Settings, arm: str, step: float, runs: int, seed: np.random.SeedSequence) -> TrainingRuns:
-    """Train with a constant step, and keep the objective after every rollout."""
+    """Train with a constant step, and keep the objective after every rollout.
+
+    A grid of steps ends with some that are too large.  The filter for that stays, because filters are common to all threads.
+    """
+    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
     problem, inner = race_problem(settings["problem"]), settings["inner_steps"]
     return gt.simulate_training(
         problem,
