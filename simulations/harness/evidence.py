@@ -42,6 +42,19 @@ def largest(values: ArrayLike) -> float:
     return float(found.max())
 
 
+def average(values: ArrayLike) -> float:
+    """Return the mean of some estimates; a value that is not a number among them is an error, and is not left out.
+
+    Raises
+    ------
+    ValueError
+    """
+    found = np.asarray(values, dtype=np.float64)
+    if np.isnan(found).any():
+        raise ValueError(f"estimates must be numbers, got {found.tolist()}")
+    return float(found.mean())
+
+
 def farthest(estimates: pd.Series, prediction: float = 0.0) -> Hashable:
     """Return the label of the estimate that is farthest from the prediction; raise if one is not a number."""
     return highest((estimates - prediction).abs())

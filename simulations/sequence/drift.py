@@ -10,7 +10,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.harness.evidence import exact
+from simulations.harness.evidence import average, exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.sequence.parts import composed, random_problem
 from simulations.sequence.tokens import Tokens
@@ -160,7 +160,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     """Identities by horizon at the worst tree, direction and drift; orderings and costs on average over trees."""
     found = []
     for horizon, part in table.groupby("horizon"):
-        worst = part.groupby(["estimator", "quantity"])["estimate"].max()
+        worst = part.groupby(["estimator", "quantity"])["estimate"].agg(largest)
         for statement, estimator, quantity, control in IDENTITIES:
             other = quantity if (control, quantity) in worst.index else "to current"
             both = exact(worst[estimator, quantity], 0.0), exact(worst[control, other], 0.0)
@@ -168,7 +168,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     judged = table[table["drift"].isin(JUDGED)]
     for (horizon, direction, drift), part in judged.groupby(["horizon", "direction", "drift"], sort=False):
         setting = f"T = {horizon}, {direction}, drift {drift:g}"
-        mean = part.groupby(["estimator", "quantity"])["estimate"].mean()
+        mean = part.groupby(["estimator", "quantity"])["estimate"].agg(average)
         cosine = mean[:, "cosine"]
         facts = {"nats a token": mean["none", "nats a token"], "cosine, token": cosine["token"], "cosine, none": cosine["none"]}
         for statement, of in (("T6/printed", "token"), ("T6/no ratio", "none")):

@@ -9,7 +9,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.harness.evidence import exact
+from simulations.harness.evidence import exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.sequence.parts import features_of
 from simulations.sequence.tokens import Tokens
@@ -86,8 +86,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for drift, part in table.groupby("drift", sort=False):
         unbounded = part[part["ratio"].isin(("trajectory", "doubled"))]
         exponents = np.log(unbounded["estimate"]) / np.log(unbounded["prediction"])
-        worst = exponents.groupby(unbounded["ratio"]).max()
-        highest = part.groupby("ratio")["estimate"].max()
+        worst = exponents.groupby(unbounded["ratio"]).agg(largest)
+        highest = part.groupby("ratio")["estimate"].agg(largest)
         typical = {"median": float(exponents[unbounded["ratio"] == "trajectory"].median())}
         both = exact(worst["trajectory"], 1.0), exact(worst["doubled"], 1.0)
         found.append(claim("T4/curse", f"drift {drift:g}", *both, facts=typical))

@@ -171,7 +171,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     """Each way of writing each decomposition, under each reading, over all trees; the control is another clip's update."""
     found = []
     for (statement, way, reading), part in table.groupby(["statement", "way", "reading"], sort=False):
-        gaps = part.groupby("kernel")["estimate"].max()
+        gaps = part.groupby("kernel")["estimate"].agg(largest)
         both = (exact(gaps[kernel], 0.0) for kernel in ("right", "broken"))
         found.append(claim(f"{statement}/{way}", str(reading), *both, facts={"clipped": float(part["clipped"].mean())}))
     return found
