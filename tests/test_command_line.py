@@ -125,7 +125,7 @@ def test_studies_claim_what_they_declare(results):
 def test_what_is_not_a_number_is_no_evidence(results, name):
     """An estimate that is NaN is an error, unless no claim is about it: then the claims are what they were."""
     study, table = studies()[name], read_table(results, name)[0]
-    if set(gt.gallery.names("gradient")) <= set(table["problem"]):  # they are all read by the same lines
+    if set(gt.gallery.names("gradient")) <= set(table.get("problem", ())):  # they are all read by the same lines
         table = table[table["problem"].isin(table["problem"].unique()[:2])].reset_index(drop=True)
     expected = [(claim.evidence, claim.control) for claim in study.claims(table)]
     quoted = {evidence.estimate for both in expected for evidence in both}
