@@ -103,6 +103,19 @@ def test_importing_loads_no_compiler_no_tables_and_no_statistics():
     assert run(script) == []
 
 
+def test_no_module_of_the_library_loads_the_distributions():
+    script = """
+import sys
+from importlib import import_module
+from pkgutil import walk_packages
+import grpo_theory
+for found in walk_packages(grpo_theory.__path__, "grpo_theory."):
+    import_module(found.name)
+print("scipy.stats" in sys.modules)
+"""
+    assert run(script) == ["False"]
+
+
 def test_importing_compiles_nothing_and_loads_no_plots():
     script = """
 import numba.core.dispatcher as d

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc
-from scipy.stats import binom
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated
 from grpo_theory.validation import as_count, as_real_array
@@ -41,7 +40,7 @@ class FiniteGroupObjective:
         """Return h'(p), of the shape of p."""
         p = _probabilities(p)
         size = self.group_size
-        return np.asarray(binom.pmf(np.arange(size), size - 1, p[..., None]) @ self.coefficients)
+        return np.asarray(_binomial(np.arange(size), size - 1, p) @ self.coefficients)
 
     def value(self, p: ArrayLike) -> Array:
         """Return h(p) with h(0) = 0, of the shape of p; binomial probabilities integrate to incomplete beta functions over G."""
@@ -97,7 +96,7 @@ def standardised_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: floa
     successes = np.arange(1, group_size)
     share = successes / group_size
     deviation = np.sqrt(group_size / (group_size - ddof) * share * (1.0 - share))
-    weights = binom.pmf(successes, group_size, p[..., None])
+    weights = _binomial(successes, group_size, p)
     return np.asarray(weights @ (share * (1.0 - share) / (deviation + epsilon)) / (p * (1.0 - p)))
 
 
@@ -112,7 +111,7 @@ def left_out_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -
     correction = others / (others - ddof) if others > ddof else 0.0
     deviation = np.sqrt(correction * share * (1.0 - share))
     factors = np.where(deviation > 0.0, 1.0 / (deviation + epsilon + (deviation == 0.0)), 1.0)
-    return np.asarray(binom.pmf(successes, others, p[..., None]) @ factors)
+    return np.asarray(_binomial(successes, others, p) @ factors)
 
 
 def relative_slope(p: ArrayLike, group_size: int) -> Array:
@@ -141,6 +140,13 @@ def mixed_bias(p: ArrayLike, group_size: int) -> Array:
     """Return E[group mean | mixed group] - p = [p(1-p)^G + p^(G+1) - p^G]/[1 - (1-p)^G - p^G] (R3; arXiv 2601.08521)."""
     p = _interior(p)
     return np.asarray((p * (1.0 - p) ** group_size + p ** (group_size + 1) - p**group_size) / mixed_share(p, group_size))
+
+
+def _binomial(counts: Integers, n: int, p: Array) -> Array:
+    """Return the probabilities of counts (S,) of n, shape (..., S), for success probabilities p of any shape."""
+    from scipy.stats import binom  # slow to import, and seldom wanted
+
+    return np.asarray(binom.pmf(counts, n, p[..., None]))
 
 
 def _probabilities(p: ArrayLike) -> Array:
