@@ -54,8 +54,11 @@ from .schedule import Constant as Constant
 from .schedule import Harmonic as Harmonic
 from .schedule import Power as Power
 from .schedule import Schedule as Schedule
+from .simulate import SGD as SGD
+from .simulate import Adam as Adam
 from .simulate import Ball as Ball
 from .simulate import GradientSimulation as GradientSimulation
+from .simulate import Optimiser as Optimiser
 from .simulate import TrainingRuns as TrainingRuns
 from .simulate import block_replications as block_replications
 from .simulate import simulate_gradients as simulate_gradients

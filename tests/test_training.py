@@ -15,11 +15,16 @@ from grpo_theory.exact import weights
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate import advance as advance_module
 from grpo_theory.simulate import ascent, elementary, learner, penalty, record, show, sums, tally, update, weighing, world
+from grpo_theory.simulate import optimiser as optimiser_module
 from grpo_theory.simulate.alias import alias_table
 from grpo_theory.simulate.runs import BLOCK_RUNS, CHUNK_WORDS
 
 
-def transcription(dense, theta, estimator, steps, uniforms, inner_steps=1):
+def ascend(theta, step, estimate):
+    return theta + step * estimate
+
+
+def transcription(dense, theta, estimator, steps, uniforms, inner_steps=1, move=ascend):
     """Algorithm 1 in plain Python with dense scores: rollouts of B prompts, and the updates that each serves.
 
     Returns the iterates, the mean rewards of the rollouts, and how often a clip changed the weight of a token, by the sign of
@@ -39,7 +44,7 @@ def transcription(dense, theta, estimator, steps, uniforms, inner_steps=1):
             sample = prompts[own], outcomes[own], advantages[own]
             clipped += dense.clipped(now, then, estimator, *sample)
             estimate = dense.estimates(now, then, estimator, *sample).mean(axis=0)
-            path.append(path[-1] + steps[i * inner_steps + j] * estimate)
+            path.append(move(path[-1], steps[i * inner_steps + j], estimate))
     return SimpleNamespace(path=np.array(path), mean_rewards=np.array(rewards), clipped=clipped)
 
 
@@ -265,12 +270,12 @@ def plain(monkeypatch):
                 if isinstance(value, Dispatcher):
                     monkeypatch.setattr(module, name, value.py_func)
 
-        def parts(estimator, recipe, path, maps, keeps):
-            made = world.make_parts(estimator, recipe, path, maps, keeps)
+        def parts(*arguments):
+            estimator, made = arguments[0], world.make_parts(*arguments)
             plain = {name: kinds[id(value)] for name, value in made._asdict().items() if id(value) in kinds}
             own = {"fill_ratios": estimator.ratio, "fill_weights": estimator.clip, "fill_terms": estimator.kl}
             made = made._replace(**plain, **{name: part.fill.function for name, part in own.items()})
-            assert all(name == "array" or isinstance(value, FunctionType) for name, value in made._asdict().items())
+            assert all(name in ("array", "settings") or isinstance(value, FunctionType) for name, value in made._asdict().items())
             return made
 
         def rule(estimator, layout, path):
@@ -283,7 +288,21 @@ def plain(monkeypatch):
     return switch
 
 
-MODULES = (advance_module, ascent, elementary, learner, penalty, record, show, sums, tally, update, weighing, weights)
+MODULES = (
+    advance_module,
+    ascent,
+    elementary,
+    learner,
+    optimiser_module,
+    penalty,
+    record,
+    show,
+    sums,
+    tally,
+    update,
+    weighing,
+    weights,
+)
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, *TREES])
@@ -291,6 +310,7 @@ MODULES = (advance_module, ascent, elementary, learner, penalty, record, show, s
 def test_compiled_driver_agrees_with_its_python_source(parts, policy, plain, registry):
     c, found = token_case(policy, "kl"), composed(parts) if parts else gt.estimators()["rloo"]
     sizes = {"batch_size": 2, "group_size": 4, "replications": 2, "rng": 9, "ball": gt.Ball(c.theta, 0.5)}
+    sizes["optimiser"] = gt.Adam() if parts else gt.SGD()
     updates = {"steps": 6, "inner_steps": 2 if parts else 1}
     asked = c.problem, c.theta, found, gt.Constant(1.0)
     compiled = gt.simulate_training(*asked, **sizes, **updates)
@@ -299,6 +319,68 @@ def test_compiled_driver_agrees_with_its_python_source(parts, policy, plain, reg
     assert advance_module.advance.__name__ == "advance"
     for name in ("theta", "average", "farthest"):
         np.testing.assert_allclose(getattr(again, name), getattr(compiled, name), atol=1e-13)
+
+
+def adam_by_numpy(betas, eps):
+    """Algorithm 1 of arXiv 1412.6980, upwards, with its state in a closure."""
+    means, squares, count = 0.0, 0.0, 0
+
+    def move(theta, step, estimate):
+        nonlocal means, squares, count
+        count += 1
+        means = betas[0] * means + (1.0 - betas[0]) * estimate
+        squares = betas[1] * squares + (1.0 - betas[1]) * estimate**2
+        return theta + step * (means / (1.0 - betas[0] ** count)) / (np.sqrt(squares / (1.0 - betas[1] ** count)) + eps)
+
+    return move
+
+
+@pytest.mark.parametrize("inner_steps", [1, 2])
+@pytest.mark.parametrize("policy", [*POLICIES, *TREES])
+@pytest.mark.parametrize("adam", [gt.Adam(), gt.Adam((0.5, 0.9), 1e-3)], ids=["defaults", "short memory"])
+def test_adam_makes_of_the_estimates_what_its_paper_says(adam, policy, inner_steps):
+    c, b, g, n = token_case(policy, "kl"), 2, 3, 24
+    options = {"batch_size": b, "group_size": g, "steps": n, "replications": 3, "rng": 4, "inner_steps": inner_steps}
+    found = gt.simulate_training(c.problem, c.theta, "grpo", gt.Power(0.1, 0.6), optimiser=adam, **options)
+    uniforms, steps = uniforms_of_runs(4, b, g, n // inner_steps), gt.Power(0.1, 0.6).steps(n)
+    estimator = gt.estimators()["grpo"]
+    for run in range(3):
+        move = adam_by_numpy(adam.betas, adam.eps)
+        expected = transcription(Dense(c), c.theta, estimator, steps, uniforms[run], inner_steps, move).path[-1]
+        np.testing.assert_allclose(found.theta[run], expected, atol=1e-10)
+
+
+def test_adam_drops_what_multiplies_all_gradients():
+    """The two estimators differ by the factor 1 - 1/G."""
+    problem = gt.gallery.problem("linear")
+    sizes = {"batch_size": 4, "group_size": 2, "steps": 50, "replications": 3, "rng": 1}
+    runs = [
+        gt.simulate_training(problem, problem.theta, name, gt.Constant(0.1), optimiser=optimiser, **sizes).theta
+        for optimiser in (gt.Adam(eps=1e-300), gt.SGD())
+        for name in ("rloo", "dr_grpo")
+    ]
+    np.testing.assert_allclose(runs[0], runs[1], atol=1e-12)
+    assert np.abs(runs[2] - runs[3]).max() > 0.01
+
+
+def test_adam_is_not_warned_of_the_curvature_and_does_not_depend_on_workers_or_checkpoints():
+    problem = gt.gallery.problem("kl-linear")
+    asked = problem, np.zeros(3), "grpo", gt.Constant(40.0)
+    sizes = {"batch_size": 4, "group_size": 4, "steps": 12, "replications": 300, "rng": 1, "optimiser": gt.Adam()}
+    one, two = (gt.simulate_training(*asked, workers=w, checkpoints=at, **sizes) for w, at in ((1, [12]), (2, [3, 12])))
+    np.testing.assert_array_equal(one.theta, two.theta)
+
+
+def test_adam_that_is_wrong_is_refused():
+    problem = gt.gallery.problem("linear")
+    with pytest.raises(ValueError, match=r"betas must be two numbers in \[0, 1\), got \(0.9, 1.0\)"):
+        gt.Adam((0.9, 1.0))
+    with pytest.raises(ValueError, match="eps must be"):
+        gt.Adam(eps=0.0)
+    sizes = {"batch_size": 2, "group_size": 2, "steps": 2, "replications": 1}
+    for optimiser in ("adam", gt.Adam):
+        with pytest.raises(TypeError, match="optimiser must be SGD"):
+            gt.simulate_training(problem, problem.theta, "grpo", gt.Constant(1.0), optimiser=optimiser, **sizes)
 
 
 def test_records_of_the_compiled_driver_agree_with_its_python_source(plain):

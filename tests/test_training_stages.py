@@ -288,6 +288,7 @@ def test_the_hessian_agrees_with_plain_python():
 
 
 ELSEWHERE = {
+    "clear": "test_training.py",
     "exponential": "test_training_paths.py",
     "logarithm": "test_training_paths.py",
     "fill_words": "streams_by_numpy.py",
@@ -314,8 +315,8 @@ def test_records_have_the_types_that_the_driver_declares(policy, penalty_kind, r
     parts = {"ratio": "token", "aggregation": "batch tokens", "kl": "k3 in loss"}
     made = [gt.compose("composed_for_one_test", advantage="rloo", **parts)] if penalty_kind == "kl" else []
     for estimator in (*made, *(gt.estimators()[name] for name in ("rloo", "grpo", "optimal", "optimal_loo", "dapo"))):
-        for updates in (1, 2):
-            sizes = {"batch_size": 4, "group_size": 5, "inner_steps": updates, "ball": None}
+        for updates, optimiser in ((1, gt.SGD()), (2, gt.SGD()), (1, gt.Adam())):
+            sizes = {"batch_size": 4, "group_size": 5, "inner_steps": updates, "optimiser": optimiser, "ball": None}
             course = runs.Course.of(problem, estimator, np.ones(8), **sizes)
             begun = course.start(generator.block_streams(np.random.SeedSequence(0), 0), np.tile(problem.theta, (3, 1)))
             given = [

@@ -2,6 +2,9 @@
 
 from grpo_theory.simulate.gradients import block_replications as block_replications
 from grpo_theory.simulate.gradients import simulate_gradients as simulate_gradients
+from grpo_theory.simulate.optimiser import SGD as SGD
+from grpo_theory.simulate.optimiser import Adam as Adam
+from grpo_theory.simulate.optimiser import Optimiser as Optimiser
 from grpo_theory.simulate.records import simulate_records as simulate_records
 from grpo_theory.simulate.runs import BLOCK_RUNS as BLOCK_RUNS
 from grpo_theory.simulate.runs import Ball as Ball

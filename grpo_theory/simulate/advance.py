@@ -14,8 +14,8 @@ from numba import types
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F3, compile_function, record_type
 from grpo_theory.estimation import clip, kl_term, ratio
-from grpo_theory.simulate import ascent, penalty, record, sums, weighing
-from grpo_theory.simulate.ascent import follow, project
+from grpo_theory.simulate import ascent, optimiser, penalty, record, sums, weighing
+from grpo_theory.simulate.ascent import clear, follow, project
 from grpo_theory.simulate.learner import fill_responses, fill_tokens
 from grpo_theory.simulate.record import TRACE, keep_iterates
 from grpo_theory.simulate.setting import RECIPE, ROOM, STATE, WORDS, WORLD
@@ -26,11 +26,13 @@ from grpo_theory.simulate.update import add_weights, centre_covector, draw_promp
 
 
 class Parts(NamedTuple):
-    """Functions that differ from policy to policy and from estimator to estimator, and the array that the policy's read."""
+    """Functions that differ between policies, estimators and optimisers, and the arrays that policy and optimiser read."""
 
     fill_logits: Any
     take_step: Any
     array: Array
+    move: Any
+    settings: Array
     fill_penalties: Any
     fill_seen: Any
     fill_sums: Any
@@ -46,6 +48,8 @@ PARTS = record_type(
     types.FunctionType(ascent.FILL_LOGITS),
     types.FunctionType(ascent.TAKE_STEP),
     F3,
+    types.FunctionType(optimiser.MOVE),
+    F1,
     types.FunctionType(penalty.FILL_PENALTIES),
     types.FunctionType(penalty.FILL_SEEN),
     types.FunctionType(sums.SIGNATURE),
@@ -116,8 +120,13 @@ def advance(parts, world, recipe, rule, words, steps, start, ball, batch, rollou
                 centre_covector(covector, tokens, world.vocabulary_size, n, scratch[0])
             used = rollout.counts[first : first + groups]
             pool_covectors(used, world.lengths, recipe.pool, recipe.group_size, n, room.covectors, scratch[0])
-            scale = steps[update] / (groups * recipe.group_size)
-            parts.take_step(state.theta, prompts, parts.array, room.rows, room.covectors, scale)
+            share, step = 1.0 / (groups * recipe.group_size), steps[update]
+            if state.moments.shape[0] == 0:
+                parts.take_step(state.theta, prompts, parts.array, room.rows, room.covectors, step * share)
+            else:
+                clear(state.gradient)
+                parts.take_step(state.gradient, prompts, parts.array, room.rows, room.covectors, share)
+                parts.move(state.theta, state.gradient, state.moments, parts.settings, step, start + update + 1)
             project(state.theta, ball, scratch[0])
             follow(state.theta, start + update + 1.0, state.start, state.average, state.farthest, scratch[0])
             if trace.path.shape[0] > 0:

@@ -160,6 +160,14 @@ def ascent(policy: Policy, batch_size: int) -> Ascent:
 
 
 @stage
+def clear(gradient):
+    """Set the estimates (d, R) to zero, because a step adds to what it finds."""
+    for j in range(gradient.shape[0]):
+        for i in range(gradient.shape[1]):
+            gradient[j, i] = 0.0
+
+
+@stage
 def project(theta, ball, distances):
     """Project the iterates (d, R) onto the ball: the centre (d,) followed by the radius, or empty for none."""
     if ball.shape[0] == 0:

@@ -13,6 +13,7 @@ from grpo_theory.samples.record import MINIMUM_STEPS, check_tail, tail_start
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.blocks import map_in_order
 from grpo_theory.simulate.generator import block_streams
+from grpo_theory.simulate.optimiser import SGD
 from grpo_theory.simulate.record import compact_features, empty_trace
 from grpo_theory.simulate.runs import BLOCK_RUNS, Course, starting_points
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
@@ -60,7 +61,8 @@ def simulate_records(
         raise ValueError(f"estimator must have the penalty as 'k1 in reward' for records, got {chosen.kl.name!r}")
     sizes = step_sizes(schedule, as_count("steps", steps, MINIMUM_STEPS))
     check_tail(tail)
-    course = Course.of(problem, chosen, sizes, batch_size=batch_size, group_size=group_size, inner_steps=1, ball=None, keeps=True)
+    layout = {"batch_size": batch_size, "group_size": group_size, "inner_steps": 1}
+    course = Course.of(problem, chosen, sizes, **layout, optimiser=SGD(), ball=None, keeps=True)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem.policy, theta0, replications)

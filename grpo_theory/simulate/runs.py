@@ -16,6 +16,7 @@ from grpo_theory.problem import Policy, Problem
 from grpo_theory.simulate.advance import Parts, compiled_advance
 from grpo_theory.simulate.ascent import Ascent, ascent
 from grpo_theory.simulate.generator import LANES, STREAMS, Streams, fill_words, next_uniform
+from grpo_theory.simulate.optimiser import Optimiser, check_optimiser
 from grpo_theory.simulate.path import NO_TABLE, Path, find_path
 from grpo_theory.simulate.record import NO_TRACE, Trace
 from grpo_theory.simulate.setting import Recipe, State, Words, World
@@ -79,6 +80,7 @@ class Course:
     layout: Layout
     ball: Array
     ascent: Ascent
+    optimiser: Optimiser
     path: Path
     world: World
     recipe: Recipe
@@ -94,6 +96,7 @@ class Course:
         batch_size: int,
         group_size: int,
         inner_steps: int,
+        optimiser: Optimiser,
         ball: Ball | None,
         keeps: bool = False,
     ) -> "Course":
@@ -102,6 +105,7 @@ class Course:
             raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
         batch_size, group_size = as_count("batch_size", batch_size), as_count("group_size", group_size)
         estimator.check_group_size(group_size)
+        check_optimiser(optimiser)
         if batch_size % inner_steps:
             raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")
         layout = Layout(batch_size, group_size, inner_steps)
@@ -112,8 +116,8 @@ class Course:
         found, path = ascent(problem.policy, batch_size), find_path(problem, estimator, group_size)
         world = make_world(problem, estimator)
         recipe = make_recipe(problem, estimator, layout, keeps or path.table is NO_TABLE)
-        parts = make_parts(estimator, recipe, path, found, keeps)
-        return cls(problem, estimator, step_sizes, layout, projected, found, path, world, recipe, parts)
+        parts = make_parts(estimator, recipe, path, found, optimiser, keeps)
+        return cls(problem, estimator, step_sizes, layout, projected, found, optimiser, path, world, recipe, parts)
 
     def start(self, streams: Streams, starts: Array, trace: Trace = NO_TRACE) -> "Runs":
         """Return a block of runs at their starts (R, d), R at most a block's number."""
@@ -136,7 +140,7 @@ class Runs:
         self.course, self.streams, self.trace = course, streams, trace
         layout, size = course.layout, course.ascent.side_by_side
         self.shares = [slice(first, min(first + size, len(starts))) for first in range(0, len(starts), size)]
-        self.states = [_state(starts[share]) for share in self.shares]
+        self.states = [_state(starts[share], course.optimiser.n_moments) for share in self.shares]
         shown = LANES * layout.batch_size if course.path.is_called else 0
         self.rule = make_rule(course.estimator, layout, course.path)
         self.batch = make_batch(shown, layout.group_size, course.estimator.advantage.parameter_array)
@@ -201,10 +205,12 @@ class Runs:
         return Words(words.reshape(rollouts, self.rows, LANES), halves, self.dithers[place : place + rollouts], first)
 
 
-def _state(starts: Array) -> State:
+def _state(starts: Array, n_moments: int) -> State:
     """Return the state of runs that are about to start, (R, d)."""
     columns = np.ascontiguousarray(starts.T)
-    return State(columns, np.zeros_like(columns), columns.copy(), np.zeros(len(starts)))
+    moments = np.zeros((n_moments, *columns.shape)) if n_moments else np.empty((0, 0, 0))
+    gradient = np.zeros_like(columns) if n_moments else np.empty((0, 0))
+    return State(columns, np.zeros_like(columns), columns.copy(), np.zeros(len(starts)), gradient, moments)
 
 
 def fill_block(streams, words, dithers):

@@ -139,12 +139,18 @@ class State(NamedTuple):
         The iterates, their averages so far, and where they began.
     farthest : ndarray, shape (R,)
         The largest squared distance of an iterate from the start.
+    gradient : ndarray, shape (d, R), or (0, 0)
+        Room for an estimate, where the optimiser needs it.
+    moments : ndarray, shape (P, d, R), or (0, 0, 0)
+        What the optimiser remembers.
     """
 
     theta: Array
     average: Array
     start: Array
     farthest: Array
+    gradient: Array
+    moments: Array
 
 
 class Words(NamedTuple):
@@ -184,5 +190,5 @@ RECIPE = record_type(
     numba.boolean,
 )
 ROOM = record_type(Room, *[F3] * 5, F2, F2, F3, F3, F2, F2, F4, F3, F2)
-STATE = record_type(State, F2, F2, F2, F1)
+STATE = record_type(State, F2, F2, F2, F1, F2, F3)
 WORDS = record_type(Words, numba.uint64[:, :, ::1], numba.int32[:, :, ::1], F1, numba.int64)

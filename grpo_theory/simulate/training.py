@@ -15,6 +15,7 @@ from grpo_theory.problem import Problem
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.blocks import map_in_order
 from grpo_theory.simulate.generator import Streams, block_streams
+from grpo_theory.simulate.optimiser import SGD, Optimiser
 from grpo_theory.simulate.runs import BLOCK_RUNS, Ball, Course, starting_points
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.validation import as_count
@@ -66,6 +67,7 @@ def simulate_training(
     rng: Rng | None = None,
     workers: int | None = None,
     inner_steps: int = 1,
+    optimiser: Optimiser = SGD(),
     checkpoints: Sequence[int] | None = None,
     ball: Ball | None = None,
 ) -> TrainingRuns:
@@ -96,6 +98,8 @@ def simulate_training(
         The number of threads; all processors if omitted.
     inner_steps : int, default 1
         The updates that a rollout serves; it divides batch_size, steps and the checkpoints.
+    optimiser : Optimiser, default SGD()
+        What makes a step of an estimate: `SGD()`, as above, or `Adam()`, for which eta_i are learning rates.
     checkpoints : sequence of int, optional
         Numbers of updates at which the objective is kept; the last if omitted.
     ball : Ball, optional
@@ -109,7 +113,7 @@ def simulate_training(
     -----
     StabilityWarning
         Before running, if the last step is too large for the curvature at the start (the first run's, if each has its own):
-        the spectral radius of I + eta H exceeds 1.
+        the spectral radius of I + eta H exceeds 1.  Only with `SGD`, whose steps are the gradient's.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
@@ -125,9 +129,11 @@ def simulate_training(
         batch_size=batch_size,
         group_size=group_size,
         inner_steps=inner_steps,
+        optimiser=optimiser,
         ball=ball,
     )
-    warn_if_unstable(problem, starts[0], course.step_sizes)
+    if isinstance(optimiser, SGD):
+        warn_if_unstable(problem, starts[0], course.step_sizes)
     seed = as_seed_sequence(rng)
 
     def run(number: int) -> tuple[Array, ...]:

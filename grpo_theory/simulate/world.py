@@ -14,6 +14,7 @@ from grpo_theory.simulate.advance import Parts
 from grpo_theory.simulate.alias import alias_table
 from grpo_theory.simulate.ascent import Ascent
 from grpo_theory.simulate.generator import LANES
+from grpo_theory.simulate.optimiser import Optimiser
 from grpo_theory.simulate.path import Path
 from grpo_theory.simulate.penalty import no_penalties, penalise, see_fields, see_rewards
 from grpo_theory.simulate.record import keep_nothing, keep_rollout
@@ -95,12 +96,14 @@ def make_rule(estimator: Estimator, layout: Layout, path: Path) -> Rule:
     )
 
 
-def make_parts(estimator: Estimator, recipe: Recipe, path: Path, ascent: Ascent, keeps: bool) -> Parts:
-    """Collect the functions that differ from policy to policy and from estimator to estimator."""
+def make_parts(estimator: Estimator, recipe: Recipe, path: Path, ascent: Ascent, optimiser: Optimiser, keeps: bool) -> Parts:
+    """Collect the functions that differ from policy to policy, from estimator to estimator and between optimisers."""
     return Parts(
         ascent.fill_logits,
         ascent.take_step,
         ascent.array,
+        optimiser.move.value,
+        optimiser.settings,
         (penalise if recipe.in_reward > 0.0 else no_penalties).value,
         (see_fields if recipe.sees_fields else see_rewards).value,
         path.fill_sums.value,

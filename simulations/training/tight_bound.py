@@ -18,7 +18,8 @@ from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.training.grid import doubling
 
 PROBLEM = "one direction"
-ESTIMATOR, SIZES = "rloo", {"batch_size": 1, "group_size": 4}
+ESTIMATOR = "rloo"
+SIZES: dict[str, Any] = {"batch_size": 1, "group_size": 4}
 WRONG_SIZES = {"batch_size": 2, "group_size": 4}
 """The control's M is that of batches twice as large: half of what it should be."""
 RADIUS, START = 0.1, 0.9
