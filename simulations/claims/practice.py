@@ -25,4 +25,20 @@ STATEMENTS = (
             ("same prompt", "uniform groups redrawn at the same prompt: E[g(X)/P(mixed | X)], which is another direction"),
         )
     ),
+    Statement(
+        "division",
+        "beside arXiv 2601.23135",
+        "advantages are divided by the group's standard deviation, or not, each at its own best step: which learns sooner?",
+        PARTS,
+    ),
+    Statement(
+        "division/pays",
+        "measured",
+        "divided, the success averaged over a training is higher by at least one point of a hundred",
+        "ordering",
+        whose="ours",
+    ),
+    Statement(
+        "division/harmless", "measured", "divided, it is lower by at most one point of a hundred", "ordering", whose="ours"
+    ),
 )

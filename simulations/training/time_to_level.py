@@ -20,6 +20,7 @@ from grpo_theory.exact import StabilityWarning
 from grpo_theory.simulate.training import TrainingRuns
 from simulations.claims import claim
 from simulations.harness.evidence import evidence, highest
+from simulations.harness.step_search import best_step
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 LEVELS = {"sequence-shared": 0.68, "stopping": 0.745}
@@ -167,19 +168,6 @@ def updates_to_level(runs: TrainingRuns, level: float) -> Array:
     start, stop = runs.checkpoints[first], runs.checkpoints[first + 1]
     found[there] = start + (level - before) / (after - before) * (stop - start)
     return found
-
-
-def best_step(steps: Array, times: Array) -> float:
-    """Return the step of least time: the vertex of the parabola in log step through the least time and its neighbours.
-
-    Least after smoothing with weights 1/4, 1/2, 1/4, so that no lucky time wins: a step between the first and the last.
-    """
-    smooth = times[:-2] / 4.0 + times[1:-1] / 2.0 + times[2:] / 4.0
-    at = slice(int(smooth.argmin()), int(smooth.argmin()) + 3)
-    low, middle, high = np.log(steps[at])
-    bend, slope, _ = np.polyfit(np.log(steps[at]) - middle, times[at], 2)
-    vertex = middle - slope / (2.0 * bend) if bend > 0.0 else middle
-    return float(np.exp(np.clip(vertex, low, high)))
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
