@@ -3,9 +3,9 @@
 import hashlib
 import inspect
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numba
@@ -20,6 +20,9 @@ from numba.extending import typeof_impl
 # that belongs to the import.
 cpu_target.typing_context.refresh()
 cpu_target.target_context.refresh()
+
+WITHOUT_COMPILER = bool(vars(numba.config)["DISABLE_JIT"])
+"""NUMBA_DISABLE_JIT=1: everything runs as plain Python, slowly, as people who debug a kernel want it."""
 
 F1, F2, F3 = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
 F4, F5 = numba.float64[:, :, :, ::1], numba.float64[:, :, :, :, ::1]
@@ -44,6 +47,10 @@ stage = numba.njit(**OPTIONS)
 
 def compile_function(function: Callable, *signatures: Any, as_value: bool = False, **more: Any) -> Any:
     """Compile with the package's options, and more; cached on disk where the function has a file that allows it."""
+    if WITHOUT_COMPILER:
+        return function
+    if isinstance(function, Dispatcher):
+        function = function.py_func
     options = OPTIONS | {"no_cfunc_wrapper": not as_value} | more
     try:
         dispatcher = numba.njit(function, cache=True, **options)
@@ -93,13 +100,18 @@ def reliances(function: Callable) -> tuple[list[Callable], list[tuple[str, str]]
     return seen, sorted(constants)
 
 
+def _names(code: CodeType) -> set[str]:
+    """Return the names that code uses, that of functions inside it included."""
+    codes, names = [code], set[str]()
+    for one in codes:  # the list grows while it is read
+        names.update(one.co_names)
+        codes += [constant for constant in one.co_consts if isinstance(constant, CodeType)]
+    return names
+
+
 def _named(function: Callable) -> list[tuple[str, Any]]:
     """Return the globals that a function's code names, what it may name of the modules among them, and what it encloses."""
-    codes = [function.__code__]
-    names: set[str] = set()
-    for code in codes:  # the list grows while it is read
-        names.update(code.co_names)
-        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    names = _names(function.__code__)
     found = list(inspect.getclosurevars(function).nonlocals.items()) if function.__closure__ else []
     spaces = [function.__globals__]
     for space in spaces:  # and so does this one
@@ -112,8 +124,25 @@ def _named(function: Callable) -> list[tuple[str, Any]]:
     return found
 
 
-def first_class(dispatcher: Any, signature: Any) -> CompileResultWAP:
+@cache
+def plain(function: Callable) -> Callable:
+    """Return a function as plain Python throughout: what it calls that is compiled is plain in it too."""
+    if isinstance(function, Dispatcher):
+        return plain(function.py_func)
+    if not isinstance(function, FunctionType):
+        return function
+    names = set(_names(function.__code__)) & function.__globals__.keys()
+    called = {name: value for name in names if isinstance(value := function.__globals__[name], Dispatcher)}
+    own = {**function.__globals__, **{name: plain(value) for name, value in called.items()}}
+    made = FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def first_class(dispatcher: Any, signature: Any) -> Any:
     """Return the compiled function as a value that a driver takes, its type resolved once and not at every call."""
+    if WITHOUT_COMPILER:
+        return dispatcher
     return CompileResultWAP(dispatcher.overloads[signature.args])
 
 
@@ -138,7 +167,7 @@ class FunctionValue:
         return compile_function(self.function, self.signature, as_value=True)
 
     @cached_property
-    def value(self) -> CompileResultWAP:
+    def value(self) -> Any:
         """The compiled function as a value that a driver takes."""
         return first_class(self.dispatcher, self.signature)
 

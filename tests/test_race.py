@@ -7,7 +7,7 @@ import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.theory import noise_free_path
 from simulations.normalisation.prompts import mixture, prompts
-from simulations.normalisation.race import ARMS, EXACT, exact_success, out_of_step, success
+from simulations.normalisation.race import ARMS, EVERY, EXACT, exact_success, out_of_step, success
 
 
 def hard():
@@ -17,13 +17,13 @@ def hard():
 def test_exact_plain_training_is_the_noise_free_path():
     problem = hard()
     path = noise_free_path(problem, problem.theta, np.full(8, 3.0))
-    expected = gt.objective(problem, path[1:]).mean()
+    expected = gt.objective(problem, path[EVERY::EVERY]).mean()
     assert exact_success(problem, "plain", gt.SGD(), 3.0, 8) == pytest.approx(expected, abs=1e-13)
 
 
 def test_exact_division_is_what_large_groups_tend_to():
     problem = hard()
-    divided = exact_success(problem, "divided", gt.SGD(), 0.01, 1)
+    divided = exact_success(problem, "divided", gt.SGD(), 0.01 / EVERY, EVERY)
     moved = problem.theta + 0.01 * gt.gradient_mean(problem, problem.theta, "grpo", batch_size=1, group_size=4096)
     start = gt.objective(problem, problem.theta)
     assert divided - start == pytest.approx(gt.objective(problem, moved) - start, rel=0.02)

@@ -289,6 +289,7 @@ def test_the_hessian_agrees_with_plain_python():
 
 ELSEWHERE = {
     "clear": "test_training.py",
+    "note_fault": "test_kernel_trial.py",
     "exponential": "test_training_paths.py",
     "logarithm": "test_training_paths.py",
     "fill_words": "streams_by_numpy.py",

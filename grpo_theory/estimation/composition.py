@@ -7,6 +7,7 @@ from grpo_theory.estimation.aggregation import AGGREGATIONS, Aggregation
 from grpo_theory.estimation.clip import CLIPS, Clip
 from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
 from grpo_theory.estimation.ratio import RATIOS, Ratio
+from grpo_theory.estimation.trial import try_kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,8 @@ class Estimator:
         return replace(self, name=name, advantage=advantage)
 
     def check_group_size(self, group_size: int) -> None:
-        """Raise if the estimator is not defined for groups so small."""
+        """Raise if the estimator is not defined for groups so small, or its kernel fails on groups of this size."""
         least = self.advantage.minimum_group_size
         if group_size < least:
             raise ValueError(f"group_size must be at least {least} for estimator {self.name!r}, got {group_size}")
+        try_kernel(self.advantage, group_size)

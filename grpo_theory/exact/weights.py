@@ -191,4 +191,4 @@ def fill_gains(fill_ratios, fill_weights, log_ratios, edges, lengths, shares, wi
 def compiled_fill_gains() -> Any:
     """Compile `fill_gains` for use by itself, or read it from the cache."""
     parts = types.FunctionType(RATIO), types.FunctionType(CLIP)
-    return compile_function(fill_gains.py_func, types.void(*parts, F2, I2, I1, F1, F1, F4))
+    return compile_function(fill_gains, types.void(*parts, F2, I2, I1, F1, F1, F4))

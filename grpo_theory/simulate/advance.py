@@ -20,7 +20,7 @@ from grpo_theory.simulate.learner import fill_responses, fill_tokens
 from grpo_theory.simulate.record import TRACE, keep_iterates
 from grpo_theory.simulate.setting import RECIPE, ROOM, STATE, WORDS, WORLD
 from grpo_theory.simulate.show import BATCH
-from grpo_theory.simulate.sums import ROLLOUT, RULE, sum_affine, sum_tabulated
+from grpo_theory.simulate.sums import ROLLOUT, RULE, note_fault, sum_affine, sum_tabulated
 from grpo_theory.simulate.tally import count_outcomes, fill_thresholds
 from grpo_theory.simulate.update import add_weights, centre_covector, draw_prompts, fill_rewards, pool_covectors
 
@@ -65,7 +65,8 @@ def advance(parts, world, recipe, rule, words, steps, start, ball, batch, rollou
     """Advance R runs by the S rollouts of the words, each of which serves M updates.
 
     steps (S M,) are the step sizes and `start` is the number of updates before them; ball is the centre (d,) followed by the
-    radius, or empty; the state is advanced in place, and the trace is filled.
+    radius, or empty; the state is advanced in place, and the trace is filled.  A kernel's fault ends it, and is noted
+    in the rollout.
     """
     batch_size, n = rollout.prompts.shape[0], state.theta.shape[1]
     scratch, groups = rollout.scratch, batch_size // recipe.updates
@@ -98,6 +99,9 @@ def advance(parts, world, recipe, rule, words, steps, start, ball, batch, rollou
         if rule.is_called:
             first, lengths = words.first, recipe.seen_lengths
             parts.fill_sums(rule, rollout, batch, drawn, first, n, world.responses, lengths, len(world.values))
+            note_fault(room.logits, rollout.sums, batch.rewards, n, rollout.fault)
+            if rollout.fault[0] > 0.0:
+                return
         if trace.path.shape[0] > 0:
             parts.keep_rollout(start // recipe.updates + s, rollout, room.tokens, recipe.group_size, world.strength, trace)
         # The updates.

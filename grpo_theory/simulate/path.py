@@ -44,7 +44,7 @@ def find_path(problem: Problem, estimator: Estimator, group_size: int) -> Path:
     """
     try:
         return _fastest(problem, estimator, group_size)
-    except NotFiniteError:  # it is called every time, so that the runs that meet such a value diverge, and no others
+    except NotFiniteError:  # it is called every time, so that only runs that meet such a value fail
         return Path(sum_in_order)
 
 

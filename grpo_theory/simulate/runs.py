@@ -20,7 +20,7 @@ from grpo_theory.simulate.optimiser import Optimiser, check_optimiser
 from grpo_theory.simulate.path import NO_TABLE, Path, find_path
 from grpo_theory.simulate.record import NO_TRACE, Trace
 from grpo_theory.simulate.setting import Recipe, State, Words, World
-from grpo_theory.simulate.show import make_batch
+from grpo_theory.simulate.show import fault_message, make_batch
 from grpo_theory.simulate.world import (
     Layout,
     make_parts,
@@ -197,6 +197,8 @@ class Runs:
             state,
             self.trace.of(share),
         )
+        if self.rollout.fault[0] > 0.0:
+            raise ValueError(fault_message(self.course.estimator.advantage, self.rollout.fault[1:]))
 
     def _words(self, place: int, rollouts: int, first: int) -> Words:
         """Return the words of some rollouts of the chunk, for the runs from the lane `first` on."""

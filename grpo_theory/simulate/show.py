@@ -5,7 +5,9 @@ from numba import types
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F2, I2, stage
+from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
+from grpo_theory.estimation.trial import failure
 
 BATCH = types.NamedTuple((F2, F2, I2, F1, F1, F1, F1), Batch)
 
@@ -26,6 +28,15 @@ def fill_advantages(kernel, batch, at_a_time, advantages):
             batch.parameters,
         )
         kernel(part, advantages[i:j])
+
+
+def fault_message(advantage: Advantage, rewards: Array) -> str:
+    """Say that a kernel leaves an advantage that is not finite to a group with these rewards, or raises something there."""
+    batch = make_batch(1, rewards.size, advantage.parameter_array)._replace(rewards=rewards[None].copy())
+    why = failure(advantage, batch)
+    means = f"; as plain Python it raises {why}" if why else ""
+    where = f"and does not for a group with rewards {rewards.tolist()}{means}"
+    return f"the kernel of estimator {advantage.name!r} must fill finite advantages, {where}"
 
 
 def make_batch(n_groups: int, group_size: int, parameters: Array) -> Batch:

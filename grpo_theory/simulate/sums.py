@@ -75,6 +75,8 @@ class Rollout(NamedTuple):
         Outcomes, where the kernel is called; (B, 0, N) where it is not.
     advantages : ndarray, shape (N B, G)
     scratch : ndarray, shape (4 + L, N)
+    fault : ndarray, shape (1 + G,)
+        1 and the rewards of a group, if the kernel has left it an advantage that is not finite, and else 0.
     """
 
     prompts: Integers
@@ -87,10 +89,11 @@ class Rollout(NamedTuple):
     listed: Integers
     advantages: Array
     scratch: Array
+    fault: Array
 
 
 RULE = record_type(Rule, numba.boolean, KERNEL, numba.int64, F2, I2, F1)
-ROLLOUT = record_type(Rollout, I2, T3, T3, F3, F3, F3, F4, numba.int64[:, :, ::1], F2, F2)
+ROLLOUT = record_type(Rollout, I2, T3, T3, F3, F3, F3, F4, numba.int64[:, :, ::1], F2, F2, F1)
 WORDS = types.Array(numba.int32, 2, "C", readonly=False)
 SIGNATURE = numba.void(RULE, ROLLOUT, BATCH, WORDS, numba.int64, numba.int64, I1, I1, numba.int64)
 
@@ -254,6 +257,33 @@ def call_kernel(rule, rollout, batch, n):
     """Call the kernel on the groups of n runs."""
     n_groups = n * rollout.prompts.shape[0]
     fill_advantages(rule.kernel, batch, rule.at_a_time if rule.at_a_time > 0 else n_groups, rollout.advantages[:n_groups])
+
+
+@stage
+def note_fault(logits, sums, seen_rewards, n, fault):
+    """Note a group whose sums (B, S, O, N) are not finite although its run's logits (B, D, N) are: that is the kernel's doing."""
+    for i in range(n):
+        total, height = 0.0, 0.0
+        for b in range(sums.shape[0]):
+            for part in range(sums.shape[1]):
+                for o in range(sums.shape[2]):
+                    total += sums[b, part, o, i]
+        if np.isfinite(total):
+            continue
+        for b in range(logits.shape[0]):
+            for d in range(logits.shape[1]):
+                height += abs(logits[b, d, i])
+        if not np.isfinite(height):
+            continue
+        for b in range(sums.shape[0]):
+            own = 0.0
+            for part in range(sums.shape[1]):
+                for o in range(sums.shape[2]):
+                    own += sums[b, part, o, i]
+            if not np.isfinite(own):
+                fault[0] = 1.0
+                fault[1:] = seen_rewards[i * sums.shape[0] + b]
+                return
 
 
 @function_value(SIGNATURE)

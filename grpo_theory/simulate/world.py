@@ -131,6 +131,7 @@ def make_rollout(problem: Problem, estimator: Estimator, layout: Layout, path: P
         listed=np.zeros((n_prompts, layout.group_size if path.is_called else 0, LANES), dtype=np.int64),
         advantages=np.zeros((LANES * n_prompts, layout.group_size)),
         scratch=np.zeros((4 + n_values, LANES)),
+        fault=np.zeros(1 + layout.group_size),
     )
 
 

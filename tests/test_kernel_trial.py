@@ -1,0 +1,161 @@
+"""The first use of a kernel: faults that compiled code would pass over are found, and said in words."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.compilation import plain
+from grpo_theory.estimation.centring import centre
+from grpo_theory.estimation.registry import make_estimator
+
+PROBLEM = gt.gallery.problem("linear")
+SIZES = {"batch_size": 4, "group_size": 4}
+
+
+def train(estimator, **more):
+    asked = SIZES | {"steps": 4, "replications": 4, "rng": 1} | more
+    return gt.simulate_training(PROBLEM, PROBLEM.theta, estimator, gt.Constant(0.1), **asked)
+
+
+def simulate(estimator):
+    return gt.simulate_gradients(PROBLEM, PROBLEM.theta, estimator, replications=64, rng=1, **SIZES)
+
+
+def enumerate_exactly(estimator):
+    return gt.gradient_mse(PROBLEM, PROBLEM.theta, estimator, **SIZES)
+
+
+EVERYWHERE = pytest.mark.parametrize("use", [train, simulate, enumerate_exactly])
+
+
+def reads_the_next(batch, advantages):
+    """Read the response after the last."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g + 1]
+
+
+def writes_on_the_next(batch, advantages):
+    """Write behind the last response."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1] + 1):
+            advantages[b, g] = batch.squared_score_norms[b, 0]
+
+
+def raises_where_all_are_wrong(batch, advantages):
+    """Raise."""
+    for b in range(batch.rewards.shape[0]):
+        if batch.rewards[b].sum() == 0.0:
+            raise ValueError("all of them wrong")
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.squared_score_norms[b, g]
+
+
+def divides_by_zero(batch, advantages):
+    """Divide by a standard deviation that may be 0, by way of a Python float and a root."""
+    for b in range(batch.rewards.shape[0]):
+        spread = centre(batch.rewards[b], advantages[b])
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] /= np.sqrt(spread)
+
+
+def leaves_the_first(batch, advantages):
+    """Fill all but the first."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(1, batch.rewards.shape[1]):
+            advantages[b, g] = batch.squared_score_norms[b, g]
+
+
+def couples(batch, advantages):
+    """Take the mean of the whole batch away, and say nothing of it."""
+    mean = batch.squared_score_norms.mean()
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - mean
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("kernel", [reads_the_next, writes_on_the_next])
+def test_an_index_out_of_bounds_is_found_before_compiled_code_runs(kernel, use):
+    line = kernel.__code__.co_firstlineno + 4
+    with pytest.raises(ValueError, match=rf"'bad' fails .* IndexError: index 4 is out of bounds .*line {line} of .*test_kernel"):
+        use(make_estimator("bad", kernel))
+
+
+@EVERYWHERE
+def test_what_a_kernel_raises_is_said_in_its_own_words(use):
+    with pytest.raises(ValueError, match=r"'bad' fails for a batch of 3 x 4 responses: ValueError: all of them wrong"):
+        use(make_estimator("bad", raises_where_all_are_wrong))
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("kernel", [divides_by_zero, leaves_the_first])
+def test_an_advantage_that_is_not_finite_is_an_error_and_no_divergence(kernel, use):
+    with pytest.raises(ValueError, match=r"'bad' must fill finite advantages"):
+        use(make_estimator("bad", kernel))
+
+
+def test_the_error_in_training_shows_the_group():
+    with pytest.raises(ValueError, match=r"for a group with rewards \[(0.0, 0.0, 0.0, 0.0|1.0, 1.0, 1.0, 1.0)\]"):
+        train(make_estimator("bad", divides_by_zero), steps=200)
+
+
+def test_a_kernel_that_would_fail_elsewhere_trains_where_it_does_not():
+    """All groups have both rewards here, so that no division by 0 is met."""
+    bandit = gt.Bandit([[1.0, 0.0]])
+    problem = gt.Problem(bandit, gt.TabularSoftmax(1, 2))
+    found = gt.simulate_training(
+        problem,
+        np.zeros(2),
+        make_estimator("bad", divides_by_zero),
+        gt.Constant(1e-6),
+        batch_size=1,
+        group_size=64,
+        steps=8,
+        replications=4,
+        rng=1,
+    )
+    assert not found.diverged.any()
+
+
+@EVERYWHERE
+def test_coupling_that_is_not_declared_is_found_on_every_path(use):
+    with pytest.raises(ValueError, match="couples_groups=True"):
+        use(make_estimator("bad", couples))
+
+
+def test_a_kernel_is_plain_python_throughout():
+    found, rewards = plain(divides_by_zero), np.array([[0.0, 1.0]])
+    assert not hasattr(found.__globals__["centre"], "py_func")
+    assert hasattr(divides_by_zero.__globals__["centre"], "py_func")
+    advantages = np.empty((1, 2))
+    found(type("Seen", (), {"rewards": rewards}), advantages)
+    np.testing.assert_allclose(advantages, [[-np.sqrt(0.5), np.sqrt(0.5)]])
+
+
+SCRIPT = """
+import grpo_theory as gt
+for name in ("linear", "sequence-shared"):
+    p = gt.gallery.problem(name)
+    sizes = {"batch_size": 2, "group_size": 3}
+    for estimator in ("grpo", "optimal_loo", "tic_grpo"):
+        print(gt.gradient_mse(p, p.theta, estimator, **sizes))
+        print(*gt.simulate_gradients(p, p.theta, estimator, replications=3, rng=1, workers=1, **sizes).mse)
+        found = gt.simulate_training(p, p.theta, estimator, gt.Constant(0.1), steps=2, replications=2, rng=1, workers=1, **sizes)
+        print(*found.theta[0])
+"""
+
+
+def test_without_the_compiler_everything_runs_and_gives_the_same():
+    def run(**more):
+        asked = [sys.executable, "-W", "ignore:overflow:RuntimeWarning", "-c", SCRIPT]
+        done = subprocess.run(asked, env=os.environ | more, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return np.array(done.stdout.split(), dtype=np.float64)
+
+    compiled, slow = run(), run(NUMBA_DISABLE_JIT="1")
+    np.testing.assert_allclose(slow, compiled, rtol=1e-10)
