@@ -166,7 +166,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     """Each bound at each group size, over all families of policies."""
     found = []
     for (statement, group_size), part in table.groupby(["statement", "group_size"], sort=False):
-        worst = part.groupby("how")["estimate"].max().to_dict()
+        worst = part.groupby("how")["estimate"].agg(largest).to_dict()
         broken = worst.pop("broken")
         both = exact(largest(list(worst.values())), 1.0), exact(broken, 1.0)
         found.append(claim(str(statement), f"G = {group_size}", *both, facts=worst))

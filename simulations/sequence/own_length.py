@@ -10,7 +10,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.harness.evidence import exact
+from simulations.harness.evidence import exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.sequence.parts import composed, features_of, mean_update
 from simulations.sequence.stopping import stopping
@@ -103,7 +103,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         found.append(claim("T15", setting, exact(updates["own length"], 0.0), exact(updates["no baseline"], 0.0)))
     losses = table[table["quantity"] == "loss"]
     for kind, part in losses.groupby("kind", sort=False):
-        worst = part.groupby("rule")["estimate"].max()
+        worst = part.groupby("rule")["estimate"].agg(largest)
         both = (exact(worst[rule], LARGEST_LOSS) for rule in ("own length", "no baseline"))
         found.append(claim("T15/cost", str(kind), *both))
     return found

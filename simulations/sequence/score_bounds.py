@@ -212,7 +212,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     simplices = table[table["statement"] == "T13"]
     numbers = simplices["setting"].str.removeprefix("n = ").astype(int)
     for setting, part in ((f"n = 2 to {FEW}", simplices[numbers <= FEW]), (f"n > {FEW}", simplices[numbers > FEW])):
-        worst = part.groupby("how")["estimate"].max()
+        worst = part.groupby("how")["estimate"].agg(largest)
         found.append(claim("T13", setting, exact(worst["sought"], 1.0), exact(worst["broken"], 1.0)))
     return found
 
