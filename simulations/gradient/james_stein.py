@@ -14,7 +14,7 @@ from grpo_theory.evidence import Claim, Evidence
 from simulations.claims import claim
 from simulations.gradient.cells import merge, simulate_estimators
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 SMALL = ("two-arms", "two prompts")
 PROBLEMS = ("tabular", "mixed", "lm-few-shot")
@@ -88,7 +88,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     common = {name: settings[name] for name in ("problem", "batch_size", "group_size")} | {"prediction": 0.0}
     if settings["exact"]:
         return [
-            common | {"kind": "bias", "estimator": name, "estimate": bias, "standard_error": 0.0, "replications": 0}
+            common | {"kind": "bias", "estimator": name, "estimate": bias, **EXACT}
             for name, bias in zip((SHRUNK, OWN), results[0], strict=True)
         ]
     simulation = merge(results)

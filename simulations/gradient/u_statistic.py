@@ -11,7 +11,7 @@ from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.gradient.groups import estimate
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 GROUPS = 200
 GROUP_SIZE = 5
@@ -93,7 +93,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each problem and discrepancy."""
     common = {"problem": settings["problem"], "group_size": settings["group_size"]}
-    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    zero = {"prediction": 0.0, **EXACT}
     return [common | {"quantity": name, "estimate": gap} | zero for name, gap in results[0].items()]
 
 

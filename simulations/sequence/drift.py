@@ -11,7 +11,7 @@ from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import average, exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.parts import composed, random_problem
 from simulations.sequence.tokens import Tokens
 
@@ -137,10 +137,9 @@ def turned(vector: Array, other: Array) -> Array:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each tree, direction, drift, estimator and quantity; lengths are relative to that of the current gradient."""
-    last = {"standard_error": 0.0, "replications": 0}
     return [
         {"horizon": settings["horizon"], **{key: value for key, value in row.items() if key != "estimate"}}
-        | {"prediction": 0.0 if row["quantity"].startswith("to ") else float("nan"), "estimate": row["estimate"], **last}
+        | {"prediction": 0.0 if row["quantity"].startswith("to ") else float("nan"), "estimate": row["estimate"], **EXACT}
         for result in results
         for row in result
     ]

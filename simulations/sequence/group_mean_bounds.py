@@ -11,7 +11,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.group_laws import multiset_probabilities, multisets
 from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
 
@@ -153,11 +153,10 @@ def _row(statement: str, how: str, estimate: float, count: int) -> dict[str, Any
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each bound and how its worst case was sought: the term over its bound."""
     common = {"setting": Family(*settings["family"]).name, "group_size": settings["group_size"]}
-    last = {"standard_error": 0.0, "replications": 0}
     return [
         common
         | {"statement": row["statement"], "how": row["how"], "count": row["count"]}
-        | {"prediction": 1.0, "estimate": row["estimate"], **last}
+        | {"prediction": 1.0, "estimate": row["estimate"], **EXACT}
         for row in results[0]
     ]
 

@@ -13,7 +13,7 @@ from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.evidence import Claim, log_log_slope
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 PROBLEMS = ("sequence-tabular", "sequence-shared", "kl-sequence")
 STEPS = (0.003, 0.01, 0.03, 0.1)
@@ -66,7 +66,7 @@ def _drifted(problem: gt.Problem, step: float, updates: int, group_size: int) ->
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each step size, number of updates and kernel; the bias is relative to the gradient."""
-    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    zero = {"prediction": 0.0, **EXACT}
     common = {"problem": settings["problem"], "group_size": settings["group_size"]}
     found = []
     for row in results[0]["rows"]:

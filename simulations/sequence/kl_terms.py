@@ -15,7 +15,7 @@ from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.divergences import STEP, Numbers, at_held_prefixes, between, expected, gradient
 
 PROBLEMS = ("kl-tabular", "kl-linear", "kl-sequence", "crowd")
@@ -173,7 +173,7 @@ def _compare(mean: Array, wrong: Array, target: Array, wanted: Array) -> dict[st
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each term, in the reward and in the loss, on and off policy; `astray` is the control's discrepancy."""
-    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    zero = {"prediction": 0.0, **EXACT}
     return [
         {"problem": settings["problem"]}
         | {name: value for name, value in row.items() if name != "gap"}

@@ -14,7 +14,7 @@ from grpo_theory.estimation.ratio import RATIOS, Ratio
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.checkpoints import NOTICEABLE, SEVERAL, checkpoints, divergence, turned
 
 ONE_TOKEN = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
@@ -150,10 +150,9 @@ def _updates(problem: gt.Problem, old: gt.Point, now: gt.Point, sizes: dict[str,
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint, estimator and quantity; lengths are relative to that of the current gradient."""
     zero = ("to current", "cross terms", "cross terms, old responses")
-    last = {"standard_error": 0.0, "replications": 0}
     return [
         {"problem": settings["problem"], **{key: row[key] for key in ("updates", "estimator", "quantity")}}
-        | {"prediction": 0.0 if row["quantity"] in zero else float("nan"), "estimate": row["estimate"], **last}
+        | {"prediction": 0.0 if row["quantity"] in zero else float("nan"), "estimate": row["estimate"], **EXACT}
         for row in results[0]
     ]
 

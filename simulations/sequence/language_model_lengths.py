@@ -18,7 +18,7 @@ from grpo_theory.exact.surface import gradient
 from grpo_theory.problem.prefix_head import PrefixHeadMap
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.checkpoints import NOTICEABLE, SEVERAL, turned
 
 STRENGTHS = (0.3, 0.1)
@@ -123,13 +123,12 @@ def length(problem: gt.Problem, theta: Array) -> float:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each rule and quantity: the update at the maximiser is relative to that at the model."""
-    last = {"standard_error": 0.0, "replications": 0}
     common = {"problem": settings["problem"], "strength": settings["strength"], "questions": settings["questions"]}
     return [
         common
         | {"rule": row["rule"], "quantity": row["quantity"]}
         | {"prediction": 0.0 if row["quantity"] == "update" else float("nan"), "estimate": row["estimate"]}
-        | last
+        | EXACT
         for row in results[0]
     ]
 

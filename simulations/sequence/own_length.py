@@ -11,7 +11,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.parts import composed, features_of, mean_update
 from simulations.sequence.stopping import stopping
 
@@ -83,10 +83,9 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each problem, rule and quantity: update at the maximiser over its noise, share lost, and change of length."""
-    last = {"standard_error": 0.0, "replications": 0}
     return [
         {"kind": settings["kind"], "seed": row["seed"], "rule": row["rule"], "quantity": quantity}
-        | {"prediction": float("nan") if quantity == "longer" else 0.0, "estimate": row[quantity], **last}
+        | {"prediction": float("nan") if quantity == "longer" else 0.0, "estimate": row[quantity], **EXACT}
         for result in results
         for row in result
         for quantity in ("update", "loss", "longer")

@@ -11,7 +11,7 @@ from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.gradient.groups import estimate
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.divergences import Numbers, gradient
 
 PROBLEMS = ("tabular", "linear", "graded", "sequence-shared")
@@ -77,7 +77,7 @@ def _parameters(problem: gt.Problem, prompt: int, covector: Array) -> Array:
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each problem, place and kernel."""
     common = {"problem": settings["problem"], "group_size": settings["group_size"]}
-    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    zero = {"prediction": 0.0, **EXACT}
     return [common | {"quantity": name, "estimate": gap} | zero for name, gap in results[0].items()]
 
 

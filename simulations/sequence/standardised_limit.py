@@ -13,7 +13,7 @@ from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import Claim, log_log_slope
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.divergences import STEP
 from simulations.sequence.standardised import standardised
 
@@ -106,7 +106,7 @@ def _weight_error(weights: Array, log_ratios: Array) -> float:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each quantity and group size."""
-    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    zero = {"prediction": 0.0, **EXACT}
     found = []
     for name, values in results[0].items():
         sizes = settings["group_sizes"] if isinstance(values, list) else [0]

@@ -9,7 +9,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 PROBLEMS = ("tabular", "linear", "mixed", "conflict")
 ESTIMATORS = ("dr_grpo", "rloo", "grpo", "reinforce")
@@ -51,7 +51,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each estimator."""
     common = {name: settings[name] for name in ("problem", "inner_steps", "rollouts", "batch_size", "group_size")}
-    exactly = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    exactly = {"prediction": 0.0, **EXACT}
     return [common | {"estimator": name, "estimate": gap} | exactly for name, gap in results[0].items()]
 
 

@@ -16,7 +16,7 @@ from grpo_theory.estimation.kl_term import KL_TERMS
 from grpo_theory.evidence import Claim, Evidence
 from simulations.claims import claim
 from simulations.harness.evidence import evidence, exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.divergences import Numbers, gradient, token_logs
 from simulations.sequence.standardised import STANDARDISED, ascended
 
@@ -146,7 +146,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         one = found[kernel]
         for name in ("at printed", "gap"):
             cell = {"kernel": kernel, "quantity": name, "estimate": one[name], "prediction": 0.0}
-            table.append(common | cell | {"standard_error": 0.0, "replications": 0})
+            table.append(common | cell | EXACT)
         cell = {"kernel": kernel, "quantity": "success", "estimate": one["mean"], "prediction": found["success"]}
         table.append(common | cell | {"standard_error": one["error"], "replications": settings["runs"]})
     return table
