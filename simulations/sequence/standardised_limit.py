@@ -1,6 +1,5 @@
 """U14, U15: advantages divided by the group's standard deviation against those divided by the prompt's, off policy, exact."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,13 +7,13 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import Claim, log_log_slope
 from simulations.claims import claim
 from simulations.harness.evidence import exact
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.divergences import STEP
+from simulations.sequence.parts import composed
 from simulations.sequence.standardised import standardised
 
 PROBLEMS = ("sequence-tabular", "sequence-shared", "linear")
@@ -88,7 +87,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
         "corrected, astray": _weight_error(np.expm1(then - here), astray - then),
     }
     for name, kernel in KERNELS.items():
-        chosen = replace(kernel, ratio=RATIOS["token"])
+        chosen = composed(kernel, "token")
         laws = [
             gt.gradient_law(problem, theta, chosen, batch_size=1, group_size=size, behaviour=problem.theta)
             for size in settings["group_sizes"]

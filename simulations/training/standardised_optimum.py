@@ -1,7 +1,6 @@
 """U16: where training with standardised rewards and a K3 penalty in the loss converges, exact and simulated."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,13 +10,12 @@ from scipy.optimize import minimize
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation import find
-from grpo_theory.estimation.kl_term import KL_TERMS
 from grpo_theory.evidence import Claim, Evidence
 from simulations.claims import claim
 from simulations.harness.evidence import evidence, exact
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.divergences import Numbers, gradient, token_logs
+from simulations.sequence.parts import composed
 from simulations.sequence.standardised import STANDARDISED, ascended
 
 PROBLEMS = ("kl-tabular", "kl-linear")
@@ -30,8 +28,8 @@ MARGIN = 0.01
 """Relative: a success rate of 50% is told from one of 50.5%, less than evaluations of trained models tell apart.  After finitely
 many updates runs are not at the maximiser, by order 1/n, so the statement is a bound and not an equality."""
 ESTIMATORS = {
-    "standardised": replace(STANDARDISED, kl=KL_TERMS["k3 in loss"]),
-    "undivided": replace(find("rloo"), name="rloo, k3 in loss", kl=KL_TERMS["k3 in loss"]),
+    "standardised": composed(STANDARDISED, "none", kl="k3 in loss"),
+    "undivided": composed("rloo", "none", kl="k3 in loss"),
 }
 """The algorithm, and broken: the same without the division."""
 
