@@ -9,10 +9,11 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.exact.multisets import multisets
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
-from simulations.sequence.group_laws import multiset_probabilities, multisets
+from simulations.sequence.group_laws import multiset_probabilities
 from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
 
 LOW, HIGH = 0.2, 0.2
