@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.harness.evidence import evidence, exact
+from simulations.harness.evidence import distance, exact
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.divergences import Numbers, gradient, token_logs
 from simulations.sequence.parts import composed
@@ -159,16 +159,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         for statement, quantity in (("U16/printed", "at printed"), ("U16/corrected", "gap")):
             pair = (exact(at.loc[(quantity, kernel), "estimate"], 0.0) for kernel in ESTIMATORS)
             found.append(claim(statement, where, *pair, facts=facts))
-        ends = (_distance(at.loc[("success", kernel)]) for kernel in ESTIMATORS)
-        found.append(claim("U16/simulated", where, *ends, facts=facts))
+        ends = (at.loc[("success", kernel)] for kernel in ESTIMATORS)
+        found.append(claim("U16/simulated", where, *(distance(row, row["prediction"], MARGIN) for row in ends), facts=facts))
     return found
-
-
-def _distance(row: pd.Series) -> Evidence:
-    """Return the evidence of a relative distance from the prediction, against the margin."""
-    scale = float(row["prediction"])
-    distance = abs(float(row["estimate"]) - scale) / scale
-    return evidence(row.to_dict() | {"estimate": distance, "standard_error": row["standard_error"] / scale}, MARGIN)
 
 
 def _facts(at: pd.DataFrame) -> Mapping[str, float]:
