@@ -14,7 +14,7 @@ from simulations.harness.evidence import exact
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.divergences import STEP
 from simulations.sequence.parts import composed
-from simulations.sequence.standardised import standardised
+from simulations.sequence.standardised import leave_out, standardised
 
 PROBLEMS = ("sequence-tabular", "sequence-shared", "linear")
 GROUP_SIZES = (256, 512, 1024)
@@ -33,35 +33,30 @@ def off_the_limit(batch, advantages):
     """The same less what it is with the prompt's own standard deviation."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        squares = ((batch.rewards[b] - mean) ** 2).sum() / (group_size - 1.0)
-        for g in range(group_size):
-            difference = (batch.rewards[b, g] - mean) * group_size / (group_size - 1.0)
-            own = difference / np.sqrt(squares) if squares > 0.0 else 0.0
-            advantages[b, g] = own - difference / batch.standard_deviations[b]
+        variance = leave_out(batch.rewards[b], advantages[b])
+        if variance > 0.0:
+            for g in range(group_size):
+                advantages[b, g] *= 1.0 / np.sqrt(variance) - 1.0 / batch.standard_deviations[b]
 
 
 def off_by_variance(batch, advantages):
     """Broken: the variance in the place of the standard deviation, its root forgotten."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        squares = ((batch.rewards[b] - mean) ** 2).sum() / (group_size - 1.0)
-        for g in range(group_size):
-            difference = (batch.rewards[b, g] - mean) * group_size / (group_size - 1.0)
-            own = difference / squares if squares > 0.0 else 0.0
-            advantages[b, g] = own - difference / batch.standard_deviations[b]
+        variance = leave_out(batch.rewards[b], advantages[b])
+        if variance > 0.0:
+            for g in range(group_size):
+                advantages[b, g] *= 1.0 / variance - 1.0 / batch.standard_deviations[b]
 
 
 def by_standard_error(batch, advantages):
     """Broken: the standard error of the mean in the place of the standard deviation."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        squares = ((batch.rewards[b] - mean) ** 2).sum() / (group_size - 1.0) / group_size
-        for g in range(group_size):
-            difference = (batch.rewards[b, g] - mean) * group_size / (group_size - 1.0)
-            advantages[b, g] = difference / np.sqrt(squares) if squares > 0.0 else 0.0
+        variance = leave_out(batch.rewards[b], advantages[b])
+        if variance > 0.0:
+            for g in range(group_size):
+                advantages[b, g] /= np.sqrt(variance / group_size)
 
 
 KERNELS = {
