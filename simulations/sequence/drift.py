@@ -52,7 +52,7 @@ class Pair:
     """The old and the current policy, and the gradients that the update may be the estimate of."""
 
     def __init__(self, problem: gt.Problem, theta: Array) -> None:
-        features = np.moveaxis(problem.policy.logits(np.eye(problem.policy.dimension)), 0, -1)[0]
+        features = problem.policy.jacobian()[0]
         paths = problem.policy.paths
         self.old, self.now = (Tokens(paths, features @ vector, features) for vector in (problem.theta, theta))
         self.rewards = problem.bandit.mean_reward[0]

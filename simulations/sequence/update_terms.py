@@ -133,7 +133,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
     clipped = []
     for _ in range(settings["count"]):
         problem = random_problem(rng, *settings["tree"], n_prompts=settings["prompts"], dimension=settings["dimension"])
-        features = np.moveaxis(problem.policy.logits(np.eye(problem.policy.dimension)), 0, -1)
+        features = problem.policy.jacobian()
         away = rng.normal(size=problem.policy.dimension)
         theta = problem.theta + settings["drift"] * away / np.linalg.norm(away)
         for reading in READINGS:
