@@ -9,19 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 
-from paper_figures.harness.style import (
-    BLACK,
-    BLUE,
-    BROWN,
-    GREEN,
-    LANGUAGE_MODEL,
-    ORANGE,
-    PROBLEMS,
-    PURPLE,
-    VERMILION,
-    Look,
-    log_axis,
-)
+from paper_figures.harness.style import BROWN, LANGUAGE_MODEL, PROBLEMS, RATIOS, Look, log_axis
 
 PLACE = 230
 TABLES = ("language_model",)
@@ -36,14 +24,6 @@ CAPTION = (
 MODELS = {
     **{name: PROBLEMS[name] for name in LANGUAGE_MODEL},
     "lm-answers": Look("SmolLM2, up to three tokens", BROWN, "^", "--"),
-}
-LOOKS = {
-    "none": Look("no ratio", ORANGE, "s", ":"),
-    "token": Look("token ratio (GRPO)", BLUE, "D", "--"),
-    "geometric": Look("geometric mean (GSPO)", GREEN, "^", "-."),
-    "trajectory": Look("trajectory ratio (TIC)", BLACK, "o", "-"),
-    "token, clipped": Look("token ratio, clipped by sign", VERMILION, "X", "--"),
-    "trajectory, clipped": Look("trajectory ratio, clipped above", PURPLE, "P", "-"),
 }
 POLICIES = {
     "nats": "moved (nats a response)",
@@ -63,7 +43,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         for axes, quantity in zip(above, POLICIES, strict=True):
             _line(axes, part[part["quantity"] == quantity], look)
     updates = table[table["problem"] == "lm-answers"]
-    for name, look in LOOKS.items():
+    for name, look in RATIOS.items():
         part = updates[updates["estimator"] == name]
         for axes, quantity in zip(below, QUANTITIES, strict=True):
             shown = part[part["quantity"] == quantity]

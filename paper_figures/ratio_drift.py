@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from paper_figures.harness.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, VERMILION, Look, log_axis
+from paper_figures.harness.style import BLACK, RATIOS, log_axis
 
 PLACE = 200
 TABLES = ("drift",)
@@ -19,14 +19,6 @@ CAPTION = (
     "makes the policy worse. Bottom: standard deviation of one group's update (G = 8, leave-one-out), relative to the gradient. "
     "Clips at 0.8 and 1.2. Means over random trees of two tokens, exact."
 )
-LOOKS = {
-    "none": Look("no ratio", ORANGE, "s", ":"),
-    "token": Look("token ratio (GRPO)", BLUE, "D", "--"),
-    "geometric": Look("geometric mean (GSPO)", GREEN, "^", "-."),
-    "trajectory": Look("trajectory ratio (TIC)", BLACK, "o", "-"),
-    "token, clipped": Look("token ratio, clipped by sign", VERMILION, "X", "--"),
-    "trajectory, clipped": Look("trajectory ratio, clipped above", PURPLE, "P", "-"),
-}
 HORIZONS = (2, 4, 8)
 QUANTITIES = {"to current": "bias / gradient", "cosine": "cosine with gradient", "variance": "noise / gradient"}
 LEAST = 3e-3
@@ -44,7 +36,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         part = table[table["horizon"] == horizon]
         means = part.groupby(["quantity", "estimator", "drift"])["estimate"].mean()
         for axes, quantity in zip(column, QUANTITIES, strict=True):
-            for name, look in LOOKS.items():
+            for name, look in RATIOS.items():
                 values = means[quantity, name].to_numpy()
                 shown = np.sqrt(values) if quantity == "variance" else values
                 shown = np.where(shown >= LEAST, shown, np.nan) if quantity == "to current" else shown

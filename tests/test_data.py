@@ -1,7 +1,9 @@
 """The arithmetic set: what ships, and that it is what it says."""
 
+import importlib
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,6 +69,18 @@ def test_the_policies_rise_in_quality():
     assert values == sorted(values)
     assert values[0] > 0.1  # better than guessing one digit in ten
     assert values[-1] < 0.999
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "long_answers"])
+def test_the_scripts_draw_the_questions_that_ship(name, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "tools")
+    script, shipped = importlib.import_module(f"make_{name}"), getattr(gt.data, name)()
+    drawn = script.CATEGORIES, script.PER_CATEGORY, script.draw_question, script.SEED
+    asked, examples = importlib.import_module("question_sets").draw_questions(*drawn)
+    expected = shipped.categories.tolist(), shipped.questions, shipped.answers.tolist()
+    assert asked == list(zip(*expected, strict=True))
+    assert not {question for some in examples.values() for question, _ in some} & set(shipped.questions)
+    assert script.describe().items() <= shipped.provenance.items()
 
 
 def test_it_is_loaded_once():

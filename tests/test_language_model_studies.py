@@ -7,9 +7,10 @@ import grpo_theory as gt
 from grpo_theory.evidence import judge
 from simulations.harness.study import table_of
 from simulations.sequence import language_model, language_model_lengths
-from simulations.sequence.checkpoints import FIRST, checkpoints, divergence, turned
-from simulations.sequence.language_model import UPDATE, _policies, composed
-from simulations.sequence.language_model_lengths import RULES, mean_update
+from simulations.sequence.checkpoints import FIRST, checkpoints, divergence
+from simulations.sequence.language_model import UPDATE, _policies, leave_one_out
+from simulations.sequence.language_model_lengths import RULES, update_by
+from simulations.sequence.parts import turned
 
 
 def small():
@@ -67,12 +68,11 @@ def test_a_turned_vector_has_the_angle():
 def test_mean_updates_are_those_of_the_exact_law(rule):
     """By enumeration of the groups; a penalty that is forgotten is none."""
     problem = small()
-    divided, penalised = RULES[rule]
+    aggregation, penalised = RULES[rule]
     other = problem if penalised else gt.Problem(problem.bandit, problem.policy, None, problem.theta)
-    name = f"leave-one-out, {'own length' if divided else 'sum'}"
-    estimator = gt.compose(name, advantage="rloo", aggregation="own length" if divided else "sum")
+    estimator = gt.compose(f"leave-one-out, {aggregation}", advantage="rloo", aggregation=aggregation)
     found = gt.gradient_mean(other, problem.theta, estimator, batch_size=1, group_size=2)
-    np.testing.assert_allclose(mean_update(problem, problem.theta, rule), found, atol=1e-13)
+    np.testing.assert_allclose(update_by(problem, problem.theta, rule), found, atol=1e-13)
 
 
 def table(study, problem):
@@ -94,7 +94,7 @@ def test_the_study_of_ratios_finds_what_is_broken(monkeypatch):
         "T8/language model": ("confirmed", "refuted"),
     }
     sound = language_model.estimators(1)
-    monkeypatch.setattr(language_model, "estimators", lambda horizon: sound | {"trajectory": composed("none")})
+    monkeypatch.setattr(language_model, "estimators", lambda horizon: sound | {"trajectory": leave_one_out("none")})
     assert verdicts(language_model, "lm-few-shot")["T7/language model"] == ("refuted", "refuted")
 
 

@@ -17,6 +17,7 @@ def test_every_map_agrees_with_the_dense_features(name):
     several = rng.normal(size=(4, policy.dimension))
     close = {"rtol": 1e-13, "atol": 1e-14}
     np.testing.assert_allclose(policy.logits(theta), phi @ theta, **close)
+    np.testing.assert_allclose(policy.jacobian(), phi, **close)
     np.testing.assert_allclose(policy.logits(several), np.einsum("mkd,jd->jmk", phi, several), **close)
     np.testing.assert_allclose(own.adjoint_by_prompt(covectors), np.einsum("mkd,mk->md", phi, covectors), **close)
     np.testing.assert_allclose(own.adjoint(covectors), np.einsum("mkd,mk->d", phi, covectors), **close)

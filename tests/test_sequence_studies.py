@@ -7,9 +7,10 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.exact.multisets import multisets
 from simulations.harness.study import table_of
 from simulations.sequence import drift, group_mean_bounds, own_length, ratio_moments, score_bounds, stationarity, update_terms
-from simulations.sequence.group_laws import multiset_probabilities, multisets
+from simulations.sequence.group_laws import multiset_probabilities
 from simulations.sequence.parts import composed, features_of, mean_update, random_problem
 from simulations.sequence.stopping import fields, mean_path, stopping
 from simulations.sequence.tokens import Family, Tokens, Uncentred
@@ -19,7 +20,7 @@ TREES = [(2, 1, None), (2, 3, 1), (3, 2, 0), (2, 4, None)]
 
 def problem_and_tokens(tree, seed=0):
     problem = random_problem(np.random.default_rng(seed), *tree, n_prompts=2, dimension=3)
-    features = np.moveaxis(problem.policy.logits(np.eye(3)), 0, -1)
+    features = problem.policy.jacobian()
     tokens = [Tokens(problem.policy.paths, one @ problem.theta, one) for one in features]
     return problem, tokens
 
@@ -131,7 +132,7 @@ def test_what_the_groups_mean_adds_is_what_all_groups_add(family):
 
 def surrogate_slope(problem, theta, rollout, kind):
     """Return the gradient of a surrogate by a step along the imaginary axis: min with clip by sign, or min(rho, 1 + e)."""
-    features = np.moveaxis(problem.policy.logits(np.eye(3)), 0, -1)
+    features = problem.policy.jacobian()
     paths, slope = problem.policy.paths, np.zeros(3)
 
     def token_logs(m, vector):

@@ -37,6 +37,15 @@ def test_slope_is_the_kernels_exact_mean():
     np.testing.assert_allclose(mean, slope(p, 5) * p * (1.0 - p) * np.array([-1.0, 1.0]), rtol=1e-12)
 
 
+@pytest.mark.parametrize("group_size", [2, 3, 8, 64])
+def test_what_the_study_ascends_is_what_the_library_derives_from_the_kernel(group_size):
+    """Two ways to h: a sum of binomial tails with closed weights, and the kernel's own advantages, multiset by multiset."""
+    p = np.linspace(0.0, 1.0, 11)
+    found = gt.theory.finite_group_objective(STANDARDISED, group_size)
+    np.testing.assert_allclose(found.value(p), ascended(p, group_size), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found.slope(p[1:-1]), [slope(one, group_size) for one in p[1:-1]], rtol=1e-11)
+
+
 @pytest.mark.parametrize("group_size", [3, 16])
 def test_value_is_a_sum_of_incomplete_betas_and_the_integral_of_its_slope(group_size):
     p, s = 0.3, np.arange(1, group_size) / group_size

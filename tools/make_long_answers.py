@@ -12,20 +12,17 @@ nearly all of their length.
     python tools/make_long_answers.py [--rows N] [--out FILE]
 """
 
-import argparse
 import copy
 from itertools import product
-from pathlib import Path
 
 import numpy as np
-from make_arithmetic import describe_model, load_model, write_file
+from question_sets import EXAMPLES, draw_questions, load_model, run, write_examples
 
 CATEGORIES = ("sum", "long sum", "difference", "product")
-PER_CATEGORY, EXAMPLES = 8, 16
+PER_CATEGORY = 8
 END = "\n"
 SEED = 20261122
 PREFIXES = [digits for length in range(3) for digits in product(range(10), repeat=length)]
-DATA = Path(__file__).resolve().parents[1] / "grpo_theory" / "data" / "long_answers.npz"
 
 
 def draw_question(category, rng):
@@ -44,16 +41,6 @@ def draw_question(category, rng):
             a, b = int(rng.integers(10, 100)), int(rng.integers(2, 10))
             return f"{a}*{b}", a * b
     raise ValueError(f"category must be one of {CATEGORIES}, got {category!r}")
-
-
-def draw_questions(category, rng):
-    """Draw PER_CATEGORY questions and EXAMPLES further ones, all different."""
-    answers = {}
-    while len(answers) < PER_CATEGORY + EXAMPLES:
-        question, answer = draw_question(category, rng)
-        answers[question] = answer
-    pairs = list(answers.items())
-    return pairs[:PER_CATEGORY], pairs[PER_CATEGORY:]
 
 
 def read(model, tokens, cache, copies):
@@ -89,8 +76,7 @@ def check(model, tokenizer, question, examples, states, tokens):
     import torch
 
     number, text, _ = question
-    solved = "".join(f"{other}={answer}{END}" for other, answer in examples[CATEGORIES[number]])
-    whole = tokenizer(f"{solved}{text}=47", add_special_tokens=False).input_ids
+    whole = tokenizer(f"{write_examples(examples[CATEGORIES[number]])}{text}=47", add_special_tokens=False).input_ids
     with torch.no_grad():
         logits = model(torch.tensor([whole]), logits_to_keep=3).logits[0][:, tokens]
     head = model.get_output_embeddings().weight.detach()[tokens]
@@ -103,11 +89,7 @@ def make(rows=None, progress=lambda iterable, **_: iterable):
     """Return the arrays of the data set; with `rows`, only those question numbers."""
     import torch
 
-    rng = np.random.default_rng(SEED)
-    questions, examples = [], {}
-    for number, category in enumerate(CATEGORIES):
-        asked, examples[category] = draw_questions(category, rng)
-        questions += [(number, text, answer) for text, answer in asked]
+    questions, examples = draw_questions(CATEGORIES, PER_CATEGORY, draw_question, SEED)
     if rows is not None:
         questions = [questions[row] for row in rows]
 
@@ -118,10 +100,9 @@ def make(rows=None, progress=lambda iterable, **_: iterable):
     head = model.get_output_embeddings().weight.detach()
     contexts = {}
     for number, category in enumerate(CATEGORIES):
-        solved = "".join(f"{other}={answer}{END}" for other, answer in examples[category])
+        solved = tokenizer(write_examples(examples[category]), add_special_tokens=False).input_ids
         with torch.no_grad():
-            solved = torch.tensor([tokenizer(solved, add_special_tokens=False).input_ids])
-            contexts[number] = model.model(solved, use_cache=True).past_key_values
+            contexts[number] = model.model(torch.tensor([solved]), use_cache=True).past_key_values
     hidden, mass = [], []
     for number, text, _ in progress(questions):
         question = tokenizer(f"{text}=", add_special_tokens=False).input_ids
@@ -155,19 +136,5 @@ def describe():
     }
 
 
-def main():
-    """Run the command line."""
-    from tqdm import tqdm
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, help="only the first N questions of each category (a trial)")
-    parser.add_argument("--out", type=Path, default=DATA)
-    arguments = parser.parse_args()
-    rows = None
-    if arguments.rows is not None:
-        rows = [PER_CATEGORY * c + r for c in range(len(CATEGORIES)) for r in range(arguments.rows)]
-    write_file(make(rows, tqdm), describe_model() | describe(), arguments.out)
-
-
 if __name__ == "__main__":
-    main()
+    run("long_answers", __doc__, make, describe(), PER_CATEGORY)

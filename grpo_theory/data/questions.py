@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,25 +18,18 @@ PROMPTS = ("zero-shot", "few-shot", "instruct")
 
 
 @dataclass(frozen=True)
-class Arithmetic:
-    """500 questions whose answers are single digits, put to the model in three ways.
-
-    The responses are the ten digit tokens; given that the answer is a digit, the model is exactly a linear-softmax bandit:
-    logits are W h with the head rows W of the digits and the last hidden state h.
+class QuestionSet:
+    """Questions that were put to the model, and the head that its answers come from.
 
     Attributes
     ----------
     questions : tuple of str
-    answers : ndarray of int, shape (500,)
-    categories : ndarray of int, shape (500,)
+    answers : ndarray of int, shape (Q,)
+    categories : ndarray of int, shape (Q,)
         Index into `category_names`.
     category_names : tuple of str
-    hidden : ndarray of float32, shape (3, 500, 576)
-        The last hidden state in front of the answer, one for each way of putting the questions, in the order of `PROMPTS`.
-    head : ndarray of float32, shape (10, 576)
-        The head rows of the digit tokens.
-    digit_mass : ndarray of float32, shape (3, 500)
-        The probability that the unrestricted model gives to the ten digits together.
+    head : ndarray of float32, shape (V, 576)
+        The head rows of the tokens that answers are made of.
     provenance : dict
         How the file was made, from what, with which versions.
     """
@@ -44,10 +38,29 @@ class Arithmetic:
     answers: Integers
     categories: Integers
     category_names: tuple[str, ...]
-    hidden: NDArray[np.float32]
     head: NDArray[np.float32]
-    digit_mass: NDArray[np.float32]
     provenance: dict
+
+
+@dataclass(frozen=True)
+class Arithmetic(QuestionSet):
+    """500 questions whose answers are single digits, put to the model in three ways.
+
+    The responses are the ten digit tokens; given that the answer is a digit, the model is exactly a linear-softmax bandit:
+    logits are W h with the head rows W of the digits and the last hidden state h.
+
+    Attributes
+    ----------
+    hidden : ndarray of float32, shape (3, 500, 576)
+        The last hidden state in front of the answer, one for each way of putting the questions, in the order of `PROMPTS`.
+    digit_mass : ndarray of float32, shape (3, 500)
+        The probability that the unrestricted model gives to the ten digits together.
+
+    And those of `QuestionSet`, with Q = 500 and V = 10, the digits.
+    """
+
+    hidden: NDArray[np.float32]
+    digit_mass: NDArray[np.float32]
 
 
 @cache
@@ -59,26 +72,26 @@ def arithmetic() -> Arithmetic:
     ValueError
         If the file is not the one whose checksum the package states.
     """
-    provenance, data = read_data("arithmetic")
-    return Arithmetic(
-        questions=tuple(data["questions"].tolist()),
-        answers=data["answers"].astype(np.int64),
-        categories=data["categories"].astype(np.int64),
-        category_names=tuple(provenance["categories"]),
-        hidden=data["hidden"],
-        head=data["head"],
-        digit_mass=data["digit_mass"],
-        provenance=provenance,
-    )
+    common, data = read_questions("arithmetic")
+    return Arithmetic(**common, hidden=data["hidden"], digit_mass=data["digit_mass"])
 
 
-def read_data(name: str) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return the provenance and the arrays of one of the package's files; raise unless its checksum is the one stated."""
+def read_questions(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what every `QuestionSet` has, and all arrays of its file; raise unless the file's checksum is the one stated."""
     folder = files("grpo_theory.data")
     provenance = json.loads((folder / f"{name}.json").read_text())
     content = (folder / f"{name}.npz").read_bytes()
     checksum = hashlib.sha256(content).hexdigest()
     if checksum != provenance["sha256"]:
         raise ValueError(f"{name}.npz must have sha256 {provenance['sha256']}, got {checksum}: reinstall the package")
-    with np.load(BytesIO(content), allow_pickle=False) as data:
-        return provenance, dict(data)
+    with np.load(BytesIO(content), allow_pickle=False) as file:
+        data = dict(file)
+    common = {
+        "questions": tuple(data["questions"].tolist()),
+        "answers": data["answers"].astype(np.int64),
+        "categories": data["categories"].astype(np.int64),
+        "category_names": tuple(provenance["categories"]),
+        "head": data["head"],
+        "provenance": provenance,
+    }
+    return common, data

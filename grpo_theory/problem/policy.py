@@ -73,6 +73,10 @@ class Policy:
             raise ValueError(f"{name} must have shape (..., d) with d = {self.dimension}, got {vectors.shape}")
         return self.logit_map.logits(vectors)
 
+    def jacobian(self) -> Array:
+        """Return Phi written out, the derivatives of the logits in theta, shape (M, D, d)."""
+        return np.moveaxis(self.logit_map.logits(np.eye(self.dimension)), 0, -1)
+
     def log_probabilities(self, theta: ArrayLike) -> Array:
         """Return log pi(k | m), shape (..., M, K), for theta of shape (..., d)."""
         return self.paths.along(self.paths.log_probabilities(self.logits(theta)))

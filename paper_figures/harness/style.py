@@ -67,6 +67,16 @@ PROBLEMS = {
     "sequence-shared": Look("sequences, shared features", PURPLE, "*", "--"),
 }
 
+RATIOS = {
+    "none": Look("no ratio", ORANGE, "s", ":"),
+    "token": Look("token ratio (GRPO)", BLUE, "D", "--"),
+    "geometric": Look("geometric mean (GSPO)", GREEN, "^", "-."),
+    "trajectory": Look("trajectory ratio (TIC)", BLACK, "o", "-"),
+    "token, clipped": Look("token ratio, clipped by sign", VERMILION, "X", "--"),
+    "trajectory, clipped": Look("trajectory ratio, clipped above", PURPLE, "P", "-"),
+}
+"""Importance ratios off policy, clipped and not."""
+
 INTERVALS = (
     (BLUE, "D", "--"),
     (VERMILION, "X", "-."),

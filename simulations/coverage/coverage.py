@@ -13,7 +13,7 @@ from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
 from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
 from simulations.harness.evidence import farthest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 LEVEL = 0.95
 MARGIN = 0.01
@@ -163,7 +163,7 @@ def _limits(settings: Settings) -> Rows:
         if candidate.target == settings["target"] and candidate.limit is not None:
             limits = np.asarray(candidate.limit(settings["problem"], settings["group_size"], LEVEL))
             common = dict(settings) | {"level": LEVEL, "interval": candidate.name, "measure": "limit"}
-            common |= {"prediction": LEVEL, "standard_error": 0.0, "replications": 0}
+            common |= {"prediction": LEVEL, **EXACT}
             found += [
                 common | {"component": ",".join(map(str, at)), "estimate": float(limits[at])} for at in np.ndindex(limits.shape)
             ]

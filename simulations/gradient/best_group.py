@@ -14,7 +14,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 READINGS = ("printed", "remainder", "corrected")
 """c3/(BG^2) as printed; the same with E||W||^2 for c3, as Proposition 3 prints its remainder; c3/(BG(G-1))."""
@@ -85,7 +85,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each reading of the law, and one for the third term; `optimum` is the minimiser over real group sizes."""
-    common = {"problem": settings["problem"], "standard_error": 0.0, "replications": 0}
+    common = {"problem": settings["problem"], **EXACT}
     return [common | row for row in results[0]]
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.evidence import Claim
+from grpo_theory.theory import mixed_share
 from simulations.claims import claim
 from simulations.gradient.groups import advantages_of
 from simulations.harness.evidence import evidence
@@ -134,7 +135,7 @@ def predict(settings: Settings) -> dict[str, float]:
     problem, size, batch_size = gt.gallery.problem(settings["problem"]), settings["group_size"], settings["batch_size"]
     law = gt.gradient_law(problem, problem.theta, ESTIMATOR, batch_size=1, group_size=size)
     success = problem.at(problem.theta).moments.value
-    mixed = 1.0 - success**size - (1.0 - success) ** size
+    mixed = mixed_share(success, size)
     share, g = float(law.prompt_weights @ mixed), law.mean / (law.mean @ law.mean)
     by_prompt = (problem.policy.logits(g) * law.mean_covectors).sum(axis=1)
     second = float(law.variance_along(g[None])[0]) + 1.0

@@ -10,7 +10,7 @@ from grpo_theory.evidence import Claim, log_log_slope
 from grpo_theory.theory import leave_one_out_traces, remainder_bound
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 GROUP_SIZES = (2, 4, 8, 16, 32, 64)
 BATCH_SIZE = 4
@@ -76,7 +76,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each quantity, with the constants of the problem's law."""
-    common = {**settings, **results[0]["constants"], "standard_error": 0.0, "replications": 0}
+    common = {**settings, **results[0]["constants"], **EXACT}
     return [
         common | {"quantity": name, "estimate": estimate, "prediction": prediction}
         for name, (estimate, prediction) in results[0]["quantities"].items()

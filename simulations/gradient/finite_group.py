@@ -13,7 +13,7 @@ from grpo_theory.evidence import Claim
 from grpo_theory.theory import best_slope, finite_group_objective, left_out_slope, relative_slope, standardised_slope
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 PROBLEMS = ("two-arms", "tabular", "linear", "sequence-shared")
 """With binary rewards and no penalty."""
@@ -111,8 +111,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         | {
             "prediction": {"update": 0.0, "limit": 0.0, "greatest": 1.0}.get(found["kind"], float("nan")),
             "estimate": found["found"],
-            "standard_error": 0.0,
-            "replications": 0,
+            **EXACT,
         }
         for found in results[0]
     ]

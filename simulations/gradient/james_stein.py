@@ -8,13 +8,13 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation import find
 from grpo_theory.estimation.trainers import CONVENTIONS as TRAINERS
 from grpo_theory.evidence import Claim, Evidence
 from simulations.claims import claim
 from simulations.gradient.cells import merge, simulate_estimators
+from simulations.gradient.groups import advantages_of
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 SMALL = ("two-arms", "two prompts")
 PROBLEMS = ("tabular", "mixed", "lm-few-shot")
@@ -54,23 +54,19 @@ def small_problem(name: str) -> gt.Problem:
 
 def mean_over_batches(problem: gt.Problem, estimator: str, batch_size: int, group_size: int) -> Array:
     """Return the expected estimate, shape (d,), as a sum over all batches of prompts and ordered groups."""
-    point, advantage = problem.at(problem.theta), find(estimator).advantage
+    point = problem.at(problem.theta)
     drawn = [
         (prompt, list(group), weight * point.outcome_probabilities[prompt][list(group)].prod())
         for prompt, weight in enumerate(problem.bandit.prompt_weights)
         for group in product(range(point.outcome_responses.size), repeat=group_size)
     ]
-    nothing, lengths = np.full(batch_size, np.nan), np.ones((batch_size, group_size), dtype=np.int64)
-    unread, advantages = np.full(lengths.shape, np.nan), np.empty(lengths.shape)
     total = np.zeros(point.token_probabilities.shape)
     for batch in product(drawn, repeat=batch_size):
-        rewards = np.array([point.rewards[prompt][group] for prompt, group, _ in batch])
-        seen = gt.Batch(rewards, unread, lengths, nothing, nothing, nothing, advantage.parameter_array)
-        advantage.kernel(seen, advantages)
+        advantages = advantages_of(estimator, np.array([point.rewards[prompt][group] for prompt, group, _ in batch]))
         p = np.prod([weight for _, _, weight in batch])
         for b, (prompt, group, _) in enumerate(batch):
             total[prompt] += p * advantages[b] @ point.covectors[prompt][point.outcome_responses[group]]
-    return problem.policy.logit_map.adjoint(total / lengths.size)
+    return problem.policy.logit_map.adjoint(total / (batch_size * group_size))
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Any:
@@ -88,7 +84,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     common = {name: settings[name] for name in ("problem", "batch_size", "group_size")} | {"prediction": 0.0}
     if settings["exact"]:
         return [
-            common | {"kind": "bias", "estimator": name, "estimate": bias, "standard_error": 0.0, "replications": 0}
+            common | {"kind": "bias", "estimator": name, "estimate": bias, **EXACT}
             for name, bias in zip((SHRUNK, OWN), results[0], strict=True)
         ]
     simulation = merge(results)

@@ -12,7 +12,7 @@ from grpo_theory.evidence import Claim
 from grpo_theory.theory import mixed_bias, mixed_share
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 PROBLEMS = ("two-arms", "tabular")
 GROUP_SIZES = (2, 3, 4)
@@ -80,8 +80,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
             "broken": row[f"{statement}, broken"],
             "prediction": 0.0,
             "estimate": row[f"{statement}, found"],
-            "standard_error": 0.0,
-            "replications": 0,
+            **EXACT,
         }
         for prompt, row in enumerate(results[0])
         for statement in STATEMENTS

@@ -17,7 +17,7 @@ from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from simulations.claims import claim
 from simulations.harness.evidence import exact
 from simulations.harness.kernels import kernel_at
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 CONSTANTS = (0.0, 0.5, 1.0)
 GROUP_SIZES = (8, 16)
@@ -73,7 +73,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each estimator: the limit of G times its error, beside that of the best prompt-only baseline."""
     found = results[0]
-    common = {"problem": settings["problem"], "prediction": found["best"], "standard_error": 0.0, "replications": 0}
+    common = {"problem": settings["problem"], "prediction": found["best"], **EXACT}
     common |= {name: found[name] for name in ("correlation_mean", "correlation_max")}
     return [common | {"estimator": name, "estimate": found[name]} for name in ("best", "reinforce", "rloo", SHORT, ADDED)]
 

@@ -17,7 +17,7 @@ from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_
 from simulations.claims import claim
 from simulations.gradient.trained_heads import trained_heads
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 PROBLEMS = ("lm-zero-shot", "lm-few-shot")
 QUALITIES = (0.15, 0.2, 0.25, 0.35, 0.45, 0.6, 0.7, 0.85)
@@ -73,7 +73,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Row
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each policy, group size and estimator."""
-    common = {"problem": settings["problem"], "prediction": np.nan, "standard_error": 0.0, "replications": 0}
+    common = {"problem": settings["problem"], "prediction": np.nan, **EXACT}
     return [common | row for row in results[0]]
 
 

@@ -8,9 +8,9 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
 from simulations.gradient.groups import estimate
-from simulations.harness.evidence import exact, largest
+from simulations.harness.evidence import largest
+from simulations.harness.identities import gap_claims, gap_rows
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 GROUPS = 200
@@ -93,18 +93,12 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each problem and discrepancy."""
     common = {"problem": settings["problem"], "group_size": settings["group_size"]}
-    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
-    return [common | {"quantity": name, "estimate": gap} | zero for name, gap in results[0].items()]
+    return gap_rows(common, "quantity", results[0])
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Each identity: the largest discrepancy is zero; the control sends something broken the same way."""
-    found = []
-    for problem, part in table.groupby("problem", sort=False):
-        gaps = part.set_index("quantity")["estimate"]
-        for statement, gap, control in STATEMENTS:
-            found.append(claim(statement, str(problem), exact(gaps[gap], 0.0), exact(gaps[control], 0.0)))
-    return found
+    return gap_claims(table, "quantity", STATEMENTS)
 
 
 STUDY = Study(

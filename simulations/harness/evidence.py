@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from grpo_theory.arrays import Array
 from grpo_theory.evidence import Evidence
 
 Row = Mapping[Any, Any]
@@ -36,10 +37,7 @@ def largest(values: ArrayLike) -> float:
     ------
     ValueError
     """
-    found = np.asarray(values, dtype=np.float64)
-    if np.isnan(found).any():
-        raise ValueError(f"estimates must be numbers, got {found.tolist()}")
-    return float(found.max())
+    return float(_numbers(values).max())
 
 
 def average(values: ArrayLike) -> float:
@@ -49,10 +47,14 @@ def average(values: ArrayLike) -> float:
     ------
     ValueError
     """
+    return float(_numbers(values).mean())
+
+
+def _numbers(values: ArrayLike) -> Array:
     found = np.asarray(values, dtype=np.float64)
     if np.isnan(found).any():
         raise ValueError(f"estimates must be numbers, got {found.tolist()}")
-    return float(found.mean())
+    return found
 
 
 def farthest(estimates: pd.Series, prediction: float = 0.0) -> Hashable:

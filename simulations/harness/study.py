@@ -16,6 +16,8 @@ Rows = list[dict[str, Any]]
 
 COLUMNS = ("prediction", "estimate", "standard_error", "replications")
 """The columns that every table has, after those that say what a row is of; NaN where there is no prediction."""
+EXACT = {"standard_error": 0.0, "replications": 0}
+"""The last two of them in a row that is computed and not simulated."""
 
 
 @dataclass(frozen=True)

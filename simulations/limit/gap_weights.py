@@ -16,7 +16,7 @@ from simulations.claims import claim
 from simulations.harness.evidence import exact
 from simulations.harness.kernels import kernel_at
 from simulations.harness.maximum import maximum
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.limit.prompt_weights import PromptBaselines, dependence, law_of_noise
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict", "single")
@@ -160,7 +160,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Row
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each quantity."""
     common = {"part": settings["part"], "problem": settings.get("problem", "crowd"), "prediction": np.nan}
-    return [common | row | {"standard_error": 0.0, "replications": 0} for row in results[0]]
+    return [common | row | EXACT for row in results[0]]
 
 
 def _rate(statement: str, setting: str, x: Any, y: Any, exponent: float, wrong: float) -> Claim:

@@ -14,10 +14,6 @@ from grpo_theory.estimation import Estimator
 
 SEVERAL = "lm-answers"
 """The problem whose answers have several tokens."""
-TURN = np.pi / 4.0
-"""The controls' updates are broken: they are turned by so much, away from themselves and from the gradient."""
-NOTICEABLE = 0.05
-"""A user would notice if updates lost a twentieth of the gain that they make per unit of length."""
 FIRST = 1e-3
 """KL(before || after) of the first update, in nats a response: what trainers watch stays between about 1e-4 and 1e-2."""
 
@@ -62,9 +58,3 @@ def checkpoints(problem: gt.Problem, update: Estimator, counts: Sequence[int], g
         if count in counts:
             found[count] = theta
     return found
-
-
-def turned(vector: Array, other: Array) -> Array:
-    """Return a vector turned by `TURN`, in a direction that is orthogonal to it and to another one, (d,)."""
-    basis, _ = np.linalg.qr(np.column_stack([vector, other, np.ones(vector.size)]))
-    return np.cos(TURN) * vector + np.sin(TURN) * np.linalg.norm(vector) * basis[:, 2]

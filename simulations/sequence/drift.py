@@ -11,8 +11,8 @@ from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import average, exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.sequence.parts import composed, random_problem
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.sequence.parts import NOTICEABLE, composed, cosine, random_problem, turned
 from simulations.sequence.tokens import Tokens
 
 TREES, QUICK_TREES = {1: 6, 2: 6, 4: 6, 6: 4, 8: 2}, {1: 2, 2: 2, 4: 2}
@@ -24,10 +24,6 @@ JUDGED = (0.1, 0.4, 1.0)
 DIRECTIONS = ("random", "learning")
 """Any direction, or along the gradient at the old policy, as training goes."""
 VOCABULARY_SIZE, DIMENSION, GROUP_SIZE = 2, 6, 8
-TURN = np.pi / 4.0
-"""The control's update is broken: it is turned by so much, away from itself and from the gradient."""
-NOTICEABLE = 0.05
-"""A user would notice if updates lost a twentieth of the gain that they make per unit of length."""
 RATIOS = ("none", "token", "geometric", "trajectory")
 HIGH = 0.2
 """The width of the registered TIC-GRPO's clip."""
@@ -56,7 +52,7 @@ class Pair:
     """The old and the current policy, and the gradients that the update may be the estimate of."""
 
     def __init__(self, problem: gt.Problem, theta: Array) -> None:
-        features = np.moveaxis(problem.policy.logits(np.eye(problem.policy.dimension)), 0, -1)[0]
+        features = problem.policy.jacobian()[0]
         paths = problem.policy.paths
         self.old, self.now = (Tokens(paths, features @ vector, features) for vector in (problem.theta, theta))
         self.rewards = problem.bandit.mean_reward[0]
@@ -116,7 +112,7 @@ def _measure(problem: gt.Problem, theta: Array, settings: Settings) -> list[dict
     def note(name: str, mean: Array, **measured: float) -> None:
         wanted = targets | of_tic if name.startswith("tic") else targets
         measured |= {target: float(np.linalg.norm(mean - vector)) / scale for target, vector in wanted.items()}
-        measured["cosine"] = float(mean @ now / (np.linalg.norm(mean) * scale))
+        measured["cosine"] = cosine(mean, now)
         rows.extend({"estimator": name, "quantity": quantity, "estimate": value} for quantity, value in measured.items())
 
     for name, estimator in _estimators().items():
@@ -129,18 +125,11 @@ def _measure(problem: gt.Problem, theta: Array, settings: Settings) -> list[dict
     return rows
 
 
-def turned(vector: Array, other: Array) -> Array:
-    """Return a vector turned by `TURN`, in a direction that is orthogonal to it and to another one, (d,)."""
-    basis, _ = np.linalg.qr(np.column_stack([vector, other, np.eye(vector.size)]))
-    return np.cos(TURN) * vector + np.sin(TURN) * np.linalg.norm(vector) * basis[:, 2]
-
-
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each tree, direction, drift, estimator and quantity; lengths are relative to that of the current gradient."""
-    last = {"standard_error": 0.0, "replications": 0}
     return [
         {"horizon": settings["horizon"], **{key: value for key, value in row.items() if key != "estimate"}}
-        | {"prediction": 0.0 if row["quantity"].startswith("to ") else float("nan"), "estimate": row["estimate"], **last}
+        | {"prediction": 0.0 if row["quantity"].startswith("to ") else float("nan"), "estimate": row["estimate"], **EXACT}
         for result in results
         for row in result
     ]
@@ -169,19 +158,19 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for (horizon, direction, drift), part in judged.groupby(["horizon", "direction", "drift"], sort=False):
         setting = f"T = {horizon}, {direction}, drift {drift:g}"
         mean = part.groupby(["estimator", "quantity"])["estimate"].agg(average)
-        cosine = mean[:, "cosine"]
-        facts = {"nats a token": mean["none", "nats a token"], "cosine, token": cosine["token"], "cosine, none": cosine["none"]}
+        along = mean[:, "cosine"]
+        facts = {"nats a token": mean["none", "nats a token"], "cosine, token": along["token"], "cosine, none": along["none"]}
         for statement, of in (("T6/printed", "token"), ("T6/no ratio", "none")):
             gaps = (exact(mean[name, "to old"] - mean[name, "to current"], 0.0) for name in (of, "trajectory"))
             found.append(claim(statement, setting, *gaps, facts=facts))
         if horizon == 1:
             continue  # of one token of two, every update has the gradient's direction or its opposite
-        climbs = exact(-cosine["token, clipped"], 0.0), exact(cosine["token"], 0.0)  # the control has the advantages' signs wrong
+        climbs = exact(-along["token, clipped"], 0.0), exact(along["token"], 0.0)  # the control has the advantages' signs wrong
         found.append(claim("T6/clipped", setting, *climbs, facts=facts))
-        turned = (exact(cosine["none"] - cosine[name], 0.0) for name in ("tic", "turned"))
-        found.append(claim("T7/direction", setting, *turned, facts=facts | {"cosine, tic": cosine["tic"]}))
-        for statement, best in (("T8/token", cosine["token"]), ("T8/gradient", 1.0)):
-            costs = (exact(best - cosine[name], NOTICEABLE) for name in ("none", "turned"))
+        leads = (exact(along["none"] - along[name], 0.0) for name in ("tic", "turned"))
+        found.append(claim("T7/direction", setting, *leads, facts=facts | {"cosine, tic": along["tic"]}))
+        for statement, best in (("T8/token", along["token"]), ("T8/gradient", 1.0)):
+            costs = (exact(best - along[name], NOTICEABLE) for name in ("none", "turned"))
             found.append(claim(statement, setting, *costs, facts=facts))
     return found
 

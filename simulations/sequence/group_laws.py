@@ -6,18 +6,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from grpo_theory.arrays import Array
-
-
-@cache
-def multisets(n_responses: int, group_size: int) -> Array:
-    """Return all counts (n, K) of K responses that add up to G."""
-    if n_responses == 1:
-        return np.full((1, 1), float(group_size))
-    parts = []
-    for first in range(group_size + 1):
-        rest = multisets(n_responses - 1, group_size - first)
-        parts.append(np.column_stack([np.full(len(rest), float(first)), rest]))
-    return np.concatenate(parts)
+from grpo_theory.exact.multisets import multisets
 
 
 @cache

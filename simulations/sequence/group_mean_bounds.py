@@ -9,10 +9,11 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.exact.multisets import multisets
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.sequence.group_laws import multiset_probabilities, multisets
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.sequence.group_laws import multiset_probabilities
 from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
 
 LOW, HIGH = 0.2, 0.2
@@ -153,11 +154,10 @@ def _row(statement: str, how: str, estimate: float, count: int) -> dict[str, Any
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each bound and how its worst case was sought: the term over its bound."""
     common = {"setting": Family(*settings["family"]).name, "group_size": settings["group_size"]}
-    last = {"standard_error": 0.0, "replications": 0}
     return [
         common
         | {"statement": row["statement"], "how": row["how"], "count": row["count"]}
-        | {"prediction": 1.0, "estimate": row["estimate"], **last}
+        | {"prediction": 1.0, "estimate": row["estimate"], **EXACT}
         for row in results[0]
     ]
 
@@ -166,7 +166,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     """Each bound at each group size, over all families of policies."""
     found = []
     for (statement, group_size), part in table.groupby(["statement", "group_size"], sort=False):
-        worst = part.groupby("how")["estimate"].max().to_dict()
+        worst = part.groupby("how")["estimate"].agg(largest).to_dict()
         broken = worst.pop("broken")
         both = exact(largest(list(worst.values())), 1.0), exact(broken, 1.0)
         found.append(claim(str(statement), f"G = {group_size}", *both, facts=worst))

@@ -1,6 +1,5 @@
 """U15: the bias of token ratios after m updates of size eta on one rollout, exact."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,12 +7,11 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation import find
-from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.evidence import Claim, log_log_slope
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.sequence.parts import composed
 
 PROBLEMS = ("sequence-tabular", "sequence-shared", "kl-sequence")
 STEPS = (0.003, 0.01, 0.03, 0.1)
@@ -52,8 +50,8 @@ def _distances(token: Array, own: Array, wanted: Array) -> dict[str, float]:
 
 def _mean(problem: gt.Problem, theta: Array, advantage: str, ratio: str, group_size: int) -> Array:
     """Return the exact mean of an estimate at theta from responses of the problem's own policy."""
-    chosen = replace(find(advantage), ratio=RATIOS[ratio])
-    return gt.gradient_mean(problem, theta, chosen, batch_size=1, group_size=group_size, behaviour=problem.theta)
+    sizes = {"batch_size": 1, "group_size": group_size}
+    return gt.gradient_mean(problem, theta, composed(advantage, ratio), **sizes, behaviour=problem.theta)
 
 
 def _drifted(problem: gt.Problem, step: float, updates: int, group_size: int) -> Array:
@@ -66,7 +64,7 @@ def _drifted(problem: gt.Problem, step: float, updates: int, group_size: int) ->
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each step size, number of updates and kernel; the bias is relative to the gradient."""
-    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    zero = {"prediction": 0.0, **EXACT}
     common = {"problem": settings["problem"], "group_size": settings["group_size"]}
     found = []
     for row in results[0]["rows"]:

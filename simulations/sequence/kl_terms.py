@@ -1,7 +1,6 @@
 """U17, R5: which gradient each KL term estimates, in the reward and in the loss, on and off policy, exact."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,14 +8,13 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation import find
 from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
-from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.divergences import STEP, Numbers, at_held_prefixes, between, expected, gradient
+from simulations.sequence.parts import composed, cosine
 
 PROBLEMS = ("kl-tabular", "kl-linear", "kl-sequence", "crowd")
 AWAY, DRIFT, STRAY = 0.7, 0.5, 0.01
@@ -53,8 +51,7 @@ def estimated(problem: gt.Problem, term: KLTerm, theta: Array, behaviour: Array 
 
     In the reward it is multiplied by the trajectory ratio, as the advantage is; in the loss by none, as trainers have it.
     """
-    ratio = RATIOS["trajectory" if term.place == "reward" else "none"]
-    chosen = replace(find("reinforce"), name=term.name, ratio=ratio, kl=term)
+    chosen = composed("reinforce", "trajectory" if term.place == "reward" else "none", kl=term)
     return -gt.gradient_mean(problem, theta, chosen, batch_size=1, group_size=GROUP_SIZE, behaviour=behaviour)
 
 
@@ -167,13 +164,13 @@ def _compare(mean: Array, wrong: Array, target: Array, wanted: Array) -> dict[st
         "gap": float(np.linalg.norm(mean - target)) / scale,
         "astray": float(np.linalg.norm(wrong - target)) / scale,
         "from_reverse": float(np.linalg.norm(mean - wanted)) / scale,
-        "cosine": float(mean @ wanted) / (size * scale) if size > 1e-10 * scale else 0.0,
+        "cosine": cosine(mean, wanted) if size > 1e-10 * scale else 0.0,
     }
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each term, in the reward and in the loss, on and off policy; `astray` is the control's discrepancy."""
-    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    zero = {"prediction": 0.0, **EXACT}
     return [
         {"problem": settings["problem"]}
         | {name: value for name, value in row.items() if name != "gap"}

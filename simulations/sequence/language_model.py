@@ -1,6 +1,5 @@
 """T3, T6 to T8 on SmolLM2: its head before and after 1, 4 and 16 updates on one rollout, answers of one token and of several."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,14 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.estimation.clip import CLIPS
-from grpo_theory.estimation.ratio import RATIOS, Ratio
+from grpo_theory.estimation.clip import find_clip
+from grpo_theory.estimation.ratio import Ratio
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.sequence.checkpoints import NOTICEABLE, SEVERAL, checkpoints, divergence, turned
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.sequence.checkpoints import SEVERAL, checkpoints, divergence
+from simulations.sequence.parts import NOTICEABLE, composed, cosine, turned
 
 ONE_TOKEN = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 UPDATES, QUICK_UPDATES = (1, 4, 16), (2,)
@@ -35,28 +35,27 @@ def doubled_ratio(log_ratios, length, ratios):
             ratios[t, i] = whole
 
 
-def composed(ratio: str | Ratio, clip: str = "none") -> Estimator:
+def leave_one_out(ratio: str | Ratio, clip: str = "none") -> Estimator:
     """Return leave-one-out advantages with a ratio and a clip."""
-    part = RATIOS[ratio] if isinstance(ratio, str) else ratio
-    return replace(find("rloo"), ratio=part, clip=CLIPS[clip].with_widths(WIDTH, WIDTH))
+    return composed("rloo", ratio, find_clip(clip).with_widths(WIDTH, WIDTH))
 
 
-UPDATE = composed("token", "by sign")
+UPDATE = leave_one_out("token", "by sign")
 """What the policy is updated with: token ratios clipped by the advantage's sign."""
 
 
 def estimators(horizon: int) -> dict[str, Estimator]:
     """Return the estimators that are compared; of one token the token's ratio is the trajectory's."""
     found = {
-        "none": composed("none"),
-        "trajectory": composed("trajectory"),
-        "trajectory, clipped": composed("trajectory", "upper only"),
+        "none": leave_one_out("none"),
+        "trajectory": leave_one_out("trajectory"),
+        "trajectory, clipped": leave_one_out("trajectory", "upper only"),
         "token, clipped": UPDATE,
         "tic": find("tic_grpo"),
     }
     if horizon > 1:
-        found |= {"token": composed("token"), "geometric": composed("geometric")}
-        found["doubled"] = composed(Ratio("doubled", doubled_ratio))
+        found |= {"token": leave_one_out("token"), "geometric": leave_one_out("geometric")}
+        found["doubled"] = leave_one_out(Ratio("doubled", doubled_ratio))
     return found
 
 
@@ -133,7 +132,7 @@ def _updates(problem: gt.Problem, old: gt.Point, now: gt.Point, sizes: dict[str,
     def note(name: str, mean: Array, **measured: float) -> None:
         measured["to current"] = float(np.linalg.norm(mean - gradient)) / scale
         measured["to old"] = float(np.linalg.norm(mean - old.moments.gradient)) / scale
-        measured["cosine"] = float(mean @ gradient / (np.linalg.norm(mean) * scale))
+        measured["cosine"] = cosine(mean, gradient)
         found.extend({"estimator": name, "quantity": quantity, "estimate": value} for quantity, value in measured.items())
 
     for name, estimator in estimators(horizon).items():
@@ -150,10 +149,9 @@ def _updates(problem: gt.Problem, old: gt.Point, now: gt.Point, sizes: dict[str,
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint, estimator and quantity; lengths are relative to that of the current gradient."""
     zero = ("to current", "cross terms", "cross terms, old responses")
-    last = {"standard_error": 0.0, "replications": 0}
     return [
         {"problem": settings["problem"], **{key: row[key] for key in ("updates", "estimator", "quantity")}}
-        | {"prediction": 0.0 if row["quantity"] in zero else float("nan"), "estimate": row["estimate"], **last}
+        | {"prediction": 0.0 if row["quantity"] in zero else float("nan"), "estimate": row["estimate"], **EXACT}
         for row in results[0]
     ]
 
@@ -168,12 +166,11 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         value = part.set_index(["estimator", "quantity"])["estimate"]
         setting = f"{problem}, {updates} updates"
         facts = {fact: value["policy", fact] for fact in FACTS}
-        cosine = {name: value[name, "cosine"] for name in ("none", "turned")}
         identities = (("T7/language model", "trajectory", "none"), ("T7/language model, TIC", "tic", "none"))
         for statement, name, control in identities:
             both = (exact(value[one, "to current"], 0.0) for one in (name, control))
             found.append(claim(statement, setting, *both, facts=facts))
-        costs = (exact(1.0 - cosine[name], NOTICEABLE) for name in ("none", "turned"))
+        costs = (exact(1.0 - value[name, "cosine"], NOTICEABLE) for name in ("none", "turned"))
         found.append(claim("T8/language model", setting, *costs, facts=facts))
         if problem != SEVERAL:
             continue

@@ -18,8 +18,9 @@ from grpo_theory.exact.surface import gradient
 from grpo_theory.problem.prefix_head import PrefixHeadMap
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.sequence.checkpoints import NOTICEABLE, SEVERAL, turned
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.sequence.checkpoints import SEVERAL
+from simulations.sequence.parts import NOTICEABLE, composed, cosine, mean_update, turned
 
 STRENGTHS = (0.3, 0.1)
 """Of the penalty KL(pi || the model itself): with it the maximiser is interior."""
@@ -27,8 +28,8 @@ QUESTIONS, QUICK_QUESTIONS = 8, 2
 """Of each category; quick takes fewer, and one strength."""
 RIDGE = 0.01
 """Of the whitening, as where the head is trained further (`simulations/gradient/trained_heads.py`)."""
-RULES = {"own length": (True, True), "penalty forgotten": (True, False), "constant": (False, True)}
-"""Whether a rule divides by the own length, and whether it knows of the penalty; "constant" is the gradient itself."""
+RULES = {"own length": ("own length", True), "penalty forgotten": ("own length", False), "constant": ("sum", True)}
+"""How a rule adds up tokens, and whether it knows of the penalty; "constant" is the gradient itself."""
 STEPS, QUICK_STEPS = 200, 60
 """The most steps to the maximiser."""
 LEFT = 0.01
@@ -61,20 +62,11 @@ def held_near(name: str, questions: int, strength: float) -> gt.Problem:
     return gt.Problem(bandit, policy, gt.KL(strength, policy.probabilities(theta)), theta)
 
 
-def mean_update(problem: gt.Problem, theta: Array, rule: str) -> Array:
-    """Return the mean update on policy of leave-one-out advantages, E[u (Z - V)], shape (d,).
-
-    It is `gt.gradient_mean` at any group size, without the enumeration of groups; u is the score, or that over the length, and Z
-    the reward, less the penalty or not.
-    """
-    divided, penalised = RULES[rule]
-    point, paths = problem.at(theta), problem.policy.paths
-    rewards = problem.bandit.mean_reward - point.penalties if penalised else problem.bandit.mean_reward
-    gains = point.probabilities * rewards
-    gains -= point.probabilities * gains.sum(axis=1, keepdims=True)
-    shares = gains / paths.lengths if divided else gains
-    covectors = paths.centre(paths.add_up(shares[:, :, None] * paths.taken), point.token_probabilities)
-    return problem.policy.logit_map.adjoint(problem.bandit.prompt_weights[:, None] * covectors)
+def update_by(problem: gt.Problem, theta: Array, rule: str) -> Array:
+    """Return the mean update on policy of leave-one-out advantages by a rule, shape (d,)."""
+    aggregation, penalised = RULES[rule]
+    rewarded = problem if penalised else gt.Problem(problem.bandit, problem.policy, None, problem.theta)
+    return mean_update(rewarded, theta, composed("rloo", "none", "none", aggregation))
 
 
 def maximiser(problem: gt.Problem, steps: int) -> Array:
@@ -104,15 +96,12 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
         {"rule": "policy", "quantity": "length at the maximiser", "estimate": length(problem, best)},
     ]
 
-    def cosine(vector: Array) -> float:
-        return float(vector @ slope / (np.linalg.norm(vector) * np.linalg.norm(slope)))
-
     for rule in RULES:
-        there, here = (mean_update(problem, theta, rule) for theta in (best, problem.theta))
+        there, here = (update_by(problem, theta, rule) for theta in (best, problem.theta))
         found.append({"rule": rule, "quantity": "update", "estimate": float(np.linalg.norm(there) / np.linalg.norm(here))})
-        found.append({"rule": rule, "quantity": "cosine", "estimate": cosine(here)})
+        found.append({"rule": rule, "quantity": "cosine", "estimate": cosine(here, slope)})
         if rule == "own length":
-            found.append({"rule": "turned", "quantity": "cosine", "estimate": cosine(turned(here, slope))})
+            found.append({"rule": "turned", "quantity": "cosine", "estimate": cosine(turned(here, slope), slope)})
     return found
 
 
@@ -123,13 +112,12 @@ def length(problem: gt.Problem, theta: Array) -> float:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each rule and quantity: the update at the maximiser is relative to that at the model."""
-    last = {"standard_error": 0.0, "replications": 0}
     common = {"problem": settings["problem"], "strength": settings["strength"], "questions": settings["questions"]}
     return [
         common
         | {"rule": row["rule"], "quantity": row["quantity"]}
         | {"prediction": 0.0 if row["quantity"] == "update" else float("nan"), "estimate": row["estimate"]}
-        | last
+        | EXACT
         for row in results[0]
     ]
 

@@ -10,8 +10,8 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.evidence import exact, largest
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.parts import composed, features_of, mean_update
 from simulations.sequence.stopping import stopping
 
@@ -83,10 +83,9 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each problem, rule and quantity: update at the maximiser over its noise, share lost, and change of length."""
-    last = {"standard_error": 0.0, "replications": 0}
     return [
         {"kind": settings["kind"], "seed": row["seed"], "rule": row["rule"], "quantity": quantity}
-        | {"prediction": float("nan") if quantity == "longer" else 0.0, "estimate": row[quantity], **last}
+        | {"prediction": float("nan") if quantity == "longer" else 0.0, "estimate": row[quantity], **EXACT}
         for result in results
         for row in result
         for quantity in ("update", "loss", "longer")
@@ -103,7 +102,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         found.append(claim("T15", setting, exact(updates["own length"], 0.0), exact(updates["no baseline"], 0.0)))
     losses = table[table["quantity"] == "loss"]
     for kind, part in losses.groupby("kind", sort=False):
-        worst = part.groupby("rule")["estimate"].max()
+        worst = part.groupby("rule")["estimate"].agg(largest)
         both = (exact(worst[rule], LARGEST_LOSS) for rule in ("own length", "no baseline"))
         found.append(claim("T15/cost", str(kind), *both))
     return found

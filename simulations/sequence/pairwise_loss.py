@@ -8,15 +8,16 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
 from simulations.gradient.groups import estimate
-from simulations.harness.evidence import exact, largest
+from simulations.harness.evidence import largest
+from simulations.harness.identities import gap_claims, gap_rows
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.sequence.divergences import Numbers, gradient
 
 PROBLEMS = ("tabular", "linear", "graded", "sequence-shared")
 GROUPS, GROUP_SIZE, STRENGTH, DRIFT = 50, 6, 0.3, 0.5
-STATEMENTS = (("R7", "at the sampler"), ("R7/away", "away"))
+STATEMENTS = (("R7", "at the sampler", "at the sampler, rloo"), ("R7/away", "away", "away, rloo"))
+"""Statement, the discrepancy that it says is zero, and that of the control."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -77,18 +78,12 @@ def _parameters(problem: gt.Problem, prompt: int, covector: Array) -> Array:
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each problem, place and kernel."""
     common = {"problem": settings["problem"], "group_size": settings["group_size"]}
-    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
-    return [common | {"quantity": name, "estimate": gap} | zero for name, gap in results[0].items()]
+    return gap_rows(common, "quantity", results[0])
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """The update is that of the group mean with the own sample in it; the control is the leave-one-out mean, off by 1/(K-1)."""
-    found = []
-    for problem, part in table.groupby("problem", sort=False):
-        gaps = part.set_index("quantity")["estimate"]
-        for statement, place in STATEMENTS:
-            found.append(claim(statement, str(problem), exact(gaps[place], 0.0), exact(gaps[f"{place}, rloo"], 0.0)))
-    return found
+    return gap_claims(table, "quantity", STATEMENTS)
 
 
 STUDY = Study(
@@ -98,5 +93,5 @@ STUDY = Study(
     compute,
     rows,
     claims,
-    tuple(statement for statement, _ in STATEMENTS),
+    tuple(statement for statement, *_ in STATEMENTS),
 )

@@ -1,4 +1,4 @@
-"""Estimators composed for a study, without a place in the registry; and random problems of sequences."""
+"""What studies of sequences share: estimators without a place in the registry, their mean updates, and random problems."""
 
 import numpy as np
 
@@ -7,14 +7,29 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.estimation.aggregation import Aggregation, find_aggregation
 from grpo_theory.estimation.clip import Clip, find_clip
-from grpo_theory.estimation.ratio import find_ratio
+from grpo_theory.estimation.kl_term import KLTerm, find_kl_term
+from grpo_theory.estimation.ratio import Ratio, find_ratio
 from grpo_theory.exact import token_weights
 
+TURN = np.pi / 4.0
+"""The controls' updates are broken: they are turned by so much, away from themselves and from the gradient."""
+NOTICEABLE = 0.05
+"""A user would notice if updates lost a twentieth of the gain that they make per unit of length."""
 
-def composed(advantage: str, ratio: str, clip: str | Clip = "none", aggregation: str | Aggregation = "sum") -> gt.Estimator:
-    """Return an estimator of an advantage kernel, a ratio, a clip and a way of adding up tokens, by name or as they are."""
-    parts = find_ratio(ratio), find_clip(clip), find_aggregation(aggregation)
-    return gt.Estimator(f"{advantage}, {ratio} ratio", find(advantage).advantage, *parts)
+
+def composed(
+    advantage: str | gt.Estimator,
+    ratio: str | Ratio,
+    clip: str | Clip = "none",
+    aggregation: str | Aggregation = "sum",
+    kl: str | KLTerm = "k1 in reward",
+) -> gt.Estimator:
+    """Return an estimator of an advantage kernel, a ratio, a clip, a way of adding up tokens and a KL term.
+
+    Each is given by name or as it is; of an estimator that is given for its kernel nothing else is taken.
+    """
+    kernel, parts = find(advantage), (find_ratio(ratio), find_clip(clip), find_aggregation(aggregation), find_kl_term(kl))
+    return gt.Estimator(f"{kernel.name}, {parts[0].name} ratio, {parts[-1].name}", kernel.advantage, *parts)
 
 
 def mean_update(problem: gt.Problem, theta: Array, estimator: gt.Estimator, baseline: bool = True) -> Array:
@@ -22,12 +37,23 @@ def mean_update(problem: gt.Problem, theta: Array, estimator: gt.Estimator, base
 
     It is `gt.gradient_mean` at any group size, without the enumeration of groups; u is the estimator's weighted score.
     """
-    point = problem.at(theta)
-    tables = token_weights(point, point, estimator).covectors(np.arange(problem.bandit.n_prompts))[:, 0]
+    point, paths = problem.at(theta), problem.policy.paths
+    weights = token_weights(point, point, estimator).by_token(np.arange(problem.bandit.n_prompts))[:, 0]
     centred = point.rewards - (point.moments.value[:, None] if baseline else 0.0)
     by_response = (point.outcome_probabilities * centred).reshape(*point.probabilities.shape, -1).sum(axis=-1)
-    covectors = np.einsum("mk,mkd->md", by_response, tables)
+    covectors = paths.centre(paths.add_up(by_response[:, :, None] * weights), point.token_probabilities)
     return problem.policy.logit_map.adjoint(problem.bandit.prompt_weights[:, None] * covectors)
+
+
+def cosine(one: Array, other: Array) -> float:
+    """Return the cosine of the angle between two vectors (d,)."""
+    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
+
+
+def turned(vector: Array, other: Array) -> Array:
+    """Return a vector turned by `TURN`, in a direction that is orthogonal to it and to another one, (d,)."""
+    basis, _ = np.linalg.qr(np.column_stack([vector, other, np.ones(vector.size)]))
+    return np.cos(TURN) * vector + np.sin(TURN) * np.linalg.norm(vector) * basis[:, 2]
 
 
 def features_of(rng: np.random.Generator, n_prompts: int, paths: gt.Paths, dimension: int) -> Array:

@@ -11,6 +11,7 @@ from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim
 from simulations.gradient.groups import advantages_of
 from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.sequence.parts import cosine
 
 PROBLEM = "sequence-shared"
 ESTIMATORS = (
@@ -61,7 +62,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     size = float(np.linalg.norm(mean))
     return {
         "bias": [float(np.linalg.norm(mean - here) / np.linalg.norm(here)), error / float(np.linalg.norm(here))],
-        "cosine": [_cosine(mean, here), error / size],
+        "cosine": [cosine(mean, here), error / size],
         "noise": [trace / size**2 / ideal, 2.0 * error / size * trace / size**2 / ideal],
         "uniform": [uniform_advantage(name, settings["group_size"]), 0.0],
         **{f"after {name} steps": _off_policy(problem, step, settings, seed) for name, step in settings["steps"].items()},
@@ -75,7 +76,7 @@ def _off_policy(problem: gt.Problem, step: float, settings: Settings, seed: np.r
         gradient = problem.at(theta).moments.gradient
         theta = theta + step * gradient / np.linalg.norm(gradient)
     mean, _, error = _moments(problem, theta, settings, seed, behaviour=problem.theta)
-    return [_cosine(mean, problem.at(theta).moments.gradient), error / float(np.linalg.norm(mean))]
+    return [cosine(mean, problem.at(theta).moments.gradient), error / float(np.linalg.norm(mean))]
 
 
 def _sizes(settings: Settings) -> dict[str, int]:
@@ -104,10 +105,6 @@ def _moments(
     mean = run.along[0]
     trace = float(np.trace(run.along_covariance[0]))
     return mean, trace, float(np.sqrt(trace / settings["replications"]))
-
-
-def _cosine(one: Array, other: Array) -> float:
-    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
 
 
 def uniform_advantage(name: str, group_size: int) -> float:

@@ -10,7 +10,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.parts import features_of
 from simulations.sequence.tokens import Tokens
 
@@ -70,13 +70,12 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each tree, drift and ratio; the prediction is the bound."""
     bounds = {"dropped": 1.0 + HIGH, "capped": 1.0 + HIGH}
-    last = {"standard_error": 0.0, "replications": 0}
     found = []
     for row in results[0]:
         curse = np.exp(settings["horizon"] * row["drift"] ** 2) if row["ratio"] in ("trajectory", "doubled") else np.nan
         prediction = {"prediction": float(bounds.get(row["ratio"], curse))}
         settings_of = {key: row[key] for key in ("tree", "drift", "ratio")}
-        found.append({"horizon": settings["horizon"], **settings_of, **prediction, "estimate": row["estimate"], **last})
+        found.append({"horizon": settings["horizon"], **settings_of, **prediction, "estimate": row["estimate"], **EXACT})
     return found
 
 

@@ -12,7 +12,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
 
 FAMILIES = ((2, 1, None), (2, 2, 1), (3, 1, None), (2, 2, None))
@@ -193,7 +193,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each statement and how its worst case was sought: left over right side, or their gap for T3."""
     return [
         {name: row[name] for name in ("setting", "statement", "how", "count")}
-        | {"prediction": float(row["statement"] != "T3"), "estimate": row["estimate"], "standard_error": 0.0, "replications": 0}
+        | {"prediction": float(row["statement"] != "T3"), "estimate": row["estimate"], **EXACT}
         for row in results[0]
     ]
 
@@ -212,7 +212,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     simplices = table[table["statement"] == "T13"]
     numbers = simplices["setting"].str.removeprefix("n = ").astype(int)
     for setting, part in ((f"n = 2 to {FEW}", simplices[numbers <= FEW]), (f"n > {FEW}", simplices[numbers > FEW])):
-        worst = part.groupby("how")["estimate"].max()
+        worst = part.groupby("how")["estimate"].agg(largest)
         found.append(claim("T13", setting, exact(worst["sought"], 1.0), exact(worst["broken"], 1.0)))
     return found
 

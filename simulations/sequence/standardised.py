@@ -3,19 +3,30 @@
 import numpy as np
 from scipy.special import comb
 
+from grpo_theory.compilation import stage
+from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.registry import make_estimator
 from simulations.sequence.divergences import Numbers
+
+
+@stage
+def leave_out(rewards, differences):
+    """Fill `differences` (G,) with rewards (G,) less the mean of the others, and return the variance of the group, ddof 1."""
+    others = rewards.size - 1.0
+    variance = centre(rewards, differences) / others
+    for g in range(rewards.size):
+        differences[g] *= rewards.size / others
+    return variance
 
 
 def standardised(batch, advantages):
     """A = (Z - mean of the group's other rewards) / (the group's standard deviation, ddof 1); 0 in a uniform group."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        squares = ((batch.rewards[b] - mean) ** 2).sum() / (group_size - 1.0)
-        for g in range(group_size):
-            difference = (batch.rewards[b, g] - mean) * group_size / (group_size - 1.0)
-            advantages[b, g] = difference / np.sqrt(squares) if squares > 0.0 else 0.0
+        variance = leave_out(batch.rewards[b], advantages[b])
+        if variance > 0.0:
+            for g in range(group_size):
+                advantages[b, g] /= np.sqrt(variance)
 
 
 STANDARDISED = make_estimator("standardised", standardised, minimum_group_size=2)

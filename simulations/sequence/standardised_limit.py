@@ -1,6 +1,5 @@
 """U14, U15: advantages divided by the group's standard deviation against those divided by the prompt's, off policy, exact."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,14 +7,14 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import Claim, log_log_slope
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.divergences import STEP
-from simulations.sequence.standardised import standardised
+from simulations.sequence.parts import composed
+from simulations.sequence.standardised import leave_out, standardised
 
 PROBLEMS = ("sequence-tabular", "sequence-shared", "linear")
 GROUP_SIZES = (256, 512, 1024)
@@ -34,35 +33,30 @@ def off_the_limit(batch, advantages):
     """The same less what it is with the prompt's own standard deviation."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        squares = ((batch.rewards[b] - mean) ** 2).sum() / (group_size - 1.0)
-        for g in range(group_size):
-            difference = (batch.rewards[b, g] - mean) * group_size / (group_size - 1.0)
-            own = difference / np.sqrt(squares) if squares > 0.0 else 0.0
-            advantages[b, g] = own - difference / batch.standard_deviations[b]
+        variance = leave_out(batch.rewards[b], advantages[b])
+        if variance > 0.0:
+            for g in range(group_size):
+                advantages[b, g] *= 1.0 / np.sqrt(variance) - 1.0 / batch.standard_deviations[b]
 
 
 def off_by_variance(batch, advantages):
     """Broken: the variance in the place of the standard deviation, its root forgotten."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        squares = ((batch.rewards[b] - mean) ** 2).sum() / (group_size - 1.0)
-        for g in range(group_size):
-            difference = (batch.rewards[b, g] - mean) * group_size / (group_size - 1.0)
-            own = difference / squares if squares > 0.0 else 0.0
-            advantages[b, g] = own - difference / batch.standard_deviations[b]
+        variance = leave_out(batch.rewards[b], advantages[b])
+        if variance > 0.0:
+            for g in range(group_size):
+                advantages[b, g] *= 1.0 / variance - 1.0 / batch.standard_deviations[b]
 
 
 def by_standard_error(batch, advantages):
     """Broken: the standard error of the mean in the place of the standard deviation."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        squares = ((batch.rewards[b] - mean) ** 2).sum() / (group_size - 1.0) / group_size
-        for g in range(group_size):
-            difference = (batch.rewards[b, g] - mean) * group_size / (group_size - 1.0)
-            advantages[b, g] = difference / np.sqrt(squares) if squares > 0.0 else 0.0
+        variance = leave_out(batch.rewards[b], advantages[b])
+        if variance > 0.0:
+            for g in range(group_size):
+                advantages[b, g] /= np.sqrt(variance / group_size)
 
 
 KERNELS = {
@@ -88,7 +82,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
         "corrected, astray": _weight_error(np.expm1(then - here), astray - then),
     }
     for name, kernel in KERNELS.items():
-        chosen = replace(kernel, ratio=RATIOS["token"])
+        chosen = composed(kernel, "token")
         laws = [
             gt.gradient_law(problem, theta, chosen, batch_size=1, group_size=size, behaviour=problem.theta)
             for size in settings["group_sizes"]
@@ -106,7 +100,7 @@ def _weight_error(weights: Array, log_ratios: Array) -> float:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each quantity and group size."""
-    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    zero = {"prediction": 0.0, **EXACT}
     found = []
     for name, values in results[0].items():
         sizes = settings["group_sizes"] if isinstance(values, list) else [0]

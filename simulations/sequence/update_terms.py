@@ -12,7 +12,7 @@ from grpo_theory.evidence import Claim
 from grpo_theory.exact import token_weights
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.parts import composed, random_problem
 from simulations.sequence.tokens import Tokens
 
@@ -133,7 +133,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
     clipped = []
     for _ in range(settings["count"]):
         problem = random_problem(rng, *settings["tree"], n_prompts=settings["prompts"], dimension=settings["dimension"])
-        features = np.moveaxis(problem.policy.logits(np.eye(problem.policy.dimension)), 0, -1)
+        features = problem.policy.jacobian()
         away = rng.normal(size=problem.policy.dimension)
         theta = problem.theta + settings["drift"] * away / np.linalg.norm(away)
         for reading in READINGS:
@@ -160,7 +160,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each decomposition, way of writing it, reading, and kernel: the largest discrepancy."""
     vocabulary_size, horizon, end_token = settings["tree"]
     name = f"T = {horizon}, V = {vocabulary_size}{'' if end_token is None else ', end token'}"
-    zero = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    zero = {"prediction": 0.0, **EXACT}
     return [
         {"tree": name, **{key: value for key, value in row.items() if key != "estimate"}, "estimate": row["estimate"], **zero}
         for row in results[0]

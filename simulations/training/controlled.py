@@ -109,7 +109,7 @@ def controlled_objectives(
 
 def _trace(problem: gt.Problem, curvature: Array, covariance: Array, ascent: Array, size: int) -> Array:
     """Return N times the trace of curvature (d, d) Cov(estimate) of every run, from `noise_forms` and gradients (runs, d)."""
-    features = np.moveaxis(problem.policy.logits(np.eye(len(curvature))), 0, -1)
+    features = problem.policy.jacobian()
     local = features @ curvature @ np.swapaxes(features, 1, 2)
     traces = np.einsum("prmcd,mcd->pr", covariance, local, optimize=True)
     traces[0] -= np.einsum("rd,rd->r", ascent @ curvature, ascent)

@@ -11,7 +11,7 @@ from grpo_theory.evidence import Claim
 from grpo_theory.theory import TrainingLaw, training_law
 from simulations.claims import claim
 from simulations.harness.evidence import difference, distance
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.training.controlled import collected, guide, objectives_by_group_size
 
 PROBLEM = "two-speeds"
@@ -76,7 +76,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
             "prediction": law.loss(budget, size),
         }
         found.append(common | row | {"wrong": stationary if steps == 1 else one_step})
-    none = {"prediction": float("nan"), "standard_error": 0.0, "replications": 0}
+    none = {"prediction": float("nan"), **EXACT}
     if steps == 1:
         found += [
             common | none | {"quantity": "exact", "steps": n, "estimate": rest_law(problem, step, n).optimum} for n in EXACT_STEPS

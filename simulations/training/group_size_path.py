@@ -10,7 +10,7 @@ from grpo_theory.evidence import Claim
 from grpo_theory.theory import noise_free_path
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.training.cases import CASES, FAR, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.grid import HALF_DOUBLING
 
@@ -62,7 +62,7 @@ def _policy_facts(settings: Settings, n: int) -> dict[str, float]:
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint: the optimum there, predicted to be that of the start."""
     common: dict[str, Any] = {"problem": case_problem(settings).name, "schedule": schedule_label(settings)}
-    common |= {"prediction": results[0][0]["estimate"], "standard_error": 0.0, "replications": 0}
+    common |= {"prediction": results[0][0]["estimate"], **EXACT}
     return [common | row for row in results[0]]
 
 

@@ -9,7 +9,7 @@ from grpo_theory.evidence import Claim
 from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 A = (1.25, 2.0, 4.0, 10.0, 100.0)
 B_OVER_LEAST = (0.01, 0.25, 1.0, 4.0)
@@ -54,7 +54,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each choice of constants and of n_0: what a sequence can reach over the bound."""
     return [
         {name: value for name, value in found.items() if name not in STARTS}
-        | {"start": start, "prediction": 1.0, "estimate": found[start], "standard_error": 0.0, "replications": 0}
+        | {"start": start, "prediction": 1.0, "estimate": found[start], **EXACT}
         for found in results[0]
         for start in STARTS
     ]

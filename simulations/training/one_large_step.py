@@ -7,8 +7,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import exact
+from simulations.harness.identities import gap_claims, gap_rows
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 PROBLEMS = ("tabular", "linear", "mixed", "conflict")
@@ -51,19 +50,13 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each estimator."""
     common = {name: settings[name] for name in ("problem", "inner_steps", "rollouts", "batch_size", "group_size")}
-    exactly = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
-    return [common | {"estimator": name, "estimate": gap} | exactly for name, gap in results[0].items()]
+    return gap_rows(common, "estimator", results[0])
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """One claim for each estimator and problem; the control's advantages have no mean subtracted."""
-    found = []
-    for problem, part in table.groupby("problem", sort=False):
-        gaps = part.set_index("estimator")["estimate"]
-        for name in ESTIMATORS[:-1]:
-            pair = (exact(gaps[one], 0.0) for one in (name, ESTIMATORS[-1]))
-            found.append(claim("T8/one token", f"{problem} ({name})", *pair))
-    return found
+    *centred, broken = ESTIMATORS
+    return gap_claims(table, "estimator", (("T8/one token", name, broken) for name in centred), "{problem} ({own})")
 
 
 STUDY = Study(

@@ -1,7 +1,6 @@
 """U16: where training with standardised rewards and a K3 penalty in the loss converges, exact and simulated."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,13 +10,12 @@ from scipy.optimize import minimize
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation import find
-from grpo_theory.estimation.kl_term import KL_TERMS
-from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.harness.evidence import evidence, exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.evidence import distance, exact
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.sequence.divergences import Numbers, gradient, token_logs
+from simulations.sequence.parts import composed
 from simulations.sequence.standardised import STANDARDISED, ascended
 
 PROBLEMS = ("kl-tabular", "kl-linear")
@@ -30,8 +28,8 @@ MARGIN = 0.01
 """Relative: a success rate of 50% is told from one of 50.5%, less than evaluations of trained models tell apart.  After finitely
 many updates runs are not at the maximiser, by order 1/n, so the statement is a bound and not an equality."""
 ESTIMATORS = {
-    "standardised": replace(STANDARDISED, kl=KL_TERMS["k3 in loss"]),
-    "undivided": replace(find("rloo"), name="rloo, k3 in loss", kl=KL_TERMS["k3 in loss"]),
+    "standardised": composed(STANDARDISED, "none", kl="k3 in loss"),
+    "undivided": composed("rloo", "none", kl="k3 in loss"),
 }
 """The algorithm, and broken: the same without the division."""
 
@@ -146,7 +144,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         one = found[kernel]
         for name in ("at printed", "gap"):
             cell = {"kernel": kernel, "quantity": name, "estimate": one[name], "prediction": 0.0}
-            table.append(common | cell | {"standard_error": 0.0, "replications": 0})
+            table.append(common | cell | EXACT)
         cell = {"kernel": kernel, "quantity": "success", "estimate": one["mean"], "prediction": found["success"]}
         table.append(common | cell | {"standard_error": one["error"], "replications": settings["runs"]})
     return table
@@ -161,16 +159,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         for statement, quantity in (("U16/printed", "at printed"), ("U16/corrected", "gap")):
             pair = (exact(at.loc[(quantity, kernel), "estimate"], 0.0) for kernel in ESTIMATORS)
             found.append(claim(statement, where, *pair, facts=facts))
-        ends = (_distance(at.loc[("success", kernel)]) for kernel in ESTIMATORS)
-        found.append(claim("U16/simulated", where, *ends, facts=facts))
+        ends = (at.loc[("success", kernel)] for kernel in ESTIMATORS)
+        found.append(claim("U16/simulated", where, *(distance(row, row["prediction"], MARGIN) for row in ends), facts=facts))
     return found
-
-
-def _distance(row: pd.Series) -> Evidence:
-    """Return the evidence of a relative distance from the prediction, against the margin."""
-    scale = float(row["prediction"])
-    distance = abs(float(row["estimate"]) - scale) / scale
-    return evidence(row.to_dict() | {"estimate": distance, "standard_error": row["standard_error"] / scale}, MARGIN)
 
 
 def _facts(at: pd.DataFrame) -> Mapping[str, float]:

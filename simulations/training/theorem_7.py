@@ -21,7 +21,7 @@ from simulations.claims import claim
 from simulations.harness.evidence import exact, farthest
 from simulations.harness.evidence import largest as largest_of
 from simulations.harness.maximum import curvatures, maximum
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.training.grid import doubling
 
 BALLS = (("conflict", 1.0), ("conflict", 2.0), ("kl-linear", 0.3), ("kl-linear", 1.0), ("kl-linear", 2.0), ("kl-tabular", 1.0))
@@ -109,7 +109,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each setting and reading: the whole group size of the least bound, and that of the law."""
     (found,) = results
-    common = {"problem": settings["problem"], "radius": settings["radius"], "standard_error": 0.0, "replications": 0}
+    common = {"problem": settings["problem"], "radius": settings["radius"], **EXACT}
     common |= {name: found[name] for name in ("C1", "C2", "C3", "largest_share")}
     return [
         common | {"setting": setting, "reading": reading, "estimate": size, "prediction": own, "wrong": wrong}

