@@ -163,14 +163,15 @@ def _moments(values: np.ndarray) -> dict[str, Any]:
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train, and keep moments of the gaps at the checkpoints and of d(theta, Theta*)^2 at a late step and at the end.
 
-    The gaps of the learner whose steps are too long are kept beside them.  The first chunk predicts the gaps too, and with steps
-    that fall it trains the learner that descends.
+    The first chunk predicts the gaps too, and trains the learner whose steps are too long and, with steps that fall, the one that
+    descends.
     """
     _, best, highest = maximum(settings["problem"])
     training = train(settings, seed, chunk, settings["steps"])
     ends = train(settings, seed, chunk, late_step(settings)), training
     turned = chunk == 0 and settings["schedule"] == "harmonic"
     descent = train(settings, seed, chunk, settings["steps"], TURNED) if turned else None
+    longer = train(settings, seed, chunk, settings["steps"], factor=LONGER) if chunk == 0 else None
     directions = curvatures(settings["problem"])[1]
     distances = np.stack([np.sum(((end.theta - best) @ directions) ** 2, axis=1) for end in ends], axis=1)
     return {
@@ -178,7 +179,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
         "distances": _moments(distances),
         "diverged": int(training.diverged.sum()),
         "prediction": predict(settings) if chunk == 0 else None,
-        "longer": _moments(highest - train(settings, seed, chunk, settings["steps"], factor=LONGER).objectives),
+        "longer": None if longer is None else _moments(highest - longer.objectives),
         "turned": None if descent is None else _moments(highest - descent.objectives),
     }
 
@@ -206,7 +207,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
     common |= {"replications": runs, "diverged": sum(result["diverged"] for result in results), **predicted["constants"]}
     errors = np.sqrt(np.diag(covariance))
-    longer, longer_covariance = _mean_and_covariance(results, "longer", runs)
+    longer, longer_covariance = _mean_and_covariance(results[:1], "longer", settings["runs"])
     longer_errors = np.sqrt(np.diag(longer_covariance))
     turned, turned_errors = np.full((2, len(n)), np.nan)
     if results[0]["turned"] is not None:
@@ -217,7 +218,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         | {"quantity": "gap", "n": int(n[i]), "estimate": float(mean[i]), "standard_error": float(errors[i])}
         | {name: values[i] for name, values in predicted["gaps"].items()}
         | {"looseness": float(predicted["gaps"]["bound"][i] / mean[i])}
-        | {"longer": float(longer[i]), "longer_error": float(longer_errors[i])}
+        | {"longer": float(longer[i]), "longer_error": float(longer_errors[i]), "longer_runs": settings["runs"]}
         | {"turned": float(turned[i]), "turned_error": float(turned_errors[i])}
         for i in range(len(n))
     ]
@@ -261,8 +262,8 @@ def _claims(problem: str, estimator: str, kind: str, part: pd.DataFrame) -> list
     gaps = part[part["quantity"] == "gap"]
     last = gaps.iloc[-1]
     statement = "U7" if kind == "constant" else "U8"
-    broken = last.to_dict() | {"estimate": last["longer"], "standard_error": last["longer_error"]}
-    sharp = (evidence(row, margin=SHARP_MARGIN) for row in (last.to_dict(), broken))
+    broken = {"estimate": last["longer"], "standard_error": last["longer_error"], "replications": last["longer_runs"]}
+    sharp = (evidence(row, margin=SHARP_MARGIN) for row in (last.to_dict(), last.to_dict() | broken))
     facts = {"gap of the control / gap": float(last["longer"] / last["estimate"])}
     return [_bound_claim(statement, setting, gaps), claim(f"{statement}/sharp", setting, *sharp, facts=facts)]
 
