@@ -13,7 +13,7 @@ PLACE = 390
 TABLES = ("race",)
 CAPTION = (
     "By how many points of a hundred success, averaged over a training, is higher with advantages divided by their group's "
-    "standard deviation than without (95% intervals of paired runs, many of them smaller than the marks). At the paper's steps, 1 "
+    "standard deviation than without (95% intervals of paired runs, many smaller than the marks). At the paper's steps, 1 "
     "without and 1/2 with division, the divided updates have another length; with each arm at its own best constant step, under "
     "plain ascent or Adam, only what remains of the difference is shown. Shaded: less than one point. Prompts start at success "
     "0.5 (easy), at 0.02 (hard), or half of them at each; their features are correlated as each column says."
