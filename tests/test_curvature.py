@@ -6,6 +6,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit
 
 import grpo_theory as gt
+from grpo_theory.evidence import judge
 from grpo_theory.theory import (
     GREATEST_CURVATURE,
     GREATEST_LOCAL_CURVATURE,
@@ -18,6 +19,9 @@ from grpo_theory.theory import (
     success_gradient,
     success_hessian,
 )
+from simulations.harness.study import table_of
+from simulations.normalisation import curvature, orthogonal_prompts, softmax_bandit
+from simulations.normalisation.policies import Policy
 
 SHAPES = [(2, 1, 1), (2, 1, 3), (3, 1, 2), (4, 2, 4), (5, 1, 3), (10, 4, 6)]
 """Responses, correct ones among them, parameters."""
@@ -220,3 +224,74 @@ def test_arguments_are_checked():
         softmax_gap_limit(3, 0.4, 3)
     with pytest.raises(ValueError, match="shortfalls must be positive"):
         divided_gap_limit([0.0], 0.4)
+
+
+def judged(study, settings):
+    """Run cells of a study, and judge its claims; by id and problem."""
+    rows = []
+    for number, one in enumerate(settings):
+        rows += study.rows(one, [study.compute(one, np.random.SeedSequence(number), 0)])
+    return judge(study.claims(table_of(rows))).set_index(["id", "problem"])
+
+
+@pytest.mark.parametrize("family", [(2, 1), (4, 1), (5, 3)])
+def test_policies_written_out_are_those_of_the_library(family):
+    here, near = curvature.Family(*family).draw(np.random.default_rng(5), Policy)
+    assert np.linalg.norm(near.logits - here.logits) <= np.sqrt(here.variance) + 1e-12
+    for one in (here, near):
+        problem = gt.Problem(gt.Bandit(one.correct[None].astype(float)), gt.LinearSoftmax(one.features[None]))
+        theta = np.linalg.lstsq(one.features, one.logits, rcond=None)[0]
+        moments = gt.moments(problem, theta)
+        assert one.success == pytest.approx(moments.value[0], rel=1e-10)
+        np.testing.assert_allclose(one.gradient, moments.gradient, atol=1e-12)
+        np.testing.assert_allclose(one.hessian, gt.hessian(problem, theta), atol=1e-12)
+
+
+def test_the_bounds_are_confirmed_and_broken_derivatives_refuted():
+    settings = [dict(cell.settings) | {"policies": 100, "points": 3} for cell in curvature.STUDY.cells(True)]
+    found = judged(curvature.STUDY, settings)
+    assert set(found["verdict"]) == {"confirmed"}
+    assert found["power"].all()
+    assert {name for name, _ in found.index} == set(curvature.STUDY.decides)
+    worst = found.xs("K = 2, 1 correct", level="problem")["estimate"]
+    assert worst["N1"] == pytest.approx(0.5, abs=0.01)
+    assert worst["N2"] == pytest.approx(np.sqrt(0.5), abs=0.01)
+    assert worst[["N1/sharp", "N2/sharp"]].min() > 0.99
+
+
+def test_orthogonal_prompts_do_not_interact_and_correlated_ones_do():
+    study = orthogonal_prompts.STUDY
+    found = judged(study, [cell.settings for cell in study.cells(True)])
+    assert set(found["verdict"]) == {"confirmed"}
+    assert found["power"].all()
+    problem = orthogonal_prompts.prompts_apart(np.random.default_rng(0), 0.1)
+    features = problem.policy.logits(np.eye(problem.policy.dimension)).transpose(1, 2, 0)
+    same = np.linalg.norm(features[0], 2) * np.linalg.norm(features[1], 2)
+    assert 0.02 < np.linalg.norm(features[0] @ features[1].T, 2) / same <= 0.1
+
+
+def test_paths_of_the_softmax_bandit_are_those_of_the_definition():
+    rewards = np.array([0.9, 0.1, 0.4, 0.6])
+    for name, divided in (("undivided", False), ("divided", True)):
+        found = softmax_bandit.RULES[name].gaps(rewards, 50)
+        np.testing.assert_allclose(found, ascend(rewards, softmax_bandit.STEP, 50, divided), rtol=1e-10)
+
+
+def test_the_statements_about_the_softmax_bandit():
+    study = softmax_bandit.STUDY
+    settings = dict(study.cells(True)[1].settings) | {"paths": 2, "sought_updates": 100}
+    found = judged(study, [settings]).droplevel("problem")
+    assert set(found["verdict"]) == {"confirmed"}
+    assert found["power"].all()
+    assert set(found.index) == set(study.decides)
+    assert found.loc["R6/slope, sharp", "estimate"] > 0.99
+    assert found.loc["R6/smoothness, sharp", "estimate"] > 0.99
+
+
+def test_a_bandits_parts_are_those_of_the_library():
+    bandit = softmax_bandit.Bandit(np.array([0.3, -0.5, 1.0]), np.array([0.2, 0.9, 0.4]))
+    problem = gt.Problem(gt.Bandit(bandit.rewards[None]), gt.TabularSoftmax(1, 3))
+    assert bandit.slope == pytest.approx(np.linalg.norm(gt.moments(problem, bandit.logits).gradient), rel=1e-12)
+    assert bandit.curvature == pytest.approx(norm(gt.hessian(problem, bandit.logits)), rel=1e-11)
+    gap = 0.9 - gt.objective(problem, bandit.logits)
+    assert bandit.promise == pytest.approx(bandit.probabilities[1] * gap, rel=1e-12)
