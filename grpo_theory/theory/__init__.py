@@ -4,6 +4,13 @@ from grpo_theory.theory.baseline import baseline_trace as baseline_trace
 from grpo_theory.theory.bounds import constant_step_bound as constant_step_bound
 from grpo_theory.theory.bounds import harmonic_step_bound as harmonic_step_bound
 from grpo_theory.theory.bounds import recursion_bound as recursion_bound
+from grpo_theory.theory.curvature import GREATEST_CURVATURE as GREATEST_CURVATURE
+from grpo_theory.theory.curvature import GREATEST_LOCAL_CURVATURE as GREATEST_LOCAL_CURVATURE
+from grpo_theory.theory.curvature import GREATEST_SLOPE as GREATEST_SLOPE
+from grpo_theory.theory.curvature import curvature_bound as curvature_bound
+from grpo_theory.theory.curvature import local_curvature_bound as local_curvature_bound
+from grpo_theory.theory.curvature import success_gradient as success_gradient
+from grpo_theory.theory.curvature import success_hessian as success_hessian
 from grpo_theory.theory.finite_group import FiniteGroupObjective as FiniteGroupObjective
 from grpo_theory.theory.finite_group import best_slope as best_slope
 from grpo_theory.theory.finite_group import finite_group_objective as finite_group_objective
@@ -30,4 +37,7 @@ from grpo_theory.theory.noise_cost import TrainingLaw as TrainingLaw
 from grpo_theory.theory.noise_cost import noise_free_path as noise_free_path
 from grpo_theory.theory.noise_cost import noise_free_slopes as noise_free_slopes
 from grpo_theory.theory.noise_cost import training_law as training_law
+from grpo_theory.theory.softmax_bandit import divided_gap_limit as divided_gap_limit
+from grpo_theory.theory.softmax_bandit import softmax_gap_bound as softmax_gap_bound
+from grpo_theory.theory.softmax_bandit import softmax_gap_limit as softmax_gap_limit
 from grpo_theory.theory.weighted_chi_square import WeightedChiSquare as WeightedChiSquare

@@ -1,8 +1,10 @@
 """The statements of "Why GRPO Needs Normalization"."""
 
 from grpo_theory.evidence import Statement
+from simulations.claims.u import DERIVED, OURS
 
 PAPER = "arXiv 2601.23135"
+CURVATURE = DERIVED(30)
 OPEN = "needs the studies of curvature and of division by the standard deviation"
 LINEAR = "log-linear policy, binary reward, one correct answer, exact gradients"
 
@@ -11,11 +13,70 @@ def _open(number: int, where: str, text: str, kind: str, assumptions: str = LINE
     return Statement(f"N{number}", f"{PAPER}, {where}" if where else PAPER, text, kind, assumptions, OPEN)
 
 
+def _several(paper: str, text: str) -> Statement:
+    return Statement(
+        f"{paper}/several", f"question beside {PAPER}", f"several correct answers: {text}", "upper bound", whose=OURS
+    )
+
+
 STATEMENTS = (
-    _open(1, "", "||Hess J_i|| <= 4 X^2 V_i", "upper bound"),
-    _open(2, "", "J_i is (X/2)-Lipschitz", "upper bound"),
-    _open(3, "", "within radius sqrt(V_i)/X of theta, ||Hess J_i|| <= (5/2) X^2 sqrt(V_i(theta))", "upper bound"),
-    _open(4, "", "X_i X_j' = 0 for all i != j: prompts do not interact", "identity"),
+    Statement("N1", PAPER, "||Hess J_i|| <= 4 X^2 V_i: left over right is at most 1", "upper bound", LINEAR),
+    _several("N1", "||Hess J_i|| <= 4 X^2 V_i"),
+    Statement(
+        "N1/sharp",
+        CURVATURE,
+        "||Hess J_i|| <= X^2 V max(1/2, 2|1 - 2p|), no 1/2 if K = 2; no better function of p; any number of correct answers",
+        "upper bound",
+        whose=OURS,
+    ),
+    Statement(
+        "N1/Hessian",
+        CURVATURE,
+        "Hess J_i = V {Cov+ - Cov- + (1 - 2p) m m'}, of the features given a correct and a wrong one, m their means apart",
+        "identity",
+        whose=OURS,
+    ),
+    Statement(
+        "N1/two responses",
+        CURVATURE,
+        "two answers: ||Hess J_i|| = V |1 - 2p| ||x_1 - x_2||^2, which is 0 where V is largest",
+        "identity",
+        whose=OURS,
+    ),
+    Statement("N2", PAPER, "J_i is (X/2)-Lipschitz: ||grad J_i|| over X/2 is at most 1", "upper bound", LINEAR),
+    _several("N2", "||grad J_i|| <= X/2"),
+    Statement(
+        "N2/sharp",
+        CURVATURE,
+        "||grad J_i|| <= sqrt(2) V X <= sqrt(2)/4 X, attained by two answers; any number of correct answers",
+        "upper bound",
+        whose=OURS,
+    ),
+    Statement(
+        "N3", PAPER, "within radius sqrt(V_i)/X of theta, ||Hess J_i|| <= (5/2) X^2 sqrt(V_i(theta))", "upper bound", LINEAR
+    ),
+    _several("N3", "within radius sqrt(V_i)/X, ||Hess J_i|| <= (5/2) X^2 sqrt(V_i(theta))"),
+    Statement(
+        "N3/sharp",
+        CURVATURE,
+        "within radius sqrt(V_i)/X, ||Hess J_i|| <= 0.5873 X^2 sqrt(V_i(theta)), attained by two answers at p = 0.1025",
+        "upper bound",
+        whose=OURS,
+    ),
+    Statement(
+        "N4",
+        PAPER,
+        "X_i X_j' = 0 for all i != j: no step at one prompt, divided or not, moves another's success probability",
+        "identity",
+        LINEAR,
+    ),
+    Statement(
+        "N4/paths",
+        CURVATURE,
+        "and every prompt's success probability has the path that it has when it is trained alone, with as many of its own steps",
+        "identity",
+        whose=OURS,
+    ),
     _open(
         5,
         "Theorem 3.1",

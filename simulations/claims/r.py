@@ -1,8 +1,10 @@
 """Neighbouring results worth a row."""
 
 from grpo_theory.evidence import Statement
-from simulations.claims.u import DERIVED, PARTS
+from simulations.claims.u import DERIVED, OURS, PARTS
 
+MEI, SMOOTHNESS = "arXiv 2005.06392", DERIVED(30)
+BANDIT = "one prompt, a logit for each response, fixed rewards in [0, 1], exact gradients"
 PRACTICE = "needs the studies of trainers' conventions and KL placements"
 GREENSMITH = "Greensmith et al. 2004"
 KL_PAPER, KL_DERIVED = "arXiv 2512.21852", DERIVED(19)
@@ -85,10 +87,65 @@ STATEMENTS = (
     ),
     Statement(
         "R6",
-        "arXiv 2005.06392",
+        MEI,
         "softmax bandit: ||grad|| >= pi(a*) Delta, J is 5/2-smooth, step 2/5 from uniform gives Delta_t <= 5 K^2/t",
+        PARTS,
+        BANDIT,
+    ),
+    Statement("R6/slope", MEI, "pi(a*) Delta over ||grad|| is at most 1", "upper bound", BANDIT),
+    Statement(
+        "R6/slope, sharp",
+        SMOOTHNESS,
+        "||grad|| >= sqrt(K/(K-1)) pi(a*) Delta, attained where the other responses are alike",
         "upper bound",
-        open="needs the studies of curvature and rates",
+        BANDIT,
+        whose=OURS,
+    ),
+    Statement("R6/smoothness", MEI, "||Hess J|| over 5/2 is at most 1", "upper bound", BANDIT),
+    Statement(
+        "R6/smoothness, sharp",
+        SMOOTHNESS,
+        "||Hess J|| <= 1/(3 sqrt 3), a thirteenth of 5/2, attained by two responses",
+        "upper bound",
+        BANDIT,
+        whose=OURS,
+    ),
+    Statement("R6/gap", MEI, "step 2/5 from uniform: t Delta_t over 5 K^2 is at most 1", "upper bound", BANDIT),
+    Statement(
+        "R6/gap, sharper",
+        SMOOTHNESS,
+        "step 2/5 from uniform: Delta_t <= 2.601 K (K-1)/t",
+        "upper bound",
+        BANDIT,
+        whose=OURS,
+    ),
+    Statement(
+        "R6/gap, linear",
+        "question beside arXiv 2005.06392",
+        "step 2/5 from uniform: Delta_t <= (5/2) K/t, linear in K; measured, not proved",
+        "upper bound",
+        BANDIT,
+        whose=OURS,
+    ),
+    Statement("R6/rate", MEI, "Delta_t falls as 1/t", "rate", BANDIT),
+    Statement(
+        "R6/rate, constant",
+        SMOOTHNESS,
+        "Delta_t ~ (1 - 1/K)/(step t) whatever the rewards, one best response: off by at most 5%, t up to 10,000",
+        "upper bound",
+        BANDIT,
+        whose=OURS,
+    ),
+    Statement(
+        "R6/divided", SMOOTHNESS, "divided by the reward's standard deviation, Delta_t falls as 1/t^2", "rate", BANDIT, whose=OURS
+    ),
+    Statement(
+        "R6/divided, constant",
+        SMOOTHNESS,
+        "divided, Delta_t ~ 4 (1 - 1/K)^2 (mean shortfall)/(step t)^2: off by at most 5%, t up to 10,000",
+        "upper bound",
+        BANDIT,
+        whose=OURS,
     ),
     Statement(
         "R7",

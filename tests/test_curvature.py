@@ -1,0 +1,297 @@
+"""Slope and curvature of success probabilities, and the softmax bandit: closed forms, sharp constants, and their studies."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, logit
+
+import grpo_theory as gt
+from grpo_theory.evidence import judge
+from grpo_theory.theory import (
+    GREATEST_CURVATURE,
+    GREATEST_LOCAL_CURVATURE,
+    GREATEST_SLOPE,
+    curvature_bound,
+    divided_gap_limit,
+    local_curvature_bound,
+    softmax_gap_bound,
+    softmax_gap_limit,
+    success_gradient,
+    success_hessian,
+)
+from simulations.harness.study import table_of
+from simulations.normalisation import curvature, orthogonal_prompts, softmax_bandit
+from simulations.normalisation.policies import Policy
+
+SHAPES = [(2, 1, 1), (2, 1, 3), (3, 1, 2), (4, 2, 4), (5, 1, 3), (10, 4, 6)]
+"""Responses, correct ones among them, parameters."""
+
+
+def policy(shape, seed=0):
+    n_responses, n_correct, dimension = shape
+    rng = np.random.default_rng(seed)
+    correct = np.zeros(n_responses, dtype=bool)
+    correct[rng.choice(n_responses, n_correct, replace=False)] = True
+    features, theta = rng.normal(size=(n_responses, dimension)), rng.normal(size=dimension)
+    return correct, features, theta
+
+
+def softmax(logits):
+    grown = np.exp(logits - logits.real.max())
+    return grown / grown.sum()
+
+
+def norm(matrix):
+    return float(np.linalg.norm(matrix, 2))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_slope_and_curvature_are_those_of_the_success_probability(shape):
+    """The gradient by a step along the imaginary axis, and the Hessian by such a step of the gradient's definition."""
+    correct, features, theta = policy(shape)
+    axes = 1e-30j * np.eye(len(theta))
+
+    def slope(point):
+        pi = softmax(features @ point)
+        return (pi * correct) @ (features - pi @ features)
+
+    pi = softmax(features @ theta)
+    exact = [softmax(features @ (theta + axis))[correct].sum().imag / 1e-30 for axis in axes]
+    np.testing.assert_allclose(success_gradient(pi, correct, features), exact, atol=1e-14)
+    np.testing.assert_allclose(slope(theta), exact, atol=1e-14)
+    twice = [slope(theta + axis).imag / 1e-30 for axis in axes]
+    np.testing.assert_allclose(success_hessian(pi, correct, features), twice, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_library_finds_the_same_hessian(shape):
+    correct, features, theta = policy(shape, 1)
+    problem = gt.Problem(gt.Bandit(correct[None].astype(float)), gt.LinearSoftmax(features[None]))
+    pi = softmax(features @ theta)
+    np.testing.assert_allclose(gt.hessian(problem, theta), success_hessian(pi, correct, features), atol=1e-13)
+    np.testing.assert_allclose(gt.moments(problem, theta).gradient, success_gradient(pi, correct, features), atol=1e-13)
+
+
+def test_one_correct_response_has_the_form_with_its_own_score():
+    """p (e - pi)(e - pi)' - p (diag pi - pi pi'), as a product rule gives it."""
+    pi = softmax(np.array([0.3, -1.0, 0.4, 2.0]))
+    own = np.eye(4)[1]
+    written = pi[1] * (np.outer(own - pi, own - pi) - np.diag(pi) + np.outer(pi, pi))
+    np.testing.assert_allclose(success_hessian(pi, own > 0, np.eye(4)), written, atol=1e-15)
+
+
+def test_two_responses_have_their_curvature_in_closed_form():
+    correct, features, theta = policy((2, 1, 3), 2)
+    p = softmax(features @ theta)[correct].sum()
+    apart = features[0] - features[1]
+    pi = softmax(features @ theta)
+    assert norm(success_hessian(pi, correct, features)) == pytest.approx(p * (1 - p) * abs(1 - 2 * p) * apart @ apart, rel=1e-12)
+    assert norm(success_hessian([0.5, 0.5], correct, features)) == pytest.approx(0.0, abs=1e-15)
+
+
+def test_the_inequality_behind_the_bound():
+    """4 Var(v) + (w - E v)^2 <= 2 (w^2 + sum v^2) for every law, with equality where w = -E v = -(x + y)."""
+    rng = np.random.default_rng(3)
+
+    def sides(shares, v, w):
+        mean = shares @ v
+        return 4.0 * (shares @ v**2 - mean**2) + (w - mean) ** 2, 2.0 * (w**2 + v @ v)
+
+    for n in (1, 2, 3, 7):
+        for _ in range(300):
+            left, right = sides(rng.dirichlet(np.full(n, 0.5)), rng.normal(size=n), rng.normal())
+            assert left <= right * (1 + 1e-12)
+    equal = [([0.5, 0.5], [1.0, -1.0], 0.0), ([1.0], [1.0], -1.0), ([2 / 3, 1 / 3], [1.0, -0.5], -0.5)]
+    for shares, v, w in equal:
+        left, right = sides(np.array(shares), np.array(v), w)
+        assert left == pytest.approx(right, rel=1e-14)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_bounds_hold_at_random_policies(shape):
+    for seed in range(100):
+        correct, features, theta = policy(shape, seed)
+        pi = softmax(2.0 * features @ theta)
+        p, spectral = pi[correct].sum(), norm(features)
+        slope, curvature = (f(pi, correct, features) for f in (success_gradient, success_hessian))
+        assert np.linalg.norm(slope) <= np.sqrt(2.0) * p * (1 - p) * spectral * (1 + 1e-12)
+        assert norm(curvature) <= curvature_bound(p, shape[0]) * spectral**2 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.2113, 0.3, 0.45, 0.5, 0.6, 0.9])
+@pytest.mark.parametrize("several", [False, True])
+def test_the_bound_of_the_curvature_is_attained_at_every_success_probability(p, several):
+    """Two responses that share nearly all of the mass, or the mass even on two responses of one side."""
+    rare = 1e-12
+    two = np.array([p, 1.0 - p])
+    laws = [np.array([p, rare, rare, 1.0 - p]), np.array([p, rare, (1 - p) / 2, (1 - p) / 2])]
+    correct = np.array([True, several, False, False])
+    assert norm(success_hessian(two, [True, False], np.eye(2))) == pytest.approx(curvature_bound(p, 2), rel=1e-9, abs=1e-15)
+    found = max(norm(success_hessian(law / law.sum(), correct, np.eye(4))) for law in laws)
+    assert found == pytest.approx(curvature_bound(p, 4), rel=1e-9)
+
+
+def test_the_greatest_constants_are_the_greatest():
+    p = np.linspace(0.0, 1.0, 200001)[1:-1]
+    assert np.sqrt(2.0) * (p * (1 - p)).max() == pytest.approx(GREATEST_SLOPE, rel=1e-9)
+    for n in (2, 3):
+        assert curvature_bound(p, n).max() == pytest.approx(GREATEST_CURVATURE, rel=1e-9)
+        assert (local_curvature_bound(p, np.sqrt(p * (1 - p)), n) / np.sqrt(p * (1 - p))).max() <= GREATEST_LOCAL_CURVATURE
+
+    def attained(x):
+        p = expit(x)
+        return -curvature_bound(expit(x + np.sqrt(2.0 * p * (1 - p))), 2) / np.sqrt(p * (1 - p))
+
+    best = minimize_scalar(attained, bounds=(-3.0, -1.5), method="bounded", options={"xatol": 1e-10})
+    assert -best.fun == pytest.approx(GREATEST_LOCAL_CURVATURE, rel=1e-12)
+    assert expit(best.x) == pytest.approx(0.10251, abs=1e-4)
+
+
+@pytest.mark.parametrize("n_responses", [2, 3])
+@pytest.mark.parametrize("p", [1e-3, 0.1, 0.25, 0.5, 0.77, 0.999])
+@pytest.mark.parametrize("radius", [0.0, 0.2, 1.0, 5.0])
+def test_the_most_within_a_radius_is_the_most_on_a_grid(n_responses, p, radius):
+    reach = np.sqrt(2.0) * radius
+    grid = expit(np.linspace(logit(p) - reach, logit(p) + reach, 200001))
+    most = curvature_bound(grid, n_responses).max()
+    assert local_curvature_bound(p, radius, n_responses) == pytest.approx(most, rel=1e-8)
+
+
+def test_two_responses_attain_the_most_within_a_radius():
+    p = 0.10251383
+    radius = np.sqrt(p * (1 - p))
+    moved = np.array([logit(p), 0.0]) + radius * np.array([1.0, -1.0]) / np.sqrt(2.0)
+    found = norm(success_hessian(softmax(moved), [True, False], np.eye(2)))
+    assert found == pytest.approx(local_curvature_bound(p, radius, 2), rel=1e-12)
+    assert found == pytest.approx(GREATEST_LOCAL_CURVATURE * radius, rel=1e-9)
+
+
+@pytest.mark.parametrize("n_responses", [2, 3, 6])
+def test_a_bandits_curvature_is_a_covariance_of_rewards(n_responses):
+    """v' Hess J v = Cov(r, (v - E v)^2): linear in the rewards, so the most is at rewards 0 and 1."""
+    rng = np.random.default_rng(4)
+    rewards, theta, v = rng.uniform(size=n_responses), rng.normal(size=n_responses), rng.normal(size=n_responses)
+    problem = gt.Problem(gt.Bandit(rewards[None]), gt.TabularSoftmax(1, n_responses))
+    pi, hessian = softmax(theta), gt.hessian(problem, theta)
+    squares = (v - pi @ v) ** 2
+    assert v @ hessian @ v == pytest.approx(pi @ (rewards * squares) - (pi @ rewards) * (pi @ squares), rel=1e-11)
+    assert norm(hessian) <= GREATEST_CURVATURE
+
+
+def ascend(rewards, step, updates, divided=False):
+    """Return the gaps of exact gradient ascent from equal logits, as the definition has it."""
+    logits, gaps = np.zeros(len(rewards)), []
+    for _ in range(updates):
+        pi = softmax(logits)
+        slope = pi * (rewards - pi @ rewards)
+        gaps.append(pi @ (rewards.max() - rewards))
+        logits = logits + step * slope / (np.sqrt(pi @ (rewards - pi @ rewards) ** 2) if divided else 1.0)
+    return np.array(gaps)
+
+
+@pytest.mark.parametrize(("n_responses", "n_best"), [(2, 1), (4, 1), (4, 2), (4, 3), (6, 1)])
+def test_the_gap_of_a_softmax_bandit_has_its_limit(n_responses, n_best):
+    rewards = np.r_[np.full(n_best, 0.9), np.linspace(0.1, 0.6, n_responses - n_best)]
+    gaps = ascend(rewards, 0.4, 8001)
+    growth = (1.0 / gaps[8000] - 1.0 / gaps[4000]) / 4000
+    assert growth * softmax_gap_limit(n_responses, 0.4, n_best) == pytest.approx(1.0, abs=0.01)
+    updates = np.arange(1, 8001)
+    assert (gaps[1:] <= softmax_gap_bound(n_responses, 0.4) / updates).all()
+
+
+def test_dividing_by_the_standard_deviation_makes_the_gap_fall_with_the_square():
+    rewards = np.array([0.9, 0.1, 0.4, 0.6])
+    gaps = ascend(rewards, 0.4, 8001, divided=True)
+    assert gaps[8000] * 8000.0**2 == pytest.approx(divided_gap_limit(0.9 - rewards[1:], 0.4), rel=0.01)
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="correct must be true for some responses and false for others"):
+        success_hessian([0.5, 0.5], [True, True], np.eye(2))
+    with pytest.raises(ValueError, match="positive with sum 1"):
+        success_gradient([0.5, 0.6], [True, False], np.eye(2))
+    with pytest.raises(ValueError, match=r"features must have shape \(2, 3\)"):
+        success_gradient([0.5, 0.5], [True, False], np.eye(3))
+    with pytest.raises(ValueError, match="p must lie strictly between 0 and 1"):
+        curvature_bound([0.5, 1.0], 2)
+    with pytest.raises(ValueError, match="n_responses must be at least 2"):
+        curvature_bound(0.5, 1)
+    with pytest.raises(ValueError, match="radius must not be negative"):
+        local_curvature_bound(0.5, -1.0, 2)
+    with pytest.raises(ValueError, match="step must be below 2/beta"):
+        softmax_gap_bound(3, 11.0)
+    with pytest.raises(ValueError, match="n_best must be below n_responses"):
+        softmax_gap_limit(3, 0.4, 3)
+    with pytest.raises(ValueError, match="shortfalls must be positive"):
+        divided_gap_limit([0.0], 0.4)
+
+
+def judged(study, settings):
+    """Run cells of a study, and judge its claims; by id and problem."""
+    rows = []
+    for number, one in enumerate(settings):
+        rows += study.rows(one, [study.compute(one, np.random.SeedSequence(number), 0)])
+    return judge(study.claims(table_of(rows))).set_index(["id", "problem"])
+
+
+@pytest.mark.parametrize("family", [(2, 1), (4, 1), (5, 3)])
+def test_policies_written_out_are_those_of_the_library(family):
+    here, near = curvature.Family(*family).draw(np.random.default_rng(5), Policy)
+    assert np.linalg.norm(near.logits - here.logits) <= np.sqrt(here.variance) + 1e-12
+    for one in (here, near):
+        problem = gt.Problem(gt.Bandit(one.correct[None].astype(float)), gt.LinearSoftmax(one.features[None]))
+        theta = np.linalg.lstsq(one.features, one.logits, rcond=None)[0]
+        moments = gt.moments(problem, theta)
+        assert one.success == pytest.approx(moments.value[0], rel=1e-10)
+        np.testing.assert_allclose(one.gradient, moments.gradient, atol=1e-12)
+        np.testing.assert_allclose(one.hessian, gt.hessian(problem, theta), atol=1e-12)
+
+
+def test_the_bounds_are_confirmed_and_broken_derivatives_refuted():
+    settings = [dict(cell.settings) | {"policies": 100, "points": 3} for cell in curvature.STUDY.cells(True)]
+    found = judged(curvature.STUDY, settings)
+    assert set(found["verdict"]) == {"confirmed"}
+    assert found["power"].all()
+    assert {name for name, _ in found.index} == set(curvature.STUDY.decides)
+    worst = found.xs("K = 2, 1 correct", level="problem")["estimate"]
+    assert worst["N1"] == pytest.approx(0.5, abs=0.01)
+    assert worst["N2"] == pytest.approx(np.sqrt(0.5), abs=0.01)
+    assert worst[["N1/sharp", "N2/sharp"]].min() > 0.99
+
+
+def test_orthogonal_prompts_do_not_interact_and_correlated_ones_do():
+    study = orthogonal_prompts.STUDY
+    found = judged(study, [cell.settings for cell in study.cells(True)])
+    assert set(found["verdict"]) == {"confirmed"}
+    assert found["power"].all()
+    problem = orthogonal_prompts.prompts_apart(np.random.default_rng(0), 0.1)
+    features = problem.policy.logits(np.eye(problem.policy.dimension)).transpose(1, 2, 0)
+    same = np.linalg.norm(features[0], 2) * np.linalg.norm(features[1], 2)
+    assert 0.02 < np.linalg.norm(features[0] @ features[1].T, 2) / same <= 0.1
+
+
+def test_paths_of_the_softmax_bandit_are_those_of_the_definition():
+    rewards = np.array([0.9, 0.1, 0.4, 0.6])
+    for name, divided in (("undivided", False), ("divided", True)):
+        found = softmax_bandit.RULES[name].gaps(rewards, 50)
+        np.testing.assert_allclose(found, ascend(rewards, softmax_bandit.STEP, 50, divided), rtol=1e-10)
+
+
+def test_the_statements_about_the_softmax_bandit():
+    study = softmax_bandit.STUDY
+    settings = dict(study.cells(True)[1].settings) | {"paths": 2, "sought_updates": 100}
+    found = judged(study, [settings]).droplevel("problem")
+    assert set(found["verdict"]) == {"confirmed"}
+    assert found["power"].all()
+    assert set(found.index) == set(study.decides)
+    assert found.loc["R6/slope, sharp", "estimate"] > 0.99
+    assert found.loc["R6/smoothness, sharp", "estimate"] > 0.99
+
+
+def test_a_bandits_parts_are_those_of_the_library():
+    bandit = softmax_bandit.Bandit(np.array([0.3, -0.5, 1.0]), np.array([0.2, 0.9, 0.4]))
+    problem = gt.Problem(gt.Bandit(bandit.rewards[None]), gt.TabularSoftmax(1, 3))
+    assert bandit.slope == pytest.approx(np.linalg.norm(gt.moments(problem, bandit.logits).gradient), rel=1e-12)
+    assert bandit.curvature == pytest.approx(norm(gt.hessian(problem, bandit.logits)), rel=1e-11)
+    gap = 0.9 - gt.objective(problem, bandit.logits)
+    assert bandit.promise == pytest.approx(bandit.probabilities[1] * gap, rel=1e-12)
