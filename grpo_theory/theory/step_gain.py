@@ -15,7 +15,7 @@ GREATEST_CURVATURE = 1.0 / (3.0 * np.sqrt(3.0))
 """The greatest ||Hess J||/X^2, attained by two answers at p = 1/2 +- 1/(2 sqrt 3)."""
 _PEAKS = 2.0 * np.arctanh([(np.sqrt(13.0) - 1.0) / 6.0, 1.0 / np.sqrt(3.0)])
 """The log odds at which the bound of the downward curvature has its two local maxima."""
-_LOG_ODDS = np.linspace(-16.0, 16.0, 12801)
+_LOG_ODDS = np.linspace(-16.0, 16.0, 3201)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
