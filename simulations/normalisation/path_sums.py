@@ -153,7 +153,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     """The bounds where horizons are long; who is ahead at every horizon, on both sides of the threshold."""
     found = []
     sums = table[table["how"].isin(["path", "broken"]) & (table["horizon"] >= CHECKED)]
-    for (setting, rate, name, horizon), part in sums.groupby(["setting", "rate", "statement", "horizon"], sort=False):
+    for (setting, name, horizon), part in sums.groupby(["setting", "statement", "horizon"], sort=False):
         at = part.set_index("how")["estimate"]
         found.append(claim(str(name), f"{setting} (T = {horizon})", *(exact(at[h], 1.0) for h in ("path", "broken"))))
     for (setting, horizon), part in table[table["how"] == "race"].groupby(["setting", "horizon"], sort=False):

@@ -1,4 +1,4 @@
-"""N8: prompts that share features: where the assumption of weak interaction holds, the gains there, and what happens elsewhere."""
+"""N8: prompts that share features: where they interact weakly, the gains there, and what happens elsewhere."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ def interaction(problem: Prompts, state: State) -> Interaction:
 
 
 def shortfall(problem: Prompts, theta: Array, step: Step, constant: float, sign: float = 1.0) -> float:
-    """Return the greatest share by which a mean gain of J_i falls short of constant ||grad J_i||^2/(n V_i^power), at theta (d,)."""
+    """Return the greatest share by which a mean gain falls short of constant ||grad J_i||^2/(n V_i^power), at theta (d,)."""
     state = problem.at(theta[None])
     n = len(problem.right)
     signed = step._replace(size=sign * step.size)
@@ -149,7 +149,7 @@ def _alike(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, A
     theta, rng, states = problem.theta[None], np.random.default_rng(seed), []
     for _ in range(settings["states"]):
         states.append((problem, theta[0]))
-        theta = problem.step(theta, problem.at(theta), rng.integers(2, size=1), Step(1.0, 0.0))
+        theta = problem.step(theta, problem.at(theta), np.asarray(rng.integers(2, size=1)), Step(1.0, 0.0))
     return _worst(states)
 
 
@@ -180,12 +180,12 @@ def _greatest_change(different: Prompts, rewarded: Prompts) -> float:
 
 
 def _sums(problem: Prompts, settings: Settings, seed: np.random.SeedSequence, stops: bool) -> list[dict[str, Any]]:
-    """Return each prompt's sum of squared gradients over its bound; broken, prompts that are right half of the time learn no more."""
+    """Return each prompt's sum of squared gradients over its bound; broken, prompts stop learning at success 1/2."""
     n, runs = len(problem.right), settings["runs"]
     rng, theta, total = np.random.default_rng(seed), np.tile(problem.theta, (runs, 1)), np.zeros((runs, n))
     rows = np.arange(runs)
     for _ in range(settings["horizon"]):
-        state, drawn = problem.at(theta), rng.integers(n, size=runs)
+        state, drawn = problem.at(theta), np.asarray(rng.integers(n, size=runs))
         total += state.squares
         learns = ~(stops & (state.success[rows, drawn] >= 0.5))
         theta = np.where(learns[:, None], problem.step(theta, state, drawn, Step(1.0, 0.0)), theta)
@@ -220,8 +220,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         where = setting if np.isnan(correlation) else f"{setting} (correlation {correlation:g})"
         own, broken = part[part["how"] != "broken"], part[part["how"] == "broken"]
         if statement == "N8/conflict, sum":
-            both = (evidence(some.loc[highest(some["estimate"])], comparisons=len(some)) for some in (own, broken))
-            found.append(claim(statement, where, *both))
+            greatest = (evidence(some.loc[highest(some["estimate"])], comparisons=len(some)) for some in (own, broken))
+            found.append(claim(statement, where, *greatest))
             continue
         worst = own.loc[highest(own["estimate"])]
         facts = {} if statement.startswith("N8/conflict") else {"M": worst["M"], "share where M exists": own["holds"].iloc[0]}
