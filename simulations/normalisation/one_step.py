@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
@@ -70,9 +70,10 @@ def gains(features: Array, theta: Array, step: Step, rewarded: int = 0) -> Gains
     """
     logits = (features @ theta[..., None])[..., 0]
     p = softmax(logits, axis=-1)
-    own = p[:, rewarded]
-    variance = own * -np.expm1(log_softmax(logits, axis=-1)[:, rewarded])
-    pull = own[:, None] * (np.eye(p.shape[1])[rewarded] - p)
+    own, failure = p[:, rewarded], np.delete(p, rewarded, axis=1).sum(axis=1)
+    variance = own * failure
+    pull = -own[:, None] * p
+    pull[:, rewarded] = variance
     gradient = (pull[:, None, :] @ features)[:, 0]
     scale = step.size / variance**step.power
     moved = scale[:, None] * (features @ gradient[..., None])[..., 0]

@@ -85,12 +85,12 @@ def integrated(name: str, answers: int, power: float) -> Array:
 def escape_time(start: float, level: float, weight: Callable[[float], float]) -> float:
     """Return the time from a success rate to a level for two answers, by integration of dt/du = 1/(2 w(p) p (1 - p))."""
 
-    def slowness(u: float, time: Array) -> list[float]:
+    def slowness(u: float, time: Array) -> Array:
         p = expit(u)
-        return [1.0 / (2.0 * weight(float(p)) * p * expit(-u))]
+        return np.array([1.0 / (2.0 * weight(float(p)) * p * expit(-u))])
 
-    ends = logit([start, level])
-    return float(solve_ivp(slowness, ends, [0.0], method="DOP853", rtol=1e-9, atol=1e-9).y[0, -1])
+    ends = float(logit(start)), float(logit(level))
+    return float(solve_ivp(slowness, ends, np.zeros(1), method="DOP853", rtol=1e-9, atol=1e-9).y[0, -1])
 
 
 def _plain(p: float) -> float:
