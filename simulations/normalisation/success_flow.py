@@ -33,7 +33,7 @@ MARGIN = 0.05
 time: less is not noticed in one run."""
 SHOWN = 1e-3
 """Where the curves of the figure start."""
-CURVE = tuple(np.round(1.0 - np.geomspace(0.9989, 2e-3, 80), 6).tolist())
+CURVE = tuple(expit(np.linspace(-6.8, 6.2, 131)).tolist())
 ESCAPES = tuple(np.geomspace(1e-5, 0.3, 46).tolist())
 FROM, TO = 0.05, 0.5
 STEP, BATCH_SIZE = 0.02, 32
