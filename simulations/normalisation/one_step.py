@@ -16,12 +16,12 @@ from simulations.harness.evidence import exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 ANSWERS, QUICK_ANSWERS = tuple(range(2, 9)), (2, 4)
-SOUGHT = (2, 3, 4)
-"""Numbers of answers for which the worst case is sought: 6 to 20 parameters."""
+SOUGHT = (2, 3)
+"""Numbers of answers for which the worst case is sought: 6 and 12 parameters."""
 PROBLEMS, QUICK_PROBLEMS = 5000, 500
 POINTS = 60
 """Problems of each cell that are kept for the figure."""
-SEARCH, QUICK_SEARCH = {"starts": 512, "climbs": 4}, {"starts": 32, "climbs": 1}
+SEARCH, QUICK_SEARCH = {"starts": 256, "climbs": 2}, {"starts": 32, "climbs": 1}
 LARGEST_THETA = 12.0
 SHARP_STEPS = 3.0 * np.sqrt(3.0), 1.7
 """In units of 1/X^2: the plain step of the best guarantee, and the divided one to two digits."""

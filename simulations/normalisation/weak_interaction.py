@@ -20,9 +20,9 @@ ALIKE = {"one right answer, alike": (0.3, 0.3), "one right answer, unlike": (0.5
 """Success rates of two prompts with the same right answer, the only ones of ours that satisfy the assumption."""
 CONFLICTS = ("easy", "easy and hard")
 N_PROMPTS = 8
-ANSWERS, QUICK_ANSWERS = (2, 3, 4), (2,)
-PAIRS, QUICK_PAIRS = 4000, 400
-SEARCH, QUICK_SEARCH = {"starts": 512, "climbs": 3}, {"starts": 32, "climbs": 1}
+ANSWERS, QUICK_ANSWERS = (2, 3), (2,)
+PAIRS, QUICK_PAIRS = 2000, 400
+SEARCH, QUICK_SEARCH = {"starts": 256, "climbs": 2}, {"starts": 32, "climbs": 1}
 THETA = 4.0
 STATES, QUICK_STATES = 64, 16
 """States along a path at which one-step gains are compared."""
