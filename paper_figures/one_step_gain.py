@@ -14,7 +14,7 @@ PLACE = 210
 TABLES = ("one_step",)
 CAPTION = (
     "What one exact gradient step on a prompt gains in success, against the printed guarantee, on random log-linear problems "
-    "with 2 to 8 answers (Theorems 3.1 and 3.2 at their printed steps). Solid: the printed guarantee, below which no point may lie. "
+    "with 2 to 8 answers (Theorems 3.1 and 3.2 at their printed steps). Solid: the printed guarantee. "
     "Dashed: the guarantee with a curvature bound that is attained, at the same step. Bottom: gain over printed guarantee."
 )
 PANELS = {
