@@ -79,8 +79,8 @@ def gains(features: Array, theta: Array, step: Step, rewarded: int = 0) -> Gains
     moved = scale[:, None] * (features @ gradient[..., None])[..., 0]
     others = softmax(logits[:, 1:], axis=-1)
     growth = np.expm1(moved[:, 0] - np.log1p((others * np.expm1(moved[:, 1:])).sum(axis=1)))
-    first = p[:, 0]
-    gained = first * p[:, 1:].sum(axis=1) * growth / (1.0 + first * growth)
+    first, rest = p[:, 0], p[:, 1:].sum(axis=1)
+    gained = first * rest * growth / (rest + first * (1.0 + growth))
     square = (gradient**2).sum(axis=1)
     return Gains(gained, scale * square, square, variance)
 
@@ -88,8 +88,9 @@ def gains(features: Array, theta: Array, step: Step, rewarded: int = 0) -> Gains
 def draw(answers: int, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Return features (R, K, K) of spectral norm 1, from nearly of rank one to well conditioned, and theta (R, K)."""
     features = rng.normal(size=(count, answers, answers)) * 10.0 ** rng.uniform(-2.0, 0.0, size=(count, 1, answers))
-    spread = rng.uniform(0.0, LARGEST_THETA, size=(count, 1))
-    return normalised(features), spread * rng.normal(size=(count, answers))
+    direction = rng.normal(size=(count, answers))
+    length = rng.uniform(0.0, LARGEST_THETA, size=(count, 1))
+    return normalised(features), length * direction / np.linalg.norm(direction, axis=1, keepdims=True)
 
 
 def normalised(features: Array) -> Array:
