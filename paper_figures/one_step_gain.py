@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from grpo_theory.theory import divided_gain_constant
 from paper_figures.harness.style import BLACK, BLUE, VERMILION, Look
 
-PLACE = 210
+PLACE = 240
 TABLES = ("one_step",)
 CAPTION = (
     "What one exact gradient step on a prompt gains in success, against the printed guarantee, on random log-linear problems "

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
 
-PLACE = 212
+PLACE = 242
 TABLES = ("success_flow",)
 CAPTION = (
     "One prompt with two tabular answers, exact gradients, small steps; time is the number of updates times the step size. Left: "

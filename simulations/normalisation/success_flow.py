@@ -15,7 +15,7 @@ from grpo_theory.estimation.trainers import CONVENTIONS
 from grpo_theory.evidence import Claim, log_log_slope
 from grpo_theory.theory import DividedFlow, FiniteGroupFlow, PlainFlow, SuccessFlow, finite_group_objective
 from simulations.claims import claim
-from simulations.harness.evidence import evidence, exact, largest
+from simulations.harness.evidence import distance, exact, largest
 from simulations.harness.study import Cell, Rows, Settings, Study
 
 GRPO = CONVENTIONS["openrlhf_group_norm"].with_parameters(epsilon=0.0)
@@ -110,7 +110,7 @@ def cells(quick: bool) -> list[Cell]:
     flows = ("plain", "divided", *(str(size) for size in SIZES))
     runs = {"step": STEP, "batch_size": BATCH_SIZE, "runs": QUICK_RUNS if quick else RUNS, "from": FROM, "to": TO}
     answers = ANSWERS[:1] if quick else ANSWERS
-    sizes = SIZES[1:2] if quick else SIZES
+    sizes = SIZES[:1] if quick else SIZES
     shown = flows[:2] + tuple(str(size) for size in sizes) if quick else flows
     return [
         *(Cell({"what": "identity", "flow": name, "answers": k, "start": START}) for name in shown for k in answers),
@@ -229,7 +229,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
             slopes = (log_log_slope(by[how]["at"], by[how]["estimate"])[0] for how in ("path", "broken"))
             found.append(claim(statement, where, *(exact(slope, power, MARGIN) for slope in slopes)))
         elif what == "training":
-            both = (evidence(by[how].iloc[0], margin=NOTICEABLE) for how in ("path", "broken"))
+            rows_of = [by[how].iloc[0].to_dict() for how in ("path", "broken")]
+            both = (distance(row, float(row["prediction"]), NOTICEABLE) for row in rows_of)
             found.append(claim("N7/escape, simulated", where, *both))
     return found
 

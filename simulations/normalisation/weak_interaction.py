@@ -28,6 +28,8 @@ STATES, QUICK_STATES = 64, 16
 """States along a path at which one-step gains are compared."""
 RUNS, QUICK_RUNS, HORIZON, QUICK_HORIZON = 128, 16, 1024, 256
 SMALL = 1e-3
+NOWHERE = -100.0
+"""A shortfall below all others, for a search: a hundred times the guarantee is gained."""
 UPDATES = ("N8/plain", "N8/divided")
 
 
@@ -90,7 +92,7 @@ def pair_of(x: Array, answers: int) -> tuple[Prompts, Array]:
 
 def sides(x: Array, answers: int, update: str) -> tuple[float, float]:
     """Return the shortfall and its bound 0; where the assumption fails there is nothing to violate."""
-    return falling_short(*pair_of(x, answers)).get(update, -1.0), 0.0
+    return falling_short(*pair_of(x, answers)).get(update, NOWHERE), 0.0
 
 
 def cells(quick: bool) -> list[Cell]:
