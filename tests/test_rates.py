@@ -110,6 +110,13 @@ def test_the_least_m_satisfies_the_assumption_and_no_smaller_one_does():
     assert np.isnan(weak_interaction.interaction(conflict, conflict.at(conflict.theta[None])).strength)
 
 
+def test_gains_of_moves_are_differences_of_success():
+    problem = Prompts(prompts(0.3, [0.5, 0.02, 0.9]))
+    moves = 0.3 * np.random.default_rng(4).normal(size=(6, problem.theta.size))
+    expected = problem.at(problem.theta + moves).success - problem.at(problem.theta[None]).success
+    np.testing.assert_allclose(weak_interaction.gains(problem, problem.theta, moves), expected, atol=1e-14)
+
+
 def test_weak_interaction_is_enough_and_conflict_is_a_matter_of_the_sign():
     found = judged(weak_interaction.STUDY)
     for name in ("N8/plain", "N8/divided", "N8/conflict"):

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import softmax
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
@@ -28,6 +29,8 @@ STATES, QUICK_STATES = 64, 16
 """States along a path at which one-step gains are compared."""
 RUNS, QUICK_RUNS, HORIZON, QUICK_HORIZON = 128, 16, 1024, 256
 SMALL = 1e-3
+ROUNDING = 1e-8
+"""A cosine of gradients below this counts as 0, and so does a gradient below this times X V: nearly everything has cancelled."""
 NOWHERE = -100.0
 """A shortfall below all others, for a search: a hundred times the guarantee is gained."""
 UPDATES = ("N8/plain", "N8/divided")
@@ -47,7 +50,10 @@ def interaction(problem: Prompts, state: State) -> Interaction:
     norms = np.linalg.norm(problem.features, 2, axis=(1, 2))
     seen = (np.einsum("ikd,jd->ijk", problem.features, gradients) ** 2).sum(axis=2) / norms[:, None] ** 2
     interacting = seen > 1e-14 * np.diag(inner)
-    strength = float("nan") if (inner <= 0.0)[interacting].any() else float((seen[interacting] / inner[interacting]).max())
+    rounding = ROUNDING * np.sqrt(np.outer(np.diag(inner), np.diag(inner)))
+    lost = np.diag(inner) <= (ROUNDING * norms * state.variance[0]) ** 2
+    unknown = lost.any() or (inner <= rounding)[interacting].any()
+    strength = float("nan") if unknown else float((seen[interacting] / inner[interacting]).max())
     return Interaction(strength, float(deviation.max() / deviation.min()))
 
 
@@ -55,11 +61,20 @@ def shortfall(problem: Prompts, theta: Array, step: Step, constant: float, sign:
     """Return the greatest share by which a mean gain falls short of constant ||grad J_i||^2/(n V_i^power), at theta (d,)."""
     state = problem.at(theta[None])
     n = len(problem.right)
-    signed = step._replace(size=sign * step.size)
-    after = problem.at(problem.step(np.tile(theta, (n, 1)), _repeated(state, n), np.arange(n), signed))
-    gain = (after.success - state.success).mean(axis=0)
+    moves = sign * step.size * state.gradients[0] / state.variance[0, :, None] ** step.power
+    gain = gains(problem, theta, moves).mean(axis=0)
     wanted = constant * state.squares[0] / (n * state.variance[0] ** step.power)
     return float((1.0 - gain / wanted).max())
+
+
+def gains(problem: Prompts, theta: Array, moves: Array) -> Array:
+    """Return how much each move (m, d) raises each prompt's success, (m, n): from logits, so that small gains keep digits."""
+    p = softmax(problem.features @ theta, axis=-1)
+    growth = np.expm1(np.einsum("ikd,md->mik", problem.features, moves))
+    own = (p * problem.right).sum(axis=-1)
+    failure = (p * (1.0 - problem.right)).sum(axis=-1)
+    pull = failure * (growth * problem.right).sum(axis=-1) - (p * (1.0 - problem.right) * growth).sum(axis=-1)
+    return np.asarray(own * pull / (1.0 + (p * growth).sum(axis=-1)))
 
 
 def _repeated(state: State, n: int) -> State:
