@@ -40,4 +40,11 @@ from grpo_theory.theory.noise_cost import training_law as training_law
 from grpo_theory.theory.softmax_bandit import divided_gap_limit as divided_gap_limit
 from grpo_theory.theory.softmax_bandit import softmax_gap_bound as softmax_gap_bound
 from grpo_theory.theory.softmax_bandit import softmax_gap_limit as softmax_gap_limit
+from grpo_theory.theory.step_gain import divided_gain_constant as divided_gain_constant
+from grpo_theory.theory.step_gain import downward_curvature as downward_curvature
+from grpo_theory.theory.step_gain import plain_gain_constant as plain_gain_constant
+from grpo_theory.theory.success_flow import DividedFlow as DividedFlow
+from grpo_theory.theory.success_flow import FiniteGroupFlow as FiniteGroupFlow
+from grpo_theory.theory.success_flow import PlainFlow as PlainFlow
+from grpo_theory.theory.success_flow import SuccessFlow as SuccessFlow
 from grpo_theory.theory.weighted_chi_square import WeightedChiSquare as WeightedChiSquare

@@ -1,7 +1,7 @@
 """The statements of "Why GRPO Needs Normalization"."""
 
 from grpo_theory.evidence import Statement
-from simulations.claims.u import DERIVED, OURS
+from simulations.claims.u import CORRECTION, DERIVED, OURS, PARTS
 
 PAPER = "arXiv 2601.23135"
 CURVATURE = DERIVED(30)
@@ -18,6 +18,225 @@ def _several(paper: str, text: str) -> Statement:
         f"{paper}/several", f"question beside {PAPER}", f"several correct answers: {text}", "upper bound", whose=OURS
     )
 
+
+ORTHOGONAL = f"{LINEAR}, X_i X_j' = 0 for i != j"
+WEAK = f"{LINEAR}, M <grad J_i, grad J_j> >= ||X_i grad J_j||^2/||X_i||^2 for all i, j"
+FLOWS = DERIVED(31)
+
+
+def _ours(part: str, text: str, kind: str, assumptions: str = ORTHOGONAL, source: str = FLOWS, whose: str = OURS) -> Statement:
+    return Statement(part, source, text, kind, assumptions, whose=whose)
+
+
+RATES = (
+    Statement(
+        "N5",
+        f"{PAPER}, Theorem 3.1",
+        "eta = 1/X^2: one-step gain >= ||grad J_i||^2/(2 n X^2), sum_t E||grad J_i||^2 <= 2 n (1 - p_i(0)) X^2",
+        PARTS,
+        ORTHOGONAL,
+    ),
+    Statement(
+        "N5/gain",
+        f"{PAPER}, Theorem 3.1",
+        "eta = 1/X^2, prompt i drawn: curvature takes at most 1/2 of the first-order gain eta ||grad J_i||^2",
+        "upper bound",
+        LINEAR,
+    ),
+    _ours(
+        "N5/gain, sharp",
+        "eta = 3 sqrt 3/X^2: curvature takes at most 1/2, so the gain is at least (3 sqrt 3/2) ||grad J_i||^2/X^2",
+        "upper bound",
+        LINEAR,
+    ),
+    Statement(
+        "N5/sum",
+        f"{PAPER}, Theorem 3.1",
+        "sum_t E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 is at most 1",
+        "upper bound",
+        ORTHOGONAL,
+    ),
+    _ours(
+        "N5/sum, sharp",
+        "eta = 3 sqrt 3/X^2: sum_t E||grad J_i||^2 over (2/(3 sqrt 3)) n (1 - p_i(0)) X^2 is at most 1",
+        "upper bound",
+    ),
+    Statement(
+        "N6",
+        f"{PAPER}, Theorem 3.2",
+        "eta = 1/(2X^2), C_t >= sqrt(V_i): gain >= 3||grad J_i||^2/(16 n X^2 C_t), sum <= 2 n (1 - p_i(0)) X^2 (8/(3T)) sum C_t",
+        PARTS,
+        ORTHOGONAL,
+    ),
+    Statement(
+        "N6/gain",
+        f"{PAPER}, Theorem 3.2",
+        "eta = 1/(2X^2), prompt i drawn: curvature takes at most 5/8 of the first-order gain eta ||grad J_i||^2/sqrt(V_i)",
+        "upper bound",
+        LINEAR,
+    ),
+    _ours(
+        "N6/gain, printed step",
+        "eta = 1/(2X^2): the gain is at least 0.435 ||grad J_i||^2/(X^2 sqrt(V_i)): curvature takes at most 0.13",
+        "upper bound",
+        LINEAR,
+    ),
+    _ours(
+        "N6/gain, sharp",
+        "eta = 1.7/X^2: the gain is at least 0.889 ||grad J_i||^2/(X^2 sqrt(V_i)): curvature takes at most 0.48",
+        "upper bound",
+        LINEAR,
+    ),
+    Statement(
+        "N6/printed",
+        f"{PAPER}, Theorem 3.2",
+        "sum_{t<T} E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 (8/(3T)) sum_t E sqrt(V_i) is at most 1",
+        "upper bound",
+        ORTHOGONAL,
+    ),
+    _ours(
+        "N6/corrected",
+        "[(1/T) sum_{t<T} E||grad J_i||]^2 over 2 n (1 - p_i(0)) X^2 (8/(3T)) (1/T) sum_t E sqrt(V_i) is at most 1",
+        "upper bound",
+        whose=CORRECTION,
+    ),
+    _ours(
+        "N6/weighted",
+        "sum_t E[||grad J_i||^2/sqrt(V_i)] over (16/3) n (1 - p_i(0)) X^2 is at most 1",
+        "upper bound",
+        whose=CORRECTION,
+    ),
+    _ours(
+        "N6/weighted, sharp",
+        "eta = 1.7/X^2: sum_t E[||grad J_i||^2/sqrt(V_i)] over n (1 - p_i(0)) X^2/0.889 is at most 1",
+        "upper bound",
+    ),
+    Statement(
+        "N7",
+        PAPER,
+        "GRPO's rate is strictly better when the average over prompts and iterations of (8/3) sqrt(V) is below 1",
+        PARTS,
+        ORTHOGONAL,
+    ),
+    Statement(
+        "N7/printed",
+        PAPER,
+        "where the average of (8/3) sqrt(V) is below 1, mean success after T updates is higher with division, printed steps",
+        "ordering",
+        ORTHOGONAL,
+    ),
+    Statement(
+        "N7/sum",
+        PAPER,
+        "where it is below 1, the sum of squared gradients over T updates is smaller with division, printed steps",
+        "ordering",
+        ORTHOGONAL,
+    ),
+    _ours(
+        "N7/converse",
+        "where it is not below 1, the plain update's mean success after T updates is higher, printed steps",
+        "ordering",
+        source=f"question beside {PAPER}",
+    ),
+    _ours(
+        "N7/always",
+        "tabular prompts, wrong answers equally likely: the divided update's success is higher at every T, printed steps",
+        "ordering",
+    ),
+    _ours(
+        "N7/best steps",
+        "and at the steps of the best guarantees, 3 sqrt 3/X^2 and 1.7/X^2, the divided update's success is higher too",
+        "ordering",
+        source=f"question beside {PAPER}",
+    ),
+    _ours(
+        "N7/flow, plain",
+        "small steps: u + sinh u = k t/2 + const with u = logit p, K tabular answers, k = K/(K - 1)",
+        "identity",
+        "tabular, wrong answers equally likely",
+    ),
+    _ours(
+        "N7/flow, divided",
+        "small steps, divided by sqrt(V): 2 sinh(u/2) = k t/2 + const",
+        "identity",
+        "tabular, wrong answers equally likely",
+    ),
+    _ours(
+        "N7/flow, finite group",
+        "small steps, divided by the group's own deviation: du/dt = k V h'(p), by quadrature",
+        "identity",
+        "tabular, wrong answers equally likely",
+    ),
+    _ours("N7/escape, plain", "the time from p to 1/2 grows as 1/p without division", "rate", "tabular"),
+    _ours("N7/escape, divided", "and as 1/sqrt(p) with division by the true deviation", "rate", "tabular"),
+    _ours(
+        "N7/escape, finite group",
+        "with the group's own deviation it grows as 1/p again below p of about 1/G",
+        "rate",
+        "tabular",
+    ),
+    _ours(
+        "N7/escape, crossover",
+        "between p = 0.01 and 0.1 the time with groups of 1,024 is within 5% of that with the true deviation",
+        "upper bound",
+        "tabular",
+    ),
+    _ours(
+        "N7/escape, simulated",
+        "steps of 0.02: the simulated mean number of updates from p = 0.05 to 1/2 is within 2% of the time of the flow/eta",
+        "upper bound",
+        "two tabular answers, batches of 32 groups",
+    ),
+    Statement(
+        "N8",
+        f"{PAPER}, Theorems 3.3 and 3.4",
+        "with weakly interacting prompts the same with max(1, M/2), and with max(R1, 5M/8) R2",
+        PARTS,
+        WEAK,
+    ),
+    Statement(
+        "N8/plain",
+        f"{PAPER}, Theorem 3.3",
+        "eta = 1/(X^2 m), m = max(1, M/2): the mean gain of J_i is short of ||grad J_i||^2/(2 n X^2 m) by a share of at most 0",
+        "upper bound",
+        WEAK,
+    ),
+    Statement(
+        "N8/Theorem 3.4",
+        f"{PAPER}, Theorem 3.4",
+        "as Theorem 3.2 with eta smaller, and the bounds larger, by max(R1, 5M/8) R2",
+        "upper bound",
+        WEAK,
+        open="R1 and R2 are not defined in our list of claims; the bound with the constants that the proof needs is N8/divided",
+    ),
+    _ours(
+        "N8/divided",
+        "eta = 1/(2 X^2 S), S = max(1, 5M/8) max sqrt(V_i/V_j): the mean gain is short of "
+        "3||grad J_i||^2/(16 n X^2 S sqrt(V_i)) by a share of at most 0",
+        "upper bound",
+        WEAK,
+    ),
+    _ours(
+        "N8/conflict",
+        "different right answers, correlated features: a small step on prompt j lowers J_i, at every correlation above 0",
+        "ordering",
+        LINEAR,
+    ),
+    _ours(
+        "N8/conflict, gain",
+        "where no M exists, still the mean gain of J_i is short of ||grad J_i||^2/(2 n X^2) by at most 0",
+        "upper bound",
+        LINEAR,
+        source=f"question beside {PAPER}",
+    ),
+    _ours(
+        "N8/conflict, sum",
+        "where no M exists, still sum_t E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 is at most 1 with eta = 1/X^2",
+        "upper bound",
+        LINEAR,
+        source=f"question beside {PAPER}",
+    ),
+)
 
 STATEMENTS = (
     Statement("N1", PAPER, "||Hess J_i|| <= 4 X^2 V_i: left over right is at most 1", "upper bound", LINEAR),
@@ -77,30 +296,7 @@ STATEMENTS = (
         "identity",
         whose=OURS,
     ),
-    _open(
-        5,
-        "Theorem 3.1",
-        "eta = 1/X^2: one-step gain >= ||grad J_i||^2/(2 n X^2), sum_t E||grad J_i||^2 <= 2 n (1 - p_i(0)) X^2",
-        "upper bound",
-    ),
-    _open(
-        6,
-        "Theorem 3.2",
-        "eta = 1/(2X^2), C_t >= sqrt(V_i): gain >= 3||grad J_i||^2/(16 n X^2 C_t), sum <= 2 n (1 - p_i(0)) X^2 (8/(3T)) sum C_t",
-        "upper bound",
-    ),
-    _open(
-        7,
-        "",
-        "GRPO's rate is strictly better when the average over prompts and iterations of (8/3) sqrt(V) is below 1",
-        "ordering",
-    ),
-    _open(
-        8,
-        "Theorems 3.3 and 3.4",
-        "with weakly interacting prompts the same with max(1, M/2), and with max(R1, 5M/8) R2",
-        "upper bound",
-    ),
+    *RATES,
     _open(
         9,
         "",

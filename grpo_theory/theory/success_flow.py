@@ -1,0 +1,176 @@
+"""How the success probability of one prompt grows if steps are small (N7; docs/derivations.md, section 31).
+
+A prompt has K tabular responses, one of them right, and wrong ones that are equally likely.  Along d theta/dt = w(p) grad p the
+log odds u of success obey du/dt = k w(p) p(1 - p) with k = K/(K - 1): w = 1 without division by the standard deviation,
+1/sqrt(p(1 - p)) with division by the true one, and h'(p) with the deviation of a finite group.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import expit, logit
+
+from grpo_theory.arrays import Array
+from grpo_theory.theory.finite_group import FiniteGroupObjective
+from grpo_theory.validation import as_count, as_real_array
+
+_NEWTON = 64
+"""More than Newton's method ever needs here: it converges from one side, and quadratically."""
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+"""Of a panel of the quadrature, which is at most one unit of log odds wide: the integrand is analytic within pi of it."""
+
+
+@dataclass(frozen=True)
+class SuccessFlow(ABC):
+    """The growth of a success probability in continuous time: n updates with step eta take the time n eta.
+
+    Attributes
+    ----------
+    answers : int, default 2
+        K, at least 2.
+    """
+
+    answers: int = 2
+
+    def __post_init__(self) -> None:
+        if as_count("answers", self.answers) < 2:
+            raise ValueError(f"answers must be at least 2, got {self.answers}")
+
+    @property
+    def speed(self) -> float:
+        """The factor k = K/(K - 1): ||grad p||^2 = k (p(1 - p))^2."""
+        return self.answers / (self.answers - 1.0)
+
+    def time(self, start: ArrayLike, level: ArrayLike) -> Array:
+        """Return the time from one success probability to another, negative if the level is below the start.
+
+        Parameters
+        ----------
+        start, level : array_like
+            In (0, 1); their shapes broadcast.
+        """
+        start, level = _interior("start", start), _interior("level", level)
+        return np.asarray((self.clock(logit(level)) - self.clock(logit(start))) / self.speed)
+
+    def success(self, start: ArrayLike, time: ArrayLike) -> Array:
+        """Return the success probability at some time after the start.
+
+        Parameters
+        ----------
+        start : array_like
+            In (0, 1).
+        time : array_like
+            In units of 1/eta updates; its shape and that of `start` broadcast.
+        """
+        start, time = _interior("start", start), as_real_array("time", time, np.ndim(time))
+        return np.asarray(expit(self.log_odds(self.clock(logit(start)) + self.speed * time)))
+
+    @abstractmethod
+    def clock(self, log_odds: ArrayLike) -> Array:
+        """Return the integral of du/(w(p) p(1 - p)) from 0 to the log odds: k times the time from success 1/2."""
+
+    @abstractmethod
+    def log_odds(self, clock: ArrayLike) -> Array:
+        """Return the log odds at which the clock shows a value: the inverse of `clock`."""
+
+
+class PlainFlow(SuccessFlow):
+    """Without division: w = 1, 2(u + sinh u) = k t + const.
+
+    The time to success 1/2 is [1/p + 2 log(1/p) + O(1)]/k from small p, and in the end 1 - p falls as 1/(k t).
+    """
+
+    def clock(self, log_odds: ArrayLike) -> Array:
+        """Return 2(u + sinh u)."""
+        u = np.asarray(log_odds, dtype=np.float64)
+        return 2.0 * (u + np.sinh(u))
+
+    def log_odds(self, clock: ArrayLike) -> Array:
+        """Solve u + sinh u = clock/2 by Newton's method from above, where the left side is convex: no iterate overshoots."""
+        height = np.abs(np.asarray(clock, dtype=np.float64)) / 2.0
+        u = np.minimum(np.arcsinh(height), height / 2.0)
+        for _ in range(_NEWTON):
+            step = (u + np.sinh(u) - height) / (1.0 + np.cosh(u))
+            u = u - step
+            if (np.abs(step) <= 1e-15 * u).all():
+                break
+        return np.asarray(np.copysign(u, clock))
+
+
+class DividedFlow(SuccessFlow):
+    """With division by the true standard deviation: w = 1/sqrt(p(1 - p)), 4 sinh(u/2) = k t + const.
+
+    The time to success 1/2 is (2/k) (1 - 2p)/sqrt(p(1 - p)), and in the end 1 - p falls as 4/(k t)^2.
+    """
+
+    def clock(self, log_odds: ArrayLike) -> Array:
+        """Return 4 sinh(u/2)."""
+        return np.asarray(4.0 * np.sinh(np.asarray(log_odds, dtype=np.float64) / 2.0))
+
+    def log_odds(self, clock: ArrayLike) -> Array:
+        """Return 2 arcsinh(clock/4)."""
+        return np.asarray(2.0 * np.arcsinh(np.asarray(clock, dtype=np.float64) / 4.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FiniteGroupFlow(SuccessFlow):
+    """With the deviation of a group of G responses, or any other kernel: w = h'(p), from its Bernstein polynomial.
+
+    Where h' is bounded, below p of about 1/G, the flow is the plain one made h'(0) times faster.  The time is a quadrature, to
+    about 1e-13 of itself.
+
+    Attributes
+    ----------
+    answers : int, default 2
+    objective : FiniteGroupObjective
+        From `finite_group_objective`; its slope must be positive.
+    """
+
+    objective: FiniteGroupObjective
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.objective.slope_range[0] <= 0.0:
+            raise ValueError(f"objective must rise at every p, got a slope of {self.objective.slope_range[0]:g}")
+
+    @property
+    def crossover(self) -> float:
+        """1/(4 h'(0)^2), where the times of escape 1/(k h'(0) p) and 2/(k sqrt(p)) are equal: G/(4(G - 1)^2) for GRPO."""
+        return float(0.25 / self.objective.slope(0.0) ** 2)
+
+    def clock(self, log_odds: ArrayLike) -> Array:
+        """Return the integral of du/(h'(p) p(1 - p)) from 0, by Gauss and Legendre's rule on panels."""
+        u = np.asarray(log_odds, dtype=np.float64)
+        return np.array([self._integral(float(end)) for end in u.flat]).reshape(u.shape)
+
+    def _integral(self, end: float) -> float:
+        edges = np.linspace(0.0, end, 1 + max(1, int(np.ceil(abs(end)))))
+        half = np.diff(edges)[:, None] / 2.0
+        u = edges[:-1, None] + half * (1.0 + _NODES)
+        p = expit(u)
+        return float((half * _WEIGHTS / (self.objective.slope(p) * p * expit(-u))).sum())
+
+    def log_odds(self, clock: ArrayLike) -> Array:
+        """Invert the clock between those of the plain flows made as fast as the least and the greatest h'."""
+        shown = np.asarray(clock, dtype=np.float64)
+        least, most = self.objective.slope_range
+        ends = PlainFlow().log_odds(np.multiply.outer([0.999 * least, 1.001 * most], shown.ravel()))
+        found = [self._inverse(float(value), *sorted(pair)) for value, pair in zip(shown.flat, ends.T, strict=True)]
+        return np.array(found).reshape(shown.shape)
+
+    def _inverse(self, value: float, low: float, high: float) -> float:
+        def gap(u: float) -> Any:
+            return self._integral(u) - value
+
+        return float(brentq(gap, low, high, xtol=1e-14, rtol=1e-14)) if low < high else low
+
+
+def _interior(name: str, value: ArrayLike) -> Array:
+    p = as_real_array(name, value, np.ndim(value))
+    if ((p <= 0.0) | (p >= 1.0)).any():
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {p.min():g} to {p.max():g}")
+    return p

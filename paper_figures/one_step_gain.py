@@ -1,0 +1,57 @@
+"""What one exact step gains, against its guarantee."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from grpo_theory.theory import divided_gain_constant
+from paper_figures.harness.style import BLACK, BLUE, VERMILION, Look
+
+PLACE = 240
+TABLES = ("one_step",)
+CAPTION = (
+    "What one exact gradient step on a prompt gains in success, against the printed guarantee, on random log-linear problems "
+    "with 2 to 8 answers (Theorems 3.1 and 3.2 at their printed steps). Solid: the printed guarantee. "
+    "Dashed: the guarantee with a curvature bound that is attained, at the same step. Bottom: gain over printed guarantee."
+)
+PANELS = {
+    "N5/gain": Look("plain step, $1/X^2$", BLUE, "D", "--"),
+    "N6/gain": Look(r"divided step, $1/(2X^2\sqrt{V})$", VERMILION, "X", "--"),
+}
+PRINTED = {"N5/gain": 0.5, "N6/gain": 3.0 / 16.0}
+LEAST = 1e-9
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw the gains of both updates, and below them the same over the guarantee."""
+    table = tables["one_step"].query("how == 'point'")
+    figure, panels = plt.subplots(2, 2, figsize=(7.2, 5.6), sharex=True, sharey="row", height_ratios=(2.0, 1.0))
+    for (name, look), column in zip(PANELS.items(), panels.T, strict=True):
+        part = table[(table["statement"] == name) & (table["prediction"] > LEAST)]
+        guarantee, gain = part["prediction"].to_numpy(), part["estimate"].to_numpy()
+        ends = np.array([LEAST, 1.0])
+        sharp = sharper_constant(name) / PRINTED[name]
+        style = {"color": look.colour, "markersize": 3.5, "markerfacecolor": "white", "markeredgewidth": 0.8, "alpha": 0.75}
+        column[0].loglog(guarantee, gain, look.marker, linestyle="none", **style)
+        column[0].loglog(ends, ends, "-", color=BLACK, label="printed guarantee")
+        column[0].loglog(ends, sharp * ends, "--", color=BLACK, label=f"sharper guarantee, {sharp:.2f} times")
+        column[1].semilogx(guarantee, gain / guarantee, look.marker, linestyle="none", **style)
+        column[1].axhline(1.0, color=BLACK)
+        column[1].axhline(sharp, color=BLACK, linestyle="--")
+        column[0].set_title(look.label)
+        column[0].legend(loc="lower right")
+        column[0].set_xlim(LEAST, 1.0)
+        column[0].set_ylim(LEAST, 1.0)
+        column[1].set_xlabel("printed guarantee")
+    panels[1, 0].set_ylim(0.8, 3.2)
+    panels[0, 0].set_ylabel("gain of success")
+    panels[1, 0].set_ylabel("gain / guarantee")
+    return figure
+
+
+def sharper_constant(name: str) -> float:
+    """Return the constant of the sharper guarantee at the printed step."""
+    return 1.0 - 0.5 / (3.0 * np.sqrt(3.0)) if name == "N5/gain" else divided_gain_constant(0.5)

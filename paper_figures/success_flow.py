@@ -1,0 +1,72 @@
+"""How success grows in small steps with and without division, and how long the escape from a small success rate takes."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
+
+PLACE = 242
+TABLES = ("success_flow",)
+CAPTION = (
+    "One prompt with two tabular answers, exact gradients, small steps; time is the number of updates times the step size. Left: "
+    "success from 0.001, without division, divided by the true standard deviation, and divided by that of groups of G responses "
+    "(GRPO, ddof 1). Right: the time from a success rate p to 1/2. It grows as 1/p without division and as 1/sqrt(p) with the "
+    "true deviation; with groups the slope is 1 again below the crossover (dots), p of about 1/(4G)."
+)
+LOOKS = {
+    "plain": Look("not divided", BLACK, "", "-"),
+    "divided": Look("true deviation", VERMILION, "", "-"),
+    "2": Look("G = 2", ORANGE, "", ":"),
+    "8": Look("G = 8", BLUE, "", "--"),
+    "64": Look("G = 64", GREEN, "", "-."),
+}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw success against time, and the time of escape against the success rate at the start."""
+    curves = tables["success_flow"].query("what == 'curve'")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.9))
+    for flow, look in LOOKS.items():
+        part = curves[curves["flow"] == flow]
+        success, escape = part[part["how"] == "success"], part[part["how"] == "escape"]
+        left.plot(success["estimate"], success["at"], look.line, color=look.colour, label=look.label)
+        right.loglog(escape["at"], escape["estimate"], look.line, color=look.colour)
+        if flow.isdigit() and int(flow) > 3:
+            size = int(flow)
+            crossover = size / (4.0 * (size - 1.0) ** 2)
+            time = np.exp(np.interp(np.log(crossover), np.log(escape["at"]), np.log(escape["estimate"])))
+            right.plot(crossover, time, "o", color=look.colour, markersize=5.5)
+    left.set_xscale("log")
+    left.set_xlim(1.0, 2e3)
+    left.set_ylim(0.0, 1.0)
+    left.set_xlabel(r"time: updates $\times$ step size")
+    left.set_ylabel("success probability")
+    right.set_xlabel("success probability at the start")
+    right.set_ylabel("time to success 1/2")
+    right.set_xlim(1e-5, 0.3)
+    _slope(right, (3e-5, 1e-3), 1.2e5, 1.0, "slope $-1$")
+    _slope(right, (3e-5, 1e-3), 60.0, 0.5, r"slope $-\frac{1}{2}$")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    return figure
+
+
+def _slope(axes: Axes, ends: tuple[float, float], height: float, power: float, label: str) -> None:
+    x = np.array(ends)
+    y = height * (x / x[0]) ** -power
+    axes.plot(x, y, "-", color=GREY, linewidth=0.9)
+    middle = np.sqrt(x.prod())
+    above = power == 1.0
+    axes.annotate(
+        label,
+        (middle, height * (middle / x[0]) ** -power),
+        xytext=(4, 4) if above else (-4, -6),
+        textcoords="offset points",
+        color=GREY,
+        ha="left" if above else "right",
+        va="bottom" if above else "top",
+    )

@@ -1,0 +1,54 @@
+"""Exact gradient steps on one prompt at a time, plain or divided, for many runs at once."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array, Integers
+
+
+class State(NamedTuple):
+    """Success, p(1 - p) and gradients of each prompt's success, in R runs."""
+
+    success: Array
+    variance: Array
+    gradients: Array
+
+    @property
+    def squares(self) -> Array:
+        """||grad J_i||^2, shape (R, n)."""
+        return np.asarray((self.gradients**2).sum(axis=-1))
+
+
+class Step(NamedTuple):
+    """theta + size grad J_i/V_i^power for the prompt drawn: plain with power 0, divided with power 1/2."""
+
+    size: float
+    power: float
+
+
+class Prompts:
+    """A log-linear problem with one right answer to each prompt, its gradients vectorised over runs."""
+
+    def __init__(self, problem: gt.Problem) -> None:
+        n, answers, d = problem.policy.n_prompts, problem.policy.n_responses, problem.policy.dimension
+        self.features = np.moveaxis(problem.policy.logits(np.eye(d)), 0, -1).reshape(n, answers, d)
+        self.right = problem.bandit.mean_reward
+        self.theta = np.asarray(problem.theta)
+
+    def at(self, theta: Array) -> State:
+        """Return the state at theta (R, d)."""
+        n, answers, d = self.features.shape
+        p = softmax((theta @ self.features.reshape(-1, d).T).reshape(-1, n, answers), axis=-1)
+        own = (p * self.right).sum(axis=-1)
+        failure = (p * (1.0 - self.right)).sum(axis=-1)
+        pull = own[..., None] * (self.right - p)
+        return State(own, own * failure, np.moveaxis(np.matmul(np.moveaxis(pull, 1, 0), self.features), 0, 1))
+
+    def step(self, theta: Array, state: State, drawn: Integers, step: Step) -> Array:
+        """Return theta (R, d) after a step on the prompt that each run has drawn, (R,)."""
+        runs = np.arange(len(theta))
+        scale = step.size / state.variance[runs, drawn] ** step.power
+        return theta + scale[:, None] * state.gradients[runs, drawn]

@@ -1,0 +1,103 @@
+"""Flows of a success probability against the gradients of the library, integrated by another method."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad, solve_ivp
+from scipy.special import expit, logit
+
+import grpo_theory as gt
+from grpo_theory.estimation.trainers import CONVENTIONS
+from grpo_theory.theory import DividedFlow, FiniteGroupFlow, PlainFlow, finite_group_objective
+
+GRPO = CONVENTIONS["openrlhf_group_norm"].with_parameters(epsilon=0.0)
+"""Divided by the group's own standard deviation, ddof 1, nothing added to it."""
+
+
+def finite_flow(size, answers=2):
+    return FiniteGroupFlow(answers, objective=finite_group_objective(GRPO, size))
+
+
+FLOWS = {"plain": PlainFlow(), "plain, 5": PlainFlow(5), "divided": DividedFlow(), "divided, 5": DividedFlow(5)} | {
+    f"G = {size}": finite_flow(size, answers) for size, answers in ((2, 2), (8, 3), (64, 2))
+}
+WEIGHTS = {"p": lambda v: 1.0, "d": lambda v: 1.0 / np.sqrt(v)}
+
+
+def weight(name, p):
+    return FLOWS[name].objective.slope(p) if name[0] == "G" else WEIGHTS[name[0]](p * (1.0 - p))
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_the_flow_is_that_of_the_policys_own_gradients(name):
+    """d theta/dt = w(p) grad p in the space of logits, with as many answers, from the library's exact gradients."""
+    flow, start = FLOWS[name], 0.01
+    problem = gt.Problem(gt.Bandit(np.eye(flow.answers)[:1]), gt.TabularSoftmax(1, flow.answers))
+    theta = np.zeros(flow.answers)
+    theta[0] = logit(start) + np.log(flow.answers - 1.0)
+
+    def velocity(time, at):
+        moments = gt.moments(problem, at)
+        return weight(name, moments.value[0]) * moments.gradient
+
+    times = np.array([0.3, 3.0, 30.0, 100.0])
+    path = solve_ivp(velocity, (0.0, 100.0), theta, method="DOP853", t_eval=times, rtol=1e-11, atol=1e-11).y.T
+    np.testing.assert_allclose([gt.moments(problem, at).value[0] for at in path], flow.success(start, times), rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_times_and_successes_are_inverse(name):
+    flow, levels = FLOWS[name], np.array([1e-6, 0.02, 0.5, 0.77, 0.9999])
+    np.testing.assert_allclose(flow.success(0.3, flow.time(0.3, levels)), levels, rtol=1e-12)
+    np.testing.assert_allclose(flow.time(levels[:, None], 0.3), -flow.time(0.3, levels[:, None]), rtol=1e-12)
+    assert flow.time(0.3, 0.3) == pytest.approx(0.0, abs=1e-12)
+    assert flow.success(0.3, 0.0) == pytest.approx(0.3, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_the_clock_is_the_integral_of_the_slowness(name):
+    flow = FLOWS[name]
+    for end in (-6.0, -0.4, 3.0):
+        slowness = quad(lambda u: 1.0 / (weight(name, expit(u)) * expit(u) * expit(-u)), 0.0, end, epsabs=0.0, epsrel=1e-12)[0]
+        np.testing.assert_allclose(flow.clock(end), slowness, rtol=1e-11)
+
+
+def test_inversions_are_exact_from_the_smallest_to_the_largest_log_odds():
+    u = np.array([-700.0, -40.0, -1.0, -1e-12, 0.0, 1e-300, 0.3, 5.0, 300.0])
+    for flow in (PlainFlow(), DividedFlow()):
+        np.testing.assert_allclose(flow.log_odds(flow.clock(u)), u, rtol=1e-14)
+
+
+def test_escape_and_decay_have_the_asymptotes_of_the_derivations():
+    p = 1e-8
+    for answers in (2, 5):
+        k = answers / (answers - 1.0)
+        assert PlainFlow(answers).time(p, 0.5) == pytest.approx((1.0 / p + 2.0 * np.log(1.0 / p) - 1.0) / k, rel=1e-14)
+        assert DividedFlow(answers).time(p, 0.5) == pytest.approx(2.0 / (k * np.sqrt(p)), rel=1e-6)
+        late = 1e5
+        assert (1.0 - PlainFlow(answers).success(0.5, late)) * k * late == pytest.approx(1.0, rel=1e-3)
+        assert (1.0 - DividedFlow(answers).success(0.5, late)) * (k * late) ** 2 / 4.0 == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 64])
+def test_finite_groups_are_the_plain_flow_made_faster_below_the_crossover_and_the_divided_one_above(size):
+    flow, most = finite_flow(size), (size - 1.0) / np.sqrt(size)
+    assert flow.crossover == pytest.approx(size / (4.0 * (size - 1.0) ** 2), rel=1e-12)
+    deep = flow.crossover * 1e-4
+    assert flow.time(deep, 0.5) == pytest.approx(1.0 / (2.0 * most * deep), rel=0.02)
+    if size <= 3:
+        np.testing.assert_allclose(flow.time(0.01, 0.9), PlainFlow().time(0.01, 0.9) / most, rtol=1e-12)
+    if size == 64:
+        assert flow.time(0.2, 0.5) == pytest.approx(DividedFlow().time(0.2, 0.5), rel=0.05)
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match=r"start must lie strictly between 0 and 1, got 0 to 0"):
+        PlainFlow().time(0.0, 0.5)
+    with pytest.raises(ValueError, match=r"level must lie strictly between 0 and 1, got 1 to 1"):
+        DividedFlow().time(0.5, 1.0)
+    with pytest.raises(ValueError, match="answers must be at least 2, got 1"):
+        PlainFlow(1)
+    with pytest.raises(ValueError, match="time must be finite"):
+        PlainFlow().success(0.5, np.inf)
+    with pytest.raises(ValueError, match="objective must rise at every p"):
+        FiniteGroupFlow(objective=finite_group_objective("verl_grpo_passk", 4))
