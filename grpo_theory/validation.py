@@ -7,6 +7,8 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 
+Rng = int | np.random.SeedSequence | np.random.Generator
+
 SUM_TOLERANCE = 1e-9
 ROUNDING = 1e-14
 """The variation of numbers, relative to their size, that counts as rounding."""
@@ -87,3 +89,12 @@ def as_fraction(name: str, value: float) -> float:
     if not 0.0 < value < 1.0:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
     return float(value)
+
+
+def as_generator(rng: Rng | None) -> np.random.Generator:
+    """Return the generator that `rng` is or seeds; fresh entropy if it is None."""
+    if rng is None or isinstance(rng, np.random.SeedSequence | np.random.Generator):
+        return np.random.default_rng(rng)
+    if isinstance(rng, numbers.Integral) and not isinstance(rng, bool) and rng >= 0:
+        return np.random.default_rng(int(rng))
+    raise TypeError(f"rng must be a non-negative int, a SeedSequence or a Generator, got {rng!r}")

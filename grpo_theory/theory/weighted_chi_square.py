@@ -6,10 +6,12 @@ from scipy.special import chdtr, chdtrc, chdtri, gammaincinv, gammaln, logit
 
 from grpo_theory.arrays import Array, Number
 from grpo_theory.theory.contour import Tails, log_volume, smallest, tails
-from grpo_theory.validation import as_real_array
+from grpo_theory.validation import as_generator, as_real_array
 
 _NEWTON_STEPS = 100
 _LEAST = np.finfo(float).tiny
+_LARGEST = 1e150
+"""Above it the square of a weight is no number."""
 
 
 class WeightedChiSquare:
@@ -33,6 +35,8 @@ class WeightedChiSquare:
             raise ValueError(f"weights must not be negative, got {weights.min():g}")
         if not (weights.max(axis=-1) > 0.0).all():
             raise ValueError("weights must have at least one above 0, got zeros only")
+        if weights.max() > _LARGEST:
+            raise ValueError(f"weights must be at most {_LARGEST:g}, got {weights.max():g}: give them in a larger unit")
         self.weights = np.sort(weights[weights > 0.0])[::-1] if weights.ndim == 1 else weights
         self.weights.setflags(write=False)
 
@@ -88,7 +92,7 @@ class WeightedChiSquare:
         rng: int | np.random.SeedSequence | np.random.Generator | None = None,
     ) -> Number:
         """Draw from the law; of many laws, `size` draws of each, along leading axes."""
-        generator = np.random.default_rng(rng)
+        generator = as_generator(rng)
         shape = () if size is None else (size,) if isinstance(size, int) else size
         total = np.zeros((*shape, *self.weights.shape[:-1]))
         for k in range(self.weights.shape[-1]):
@@ -108,7 +112,10 @@ class WeightedChiSquare:
             weights, repeats = np.unique(weights, return_counts=True)
             counts = repeats.astype(np.float64)
         scale = weights.max(axis=-1, keepdims=True)
-        rows = (np.broadcast_to(part, (*shape, part.shape[-1])) for part in (weights / scale, counts, scale))
+        with np.errstate(under="ignore"):
+            units = weights / scale
+        counts = np.where(units > _LEAST, counts, 0.0)
+        rows = (np.broadcast_to(part, (*shape, part.shape[-1])) for part in (units, counts, scale))
         units, repeated, largest = (part.reshape(-1, part.shape[-1]) for part in rows)
         return units, repeated, largest[:, 0]
 
@@ -151,7 +158,8 @@ def _quantiles(units: Array, counts: Array, p: Array) -> Array:
         near = np.exp((np.log(p) - log_volume(units, counts)) * 2.0 / degrees)
         gamma = 2.0 * squares / total * gammaincinv(total**2 / (2.0 * squares), p)
         chi = np.where(p < 0.5, 2.0 * gammaincinv(degrees / 2.0, p), chdtri(degrees, 1.0 - p))
-    q = np.where(equal, chi, np.where(near < 0.1 * smallest(units), near, gamma))
+    # No quantile is below `near`, because the density is nowhere above that of its leading term.
+    q = np.where(equal, chi, np.where(near < 0.1 * smallest(units), near, np.maximum(near, gamma)))
     moving = np.flatnonzero(~equal & (q > _LEAST))
     for _ in range(_NEWTON_STEPS):
         if not moving.size:
@@ -159,7 +167,8 @@ def _quantiles(units: Array, counts: Array, p: Array) -> Array:
         at = _evaluate(units[moving], counts[moving], q[moving])
         lower, upper = np.maximum(at.lower, _LEAST), np.maximum(at.upper, _LEAST)
         gap = logit(p[moving]) - np.log(lower) + np.log(upper)
-        step = gap * lower * upper / (q[moving] * np.maximum(at.density, _LEAST))
+        with np.errstate(over="ignore"):
+            step = gap * upper * (lower / np.maximum(at.density, _LEAST)) / q[moving]
         moved = q[moving] * np.exp(np.clip(step, -np.log(8.0), np.log(8.0)))
         settled = np.abs(moved - q[moving]) <= 1e-14 * moved
         q[moving] = moved
