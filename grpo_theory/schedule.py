@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_number, as_positive, as_real_array, check_shape
 
 
 class Schedule(Protocol):
@@ -56,7 +56,7 @@ class Power:
 
     def __post_init__(self) -> None:
         as_positive("step_scale", self.step_scale)
-        if not 0.0 < self.exponent <= 1.0:
+        if not 0.0 < as_number("exponent", self.exponent) <= 1.0:
             raise ValueError(f"exponent must lie in (0, 1], got {self.exponent}")
 
     def steps(self, n: int) -> Array:

@@ -14,7 +14,7 @@ from grpo_theory.exact.law import gradient_mse
 from grpo_theory.exact.maximiser import check_optimum
 from grpo_theory.exact.surface import gradient, hessian, objective
 from grpo_theory.problem import Problem
-from grpo_theory.validation import as_positive
+from grpo_theory.validation import as_positive, typed
 
 POINTS, ERROR_POINTS, POLISHED = 1024, 64, 4
 LEAST_RADIUS = 1e-3
@@ -48,6 +48,7 @@ class Region:
     steepest_ray: float
 
 
+@typed
 def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float) -> Region:
     """Find the constants of Lemma 6 of arXiv 2603.01162 over a ball, by optimisation.
 
@@ -105,6 +106,7 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
     )
 
 
+@typed
 def steepest_ray(problem: Problem, optimum: ArrayLike, *, radius: float) -> float:
     """Find the largest (theta - theta*)' grad J / ||theta - theta*||^2 over a ball, as `region` finds its constants.
 
@@ -121,6 +123,7 @@ def steepest_ray(problem: Problem, optimum: ArrayLike, *, radius: float) -> floa
     return largest(slope, net(directions.shape[1], radius, POINTS), radius)
 
 
+@typed
 def largest_error(
     problem: Problem,
     optimum: ArrayLike,
@@ -154,6 +157,7 @@ def largest_error(
     return largest(error, net(directions.shape[1], radius, ERROR_POINTS), radius)
 
 
+@typed
 def longest_estimate(problem: Problem, optimum: ArrayLike, *, radius: float) -> float:
     """Return a bound on the norm of an estimate over a ball: the longest score times the largest advantage.
 

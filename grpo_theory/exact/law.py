@@ -23,7 +23,7 @@ from grpo_theory.exact.multisets import (
 from grpo_theory.exact.seen import seen_at
 from grpo_theory.exact.weights import TokenWeights, token_weights
 from grpo_theory.problem import Point, Policy, Problem
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_real_array, check_shape, typed
 
 _LENGTHS = RESPONSE_FIELDS.index("lengths")
 
@@ -122,6 +122,7 @@ class GradientLaw:
         return self.policy.logit_map.squared_norms(covectors[:, None])[:, 0]
 
 
+@typed
 def gradient_law(
     problem: Problem,
     theta: ArrayLike,
@@ -164,6 +165,7 @@ def gradient_law(
     return law_between(current, sampler, estimator, batch_size=batch_size, group_size=group_size)
 
 
+@typed
 def law_between(current: Point, sampler: Point, estimator: str | Estimator, *, batch_size: int, group_size: int) -> GradientLaw:
     """Compute what `gradient_law` does from two points of one problem, whose tables several estimators can share."""
     estimator = find(estimator)
@@ -227,6 +229,7 @@ def _features(estimator: Estimator, looks: Looks, weights: TokenWeights) -> Feat
     return features
 
 
+@typed
 def gradient_mean(
     problem: Problem,
     theta: ArrayLike,
@@ -241,6 +244,7 @@ def gradient_mean(
     return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).mean
 
 
+@typed
 def gradient_covariance(
     problem: Problem,
     theta: ArrayLike,
@@ -255,6 +259,7 @@ def gradient_covariance(
     return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).covariance()
 
 
+@typed
 def gradient_mse(
     problem: Problem,
     theta: ArrayLike,

@@ -9,9 +9,9 @@ from scipy.optimize import minimize
 
 from grpo_theory.arrays import Array
 from grpo_theory.exact.surface import fisher_information, gradient, hessian, objective
-from grpo_theory.problem import Problem, as_problem
+from grpo_theory.problem import Problem
 from grpo_theory.problem.logit_map import TabularMap
-from grpo_theory.validation import Rng, as_count, as_generator
+from grpo_theory.validation import Rng, as_count, as_generator, typed
 
 GRADIENT_TOLERANCE = 1e-9
 RANK_TOLERANCE = 1e-9
@@ -57,6 +57,7 @@ class Optimum:
     is_global: bool
 
 
+@typed
 def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
     """Find a local maximiser from a start: a trust region first, Newton's method to the end.
 
@@ -81,7 +82,6 @@ def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
     ValueError
         If no interior maximiser is found from there: without a penalty there may be none.
     """
-    as_problem(problem)
     start = problem.policy.check_theta(theta0, "theta0")
     known = _closed_form(problem)
     if known is not None:
@@ -96,6 +96,7 @@ def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
     return theta
 
 
+@typed
 def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restarts: int = 16, rng: Rng | None = None) -> Optimum:
     """Search for the highest maximiser, from theta0 and from random places.
 
@@ -133,7 +134,6 @@ def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restart
     >>> found.agreeing, found.failed
     (4, 0)
     """
-    as_problem(problem)
     restarts = as_count("restarts", restarts)
     first = problem.policy.check_theta(problem.theta if theta0 is None else theta0, "theta0")
     generator = as_generator(rng)
@@ -158,7 +158,7 @@ def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restart
             f"the search saw an objective of {highest:.6g}, above the {best:.6g} of the best interior maximiser that it found: "
             "the maximum may lie at infinity, or take more restarts",
             OptimumWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     agreeing = int((values >= best - margin).sum())
     return Optimum(found[int(values.argmax())], best, restarts, agreeing, restarts - len(found), max(highest, best), False)
@@ -214,6 +214,7 @@ def _ascend(problem: Problem, start: Array) -> Array:
     return theta
 
 
+@typed
 def check_optimum(problem: Problem, theta: ArrayLike) -> tuple[Array, Array]:
     """Raise unless theta is an interior maximiser; returns the curvatures and identifiable directions there.
 

@@ -11,6 +11,7 @@ from grpo_theory.intervals.interval import Interval, check_level, vectorized
 from grpo_theory.samples import Rollouts
 from grpo_theory.simulate.streams import Rng
 from grpo_theory.theory import GroupSizeLaw
+from grpo_theory.validation import typed
 
 
 def _log_ratio_error(found: GroupSizeLaw, covariance: Array) -> Array:
@@ -35,6 +36,7 @@ def _interval(found: GroupSizeLaw, covariance: Array, ratios: tuple[Array, Array
 
 
 @vectorized
+@typed
 def group_size_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) by the delta method on log(c3/c1), variances from deleting one prompt at a time.
 
@@ -111,6 +113,7 @@ def ratio_limits(
 
 
 @vectorized
+@typed
 def group_size_fieller(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) by inverting the t tests of c3 - r c1 = 0 (Fieller 1954), variances from the jackknife.
 
@@ -148,6 +151,7 @@ def group_size_fieller(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
 
 @vectorized
+@typed
 def group_size_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) as `group_size_fieller`, with quantiles from a bootstrap-t over prompts.
 

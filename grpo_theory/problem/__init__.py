@@ -12,5 +12,4 @@ from grpo_theory.problem.policy import Policy as Policy
 from grpo_theory.problem.policy import SoftmaxHead as SoftmaxHead
 from grpo_theory.problem.policy import TabularSoftmax as TabularSoftmax
 from grpo_theory.problem.problem import Problem as Problem
-from grpo_theory.problem.problem import as_problem as as_problem
 from grpo_theory.problem.tree import TokenTree as TokenTree

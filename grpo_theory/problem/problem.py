@@ -88,11 +88,3 @@ class Problem:
         name = f"{self.name!r}, " if self.name else ""
         penalty = f", kl strength {self.kl.strength:g}" if self.kl is not None else ""
         return f"Problem({name}{self.bandit!r}, {self.policy!r}{penalty})"
-
-
-def as_problem(problem: Problem, argument: str = "problem") -> Problem:
-    """Return a Problem as it is; raise TypeError, with the way from a name to one, if it is something else."""
-    if isinstance(problem, Problem):
-        return problem
-    hint = "; gt.gallery.problem(name) gives one by name" if isinstance(problem, str) else ""
-    raise TypeError(f"{argument} must be a Problem, got {problem!r}{hint}")

@@ -18,7 +18,7 @@ from grpo_theory.simulate.routes import routes_of
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.strip import STRIP
 from grpo_theory.simulate.summary import GradientSimulation
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_real_array, check_shape, typed
 
 BLOCK_RESPONSES = 1 << 21
 
@@ -29,6 +29,7 @@ def block_replications(batch_size: int, group_size: int) -> int:
     return STRIP * max(1, BLOCK_RESPONSES // strip_responses)
 
 
+@typed
 def simulate_gradients(
     problem: Problem,
     theta: ArrayLike,

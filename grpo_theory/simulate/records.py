@@ -17,11 +17,12 @@ from grpo_theory.simulate.optimiser import SGD
 from grpo_theory.simulate.record import compact_features, empty_trace
 from grpo_theory.simulate.runs import BLOCK_RUNS, Course, starting_points
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
-from grpo_theory.validation import as_count
+from grpo_theory.validation import as_count, typed
 
 LARGEST_DIMENSION = 256
 
 
+@typed
 def simulate_records(
     problem: Problem,
     theta0: ArrayLike,

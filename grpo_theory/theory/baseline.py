@@ -5,9 +5,10 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.problem import Moments
-from grpo_theory.validation import as_real_array
+from grpo_theory.validation import as_real_array, typed
 
 
+@typed
 def baseline_trace(moments: Moments, baseline: ArrayLike) -> Array:
     """Return the trace of Cov(W (Z - C(x)) | x) for a baseline C that depends on the prompt alone.
 

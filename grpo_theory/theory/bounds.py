@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.exact import Region
-from grpo_theory.validation import as_count, as_positive, as_real_array
+from grpo_theory.validation import as_count, as_positive, as_real_array, typed
 
 
 def _as_level(name: str, value: float) -> float:
@@ -25,6 +25,7 @@ def _as_numbers_of_steps(n: ArrayLike, least: int) -> Array:
     return n
 
 
+@typed
 def constant_step_bound(region: Region, noise: float, step: float, start_gap: float, n: ArrayLike) -> Array:
     """Return Lemma 6(a)'s bound on E Delta_n for a constant step, shape of n.
 
@@ -49,6 +50,7 @@ def constant_step_bound(region: Region, noise: float, step: float, start_gap: fl
     return (1.0 - rate) ** _as_numbers_of_steps(n, 0) * start_gap + floor
 
 
+@typed
 def harmonic_step_bound(
     region: Region, noise: float, step_scale: float, n: ArrayLike, *, offset: int = 0, epsilon: float = 1.0
 ) -> Array:
@@ -128,6 +130,7 @@ def largest_sequence(a: float, b: float, c: float, highest: float, steps: int) -
     return found
 
 
+@typed
 def recursion_bound(region: Region, noise: float, steps: ArrayLike, start_gap: float) -> Array:
     """Return the bound from the one-step inequality itself, iterated, shape (n,).
 

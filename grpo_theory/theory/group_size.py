@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array, Number
 from grpo_theory.problem import Problem
 from grpo_theory.theory.leave_one_out import ROUNDING
-from grpo_theory.validation import as_count
+from grpo_theory.validation import as_count, typed
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ def mse_weights(batch_size: ArrayLike, group_size: ArrayLike) -> Array:
     return np.stack([1.0 / b, 1.0 / (b * g), 1.0 / (b * g * (g - 1.0))], axis=-1)
 
 
+@typed
 def group_size_law(problem: Problem, theta: ArrayLike) -> GroupSizeLaw:
     """Compute the three constants of the scaling law exactly, for the problem at theta (d,)."""
     exact = problem.at(theta).moments

@@ -13,7 +13,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.exact import check_optimum, gradient_law, gradient_mean
 from grpo_theory.problem import Problem
 from grpo_theory.theory.weighted_chi_square import WeightedChiSquare
-from grpo_theory.validation import as_positive
+from grpo_theory.validation import as_positive, typed
 
 _DIFFERENCE = 1e-5
 
@@ -55,6 +55,7 @@ class Linearisation:
         return WeightedChiSquare(np.maximum(weights, 0.0))
 
 
+@typed
 def linearise(
     problem: Problem,
     optimum: ArrayLike,
@@ -88,6 +89,7 @@ def linearise(
     return Linearisation(curvatures, directions, drift, (noise + noise.T) / 2.0)
 
 
+@typed
 def limit_covariance(linear: Linearisation, step_scale: float) -> Array:
     """Return the limit S of n Cov(Q'(theta_n - theta*)) for steps beta/n, shape (r, r).
 
@@ -114,6 +116,7 @@ def limit_covariance(linear: Linearisation, step_scale: float) -> Array:
     return (solution + solution.T) / 2.0
 
 
+@typed
 def limit_law(
     problem: Problem,
     optimum: ArrayLike,
@@ -152,6 +155,7 @@ def limit_law(
     return linear.gap_law(limit_covariance(linear, step_scale))
 
 
+@typed
 def gap_recursion(linear: Linearisation, steps: Array, start: Array) -> Array:
     """Return the mean gap after each step, shape (n,), from the exact linear recursion of the covariance.
 

@@ -13,7 +13,7 @@ from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.theory.group_size import GroupSizeLaw
 from grpo_theory.theory.leave_one_out import leave_one_out_parts
 from grpo_theory.theory.next_order import Surroundings, second_order
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_real_array, check_shape, typed
 
 _DIFFERENCE = 1e-4
 
@@ -120,6 +120,7 @@ def _as_group_sizes(sizes: Array) -> Array:
     return sizes
 
 
+@typed
 def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | ArrayLike, *, steps: int) -> TrainingLaw:
     """Compute the loss of n training steps with the leave-one-out estimator, to first order in the noise.
 
@@ -170,6 +171,7 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
     return TrainingLaw(problem, sizes, path, float(objective(problem, path[-1])), slopes, constants, curvatures)
 
 
+@typed
 def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:
     """Return the iterates of gradient ascent with exact gradients, shape (n + 1, d)."""
     path = [problem.policy.check_theta(theta0, "theta0")]
@@ -178,6 +180,7 @@ def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:
     return np.array(path)
 
 
+@typed
 def noise_free_slopes(problem: Problem, path: Array, steps: Array) -> Array:
     """Return the gradients of the final objective in theta_1..theta_n along a noise-free path (n + 1, d), shape (n, d).
 
