@@ -28,7 +28,7 @@ class Constant:
 
     def steps(self, n: int) -> Array:
         """Return the first n steps, shape (n,)."""
-        return np.full(n, float(self.step))
+        return np.full(as_count("n", n, 0), float(self.step))
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Harmonic:
 
     def steps(self, n: int) -> Array:
         """Return the first n steps, shape (n,)."""
-        return self.step_scale / (np.arange(1, n + 1) + self.offset)
+        return self.step_scale / (np.arange(1, as_count("n", n, 0) + 1) + self.offset)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Power:
 
     def steps(self, n: int) -> Array:
         """Return the first n steps, shape (n,)."""
-        return self.step_scale * np.arange(1, n + 1, dtype=np.float64) ** -self.exponent
+        return self.step_scale * np.arange(1, as_count("n", n, 0) + 1, dtype=np.float64) ** -self.exponent
 
 
 def step_sizes(schedule: Schedule | ArrayLike, n: int) -> Array:
@@ -72,7 +72,7 @@ def step_sizes(schedule: Schedule | ArrayLike, n: int) -> Array:
     ValueError
         If a step is not finite and above 0.
     """
-    return as_steps("schedule", schedule.steps(n) if hasattr(schedule, "steps") else schedule, n)
+    return as_steps("schedule", schedule.steps(n) if callable(getattr(schedule, "steps", None)) else schedule, n)  # type: ignore
 
 
 def as_steps(name: str, value: ArrayLike, n: int) -> Array:

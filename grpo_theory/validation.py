@@ -88,7 +88,7 @@ def as_real_array(name: str, value: ArrayLike, ndim: int | None) -> Array:
         if np.iscomplexobj(value):
             raise TypeError("complex numbers are not real")
         array = np.array(value, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be an array of real numbers with {wanted}: {error}") from None
     if array.ndim != ndim and (ndim is not None or array.ndim == 0):
         raise ValueError(f"{name} must have {wanted}, got shape {array.shape}")
@@ -96,6 +96,16 @@ def as_real_array(name: str, value: ArrayLike, ndim: int | None) -> Array:
         raise ValueError(f"{name} must not be empty, got shape {array.shape}")
     check_finite(name, array)
     return array
+
+
+def as_numbers(name: str, value: ArrayLike) -> Array:
+    """Return real numbers of any shape, NaN and infinite ones among them, as float64."""
+    try:
+        if np.iscomplexobj(value):
+            raise TypeError("complex numbers are not real")
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must be a real number or an array of them: {error}") from None
 
 
 def check_finite(name: str, array: Array) -> None:
@@ -126,7 +136,7 @@ def check_distribution(name: str, array: Array) -> None:
 
 
 def as_distribution(name: str, value: ArrayLike, ndim: int) -> Array:
-    """Return probabilities along the last axis as float64; those of a lower precision are divided by their sum, near 1 within it."""
+    """Return probabilities along the last axis as float64; those of a shorter type are divided by a sum that is 1 within it."""
     array = as_real_array(name, value, ndim)
     given = np.asarray(value).dtype
     if given.kind == "f" and given.itemsize < array.itemsize:
@@ -163,13 +173,21 @@ def as_positive(name: str, value: float) -> float:
 
 
 def as_number(name: str, value: float, wanted: str = "a number") -> float:
-    """Return a real number as a float, infinite if it is too large for one; raise TypeError, saying what is wanted, if it is none."""
+    """Return a real number as a float, infinite if it is too large for one; anything else is a TypeError that says so."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be {wanted}, got {shown(value)}")
     try:
         return float(value)
     except OverflowError:
         return np.inf if value > 0 else -np.inf
+
+
+def as_not_negative(name: str, value: float) -> float:
+    """Return `value` as a finite float of at least zero."""
+    number = as_number(name, value, "a number of at least 0")
+    if not 0.0 <= number < np.inf:
+        raise ValueError(f"{name} must be finite and at least 0, got {value}")
+    return number
 
 
 def as_fraction(name: str, value: float) -> float:

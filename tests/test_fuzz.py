@@ -26,7 +26,9 @@ ESTIMATE = {**AT, "estimator": "rloo", **SIZES}
 NOISE = np.random.default_rng(5)
 ROLLOUTS = gt.Rollouts(NOISE.integers(0, 2, (6, 4)).astype(float), NOISE.normal(size=(6, 4, 3)))
 OF_ROLLOUTS = {"rollouts": ROLLOUTS, "level": 0.9}
-RECORD = next(iter(gt.simulate_records(PROBLEM, BEST + 0.1, "rloo", gt.Power(0.8, 0.6), **RUN | {"replications": 1, "steps": 200})))
+RECORD = next(
+    iter(gt.simulate_records(PROBLEM, BEST + 0.1, "rloo", gt.Power(0.8, 0.6), **RUN | {"replications": 1, "steps": 200}))
+)
 RECORD = gt.TrainingRecord(RECORD.step_sizes, RECORD.path[0], RECORD.mean_rewards[0], RECORD.hessian[0])
 OF_RECORD = {"record": RECORD, "level": 0.9}
 LINEAR = gt.theory.linearise(PROBLEM, BEST, "rloo", **SIZES)
@@ -42,7 +44,7 @@ def of_one_name(cases):
 
 CASES = of_one_name(
     [
-        (gt.Adam, {"betas": (0.9, 0.99), "eps": 1e-8}),
+        (gt.Adam, {"eps": 1e-8}),
         (gt.SGD, {}),
         (gt.Ball, {"centre": np.zeros(3), "radius": 1.0}),
         (gt.Bandit, {"success": [[0.1, 0.9]], "prompt_weights": [1.0]}),
@@ -72,7 +74,7 @@ CASES = of_one_name(
         (gt.exact.gradient, AT),
         (gt.exact.directional_derivatives, {**AT, "directions": np.eye(3)}),
         (gt.exact.spectral_radius, {**AT, "step": 0.1}),
-        (gt.exact.check_optimum, {"problem": PROBLEM, "theta": BEST}),
+        (gt.exact.check_optimum, {"problem": PROBLEM, "optimum": BEST}),
         (gt.find_optimum, {"problem": PROBLEM, "theta0": PROBLEM.theta}),
         (gt.exact.search_optimum, {"problem": PROBLEM, "theta0": PROBLEM.theta, "restarts": 2, "rng": 1}),
         (gt.exact.region, {"problem": PROBLEM, "optimum": BEST, "radius": 0.2, "reach": 0.3}),
@@ -106,7 +108,10 @@ CASES = of_one_name(
         (gt.theory.limit_covariance, {"linear": LINEAR, "step_scale": 20.0}),
         (gt.theory.gap_recursion, {"linear": LINEAR, "steps": np.ones(4), "start": np.eye(3)}),
         (gt.theory.constant_step_bound, {"region": REGION, "noise": 1.0, "step": 0.1, "start_gap": 0.1, "n": 4}),
-        (gt.theory.harmonic_step_bound, {"region": REGION, "noise": 1.0, "step_scale": 20.0, "n": 4, "offset": 2, "epsilon": 1.0}),
+        (
+            gt.theory.harmonic_step_bound,
+            {"region": REGION, "noise": 1.0, "step_scale": 20.0, "n": 4, "offset": 2, "epsilon": 1.0},
+        ),
         (gt.theory.recursion_bound, {"region": REGION, "noise": 1.0, "steps": np.full(4, 0.1), "start_gap": 0.1}),
         (gt.theory.training_law, {"problem": PROBLEM, "theta0": PROBLEM.theta, "schedule": gt.Constant(0.1), "steps": 4}),
         (gt.theory.noise_free_path, {"problem": PROBLEM, "theta0": PROBLEM.theta, "steps": np.full(4, 0.1)}),
@@ -208,7 +213,18 @@ PARTS = {"Aggregation", "Clip", "Estimator", "KLTerm", "Ratio"}
 JUNK = [
     *(None, "", "GRPO", "linear", b"bytes", True, False, object(), object, {}, set(), [], (), [[]], [[[]]], [None], ["a"]),
     *(-1, 0, 1, 2, 3, 1.5, -0.5, 10**30, 2**62, -(2**62), np.nan, np.inf, -np.inf, 1e200, 1.7e308, 5e-324, 1j, np.float32(0.3)),
-    *([1, [2, 3]], [np.nan], [np.inf], [1e200, 1.0], [-1.0, 2.0], [[0.5, 0.5]], [[0.2, 0.9]], [[[0.5, 0.5]]], [1j, 2.0], range(3)),
+    *(
+        [1, [2, 3]],
+        [np.nan],
+        [np.inf],
+        [1e200, 1.0],
+        [-1.0, 2.0],
+        [[0.5, 0.5]],
+        [[0.2, 0.9]],
+        [[[0.5, 0.5]]],
+        [1j, 2.0],
+        range(3),
+    ),
     *(np.zeros(3), np.ones((3, 3)), np.zeros((2, 0)), np.full(3, 1e200), np.full((6, 4), np.nan), np.zeros((2, 3, 4))),
     *(np.array(["a", "b"]), np.array([None, 1]), np.array(3), np.array(True), np.datetime64("2020-01-01"), np.arange(24.0)),
     *(lambda *a, **k: None, lambda data, level: "nothing", PROBLEM, TABULAR, ROLLOUTS, RECORD, MOMENTS, gt.Constant(1.7e308)),

@@ -191,7 +191,7 @@ TWO = gt.Problem(gt.Bandit([[0.5, 0.5], [0.1, 0.2]]), gt.TabularSoftmax(2, 2))
     ("call", "error", "message"),
     [
         (lambda: gt.find_optimum(TWO, np.zeros(3)), ValueError, r"theta0 must have shape \(4,\)"),
-        (lambda: check_optimum(TWO, np.zeros(3)), ValueError, r"theta must have shape \(4,\)"),
+        (lambda: check_optimum(TWO, np.zeros(3)), ValueError, r"optimum must have shape \(4,\)"),
         (lambda: gt.objective(TWO, np.zeros(5)), ValueError, r"theta must have shape \(..., d\) with d = 4, got \(5,\)"),
         (lambda: gt.hessian(TWO, np.zeros((1, 4))), ValueError, r"theta must have 1 dimensions, got shape \(1, 4\)"),
         (lambda: gradient(TWO, np.full(4, np.nan)), ValueError, r"theta must be finite, got nan at index \(0,\)"),

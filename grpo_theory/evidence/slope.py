@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.validation import as_real_array, check_finite, check_shape
+from grpo_theory.validation import as_numbers, as_real_array, check_finite, check_shape
 
 
 def log_log_slope(x: ArrayLike, y: ArrayLike, standard_errors: ArrayLike | None = None) -> tuple[float, float]:
@@ -21,7 +21,7 @@ def log_log_slope(x: ArrayLike, y: ArrayLike, standard_errors: ArrayLike | None 
     slope, standard_error : float
         The standard error carries those of y through the logarithm (delta method).
     """
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    x, y = as_numbers("x", x), as_numbers("y", y)
     if x.ndim != 1 or x.shape != y.shape or x.size < 2:
         raise ValueError(f"x and y must have one shape (n,) with n at least 2, got {x.shape} and {y.shape}")
     check_finite("x", x)

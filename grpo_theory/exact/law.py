@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import log10
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +25,9 @@ from grpo_theory.exact.seen import seen_at
 from grpo_theory.exact.weights import TokenWeights, token_weights
 from grpo_theory.problem import Point, Policy, Problem
 from grpo_theory.validation import as_count, as_real_array, check_shape, typed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _LENGTHS = RESPONSE_FIELDS.index("lengths")
 
@@ -104,6 +108,18 @@ class GradientLaw:
     def prompt_mse(self) -> float:
         """Mean over prompts of one group's squared error about its prompt's gradient g(x)."""
         return float(self.prompt_weights @ self.prompt_mses)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame: a row a prompt, with its weight and one group's trace of the covariance and mean squared error."""
+        import pandas as pd  # slow to import, and not always wanted
+
+        columns = {
+            "prompt": np.arange(len(self.prompt_weights)),
+            "weight": self.prompt_weights,
+            "trace": self.prompt_traces,
+            "mse": self.prompt_mses,
+        }
+        return pd.DataFrame(columns)
 
     def covariance(self) -> Array:
         """Return the covariance of the batch's estimate, shape (d, d)."""

@@ -215,8 +215,8 @@ def _ascend(problem: Problem, start: Array) -> Array:
 
 
 @typed
-def check_optimum(problem: Problem, theta: ArrayLike) -> tuple[Array, Array]:
-    """Raise unless theta is an interior maximiser; returns the curvatures and identifiable directions there.
+def check_optimum(problem: Problem, optimum: ArrayLike) -> tuple[Array, Array]:
+    """Raise unless a point (d,) is an interior maximiser; returns the curvatures and identifiable directions there.
 
     Returns
     -------
@@ -231,7 +231,7 @@ def check_optimum(problem: Problem, theta: ArrayLike) -> tuple[Array, Array]:
         If the point is not stationary, not a maximiser, or not interior: the objective then is flat in a direction only because
         the policy has become deterministic there, and the maximum lies at infinity.
     """
-    theta = problem.policy.check_theta(theta)
+    theta = problem.policy.check_theta(optimum, "optimum")
     slope = float(np.linalg.norm(gradient(problem, theta)))
     eigenvalues, eigenvectors = np.linalg.eigh(-hessian(problem, theta))
     scale = float(np.abs(eigenvalues).max())

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F2, F3, I1, I2, function_value
 from grpo_theory.problem import Moments, Paths, Problem
-from grpo_theory.validation import typed
+from grpo_theory.validation import as_real_array, typed
 
 
 @typed
@@ -75,7 +75,7 @@ def gradient(problem: Problem, theta: ArrayLike) -> Array:
 @typed
 def directional_derivatives(problem: Problem, theta: ArrayLike, directions: ArrayLike) -> Array:
     """Return grad J(theta) . v, shape (..., J), for theta of shape (..., d) and directions v of shape (J, d)."""
-    logits = problem.policy.logits(directions, "directions")
+    logits = problem.policy.logits(as_real_array("directions", directions, 2), "directions")
     return np.einsum("...mk,jmk->...j", _slopes(problem, theta), logits)
 
 

@@ -13,6 +13,11 @@ from grpo_theory.simulate.streams import Rng
 from grpo_theory.theory import GroupSizeLaw
 from grpo_theory.validation import typed
 
+UNBOUNDED = (
+    "the upper limit is infinite because the data do not rule out c1 = 0, prompts that do not differ in gradient: then the larger "
+    "the group the better; more prompts would tell"
+)
+
 
 def _log_ratio_error(found: GroupSizeLaw, covariance: Array) -> Array:
     """Return the standard error of log(c3/c1) by the delta method; infinite where an estimate is not above 0."""
@@ -32,7 +37,7 @@ def _interval(found: GroupSizeLaw, covariance: Array, ratios: tuple[Array, Array
     proper = np.isfinite(log_error)
     error = np.where(proper, (np.where(proper, optimum, 1.0) - 1.0) / 2.0 * np.where(proper, log_error, 0.0), np.inf)
     low, high = (np.where(degenerate, np.nan, 1.0 + np.sqrt(ratio)) for ratio in ratios)
-    return Interval(optimum, error, low, high, level)
+    return Interval(optimum, error, low, high, level, UNBOUNDED if np.isinf(high).any() else "")
 
 
 @vectorized

@@ -40,6 +40,8 @@ class Interval:
         -inf or inf where the interval has one side.
     level : float
         The nominal coverage.
+    note : str, default ""
+        Why a limit is infinite, where one is that has two sides.
     """
 
     estimate: Array
@@ -47,6 +49,7 @@ class Interval:
     low: Array
     high: Array
     level: float
+    note: str = ""
 
     @property
     def width(self) -> Array:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +20,9 @@ from grpo_theory.simulate.optimiser import SGD, Optimiser
 from grpo_theory.simulate.runs import BLOCK_RUNS, Ball, Course, starting_points
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.validation import as_count
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,20 @@ class TrainingRuns:
     theta: Array
     average: Array
     farthest: Array
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the objectives as a DataFrame: a row a run and checkpoint, with run, updates, objective, average_objective."""
+        import pandas as pd  # slow to import, and not always wanted
+
+        runs, kept = self.objectives.shape
+        columns = {
+            "estimator": self.estimator,
+            "run": np.repeat(np.arange(runs), kept),
+            "updates": np.tile(self.checkpoints, runs),
+            "objective": self.objectives.ravel(),
+            "average_objective": self.average_objectives.ravel(),
+        }
+        return pd.DataFrame(columns)
 
     @property
     def diverged(self) -> Flags:

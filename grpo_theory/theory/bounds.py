@@ -7,19 +7,23 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.exact import Region
-from grpo_theory.validation import as_count, as_positive, as_real_array, typed
+from grpo_theory.validation import as_count, as_not_negative, as_numbers, as_positive, as_real_array, typed
+
+MOST_LEVEL, LEAST_EPSILON = 1e100, 1e-100
+"""The largest gap, noise, step or epsilon, and the smallest epsilon: their products are numbers."""
 
 
 def _as_level(name: str, value: float) -> float:
     """Return a noise or a gap as a float that is finite and not negative."""
-    if not 0.0 <= value < np.inf:
-        raise ValueError(f"{name} must be finite and at least 0, got {value}")
-    return float(value)
+    number = as_not_negative(name, value)
+    if number > MOST_LEVEL:
+        raise ValueError(f"{name} must be at most {MOST_LEVEL:g}, got {value}")
+    return number
 
 
 def _as_numbers_of_steps(n: ArrayLike, least: int) -> Array:
     """Return numbers of steps as floats, none below the least."""
-    n = np.asarray(n, dtype=np.float64)
+    n = as_numbers("n", n)
     if not (n >= least).all():
         raise ValueError(f"n must be at least {least}, got {n.min():g}")
     return n
@@ -69,7 +73,8 @@ def harmonic_step_bound(
     ValueError
         If beta is not above 1/(2 mu).
     """
-    step_scale, noise, offset = as_positive("step_scale", step_scale), _as_level("noise", noise), as_count("offset", offset, 0)
+    step_scale = _as_level("step_scale", as_positive("step_scale", step_scale))
+    noise, offset = _as_level("noise", noise), as_count("offset", offset, 0)
     least = 1.0 / (2.0 * region.pl)
     if step_scale <= least:
         raise ValueError(f"step_scale must be above 1/(2 mu) = {least:.4g}, got {step_scale:g}")
@@ -99,7 +104,9 @@ def printed_first_index(a: float, b: float, epsilon: float = 1.0) -> int:
     if not 1.0 < a < np.inf:
         raise ValueError(f"a must be above 1, got {a:g}")
     b = _as_level("b", b)
-    epsilon = as_positive("epsilon", epsilon)
+    epsilon = _as_level("epsilon", as_positive("epsilon", epsilon))
+    if epsilon < LEAST_EPSILON:
+        raise ValueError(f"epsilon must be at least {LEAST_EPSILON:g}, got {epsilon:g}")
     return ceil(b * (1.0 + epsilon) / (epsilon * (a - 1.0))) + 1
 
 

@@ -5,8 +5,9 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.problem import Moments, Problem
+from grpo_theory.problem.bandit import LARGEST_REWARD
 from grpo_theory.theory.baseline import baseline_trace
-from grpo_theory.validation import as_count, typed
+from grpo_theory.validation import as_count, as_not_negative, typed
 
 ROUNDING = 1e-14
 """A spread of the prompts' gradients below this share of ||g||^2 is 0."""
@@ -93,8 +94,9 @@ def remainder_bound(moments: Moments, group_size: int, reward_range: float) -> A
     This follows from ||g||^2 <= Var(Z) E||W||^2 (Cauchy-Schwarz), Var(Z) <= R^2/4 and 2/(G (G - 1)) <= 4/G^2.
     """
     group_size = as_count("group_size", group_size, 2)
-    if not reward_range >= 0.0:
-        raise ValueError(f"reward_range must not be negative, got {reward_range}")
+    reward_range = as_not_negative("reward_range", reward_range)
+    if reward_range > LARGEST_REWARD:
+        raise ValueError(f"reward_range must be at most {LARGEST_REWARD:g}, got {reward_range:g}")
     return reward_range**2 * moments.score_power / group_size**2
 
 

@@ -1,12 +1,18 @@
 """The law of a weighted sum of independent chi-squares with one degree of freedom."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import chdtr, chdtrc, chdtri, gammaincinv, gammaln, logit
 
 from grpo_theory.arrays import Array, Number
 from grpo_theory.theory.contour import Tails, log_volume, smallest, tails
-from grpo_theory.validation import as_generator, as_real_array
+from grpo_theory.theory.distance import LawDistance, law_distance
+from grpo_theory.validation import as_generator, as_numbers, as_real_array
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _NEWTON_STEPS = 100
 _LEAST = np.finfo(float).tiny
@@ -74,7 +80,7 @@ class WeightedChiSquare:
 
     def ppf(self, p: ArrayLike) -> Number:
         """Return the quantile: the q with P(Q <= q) = p, for p in [0, 1]."""
-        p = np.asarray(p, dtype=np.float64)
+        p = as_numbers("p", p)
         if not ((p >= 0.0) & (p <= 1.0)).all():
             raise ValueError(f"p must lie in [0, 1], got {p}")
         shape = np.broadcast_shapes(p.shape, self.weights.shape[:-1])
@@ -84,6 +90,28 @@ class WeightedChiSquare:
         units, counts, scale = self._rows(shape)
         found[inside] = scale[inside] * _quantiles(units[inside], counts[inside], levels[inside])
         return found.reshape(shape)[()]
+
+    def compare(self, values: ArrayLike, level: float = 0.95) -> LawDistance:
+        """Return how far a sample (R,) is from this law, with limits of the true distance.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite, or there are many laws.
+        """
+        if self.weights.ndim > 1:
+            raise ValueError(f"weights must be those of one law to compare a sample with it, got shape {self.weights.shape}")
+        return law_distance(self.cdf, values, level)
+
+    def to_frame(self, p: ArrayLike = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)) -> "pd.DataFrame":
+        """Return a DataFrame of quantiles with the columns law, p and quantile; laws are numbered in the order of the weights."""
+        import pandas as pd  # slow to import, and not always wanted
+
+        levels = as_real_array("p", p, 1)
+        found = np.stack([np.ravel(self.ppf(level)) for level in levels], axis=-1)
+        laws, count = found.shape
+        columns = {"law": np.repeat(np.arange(laws), count), "p": np.tile(levels, laws), "quantile": found.ravel()}
+        return pd.DataFrame(columns)
 
     def rvs(
         self,
@@ -102,7 +130,7 @@ class WeightedChiSquare:
     def __repr__(self) -> str:
         if self.weights.ndim > 1:
             return f"WeightedChiSquare(laws={self.weights.shape[:-1]}, n={self.weights.shape[-1]})"
-        return f"WeightedChiSquare(n={self.weights.size}, mean={self.mean():.4g}, std={self.std():.4g})"
+        return f"{type(self).__name__}(n={self.weights.size}, mean={self.mean():.4g}, std={self.std():.4g})"
 
     def _rows(self, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
         """Return weights relative to the largest, how often each occurs, and the largest: a row for each number of a shape."""
@@ -121,7 +149,7 @@ class WeightedChiSquare:
 
     def _at(self, q: ArrayLike, below: float, above: float, name: str) -> Array:
         """Return tails or densities, in units of the largest weight; `below` and `above` are the values at 0 and at infinity."""
-        q = np.asarray(q, dtype=np.float64)
+        q = as_numbers("q", q)
         if np.isnan(q).any():
             raise ValueError("q must not be NaN")
         shape = np.broadcast_shapes(q.shape, self.weights.shape[:-1])
