@@ -110,7 +110,7 @@ def worst_case(
     """
     if not callable(sides):
         raise TypeError(f"sides must be a function of the parameters that returns (left, right), got {sides!r}")
-    if compare not in ("ratio", "difference"):
+    if not isinstance(compare, str) or compare not in ("ratio", "difference"):
         raise ValueError(f"compare must be 'ratio' or 'difference', got {compare!r}")
     box = _as_box(bounds)
     starts, climbs = as_count("starts", starts), as_count("climbs", climbs)

@@ -11,6 +11,8 @@ from grpo_theory.validation import ROUNDING, as_count, as_fraction, as_number, a
 MINIMUM_PAIRS = 2
 MOST_SEEDS = 10_000_000
 
+LARGEST_EFFECT = 1e6
+"""In standard deviations: any larger one is found as soon."""
 WAITING = "limits are infinite where there are too few pairs yet to bound the difference, or all differences so far are equal"
 
 
@@ -149,7 +151,7 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
     if differences.ndim != 1:
         raise ValueError(f"a and b must have shape (R,), one pilot, got {differences.shape}")
     spread = as_positive("standard deviation of a - b", float(differences.std(ddof=1)) if varies[-1] else 0.0)
-    effect = abs(difference) / spread
+    effect = min(abs(difference) / spread, LARGEST_EFFECT)
 
     def found(runs: int) -> float:
         critical = stdtrit(runs - 1, 0.5 + level / 2.0)

@@ -153,10 +153,14 @@ def random_scaling_tail(x: float) -> float:
     return 2.0 / np.pi * quad(integrand, 0.0, np.pi / 2.0, epsabs=1e-14, epsrel=1e-13)[0]
 
 
-@cache
 def random_scaling_quantile(level: float) -> float:
     """Return the q with P(|T| <= q) = level, to ten digits; 6.747 at 95% (Lee et al. 2022, Table 1)."""
-    miss = 1.0 - check_level(level)
+    return _quantile(check_level(level))
+
+
+@cache
+def _quantile(level: float) -> float:
+    miss = 1.0 - level
     high = 1.0
     while random_scaling_tail(high) > miss:
         high *= 2.0

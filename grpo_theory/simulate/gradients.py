@@ -105,9 +105,9 @@ def simulate_gradients(
 def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Estimator]:
     if isinstance(estimators, str | Estimator):
         estimators = [estimators]
-    if not isinstance(estimators, Iterable):
+    if not isinstance(estimators, Iterable) or (np.shape(estimators) == () and isinstance(estimators, np.ndarray)):
         raise TypeError(f"estimators must be a name, an Estimator or a sequence of them, got {estimators!r}")
-    chosen = [find(estimator) for estimator in estimators]
+    chosen = [find(estimator, "estimators") for estimator in estimators]
     names = [estimator.name for estimator in chosen]
     if not names:
         raise ValueError("estimators must name at least one estimator, got none")

@@ -19,7 +19,7 @@ from grpo_theory.simulate.generator import Streams, block_streams
 from grpo_theory.simulate.optimiser import SGD, Optimiser
 from grpo_theory.simulate.runs import BLOCK_RUNS, Ball, Course, starting_points
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
-from grpo_theory.validation import as_count
+from grpo_theory.validation import as_count, as_real_array, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +139,7 @@ def simulate_training(
     chosen = find(estimator)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
-    starts = starting_points(problem.policy, theta0, replications)
+    starts = starting_points(problem.policy, as_real_array("theta0", theta0, None), replications)
     course = Course.of(
         problem,
         chosen,
@@ -164,8 +164,10 @@ def simulate_training(
 
 
 def _checkpoints(checkpoints: Sequence[int] | None, steps: int, inner_steps: int) -> Integers:
-    if np.ndim(checkpoints if checkpoints is not None else []) != 1:
-        raise TypeError(f"checkpoints must be a sequence of integers, got {checkpoints!r}")
+    if checkpoints is not None and (not isinstance(checkpoints, Sequence | np.ndarray) or isinstance(checkpoints, str | bytes)):
+        raise TypeError(f"checkpoints must be a sequence of integers, got {shown(checkpoints)}")
+    if isinstance(checkpoints, np.ndarray) and checkpoints.ndim != 1:
+        raise TypeError(f"checkpoints must be a sequence of integers, got {shown(checkpoints)}")
     kept = [steps] if checkpoints is None else [as_count("checkpoints", point, 0) for point in checkpoints]
     if kept != sorted(set(kept)) or not kept or kept[-1] > steps:
         raise ValueError(f"checkpoints must rise and end at most at steps = {steps}, got {kept}")

@@ -10,7 +10,7 @@ from grpo_theory.exact import Region
 from grpo_theory.validation import as_count, as_not_negative, as_numbers, as_positive, as_real_array, typed
 
 MOST_LEVEL, LEAST_EPSILON = 1e100, 1e-100
-"""The largest gap, noise, step or epsilon, and the smallest epsilon: their products are numbers."""
+"""The largest gap, noise, step or epsilon, and the smallest epsilon or step: their products are numbers."""
 
 
 def _as_level(name: str, value: float) -> float:
@@ -26,6 +26,8 @@ def _as_numbers_of_steps(n: ArrayLike, least: int) -> Array:
     n = as_numbers("n", n)
     if not (n >= least).all():
         raise ValueError(f"n must be at least {least}, got {n.min():g}")
+    if (n > MOST_LEVEL).any():
+        raise ValueError(f"n must be at most {MOST_LEVEL:g}, got {n.max():g}")
     return n
 
 
@@ -46,6 +48,8 @@ def constant_step_bound(region: Region, noise: float, step: float, start_gap: fl
         If the step is not below 1/(2L).
     """
     step, noise, start_gap = as_positive("step", step), _as_level("noise", noise), _as_level("start_gap", start_gap)
+    if step < LEAST_EPSILON:
+        raise ValueError(f"step must be at least {LEAST_EPSILON:g}, got {step:g}")
     most = 1.0 / (2.0 * region.smoothness)
     if step >= most:
         raise ValueError(f"step must be below 1/(2L) = {most:.4g}, got {step:g}")

@@ -138,7 +138,8 @@ def mixed_share(p: ArrayLike, group_size: int) -> Array:
     """Return P(a group has both successes and failures) = 1 - (1 - p)^G - p^G, of the shape of p."""
     group_size = as_count("group_size", group_size, 1)
     p = _probabilities(p)
-    return np.asarray(1.0 - (1.0 - p) ** group_size - p**group_size)
+    with np.errstate(divide="ignore", under="ignore"):
+        return np.asarray(-np.expm1(group_size * np.log1p(-p)) - p**group_size)
 
 
 def mixed_bias(p: ArrayLike, group_size: int) -> Array:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array, Number
 from grpo_theory.problem import Problem
 from grpo_theory.theory.leave_one_out import ROUNDING
-from grpo_theory.validation import as_count, as_numbers, typed
+from grpo_theory.validation import MOST, as_count, as_numbers, typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,15 +73,15 @@ class GroupSizeLaw:
 
 def mse_weights(batch_size: ArrayLike, group_size: ArrayLike) -> Array:
     """Return the weights of c1, c2 and c3 in the error at batch size B >= 1 and group size G >= 2, shape (..., 3)."""
-    sizes = as_numbers("batch_size", batch_size), as_numbers("group_size", group_size)
+    given = as_numbers("batch_size", batch_size), as_numbers("group_size", group_size)
     try:
-        b, g = np.broadcast_arrays(*sizes)
+        b, g = np.broadcast_arrays(*given)
     except ValueError as error:
         raise ValueError(f"batch_size and group_size must broadcast: {error}") from None
     for name, sizes, least in (("batch_size", b, 1), ("group_size", g, 2)):
-        refused = sizes[~(np.isfinite(sizes) & (sizes >= least))]
+        refused = sizes[~((sizes >= least) & (sizes <= MOST))]
         if refused.size:
-            raise ValueError(f"{name} must be finite and at least {least}, got {refused[0]:g}")
+            raise ValueError(f"{name} must be finite, at least {least} and at most {MOST:g}, got {refused[0]:g}")
     return np.stack([1.0 / b, 1.0 / (b * g), 1.0 / (b * g * (g - 1.0))], axis=-1)
 
 

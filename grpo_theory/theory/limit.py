@@ -18,6 +18,8 @@ from grpo_theory.theory.weighted_chi_square import WeightedChiSquare
 from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape, shown, typed
 
 _DIFFERENCE = 1e-5
+MOST_STEP = 1e100
+"""The square of a step_scale up to it is a number."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,8 @@ def limit_covariance(linear: Linearisation, step_scale: float) -> Array:
         If beta is too small for the limit to exist.
     """
     step_scale = as_positive("step_scale", step_scale)
+    if step_scale > MOST_STEP:
+        raise ValueError(f"step_scale must be at most {MOST_STEP:g}, got {step_scale:g}")
     least = 1.0 / (2.0 * linear.slowest)
     if not (linear.slowest > 0.0 and step_scale > least):
         raise ValueError(

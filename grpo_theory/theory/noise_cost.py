@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.exact import gradient, hessian, objective
 from grpo_theory.problem import Problem
+from grpo_theory.problem.policy import LARGEST_PARAMETER
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.theory.group_size import GroupSizeLaw
 from grpo_theory.theory.leave_one_out import leave_one_out_parts
@@ -175,8 +176,10 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
 def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:
     """Return the iterates of gradient ascent with exact gradients, shape (n + 1, d)."""
     path = [problem.policy.check_theta(theta0, "theta0")]
-    for step in steps:
+    for number, step in enumerate(as_real_array("steps", steps, 1)):
         path.append(path[-1] + step * gradient(problem, path[-1]))
+        if np.abs(path[-1]).max() > LARGEST_PARAMETER:
+            raise ValueError(f"steps must leave theta below {LARGEST_PARAMETER:g}, and step {number + 1}, {step:g}, does not")
     return np.array(path)
 
 

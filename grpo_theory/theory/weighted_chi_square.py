@@ -9,7 +9,7 @@ from scipy.special import chdtr, chdtrc, chdtri, gammaincinv, gammaln, logit
 from grpo_theory.arrays import Array, Number
 from grpo_theory.theory.contour import Tails, log_volume, smallest, tails
 from grpo_theory.theory.distance import LawDistance, law_distance
-from grpo_theory.validation import as_generator, as_numbers, as_real_array
+from grpo_theory.validation import as_count, as_generator, as_numbers, as_real_array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +121,8 @@ class WeightedChiSquare:
     ) -> Number:
         """Draw from the law; of many laws, `size` draws of each, along leading axes."""
         generator = as_generator(rng)
-        shape = () if size is None else (size,) if isinstance(size, int) else size
+        sizes = () if size is None else size if isinstance(size, tuple) else (size,)
+        shape = tuple(as_count("size", one, 0) for one in sizes)
         total = np.zeros((*shape, *self.weights.shape[:-1]))
         for k in range(self.weights.shape[-1]):
             total += self.weights[..., k] * generator.chisquare(1.0, size=total.shape)
