@@ -196,7 +196,7 @@ CASES = of_one_name(
             {"name": "fuzzed", "parameters": None, "minimum_group_size": 1, "couples_groups": False, "source": ""},
         ),
         (gt.estimators, {}),
-        (gt.estimation.find, {"estimator": "grpo", "argument": "estimator"}),
+        (gt.estimation.find, {"estimator": "grpo"}),
     ]
 )
 

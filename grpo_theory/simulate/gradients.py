@@ -105,7 +105,7 @@ def simulate_gradients(
 def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Estimator]:
     if isinstance(estimators, str | Estimator):
         estimators = [estimators]
-    if not isinstance(estimators, Iterable) or (np.shape(estimators) == () and isinstance(estimators, np.ndarray)):
+    if not isinstance(estimators, Iterable) or (isinstance(estimators, np.ndarray) and estimators.ndim == 0):
         raise TypeError(f"estimators must be a name, an Estimator or a sequence of them, got {estimators!r}")
     chosen = [find(estimator, "estimators") for estimator in estimators]
     names = [estimator.name for estimator in chosen]
