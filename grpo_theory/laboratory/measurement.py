@@ -195,13 +195,11 @@ def _truth(value: ArrayLike) -> Array:
 
 def _levels(level: float | Sequence[float]) -> float | tuple[float, ...]:
     try:
-        if np.ndim(level) == 0:
-            return check_level(level)  # type: ignore[arg-type]
-        levels = tuple(float(one) for one in level)  # type: ignore[union-attr]
+        levels = None if np.ndim(level) == 0 else tuple(float(one) for one in level)  # type: ignore[union-attr]
     except (TypeError, ValueError):
-        raise ValueError(
-            f"level must lie strictly between 0 and 1, a number or a rising sequence of numbers, got {level!r}"
-        ) from None
+        raise ValueError(f"level must be a number or a rising sequence of numbers, got {level!r}") from None
+    if levels is None:
+        return check_level(level)  # type: ignore[arg-type]
     if not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all():
         raise ValueError(f"level must be nested levels, which rise strictly between 0 and 1, got {list(levels)}")
     return levels

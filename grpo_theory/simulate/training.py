@@ -19,7 +19,7 @@ from grpo_theory.simulate.generator import Streams, block_streams
 from grpo_theory.simulate.optimiser import SGD, Optimiser
 from grpo_theory.simulate.runs import BLOCK_RUNS, Ball, Course, starting_points
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
-from grpo_theory.validation import as_count, as_real_array, shown
+from grpo_theory.validation import as_count, as_numbers, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +139,7 @@ def simulate_training(
     chosen = find(estimator)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
-    starts = starting_points(problem.policy, as_real_array("theta0", theta0, None), replications)
+    starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
     course = Course.of(
         problem,
         chosen,

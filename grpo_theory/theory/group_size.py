@@ -79,9 +79,11 @@ def mse_weights(batch_size: ArrayLike, group_size: ArrayLike) -> Array:
     except ValueError as error:
         raise ValueError(f"batch_size and group_size must broadcast: {error}") from None
     for name, sizes, least in (("batch_size", b, 1), ("group_size", g, 2)):
-        refused = sizes[~((sizes >= least) & (sizes <= MOST))]
+        refused = sizes[~(np.isfinite(sizes) & (sizes >= least))]
         if refused.size:
-            raise ValueError(f"{name} must be finite, at least {least} and at most {MOST:g}, got {refused[0]:g}")
+            raise ValueError(f"{name} must be finite and at least {least}, got {refused[0]:g}")
+        if (sizes > MOST).any():
+            raise ValueError(f"{name} must be at most {MOST}, got {sizes.max():g}")
     return np.stack([1.0 / b, 1.0 / (b * g), 1.0 / (b * g * (g - 1.0))], axis=-1)
 
 
