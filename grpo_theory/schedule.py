@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_number, as_positive, as_real_array, check_shape
 
 
 class Schedule(Protocol):
@@ -28,7 +28,7 @@ class Constant:
 
     def steps(self, n: int) -> Array:
         """Return the first n steps, shape (n,)."""
-        return np.full(n, float(self.step))
+        return np.full(as_count("n", n, 0), float(self.step))
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Harmonic:
 
     def steps(self, n: int) -> Array:
         """Return the first n steps, shape (n,)."""
-        return self.step_scale / (np.arange(1, n + 1) + self.offset)
+        return self.step_scale / (np.arange(1, as_count("n", n, 0) + 1) + self.offset)
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Power:
 
     def __post_init__(self) -> None:
         as_positive("step_scale", self.step_scale)
-        if not 0.0 < self.exponent <= 1.0:
+        if not 0.0 < as_number("exponent", self.exponent) <= 1.0:
             raise ValueError(f"exponent must lie in (0, 1], got {self.exponent}")
 
     def steps(self, n: int) -> Array:
         """Return the first n steps, shape (n,)."""
-        return self.step_scale * np.arange(1, n + 1, dtype=np.float64) ** -self.exponent
+        return self.step_scale * np.arange(1, as_count("n", n, 0) + 1, dtype=np.float64) ** -self.exponent
 
 
 def step_sizes(schedule: Schedule | ArrayLike, n: int) -> Array:
@@ -72,7 +72,7 @@ def step_sizes(schedule: Schedule | ArrayLike, n: int) -> Array:
     ValueError
         If a step is not finite and above 0.
     """
-    return as_steps("schedule", schedule.steps(n) if hasattr(schedule, "steps") else schedule, n)
+    return as_steps("schedule", schedule.steps(n) if callable(getattr(schedule, "steps", None)) else schedule, n)  # type: ignore
 
 
 def as_steps(name: str, value: ArrayLike, n: int) -> Array:

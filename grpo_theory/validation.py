@@ -1,15 +1,84 @@
 """Checks of what a user passes in: one message names the argument, the value and what is allowed."""
 
+import difflib
+import inspect
 import numbers
+from collections.abc import Callable, Collection
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+Rng = int | np.random.SeedSequence | np.random.Generator
+
 SUM_TOLERANCE = 1e-9
+MOST = 2**53
+"""The largest count: above it floats skip integers."""
 ROUNDING = 1e-14
 """The variation of numbers, relative to their size, that counts as rounding."""
+
+MADE_BY = {
+    "Problem": "gt.Problem(bandit, policy) or gt.gallery.problem(name) makes",
+    "Point": "problem.at(theta) makes",
+    "Moments": "gt.moments(problem, theta) makes",
+    "Rollouts": "gt.Rollouts(rewards, scores) makes",
+    "TrainingRecord": "gt.TrainingRecord(step_sizes, path, mean_rewards) or gt.simulate_records makes",
+    "Region": "gt.exact.region(problem, optimum, radius=..., reach=...) makes",
+    "Linearisation": "gt.theory.linearise(problem, optimum, estimator, ...) makes",
+}
+"""How a user comes by what a function asks for."""
+
+
+def typed(function: Function) -> Function:
+    """Check the arguments that are annotated with a class of `MADE_BY`: another kind is a TypeError that says how to make one."""
+    parameters = inspect.signature(function).parameters
+    wanted = {
+        name: parameter.annotation
+        for name, parameter in parameters.items()
+        if inspect.isclass(parameter.annotation) and parameter.annotation.__name__ in MADE_BY
+    }
+    names = list(parameters)
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+            if name in wanted and not isinstance(value, wanted[name]):
+                kind = wanted[name].__name__
+                article = "" if kind.endswith("s") else "a "
+                raise TypeError(f"{name} must be {article}{kind}, as {MADE_BY[kind]}, got {shown(value)}")
+        return function(*args, **kwargs)
+
+    return checked  # type: ignore[return-value]
+
+
+FEW = 12
+"""So many names are listed in a message even if one of them is near to what was asked for."""
+
+
+def check_name(argument: str, value: str, names: Collection[str]) -> None:
+    """Raise unless a string is one of the names: the message suggests the nearest, and lists them if they are few or none is."""
+    if not isinstance(value, str):
+        raise TypeError(f"{argument} must be a name, got {shown(value)}")
+    if value in names:
+        return
+    plain = {name.lower().replace("-", "_"): name for name in names}
+    near = difflib.get_close_matches(value.lower().replace("-", "_"), plain, n=1, cutoff=0.5)
+    if near and len(names) > FEW:
+        raise ValueError(f"{argument} must be one of {len(names)} names, got {value!r}; did you mean {plain[near[0]]!r}?")
+    hint = f"; did you mean {plain[near[0]]!r}?" if near else ""
+    raise ValueError(f"{argument} must be one of {', '.join(names)}, got {value!r}{hint}")
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: strings and numbers in full, anything else by its kind, arrays with their shape."""
+    if value is None or isinstance(value, str | numbers.Number):
+        return repr(value)
+    kind = type(value).__name__
+    return f"{kind} of shape {value.shape}" if isinstance(value, np.ndarray) else f"an object of type {kind}"
 
 
 def as_real_array(name: str, value: ArrayLike, ndim: int | None) -> Array:
@@ -19,7 +88,7 @@ def as_real_array(name: str, value: ArrayLike, ndim: int | None) -> Array:
         if np.iscomplexobj(value):
             raise TypeError("complex numbers are not real")
         array = np.array(value, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be an array of real numbers with {wanted}: {error}") from None
     if array.ndim != ndim and (ndim is not None or array.ndim == 0):
         raise ValueError(f"{name} must have {wanted}, got shape {array.shape}")
@@ -27,6 +96,16 @@ def as_real_array(name: str, value: ArrayLike, ndim: int | None) -> Array:
         raise ValueError(f"{name} must not be empty, got shape {array.shape}")
     check_finite(name, array)
     return array
+
+
+def as_numbers(name: str, value: ArrayLike) -> Array:
+    """Return real numbers of any shape, NaN and infinite ones among them, as float64."""
+    try:
+        if np.iscomplexobj(value):
+            raise TypeError("complex numbers are not real")
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must be a real number or an array of them: {error}") from None
 
 
 def check_finite(name: str, array: Array) -> None:
@@ -56,6 +135,18 @@ def check_distribution(name: str, array: Array) -> None:
         raise ValueError(f"{name} must sum to 1 along the last axis, got a sum of {total[where]:.12g}{place}")
 
 
+def as_distribution(name: str, value: ArrayLike, ndim: int) -> Array:
+    """Return probabilities along the last axis as float64; those of a shorter type are divided by a sum that is 1 within it."""
+    array = as_real_array(name, value, ndim)
+    given = np.asarray(value).dtype
+    if given.kind == "f" and given.itemsize < array.itemsize:
+        total = array.sum(axis=-1, keepdims=True)
+        close = np.abs(total - 1.0) <= array.shape[-1] * float(np.finfo(given).eps)
+        array = np.where(close & (array.min(axis=-1, keepdims=True) >= 0.0), array / np.where(close, total, 1.0), array)
+    check_distribution(name, array)
+    return array
+
+
 def check_shape(name: str, array: np.ndarray, shape: tuple[int, ...], meaning: str) -> None:
     """Raise unless `array` has `shape`; `meaning` says what the shape stands for."""
     if array.shape != shape:
@@ -68,22 +159,49 @@ def as_count(name: str, value: int, minimum: int = 1) -> int:
         raise TypeError(f"{name} must be an integer of at least {minimum}, got {value!r}")
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    if value > MOST:
+        raise ValueError(f"{name} must be at most {MOST}, got {value}")
     return int(value)
 
 
 def as_positive(name: str, value: float) -> float:
     """Return `value` as a finite float above zero."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number above 0, got {value!r}")
-    if not 0.0 < value < np.inf:
+    number = as_number(name, value, "a number above 0")
+    if not 0.0 < number < np.inf:
         raise ValueError(f"{name} must be finite and above 0, got {value}")
-    return float(value)
+    return number
+
+
+def as_number(name: str, value: float, wanted: str = "a number") -> float:
+    """Return a real number as a float, infinite if it is too large for one; anything else is a TypeError that says so."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be {wanted}, got {shown(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+
+
+def as_not_negative(name: str, value: float) -> float:
+    """Return `value` as a finite float of at least zero."""
+    number = as_number(name, value, "a number of at least 0")
+    if not 0.0 <= number < np.inf:
+        raise ValueError(f"{name} must be finite and at least 0, got {value}")
+    return number
 
 
 def as_fraction(name: str, value: float) -> float:
     """Return `value` as a float strictly between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number strictly between 0 and 1, got {value!r}")
-    if not 0.0 < value < 1.0:
+    number = as_number(name, value, "a number strictly between 0 and 1")
+    if not 0.0 < number < 1.0:
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
-    return float(value)
+    return number
+
+
+def as_generator(rng: Rng | None) -> np.random.Generator:
+    """Return the generator that `rng` is or seeds; fresh entropy if it is None."""
+    if rng is None or isinstance(rng, np.random.SeedSequence | np.random.Generator):
+        return np.random.default_rng(rng)
+    if isinstance(rng, numbers.Integral) and not isinstance(rng, bool) and rng >= 0:
+        return np.random.default_rng(int(rng))
+    raise TypeError(f"rng must be a non-negative int, a SeedSequence or a Generator, got {rng!r}")

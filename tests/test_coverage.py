@@ -612,7 +612,7 @@ def test_nonnested_intervals_are_counted():
 
 @pytest.mark.parametrize("level", [[0.9, 0.9], [0.95, 0.9], [0.0, 0.5], [0.5, 1.0], [], [np.nan, 0.5]])
 def test_levels_must_be_nested(level):
-    with pytest.raises(ValueError, match="levels must be nested: rise strictly between 0 and 1"):
+    with pytest.raises(ValueError, match="level must be nested levels, which rise strictly between 0 and 1"):
         normal_run(level=level)
 
 

@@ -74,8 +74,48 @@ def test_what_is_not_a_maximiser_is_refused():
         check_optimum(gt.Problem(gt.Bandit([[0.5, 0.5, 0.5]]), gt.LinearSoftmax(features)), [0.0])
 
 
+def two_hills():
+    """One parameter, two prompts in conflict: maxima at -0.62 and, lower, at 0.71."""
+    rng = np.random.default_rng(11)
+    bandit, features = gt.Bandit(rng.uniform(0.0, 1.0, (2, 4))), 3.0 * rng.normal(size=(2, 4, 1))
+    return gt.Problem(bandit, gt.LinearSoftmax(features), gt.KL(0.05, np.full((2, 4), 0.25)))
+
+
+def test_a_search_with_restarts_finds_the_higher_of_two_maxima():
+    problem = two_hills()
+    highest = gt.objective(problem, np.linspace(-30.0, 30.0, 6001)[:, None]).max()
+    local = gt.objective(problem, gt.find_optimum(problem, [1.0]))
+    found = gt.exact.search_optimum(problem, [1.0], restarts=12, rng=3)
+    assert local < highest - 0.04
+    assert highest <= found.objective < highest + 1e-4
+    assert found.objective == found.highest == gt.objective(problem, found.theta)
+    assert 1 < found.agreeing < found.restarts == 12
+    assert not found.is_global
+    np.testing.assert_array_equal(gt.exact.search_optimum(problem, [1.0], restarts=12, rng=3).theta, found.theta)
+    alone = gt.exact.search_optimum(problem, [1.0], restarts=1)
+    assert (alone.objective, alone.agreeing, alone.restarts) == (local, 1, 1)
+
+
+def test_a_search_says_that_it_saw_more_than_its_maximiser_has():
+    made = gt.gallery.problem("kl-linear")
+    weak = gt.Problem(made.bandit, made.policy, gt.KL(0.03, made.kl.reference))
+    with pytest.warns(gt.exact.OptimumWarning, match=r"saw an objective of 0\.6551\d*, above the 0\.6534"):
+        found = gt.exact.search_optimum(weak, rng=0)
+    assert found.objective == pytest.approx(0.65340658, abs=1e-8)
+    assert found.highest > 0.655
+    assert found.failed > 0
+
+
+def test_only_the_closed_form_is_called_global():
+    assert gt.exact.search_optimum(gt.gallery.problem("kl-tabular"), restarts=3).is_global
+    found = gt.exact.search_optimum(gt.gallery.problem("kl-linear"), restarts=2, rng=0)
+    assert (found.agreeing, found.failed, found.is_global) == (2, 0, False)
+    with pytest.raises(ValueError, match="problem must have an interior maximiser, and none of 2 searches found one"):
+        gt.exact.search_optimum(gt.Problem(gt.Bandit([[0.9, 0.1]]), gt.LinearSoftmax([[[1.0], [0.0]]])), restarts=2, rng=0)
+
+
 def test_no_interior_maximiser_is_said():
-    with pytest.raises(ValueError, match="optimum must"):
+    with pytest.raises(ValueError, match="theta0 must be a start from which an interior maximiser is found"):
         gt.find_optimum(gt.Problem(gt.Bandit([[0.9, 0.1]]), gt.LinearSoftmax([[[1.0], [0.0]]])), [0.0])
 
 
@@ -84,7 +124,7 @@ def test_a_maximum_at_infinity_beside_an_interior_one_is_refused():
     features = np.zeros((3, 3, 2))
     features[0, :, 0], features[1, :, 0], features[2, 0, 1] = [-1.0, 0.0, 2.0], [-2.0, 0.0, 1.0], 1.0
     success = [[0.1, 0.9, 0.2], [0.1, 0.9, 0.2], [1.0, 0.0, 0.0]]
-    with pytest.raises(ValueError, match="optimum must be interior, and the policy is deterministic along 1 of its directions"):
+    with pytest.raises(ValueError, match=r"theta0 must .* interior, and the policy is deterministic along 1 of its directions"):
         gt.find_optimum(gt.Problem(gt.Bandit(success), gt.LinearSoftmax(features)), np.zeros(2))
     # Luck alone, and a prompt that never comes, leave a direction truly flat.
     for bandit in (gt.Bandit([*success[:2], [0.5, 0.5, 0.5]]), gt.Bandit(success, [0.5, 0.5, 0.0])):
@@ -151,7 +191,7 @@ TWO = gt.Problem(gt.Bandit([[0.5, 0.5], [0.1, 0.2]]), gt.TabularSoftmax(2, 2))
     ("call", "error", "message"),
     [
         (lambda: gt.find_optimum(TWO, np.zeros(3)), ValueError, r"theta0 must have shape \(4,\)"),
-        (lambda: check_optimum(TWO, np.zeros(3)), ValueError, r"theta must have shape \(4,\)"),
+        (lambda: check_optimum(TWO, np.zeros(3)), ValueError, r"optimum must have shape \(4,\)"),
         (lambda: gt.objective(TWO, np.zeros(5)), ValueError, r"theta must have shape \(..., d\) with d = 4, got \(5,\)"),
         (lambda: gt.hessian(TWO, np.zeros((1, 4))), ValueError, r"theta must have 1 dimensions, got shape \(1, 4\)"),
         (lambda: gradient(TWO, np.full(4, np.nan)), ValueError, r"theta must be finite, got nan at index \(0,\)"),

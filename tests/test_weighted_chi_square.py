@@ -252,3 +252,72 @@ def test_beyond_the_smallest_number_the_tail_is_zero_at_once():
     assert law.sf(5e4) == 0.0
     assert law.cdf(5e4) == 1.0
     assert law.cdf(1e-60) == 0.0
+
+
+WITHIN = 0.05
+"""Seconds that a value may take."""
+
+
+def one_large_and_a_hundred_small(q, small=1e-4):
+    """P(Q <= q) for the weights 1 and a hundred times `small`, by an integral over the root of the large part."""
+    rest = stats.chi2(100, scale=small)
+    edge = 100.0 * small
+    breaks = [np.sqrt(q - x) for x in (0.5 * edge, edge, 2.0 * edge) if q > x]
+
+    def integrand(root):
+        return np.sqrt(2.0 / np.pi) * np.exp(-0.5 * root**2) * rest.cdf(q - root**2)
+
+    return quad(integrand, 0.0, np.sqrt(q), points=breaks or None, epsabs=1e-14, epsrel=1e-12, limit=500)[0]
+
+
+def quickest(call):
+    """The least of three times of a call, in seconds, and its value."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        value = call()
+        times.append(time.perf_counter() - start)
+    return min(times), value
+
+
+SMALL = gt.WeightedChiSquare(np.append(1.0, np.full(100, 1e-4)))
+THREE, TWO_THOUSAND = gt.WeightedChiSquare([3.0, 2.0, 1.0]), gt.WeightedChiSquare(np.ones(2000))
+EXTREME = [
+    (lambda: THREE.cdf(1e-160), np.sqrt(2.0 / np.pi / 6.0) / 3.0 * 1e-240),
+    (lambda: THREE.cdf(1e-170), np.sqrt(2.0 / np.pi / 6.0) / 3.0 * 1e-255),
+    (lambda: THREE.cdf(1e-280), 0.0),
+    (lambda: gt.WeightedChiSquare([1.0, 0.5]).cdf(1e-170), 1e-170 / np.sqrt(2.0)),
+    (lambda: gt.WeightedChiSquare([1.0]).cdf(1e-170), stats.chi2(1).cdf(1e-170)),
+    (lambda: THREE.sf(1e-160), 1.0),
+    (lambda: THREE.cdf(1e4), 1.0),
+    (lambda: gt.WeightedChiSquare([1.0, 0.5]).ppf(1e-200), np.sqrt(2.0) * 1e-200),
+    (lambda: gt.WeightedChiSquare([1.0]).ppf(1e-200), 0.0),
+    (lambda: THREE.ppf(1e-200), (1e-200 * 3.0 * np.sqrt(6.0 * np.pi / 2.0)) ** (2.0 / 3.0)),
+    (lambda: TWO_THOUSAND.cdf(1900.0), stats.chi2(2000).cdf(1900.0)),
+    (lambda: TWO_THOUSAND.sf(2500.0), stats.chi2(2000).sf(2500.0)),
+    (lambda: TWO_THOUSAND.ppf(1e-200), stats.chi2(2000).ppf(1e-200)),
+    (lambda: TWO_THOUSAND.ppf(0.3), stats.chi2(2000).ppf(0.3)),
+    *((lambda q=q: SMALL.cdf(q), one_large_and_a_hundred_small(q)) for q in (5e-3, 0.01, 0.1, 1.0, 5.0, 20.0)),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), EXTREME)
+def test_extreme_values_are_right_and_quick(call, expected):
+    call()
+    seconds, value = quickest(call)
+    assert seconds < WITHIN
+    assert value == pytest.approx(expected, rel=1e-10, abs=0.0)
+
+
+@pytest.mark.parametrize("law", [SMALL, gt.WeightedChiSquare(np.append(1.0, 1e-5 * np.arange(1, 101)))])
+@pytest.mark.parametrize("p", [1e-200, 1e-10, 0.1, 0.5, 0.999])
+def test_quantiles_with_one_large_and_many_small_weights(law, p):
+    assert law.cdf(law.ppf(p)) == pytest.approx(p, rel=1e-10, abs=0.0)
+
+
+def test_weights_too_far_apart_for_their_ratio_to_be_a_number():
+    law = gt.WeightedChiSquare([1e140, 1e-200])
+    assert law.cdf(1e140) == pytest.approx(stats.chi2(1).cdf(1.0), rel=1e-12)
+    assert law.cdf(1.0) == pytest.approx(np.sqrt(2.0 / np.pi) * 1e-70, rel=1e-12, abs=0.0)
+    with pytest.raises(ValueError, match=r"weights must be at most 1e\+150, got 1e\+200"):
+        gt.WeightedChiSquare([1e200, 1.0])

@@ -1,6 +1,5 @@
 """What the parts of a composition have in common: a function with facts, looked up by name and sent to other processes."""
 
-import difflib
 import inspect
 import operator
 import sys
@@ -12,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from grpo_theory.compilation import FunctionValue
 from grpo_theory.estimation.source import SourceFile
+from grpo_theory.validation import check_name
 
 
 class Part:
@@ -59,10 +59,7 @@ def find_part(argument: str, value: Any, named: Mapping[str, Kind], kind: type[K
         return value
     if not isinstance(value, str):
         raise TypeError(f"{argument} must be a name or an instance of {kind.__name__}, got {value!r}")
-    if value not in named:
-        near = difflib.get_close_matches(value, named, n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{argument} must be one of {', '.join(named)}, got {value!r}{hint}")
+    check_name(argument, value, named)
     return named[value]
 
 

@@ -1,6 +1,5 @@
 """The registry of estimators: one list from which every other list derives."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -12,7 +11,7 @@ from grpo_theory.estimation.kernel import check_arguments, fields_read
 from grpo_theory.estimation.kl_term import KLTerm, find_kl_term
 from grpo_theory.estimation.part import is_same_function
 from grpo_theory.estimation.ratio import Ratio, find_ratio
-from grpo_theory.validation import as_count
+from grpo_theory.validation import as_count, check_name
 
 _REGISTRY: dict[str, Estimator] = {}
 
@@ -174,8 +173,5 @@ def find(estimator: str | Estimator, argument: str = "estimator") -> Estimator:
         return estimator
     if not isinstance(estimator, str):
         raise TypeError(f"{argument} must be a registered name or an Estimator, got {estimator!r}")
-    if estimator not in _REGISTRY:
-        near = difflib.get_close_matches(estimator, _REGISTRY, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{argument} must be one of {', '.join(_REGISTRY)}, got {estimator!r}{hint}")
+    check_name(argument, estimator, _REGISTRY)
     return _REGISTRY[estimator]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_generator, as_positive, as_real_array, check_shape
 
 Sides = Callable[[Array], Sequence[float]]
 Comparison = Literal["ratio", "difference"]
@@ -110,13 +110,13 @@ def worst_case(
     """
     if not callable(sides):
         raise TypeError(f"sides must be a function of the parameters that returns (left, right), got {sides!r}")
-    if compare not in ("ratio", "difference"):
+    if not isinstance(compare, str) or compare not in ("ratio", "difference"):
         raise ValueError(f"compare must be 'ratio' or 'difference', got {compare!r}")
     box = _as_box(bounds)
     starts, climbs = as_count("starts", starts), as_count("climbs", climbs)
     tolerance = as_positive("tolerance", tolerance)
     search = _Search(sides, box, compare)
-    points = np.random.default_rng(rng).uniform(size=(starts, int(search.free.sum())))
+    points = as_generator(rng).uniform(size=(starts, int(search.free.sum())))
     scores = np.array([search.score(point) for point in points])
     shares = np.array_split(np.arange(starts), min(climbs, starts))
     ends = np.array([search.climb(points[share[scores[share].argmax()]]) for share in shares])

@@ -3,7 +3,10 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.validation import as_real_array, check_finite, check_shape
+from grpo_theory.validation import as_numbers, as_real_array, check_finite, check_shape, check_within
+
+LARGEST = 1e100
+"""Squares of standard errors are numbers up to it."""
 
 
 def log_log_slope(x: ArrayLike, y: ArrayLike, standard_errors: ArrayLike | None = None) -> tuple[float, float]:
@@ -21,7 +24,7 @@ def log_log_slope(x: ArrayLike, y: ArrayLike, standard_errors: ArrayLike | None 
     slope, standard_error : float
         The standard error carries those of y through the logarithm (delta method).
     """
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    x, y = as_numbers("x", x), as_numbers("y", y)
     if x.ndim != 1 or x.shape != y.shape or x.size < 2:
         raise ValueError(f"x and y must have one shape (n,) with n at least 2, got {x.shape} and {y.shape}")
     check_finite("x", x)
@@ -34,6 +37,7 @@ def log_log_slope(x: ArrayLike, y: ArrayLike, standard_errors: ArrayLike | None 
     weights = centred / (centred @ centred)
     errors = np.zeros_like(y) if standard_errors is None else as_real_array("standard_errors", standard_errors, 1)
     check_shape("standard_errors", errors, x.shape, "(n,), one a point")
+    check_within("standard_errors", errors, -LARGEST, LARGEST)
     if (errors < 0.0).any():
         raise ValueError(f"standard_errors must not be negative, got {errors.min():g}")
     return float(weights @ np.log(y)), float(np.sqrt(((weights * errors / y) ** 2).sum()))

@@ -12,8 +12,11 @@ from grpo_theory.exact.law import gradient_law as gradient_law
 from grpo_theory.exact.law import gradient_mean as gradient_mean
 from grpo_theory.exact.law import gradient_mse as gradient_mse
 from grpo_theory.exact.law import law_between as law_between
+from grpo_theory.exact.maximiser import Optimum as Optimum
+from grpo_theory.exact.maximiser import OptimumWarning as OptimumWarning
 from grpo_theory.exact.maximiser import check_optimum as check_optimum
 from grpo_theory.exact.maximiser import find_optimum as find_optimum
+from grpo_theory.exact.maximiser import search_optimum as search_optimum
 from grpo_theory.exact.stability import StabilityWarning as StabilityWarning
 from grpo_theory.exact.stability import spectral_radius as spectral_radius
 from grpo_theory.exact.surface import directional_derivatives as directional_derivatives

@@ -14,10 +14,11 @@ from grpo_theory.exact.law import gradient_mse
 from grpo_theory.exact.maximiser import check_optimum
 from grpo_theory.exact.surface import gradient, hessian, objective
 from grpo_theory.problem import Problem
-from grpo_theory.validation import as_positive
+from grpo_theory.validation import as_positive, typed
 
 POINTS, ERROR_POINTS, POLISHED = 1024, 64, 4
 LEAST_RADIUS = 1e-3
+SMALLEST_RADIUS, LARGEST_RADIUS = 1e-50, 1e50
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Region:
     steepest_ray: float
 
 
+@typed
 def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float) -> Region:
     """Find the constants of Lemma 6 of arXiv 2603.01162 over a ball, by optimisation.
 
@@ -74,7 +76,7 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
     ValueError
         If the point is not a maximiser, or a point of the ball is higher, because then no mu is above 0.
     """
-    radius, reach = as_positive("radius", radius), as_positive("reach", reach)
+    radius, reach = _as_radius("radius", radius), _as_radius("reach", reach)
     _, directions = check_optimum(problem, optimum)
     best = problem.policy.check_theta(optimum)
     highest = float(objective(problem, best))
@@ -105,12 +107,13 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
     )
 
 
+@typed
 def steepest_ray(problem: Problem, optimum: ArrayLike, *, radius: float) -> float:
     """Find the largest (theta - theta*)' grad J / ||theta - theta*||^2 over a ball, as `region` finds its constants.
 
     If it is not positive, J falls along every ray from the maximiser: projection onto the ball costs nothing.
     """
-    radius = as_positive("radius", radius)
+    radius = _as_radius("radius", radius)
     _, directions = check_optimum(problem, optimum)
     best = problem.policy.check_theta(optimum)
 
@@ -121,6 +124,7 @@ def steepest_ray(problem: Problem, optimum: ArrayLike, *, radius: float) -> floa
     return largest(slope, net(directions.shape[1], radius, POINTS), radius)
 
 
+@typed
 def largest_error(
     problem: Problem,
     optimum: ArrayLike,
@@ -143,7 +147,7 @@ def largest_error(
     batch_size, group_size : int
         B prompts, G responses each, a step.
     """
-    radius = as_positive("radius", radius)
+    radius = _as_radius("radius", radius)
     _, directions = check_optimum(problem, optimum)
     best = problem.policy.check_theta(optimum)
     sizes = {"batch_size": batch_size, "group_size": group_size}
@@ -154,13 +158,14 @@ def largest_error(
     return largest(error, net(directions.shape[1], radius, ERROR_POINTS), radius)
 
 
+@typed
 def longest_estimate(problem: Problem, optimum: ArrayLike, *, radius: float) -> float:
     """Return a bound on the norm of an estimate over a ball: the longest score times the largest advantage.
 
     Advantages are those of an estimator that subtracts nothing, or a mean of rewards or a value: at most the largest absolute
     reward, or the range of a prompt's rewards.
     """
-    radius = as_positive("radius", radius)
+    radius = _as_radius("radius", radius)
     _, directions = check_optimum(problem, optimum)
     best = problem.policy.check_theta(optimum)
 
@@ -170,6 +175,14 @@ def longest_estimate(problem: Problem, optimum: ArrayLike, *, radius: float) -> 
         return float(np.sqrt(here.squared_score_norms.max())) * advantage
 
     return largest(bound, net(directions.shape[1], radius, ERROR_POINTS), radius)
+
+
+def _as_radius(name: str, value: float) -> float:
+    """Return a radius as a float whose square, and that of a point a little inside, is a number."""
+    radius = as_positive(name, value)
+    if not SMALLEST_RADIUS <= radius <= LARGEST_RADIUS:
+        raise ValueError(f"{name} must lie in [{SMALLEST_RADIUS:g}, {LARGEST_RADIUS:g}], got {value}")
+    return radius
 
 
 def net(rank: int, radius: float, points: int) -> Array:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import log10
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +24,10 @@ from grpo_theory.exact.multisets import (
 from grpo_theory.exact.seen import seen_at
 from grpo_theory.exact.weights import TokenWeights, token_weights
 from grpo_theory.problem import Point, Policy, Problem
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_real_array, check_shape, typed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _LENGTHS = RESPONSE_FIELDS.index("lengths")
 
@@ -105,6 +109,18 @@ class GradientLaw:
         """Mean over prompts of one group's squared error about its prompt's gradient g(x)."""
         return float(self.prompt_weights @ self.prompt_mses)
 
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame: a row a prompt, with its weight and one group's trace of the covariance and mean squared error."""
+        import pandas as pd  # slow to import, and not always wanted
+
+        columns = {
+            "prompt": np.arange(len(self.prompt_weights)),
+            "weight": self.prompt_weights,
+            "trace": self.prompt_traces,
+            "mse": self.prompt_mses,
+        }
+        return pd.DataFrame(columns)
+
     def covariance(self) -> Array:
         """Return the covariance of the batch's estimate, shape (d, d)."""
         second = self.policy.logit_map.congruence(self.prompt_weights[:, None, None] * self.second_moments)
@@ -122,6 +138,7 @@ class GradientLaw:
         return self.policy.logit_map.squared_norms(covectors[:, None])[:, 0]
 
 
+@typed
 def gradient_law(
     problem: Problem,
     theta: ArrayLike,
@@ -164,6 +181,7 @@ def gradient_law(
     return law_between(current, sampler, estimator, batch_size=batch_size, group_size=group_size)
 
 
+@typed
 def law_between(current: Point, sampler: Point, estimator: str | Estimator, *, batch_size: int, group_size: int) -> GradientLaw:
     """Compute what `gradient_law` does from two points of one problem, whose tables several estimators can share."""
     estimator = find(estimator)
@@ -227,6 +245,7 @@ def _features(estimator: Estimator, looks: Looks, weights: TokenWeights) -> Feat
     return features
 
 
+@typed
 def gradient_mean(
     problem: Problem,
     theta: ArrayLike,
@@ -241,6 +260,7 @@ def gradient_mean(
     return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).mean
 
 
+@typed
 def gradient_covariance(
     problem: Problem,
     theta: ArrayLike,
@@ -255,6 +275,7 @@ def gradient_covariance(
     return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).covariance()
 
 
+@typed
 def gradient_mse(
     problem: Problem,
     theta: ArrayLike,

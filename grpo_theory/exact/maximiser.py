@@ -1,5 +1,8 @@
 """Maximisers of the objective, to machine precision."""
 
+import warnings
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
@@ -8,27 +11,190 @@ from grpo_theory.arrays import Array
 from grpo_theory.exact.surface import fisher_information, gradient, hessian, objective
 from grpo_theory.problem import Problem
 from grpo_theory.problem.logit_map import TabularMap
+from grpo_theory.validation import Rng, as_count, as_generator, typed
 
 GRADIENT_TOLERANCE = 1e-9
 RANK_TOLERANCE = 1e-9
+AGREEMENT = 1e-9
+"""By how much objectives may differ and count as one, relative to the larger of 1 and the objective."""
+SCREENED = 64
+WIDEST = 100.0
+"""A random start is the best of so many points, and the logits of the points spread by this at most."""
 
 
+class OptimumWarning(UserWarning):
+    """A search for the maximiser saw a higher objective than that of the maximiser that it found."""
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The best maximiser that a search with restarts found.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (d,)
+        An interior local maximiser: that is checked.
+    objective : float
+        J(theta).
+    restarts : int
+        How many searches were made, the one from theta0 among them.
+    agreeing : int
+        How many of them ended within 1e-9 of this objective: one alone is a weak sign that there is no higher one.
+    failed : int
+        How many of them found no interior maximiser.
+    highest : float
+        The largest objective that was seen at all.  Above `objective` there is a higher maximum, inside or at infinity.
+    is_global : bool
+        Whether no policy of the family has a higher objective: known where the maximiser has a closed form, and nowhere else.
+    """
+
+    theta: Array
+    objective: float
+    restarts: int
+    agreeing: int
+    failed: int
+    highest: float
+    is_global: bool
+
+
+@typed
 def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
-    """Find a maximiser from a start: a trust region first, Newton's method to the end.
+    """Find a local maximiser from a start: a trust region first, Newton's method to the end.
 
-    For tabular logits with a KL penalty the maximiser is known, pi* proportional to reference * exp(E[Z|k] / strength) over the
-    responses; its logits are returned with mean zero at each prefix.
+    What is returned has been checked to be stationary, a maximum to second order, and interior (`check_optimum`).  That it is the
+    highest of the maxima is not: the objective of a policy with shared features may have several, and which is found depends on
+    theta0.  `gt.exact.search_optimum` starts anew from many places and says how many agree.
+
+    For tabular logits with a KL penalty the maximiser is known and global, pi* proportional to reference * exp(E[Z|k] / strength)
+    over the responses; its logits are returned with mean zero at each prefix.
+
+    Parameters
+    ----------
+    problem : Problem
+    theta0 : array_like, shape (d,)
+
+    Returns
+    -------
+    ndarray, shape (d,)
 
     Raises
     ------
     ValueError
-        If no interior maximiser is found: without a penalty there may be none.
+        If no interior maximiser is found from there: without a penalty there may be none.
     """
     start = problem.policy.check_theta(theta0, "theta0")
-    if type(problem.policy.logit_map) is TabularMap and problem.kl is not None:
-        paths = problem.policy.paths
-        logits = paths.conditionals(np.log(problem.kl.reference) + problem.bandit.mean_reward / problem.kl.strength)
-        return (logits - paths.by_prefix(logits) / paths.vocabulary_size).reshape(-1)
+    known = _closed_form(problem)
+    if known is not None:
+        return known
+    theta = _ascend(problem, start)
+    try:
+        check_optimum(problem, theta)
+    except ValueError as fault:
+        raise ValueError(
+            f"theta0 must be a start from which an interior maximiser is found, and the search from it ended elsewhere: {fault}"
+        ) from None
+    return theta
+
+
+@typed
+def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restarts: int = 16, rng: Rng | None = None) -> Optimum:
+    """Search for the highest maximiser, from theta0 and from random places.
+
+    A random start is the best of 64 points whose logits spread by 1 to 100 around those of theta0.  Nothing but the closed form
+    (tabular logits with a KL penalty) certifies that a maximiser is the global one: see `Optimum`.
+
+    Parameters
+    ----------
+    problem : Problem
+    theta0 : array_like, shape (d,), optional
+        The first start; the problem's own theta if omitted.
+    restarts : int, default 16
+        The number of searches.
+    rng : int, SeedSequence or Generator, optional
+        The seed of the random starts; fresh entropy if omitted.
+
+    Returns
+    -------
+    Optimum
+
+    Raises
+    ------
+    ValueError
+        If no search finds an interior maximiser.
+
+    Warns
+    -----
+    OptimumWarning
+        If a higher objective was seen than that of the maximiser returned.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> found = gt.exact.search_optimum(gt.gallery.problem("kl-linear"), restarts=4, rng=0)
+    >>> found.agreeing, found.failed
+    (4, 0)
+    """
+    restarts = as_count("restarts", restarts)
+    first = problem.policy.check_theta(problem.theta if theta0 is None else theta0, "theta0")
+    generator = as_generator(rng)
+    known = _closed_form(problem)
+    if known is not None:
+        value = float(objective(problem, known))
+        return Optimum(known, value, restarts, restarts, 0, value, True)
+    starts = [first, *_random_starts(problem, first, restarts - 1, generator)]
+    ends = [_ascend(problem, start) for start in starts]
+    seen = np.array([float(objective(problem, theta)) for theta in (*starts, *ends)])
+    found = [theta for theta in ends if _is_optimum(problem, theta)]
+    if not found:
+        raise ValueError(
+            f"problem must have an interior maximiser, and none of {restarts} searches found one; "
+            f"the highest objective seen is {np.nanmax(seen):.6g}"
+        )
+    values = np.array([float(objective(problem, theta)) for theta in found])
+    best, highest = float(values.max()), float(np.nanmax(seen))
+    margin = AGREEMENT * max(1.0, abs(best))
+    if highest > best + margin:
+        warnings.warn(
+            f"the search saw an objective of {highest:.6g}, above the {best:.6g} of the best interior maximiser that it found: "
+            "the maximum may lie at infinity, or take more restarts",
+            OptimumWarning,
+            stacklevel=3,
+        )
+    agreeing = int((values >= best - margin).sum())
+    return Optimum(found[int(values.argmax())], best, restarts, agreeing, restarts - len(found), max(highest, best), False)
+
+
+def _closed_form(problem: Problem) -> Array | None:
+    """Return the maximiser where it is known: for tabular logits with a KL penalty."""
+    if type(problem.policy.logit_map) is not TabularMap or problem.kl is None:
+        return None
+    paths = problem.policy.paths
+    logits = paths.conditionals(np.log(problem.kl.reference) + problem.bandit.mean_reward / problem.kl.strength)
+    return (logits - paths.by_prefix(logits) / paths.vocabulary_size).reshape(-1)
+
+
+def _random_starts(problem: Problem, centre: Array, count: int, rng: np.random.Generator) -> list[Array]:
+    """Return points around a centre, each the best of several whose logits spread by a factor that is drawn anew."""
+    norms = np.einsum("mdd->md", problem.policy.logit_map.gram())
+    unit = np.sqrt(norms.mean()) if norms.any() else 1.0
+    starts = []
+    for _ in range(count):
+        spread = np.exp(rng.uniform(0.0, np.log(WIDEST), size=(SCREENED, 1))) / unit
+        points = centre + spread * rng.normal(size=(SCREENED, centre.size))
+        starts.append(points[int(np.argmax(objective(problem, points)))])
+    return starts
+
+
+def _is_optimum(problem: Problem, theta: Array) -> bool:
+    try:
+        check_optimum(problem, theta)
+    except ValueError:
+        return False
+    return True
+
+
+def _ascend(problem: Problem, start: Array) -> Array:
+    """Return where a trust region's steps, and then Newton's, end."""
 
     def loss(theta: Array) -> float:
         return -float(objective(problem, theta))
@@ -45,12 +211,12 @@ def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
         theta = theta - step
         if np.linalg.norm(step) <= 1e-14 * max(1.0, float(np.linalg.norm(theta))):
             break
-    check_optimum(problem, theta)
     return theta
 
 
-def check_optimum(problem: Problem, theta: ArrayLike) -> tuple[Array, Array]:
-    """Raise unless theta is an interior maximiser; returns the curvatures and identifiable directions there.
+@typed
+def check_optimum(problem: Problem, optimum: ArrayLike) -> tuple[Array, Array]:
+    """Raise unless a point (d,) is an interior maximiser; returns the curvatures and identifiable directions there.
 
     Returns
     -------
@@ -65,7 +231,7 @@ def check_optimum(problem: Problem, theta: ArrayLike) -> tuple[Array, Array]:
         If the point is not stationary, not a maximiser, or not interior: the objective then is flat in a direction only because
         the policy has become deterministic there, and the maximum lies at infinity.
     """
-    theta = problem.policy.check_theta(theta)
+    theta = problem.policy.check_theta(optimum, "optimum")
     slope = float(np.linalg.norm(gradient(problem, theta)))
     eigenvalues, eigenvectors = np.linalg.eigh(-hessian(problem, theta))
     scale = float(np.abs(eigenvalues).max())

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.exact.surface import hessian
 from grpo_theory.problem import Problem
-from grpo_theory.validation import as_positive
+from grpo_theory.validation import as_positive, typed
 
 LARGEST_DIMENSION = 512
 
@@ -17,6 +17,7 @@ class StabilityWarning(RuntimeWarning):
     """A step is too large for the curvature where training starts."""
 
 
+@typed
 def spectral_radius(problem: Problem, theta: ArrayLike, step: float) -> float:
     """Return the spectral radius of I + eta H in the directions in which the objective bends down.
 
@@ -32,9 +33,19 @@ def spectral_radius(problem: Problem, theta: ArrayLike, step: float) -> float:
         eta.
     """
     step = as_positive("step", step)
+    return _radius(step, _bent(problem, theta))
+
+
+def _bent(problem: Problem, theta: ArrayLike) -> Array:
+    """Return the negative eigenvalues of the Hessian, rising."""
     curvatures = np.linalg.eigvalsh(hessian(problem, theta))
-    bent = curvatures[curvatures < 0.0]
-    return float(np.abs(1.0 + step * bent).max()) if bent.size else 1.0
+    return np.asarray(curvatures[curvatures < 0.0])
+
+
+def _radius(step: float, bent: Array) -> float:
+    """Return the largest |1 + eta h|, infinite where that is too large for a number."""
+    with np.errstate(over="ignore"):
+        return float(np.abs(1.0 + step * bent).max()) if bent.size else 1.0
 
 
 def warn_if_unstable(problem: Problem, theta: ArrayLike, steps: Array) -> None:
@@ -51,10 +62,11 @@ def stability_message(problem: Problem, theta: ArrayLike, steps: Array) -> str |
     """
     if problem.policy.dimension > LARGEST_DIMENSION:
         return None
-    radius = spectral_radius(problem, theta, float(steps[-1]))
+    bent = _bent(problem, theta)
+    radius = _radius(float(steps[-1]), bent)
     if radius <= 1.0:
         return None
     return (
         f"schedule ends with a step of {steps[-1]:g}, too large for stability: I + eta H has spectral radius {radius:.3g} > 1 at "
-        f"theta0, and the largest stable step there is {steps[-1] * 2.0 / (1.0 + radius):.4g}"
+        f"theta0, and the largest stable step there is {-2.0 / bent[0]:.4g}"
     )

@@ -9,13 +9,16 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F2, F3, I1, I2, function_value
 from grpo_theory.problem import Moments, Paths, Problem
+from grpo_theory.validation import as_real_array, typed
 
 
+@typed
 def moments(problem: Problem, theta: ArrayLike) -> Moments:
     """Return the exact moments of reward and score at theta (d,), by enumeration of the outcomes."""
     return problem.at(theta).moments
 
 
+@typed
 def objective(problem: Problem, theta: ArrayLike) -> Array:
     """Return J(theta) = E[Z] - strength * E KL(pi || reference), shape (...,), for theta (..., d); NaN where theta is."""
     bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
@@ -63,17 +66,20 @@ def fill_objectives(logits, rewards, log_reference, weights, strength, edges, le
             objectives[point] += weights[m] * value
 
 
+@typed
 def gradient(problem: Problem, theta: ArrayLike) -> Array:
     """Return grad J(theta), shape (d,), for theta of shape (d,)."""
     return problem.policy.logit_map.adjoint(_slopes(problem, problem.policy.check_theta(theta)))
 
 
+@typed
 def directional_derivatives(problem: Problem, theta: ArrayLike, directions: ArrayLike) -> Array:
     """Return grad J(theta) . v, shape (..., J), for theta of shape (..., d) and directions v of shape (J, d)."""
-    logits = problem.policy.logits(directions, "directions")
+    logits = problem.policy.logits(as_real_array("directions", directions, 2), "directions")
     return np.einsum("...mk,jmk->...j", _slopes(problem, theta), logits)
 
 
+@typed
 def hessian(problem: Problem, theta: ArrayLike) -> Array:
     """Return the Hessian of the objective, shape (d, d).
 
@@ -114,6 +120,7 @@ def prefix_forms(paths: Paths, weights: Array, token_probabilities: Array) -> Ar
     return forms
 
 
+@typed
 def fisher_information(problem: Problem, token_probabilities: Array) -> Array:
     """Return E[W W'], shape (d, d), for a policy's probabilities of tokens given their prefixes (M, D)."""
     paths = problem.policy.paths

@@ -13,6 +13,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.clip import SIGNATURE as CLIP
 from grpo_theory.estimation.ratio import SIGNATURE as RATIO
 from grpo_theory.problem import KL, Paths, Point
+from grpo_theory.validation import typed
 
 POSITIVE, NEGATIVE = 0, 1
 """Places of the signs of an advantage in a table of gains."""
@@ -74,6 +75,7 @@ class TokenWeights:
         return self.paths.centre(on_edges, self.token_probabilities[prompts, None, None])
 
 
+@typed
 def token_weights(current: Point, behaviour: Point, estimator: Estimator) -> TokenWeights:
     """Return the weights of an estimator's tokens at theta = current, of responses drawn at another point.
 

@@ -10,7 +10,7 @@ from grpo_theory.compilation import F1, F3, function_value
 from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
 from grpo_theory.samples import Rollouts
 from grpo_theory.theory import GroupSizeLaw
-from grpo_theory.validation import ROUNDING
+from grpo_theory.validation import ROUNDING, typed
 
 
 class PromptTerms(NamedTuple):
@@ -98,6 +98,7 @@ def prompt_terms(rollouts: Rollouts, prompts: int) -> PromptTerms:
     )
 
 
+@typed
 def estimate_group_size_law(rollouts: Rollouts) -> GroupSizeLaw:
     """Estimate c1, c2 and c3 without bias from a pilot batch.
 

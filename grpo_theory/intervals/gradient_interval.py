@@ -7,12 +7,14 @@ from grpo_theory.arrays import Array, Flags
 from grpo_theory.intervals.interval import Ellipsoid, Interval, check_level, student_interval, vectorized
 from grpo_theory.intervals.u_statistics import centred, prompt_gradients, prompt_jackknife_variances
 from grpo_theory.samples import Rollouts
+from grpo_theory.validation import typed
 
 SINGULAR = 1e-12
 """The least eigenvalue of a correlation matrix, and the least ratio of standard deviations, that count as more than rounding."""
 
 
 @vectorized
+@typed
 def gradient_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of each component of (1/B) sum_b g(X_b), the gradient averaged over the prompts at hand.
 
@@ -58,6 +60,7 @@ def gradient_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
 
 @vectorized
+@typed
 def gradient_between(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of each component of the population's gradient E[W Z], from the variance between prompts.
 
@@ -115,6 +118,7 @@ def _flat_direction(covariance: Array) -> tuple[Flags, Array]:
 
 
 @vectorized
+@typed
 def gradient_ellipsoid(rollouts: Rollouts, level: float = 0.95) -> Ellipsoid:
     """Joint confidence set of the population's gradient E[W Z]: Hotelling's T^2 on the prompts' leave-one-out estimates.
 

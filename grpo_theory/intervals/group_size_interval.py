@@ -11,6 +11,12 @@ from grpo_theory.intervals.interval import Interval, check_level, vectorized
 from grpo_theory.samples import Rollouts
 from grpo_theory.simulate.streams import Rng
 from grpo_theory.theory import GroupSizeLaw
+from grpo_theory.validation import typed
+
+UNBOUNDED = (
+    "the upper limit is infinite because the data do not rule out c1 = 0, prompts that do not differ in gradient: there a larger "
+    "group is always better; more prompts would tell"
+)
 
 
 def _log_ratio_error(found: GroupSizeLaw, covariance: Array) -> Array:
@@ -31,10 +37,11 @@ def _interval(found: GroupSizeLaw, covariance: Array, ratios: tuple[Array, Array
     proper = np.isfinite(log_error)
     error = np.where(proper, (np.where(proper, optimum, 1.0) - 1.0) / 2.0 * np.where(proper, log_error, 0.0), np.inf)
     low, high = (np.where(degenerate, np.nan, 1.0 + np.sqrt(ratio)) for ratio in ratios)
-    return Interval(optimum, error, low, high, level)
+    return Interval(optimum, error, low, high, level, UNBOUNDED if np.isinf(high).any() else "")
 
 
 @vectorized
+@typed
 def group_size_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) by the delta method on log(c3/c1), variances from deleting one prompt at a time.
 
@@ -111,6 +118,7 @@ def ratio_limits(
 
 
 @vectorized
+@typed
 def group_size_fieller(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) by inverting the t tests of c3 - r c1 = 0 (Fieller 1954), variances from the jackknife.
 
@@ -148,6 +156,7 @@ def group_size_fieller(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
 
 @vectorized
+@typed
 def group_size_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) as `group_size_fieller`, with quantiles from a bootstrap-t over prompts.
 

@@ -10,8 +10,12 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array, Flags
+from grpo_theory.validation import shown
 
 IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
+
+LEAST_LEVEL = 1e-12
+"""Below it an interval has no width but that of rounding."""
 
 
 def vectorized(function: IntervalFunction) -> IntervalFunction:
@@ -23,7 +27,9 @@ def vectorized(function: IntervalFunction) -> IntervalFunction:
 def check_level(level: float) -> float:
     """Return a confidence level strictly between 0 and 1."""
     if isinstance(level, bool) or not isinstance(level, numbers.Real) or not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {level!r}")
+        raise ValueError(f"level must lie strictly between 0 and 1, got {shown(level)}")
+    if level < LEAST_LEVEL:
+        raise ValueError(f"level must be at least {LEAST_LEVEL:g}, got {level}")
     return float(level)
 
 
@@ -40,6 +46,8 @@ class Interval:
         -inf or inf where the interval has one side.
     level : float
         The nominal coverage.
+    note : str, default ""
+        Why a limit is infinite, where one is that has two sides.
     """
 
     estimate: Array
@@ -47,6 +55,7 @@ class Interval:
     low: Array
     high: Array
     level: float
+    note: str = ""
 
     @property
     def width(self) -> Array:

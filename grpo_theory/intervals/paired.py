@@ -6,10 +6,14 @@ from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array, Flags
 from grpo_theory.intervals.interval import Interval, check_level, vectorized
-from grpo_theory.validation import ROUNDING, as_count, as_positive
+from grpo_theory.validation import ROUNDING, as_count, as_fraction, as_number, as_numbers, as_positive
 
 MINIMUM_PAIRS = 2
 MOST_SEEDS = 10_000_000
+
+LARGEST_EFFECT = 1e6
+"""In standard deviations: any larger one is found as soon."""
+WAITING = "limits are infinite where there are too few pairs yet to bound the difference, or all differences so far are equal"
 
 
 @vectorized
@@ -100,7 +104,8 @@ def paired_sequence(a: ArrayLike, b: ArrayLike, level: float = 0.95, *, horizon:
     ratio = np.where(finite, bound - 1.0, np.inf) / np.where(finite, 1.0 - bound / growth, 1.0)
     half = np.sqrt(degrees * ratio) * np.where(finite, error, 1.0)
     estimate = mean + first
-    return Interval(estimate, error, estimate - half, estimate + half, level)
+    note = WAITING if np.isinf(half).any() else ""
+    return Interval(estimate, error, estimate - half, estimate + half, level, note)
 
 
 def _prior_variance(level: float, horizon: int) -> float:
@@ -139,13 +144,14 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
     from scipy.stats import nct  # slow to import, and seldom wanted
 
     level, power = check_level(level), _check_power(power)
+    difference = as_number("difference", difference)
     if not np.isfinite(difference) or difference == 0.0:
         raise ValueError(f"difference must be finite and not 0, got {difference}")
     differences, varies = _differences(a, b)
     if differences.ndim != 1:
         raise ValueError(f"a and b must have shape (R,), one pilot, got {differences.shape}")
     spread = as_positive("standard deviation of a - b", float(differences.std(ddof=1)) if varies[-1] else 0.0)
-    effect = abs(difference) / spread
+    effect = min(abs(difference) / spread, LARGEST_EFFECT)
 
     def found(runs: int) -> float:
         critical = stdtrit(runs - 1, 0.5 + level / 2.0)
@@ -165,14 +171,12 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
 
 
 def _check_power(power: float) -> float:
-    if not 0.0 < power < 1.0:
-        raise ValueError(f"power must lie strictly between 0 and 1, got {power!r}")
-    return power
+    return as_fraction("power", power)
 
 
 def _differences(a: ArrayLike, b: ArrayLike) -> tuple[Array, Flags]:
     """Return a - b, and whether the differences of the first 1..R pairs vary by more than rounding, shape (..., R) each."""
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    first, second = as_numbers("a", a), as_numbers("b", b)
     if first.shape != second.shape or first.ndim < 1:
         raise ValueError(f"a and b must have one shape (..., R), got {first.shape} and {second.shape}")
     if first.shape[-1] < MINIMUM_PAIRS:

@@ -12,7 +12,7 @@ from grpo_theory.intervals.interval import Interval, check_level, check_variatio
 from grpo_theory.intervals.local_model import as_contrasts
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.samples.record import by_component
-from grpo_theory.validation import ROUNDING, as_count
+from grpo_theory.validation import ROUNDING, as_count, typed
 
 
 def batch_boundaries(step_sizes: Array, batches: int) -> Integers:
@@ -37,6 +37,7 @@ def batch_boundaries(step_sizes: Array, batches: int) -> Integers:
 
 
 @vectorized
+@typed
 def batch_means(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None, batches: int = 6) -> Interval:
     """Return intervals for linear functionals of the maximiser from means of growing batches of iterates.
 
@@ -86,6 +87,7 @@ def batch_means(record: TrainingRecord, level: float = 0.95, *, contrasts: Array
 
 
 @vectorized
+@typed
 def random_scaling(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser by random scaling.
 
@@ -151,10 +153,14 @@ def random_scaling_tail(x: float) -> float:
     return 2.0 / np.pi * quad(integrand, 0.0, np.pi / 2.0, epsabs=1e-14, epsrel=1e-13)[0]
 
 
-@cache
 def random_scaling_quantile(level: float) -> float:
     """Return the q with P(|T| <= q) = level, to ten digits; 6.747 at 95% (Lee et al. 2022, Table 1)."""
-    miss = 1.0 - check_level(level)
+    return _quantile(check_level(level))
+
+
+@cache
+def _quantile(level: float) -> float:
+    miss = 1.0 - level
     high = 1.0
     while random_scaling_tail(high) > miss:
         high *= 2.0

@@ -9,6 +9,7 @@ from grpo_theory.intervals.interval import Interval, check_level, student_interv
 from grpo_theory.samples import Rollouts
 from grpo_theory.simulate.streams import Rng
 from grpo_theory.theory import mse_weights
+from grpo_theory.validation import typed
 
 OF = "the prompts' terms of the error"
 
@@ -60,6 +61,7 @@ def _error_weights(batch_size: int, group_size: int) -> Array:
 
 
 @vectorized
+@typed
 def components_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of each of c1, c2 and c3 in MSE = c1/B + c2/(BG) + c3/(BG(G-1)).
 
@@ -93,6 +95,7 @@ def components_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
 
 @vectorized
+@typed
 def components_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None) -> Interval:
     """Interval of each of c1, c2 and c3, with quantiles from a bootstrap-t over prompts in place of Student's.
 
@@ -127,6 +130,7 @@ def components_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: 
 
 
 @vectorized
+@typed
 def mse_jackknife(rollouts: Rollouts, batch_size: int, group_size: int, level: float = 0.95) -> Interval:
     """Interval of the leave-one-out estimator's mean squared error at any batch and group size.
 
@@ -159,6 +163,7 @@ def mse_jackknife(rollouts: Rollouts, batch_size: int, group_size: int, level: f
 
 
 @vectorized
+@typed
 def mse_bootstrap(
     rollouts: Rollouts, batch_size: int, group_size: int, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None
 ) -> Interval:

@@ -9,9 +9,11 @@ from grpo_theory.intervals.interval import Ellipsoid, Interval, check_level, vec
 from grpo_theory.intervals.local_model import Influence, LocalModel, as_contrasts, check_identifiable, fit_local_model
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.theory import WeightedChiSquare
+from grpo_theory.validation import typed
 
 
 @vectorized
+@typed
 def last_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser from the last iterate.
 
@@ -53,6 +55,7 @@ def last_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: Arra
 
 
 @vectorized
+@typed
 def averaged_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike | None = None) -> Interval:
     """Return intervals for linear functionals of the maximiser from the average of the iterates of the last part.
 
@@ -84,6 +87,7 @@ def averaged_iterate(record: TrainingRecord, level: float = 0.95, *, contrasts: 
 
 
 @vectorized
+@typed
 def last_iterate_ellipsoid(record: TrainingRecord, level: float = 0.95, *, contrasts: ArrayLike) -> Ellipsoid:
     """Return a joint confidence set for linear functionals of the maximiser from the last iterate.
 
@@ -148,6 +152,7 @@ def _in_basis(model: LocalModel, point: Array) -> Array:
     return (point[..., None, :] @ model.directions)[..., 0, :]
 
 
+@typed
 def gap_weights(record: TrainingRecord) -> Array:
     """Estimate the weights of the chi-squares in the law of the last iterate's suboptimality gap, shape (..., d).
 
@@ -167,6 +172,7 @@ def gap_weights(record: TrainingRecord) -> Array:
 
 
 @vectorized
+@typed
 def gap_limit(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an upper confidence limit for the suboptimality gap J(theta*) - J(theta_n) of the last iterate.
 

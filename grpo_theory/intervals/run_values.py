@@ -8,9 +8,11 @@ from grpo_theory.arrays import Array
 from grpo_theory.intervals.interval import Interval, check_level, check_variation, vectorized
 from grpo_theory.intervals.plug_in import gap_weights
 from grpo_theory.samples import TrainingRecord
+from grpo_theory.validation import typed
 
 
 @vectorized
+@typed
 def tail_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the mean objective of the policies of the last part of a run.
 
@@ -47,6 +49,7 @@ def tail_value(record: TrainingRecord, level: float = 0.95) -> Interval:
 
 
 @vectorized
+@typed
 def learned_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the objective J(theta_n) of the learned policy.
 
@@ -80,6 +83,7 @@ def learned_value(record: TrainingRecord, level: float = 0.95) -> Interval:
 
 
 @vectorized
+@typed
 def best_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     """Return an interval for the maximum J(theta*) of the objective.
 

@@ -6,9 +6,11 @@ from scipy.special import betaincinv, stdtrit
 from grpo_theory.intervals.interval import Interval, check_level, student_interval, vectorized
 from grpo_theory.intervals.u_statistics import centred
 from grpo_theory.samples import Rollouts
+from grpo_theory.validation import typed
 
 
 @vectorized
+@typed
 def value_naive(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of the value E[Z] that takes all B G rewards for independent; for comparison, not for use.
 
@@ -44,6 +46,7 @@ def value_naive(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
 
 @vectorized
+@typed
 def value_clustered(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of the value E[Z] from the B mean rewards of the prompts, Student's t with B - 1 degrees of freedom.
 
@@ -78,6 +81,7 @@ def value_clustered(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
 
 @vectorized
+@typed
 def value_effective(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """Interval of a success probability E[Z], fit for rare success: Clopper and Pearson's at an effective sample size.
 

@@ -24,6 +24,10 @@ def exact_p_value(hits: Flags, probability: float) -> float:
     return float(binomtest(int(hits.sum()), len(hits), probability).pvalue)
 
 
+LEAST_ERROR = 1e-100
+"""The quantiles of smaller errors are no numbers."""
+
+
 def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, power: float = 0.99) -> int:
     """Return how many replications tell a true coverage from the nominal level.
 
@@ -47,6 +51,8 @@ def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, 
     """
     for name, value in (("level", level), ("coverage", coverage), ("error", error), ("power", power)):
         as_fraction(name, value)
+    if error < LEAST_ERROR:
+        raise ValueError(f"error must be at least {LEAST_ERROR:g}, got {error:g}")
     if coverage == level:
         raise ValueError(f"coverage must differ from the level {level:g}, got the same")
     null, other = sqrt(level * (1.0 - level)), sqrt(coverage * (1.0 - coverage))

@@ -180,6 +180,26 @@ class Coverage:
         names = ["level", "component", "measure", "estimate", "mcse", "low", "high", "replications", "failures"]
         return pd.DataFrame(rows, columns=names)
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return what every replication said: a row a level, component and replication.
+
+        Columns are level, component (as in `measures`), replication, estimate, standard_error, low, high and covered.
+        """
+        frames = []
+        for label, level, component, _ in self._intervals():
+            said = {
+                "level": level,
+                "component": label,
+                "replication": self.first + np.arange(self.replications),
+                "estimate": component.estimate,
+                "standard_error": component.standard_error,
+                "low": component.low,
+                "high": component.high,
+                "covered": component.covered,
+            }
+            frames.append(pd.DataFrame(said))
+        return pd.concat(frames, ignore_index=True)
+
     def zip(self) -> pd.DataFrame:
         """Return what a zip plot shows: replications ranked by |z|, z = (estimate - truth) / standard error.
 

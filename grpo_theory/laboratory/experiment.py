@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from grpo_theory.simulate.streams import Rng
+from grpo_theory.simulate.streams import Rng, as_seed_sequence
 
 
 class Experiment(Protocol):
@@ -39,4 +39,4 @@ def check_experiment(experiment: Experiment) -> None:
 
 def as_generator(rng: Rng) -> np.random.Generator:
     """Return `rng` if it is a Generator, or one seeded by it."""
-    return rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(rng))
+    return rng if isinstance(rng, np.random.Generator) else np.random.Generator(np.random.SFC64(as_seed_sequence(rng)))

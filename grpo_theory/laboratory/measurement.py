@@ -15,7 +15,7 @@ from grpo_theory.laboratory.experiment import Experiment, check_experiment
 from grpo_theory.laboratory.trial import Replay, Trial
 from grpo_theory.simulate.blocks import map_in_order
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
-from grpo_theory.validation import as_count, check_finite
+from grpo_theory.validation import as_count, check_finite, shown
 
 Truth = ArrayLike | Callable[[Any], ArrayLike]
 
@@ -116,6 +116,8 @@ def coverage_of_several(
     ValueError, TypeError
         As `coverage`.
     """
+    if not isinstance(functions, Mapping):
+        raise TypeError(f"functions must be a mapping of names to interval functions, got {shown(functions)}")
     if not functions:
         raise ValueError("functions must hold at least one interval function")
     seed, known = as_seed_sequence(rng), truth(problem) if callable(truth) else truth
@@ -192,12 +194,12 @@ def _truth(value: ArrayLike) -> Array:
 
 
 def _levels(level: float | Sequence[float]) -> float | tuple[float, ...]:
-    if np.ndim(level) == 0:
-        return check_level(level)  # type: ignore[arg-type]
     try:
-        levels = tuple(float(one) for one in level)  # type: ignore[union-attr]
+        levels = None if np.ndim(level) == 0 else tuple(float(one) for one in level)  # type: ignore[union-attr]
     except (TypeError, ValueError):
         raise ValueError(f"level must be a number or a rising sequence of numbers, got {level!r}") from None
+    if levels is None:
+        return check_level(level)  # type: ignore[arg-type]
     if not levels or not (np.diff((0.0, *levels, 1.0)) > 0.0).all():
-        raise ValueError(f"levels must be nested: rise strictly between 0 and 1, got {list(levels)}")
+        raise ValueError(f"level must be nested levels, which rise strictly between 0 and 1, got {list(levels)}")
     return levels

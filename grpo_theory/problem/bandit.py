@@ -6,7 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.validation import as_count, as_real_array, check_distribution, check_shape, check_within
+from grpo_theory.validation import as_count, as_distribution, as_real_array, check_shape, check_within
+
+LARGEST_REWARD = 1e60
+"""Fourth powers of rewards, which errors of squares hold, are numbers up to it."""
 
 
 class Bandit:
@@ -54,9 +57,10 @@ class Bandit:
         Parameters
         ----------
         values : array_like, shape (L,)
-            Distinct reward values; format plus accuracy, for instance, is (0, 1, 2).
+            Distinct reward values, within +-1e60; format plus accuracy, for instance, is (0, 1, 2).
         probabilities : array_like, shape (M, K, L)
-            Probability of each value, given prompt and response; sums to one along the last axis.
+            Probability of each value, given prompt and response; sums to one along the last axis, within the precision of its
+            type, and is then divided by that sum if the type is shorter than float64.
         prompt_weights : array_like, shape (M,), optional
             Probabilities of the prompts; uniform if omitted.
         """
@@ -68,16 +72,15 @@ class Bandit:
         self.values = as_real_array("values", values, 1)
         if np.unique(self.values).size != self.values.size:
             raise ValueError(f"values must be distinct, got {self.values.tolist()}")
-        self.probabilities = as_real_array("probabilities", probabilities, 3)
+        check_within("values", self.values, -LARGEST_REWARD, LARGEST_REWARD)
+        self.probabilities = as_distribution("probabilities", probabilities, 3)
         n_prompts, n_responses, _ = self.probabilities.shape
         check_shape("probabilities", self.probabilities, (n_prompts, n_responses, self.values.size), "(M, K, L)")
-        check_distribution("probabilities", self.probabilities)
         if prompt_weights is None:
             self.prompt_weights = np.full(n_prompts, 1.0 / n_prompts)
         else:
-            self.prompt_weights = as_real_array("prompt_weights", prompt_weights, 1)
+            self.prompt_weights = as_distribution("prompt_weights", prompt_weights, 1)
             check_shape("prompt_weights", self.prompt_weights, (n_prompts,), "(M,), one for each prompt")
-            check_distribution("prompt_weights", self.prompt_weights)
         for array in (self.values, self.probabilities, self.prompt_weights):
             array.setflags(write=False)
 

@@ -16,6 +16,7 @@ from grpo_theory.problem.kl import KL
 from grpo_theory.problem.policy import LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
 from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.tree import TokenTree
+from grpo_theory.validation import check_name
 
 TAGS = ("gradient", "training", "assumption", "off policy", "sequence", "language model")
 """What problems are for: errors of the gradient at a fixed theta, training towards a known interior maximiser, an assumption
@@ -263,8 +264,7 @@ def names(*tags: str) -> tuple[str, ...]:
         If there is no such tag.
     """
     for tag in tags:
-        if tag not in TAGS:
-            raise ValueError(f"tags must be among {', '.join(TAGS)}, got {tag!r}")
+        check_name("tags", tag, TAGS)
     return tuple(name for name, entry in _ENTRIES.items() if set(tags) <= set(entry.tags))
 
 
@@ -276,7 +276,6 @@ def problem(name: str) -> Problem:
     ValueError
         If there is none of that name.
     """
-    if name not in _ENTRIES:
-        raise ValueError(f"name must be one of {', '.join(_ENTRIES)}, got {name!r}")
+    check_name("name", name, _ENTRIES)
     entry = _ENTRIES[name]
     return replace(entry.make(), name=name, title=entry.title)

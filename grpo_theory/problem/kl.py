@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.validation import as_positive, as_real_array, check_distribution, check_shape
+from grpo_theory.validation import as_distribution, as_positive, check_shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,7 @@ class KL:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strength", as_positive("strength", self.strength))
-        reference = as_real_array("reference", self.reference, 2)
-        check_distribution("reference", reference)
+        reference = as_distribution("reference", self.reference, 2)
         if reference.min() <= 0.0:
             raise ValueError(f"reference must be positive everywhere, got {reference.min():g}")
         reference.setflags(write=False)

@@ -36,7 +36,10 @@ class Paths:
     vocabulary_size: int
 
     def __post_init__(self) -> None:
-        edges = np.array(self.edges)
+        try:
+            edges = np.array(self.edges)
+        except ValueError as error:
+            raise ValueError(f"edges must be an array of integers of shape (K, T): {error}") from None
         if edges.ndim != 2 or edges.size == 0 or edges.dtype.kind not in "iu":
             raise ValueError(f"edges must be an array of integers of shape (K, T), got shape {edges.shape} and {edges.dtype}")
         object.__setattr__(self, "edges", np.ascontiguousarray(edges, dtype=np.int64))

@@ -6,7 +6,10 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, LogitMap, TabularMap
 from grpo_theory.problem.paths import Paths, single_tokens
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_numbers, as_real_array, check_shape, check_within
+
+LARGEST_PARAMETER = 1e100
+"""Squares of parameters and of their logits are numbers up to it."""
 
 
 class Policy:
@@ -64,11 +67,12 @@ class Policy:
         """Return parameters as a finite float64 array of shape (d,)."""
         theta = as_real_array(name, theta, 1)
         check_shape(name, theta, (self.dimension,), "(d,), the policy's parameters")
+        check_within(name, theta, -LARGEST_PARAMETER, LARGEST_PARAMETER)
         return theta
 
     def logits(self, vectors: ArrayLike, name: str = "theta") -> Array:
         """Return Phi v, shape (..., M, D), for vectors v of shape (..., d)."""
-        vectors = np.asarray(vectors, dtype=np.float64)
+        vectors = as_numbers(name, vectors)
         if vectors.ndim == 0 or vectors.shape[-1] != self.dimension:
             raise ValueError(f"{name} must have shape (..., d) with d = {self.dimension}, got {vectors.shape}")
         return self.logit_map.logits(vectors)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.validation import check_shape
+from grpo_theory.validation import as_not_negative, as_numbers, check_shape
 
 
 def rollout_hessian(rewards: ArrayLike, scores: ArrayLike, strength: float = 0.0) -> Array:
@@ -30,7 +30,8 @@ def rollout_hessian(rewards: ArrayLike, scores: ArrayLike, strength: float = 0.0
     ndarray, shape (..., d, d)
         Average it over the steps of the last part of a run.
     """
-    rewards, scores = np.asarray(rewards, dtype=np.float64), np.asarray(scores, dtype=np.float64)
+    rewards, scores = as_numbers("rewards", rewards), as_numbers("scores", scores)
+    strength = as_not_negative("strength", strength)
     if rewards.ndim < 2 or rewards.shape[-1] < 2:
         raise ValueError(f"rewards must have shape (..., B, G) with G at least 2, got {rewards.shape}")
     check_shape("scores", scores, (*rewards.shape, *scores.shape[-1:]), "(..., B, G, d)")

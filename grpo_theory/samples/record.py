@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.schedule import as_steps
-from grpo_theory.validation import check_shape
+from grpo_theory.validation import as_number, as_numbers, check_shape
 
 MINIMUM_STEPS = 20
 
@@ -43,7 +43,7 @@ class TrainingRecord:
     tail: float = field(default=0.5, kw_only=True)
 
     def __post_init__(self) -> None:
-        path, rewards = _as_numbers(self.path), _as_numbers(self.mean_rewards)
+        path, rewards = _finite_or_nan("path", self.path), _finite_or_nan("mean_rewards", self.mean_rewards)
         if path.ndim < 2 or path.size == 0:
             raise ValueError(f"path must have shape (..., n + 1, d) and not be empty, got {path.shape}")
         n = path.shape[-2] - 1
@@ -52,7 +52,7 @@ class TrainingRecord:
         check_shape("mean_rewards", rewards, (*path.shape[:-2], n), "(..., n), one for each step of the path")
         arrays = {"path": path, "mean_rewards": rewards}
         if self.hessian is not None:
-            arrays["hessian"] = _as_numbers(self.hessian)
+            arrays["hessian"] = _finite_or_nan("hessian", self.hessian)
             check_shape("hessian", arrays["hessian"], (*path.shape[:-2], path.shape[-1], path.shape[-1]), "(..., d, d)")
         if path.ndim == 2:
             for name, array in arrays.items():
@@ -102,9 +102,9 @@ def by_component(path: Array) -> Array:
     return np.ascontiguousarray(np.swapaxes(path, -1, -2))
 
 
-def _as_numbers(array: ArrayLike) -> Array:
+def _finite_or_nan(name: str, value: ArrayLike) -> Array:
     """Return an array of float64 with NaN for what is not finite."""
-    array = np.asarray(array, dtype=np.float64)
+    array = as_numbers(name, value)
     finite = np.isfinite(array)
     return array if finite.all() else np.where(finite, array, np.nan)
 
@@ -116,6 +116,6 @@ def tail_start(steps: int, tail: float) -> int:
 
 def check_tail(tail: float) -> float:
     """Return the share of a run that is its last part, in (0, 1]."""
-    if not 0.0 < tail <= 1.0:
+    if not 0.0 < as_number("tail", tail) <= 1.0:
         raise ValueError(f"tail must lie in (0, 1], got {tail}")
     return tail

@@ -18,7 +18,7 @@ from grpo_theory.simulate.routes import routes_of
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.strip import STRIP
 from grpo_theory.simulate.summary import GradientSimulation
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_real_array, check_shape, typed
 
 BLOCK_RESPONSES = 1 << 21
 
@@ -29,6 +29,7 @@ def block_replications(batch_size: int, group_size: int) -> int:
     return STRIP * max(1, BLOCK_RESPONSES // strip_responses)
 
 
+@typed
 def simulate_gradients(
     problem: Problem,
     theta: ArrayLike,
@@ -104,9 +105,9 @@ def simulate_gradients(
 def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Estimator]:
     if isinstance(estimators, str | Estimator):
         estimators = [estimators]
-    if not isinstance(estimators, Iterable):
+    if not isinstance(estimators, Iterable) or (isinstance(estimators, np.ndarray) and estimators.ndim == 0):
         raise TypeError(f"estimators must be a name, an Estimator or a sequence of them, got {estimators!r}")
-    chosen = [find(estimator) for estimator in estimators]
+    chosen = [find(estimator, "estimators") for estimator in estimators]
     names = [estimator.name for estimator in chosen]
     if not names:
         raise ValueError("estimators must name at least one estimator, got none")

@@ -8,7 +8,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F2, F3, FunctionValue, function_value
-from grpo_theory.validation import as_positive
+from grpo_theory.validation import as_positive, as_real_array
 
 MOVE = numba.void(F2, F2, F3, F1, numba.float64, numba.int64)
 """``move(theta, gradient, moments, settings, step, count)``: the iterates and estimates are (d, R), the moments (P, d, R)."""
@@ -87,7 +87,8 @@ class Adam:
     n_moments = 2
 
     def __post_init__(self) -> None:
-        if len(self.betas) != 2 or not all(0.0 <= beta < 1.0 for beta in self.betas):
+        betas = as_real_array("betas", self.betas, 1)
+        if betas.shape != (2,) or (betas < 0.0).any() or (betas >= 1.0).any():
             raise ValueError(f"betas must be two numbers in [0, 1), got {self.betas!r}")
         as_positive("eps", self.eps)
 

@@ -17,11 +17,12 @@ from grpo_theory.simulate.optimiser import SGD
 from grpo_theory.simulate.record import compact_features, empty_trace
 from grpo_theory.simulate.runs import BLOCK_RUNS, Course, starting_points
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
-from grpo_theory.validation import as_count
+from grpo_theory.validation import as_count, as_numbers, typed
 
 LARGEST_DIMENSION = 256
 
 
+@typed
 def simulate_records(
     problem: Problem,
     theta0: ArrayLike,
@@ -65,7 +66,7 @@ def simulate_records(
     course = Course.of(problem, chosen, sizes, **layout, optimiser=SGD(), ball=None, keeps=True)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
-    starts = starting_points(problem.policy, theta0, replications)
+    starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
     warn_if_unstable(problem, starts[0], sizes)
     seed = as_seed_sequence(rng)
     compact = compact_features(problem.policy)

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from grpo_theory.arrays import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _ARRAYS = ("means", "mse_scatter", "prompt_mse_scatter", "along_scatter")
 
@@ -78,6 +81,23 @@ class GradientSimulation:
             prompt_mse_scatter=self.prompt_mse_scatter + other.prompt_mse_scatter + weight * np.outer(gap[:, 1], gap[:, 1]),
             along_scatter=self.along_scatter + other.along_scatter + weight * along[:, :, None] * along[:, None, :],
         )
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame: a row an estimator, with its errors, its means along directions, and their standard errors."""
+        import pandas as pd  # slow to import, and not always wanted
+
+        columns = {
+            "estimator": list(self.estimators),
+            "replications": self.replications,
+            "mse": self.mse,
+            "mse_standard_error": self.mse_standard_error,
+            "prompt_mse": self.prompt_mse,
+            "prompt_mse_standard_error": self.prompt_mse_standard_error,
+        }
+        for j in range(self.along.shape[1]):
+            columns[f"along_{j}"] = self.along[:, j]
+            columns[f"along_{j}_standard_error"] = self.along_standard_error[:, j]
+        return pd.DataFrame(columns)
 
     @property
     def mse(self) -> Array:

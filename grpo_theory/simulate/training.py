@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,10 @@ from grpo_theory.simulate.generator import Streams, block_streams
 from grpo_theory.simulate.optimiser import SGD, Optimiser
 from grpo_theory.simulate.runs import BLOCK_RUNS, Ball, Course, starting_points
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
-from grpo_theory.validation import as_count
+from grpo_theory.validation import as_count, as_numbers, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,20 @@ class TrainingRuns:
     theta: Array
     average: Array
     farthest: Array
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the objectives as a DataFrame: a row a run and checkpoint, with run, updates, objective, average_objective."""
+        import pandas as pd  # slow to import, and not always wanted
+
+        runs, kept = self.objectives.shape
+        columns = {
+            "estimator": self.estimator,
+            "run": np.repeat(np.arange(runs), kept),
+            "updates": np.tile(self.checkpoints, runs),
+            "objective": self.objectives.ravel(),
+            "average_objective": self.average_objectives.ravel(),
+        }
+        return pd.DataFrame(columns)
 
     @property
     def diverged(self) -> Flags:
@@ -121,7 +139,7 @@ def simulate_training(
     chosen = find(estimator)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
-    starts = starting_points(problem.policy, theta0, replications)
+    starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
     course = Course.of(
         problem,
         chosen,
@@ -146,8 +164,10 @@ def simulate_training(
 
 
 def _checkpoints(checkpoints: Sequence[int] | None, steps: int, inner_steps: int) -> Integers:
-    if np.ndim(checkpoints if checkpoints is not None else []) != 1:
-        raise TypeError(f"checkpoints must be a sequence of integers, got {checkpoints!r}")
+    if checkpoints is not None and (not isinstance(checkpoints, Sequence | np.ndarray) or isinstance(checkpoints, str | bytes)):
+        raise TypeError(f"checkpoints must be a sequence of integers, got {shown(checkpoints)}")
+    if isinstance(checkpoints, np.ndarray) and checkpoints.ndim != 1:
+        raise TypeError(f"checkpoints must be a sequence of integers, got {shown(checkpoints)}")
     kept = [steps] if checkpoints is None else [as_count("checkpoints", point, 0) for point in checkpoints]
     if kept != sorted(set(kept)) or not kept or kept[-1] > steps:
         raise ValueError(f"checkpoints must rise and end at most at steps = {steps}, got {kept}")

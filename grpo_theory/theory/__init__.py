@@ -11,6 +11,7 @@ from grpo_theory.theory.curvature import curvature_bound as curvature_bound
 from grpo_theory.theory.curvature import local_curvature_bound as local_curvature_bound
 from grpo_theory.theory.curvature import success_gradient as success_gradient
 from grpo_theory.theory.curvature import success_hessian as success_hessian
+from grpo_theory.theory.distance import LawDistance as LawDistance
 from grpo_theory.theory.finite_group import FiniteGroupObjective as FiniteGroupObjective
 from grpo_theory.theory.finite_group import best_slope as best_slope
 from grpo_theory.theory.finite_group import finite_group_objective as finite_group_objective
@@ -28,6 +29,7 @@ from grpo_theory.theory.leave_one_out import leave_one_out_parts as leave_one_ou
 from grpo_theory.theory.leave_one_out import leave_one_out_traces as leave_one_out_traces
 from grpo_theory.theory.leave_one_out import own_mean_mse as own_mean_mse
 from grpo_theory.theory.leave_one_out import remainder_bound as remainder_bound
+from grpo_theory.theory.limit import LimitLaw as LimitLaw
 from grpo_theory.theory.limit import Linearisation as Linearisation
 from grpo_theory.theory.limit import gap_recursion as gap_recursion
 from grpo_theory.theory.limit import limit_covariance as limit_covariance

@@ -1,13 +1,14 @@
 """Variance of the gradient as a function of a prompt-only baseline."""
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.problem import Moments
-from grpo_theory.validation import as_real_array
+from grpo_theory.problem.bandit import LARGEST_REWARD
+from grpo_theory.validation import as_numbers, check_finite, check_within, typed
 
 
+@typed
 def baseline_trace(moments: Moments, baseline: ArrayLike) -> Array:
     """Return the trace of Cov(W (Z - C(x)) | x) for a baseline C that depends on the prompt alone.
 
@@ -31,7 +32,9 @@ def baseline_trace(moments: Moments, baseline: ArrayLike) -> Array:
         Divide by G for the variance of one group's estimate given its prompt.
     """
     best = moments.optimal_baseline
-    baseline = as_real_array("baseline", baseline, np.ndim(baseline))
+    baseline = as_numbers("baseline", baseline)
+    check_finite("baseline", baseline)
+    check_within("baseline", baseline, -LARGEST_REWARD, LARGEST_REWARD)
     if baseline.ndim and baseline.shape[-1] not in (1, best.size):
         raise ValueError(f"baseline must be a number or have shape (..., {best.size}), one for each prompt, got {baseline.shape}")
     excess = (baseline - best) ** 2 - (moments.value - best) ** 2

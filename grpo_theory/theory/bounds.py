@@ -7,24 +7,31 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.exact import Region
-from grpo_theory.validation import as_count, as_positive, as_real_array
+from grpo_theory.validation import as_count, as_not_negative, as_numbers, as_positive, as_real_array, typed
+
+MOST_LEVEL, LEAST_EPSILON = 1e100, 1e-100
+"""The largest gap, noise, step or epsilon, and the smallest epsilon or step: their products are numbers."""
 
 
 def _as_level(name: str, value: float) -> float:
     """Return a noise or a gap as a float that is finite and not negative."""
-    if not 0.0 <= value < np.inf:
-        raise ValueError(f"{name} must be finite and at least 0, got {value}")
-    return float(value)
+    number = as_not_negative(name, value)
+    if number > MOST_LEVEL:
+        raise ValueError(f"{name} must be at most {MOST_LEVEL:g}, got {value}")
+    return number
 
 
 def _as_numbers_of_steps(n: ArrayLike, least: int) -> Array:
     """Return numbers of steps as floats, none below the least."""
-    n = np.asarray(n, dtype=np.float64)
+    n = as_numbers("n", n)
     if not (n >= least).all():
         raise ValueError(f"n must be at least {least}, got {n.min():g}")
+    if (n > MOST_LEVEL).any():
+        raise ValueError(f"n must be at most {MOST_LEVEL:g}, got {n.max():g}")
     return n
 
 
+@typed
 def constant_step_bound(region: Region, noise: float, step: float, start_gap: float, n: ArrayLike) -> Array:
     """Return Lemma 6(a)'s bound on E Delta_n for a constant step, shape of n.
 
@@ -41,6 +48,8 @@ def constant_step_bound(region: Region, noise: float, step: float, start_gap: fl
         If the step is not below 1/(2L).
     """
     step, noise, start_gap = as_positive("step", step), _as_level("noise", noise), _as_level("start_gap", start_gap)
+    if step < LEAST_EPSILON:
+        raise ValueError(f"step must be at least {LEAST_EPSILON:g}, got {step:g}")
     most = 1.0 / (2.0 * region.smoothness)
     if step >= most:
         raise ValueError(f"step must be below 1/(2L) = {most:.4g}, got {step:g}")
@@ -49,6 +58,7 @@ def constant_step_bound(region: Region, noise: float, step: float, start_gap: fl
     return (1.0 - rate) ** _as_numbers_of_steps(n, 0) * start_gap + floor
 
 
+@typed
 def harmonic_step_bound(
     region: Region, noise: float, step_scale: float, n: ArrayLike, *, offset: int = 0, epsilon: float = 1.0
 ) -> Array:
@@ -67,7 +77,8 @@ def harmonic_step_bound(
     ValueError
         If beta is not above 1/(2 mu).
     """
-    step_scale, noise, offset = as_positive("step_scale", step_scale), _as_level("noise", noise), as_count("offset", offset, 0)
+    step_scale = _as_level("step_scale", as_positive("step_scale", step_scale))
+    noise, offset = _as_level("noise", noise), as_count("offset", offset, 0)
     least = 1.0 / (2.0 * region.pl)
     if step_scale <= least:
         raise ValueError(f"step_scale must be above 1/(2 mu) = {least:.4g}, got {step_scale:g}")
@@ -97,7 +108,9 @@ def printed_first_index(a: float, b: float, epsilon: float = 1.0) -> int:
     if not 1.0 < a < np.inf:
         raise ValueError(f"a must be above 1, got {a:g}")
     b = _as_level("b", b)
-    epsilon = as_positive("epsilon", epsilon)
+    epsilon = _as_level("epsilon", as_positive("epsilon", epsilon))
+    if epsilon < LEAST_EPSILON:
+        raise ValueError(f"epsilon must be at least {LEAST_EPSILON:g}, got {epsilon:g}")
     return ceil(b * (1.0 + epsilon) / (epsilon * (a - 1.0))) + 1
 
 
@@ -128,6 +141,7 @@ def largest_sequence(a: float, b: float, c: float, highest: float, steps: int) -
     return found
 
 
+@typed
 def recursion_bound(region: Region, noise: float, steps: ArrayLike, start_gap: float) -> Array:
     """Return the bound from the one-step inequality itself, iterated, shape (n,).
 

@@ -13,7 +13,7 @@ from scipy.special import betainc
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated
-from grpo_theory.validation import as_count, as_real_array
+from grpo_theory.validation import as_count, as_not_negative, as_number, as_numbers, check_finite
 
 _GRID = 1 << 12
 
@@ -92,6 +92,7 @@ def finite_group_objective(estimator: str | Estimator, group_size: int) -> Finit
 
 def standardised_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Array:
     """Return h'(p) of A = (Z - mean)/(sd + epsilon), own sample in both: E[f(1 - f)/(sd + epsilon)]/(p(1 - p)), f = K/G."""
+    group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
     p = _interior(p)
     successes = np.arange(1, group_size)
     share = successes / group_size
@@ -105,6 +106,7 @@ def left_out_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -
 
     It is E[1/(sd + epsilon)], with 1 in the place of the fraction where the others are uniform.
     """
+    group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
     p, others = _interior(p), group_size - 1
     successes = np.arange(group_size)
     share = successes / others
@@ -119,12 +121,14 @@ def relative_slope(p: ArrayLike, group_size: int) -> Array:
 
     It is the slope of the first G - 1 terms of log p in powers of 1 - p.
     """
+    group_size = as_count("group_size", group_size, 1)
     p = _interior(p)
     return np.asarray(-np.expm1((group_size - 1) * np.log1p(-p)) / p)
 
 
 def best_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Array:
     """Return h'(p) of A = (best - second best)/(sd + epsilon) for the best: (1 - p)^(G-1)/(sd of one success + epsilon)."""
+    group_size, ddof, epsilon = _settings(group_size, ddof, epsilon)
     p = _interior(p)
     deviation = np.sqrt((group_size - 1.0) / (group_size * (group_size - ddof)))
     return np.asarray(np.exp((group_size - 1) * np.log1p(-p)) / (deviation + epsilon))
@@ -132,14 +136,29 @@ def best_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -> Ar
 
 def mixed_share(p: ArrayLike, group_size: int) -> Array:
     """Return P(a group has both successes and failures) = 1 - (1 - p)^G - p^G, of the shape of p."""
+    group_size = as_count("group_size", group_size, 1)
     p = _probabilities(p)
-    return np.asarray(1.0 - (1.0 - p) ** group_size - p**group_size)
+    with np.errstate(divide="ignore", under="ignore"):
+        return np.asarray(-np.expm1(group_size * np.log1p(-p)) - p**group_size)
 
 
 def mixed_bias(p: ArrayLike, group_size: int) -> Array:
     """Return E[group mean | mixed group] - p = [p(1-p)^G + p^(G+1) - p^G]/[1 - (1-p)^G - p^G] (R3; arXiv 2601.08521)."""
+    group_size = as_count("group_size", group_size, 2)
     p = _interior(p)
     return np.asarray((p * (1.0 - p) ** group_size + p ** (group_size + 1) - p**group_size) / mixed_share(p, group_size))
+
+
+def _settings(group_size: int, ddof: float, epsilon: float) -> tuple[int, float, float]:
+    """Return the group size, at least 2, what a variance's divisor lacks to it, in [0, 1], and what is added to its root."""
+    group_size, ddof, epsilon = (
+        as_count("group_size", group_size, 2),
+        as_number("ddof", ddof),
+        as_not_negative("epsilon", epsilon),
+    )
+    if not 0.0 <= ddof <= 1.0:
+        raise ValueError(f"ddof must lie in [0, 1], got {ddof}")
+    return group_size, ddof, epsilon
 
 
 def _binomial(counts: Integers, n: int, p: Array) -> Array:
@@ -150,7 +169,8 @@ def _binomial(counts: Integers, n: int, p: Array) -> Array:
 
 
 def _probabilities(p: ArrayLike) -> Array:
-    p = as_real_array("p", p, np.ndim(p))
+    p = as_numbers("p", p)
+    check_finite("p", p)
     if ((p < 0.0) | (p > 1.0)).any():
         raise ValueError(f"p must be probabilities, got {p.min():g} to {p.max():g}")
     return p

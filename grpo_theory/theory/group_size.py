@@ -1,6 +1,7 @@
 """The scaling law of the gradient's mean squared error, and the optimal group size."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,7 +9,10 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array, Number
 from grpo_theory.problem import Problem
 from grpo_theory.theory.leave_one_out import ROUNDING
-from grpo_theory.validation import as_count
+from grpo_theory.validation import MOST, as_count, as_numbers, typed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,13 @@ class GroupSizeLaw:
         weights = mse_weights(batch_size, group_size)
         return (self.c1 * weights[..., 0] + self.c2 * weights[..., 1] + self.c3 * weights[..., 2])[()]
 
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame with the columns c1, c2, c3, optimum and paper_optimum: a row a law."""
+        import pandas as pd  # slow to import, and not always wanted
+
+        names = ("c1", "c2", "c3", "optimum", "paper_optimum")
+        return pd.DataFrame({name: np.ravel(getattr(self, name)) for name in names})
+
     def best(self, budget: int) -> int:
         """Return the group size of least MSE among the divisors G >= 2 of the budget N = BG."""
         budget = as_count("budget", budget, 2)
@@ -62,14 +73,21 @@ class GroupSizeLaw:
 
 def mse_weights(batch_size: ArrayLike, group_size: ArrayLike) -> Array:
     """Return the weights of c1, c2 and c3 in the error at batch size B >= 1 and group size G >= 2, shape (..., 3)."""
-    b, g = np.broadcast_arrays(np.asarray(batch_size, dtype=np.float64), np.asarray(group_size, dtype=np.float64))
+    given = as_numbers("batch_size", batch_size), as_numbers("group_size", group_size)
+    try:
+        b, g = np.broadcast_arrays(*given)
+    except ValueError as error:
+        raise ValueError(f"batch_size and group_size must broadcast: {error}") from None
     for name, sizes, least in (("batch_size", b, 1), ("group_size", g, 2)):
         refused = sizes[~(np.isfinite(sizes) & (sizes >= least))]
         if refused.size:
             raise ValueError(f"{name} must be finite and at least {least}, got {refused[0]:g}")
+        if (sizes > MOST).any():
+            raise ValueError(f"{name} must be at most {MOST}, got {sizes.max():g}")
     return np.stack([1.0 / b, 1.0 / (b * g), 1.0 / (b * g * (g - 1.0))], axis=-1)
 
 
+@typed
 def group_size_law(problem: Problem, theta: ArrayLike) -> GroupSizeLaw:
     """Compute the three constants of the scaling law exactly, for the problem at theta (d,)."""
     exact = problem.at(theta).moments

@@ -5,13 +5,15 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.problem import Moments, Problem
+from grpo_theory.problem.bandit import LARGEST_REWARD
 from grpo_theory.theory.baseline import baseline_trace
-from grpo_theory.validation import as_count
+from grpo_theory.validation import as_count, as_not_negative, typed
 
 ROUNDING = 1e-14
 """A spread of the prompts' gradients below this share of ||g||^2 is 0."""
 
 
+@typed
 def leave_one_out_traces(moments: Moments, group_size: int) -> Array:
     """Return the trace of Cov(group's leave-one-out estimate | x), shape (M,).
 
@@ -26,6 +28,7 @@ def leave_one_out_traces(moments: Moments, group_size: int) -> Array:
     return moments.oracle_trace / group_size + moments.second_order / (group_size * (group_size - 1))
 
 
+@typed
 def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Array, Array]:
     """Return Cov g(X), E Sigma_oracle(X) and E[Var(Z|X) F(X) + g(X) g(X)'], each of shape (d, d).
 
@@ -52,6 +55,7 @@ def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Arra
     return between, oracle, second_order
 
 
+@typed
 def leave_one_out_covariance(problem: Problem, theta: ArrayLike, *, batch_size: int, group_size: int) -> Array:
     """Return Cov of the batch's leave-one-out estimate in closed form, shape (d, d).
 
@@ -65,6 +69,7 @@ def leave_one_out_covariance(problem: Problem, theta: ArrayLike, *, batch_size: 
     return (between + oracle / group_size + second_order / (group_size * (group_size - 1))) / batch_size
 
 
+@typed
 def own_mean_mse(moments: Moments, *, batch_size: int, group_size: int) -> float:
     """Return the MSE about g of the estimator whose group mean includes the sample itself ("dr_grpo").
 
@@ -78,6 +83,7 @@ def own_mean_mse(moments: Moments, *, batch_size: int, group_size: int) -> float
     return (1.0 - 1.0 / group_size) ** 2 * trace + moments.gradient_power / group_size**2
 
 
+@typed
 def remainder_bound(moments: Moments, group_size: int, reward_range: float) -> Array:
     """Return an explicit constant for the remainder of U3: reward_range^2 E||W||^2 / G^2, shape (M,).
 
@@ -88,11 +94,13 @@ def remainder_bound(moments: Moments, group_size: int, reward_range: float) -> A
     This follows from ||g||^2 <= Var(Z) E||W||^2 (Cauchy-Schwarz), Var(Z) <= R^2/4 and 2/(G (G - 1)) <= 4/G^2.
     """
     group_size = as_count("group_size", group_size, 2)
-    if not reward_range >= 0.0:
-        raise ValueError(f"reward_range must not be negative, got {reward_range}")
+    reward_range = as_not_negative("reward_range", reward_range)
+    if reward_range > LARGEST_REWARD:
+        raise ValueError(f"reward_range must be at most {LARGEST_REWARD:g}, got {reward_range:g}")
     return reward_range**2 * moments.score_power / group_size**2
 
 
+@typed
 def break_even_group_size(moments: Moments) -> float:
     """Return the group size above which the leave-one-out mean has a lower error than no baseline.
 

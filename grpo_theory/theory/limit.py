@@ -12,10 +12,14 @@ from grpo_theory.compilation import F1, F2, function_value
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact import check_optimum, gradient_law, gradient_mean
 from grpo_theory.problem import Problem
+from grpo_theory.schedule import Harmonic
+from grpo_theory.theory.distance import LawDistance
 from grpo_theory.theory.weighted_chi_square import WeightedChiSquare
-from grpo_theory.validation import as_positive
+from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape, shown, typed
 
 _DIFFERENCE = 1e-5
+MOST_STEP = 1e100
+"""The square of a step_scale up to it is a number."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,54 @@ class Linearisation:
         return WeightedChiSquare(np.maximum(weights, 0.0))
 
 
+class LimitLaw(WeightedChiSquare):
+    """The limit law of (n + offset) times the gap after n steps beta/(i + offset): a `WeightedChiSquare` that knows beta.
+
+    Parameters
+    ----------
+    weights : array_like, shape (r,)
+    step_scale : float
+        beta.
+    """
+
+    def __init__(self, weights: ArrayLike, step_scale: float) -> None:
+        super().__init__(weights)
+        self.step_scale = as_positive("step_scale", step_scale)
+
+    def compare_gaps(self, gaps: ArrayLike, schedule: Harmonic, steps: int, level: float = 0.95) -> LawDistance:
+        """Return how far the suboptimality gaps of runs are from this law, with limits of the true distance.
+
+        Parameters
+        ----------
+        gaps : array_like, shape (R,)
+            J(theta*) - J(theta_n) of each run, as it is: it is multiplied by n + offset here.
+        schedule : Harmonic
+            The runs' steps; its step_scale must be the law's.
+        steps : int
+            n.
+        level : float, default 0.95
+            Of the limits.
+
+        Raises
+        ------
+        TypeError
+            If the schedule is another, for which this is not the law.
+        ValueError
+            If the schedule has another step_scale, or a gap is not finite.
+
+        Notes
+        -----
+        The law is a limit: for finite n the distance is not 0, and n + offset, the reciprocal of the last step in units of beta,
+        leaves less of it than n.
+        """
+        if not isinstance(schedule, Harmonic):
+            raise TypeError(f"schedule must be Harmonic(step_scale, offset), whose limit law this is, got {shown(schedule)}")
+        if schedule.step_scale != self.step_scale:
+            raise ValueError(f"schedule must have the law's step_scale {self.step_scale:g}, got {schedule.step_scale:g}")
+        return self.compare((as_count("steps", steps) + schedule.offset) * as_real_array("gaps", gaps, 1), level)
+
+
+@typed
 def linearise(
     problem: Problem,
     optimum: ArrayLike,
@@ -88,6 +140,7 @@ def linearise(
     return Linearisation(curvatures, directions, drift, (noise + noise.T) / 2.0)
 
 
+@typed
 def limit_covariance(linear: Linearisation, step_scale: float) -> Array:
     """Return the limit S of n Cov(Q'(theta_n - theta*)) for steps beta/n, shape (r, r).
 
@@ -104,6 +157,8 @@ def limit_covariance(linear: Linearisation, step_scale: float) -> Array:
         If beta is too small for the limit to exist.
     """
     step_scale = as_positive("step_scale", step_scale)
+    if step_scale > MOST_STEP:
+        raise ValueError(f"step_scale must be at most {MOST_STEP:g}, got {step_scale:g}")
     least = 1.0 / (2.0 * linear.slowest)
     if not (linear.slowest > 0.0 and step_scale > least):
         raise ValueError(
@@ -114,6 +169,7 @@ def limit_covariance(linear: Linearisation, step_scale: float) -> Array:
     return (solution + solution.T) / 2.0
 
 
+@typed
 def limit_law(
     problem: Problem,
     optimum: ArrayLike,
@@ -122,7 +178,7 @@ def limit_law(
     batch_size: int,
     group_size: int,
     step_scale: float,
-) -> WeightedChiSquare:
+) -> LimitLaw:
     """Return the limit law of n Delta(theta_n) for steps beta/i.
 
     Theorem 8 of arXiv 2603.01162, corrected (docs/derivations.md, section 6).  If theta_n converges to the maximiser, then
@@ -143,15 +199,21 @@ def limit_law(
     step_scale : float
         beta.
 
+    Returns
+    -------
+    LimitLaw
+        A `WeightedChiSquare`; its `compare_gaps` compares training runs with it.
+
     Raises
     ------
     ValueError
         If the point is not a maximiser, or beta <= 1/(2 lambda_min), where the law does not exist.
     """
     linear = linearise(problem, optimum, estimator, batch_size=batch_size, group_size=group_size)
-    return linear.gap_law(limit_covariance(linear, step_scale))
+    return LimitLaw(linear.gap_law(limit_covariance(linear, step_scale)).weights, step_scale)
 
 
+@typed
 def gap_recursion(linear: Linearisation, steps: Array, start: Array) -> Array:
     """Return the mean gap after each step, shape (n,), from the exact linear recursion of the covariance.
 
@@ -159,6 +221,9 @@ def gap_recursion(linear: Linearisation, steps: Array, start: Array) -> Array:
     Q'(theta_0 - theta*); the gap is (1/2) trace(diag(lambda) C).  Exact for a linear drift and constant noise; near the maximiser
     up to higher order.
     """
+    steps = as_real_array("steps", steps, 1)
+    start = as_real_array("start", start, 2)
+    check_shape("start", start, linear.noise.shape, "(r, r), the identifiable directions")
     gaps = np.empty(len(steps))
     arrays = linear.curvatures, linear.drift, linear.noise, steps
     fill_gaps(*(np.array(array, dtype=np.float64, order="C") for array in (*arrays, start)), gaps)

@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.exact import gradient, hessian, objective
 from grpo_theory.problem import Problem
+from grpo_theory.problem.policy import LARGEST_PARAMETER
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.theory.group_size import GroupSizeLaw
 from grpo_theory.theory.leave_one_out import leave_one_out_parts
 from grpo_theory.theory.next_order import Surroundings, second_order
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_real_array, check_shape, typed
 
 _DIFFERENCE = 1e-4
 
@@ -120,6 +121,7 @@ def _as_group_sizes(sizes: Array) -> Array:
     return sizes
 
 
+@typed
 def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | ArrayLike, *, steps: int) -> TrainingLaw:
     """Compute the loss of n training steps with the leave-one-out estimator, to first order in the noise.
 
@@ -170,14 +172,18 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
     return TrainingLaw(problem, sizes, path, float(objective(problem, path[-1])), slopes, constants, curvatures)
 
 
+@typed
 def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:
     """Return the iterates of gradient ascent with exact gradients, shape (n + 1, d)."""
     path = [problem.policy.check_theta(theta0, "theta0")]
-    for step in steps:
+    for number, step in enumerate(as_real_array("steps", steps, 1)):
         path.append(path[-1] + step * gradient(problem, path[-1]))
+        if np.abs(path[-1]).max() > LARGEST_PARAMETER:
+            raise ValueError(f"steps must leave theta below {LARGEST_PARAMETER:g}, and step {number + 1}, {step:g}, does not")
     return np.array(path)
 
 
+@typed
 def noise_free_slopes(problem: Problem, path: Array, steps: Array) -> Array:
     """Return the gradients of the final objective in theta_1..theta_n along a noise-free path (n + 1, d), shape (n, d).
 

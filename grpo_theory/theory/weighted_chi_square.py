@@ -1,15 +1,23 @@
 """The law of a weighted sum of independent chi-squares with one degree of freedom."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import chdtr, chdtrc, chdtri, gammaincinv, gammaln, logit
 
 from grpo_theory.arrays import Array, Number
 from grpo_theory.theory.contour import Tails, log_volume, smallest, tails
-from grpo_theory.validation import as_real_array
+from grpo_theory.theory.distance import LawDistance, law_distance
+from grpo_theory.validation import as_count, as_generator, as_numbers, as_real_array
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _NEWTON_STEPS = 100
 _LEAST = np.finfo(float).tiny
+_LARGEST = 1e150
+"""Above it the square of a weight is no number."""
 
 
 class WeightedChiSquare:
@@ -33,6 +41,8 @@ class WeightedChiSquare:
             raise ValueError(f"weights must not be negative, got {weights.min():g}")
         if not (weights.max(axis=-1) > 0.0).all():
             raise ValueError("weights must have at least one above 0, got zeros only")
+        if weights.max() > _LARGEST:
+            raise ValueError(f"weights must be at most {_LARGEST:g}, got {weights.max():g}: give them in a larger unit")
         self.weights = np.sort(weights[weights > 0.0])[::-1] if weights.ndim == 1 else weights
         self.weights.setflags(write=False)
 
@@ -70,7 +80,7 @@ class WeightedChiSquare:
 
     def ppf(self, p: ArrayLike) -> Number:
         """Return the quantile: the q with P(Q <= q) = p, for p in [0, 1]."""
-        p = np.asarray(p, dtype=np.float64)
+        p = as_numbers("p", p)
         if not ((p >= 0.0) & (p <= 1.0)).all():
             raise ValueError(f"p must lie in [0, 1], got {p}")
         shape = np.broadcast_shapes(p.shape, self.weights.shape[:-1])
@@ -81,6 +91,28 @@ class WeightedChiSquare:
         found[inside] = scale[inside] * _quantiles(units[inside], counts[inside], levels[inside])
         return found.reshape(shape)[()]
 
+    def compare(self, values: ArrayLike, level: float = 0.95) -> LawDistance:
+        """Return how far a sample (R,) is from this law, with limits of the true distance.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite, or there are many laws.
+        """
+        if self.weights.ndim > 1:
+            raise ValueError(f"weights must be those of one law to compare a sample with it, got shape {self.weights.shape}")
+        return law_distance(self.cdf, values, level)
+
+    def to_frame(self, p: ArrayLike = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)) -> "pd.DataFrame":
+        """Return a DataFrame of quantiles with the columns law, p and quantile; laws are numbered in the order of the weights."""
+        import pandas as pd  # slow to import, and not always wanted
+
+        levels = as_real_array("p", p, 1)
+        found = np.stack([np.ravel(self.ppf(level)) for level in levels], axis=-1)
+        laws, count = found.shape
+        columns = {"law": np.repeat(np.arange(laws), count), "p": np.tile(levels, laws), "quantile": found.ravel()}
+        return pd.DataFrame(columns)
+
     def rvs(
         self,
         size: int | tuple[int, ...] | None = None,
@@ -88,8 +120,9 @@ class WeightedChiSquare:
         rng: int | np.random.SeedSequence | np.random.Generator | None = None,
     ) -> Number:
         """Draw from the law; of many laws, `size` draws of each, along leading axes."""
-        generator = np.random.default_rng(rng)
-        shape = () if size is None else (size,) if isinstance(size, int) else size
+        generator = as_generator(rng)
+        sizes = () if size is None else size if isinstance(size, tuple) else (size,)
+        shape = tuple(as_count("size", one, 0) for one in sizes)
         total = np.zeros((*shape, *self.weights.shape[:-1]))
         for k in range(self.weights.shape[-1]):
             total += self.weights[..., k] * generator.chisquare(1.0, size=total.shape)
@@ -98,7 +131,7 @@ class WeightedChiSquare:
     def __repr__(self) -> str:
         if self.weights.ndim > 1:
             return f"WeightedChiSquare(laws={self.weights.shape[:-1]}, n={self.weights.shape[-1]})"
-        return f"WeightedChiSquare(n={self.weights.size}, mean={self.mean():.4g}, std={self.std():.4g})"
+        return f"{type(self).__name__}(n={self.weights.size}, mean={self.mean():.4g}, std={self.std():.4g})"
 
     def _rows(self, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
         """Return weights relative to the largest, how often each occurs, and the largest: a row for each number of a shape."""
@@ -108,13 +141,16 @@ class WeightedChiSquare:
             weights, repeats = np.unique(weights, return_counts=True)
             counts = repeats.astype(np.float64)
         scale = weights.max(axis=-1, keepdims=True)
-        rows = (np.broadcast_to(part, (*shape, part.shape[-1])) for part in (weights / scale, counts, scale))
+        with np.errstate(under="ignore"):
+            units = weights / scale
+        counts = np.where(units > _LEAST, counts, 0.0)
+        rows = (np.broadcast_to(part, (*shape, part.shape[-1])) for part in (units, counts, scale))
         units, repeated, largest = (part.reshape(-1, part.shape[-1]) for part in rows)
         return units, repeated, largest[:, 0]
 
     def _at(self, q: ArrayLike, below: float, above: float, name: str) -> Array:
         """Return tails or densities, in units of the largest weight; `below` and `above` are the values at 0 and at infinity."""
-        q = np.asarray(q, dtype=np.float64)
+        q = as_numbers("q", q)
         if np.isnan(q).any():
             raise ValueError("q must not be NaN")
         shape = np.broadcast_shapes(q.shape, self.weights.shape[:-1])
@@ -151,7 +187,8 @@ def _quantiles(units: Array, counts: Array, p: Array) -> Array:
         near = np.exp((np.log(p) - log_volume(units, counts)) * 2.0 / degrees)
         gamma = 2.0 * squares / total * gammaincinv(total**2 / (2.0 * squares), p)
         chi = np.where(p < 0.5, 2.0 * gammaincinv(degrees / 2.0, p), chdtri(degrees, 1.0 - p))
-    q = np.where(equal, chi, np.where(near < 0.1 * smallest(units), near, gamma))
+    # No quantile is below `near`, because the density is nowhere above that of its leading term.
+    q = np.where(equal, chi, np.where(near < 0.1 * smallest(units), near, np.maximum(near, gamma)))
     moving = np.flatnonzero(~equal & (q > _LEAST))
     for _ in range(_NEWTON_STEPS):
         if not moving.size:
@@ -159,7 +196,8 @@ def _quantiles(units: Array, counts: Array, p: Array) -> Array:
         at = _evaluate(units[moving], counts[moving], q[moving])
         lower, upper = np.maximum(at.lower, _LEAST), np.maximum(at.upper, _LEAST)
         gap = logit(p[moving]) - np.log(lower) + np.log(upper)
-        step = gap * lower * upper / (q[moving] * np.maximum(at.density, _LEAST))
+        with np.errstate(over="ignore"):
+            step = gap * upper * (lower / np.maximum(at.density, _LEAST)) / q[moving]
         moved = q[moving] * np.exp(np.clip(step, -np.log(8.0), np.log(8.0)))
         settled = np.abs(moved - q[moving]) <= 1e-14 * moved
         q[moving] = moved
