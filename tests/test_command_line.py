@@ -221,7 +221,7 @@ def test_argparse_refuses_with_status_2(arguments, capsys):
 
 def test_figures_without_tables_say_what_to_run(tmp_path, capsys):
     assert figures_command.main(["--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "python -m simulations run" in capsys.readouterr().err
+    assert f"python -m simulations verify --results {tmp_path}`" in capsys.readouterr().err
     assert figures_command.main(["--only", "nothing"]) == 2
     assert "--only must be one of" in capsys.readouterr().err
 
@@ -236,7 +236,7 @@ def test_interrupting_says_so_and_keeps_the_rest(tmp_path, capsys, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "run", interrupt)
+    monkeypatch.setattr("simulations.harness.command.run", interrupt)
     assert command.main(["run", "u_statistic", "--results", str(tmp_path)]) == 130
     assert "run the same command to go on" in capsys.readouterr().err
 

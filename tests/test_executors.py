@@ -15,6 +15,13 @@ import os
 
 if multiprocessing.parent_process() is not None:
     os._exit(1)
+
+import grpo_theory as gt
+
+
+@gt.estimator("deadly")
+def deadly(batch, advantages):
+    advantages[:, :] = batch.rewards
 """
 
 
@@ -32,7 +39,7 @@ def test_the_table_is_the_same_in_threads_and_processes(tmp_path):
     pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
-def test_a_process_that_dies_is_one_line(tmp_path, capsys):
+def test_a_process_that_dies_is_one_line(registry, tmp_path, capsys):
     (tmp_path / "deadly.py").write_text(DEADLY)
     where = ["--results", str(tmp_path), "--kernels", str(tmp_path / "deadly.py"), "--workers", "1"]
     assert command.main(["run", "lemma_14", "--executor", "processes", *where]) == 1

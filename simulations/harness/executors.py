@@ -1,8 +1,10 @@
 """Where the chunks of studies are computed: anything with the shape of ``concurrent.futures.Executor`` will do."""
 
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 
 from simulations.harness.discovery import studies
@@ -14,9 +16,28 @@ def processes(workers: int) -> ProcessPoolExecutor:
     They start at once, and import the studies while the parent finds out what is missing.
     """
     pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_prepare)
-    for _ in range(workers):
-        pool.submit(_start)
+    start_all(pool, workers)
     return pool
+
+
+def start_all(pool: ProcessPoolExecutor, workers: int) -> None:
+    """Start the processes of a pool, deaf to interrupts from their first moment: the parent alone says what an interrupt ends."""
+    with _interrupts_ignored():
+        for _ in range(workers):
+            pool.submit(_start)
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ignore interrupts for a moment, as processes that start in it will do for good."""
+    if threading.current_thread() is not threading.main_thread():  # which alone may say what becomes of a signal
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _prepare() -> None:
