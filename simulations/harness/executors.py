@@ -1,7 +1,6 @@
 """Where the chunks of studies are computed: anything with the shape of ``concurrent.futures.Executor`` will do."""
 
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,22 +21,22 @@ def processes(workers: int) -> ProcessPoolExecutor:
 
 def start_all(pool: ProcessPoolExecutor, workers: int) -> None:
     """Start the processes of a pool, deaf to interrupts from their first moment: the parent alone says what an interrupt ends."""
-    with _interrupts_ignored():
+    with _interrupts_held():
         for _ in range(workers):
             pool.submit(_start)
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Ignore interrupts for a moment, as processes that start in it will do for good."""
-    if threading.current_thread() is not threading.main_thread():  # which alone may say what becomes of a signal
+def _interrupts_held() -> Iterator[None]:
+    """Hold back interrupts for a moment, as processes that start in it do for good; here they come when it is over."""
+    if not hasattr(signal, "pthread_sigmask"):  # as on Windows
         yield
         return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _prepare() -> None:
