@@ -70,7 +70,7 @@ def run(
         if store.read_chunk(study, cell, chunk) is None
     ]
     total = sum(cell.chunks for study in chosen for cell in cells[study.name])
-    tell(f"{len(chosen)} studies of {total} chunks, {len(missing)} of them to compute")
+    tell(f"{len(missing)} of {total} chunks to compute")
     start = time.perf_counter()
     computed = Counter(study.name for study, _, _ in missing)
     missing = _leaders_first(missing)
