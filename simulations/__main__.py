@@ -51,7 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
             print("reading the studies, which takes some seconds", flush=True)
         from simulations.harness import command  # here, because an interrupt during the import is one too
 
-        return command.obey(options)
+        status = command.obey(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever read the output has enough of it, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         print("interrupted: what was finished is kept, run the same command to go on", file=sys.stderr)
         return 130

@@ -254,6 +254,15 @@ def test_module_runs_quietly_when_output_is_not_a_terminal(tmp_path):
     assert f"u_statistic: {len(gt.gallery.names('gradient'))} chunks computed" in done.stdout
 
 
+def test_a_reader_that_leaves_is_no_error():
+    asked = f"{sys.executable} -m simulations list | head -1"
+    done = subprocess.run(
+        asked, shell=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+
+
 def test_unknown_estimators_get_a_look_of_their_own():
     found = looks(["rloo", "mine", "yours"])
     assert found["rloo"].label.startswith("leave-one-out")
