@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -291,3 +292,16 @@ def test_a_kernel_that_fails_at_work_is_one_line(registry, tmp_path, capsys, mon
     error = capsys.readouterr().err
     assert error.startswith("a study has failed with --kernels, what was finished is kept: TypeError: the kernel 'mine' ")
     assert error.count("\n") == 1
+
+
+def test_a_run_says_what_there_is_to_do_and_how_long_the_rest_takes(three, tmp_path):
+    told = []
+    with ThreadPoolExecutor(1) as executor:
+        found = run([STUDIES["one"], STUDIES["two"]], Store(tmp_path, 0), executor, quick=True, tell=told.append)
+        for study, _ in found:
+            told.append(study.name)
+    first, second = told[1], told[-1]
+    assert told[0] == "8 of 8 chunks to compute"
+    assert {first, second} == {"one", "two"}
+    assert re.fullmatch(r"\d chunks left, about \d+\.\d min", told[2])
+    assert len(told) == 4
