@@ -177,7 +177,7 @@ def _facts(results: Path, names: Sequence[str]) -> pd.DataFrame:
 
 def _origin(verdicts: Verdicts) -> str:
     """Say what the verdicts were made from."""
-    mode = "a quick run, of fewer replications" if verdicts.quick else "a full run"
+    mode = "a quick run (fewer replications)" if verdicts.quick else "a full run"
     missing = [name for name in studies() if name not in verdicts.studies]
     if not missing:
         return f"Made from {mode} of all {len(verdicts.studies)} studies with seed {verdicts.seed}."
