@@ -64,14 +64,16 @@ def compile_function(function: Callable, *signatures: Any, as_value: bool = Fals
 
 
 def source_stamp(function: Callable) -> tuple:
-    """Return time and size of the files of a function and of what it relies on, and the values of the constants.
+    """Return time and size of the files of a function and of what it relies on, their modules, and the values of the constants.
 
-    numba's own stamp is of the function's file alone, so an edit in an imported file would leave old machine code in use.
+    numba's own stamp is of the function's file alone, so an edit in an imported file would leave old machine code in use.  What
+    it keeps refers to modules by their names, so a file that was imported under another name is compiled anew.
     """
     functions, constants = reliances(function)
+    modules = sorted({called.__module__ for called in functions})
     files = {called.__code__.co_filename for called in functions}
     facts = ((path, path.stat()) for path in sorted(map(Path, files)) if path.exists())
-    return tuple((str(path), fact.st_mtime, fact.st_size) for path, fact in facts) + tuple(constants)
+    return (*tuple((str(path), fact.st_mtime, fact.st_size) for path, fact in facts), *modules, *constants)
 
 
 def reliances(function: Callable) -> tuple[list[Callable], list[tuple[str, str]]]:

@@ -221,7 +221,7 @@ def test_argparse_refuses_with_status_2(arguments, capsys):
 
 def test_figures_without_tables_say_what_to_run(tmp_path, capsys):
     assert figures_command.main(["--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "python -m simulations run" in capsys.readouterr().err
+    assert f"python -m simulations verify --results {tmp_path}`" in capsys.readouterr().err
     assert figures_command.main(["--only", "nothing"]) == 2
     assert "--only must be one of" in capsys.readouterr().err
 
@@ -236,7 +236,7 @@ def test_interrupting_says_so_and_keeps_the_rest(tmp_path, capsys, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "run", interrupt)
+    monkeypatch.setattr("simulations.harness.command.run", interrupt)
     assert command.main(["run", "u_statistic", "--results", str(tmp_path)]) == 130
     assert "run the same command to go on" in capsys.readouterr().err
 
@@ -252,6 +252,15 @@ def test_module_runs_quietly_when_output_is_not_a_terminal(tmp_path):
     )
     assert done.stderr == ""
     assert f"u_statistic: {len(gt.gallery.names('gradient'))} chunks computed" in done.stdout
+
+
+def test_a_reader_that_leaves_is_no_error():
+    asked = f"{sys.executable} -m simulations list | head -1"
+    done = subprocess.run(
+        asked, shell=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
 
 
 def test_unknown_estimators_get_a_look_of_their_own():

@@ -39,7 +39,7 @@ LIST = """
 import json, sys
 from pathlib import Path
 import paper_figures
-from paper_figures.__main__ import parser
+from paper_figures.harness.command import parser
 from paper_figures.harness.discovery import figures
 from simulations.__main__ import main
 

@@ -110,6 +110,31 @@ def test_an_edited_kernel_is_compiled_anew(workshop, first):
     assert edited["exact"][1] == first["exact"][1]
 
 
+BY_FILE = """
+import sys
+from pathlib import Path
+import grpo_theory as gt
+from grpo_theory.estimation import SourceFile
+
+SourceFile.read(Path("package/own_kernel.py")).load() if sys.argv[1] == "file" else __import__("package.own_kernel")
+problem = gt.Problem(gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2)), [0.0, 0.7]
+print(gt.gradient_mse(*problem, "halfway", batch_size=2, group_size=4))
+"""
+
+
+def test_a_file_that_was_imported_under_another_name_compiles(tmp_path, workshop, first):
+    """Machine code refers to the module from which it was kept: a process that has no such module makes its own."""
+    shop = Workshop(tmp_path, workshop.cache)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "own_kernel.py").rename(tmp_path / "package" / "own_kernel.py")
+    (tmp_path / "use.py").write_text(BY_FILE)
+    imported = shop.run("use.py", "module")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "use.py").write_text(BY_FILE.replace("package/", "../package/"))
+    shop.folder = tmp_path / "elsewhere"
+    assert shop.run("use.py", "file") == imported == first["exact"][0]
+
+
 FAR = """
 import numba
 

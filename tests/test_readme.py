@@ -12,6 +12,7 @@ import pytest
 import grpo_theory as gt
 from simulations.claims import CATALOGUE
 from simulations.claims.digest import COLUMNS, digest
+from simulations.harness.verdicts import Verdicts
 
 TOP = Path(__file__).resolve().parents[1]
 README, CONTRIBUTING = ((TOP / name).read_text(encoding="utf-8") for name in ("README.md", "docs/contributing.md"))
@@ -102,6 +103,17 @@ def test_the_readmes_table_is_the_digest_of_the_verdicts(writer):
     assert list(verdicts.columns) == COLUMNS
     assert set(verdicts["id"]) <= set(CATALOGUE)
     assert writer.with_table(README, digest(verdicts)) == README
+
+
+def test_verdicts_of_a_quick_run_or_of_some_studies_stay_out(writer, monkeypatch):
+    origin = (pd.DataFrame(), 0, False, {}, ("lemma_14",))
+    for found, message in (
+        (Verdicts(*origin), "lack coverage, "),
+        (Verdicts(*origin)._replace(quick=True), "are of a quick run"),
+    ):
+        monkeypatch.setattr(writer, "read_verdicts", lambda folder, found=found: found)
+        with pytest.raises(SystemExit, match=message):
+            writer.main(Path("results"))
 
 
 def test_another_verdict_makes_another_table(writer):

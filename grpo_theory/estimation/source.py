@@ -63,6 +63,21 @@ class SourceFile:
             return importlib.import_module(self.module)
         return self._run(self._copy())
 
+    def hides_module(self) -> bool:
+        """Whether another module has the name, installed or imported: run under it, the file would replace that one."""
+        if self.module in sys.modules:
+            known = sys.modules[self.module]
+            return known not in _TEXTS and not self._is_file_of(getattr(known, "__file__", None))
+        try:
+            found = importlib.util.find_spec(self.module)
+        except (ImportError, ValueError):
+            return False
+        return found is not None and not self._is_file_of(found.origin)
+
+    def _is_file_of(self, path: str | None) -> bool:
+        """Whether a file is this one, or a copy of it."""
+        return path is not None and (Path(path).resolve() == Path(self.path) or self.is_text_of(path))
+
     def is_text_of(self, path: str | None) -> bool:
         """Whether a file has this text."""
         try:

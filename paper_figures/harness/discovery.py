@@ -1,5 +1,6 @@
 """The figures, found in their folder."""
 
+from collections.abc import Collection
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -14,3 +15,8 @@ def figures() -> dict[str, ModuleType]:
     modules = (import_module(f"paper_figures.{found.name}") for found in iter_modules(paper_figures.__path__))
     drawn = [module for module in modules if hasattr(module, "PLACE")]
     return {module.__name__.rpartition(".")[2]: module for module in sorted(drawn, key=lambda module: module.PLACE)}
+
+
+def figures_of(studies: Collection[str]) -> list[str]:
+    """Return the names of the figures that are drawn from the tables of these studies alone."""
+    return [name for name, module in figures().items() if set(module.TABLES) <= set(studies)]

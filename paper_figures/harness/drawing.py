@@ -1,8 +1,8 @@
 """Drawing figures to files, several at a time."""
 
 import os
-from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -13,13 +13,21 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from paper_figures.harness import style
 from paper_figures.harness.discovery import figures
-from simulations.harness.store import read_table
+from simulations.harness.executors import start_all
+from simulations.harness.store import StoreError, read_table
+from simulations.harness.verdicts import check_together
 
 
 def draw(name: str, results: Path, out: Path) -> None:
     """Draw one figure as PNG and SVG, laid out once; `savefig` would draw it unseen before each."""
     module = figures()[name]
-    figure = module.draw({table: read_table(results, table)[0] for table in module.TABLES})
+    check_together(results, module.TABLES)
+    tables = {table: read_table(results, table)[0] for table in module.TABLES}
+    try:
+        figure = module.draw(tables)
+    except KeyError as error:
+        reason = f"the tables of {', '.join(module.TABLES)} lack what the figure {name} reads, {error}"
+        raise StoreError(reason, f"run {' '.join(module.TABLES)}") from error
     figure.set_dpi(mpl.rcParams["savefig.dpi"])
     layout = figure.get_layout_engine()
     if layout is not None:
@@ -36,14 +44,18 @@ def prepare() -> None:
     style.apply()
 
 
-def draw_all(results: Path, out: Path) -> None:
-    """Draw every figure, as many at a time as there are processors: pictures keep one processor each.
-
-    A table that is missing is an error before any process is started.
-    """
-    for table in {table for module in figures().values() for table in module.TABLES}:
-        read_table(results, table)
-    workers = min(len(figures()), os.cpu_count() or 1)
+def draw_all(names: Sequence[str], results: Path, out: Path) -> Iterator[str]:
+    """Draw figures, as many at a time as there are processors, and yield the name of each: pictures keep one processor each."""
+    if not names:
+        return
+    workers = min(len(names), os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, get_context("spawn"), initializer=prepare) as pool:
-        for _ in pool.map(draw, figures(), repeat(results), repeat(out)):
-            pass
+        start_all(pool, workers)
+        futures = {pool.submit(draw, name, results, out): name for name in names}
+        try:
+            for future in as_completed(futures):
+                future.result()
+                yield futures[future]
+        finally:
+            for future in futures:
+                future.cancel()

@@ -11,11 +11,12 @@ import pandas as pd
 
 from grpo_theory.evidence import FAMILY_ERROR
 from paper_figures.harness.advice import RULE, advice, choices
-from paper_figures.harness.discovery import figures
+from paper_figures.harness.discovery import figures, figures_of
 from paper_figures.harness.style import ESTIMATORS, PROBLEMS
 from simulations.claims import CATALOGUE, decided_by
 from simulations.harness.discovery import studies
-from simulations.harness.store import StoreError, read_table, write_atomically
+from simulations.harness.store import read_run, read_table, write_atomically
+from simulations.harness.verdicts import Verdicts
 
 SYMBOLS = {"confirmed": "✓", "refuted": "✗", "inconclusive": "?", "no power": "-"}
 STYLE = """
@@ -90,16 +91,6 @@ def _cell(value: Any) -> str:
     return f'<td class="{verdict}">{text}</td>' if verdict else f"<td>{text}</td>"
 
 
-def read_claims(results: Path) -> pd.DataFrame:
-    """Read the verdicts that `python -m simulations verify` wrote."""
-    path = results / "claims.csv"
-    try:
-        return pd.read_csv(path, keep_default_na=False)
-    except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError):
-        command = f"python -m simulations verify --results {results}"
-        raise StoreError(f"there are no readable verdicts {path}: run `{command}`") from None
-
-
 def _matrix(claims: pd.DataFrame) -> pd.DataFrame:
     """One row for each claim, one column for each problem."""
     symbols = claims.assign(symbol=claims["verdict"].map(SYMBOLS))
@@ -171,23 +162,36 @@ def _who_wins(results: Path) -> pd.DataFrame:
     return relative.reset_index().join(facts.rename(columns=names), on="problem")
 
 
-def _facts(results: Path, names: Sequence[str]) -> tuple[pd.DataFrame, dict[str, str]]:
-    rows, versions = [], {}
+def _facts(results: Path, names: Sequence[str]) -> pd.DataFrame:
+    rows = []
     for name in names:
         table, facts = read_table(results, name)
-        versions = facts["versions"]
+        seconds = read_run(results, name).get("processor seconds", "not known")
         settings = {column: sorted(set(table[column])) for column in ("batch_size", "group_size") if column in table}
         counts = sorted(set(table["replications"])) if "replications" in table else ["exact"]
         text = ", ".join(map(str, counts))
-        rows.append((name, studies()[name].title, json.dumps(settings, default=int), text, facts["seed"], facts["seconds"]))
+        rows.append((name, studies()[name].title, json.dumps(settings, default=int), text, facts["seed"], seconds))
     columns = ["study", "title", "settings", "replications a cell", "seed", "processor seconds"]
-    return pd.DataFrame(rows, columns=columns), versions
+    return pd.DataFrame(rows, columns=columns)
 
 
-def write_report(results: Path, out: Path) -> None:
-    """Write the report from the tables and the verdicts."""
-    claims = read_claims(results)
+def _origin(verdicts: Verdicts) -> str:
+    """Say what the verdicts were made from."""
+    mode = "a quick run (fewer replications)" if verdicts.quick else "a full run"
+    missing = [name for name in studies() if name not in verdicts.studies]
+    if not missing:
+        return f"Made from {mode} of all {len(verdicts.studies)} studies with seed {verdicts.seed}."
+    return (
+        f"Made from {mode} of {len(verdicts.studies)} of {len(studies())} studies with seed {verdicts.seed}: "
+        f"{', '.join(verdicts.studies)}. Nothing is said here of the others: {', '.join(missing)}."
+    )
+
+
+def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
+    """Write the report from the verdicts and the tables that they were judged from, of all studies or of some."""
+    claims = verdicts.claims
     page = Page("grpo_theory: what is true about GRPO")
+    page.paragraph(_origin(verdicts))
     counts = claims["verdict"].value_counts()
     powerless = claims[claims["control"] != "refuted"]
     page.paragraph(
@@ -205,7 +209,8 @@ def write_report(results: Path, out: Path) -> None:
     )
     intervals, own = claims["id"].str.startswith("CI/"), claims["id"] == "estimator"
     gallery = claims["problem"].isin(list(PROBLEMS)) & ~intervals & ~own
-    page.table(_matrix(claims[gallery]))
+    if gallery.any():
+        page.table(_matrix(claims[gallery]))
     if not (gallery | intervals).all():
         page.paragraph("On training runs and limit laws, the settings in which each claim was confirmed, refuted or left open:")
         page.table(_by_verdict(claims[~gallery & ~intervals]))
@@ -213,30 +218,44 @@ def write_report(results: Path, out: Path) -> None:
     page.heading("Statements not decided yet")
     page.table(_open_statements())
     page.heading("Figures")
-    for name, module in figures().items():
-        page.figure(out / "figures", name, module.CAPTION)
-    page.heading("Who has the lower variance")
-    page.paragraph(
-        "Simulated error of one group's gradient about its prompt's gradient, relative to the oracle with the value baseline."
-    )
-    page.table(_who_wins(results))
-    page.heading("The scaling law and the optimal group size")
-    page.paragraph("MSE of the leave-one-out gradient = c1/B + c2/(BG) + c3/(BG(G-1)), exactly, for every B >= 1 and G >= 2.")
-    page.table(_group_sizes(results))
-    page.heading("Coverage of confidence intervals")
-    page.paragraph("At single points, with many replications:")
-    page.table(_covered(claims[intervals]))
-    page.paragraph(f"What to use on one batch. {RULE}")
-    found = advice(read_table(results, "coverage")[0])
-    page.table(choices(found))
-    page.table(found.astype(object).where(found.notna(), "none bounded"), summary="All intervals, and what the rule says of them")
-    page.paragraph(
-        "On one training run, started 1.5 from the maximiser: least and median coverage over three problems, two sizes of batch "
-        "and the components, by steps and schedule."
-    )
-    page.table(_run_coverage(results))
+    drawn = figures_of(verdicts.studies)
+    for name in drawn:
+        page.figure(out / "figures", name, figures()[name].CAPTION)
+    if len(drawn) < len(figures()):
+        page.paragraph(f"Not drawn, because a table is missing: {', '.join(name for name in figures() if name not in drawn)}.")
+    if "baselines" in verdicts.studies:
+        page.heading("Who has the lower variance")
+        page.paragraph(
+            "Simulated error of one group's gradient about its prompt's gradient, relative to the oracle with the value baseline."
+        )
+        page.table(_who_wins(results))
+    if "error_law" in verdicts.studies:
+        page.heading("The scaling law and the optimal group size")
+        page.paragraph("MSE of the leave-one-out gradient = c1/B + c2/(BG) + c3/(BG(G-1)), exactly, for every B >= 1 and G >= 2.")
+        page.table(_group_sizes(results))
+    _add_coverage(page, results, verdicts.studies, claims[intervals])
     page.heading("How this was made")
-    made, versions = _facts(results, list(studies()))
-    page.table(made)
-    page.paragraph("Versions: " + ", ".join(f"{name} {number}" for name, number in versions.items()) + ".")
+    page.table(_facts(results, verdicts.studies))
+    page.paragraph("Versions: " + ", ".join(f"{name} {number}" for name, number in verdicts.versions.items()) + ".")
     page.write(out)
+
+
+def _add_coverage(page: Page, results: Path, names: Sequence[str], claims: pd.DataFrame) -> None:
+    """Add what is known of confidence intervals."""
+    if len(claims) or {"coverage", "coverage_runs"} & set(names):
+        page.heading("Coverage of confidence intervals")
+    if len(claims):
+        page.paragraph("At single points, with many replications:")
+        page.table(_covered(claims))
+    if "coverage" in names:
+        page.paragraph(f"What to use on one batch. {RULE}")
+        found = advice(read_table(results, "coverage")[0])
+        page.table(choices(found))
+        shown = found.astype(object).where(found.notna(), "none bounded")
+        page.table(shown, summary="All intervals, and what the rule says of them")
+    if "coverage_runs" in names:
+        page.paragraph(
+            "On one training run, started 1.5 from the maximiser: least and median coverage over three problems, two sizes of "
+            "batch and the components, by steps and schedule."
+        )
+        page.table(_run_coverage(results))

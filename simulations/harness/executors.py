@@ -1,8 +1,9 @@
 """Where the chunks of studies are computed: anything with the shape of ``concurrent.futures.Executor`` will do."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 
 from simulations.harness.discovery import studies
@@ -14,9 +15,28 @@ def processes(workers: int) -> ProcessPoolExecutor:
     They start at once, and import the studies while the parent finds out what is missing.
     """
     pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_prepare)
-    for _ in range(workers):
-        pool.submit(_start)
+    start_all(pool, workers)
     return pool
+
+
+def start_all(pool: ProcessPoolExecutor, workers: int) -> None:
+    """Start the processes of a pool, deaf to interrupts from their first moment: the parent alone says what an interrupt ends."""
+    with _interrupts_held():
+        for _ in range(workers):
+            pool.submit(_start)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold back interrupts for a moment, as processes that start in it do for good; here they come when it is over."""
+    if not hasattr(signal, "pthread_sigmask"):  # as on Windows
+        yield
+        return
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _prepare() -> None:

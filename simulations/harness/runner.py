@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from typing import Any
 
@@ -36,6 +36,7 @@ def run(
     *,
     quick: bool = False,
     kernels: Sequence[SourceFile] = (),
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Iterator[tuple[Study, int]]:
     """Compute what is missing of studies and write their tables.
 
@@ -52,6 +53,8 @@ def run(
         Fewer cells and replications.
     kernels : sequence of SourceFile, default empty
         Files whose estimators join the registry of whatever process computes a chunk.
+    tell : callable, default silent
+        Is given a line on what there is to do, and, with each table, on how long the rest will take.
 
     Yields
     ------
@@ -66,6 +69,9 @@ def run(
         for chunk in range(cell.chunks)
         if store.read_chunk(study, cell, chunk) is None
     ]
+    total = sum(cell.chunks for study in chosen for cell in cells[study.name])
+    tell(f"{len(missing)} of {total} chunks to compute")
+    start = time.perf_counter()
     computed = Counter(study.name for study, _, _ in missing)
     missing = _leaders_first(missing)
     waiting = Counter(computed)
@@ -76,18 +82,25 @@ def run(
     try:
         for study in chosen:
             if not waiting[study.name]:
-                build_table(study, store, cells[study.name])
+                build_table(study, store, cells[study.name], quick=quick)
                 yield study, 0
         for future in tqdm(as_completed(futures), total=len(futures), unit="chunk", disable=None):
             study, cell, chunk = futures.pop(future)
             store.write_chunk(study, cell, chunk, *future.result())
             waiting[study.name] -= 1
             if not waiting[study.name]:
-                build_table(study, store, cells[study.name])
+                build_table(study, store, cells[study.name], quick=quick)
                 yield study, computed[study.name]
+                if futures:
+                    tell(_remaining(time.perf_counter() - start, len(missing) - len(futures), len(futures)))
     finally:
         for future in futures:
             future.cancel()
+
+
+def _remaining(seconds: float, done: int, left: int) -> str:
+    """Say how long the chunks that are left will take if they take as long as those before."""
+    return f"{left} chunks left, about {seconds * left / done / 60.0:.1f} min"
 
 
 def _leaders_first(chunks: list[Chunk]) -> list[Chunk]:
@@ -96,19 +109,19 @@ def _leaders_first(chunks: list[Chunk]) -> list[Chunk]:
     return sorted(chunks, key=lambda chunk: chunk is not leaders[chunk[0].name])
 
 
-def build_table(study: Study, store: Store, cells: Sequence[Cell]) -> None:
+def build_table(study: Study, store: Store, cells: Sequence[Cell], *, quick: bool = False) -> None:
     """Write a study's table from its chunks."""
     rows, seconds = [], 0.0
     for cell in cells:
         records = [_record(study, store, cell, chunk) for chunk in range(cell.chunks)]
         seconds += sum(record["seconds"] for record in records)
         rows += study.rows(cell.settings, [record["data"] for record in records])
-    store.write_table(study, table_of(rows), seconds)
+    store.write_table(study, table_of(rows), seconds, quick=quick)
 
 
 def _record(study: Study, store: Store, cell: Cell, chunk: int) -> dict[str, Any]:
     """Read back a chunk that is there, because a table without it would be of fewer replications than it says."""
     record = store.read_chunk(study, cell, chunk)
     if record is None:
-        raise StoreError(f"chunk {chunk} of study {study.name} cannot be read back: run the same command again to compute it")
+        raise StoreError(f"chunk {chunk} of study {study.name} cannot be read back: run the same command to compute it again")
     return record

@@ -1,10 +1,14 @@
-"""Results on disk: chunks written atomically and checked when read; tables for pandas."""
+"""Results on disk: chunks written atomically and checked when read; tables for pandas, and facts of their runs beside them."""
 
 import hashlib
 import json
 import os
 import platform
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -17,9 +21,38 @@ import pyarrow.parquet as pq
 from simulations.harness.fingerprint import module_fingerprint
 from simulations.harness.study import Cell, Study
 
+RUNS = "runs"
+"""The folder of facts of runs, which no number depends on."""
+NUMERICAL = ("numpy", "scipy", "numba")
+"""What a chunk's numbers are made with: a chunk of other versions is computed again."""
+
 
 class StoreError(Exception):
-    """A results folder or file that cannot be used; the message says which and why."""
+    """A results folder or file that cannot be used.
+
+    Attributes
+    ----------
+    reason : str
+        Which, and why.
+    remedy : str
+        The command of `python -m simulations` that mends it, without options; empty if there is none.
+    """
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason, remedy)
+        self.reason = reason
+        self.remedy = remedy
+
+    def told(self, options: str) -> str:
+        """Return the message, its remedy with the options that were given."""
+        return (
+            f"{self.reason}: run `{' '.join(['python -m simulations', self.remedy, options]).rstrip()}`"
+            if self.remedy
+            else self.reason
+        )
+
+    def __str__(self) -> str:
+        return self.told("")
 
 
 @cache
@@ -30,11 +63,20 @@ def versions() -> dict[str, str]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
+    """Write a file so that it is there whole or not at all; an older one stays until then.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be written, as on a full disk.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(content)
         temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StoreError(f"cannot write {path}: {error.strerror}; what was finished before is kept") from None
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -53,8 +95,26 @@ class Store:
         except OSError as error:
             raise StoreError(f"--results must be a folder that can be written, got {root}: {error.strerror}") from None
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out of the folder, whose chunks and tables theirs would replace; a run that dies lets them in.
+
+        Raises
+        ------
+        StoreError
+            If another run is at work there.
+        """
+        with (self.root / ".lock").open("a") as file:
+            try:
+                _lock(file.fileno())
+            except OSError:
+                raise StoreError(
+                    f"another run is at work in {self.root}: wait until it has finished, or give --results another folder"
+                ) from None
+            yield
+
     def read_chunk(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any] | None:
-        """Return a chunk's record, or None if it is missing, damaged, or made by other code, settings or seed."""
+        """Return a chunk's record, or None if it is missing, damaged, or made by other code, versions, settings or seed."""
         expected = self._identity(study, cell, chunk)  # first, because Python 3.11 may not parse code while threads do
         try:
             record = json.loads(self._chunk_path(study.name, cell, chunk).read_text())
@@ -62,27 +122,38 @@ class Store:
             intact = record["sha256"] == _checksum(body)
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return body if intact and {name: body.get(name) for name in expected} == expected else None
+        if not intact or {name: body.get(name) for name in expected} != expected:
+            return None
+        return body if all(body["versions"].get(name) == versions()[name] for name in NUMERICAL) else None
 
     def write_chunk(self, study: Study, cell: Cell, chunk: int, data: Any, seconds: float) -> None:
         """Write a chunk's result with everything that it depends on."""
         path = self._chunk_path(study.name, cell, chunk)
         body = {**self._identity(study, cell, chunk), "versions": versions(), "seconds": seconds, "data": data}
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps({"sha256": _checksum(body), "body": body}).encode())
-        except OSError as error:
-            raise StoreError(f"cannot write {path}: {error.strerror}; what was finished before is kept") from None
+        make_folder(path.parent)
+        write_atomically(path, json.dumps({"sha256": _checksum(body), "body": body}).encode())
 
-    def write_table(self, study: Study, table: pd.DataFrame, seconds: float) -> None:
-        """Write a study's tidy table as Parquet, with seed, versions and run time in its metadata."""
+    def write_table(self, study: Study, table: pd.DataFrame, seconds: float, *, quick: bool) -> None:
+        """Write a study's tidy table as Parquet, with what it was made from in its metadata.
+
+        The same numbers make the same bytes, so what differs from run to run stands in a file of its own.
+        """
         arrow = pa.Table.from_pandas(table, preserve_index=False)
-        facts = {"seed": self.seed, "seconds": seconds, "versions": versions(), "source": module_fingerprint(study.module)}
+        facts = {
+            "seed": self.seed,
+            "quick": quick,
+            "versions": versions(),
+            "source": module_fingerprint(study.module),
+            "columns": list(arrow.column_names),
+        }
         metadata = dict(arrow.schema.metadata or {}) | {b"grpo_theory": json.dumps(facts).encode()}
         arrow = arrow.replace_schema_metadata(metadata)
         sink = pa.BufferOutputStream()
         pq.write_table(arrow, sink)
         write_atomically(self.root / f"{study.name}.parquet", sink.getvalue().to_pybytes())
+        run = {"processor seconds": seconds, "host": platform.node(), "built": datetime.now(UTC).isoformat(timespec="seconds")}
+        make_folder(self.root / RUNS)
+        write_atomically(self.root / RUNS / f"{study.name}.json", json.dumps(run).encode())
 
     def _chunk_path(self, study: str, cell: Cell, chunk: int) -> Path:
         folder = hashlib.sha256(cell.key.encode()).hexdigest()[:16]
@@ -97,23 +168,60 @@ def _checksum(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder if it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make the folder {path}: {error.strerror}; what was finished before is kept") from None
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: int) -> None:
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def checksum_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def read_table(root: Path, study: str) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return a study's table and the facts in its metadata.
+    """Return a study's table and what it was made from: seed, quick, versions, source, columns.
 
     Raises
     ------
     StoreError
-        If the table is missing or damaged.
+        If the table is missing, damaged, or none that a study wrote.
     """
     path = root / f"{study}.parquet"
     try:
         arrow = pq.read_table(path)
         facts = json.loads(arrow.schema.metadata[b"grpo_theory"])
+        lost = [name for name in facts["columns"] if name not in arrow.column_names]
+        facts["seed"], facts["quick"], facts["versions"], facts["source"]
     except FileNotFoundError:
-        raise StoreError(f"there is no table {path}: run `python -m simulations run {study} --results {root}`") from None
+        raise StoreError(f"there is no table {path}", f"run {study}") from None
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise StoreError(
-            f"the table {path} is damaged ({type(error).__name__}): run `python -m simulations run {study} --results {root}`,"
-            " which rebuilds it from its chunks"
+            f"the table {path} is damaged or was not written by this version ({type(error).__name__})", f"run {study}"
         ) from None
+    if lost:
+        raise StoreError(f"the table {path} lacks its column {lost[0]!r}", f"run {study}")
     return arrow.to_pandas(), facts
+
+
+def read_run(root: Path, study: str) -> dict[str, Any]:
+    """Return what is known of the run that built a table: processor seconds, host, when; nothing if that is lost."""
+    try:
+        return dict(json.loads((root / RUNS / f"{study}.json").read_text()))
+    except (OSError, TypeError, ValueError):
+        return {}

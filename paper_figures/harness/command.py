@@ -1,0 +1,66 @@
+"""What the command line of the figures does: draws them, writes the report, and says in a line what is wrong."""
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from paper_figures.harness.discovery import figures, figures_of
+from paper_figures.harness.drawing import draw, draw_all, prepare
+from paper_figures.harness.report import write_report
+from simulations.harness.store import StoreError
+from simulations.harness.verdicts import read_seed, read_verdicts
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    top = argparse.ArgumentParser(prog="python -m paper_figures", description="Draw the figures and write the report.")
+    top.add_argument("--quick", action="store_true", help="read results-quick and write report-quick")
+    top.add_argument("--only", metavar="NAME", help=f"one figure, and no report: {', '.join(figures())}")
+    top.add_argument("--out", type=Path, help="folder of the report (default: report, or report-quick)")
+    top.add_argument("--results", type=Path, help="folder of the tables (default: results, or results-quick)")
+    return top
+
+
+def obey(options: argparse.Namespace) -> int:
+    """Do what the options say; returns the exit status."""
+    if options.only is not None and options.only not in figures():
+        print(f"--only must be one of {', '.join(figures())}, got {options.only!r}", file=sys.stderr)
+        return 2
+    suffix = "-quick" if options.quick else ""
+    results = options.results or Path(f"results{suffix}")
+    out = options.out or Path(f"report{suffix}")
+    try:
+        if options.only is not None:
+            (out / "figures").mkdir(parents=True, exist_ok=True)
+            prepare()
+            draw(options.only, results, out / "figures")
+        else:
+            _report(results, out)
+    except StoreError as error:
+        print(error.told(_given(options, results)), file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"--out must be a folder that can be written, got {out}: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _report(results: Path, out: Path) -> None:
+    verdicts = read_verdicts(results)
+    names = figures_of(verdicts.studies)
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    print(f"{len(names)} figures to draw", flush=True)
+    for number, name in enumerate(draw_all(names, results, out / "figures"), start=1):
+        print(f"{name}: {number} of {len(names)} figures", flush=True)
+    write_report(verdicts, results, out)
+    print(f"report: {out / 'report.html'}")
+
+
+def _given(options: argparse.Namespace, results: Path) -> str:
+    """Return the options with which the tables are made that are read here."""
+    seed = read_seed(results)
+    words = ["--quick"] if options.quick else []
+    words += ["--seed", str(seed)] if seed else []
+    words += ["--results", str(options.results)] if options.results is not None else []
+    return shlex.join(words)

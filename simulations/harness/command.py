@@ -1,0 +1,110 @@
+"""What the command line of the studies does: lists, runs, verdicts, and one line for each mistake."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+
+from tqdm import tqdm
+
+from grpo_theory.estimation import SourceFile
+from simulations.claims import CATALOGUE, decided_by
+from simulations.harness.discovery import studies
+from simulations.harness.executors import EXECUTORS
+from simulations.harness.kernel_files import KernelFileError, first_line, load_kernels
+from simulations.harness.runner import run
+from simulations.harness.store import Store, StoreError
+from simulations.harness.verdicts import CLAIMS, judge_tables, write_verdicts
+
+
+def obey(options: argparse.Namespace) -> int:
+    """Do what the options say; returns the exit status."""
+    if options.command == "list":
+        (list_claims if options.claims else list_studies)()
+        return 0
+    names = list(dict.fromkeys(options.studies)) or list(studies())
+    unknown = [name for name in names if name not in studies()]
+    if unknown:
+        return _refuse(f"STUDY must be one of {', '.join(studies())}, got {unknown[0]!r}")
+    kernels: list[SourceFile] = []
+    try:
+        kernels = load_kernels(options.kernels)
+        _compute(names, options, kernels)
+    except KernelFileError as error:
+        return _refuse(str(error))
+    except StoreError as error:
+        return _refuse(error.told(given(options)))
+    except BrokenExecutor:
+        _refuse("a worker has died, perhaps for want of memory: what was finished is kept, run the same command to go on")
+        return 1
+    except (TypeError, ValueError, ArithmeticError) as error:
+        if not kernels:
+            raise
+        return _refuse(f"a study has failed with --kernels, what was finished is kept: {first_line(error)}")
+    return 0
+
+
+def _refuse(message: str) -> int:
+    print(message, file=sys.stderr)
+    return 2
+
+
+def given(options: argparse.Namespace) -> str:
+    """Return the options that a command must repeat to be about the same results."""
+    words = ["--quick"] if options.quick else []
+    words += ["--seed", str(options.seed)] if options.seed else []
+    words += ["--results", str(options.results)] if options.results is not None else []
+    words += [word for path in options.kernels for word in ("--kernels", str(path))]
+    return shlex.join(words)
+
+
+def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile]) -> None:
+    root = options.results or Path("results-quick" if options.quick else "results")
+    store = Store(root, options.seed)
+    chosen = [studies()[name] for name in names]
+    with store.locked():
+        with EXECUTORS[options.executor](options.workers) as executor:
+            for study, computed in run(chosen, store, executor, quick=options.quick, kernels=kernels, tell=_tell):
+                _tell(f"{study.name}: {computed} chunks computed, table in {root / study.name}.parquet")
+        if options.command == "verify":
+            verify(names, root, given(options))
+
+
+def _tell(line: str) -> None:
+    """Print a line, above a bar if there is one, and at once though the output is a pipe."""
+    tqdm.write(line)
+    sys.stdout.flush()
+
+
+def list_studies() -> None:
+    """Print the studies."""
+    for study in studies().values():
+        print(f"{study.name:20s} {study.title}")
+
+
+def list_claims() -> None:
+    """Print the catalogue: who decides a statement, or why it is open."""
+    deciders = decided_by(studies().values())
+    for statement in CATALOGUE.values():
+        where = ", ".join(deciders.get(statement.id, ())) if statement.decided else f"open: {statement.open}"
+        print(f"{statement.id:22s} {statement.text}  [{statement.source}; {where}]")
+
+
+def verify(names: Sequence[str], root: Path, options: str) -> None:
+    """Judge the claims together, write claims.csv beside the tables, and say what came out for the named studies."""
+    _tell("judging the claims")
+    verdicts, left_out = judge_tables(root, names)
+    write_verdicts(root, verdicts)
+    named = verdicts.claims[verdicts.claims["study"].isin(names)]
+    if len(named):
+        print(named.groupby(["id", "verdict"], sort=False).size().unstack(fill_value=0).to_string())
+    powerless = named[~named["power"]]
+    for row in powerless.itertuples():
+        print(f"no power: {row.id} on {row.problem}: its negative control is {row.control}")
+    for name, reason in left_out.items():
+        print(f"left out: {reason}: run `python -m simulations verify {' '.join([name, options]).rstrip()}`")
+    others = len(verdicts.claims) - len(named)
+    together = f", judged together with {others} of other studies whose tables stand there" if others else ""
+    print(f"{len(named)} claims, {len(powerless)} without power{together}: {root / CLAIMS}")

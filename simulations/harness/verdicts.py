@@ -1,0 +1,155 @@
+"""The verdicts on disk: claims.csv, judged together from the tables that belong together, and beside it what it was made from."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from grpo_theory.evidence import judge
+from grpo_theory.evidence.verdicts import COLUMNS
+from simulations.harness.discovery import studies
+from simulations.harness.fingerprint import module_fingerprint
+from simulations.harness.store import StoreError, checksum_of, read_table, write_atomically
+
+CLAIMS, ORIGIN = "claims.csv", "claims.json"
+SAME = ("seed", "quick", "versions")
+"""In what tables that are judged, or drawn, together must agree."""
+
+
+class Verdicts(NamedTuple):
+    """The rows of claims.csv and what they were made from.
+
+    Attributes
+    ----------
+    claims : DataFrame
+        One row a claim, with the study that it was read off.
+    seed : int
+    quick : bool
+        Whether the studies had fewer replications.
+    versions : Mapping[str, str]
+    studies : tuple of str
+        The studies whose tables were judged, in the order of the package.
+    """
+
+    claims: pd.DataFrame
+    seed: int
+    quick: bool
+    versions: Mapping[str, str]
+    studies: tuple[str, ...]
+
+
+def judge_tables(root: Path, names: Sequence[str]) -> tuple[Verdicts, dict[str, str]]:
+    """Judge the claims of the named studies, and of all others whose tables stand beside theirs and belong to them.
+
+    A table belongs to them if it has their seed, mode and versions, and its study is as it was: so claims.csv is the same
+    whether the studies are verified at once or one after another, and its intervals hold together.
+
+    Returns
+    -------
+    verdicts : Verdicts
+    left_out : dict of str
+        Why the table of a study is not judged, by the study's name, where there is one.
+
+    Raises
+    ------
+    StoreError
+        If a table of the named studies is missing, or is of another seed, mode or version than the first of them.
+    """
+    facts = read_table(root, names[0])[1]
+    tables, left_out = {}, {}
+    for name, study in studies().items():
+        if name not in names and not (root / f"{name}.parquet").exists():
+            continue
+        try:
+            table, own = read_table(root, name)
+            other = [fact for fact in SAME if own[fact] != facts[fact]]
+            if own["source"] != module_fingerprint(study.module):
+                other.append("source")
+            if other:
+                raise StoreError(f"the table {root / name}.parquet is of another {other[0]}", f"run {name}")
+            tables[name] = table
+        except StoreError as error:
+            if name in names:
+                raise
+            left_out[name] = error.reason
+    found = [(name, claim) for name, table in tables.items() for claim in studies()[name].claims(table)]
+    claims = judge([claim for _, claim in found])
+    claims.insert(0, "study", [name for name, _ in found])
+    return Verdicts(claims, facts["seed"], facts["quick"], facts["versions"], tuple(tables)), left_out
+
+
+def write_verdicts(root: Path, verdicts: Verdicts) -> None:
+    """Write claims.csv, and which tables it was judged from."""
+    content = verdicts.claims.to_csv(index=False).encode()
+    origin = {
+        "seed": verdicts.seed,
+        "quick": verdicts.quick,
+        "versions": dict(verdicts.versions),
+        "tables": {name: checksum_of(root / f"{name}.parquet") for name in verdicts.studies},
+        CLAIMS: hashlib.sha256(content).hexdigest(),
+    }
+    write_atomically(root / CLAIMS, content)
+    write_atomically(root / ORIGIN, json.dumps(origin, indent=1).encode())
+
+
+def read_verdicts(root: Path) -> Verdicts:
+    """Read what `python -m simulations verify` wrote.
+
+    Raises
+    ------
+    StoreError
+        If there are no verdicts, they are damaged or edited, or a table has been replaced since they were judged.
+    """
+    path = root / CLAIMS
+    try:
+        content = path.read_bytes()
+        origin: dict[str, Any] = json.loads((root / ORIGIN).read_text())
+        if hashlib.sha256(content).hexdigest() != origin[CLAIMS]:
+            raise ValueError("another checksum")
+        names = tuple(origin["tables"])
+        found = Verdicts(_read(content), origin["seed"], origin["quick"], origin["versions"], names)
+    except FileNotFoundError as error:
+        raise StoreError(f"there are no verdicts {error.filename}", "verify") from None
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        reason = f"the verdicts {path} are damaged, or not what `verify` wrote ({type(error).__name__})"
+        raise StoreError(reason, "verify") from None
+    for name in names:
+        if name not in studies():
+            raise StoreError(f"the verdicts {path} are of a study {name!r}, which there is not", "verify")
+        try:
+            same = checksum_of(root / f"{name}.parquet") == origin["tables"][name]
+        except OSError:
+            same = False
+        if not same:
+            raise StoreError(f"the table {root / name}.parquet is not the one that {path} was judged from", f"verify {name}")
+    return found
+
+
+def _read(content: bytes) -> pd.DataFrame:
+    found = pd.read_csv(BytesIO(content), keep_default_na=False)
+    if list(found.columns) != ["study", *COLUMNS]:
+        raise ValueError("other columns")
+    return found
+
+
+def read_seed(root: Path) -> int:
+    """Return the seed of the verdicts in a folder, and 0 if there are none."""
+    try:
+        return int(json.loads((root / ORIGIN).read_text())["seed"])
+    except (OSError, KeyError, TypeError, ValueError):
+        return 0
+
+
+def check_together(root: Path, names: Sequence[str]) -> None:
+    """Raise unless the tables of some studies agree in seed, mode and versions, as those of one figure must."""
+    facts = {name: read_table(root, name)[1] for name in names}
+    first = names[0]
+    for name in names[1:]:
+        for fact in SAME:
+            if facts[name][fact] != facts[first][fact]:
+                reason = f"the tables of {first} and {name} in {root} are of another {fact} each"
+                raise StoreError(reason, f"run {first} {name}")

@@ -1,0 +1,44 @@
+"""An interrupt is one line and status 130, from the first moment on; and the first line comes before what takes seconds."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="a terminal's interrupt goes to a group of processes")
+@pytest.mark.parametrize("asked", [["simulations", "run", "--quick"], ["simulations", "verify"], ["paper_figures"]])
+@pytest.mark.parametrize("seconds", [0.0, 0.4])
+def test_an_interrupt_during_the_imports_is_one_line(tmp_path, asked, seconds):
+    where = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    made = [sys.executable, "-m", *asked]
+    with subprocess.Popen(
+        made, **where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout.readline().startswith("reading the ")
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert error.startswith("interrupted: ")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_interrupt_while_figures_are_drawn_is_one_line(tmp_path, monkeypatch, capsys):
+    from paper_figures import __main__ as command
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("paper_figures.harness.command.draw", interrupt)
+    assert command.main(["--only", "decomposition", "--results", str(tmp_path), "--out", str(tmp_path)]) == 130
+    error = capsys.readouterr().err
+    assert error.startswith("interrupted: ")
+    assert error.count("\n") == 1

@@ -1,0 +1,307 @@
+"""What stands in a folder of results: tables that belong together, verdicts and their origin, locks, full disks."""
+
+import dataclasses
+import errno
+import json
+import os
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from grpo_theory.evidence import Claim, Evidence, Statement
+from paper_figures import __main__ as figures_command
+from simulations import __main__ as command
+from simulations.gradient import estimators
+from simulations.harness import runner, store, verdicts
+from simulations.harness.executors import EXECUTORS
+from simulations.harness.runner import build_table, run
+from simulations.harness.store import Store, StoreError, read_run, read_table, write_atomically
+from simulations.harness.study import Cell, Study
+from simulations.harness.verdicts import check_together, judge_tables, read_verdicts, write_verdicts
+
+STATEMENT = Statement("U1", "arXiv 2603.01162, Lemma 2", "they agree", "identity")
+
+
+def cells(quick):
+    return [Cell({"n": n}, chunks=2) for n in (1, 2)]
+
+
+def compute(settings, seed, chunk):
+    return float(np.random.default_rng(seed).random())
+
+
+def rows(settings, results):
+    numbers = {"prediction": sum(results), "estimate": sum(results), "standard_error": 0.0, "replications": len(results)}
+    return [{"problem": f"n = {settings['n']}", **numbers}]
+
+
+def claims(table):
+    exact = [Evidence(row.estimate, row.prediction) for row in table.itertuples()]
+    return [
+        Claim(STATEMENT, row.problem, found, Evidence(row.estimate, 2.0 + row.prediction), {})
+        for row, found in zip(table.itertuples(), exact, strict=True)
+    ]
+
+
+ONE = Study("one", "the first", cells, compute, rows, claims)
+STUDIES = {name: dataclasses.replace(ONE, name=name) for name in ("one", "two", "three")}
+
+
+@pytest.fixture
+def three(monkeypatch):
+    """Three small studies in the place of the package's."""
+    monkeypatch.setattr(verdicts, "studies", lambda: STUDIES)
+    monkeypatch.setattr(runner, "study_in", lambda module: ONE)
+
+
+def make(root, *names, seed=0, quick=True):
+    with ThreadPoolExecutor(1) as executor:
+        list(run([STUDIES[name] for name in names], Store(root, seed), executor, quick=quick))
+
+
+def verify(root, *names, **more):
+    make(root, *names, **more)
+    found, left_out = judge_tables(root, names)
+    write_verdicts(root, found)
+    return left_out
+
+
+def test_verifying_some_studies_keeps_the_verdicts_of_the_others(three, tmp_path):
+    verify(tmp_path / "at once", "one", "two")
+    assert verify(tmp_path / "in turn", "two") == {}
+    assert verify(tmp_path / "in turn", "one") == {}
+    files = [(tmp_path / folder / "claims.csv").read_bytes() for folder in ("at once", "in turn")]
+    assert files[0] == files[1]
+    found = read_verdicts(tmp_path / "in turn")
+    assert found.studies == ("one", "two")
+    assert found.claims["study"].tolist() == ["one", "one", "two", "two"]
+    assert (found.seed, found.quick) == (0, True)
+
+
+@pytest.mark.parametrize("other", ["seed", "quick", "versions", "source"])
+def test_tables_that_do_not_belong_together_are_not_judged_together(three, tmp_path, monkeypatch, other):
+    with monkeypatch.context() as patch:
+        if other == "versions":
+            patch.setattr(store, "versions", lambda: {"numpy": "0", "scipy": "0", "numba": "0"})
+        if other == "source":
+            patch.setattr(store, "module_fingerprint", lambda module: "older")
+        make(tmp_path, "two", seed=7 if other == "seed" else 0, quick=other != "quick")
+    left_out = verify(tmp_path, "one")
+    assert read_verdicts(tmp_path).studies == ("one",)
+    assert left_out["two"].endswith(f"two.parquet is of another {other}")
+    with pytest.raises(StoreError, match=f"another {other}"):
+        judge_tables(tmp_path, ["one", "two"])
+
+
+def test_tables_of_one_figure_belong_together(three, tmp_path):
+    make(tmp_path, "one", "two")
+    check_together(tmp_path, ["one", "two"])
+    make(tmp_path, "two", seed=3)
+    with pytest.raises(StoreError, match=r"one and two in .* are of another seed each"):
+        check_together(tmp_path, ["one", "two"])
+
+
+def test_verdicts_are_not_read_beside_other_tables(three, tmp_path):
+    verify(tmp_path, "one", "two")
+    make(tmp_path, "two", seed=3)
+    with pytest.raises(StoreError, match=r"two\.parquet is not the one that .*claims\.csv was judged from: run `.* verify two`"):
+        read_verdicts(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["edited", "binary", "foreign", "gone", "origin", "origin gone", "origin a list", "a folder"])
+def test_verdicts_that_verify_did_not_write_are_one_line(three, tmp_path, damage, capsys):
+    verify(tmp_path, "one")
+    path, origin = tmp_path / "claims.csv", tmp_path / "claims.json"
+    content = path.read_bytes()
+    if damage == "edited":
+        path.write_bytes(content.replace(b"confirmed", b"refuted"))
+    elif damage == "binary":
+        path.write_bytes(b"\xff\xfe\x00")
+    elif damage == "foreign":
+        path.write_text("a,b\n1,2\n")
+    elif damage == "a folder":
+        path.unlink()
+        path.mkdir()
+    elif damage == "gone":
+        path.unlink()
+    elif damage == "origin":
+        origin.write_text("{")
+    elif damage == "origin a list":
+        origin.write_text("[1]")
+    else:
+        origin.unlink()
+    assert figures_command.main(["--quick", "--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert f"run `python -m simulations verify --quick --results {tmp_path}`" in error
+    assert error.count("\n") == 1
+
+
+def test_a_report_from_a_folder_of_one_study_says_so(tmp_path, capsys):
+    assert command.main(["verify", "lemma_14", "--quick", "--seed", "2", "--results", str(tmp_path)]) == 0
+    assert figures_command.main(["--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "with seed 2: lemma_14. Nothing is said here of the others: " in page
+    assert "quick run" in page
+    assert "Not drawn, because a table is missing: " in page
+    capsys.readouterr()
+    (tmp_path / "lemma_14.parquet").unlink()
+    assert figures_command.main(["--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert f"run `python -m simulations verify lemma_14 --seed 2 --results {tmp_path}`" in capsys.readouterr().err
+
+
+def test_a_table_is_the_same_bytes_from_run_to_run(three, tmp_path):
+    for folder in ("a", "b"):
+        make(tmp_path / folder, "one")
+    first, second = ((tmp_path / folder / "one.parquet").read_bytes() for folder in ("a", "b"))
+    assert first == second
+    facts = read_run(tmp_path / "a", "one")
+    assert facts["processor seconds"] > 0.0
+    assert {"host", "built"} <= set(facts)
+
+
+def test_a_chunk_that_is_gone_is_an_error_and_no_smaller_sample(three, tmp_path):
+    make(tmp_path, "one")
+    before = (tmp_path / "one.parquet").read_bytes()
+    next(tmp_path.glob("chunks/one/*/0001.json")).unlink()
+    with pytest.raises(StoreError, match="chunk 1 of study one cannot be read back"):
+        build_table(ONE, Store(tmp_path, 0), cells(quick=True))
+    assert (tmp_path / "one.parquet").read_bytes() == before
+
+
+def test_chunks_of_other_versions_are_computed_again(three, tmp_path, monkeypatch):
+    make(tmp_path, "one")
+    chunk = next(tmp_path.glob("chunks/one/*/0001.json"))
+    body = json.loads(chunk.read_text())["body"]
+    results = Store(tmp_path, 0)
+    cell = next(cell for cell in cells(quick=True) if cell.settings == body["settings"])
+    assert results.read_chunk(ONE, cell, 1) is not None
+    monkeypatch.setattr(store, "versions", lambda: body["versions"] | {"matplotlib": "99"})
+    assert results.read_chunk(ONE, cell, 1) is not None
+    monkeypatch.setattr(store, "versions", lambda: body["versions"] | {"numpy": "99"})
+    assert results.read_chunk(ONE, cell, 1) is None
+
+
+def test_two_runs_in_one_folder_are_kept_apart(tmp_path, capsys):
+    where = ["run", "lemma_14", "--quick", "--results", str(tmp_path)]
+    with Store(tmp_path, 0).locked():
+        assert command.main([*where, "--seed", "1"]) == 2
+        error = capsys.readouterr().err
+    assert error.startswith(f"another run is at work in {tmp_path}: ")
+    assert error.count("\n") == 1
+    with Store(tmp_path, 1).locked():
+        pass
+
+
+@pytest.mark.parametrize("file", ["lemma_14.parquet", "claims.csv", "claims.json", "0000.json"])
+def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path, monkeypatch, capsys, file):
+    where = ["--quick", "--results", str(tmp_path)]
+    assert command.main(["verify", "lemma_14", *where]) == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file() and path.parent.name != "runs"}
+    write = Path.write_bytes
+
+    def full(self, content):
+        if self.name.startswith(f".{file}"):
+            write(self, content[:10])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(self, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    capsys.readouterr()
+    again = ["--seed", "1"] if file == "0000.json" else []
+    assert command.main(["verify", "lemma_14", *where, *again]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("cannot write ")
+    assert "No space left" in error
+    assert error.count("\n") == 1
+    assert {path: path.read_bytes() for path in before} == before
+    assert not [path for path in tmp_path.rglob(".*") if path.name != ".lock"]
+
+
+def test_a_table_without_a_column_is_one_line(three, tmp_path):
+    make(tmp_path, "one")
+    path = tmp_path / "one.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["estimate"]), path)
+    with pytest.raises(StoreError, match=r"lacks its column 'estimate': run `python -m simulations run one`"):
+        read_table(tmp_path, "one")
+    pd.DataFrame({"estimate": [1.0]}).to_parquet(path)
+    with pytest.raises(StoreError, match="damaged or was not written by this version"):
+        read_table(tmp_path, "one")
+
+
+def test_a_failed_write_leaves_the_older_file(tmp_path):
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(StoreError, match="cannot write"):
+        write_atomically(tmp_path / "missing" / "file", b"new")
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_the_command_line_offers_the_executors_that_there_are():
+    assert set(command.EXECUTORS) == set(EXECUTORS)
+
+
+KERNEL = """
+import grpo_theory as gt
+
+@gt.estimator("mine")
+def mine(batch, advantages):
+    advantages[:, :] = batch.rewards{}
+"""
+FILES = {
+    "empty": ("nothing.py", "", "it registers none"),
+    "zero division": ("fails.py", "1 / 0", "ZeroDivisionError: division by zero"),
+    "exits": ("leaves.py", "raise SystemExit(0)", "SystemExit"),
+    "own error": ("own.py", "class Odd(Exception): pass\nraise Odd('two\\nlines')", "Odd: two"),
+    "binary": ("binary.py", b"\xff\xfe", "UnicodeDecodeError"),
+    "null": ("null.py", "x = 1\0", "null"),
+    "numpy": ("numpy.py", KERNEL.format(""), "there is an installed module 'numpy'"),
+    "not imported yet": ("wave.py", KERNEL.format(""), "there is an installed module 'wave'"),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_of_kernels_that_cannot_be_used_is_one_line(registry, tmp_path, capsys, kind):
+    name, text, message = FILES[kind]
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert command.main(["run", "lemma_14", "--quick", "--results", str(tmp_path), "--kernels", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"--kernels must be a Python file that registers estimators, got {path}: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert sys.modules["numpy"] is np
+
+
+def test_a_kernel_that_fails_at_work_is_one_line(registry, tmp_path, capsys, monkeypatch):
+    for name in set(registry) - {"rloo"}:
+        del registry[name]
+    monkeypatch.setattr(estimators, "PROBLEMS", ("tabular",))
+    monkeypatch.setattr(estimators, "GROUP_SIZES", (4,))
+    path = tmp_path / "broken_of_mine.py"
+    path.write_text(KERNEL.format(" + nowhere"))
+    try:
+        found = command.main(["run", "estimators", "--quick", "--results", str(tmp_path), "--kernels", str(path)])
+    finally:
+        sys.modules.pop("broken_of_mine", None)
+    assert found == 2
+    error = capsys.readouterr().err
+    assert error.startswith("a study has failed with --kernels, what was finished is kept: TypeError: the kernel 'mine' ")
+    assert error.count("\n") == 1
+
+
+def test_a_run_says_what_there_is_to_do_and_how_long_the_rest_takes(three, tmp_path):
+    told = []
+    with ThreadPoolExecutor(1) as executor:
+        found = run([STUDIES["one"], STUDIES["two"]], Store(tmp_path, 0), executor, quick=True, tell=told.append)
+        for study, _ in found:
+            told.append(study.name)
+    first, second = told[1], told[-1]
+    assert told[0] == "8 of 8 chunks to compute"
+    assert {first, second} == {"one", "two"}
+    assert re.fullmatch(r"\d chunks left, about \d+\.\d min", told[2])
+    assert len(told) == 4
