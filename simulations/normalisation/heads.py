@@ -35,9 +35,7 @@ def head_problem(name: str, ridge: float | str = OWN) -> gt.Problem:
         What is added to the second moments of the hidden states; "own" only scales them.
     """
     problem = gt.gallery.problem(name)
-    head, n_answers = problem.policy.logit_map, problem.policy.n_responses
-    assert isinstance(head, HeadMap)
-    hidden = head.hidden
+    hidden, n_answers = hidden_states(problem), problem.policy.n_responses
     root = np.eye(hidden.shape[1])
     if ridge != OWN:
         powers, directions = np.linalg.eigh(hidden.T @ hidden / len(hidden) + float(ridge) * np.eye(hidden.shape[1]))
@@ -46,6 +44,13 @@ def head_problem(name: str, ridge: float | str = OWN) -> gt.Problem:
     theta = np.linalg.solve(root, problem.theta.reshape(n_answers, -1).T).T
     policy = gt.SoftmaxHead(hidden @ root, n_answers)
     return gt.Problem(problem.bandit, policy, theta=theta.ravel(), name=f"{name}, {label(ridge)}")
+
+
+def hidden_states(problem: gt.Problem) -> Array:
+    """Return the features h of each prompt of a head, shape (M, H)."""
+    head = problem.policy.logit_map
+    assert isinstance(head, HeadMap)
+    return head.hidden
 
 
 def label(ridge: float | str) -> str:
