@@ -37,7 +37,7 @@ UPDATES, QUICK_UPDATES = (0, 5, 10, 20, 40, 80, 160, 320), (0, 5, 10, 20)
 BATCH_SIZE, GROUP_SIZE = 32, 8
 STEP_SIZES = tuple(2.0**power for power in range(6, 12))
 LEVEL = 0.8
-TUNING_RUNS, RUNS, QUICK_RUNS = 2, 24, 2
+TUNING_RUNS, RUNS, QUICK_RUNS = 2, 128, 2
 MISS = 0.05
 """The probability that any limit of a sampled run's increases fails, by which windows are given their phase."""
 
@@ -193,14 +193,17 @@ def _windows(gains: Array, updates: list[int], deviations: Array, shares: Array)
 
 
 def _stretches(gains: Array, updates: list[int], deviations: Array, shares: Array) -> Rows:
-    """Return the increase of the advantage while deviations are high, and from then on, as far as prompts are near-orthogonal."""
+    """Return the increase of the advantage while deviations are high, and from then on, as far as prompts are near-orthogonal.
+
+    A premise that does not outlast the first window is not judged.
+    """
     last = len(updates) if is_orthogonal(shares).all() else int(np.argmin(is_orthogonal(shares)))
     highs = is_high(deviations)
     turn = min(last - 1, len(updates) - 1 if highs.all() else int(np.argmin(highs)))
     return [
         {"quantity": f"increase in {name}", "update": updates[a], "until": updates[b]} | _summary(gains[:, b] - gains[:, a])
         for name, a, b in (("I", 0, turn), ("II", turn, last - 1))
-        if b > a
+        if b > a + (name == "I")
     ]
 
 
@@ -221,23 +224,22 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     gains = {}
     for (how, coordinates), part in table.groupby(["how", "coordinates"], sort=False):
         where = f"{PROBLEM}, {coordinates}, {how}"
-        at = part.set_index(["quantity", "arm"])
         for name in ("I", "II"):
-            if (f"increase in {name}", "divided") not in at.index:
+            both = [_last(part, f"increase in {name}", arm) for arm in ("divided", "multiplied")]
+            if not both[0]:
                 continue
-            both = [at.loc[(f"increase in {name}", arm)].iloc[0] for arm in ("divided", "multiplied")]
             facts = {"from update": both[0]["update"], "to update": both[0]["until"]}
             if name == "I":
-                ordered = (evidence(row.to_dict() | {"estimate": -row["estimate"]}, 0.0) for row in both)
+                ordered = (evidence(row | {"estimate": -row["estimate"]}, 0.0) for row in both)
                 found.append(claim("N12/I", where, *ordered, facts=facts))
             else:
-                stable = (evidence(row.to_dict() | {"estimate": abs(row["estimate"])}, NOTICEABLE) for row in both)
+                stable = (evidence(row | {"estimate": abs(row["estimate"])}, NOTICEABLE) for row in both)
                 found.append(claim("N12/II", where, *stable, facts=facts))
-        ends = [at.loc[(quantity, "plain")].iloc[-1] for quantity in ("orthogonality", "apart")]
+        ends = [_last(part, quantity, "plain") for quantity in ("orthogonality", "apart")]
         found.append(claim("N12/III", where, *(evidence(row, ORTHOGONAL) for row in ends)))
         if how == "exact":
-            share = at.loc[("orthogonality", "plain"), "estimate"].iloc[0]
-            gains[coordinates] = share, at.loc[("advantage, success", "divided"), "estimate"].iloc[-1]
+            first = part[(part["quantity"] == "orthogonality") & (part["arm"] == "plain")].iloc[0]
+            gains[coordinates] = float(first["estimate"]), _last(part, "advantage, success", "divided")["estimate"]
     best = max(gains, key=lambda coordinates: gains[coordinates][0])
     for coordinates, (share, gain) in gains.items():
         if not is_orthogonal(share):
@@ -245,6 +247,12 @@ def claims(table: pd.DataFrame) -> list[Claim]:
             where = f"{PROBLEM}, {coordinates}, exact"
             found.append(claim("N12/III, from the start", where, *twins, facts={"share |cos| < 0.1": share}))
     return found
+
+
+def _last(part: pd.DataFrame, quantity: str, arm: str) -> dict[Any, Any]:
+    """Return the last row of a quantity and arm, empty where there is none."""
+    own = part[(part["quantity"] == quantity) & (part["arm"] == arm)]
+    return own.iloc[-1].to_dict() if len(own) else {}
 
 
 STUDY = Study(
