@@ -18,7 +18,7 @@ CAPTION = (
     "and of multiplying instead (the control), with 95% intervals where runs are sampled. Bottom: mean deviation relative "
     "to its highest (without division) and share of pairs of questions whose gradients have |cos| < 0.1. Shaded: phases "
     "as the criterion of docs/derivations.md, 32, finds them; it finds none in windows left white. Exact gradients have "
-    "first updates of the same length; sampled groups (G = 8, B = 32) have each arm's best constant step."
+    "first updates of the same length, and so in the mean have sampled groups (G = 8, B = 32; plain: its best step)."
 )
 COLUMNS = {
     ("exact", "own"): "own coordinates, exact",

@@ -32,7 +32,7 @@ CORRELATIONS = (0.97, 0.9, 0.6, 0.3, 0.0)
 LEVELS = (-4.0, -3.0, -2.0, 0.0, 2.0, 3.0, 4.0)
 """Mean logits of success of the made-up prompts, of which half are easier by SPREAD and half harder."""
 SPREAD, PROMPTS = 1.0, 16
-UPDATES, STRIDE, PATH_STRIDE = 300, 0.04, 0.1
+UPDATES, STRIDE, PATH_STRIDE = 300, 0.02, 0.1
 MOST_UPDATES = 1000
 POWERS = {"divided": -1.0, "multiplied": 1.0}
 
@@ -86,9 +86,12 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Row
 
 
 def _success(problem: gt.Problem, power: float, settings: Settings) -> float:
-    """Return mean success, averaged over the updates."""
+    """Return mean success, averaged over the updates; raise if the gradient itself does not climb, because steps are too long."""
     path = ascent(problem, power, settings["updates"], settings["stride"])
-    return float(np.mean([now.value.mean() for now in path]))
+    curve = np.array([now.value.mean() for now in path])
+    if power == 0.0 and np.diff(curve).min() < 0.0:
+        raise ValueError(f"steps must be short enough to climb, got a fall of {-np.diff(curve).min():.3g} on {problem.name}")
+    return float(curve.mean())
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
