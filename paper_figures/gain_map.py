@@ -33,7 +33,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         most = float(np.abs(gains.to_numpy()).max())
         sns.heatmap(
             gains,
-            annot=gains.map(lambda value: f"{value:+.1f}"),
+            annot=gains.map(lambda value: f"{value:+.1f}".replace("-0.0", "0.0")),
             fmt="",
             vmin=-most,
             vmax=most,

@@ -114,7 +114,7 @@ STATEMENTS = (
     Statement(
         "N12/deviation",
         f"question beside {PAPER}",
-        "with the same features division gains less from a policy of lower mean deviation",
+        "where prompts are near-orthogonal, division gains less from a policy of lower mean deviation",
         "ordering",
         whose=OURS,
     ),

@@ -19,6 +19,7 @@ from simulations.claims import claim
 from simulations.harness.evidence import exact, highest
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.normalisation.heads import OWN, ascent, cosines, gram, head_problem, hidden_states, label, near_orthogonal, state
+from simulations.normalisation.phases import is_orthogonal
 from simulations.normalisation.prompts import prompts
 
 PROBLEM = "lm-few-shot"
@@ -103,7 +104,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """The gain at the least and at the most orthogonal features from each start, and from two starts at each.
+    """The gain at the least and at the most orthogonal features from each start; and, where prompts are near-orthogonal, from
+    two starts.
 
     The control is the arm that multiplies: what it loses it loses for the want of what division gains.
     """
@@ -120,6 +122,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         high = highest(deviations)
         low = highest(-deviations)
         for where in order:
+            if not is_orthogonal(part.loc[part["coordinates"] == where, "orthogonality"]).all():
+                continue
             gains = (exact(at[arm, low, where] - at[arm, high, where], 0.0) for arm in POWERS)
             facts = {"high deviation": float(deviations[high]), "low deviation": float(deviations[low])}
             found.append(claim("N12/deviation", f"{name}, {where}, start {low:g} against {high:g}", *gains, facts=facts))

@@ -108,18 +108,27 @@ def _sampled(problem: gt.Problem, arm: str, settings: Settings, seed: np.random.
     found = [[measured(logits, *known) for logits in problem.policy.logits(theta)]]
     for stage, (before, after) in enumerate(pairwise(updates)):
         own_seed = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, stage))
-        theta = _trained(problem, theta, arm, step, after - before, sizes, own_seed)
+        theta = _trained(problem, theta, arm, step, after - before, settings, own_seed)
         found.append([measured(logits, *known) for logits in problem.policy.logits(theta)])
     return {"step": step, "runs": np.swapaxes(found, 0, 1).tolist()}
 
 
 def _trained(
-    problem: gt.Problem, theta: Array, arm: str, step: float, steps: int, sizes: dict[str, int], seed: np.random.SeedSequence
+    problem: gt.Problem, theta: Array, arm: str, step: float, steps: int, settings: Settings, seed: np.random.SeedSequence
 ) -> Array:
     """Train every run (R, d) on with a constant step; best steps are long, and the filter for that stays, for all threads."""
     warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
     return gt.simulate_training(
-        problem, theta, ARMS[arm], gt.Constant(step), **sizes, steps=steps, replications=len(theta), rng=seed, workers=1
+        problem,
+        theta,
+        ARMS[arm],
+        gt.Constant(step),
+        batch_size=settings["batch_size"],
+        group_size=settings["group_size"],
+        steps=steps,
+        replications=len(theta),
+        rng=seed,
+        workers=1,
     ).theta
 
 
