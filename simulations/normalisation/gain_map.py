@@ -104,8 +104,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """The gain at the least and at the most orthogonal features from each start; and, where prompts are near-orthogonal, from
-    two starts.
+    """The gain at the least and the most orthogonal features, and, where prompts are near-orthogonal, from two starts.
 
     The control is the arm that multiplies: what it loses it loses for the want of what division gains.
     """
