@@ -39,7 +39,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axes.plot(density["cosine"], density["estimate"].clip(lower=LEAST / 3), line, color=colour, label=label)
         for limit in (-0.1, 0.1):
             axes.axvline(limit, color=BLACK, linewidth=0.8, linestyle=(0, (1, 2)))
-        axes.set(title=title, xlabel="cosine of two gradients", yscale="log", xlim=(-1.0, 1.0), ylim=(LEAST, 200.0))
+        axes.set(title=title, xlabel="cosine of two gradients", yscale="log", xlim=(-1.0, 1.0), ylim=(LEAST, 3000.0))
         axes.legend(fontsize="x-small", loc="upper center", ncols=1, frameon=True, framealpha=1.0, edgecolor="none")
     panels[0].set_ylabel("density")
     return figure

@@ -22,9 +22,9 @@ from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import Claim
 from grpo_theory.exact import StabilityWarning
 from simulations.claims import claim
-from simulations.harness.evidence import evidence, exact
+from simulations.harness.evidence import evidence, exact, highest
 from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.normalisation.heads import OWN, ascent, cosines, gram, head_problem, label, near_orthogonal, state
+from simulations.normalisation.heads import OWN, STRIDE, ascent, cosines, gram, head_problem, label, near_orthogonal, state
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_high, is_orthogonal, phases
 
 PROBLEM = "lm-few-shot"
@@ -33,7 +33,8 @@ RIDGES, QUICK_RIDGES = (OWN, 100.0, 1.0, 0.01), (OWN, 0.01)
 SAMPLED = 0.01
 """The ridge of the sampled runs, as in `trained_heads`: at larger ones no arm gets to 0.8 in time."""
 POWERS = {"plain": 0.0, "divided": -1.0, "multiplied": 1.0}
-EXACT_UPDATES, QUICK_EXACT_UPDATES = (0, 10, 20, 40, 80, 160, 320, 640, 1280), (0, 80, 160, 320)
+EXACT_UPDATES, QUICK_EXACT_UPDATES = (0, 10, 20, 40, 80, 160, 320, 640, 1280), (0, 10, 20, 40, 80, 160, 320)
+EXACT_STRIDE, QUICK_EXACT_STRIDE = STRIDE, 4.0 * STRIDE
 UPDATES, QUICK_UPDATES = (0, 5, 10, 20, 40, 80, 160, 320), (0, 5, 10, 20)
 BATCH_SIZE, GROUP_SIZE = 32, 8
 STEP_SIZE = 512.0
@@ -63,7 +64,8 @@ MEASURES = ("success", "easy", "hard", "deviation", "orthogonality", "apart")
 def cells(quick: bool) -> list[Cell]:
     """One cell for each system of coordinates, exact, and one for the sampled runs, a chunk for each arm."""
     updates = list(QUICK_EXACT_UPDATES if quick else EXACT_UPDATES)
-    found = [Cell({"how": "exact", "ridge": ridge, "updates": updates}) for ridge in (QUICK_RIDGES if quick else RIDGES)]
+    common = {"how": "exact", "updates": updates, "stride": QUICK_EXACT_STRIDE if quick else EXACT_STRIDE}
+    found = [Cell({"ridge": ridge, **common}) for ridge in (QUICK_RIDGES if quick else RIDGES)]
     sampled = {"how": "sampled", "ridge": SAMPLED, "updates": list(QUICK_UPDATES if quick else UPDATES)}
     sampled |= {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_size": STEP_SIZE, "runs": QUICK_RUNS if quick else RUNS}
     return [*found, Cell(sampled, len(ARMS))]
@@ -84,17 +86,15 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     value = problem.at(problem.theta).moments.value
     easy = value > np.median(value)
     if settings["how"] == "exact":
-        return {
-            arm: {"step": np.nan, "runs": [_exact(problem, power, settings["updates"], easy)]} for arm, power in POWERS.items()
-        }
+        return {arm: {"step": np.nan, "runs": [_exact(problem, power, settings, easy)]} for arm, power in POWERS.items()}
     arm = list(ARMS)[chunk]
     return {arm: _sampled(problem, arm, settings, seed, easy)}
 
 
-def _exact(problem: gt.Problem, power: float, updates: list[int], easy: Flags) -> list[list[float]]:
+def _exact(problem: gt.Problem, power: float, settings: Settings, easy: Flags) -> list[list[float]]:
     known = gram(problem), problem.bandit.mean_reward, easy
-    path = enumerate(ascent(problem, power, updates[-1]))
-    return [measured(now.logits, *known) for n, now in path if n in updates]
+    path = enumerate(ascent(problem, power, settings["updates"][-1], settings["stride"]))
+    return [measured(now.logits, *known) for n, now in path if n in settings["updates"]]
 
 
 def _sampled(problem: gt.Problem, arm: str, settings: Settings, seed: np.random.SeedSequence, easy: Flags) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         if how == "exact":
             first = part[(part["quantity"] == "orthogonality") & (part["arm"] == "plain")].iloc[0]
             gains[coordinates] = float(first["estimate"]), _last(part, "advantage, success", "divided")["estimate"]
-    best = max(gains, key=lambda coordinates: gains[coordinates][0])
+    best = highest(pd.Series({coordinates: share for coordinates, (share, _) in gains.items()}))
     for coordinates, (share, gain) in gains.items():
         if not is_orthogonal(share):
             twins = (exact(value, NOTICEABLE) for value in (gain, gains[best][1]))
