@@ -1,0 +1,50 @@
+"""What division by the standard deviation gains, over orthogonality and mean standard deviation."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+PLACE = 256
+TABLES = ("gain_map",)
+CAPTION = (
+    "Gain of dividing by the standard deviation: points of mean success that it is ahead, averaged over 300 updates with "
+    "exact gradients, steps such that the first updates have the same length (blue: division gains, orange: it loses). "
+    "Left: SmolLM2's head, few-shot. A column has one set of features, from the head's own coordinates, in which all "
+    "hidden states nearly coincide, to nearly orthogonal ones; a row has one policy, on the way from its first success to "
+    "a high one. Right: 16 made-up prompts, half easy and half hard, whose features have the correlation given. Within a "
+    "row nothing differs but orthogonality."
+)
+PANELS = {"lm-few-shot": "SmolLM2's head", "made up": "made-up prompts"}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a heat map for the real and one for the made-up prompts."""
+    table = tables["gain_map"].query("arm == 'divided'")
+    figure, panels = plt.subplots(1, len(PANELS), figsize=(9.6, 3.9))
+    for axes, (name, title) in zip(panels, PANELS.items(), strict=True):
+        part = table[table["prompts"] == name]
+        columns = part.groupby("coordinates")["feature_cosine"].mean().sort_values(ascending=False)
+        rows = part.groupby("start")[["success", "deviation"]].first().sort_index(ascending=False)
+        gains = 100.0 * part.pivot_table(index="start", columns="coordinates", values="estimate").loc[rows.index, columns.index]
+        most = float(np.abs(gains.to_numpy()).max())
+        sns.heatmap(
+            gains,
+            annot=gains.map(lambda value: f"{value:+.1f}".replace("-0.0", "0.0")),
+            fmt="",
+            vmin=-most,
+            vmax=most,
+            cmap=sns.color_palette("blend:#D55E00,#F7F7F7,#0072B2", as_cmap=True),
+            linewidths=1.5,
+            cbar=False,
+            ax=axes,
+        )
+        axes.set_xticks(np.arange(len(columns)) + 0.5, [f"{value:.2f}" for value in columns], rotation=0)
+        labels = [f"{row.deviation:.2f} ({row.success:.2f})" for row in rows.itertuples()]
+        axes.set_yticks(np.arange(len(rows)) + 0.5, labels, rotation=0)
+        axes.set(title=title, xlabel="mean |cos| of features", ylabel="mean deviation (success) at the start")
+        axes.tick_params(length=0)
+    return figure

@@ -1,0 +1,95 @@
+"""Training with and without division by the standard deviation, and the phases that a program finds."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, SKY, VERMILION
+
+PLACE = 252
+TABLES = ("phase_course",)
+CAPTION = (
+    "SmolLM2's head, few-shot questions. Top: mean success with (solid) and without (dashed) division by the standard "
+    "deviation, all questions and the halves that were easier and harder at the start. Middle: the advantage of division, "
+    "and of multiplying instead (the control), with 95% intervals where runs are sampled. Bottom: mean deviation relative "
+    "to its highest (without division) and share of pairs of questions whose gradients have |cos| < 0.1. Shaded: phases "
+    "as the criterion of docs/derivations.md, 32, finds them; it finds none in windows left white. Exact gradients have "
+    "first updates of the same length, and so in the mean have sampled groups (G = 8, B = 32; plain: its best step)."
+)
+COLUMNS = {
+    ("exact", "own"): "own coordinates, exact",
+    ("exact", "ridge 1"): "ridge 1, exact",
+    ("exact", "ridge 0.01"): "ridge 0.01, exact",
+    ("sampled", "ridge 0.01"): "ridge 0.01, sampled",
+}
+PARTS = {"success": ("all", BLACK), "easy": ("easier half", SKY), "hard": ("harder half", VERMILION)}
+GAINS = {"divided": ("divided", BLUE, "-"), "multiplied": ("multiplied", ORANGE, ":")}
+PHASES = {"I": "#CFE3F1", "II": "#E4E4E4", "III": "#F6DCC8"}
+
+
+def _shade(axes: Axes, windows: pd.DataFrame, first: float) -> None:
+    for _, window in windows.iterrows():
+        if window["phase"]:
+            axes.axvspan(max(window["update"], first), window["until"], color=PHASES[window["phase"]], linewidth=0.0, zorder=0)
+
+
+def _column(panels: list[Axes], part: pd.DataFrame) -> None:
+    """Draw one system of coordinates: success, advantages, and what the phases are read from."""
+    top, middle, bottom = panels
+    updates = sorted(part["update"].unique())
+    first = updates[1] / 2.0
+    windows = part[(part["quantity"] == "increase") & (part["arm"] == "divided")]
+    at = part[part["quantity"] != "increase"].set_index(["quantity", "arm"]).sort_index()
+    for quantity, (_, colour) in PARTS.items():
+        for arm, line in (("divided", "-"), ("plain", "--")):
+            curve = at.loc[(quantity, arm)]
+            top.plot(curve["update"].clip(lower=first), curve["estimate"], line, color=colour)
+    for arm, (_, colour, line) in GAINS.items():
+        curve = at.loc[("advantage, success", arm)]
+        error = 100.0 * NORMAL_95 * curve["standard_error"]
+        middle.errorbar(
+            curve["update"].clip(lower=first), 100.0 * curve["estimate"], error, color=colour, linestyle=line, capsize=2
+        )
+    middle.axhline(0.0, color=BLACK, linewidth=0.7)
+    deviation, share = at.loc[("deviation", "plain")], at.loc[("orthogonality", "plain")]
+    bottom.plot(deviation["update"].clip(lower=first), deviation["estimate"] / deviation["estimate"].max(), color=GREEN)
+    bottom.plot(share["update"].clip(lower=first), share["estimate"], "-.", color=PURPLE)
+    for axes in panels:
+        _shade(axes, windows, first)
+        axes.set_xscale("log")
+        axes.set_xlim(first, updates[-1])
+        axes.xaxis.set_major_locator(FixedLocator([first, *updates[1::2]]))
+        axes.set_xticklabels(["0", *(f"{update:g}" for update in updates[1::2])])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.grid(False)
+    bottom.set_ylim(0.0, 1.05)
+    bottom.set_xlabel("updates")
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a column for each way of training and a row for success, the advantage, and the phases' measures."""
+    table = tables["phase_course"].set_index(["how", "coordinates"]).sort_index()
+    columns = [key for key in COLUMNS if key in table.index]
+    figure, panels = plt.subplots(3, len(columns), figsize=(2.6 * len(columns) + 0.4, 6.6), sharey="row", squeeze=False)
+    for column, key in zip(panels.T, columns, strict=True):
+        _column(list(column), table.loc[key])
+        column[0].set_title(COLUMNS[key], fontsize="small")
+    for axes, text in zip(panels[:, 0], ("mean success", "advantage, points", "deviation, |cos| < 0.1"), strict=True):
+        axes.set_ylabel(text)
+    legend = panels[0, 0]
+    for name, colour in PARTS.values():
+        legend.plot([], [], color=colour, label=name)
+    for line, name in (("-", "with division"), ("--", "without")):
+        legend.plot([], [], line, color=GREY, label=name)
+    for name, colour, line in GAINS.values():
+        legend.plot([], [], line, color=colour, label=name)
+    legend.plot([], [], color=GREEN, label="deviation / highest")
+    legend.plot([], [], "-.", color=PURPLE, label="share |cos| < 0.1")
+    for name, colour in PHASES.items():
+        legend.fill_between([], [], color=colour, label=f"phase {name}")
+    figure.legend(*legend.get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize="small")
+    return figure

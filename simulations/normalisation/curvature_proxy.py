@@ -1,0 +1,183 @@
+"""N9: is reward variance a proxy of local curvature?  Per question, along training of SmolLM2's head.
+
+Of J_i with features X_i = I (x) h_i', in the head's own coordinates:
+
+    Fisher, trace       E||W||^2 = ||h||^2 (1 - ||pi||^2), the sum of the diagonal of the Fisher matrix of the policy
+    weighted, trace     E A^2 ||W||^2, the same of the loss, whose gradients are A W with A = r - V
+    Hessian, norm       ||h||^2 ||B||,  B = pi_* [(e_* - pi)(e_* - pi)' - (diag pi - pi pi')]
+    Hessian, trace      |tr| = 2 ||h||^2 pi_* | ||pi||^2 - pi_* |
+
+with * the right answer.  The paper's curvature is the diagonal of a Fisher matrix; which one it does not say, so both are here.
+"""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Claim, Evidence
+from simulations.claims import claim
+from simulations.harness.evidence import evidence
+from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.normalisation.heads import ascent, head_problem, hidden_states
+
+PROBLEMS = ("lm-few-shot", "lm-zero-shot", "lm-instruct")
+RIDGE, STRIDE, END, MOST_UPDATES = 0.01, 0.1, 0.9, 1000
+"""Where the head is trained by exact gradients, as in `prompt_cosines`."""
+ITERATIONS = 13
+"""From the start to END, equally far apart in mean success."""
+PROXIES = ("Fisher, trace", "weighted, trace")
+HESSIAN = "Hessian, norm"
+CURVATURES = (*PROXIES, HESSIAN, "Hessian, trace")
+PRINTED, MARGIN, NONE, STRONG = 0.34, 0.1 / 0.34, 0.1, 0.9
+"""A tenth to either side: two correlations that differ by more are not called the same, and one below is called none."""
+RESAMPLES, QUICK_RESAMPLES = 400, 50
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each way of asking; quick looks at one."""
+    common = {"iterations": ITERATIONS, "end": END, "resamples": QUICK_RESAMPLES if quick else RESAMPLES}
+    return [Cell({"problem": name, **common}) for name in (PROBLEMS[:1] if quick else PROBLEMS)]
+
+
+def curvatures(probabilities: Array, right: Array, squared_lengths: Array) -> dict[str, Array]:
+    """Return the four curvatures (M,) of policies pi (M, K), right answers one-hot (M, K), features' squared lengths (M,)."""
+    pi, power = probabilities, (probabilities**2).sum(axis=1)
+    value = (pi * right).sum(axis=1)
+    scores = ((np.eye(pi.shape[1]) - pi[:, None]) ** 2).sum(axis=-1)
+    loss = (pi * (right - value[:, None]) ** 2 * scores).sum(axis=1)
+    return {
+        "Fisher, trace": squared_lengths * (1.0 - power),
+        "weighted, trace": squared_lengths * loss,
+        "Hessian, norm": squared_lengths * np.abs(np.linalg.eigvalsh(hessian_forms(pi, right))).max(axis=1),
+        "Hessian, trace": squared_lengths * np.abs(2.0 * value * (power - value)),
+    }
+
+
+def hessian_forms(pi: Array, right: Array) -> Array:
+    """Return B of each prompt, shape (M, K, K), with which Hess J_i = B (x) h h'."""
+    value = (pi * right).sum(axis=1)[:, None, None]
+    gap = right - pi
+    fisher = pi[:, :, None] * np.eye(pi.shape[1]) - pi[:, :, None] * pi[:, None, :]
+    return np.asarray(value * (gap[:, :, None] * gap[:, None, :] - fisher))
+
+
+def correlation(a: Array, b: Array, weights: Array) -> Array:
+    """Return Pearson's correlation along the last axis, with weights that add up to the same; 0 where one does not vary."""
+    total = weights.sum(axis=-1, keepdims=True)
+    a, b = (x - (weights * x).sum(axis=-1, keepdims=True) / total for x in (a, b))
+    scale = np.sqrt((weights * a**2).sum(axis=-1) * (weights * b**2).sum(axis=-1))
+    return np.asarray(np.divide((weights * a * b).sum(axis=-1), scale, out=np.zeros_like(scale), where=scale > 0.0))
+
+
+def ranks(x: Array, weights: Array) -> Array:
+    """Return mid-ranks along the last axis, where each value counts as often as its weight says, but for a constant."""
+    shape = np.broadcast_shapes(x.shape, weights.shape)
+    order = np.argsort(np.broadcast_to(x, shape), axis=-1)
+    sorted_weights = np.take_along_axis(np.broadcast_to(weights, shape), order, axis=-1)
+    found = np.empty(shape)
+    np.put_along_axis(found, order, np.cumsum(sorted_weights, axis=-1) - sorted_weights / 2.0, axis=-1)
+    return found
+
+
+def rank_correlation(a: Array, b: Array, weights: Array) -> Array:
+    """Return Spearman's correlation along the last axis, with weights."""
+    return correlation(ranks(a, weights), ranks(b, weights), weights)
+
+
+KINDS = {"Pearson": correlation, "Spearman": rank_correlation}
+
+
+def trained(settings: Settings) -> tuple[Array, list[dict[str, Array]]]:
+    """Return V_i (T, M) and the curvatures of T iterations."""
+    name = settings["problem"]
+    problem = head_problem(name, RIDGE)
+    lengths = (hidden_states(gt.gallery.problem(name)) ** 2).sum(axis=1)
+    variances: list[Array] = []
+    found: list[dict[str, Array]] = []
+    wanted = np.zeros(1)
+    for now in ascent(problem, 0.0, MOST_UPDATES, STRIDE):
+        success = float(now.value.mean())
+        if not found:
+            wanted = np.linspace(success, settings["end"], settings["iterations"])
+        while len(found) < len(wanted) and success >= wanted[len(found)]:
+            pi = np.exp(now.logits - np.logaddexp.reduce(now.logits, axis=1, keepdims=True))
+            variances.append(now.deviation**2)
+            found.append(curvatures(pi, problem.bandit.mean_reward, lengths))
+        if len(found) == len(wanted):
+            return np.array(variances), found
+    raise ValueError(f"the path must reach a mean success of {settings['end']:g}")
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
+    """Correlate V_i and curvatures over prompts and over iterations; prompts are resampled for the errors."""
+    variances, path = trained(settings)
+    rng = np.random.default_rng(seed)
+    n_prompts = variances.shape[1]
+    shuffled = variances[:, rng.permutation(n_prompts)]
+    resamples = rng.multinomial(n_prompts, np.full(n_prompts, 1.0 / n_prompts), settings["resamples"]).astype(np.float64)
+    found: Rows = []
+    for what in (*CURVATURES, "deviation"):
+        curvature = np.sqrt(variances) if what == "deviation" else np.array([at[what] for at in path])
+        for (control, own), (how, kind) in product(((False, variances), (True, shuffled)), KINDS.items()):
+            at = {"curvature": what, "control": control, "how": how, "replications": n_prompts}
+            by_iteration = [float(kind(v, c, np.ones(n_prompts))) for v, c in zip(own, curvature, strict=True)]
+            drawn = np.array([kind(v, c, resamples) for v, c in zip(own, curvature, strict=True)])
+            mean = {"estimate": float(np.mean(by_iteration)), "standard_error": float(drawn.mean(axis=0).std(ddof=1))}
+            found.append(at | {"over": "prompts"} | mean)
+            errors = drawn.std(axis=1, ddof=1).tolist()
+            for iteration, (estimate, error) in enumerate(zip(by_iteration, errors, strict=True)):
+                one = {"iteration": iteration, "estimate": estimate, "standard_error": error}
+                found.append(at | {"over": "prompts of an iteration"} | one)
+            by_prompt = kind(own.T, curvature.T, np.ones((1, len(own))))
+            error = float(by_prompt.std(ddof=1) / np.sqrt(n_prompts))
+            found.append(at | {"over": "iterations", "estimate": float(by_prompt.mean()), "standard_error": error})
+    return found
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each curvature, kind of correlation, and what it is taken over."""
+    return [{"problem": settings["problem"]} | row | {"prediction": np.nan} for row in results[0]]
+
+
+def _size(row: pd.Series) -> Evidence:
+    return evidence(row.to_dict() | {"estimate": abs(float(row["estimate"]))}, NONE)
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """The printed correlations, for every reading of the curvature.
+
+    The controls: within an iteration the variances of other prompts; over iterations the prompt's own standard deviation in the
+    place of its curvature, which surely moves with its variance.
+    """
+    found = []
+    for name, part in table.groupby("problem", sort=False):
+        at = part[part["over"] != "prompts of an iteration"].set_index(["over", "how", "control", "curvature"])
+        for what in CURVATURES:
+            for how in ("Pearson", "Spearman"):
+                where = f"{name}, {what} ({how})"
+                both = (evidence(at.loc[("prompts", how, control, what)], PRINTED, MARGIN) for control in (False, True))
+                found.append(claim("N9/within", where, *both))
+                both = (_size(at.loc[("iterations", how, False, one)]) for one in (what, "deviation"))
+                found.append(claim("N9/across", where, *both))
+        strong = (_less(at.loc[("prompts", "Spearman", control, HESSIAN)]) for control in (False, True))
+        found.append(claim("N9/Hessian", f"{name}", *strong))
+    return found
+
+
+def _less(row: pd.Series) -> Evidence:
+    return evidence(row.to_dict() | {"estimate": -float(row["estimate"])}, -STRONG)
+
+
+STUDY = Study(
+    "curvature_proxy",
+    "N9: reward variance against curvature, over SmolLM2's questions and over training",
+    cells,
+    compute,
+    rows,
+    claims,
+    ("N9/within", "N9/across", "N9/Hessian"),
+)

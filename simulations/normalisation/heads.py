@@ -1,0 +1,121 @@
+"""SmolLM2's head in coordinates in which its questions are as orthogonal as a ridge says, and training by exact gradients.
+
+The hidden states h stay as they are, and the head alone is trained.  In features S h the same policies are heads over other
+states, but steepest ascent, and the angle between two questions' gradients, are others: those of two prompts i and j have the
+inner product (c_i . c_j)(S h_i . S h_j).  With S = (E h h' + ridge I)^(-1/2) all questions share one direction at a large ridge,
+as they do in the head's own coordinates, and nothing at a small one.  (docs/derivations.md, section 32)
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.problem.logit_map import FeatureMap, HeadMap
+
+OWN = "own"
+"""The head's own coordinates, S = I."""
+STRIDE = 0.02
+"""The first update of every run moves theta by STRIDE sqrt(M): short enough to follow the flow of the gradient."""
+
+
+@cache
+def head_problem(name: str, ridge: float | str = OWN) -> gt.Problem:
+    """Return a problem whose policy is a head, in features (E h h' + ridge I)^(-1/2) h scaled to a mean squared length of 1.
+
+    Parameters
+    ----------
+    name : str
+        Of a problem of the gallery whose policy is a head.
+    ridge : float or "own"
+        What is added to the second moments of the hidden states; "own" only scales them.
+    """
+    problem = gt.gallery.problem(name)
+    hidden, n_answers = hidden_states(problem), problem.policy.n_responses
+    root = np.eye(hidden.shape[1])
+    if ridge != OWN:
+        powers, directions = np.linalg.eigh(hidden.T @ hidden / len(hidden) + float(ridge) * np.eye(hidden.shape[1]))
+        root = (directions / np.sqrt(powers)) @ directions.T
+    root /= np.sqrt(((hidden @ root) ** 2).sum(axis=1).mean())
+    theta = np.linalg.solve(root, problem.theta.reshape(n_answers, -1).T).T
+    policy = gt.SoftmaxHead(hidden @ root, n_answers)
+    return gt.Problem(problem.bandit, policy, theta=theta.ravel(), name=f"{name}, {label(ridge)}")
+
+
+def hidden_states(problem: gt.Problem) -> Array:
+    """Return the features h of each prompt of a head, shape (M, H)."""
+    head = problem.policy.logit_map
+    assert isinstance(head, HeadMap)
+    return head.hidden
+
+
+def label(ridge: float | str) -> str:
+    """Return what coordinates are called in tables."""
+    return OWN if ridge == OWN else f"ridge {float(ridge):g}"
+
+
+def gram(problem: gt.Problem) -> Array:
+    """Return the inner products g of the prompts' features, X_i X_j' = g_ij I, shape (M, M)."""
+    logit_map = problem.policy.logit_map
+    if isinstance(logit_map, HeadMap):
+        return logit_map.hidden @ logit_map.hidden.T
+    assert isinstance(logit_map, FeatureMap)
+    return logit_map.features[:, 0] @ logit_map.features[:, 0].T
+
+
+class State(NamedTuple):
+    """A policy on its way: success and its standard deviation (M,), and the gradients' covectors c (M, K)."""
+
+    logits: Array
+    value: Array
+    deviation: Array
+    covectors: Array
+
+
+def state(logits: Array, success: Array) -> State:
+    """Return the state at logits (M, K) with expected rewards (M, K) of 0 and 1."""
+    probabilities = softmax(logits, axis=1)
+    value = (probabilities * success).sum(axis=1)
+    missed = (probabilities * (1.0 - success)).sum(axis=1)
+    return State(logits, value, np.sqrt(value * missed), probabilities * (success - value[:, None]))
+
+
+def ascent(problem: gt.Problem, power: float, updates: int, stride: float = STRIDE) -> Iterator[State]:
+    """Yield the states of steepest ascent along the mean of V_i^(power/2) grad J_i, the start and one after each update.
+
+    Exact gradients, of all prompts alike.  The step is constant, and such that the first update has the length stride sqrt(M)
+    whatever the power: 0 takes the gradients as they are, -1 divides them by the prompts' standard deviations, 1 multiplies.
+    """
+    products, success = gram(problem), problem.bandit.mean_reward
+    now = state(problem.policy.logits(problem.theta), success)
+    yield now
+    step = 0.0
+    for _ in range(updates):
+        scales = np.zeros_like(now.deviation)
+        np.power(now.deviation, power, out=scales, where=now.deviation > 0.0)
+        pushes = now.covectors * scales[:, None]
+        moves = products @ pushes
+        step = step or stride * np.sqrt(len(products) / (pushes * moves).sum())
+        now = state(now.logits + step * moves, success)
+        yield now
+
+
+def cosines(products: Array, covectors: Array) -> Array:
+    """Return the cosines of all pairs of prompts' gradients, shape (M (M - 1)/2,), from products (M, M) and covectors (M, K)."""
+    both = products * (covectors @ covectors.T)
+    lengths = np.sqrt(np.diag(both))
+    pairs = np.triu_indices(len(both), 1)
+    return (both / np.outer(lengths, lengths))[pairs]
+
+
+NEAR = 0.1
+"""Cosines below are those of near-orthogonal gradients, as in the paper."""
+
+
+def near_orthogonal(found: Array, limit: float = NEAR) -> float:
+    """Return the share of cosines below a limit in absolute value."""
+    return float((np.abs(found) < limit).mean())

@@ -1,0 +1,248 @@
+"""N12: the phases along training of SmolLM2's head, with and without division by the standard deviation.
+
+Exact: steepest ascent along the mean of grad J_i and of grad J_i / sqrt(V_i), with first updates of the same length, so that
+all that differs is where the runs turn.  Sampled: groups of 8, the plain arm with its best constant step, and the others with the
+step that gives their first mean update the same length.  (A best step for each, from a grid of factor 2, is no fairer: times to
+a level are so flat in the step that the choice turns with the seed, and with it who is ahead.)  The broken arm multiplies by the
+standard deviation.
+"""
+
+import warnings
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array, Flags
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.registry import make_estimator
+from grpo_theory.evidence import Claim
+from grpo_theory.exact import StabilityWarning
+from simulations.claims import claim
+from simulations.harness.evidence import evidence, exact, highest
+from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.normalisation.heads import OWN, STRIDE, ascent, cosines, gram, head_problem, label, near_orthogonal, state
+from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_high, is_orthogonal, phases
+
+PROBLEM = "lm-few-shot"
+RIDGES, QUICK_RIDGES = (OWN, 100.0, 1.0, 0.01), (OWN, 0.01)
+"""From the head's own coordinates, over features as orthogonal as the paper's (|cos| 0.085 at ridge 1), to nearly free ones."""
+SAMPLED = 0.01
+"""The ridge of the sampled runs, as in `trained_heads`: at larger ones no arm gets to 0.8 in time."""
+POWERS = {"plain": 0.0, "divided": -1.0, "multiplied": 1.0}
+EXACT_UPDATES, QUICK_EXACT_UPDATES = (0, 10, 20, 40, 80, 160, 320, 640, 1280), (0, 10, 20, 40, 80, 160, 320)
+EXACT_STRIDE, QUICK_EXACT_STRIDE = STRIDE, 4.0 * STRIDE
+UPDATES, QUICK_UPDATES = (0, 5, 10, 20, 40, 80, 160, 320), (0, 5, 10, 20)
+BATCH_SIZE, GROUP_SIZE = 32, 8
+STEP_SIZE = 512.0
+"""Of the plain arm: that of its least mean time to 0.8, of 64, 128, ..., 2048, in two pilots on other seeds."""
+RUNS, QUICK_RUNS = 128, 2
+MISS = 0.05
+"""The probability that any limit of a sampled run's increases fails, by which windows are given their phase."""
+
+
+def multiplied_by_deviation(batch, advantages):
+    """A = (Z - the group's mean) times the group's standard deviation."""
+    for b in range(batch.rewards.shape[0]):
+        mean = batch.rewards[b].mean()
+        deviation = batch.rewards[b].std()
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = (batch.rewards[b, g] - mean) * deviation
+
+
+ARMS: dict[str, str | Estimator] = {
+    "plain": "dr_grpo",
+    "divided": "grpo",
+    "multiplied": make_estimator("multiplied_by_deviation", multiplied_by_deviation),
+}
+MEASURES = ("success", "easy", "hard", "deviation", "orthogonality", "apart")
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each system of coordinates, exact, and one for the sampled runs, a chunk for each arm."""
+    updates = list(QUICK_EXACT_UPDATES if quick else EXACT_UPDATES)
+    common = {"how": "exact", "updates": updates, "stride": QUICK_EXACT_STRIDE if quick else EXACT_STRIDE}
+    found = [Cell({"ridge": ridge, **common}) for ridge in (QUICK_RIDGES if quick else RIDGES)]
+    sampled = {"how": "sampled", "ridge": SAMPLED, "updates": list(QUICK_UPDATES if quick else UPDATES)}
+    sampled |= {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_size": STEP_SIZE, "runs": QUICK_RUNS if quick else RUNS}
+    return [*found, Cell(sampled, len(ARMS))]
+
+
+def measured(logits: Array, products: Array, success: Array, easy: Flags) -> list[float]:
+    """Return `MEASURES` of a policy: success, also of halves, mean deviation, and shares of near-orthogonal gradients."""
+    now = state(logits, success)
+    alone = near_orthogonal(cosines(np.diag(np.diag(products)), now.covectors))
+    shares = (near_orthogonal(cosines(products, now.covectors)), alone)
+    means = (now.value.mean(), now.value[easy].mean(), now.value[~easy].mean(), now.deviation.mean())
+    return [float(value) for value in (*means, *shares)]
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+    """Return the step and the measures of arms' runs, (runs, checkpoints, measures)."""
+    problem = head_problem(PROBLEM, settings["ridge"])
+    value = problem.at(problem.theta).moments.value
+    easy = value > np.median(value)
+    if settings["how"] == "exact":
+        return {arm: {"step": np.nan, "runs": [_exact(problem, power, settings, easy)]} for arm, power in POWERS.items()}
+    arm = list(ARMS)[chunk]
+    return {arm: _sampled(problem, arm, settings, seed, easy)}
+
+
+def _exact(problem: gt.Problem, power: float, settings: Settings, easy: Flags) -> list[list[float]]:
+    known = gram(problem), problem.bandit.mean_reward, easy
+    path = enumerate(ascent(problem, power, settings["updates"][-1], settings["stride"]))
+    return [measured(now.logits, *known) for n, now in path if n in settings["updates"]]
+
+
+def _sampled(problem: gt.Problem, arm: str, settings: Settings, seed: np.random.SeedSequence, easy: Flags) -> dict[str, Any]:
+    """Train with first mean updates as long as the plain arm's, on draws that all arms share."""
+    sizes = {name: settings[name] for name in ("batch_size", "group_size")}
+    plain, own = (np.linalg.norm(gt.gradient_mean(problem, problem.theta, ARMS[one], **sizes)) for one in ("plain", arm))
+    step = float(settings["step_size"] * plain / own)
+    known = gram(problem), problem.bandit.mean_reward, easy
+    updates, runs = settings["updates"], settings["runs"]
+    theta = np.tile(problem.theta, (runs, 1))
+    found = [[measured(logits, *known) for logits in problem.policy.logits(theta)]]
+    for stage, (before, after) in enumerate(pairwise(updates)):
+        own_seed = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, stage))
+        theta = _trained(problem, theta, arm, step, after - before, settings, own_seed)
+        found.append([measured(logits, *known) for logits in problem.policy.logits(theta)])
+    return {"step": step, "runs": np.swapaxes(found, 0, 1).tolist()}
+
+
+def _trained(
+    problem: gt.Problem, theta: Array, arm: str, step: float, steps: int, settings: Settings, seed: np.random.SeedSequence
+) -> Array:
+    """Train every run (R, d) on with a constant step; best steps are long, and the filter for that stays, for all threads."""
+    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
+    return gt.simulate_training(
+        problem,
+        theta,
+        ARMS[arm],
+        gt.Constant(step),
+        batch_size=settings["batch_size"],
+        group_size=settings["group_size"],
+        steps=steps,
+        replications=len(theta),
+        rng=seed,
+        workers=1,
+    ).theta
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """Measures of each arm at each checkpoint, advantages over the plain arm and their increases, with their phases."""
+    found = {arm: result for part in results for arm, result in part.items()}
+    measures = {arm: np.array(result["runs"]) for arm, result in found.items()}
+    common = {"how": settings["how"], "coordinates": label(settings["ridge"]), "prediction": np.nan}
+    updates = settings["updates"]
+    table: Rows = []
+    for arm, runs in measures.items():
+        at = common | {"arm": arm, "step": found[arm]["step"]}
+        for c, update in enumerate(updates):
+            for m, quantity in enumerate(MEASURES):
+                table.append(at | {"quantity": quantity, "update": update} | _summary(runs[:, c, m]))
+    plain = measures["plain"]
+    shares = plain[:, :, MEASURES.index("orthogonality")].mean(axis=0)
+    deviations = plain[:, :, MEASURES.index("deviation")].mean(axis=0)
+    for arm in ("divided", "multiplied"):
+        gains = (measures[arm] - plain)[:, :, : MEASURES.index("deviation")]
+        at = common | {"arm": arm}
+        for m, part in enumerate(MEASURES[: gains.shape[-1]]):
+            summaries = (_summary(gains[:, c, m]) for c in range(len(updates)))
+            table += [
+                at | {"quantity": f"advantage, {part}", "update": update} | summary
+                for update, summary in zip(updates, summaries, strict=True)
+            ]
+        table += [at | row for row in _windows(gains[:, :, 0], updates, deviations, shares)]
+        table += [at | row for row in _stretches(gains[:, :, 0], updates, deviations, shares)]
+    return table
+
+
+def _windows(gains: Array, updates: list[int], deviations: Array, shares: Array) -> Rows:
+    """Return the increase of the advantage between checkpoints, with the phase that the criterion finds there."""
+    increases = [_summary(increase) for increase in np.diff(gains, axis=1).T]
+    estimates, errors = (np.array([one[name] for one in increases]) for name in ("estimate", "standard_error"))
+    runs = len(gains)
+    half = -float(stdtrit(runs - 1, MISS / (2 * len(increases)))) * errors if runs > 1 else np.zeros_like(errors)
+    names = phases(estimates - half, estimates + half, deviations, shares)
+    return [
+        {"quantity": "increase", "update": before, "until": after, "phase": name} | one
+        for (before, after), name, one in zip(pairwise(updates), names, increases, strict=True)
+    ]
+
+
+def _stretches(gains: Array, updates: list[int], deviations: Array, shares: Array) -> Rows:
+    """Return the increase of the advantage while deviations are high, and from then on, as far as prompts are near-orthogonal.
+
+    A premise that does not outlast the first window is not judged.
+    """
+    last = len(updates) if is_orthogonal(shares).all() else int(np.argmin(is_orthogonal(shares)))
+    highs = is_high(deviations)
+    turn = min(last - 1, len(updates) - 1 if highs.all() else int(np.argmin(highs)))
+    return [
+        {"quantity": f"increase in {name}", "update": updates[a], "until": updates[b]} | _summary(gains[:, b] - gains[:, a])
+        for name, a, b in (("I", 0, turn), ("II", turn, last - 1))
+        if b > a + (name == "I")
+    ]
+
+
+def _summary(sample: Array) -> dict[str, float]:
+    if len(sample) == 1:
+        return {"estimate": float(sample[0]), "standard_error": 0.0, "replications": 0}
+    error = float(sample.std(ddof=1) / np.sqrt(len(sample)))
+    return {"estimate": float(sample.mean()), "standard_error": error, "replications": len(sample)}
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Judge the printed phases where their premises hold.
+
+    The controls: for I and II the arm that multiplies; for III prompts that share no features, so that no training takes their
+    orthogonality away; and for the gain without orthogonality the same runs in coordinates in which prompts are orthogonal.
+    """
+    found = []
+    gains = {}
+    for (how, coordinates), part in table.groupby(["how", "coordinates"], sort=False):
+        where = f"{PROBLEM}, {coordinates}, {how}"
+        for name in ("I", "II"):
+            both = [_last(part, f"increase in {name}", arm) for arm in ("divided", "multiplied")]
+            if not both[0]:
+                continue
+            facts = {"from update": both[0]["update"], "to update": both[0]["until"]}
+            if name == "I":
+                ordered = (evidence(row | {"estimate": -row["estimate"]}, 0.0) for row in both)
+                found.append(claim("N12/I", where, *ordered, facts=facts))
+            else:
+                stable = (evidence(row | {"estimate": abs(row["estimate"])}, NOTICEABLE) for row in both)
+                found.append(claim("N12/II", where, *stable, facts=facts))
+        ends = [_last(part, quantity, "plain") for quantity in ("orthogonality", "apart")]
+        found.append(claim("N12/III", where, *(evidence(row, ORTHOGONAL) for row in ends)))
+        if how == "exact":
+            first = part[(part["quantity"] == "orthogonality") & (part["arm"] == "plain")].iloc[0]
+            gains[coordinates] = float(first["estimate"]), _last(part, "advantage, success", "divided")["estimate"]
+    best = highest(pd.Series({coordinates: share for coordinates, (share, _) in gains.items()}))
+    for coordinates, (share, gain) in gains.items():
+        if not is_orthogonal(share):
+            twins = (exact(value, NOTICEABLE) for value in (gain, gains[best][1]))
+            where = f"{PROBLEM}, {coordinates}, exact"
+            found.append(claim("N12/III, from the start", where, *twins, facts={"share |cos| < 0.1": share}))
+    return found
+
+
+def _last(part: pd.DataFrame, quantity: str, arm: str) -> dict[Any, Any]:
+    """Return the last row of a quantity and arm, empty where there is none."""
+    own = part[(part["quantity"] == quantity) & (part["arm"] == arm)]
+    return own.iloc[-1].to_dict() if len(own) else {}
+
+
+STUDY = Study(
+    "phase_course",
+    "N12: the phases of training with division by the standard deviation, on SmolLM2's head",
+    cells,
+    compute,
+    rows,
+    claims,
+    ("N12/I", "N12/II", "N12/III", "N12/III, from the start"),
+)
