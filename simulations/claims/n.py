@@ -51,6 +51,13 @@ RATES = (
         "upper bound",
         ORTHOGONAL,
     ),
+    Statement(
+        "N5/minimum",
+        f"{PAPER}, Theorem 3.1",
+        "T min_{t<T} E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 is at most 1",
+        "upper bound",
+        ORTHOGONAL,
+    ),
     _ours(
         "N5/sum, sharp",
         "eta = 3 sqrt 3/X^2: sum_t E||grad J_i||^2 over (2/(3 sqrt 3)) n (1 - p_i(0)) X^2 is at most 1",
@@ -92,6 +99,12 @@ RATES = (
     _ours(
         "N6/corrected",
         "[(1/T) sum_{t<T} E||grad J_i||]^2 over 2 n (1 - p_i(0)) X^2 (8/(3T)) (1/T) sum_t E sqrt(V_i) is at most 1",
+        "upper bound",
+        whose=CORRECTION,
+    ),
+    _ours(
+        "N6/minimum",
+        "min_{t<T} [E||grad J_i||]^2 sum_t 1/E sqrt(V_i) over (16/3) n (1 - p_i(0)) X^2 is at most 1",
         "upper bound",
         whose=CORRECTION,
     ),
