@@ -6,7 +6,7 @@ from scipy.special import expit
 
 import grpo_theory as gt
 from grpo_theory.theory import divided_gain_constant, downward_curvature, plain_gain_constant
-from grpo_theory.theory.step_gain import GREATEST_CURVATURE
+from grpo_theory.theory.curvature import GREATEST_CURVATURE
 
 RNG = np.random.default_rng(3)
 

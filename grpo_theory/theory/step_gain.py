@@ -11,8 +11,6 @@ from scipy.special import expit
 from grpo_theory.arrays import Array
 from grpo_theory.validation import as_positive, as_real_array, check_within
 
-GREATEST_CURVATURE = 1.0 / (3.0 * np.sqrt(3.0))
-"""The greatest ||Hess J||/X^2, attained by two answers at p = 1/2 +- 1/(2 sqrt 3)."""
 _PEAKS = 2.0 * np.arctanh([(np.sqrt(13.0) - 1.0) / 6.0, 1.0 / np.sqrt(3.0)])
 """The log odds at which the bound of the downward curvature has its two local maxima."""
 _LOG_ODDS = np.linspace(-16.0, 16.0, 3201)
@@ -22,7 +20,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 def downward_curvature(success: ArrayLike) -> Array:
     """Return the greatest of -v' Hess J v/X^2 over unit vectors v, features and laws of the wrong answers, at most.
 
-    It is V max(1/2, x + 1/2, 2x) with x = 2p - 1, and nowhere above `GREATEST_CURVATURE`.
+    It is V max(1/2, x + 1/2, 2x) with x = 2p - 1: the half of `curvature_bound` that costs an ascent something.
 
     Parameters
     ----------

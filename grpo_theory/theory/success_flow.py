@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from grpo_theory.arrays import Array
@@ -163,6 +162,8 @@ class FiniteGroupFlow(SuccessFlow):
         return np.array(found).reshape(shown.shape)
 
     def _inverse(self, value: float, low: float, high: float) -> float:
+        from scipy.optimize import brentq  # slow to import, and seldom wanted
+
         def gap(u: float) -> Any:
             return self._integral(u) - value
 
