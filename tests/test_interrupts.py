@@ -42,3 +42,27 @@ def test_an_interrupt_while_figures_are_drawn_is_one_line(tmp_path, monkeypatch,
     error = capsys.readouterr().err
     assert error.startswith("interrupted: ")
     assert error.count("\n") == 1
+
+
+TRAINING = """
+import grpo_theory as gt
+problem = gt.gallery.problem("kl-linear")
+sizes = {"batch_size": 1, "group_size": 4, "replications": 256, "rng": 1, "workers": WORKERS}
+gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.1), steps=8, **sizes)
+print("begun", flush=True)
+gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.1), steps=5_000_000, **sizes)
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_interrupt_ends_a_long_training_at_once(workers):
+    """Five million steps take minutes; the blocks that threads are at do not go on to their ends."""
+    made = [sys.executable, "-c", TRAINING.replace("WORKERS", workers)]
+    with subprocess.Popen(made, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        _, error = process.communicate(timeout=60)
+    assert time.monotonic() - start < 3.0
+    assert error.rstrip().endswith("KeyboardInterrupt")

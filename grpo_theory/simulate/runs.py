@@ -15,6 +15,7 @@ from grpo_theory.exact.weights import check_penalty
 from grpo_theory.problem import Policy, Problem
 from grpo_theory.simulate.advance import Parts, compiled_advance
 from grpo_theory.simulate.ascent import Ascent, ascent
+from grpo_theory.simulate.blocks import check_wanted
 from grpo_theory.simulate.generator import LANES, STREAMS, Streams, fill_words, next_uniform
 from grpo_theory.simulate.optimiser import Optimiser, check_optimiser
 from grpo_theory.simulate.path import NO_TABLE, Path, find_path
@@ -171,6 +172,7 @@ class Runs:
         """Make updates until there have been so many."""
         updates, steps = self.course.layout.updates, self.course.step_sizes
         while self.count < count:
+            check_wanted()
             place = self.count // updates % self.chunk
             if place == 0:
                 compiled_fill_block()(self.streams, self.words, self.dithers)
