@@ -6,6 +6,7 @@ FLAGS := $(if $(QUICK),--quick)
 .PHONY: reproduce test reference lint bench clean
 
 reproduce: $(VENV)/.base
+	@echo "On two idle cores this takes about $(if $(QUICK),4,22) minutes; interrupted, it goes on where it was."
 	$(BIN)/python -m simulations verify --executor processes $(FLAGS)
 	$(BIN)/python -m paper_figures $(FLAGS)
 

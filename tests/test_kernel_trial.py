@@ -55,6 +55,15 @@ def raises_where_all_are_wrong(batch, advantages):
             advantages[b, g] = batch.squared_score_norms[b, g]
 
 
+def raises_in_the_end(batch, advantages):
+    """Fill everything, and raise where the norms are as they are at one of the problem's prompts only."""
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g]
+        if batch.rewards[b].sum() == 3.0 and batch.squared_score_norms[b, 0] < 0.9:
+            raise ValueError("three are right, and the norm is small")
+
+
 def divides_by_zero(batch, advantages):
     """Divide by a standard deviation that may be 0, by way of a Python float and a root."""
     for b in range(batch.rewards.shape[0]):
@@ -90,6 +99,13 @@ def test_an_index_out_of_bounds_is_found_before_compiled_code_runs(kernel, use):
 def test_what_a_kernel_raises_is_said_in_its_own_words(use):
     with pytest.raises(ValueError, match=r"'bad' fails for a batch of 3 x 4 responses: ValueError: all of them wrong"):
         use(make_estimator("bad", raises_where_all_are_wrong))
+
+
+@pytest.mark.parametrize("use", [lambda estimator: train(estimator, steps=64, replications=64), simulate])
+def test_what_a_kernel_raises_in_compiled_code_ends_the_call(use, capfd):
+    with pytest.raises(ValueError, match=r"'bad' must fill finite advantages"):
+        use(make_estimator("bad", raises_in_the_end))
+    assert "ignored" not in capfd.readouterr().err
 
 
 @EVERYWHERE

@@ -1,6 +1,7 @@
 """The contract of an advantage kernel: what it may read, its one compiled signature, and how it is compiled."""
 
 import ast
+import dis
 import inspect
 import textwrap
 from collections.abc import Callable
@@ -8,13 +9,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numba
+import numpy as np
 from numba import types
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.typed_passes import NopythonTypeInference, type_inference_stage
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import compile_function
+from grpo_theory.compilation import OPTIONS, WITHOUT_COMPILER, compile_function
 
 
 class Batch(NamedTuple):
@@ -106,7 +108,7 @@ def compile_kernel(function: Callable) -> Any:
     """Compile a kernel to the one fixed signature, or say in the contract's words why it cannot be.
 
     Its types are inferred for a read-only batch first, because the batch is shared by all the kernels that see it, and one that
-    writes on it must not compile.
+    writes on it must not compile.  One that raises leaves NaN, because drivers go on after an exception and stop at NaN.
 
     Raises
     ------
@@ -114,11 +116,29 @@ def compile_kernel(function: Callable) -> Any:
         If the function does not compile; the message names the documented arguments.
     """
     try:
-        return compile_function(function, SIGNATURE, as_value=True, pipeline_class=_KernelCompiler)
+        whole = _guarded(numba.njit(function, **OPTIONS)) if _may_raise(function) and not WITHOUT_COMPILER else function
+        return compile_function(whole, SIGNATURE, as_value=True, pipeline_class=_KernelCompiler)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
         lines = [line for line in str(error).splitlines() if line.strip()]
         reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__).strip()
         raise TypeError(f"the kernel {function.__qualname__!r} does not compile: {reason}; {CONTRACT}") from None
+
+
+def _may_raise(function: Callable) -> bool:
+    """Whether a kernel's code raises anything itself."""
+    return any(one.opname == "RAISE_VARARGS" for one in dis.get_instructions(function))
+
+
+def _guarded(kernel: Any) -> Callable:
+    """Return a kernel that fills in NaN where the compiled kernel raises."""
+
+    def guarded(batch, advantages):
+        try:
+            kernel(batch, advantages)
+        except Exception:
+            advantages[:, :] = np.nan
+
+    return guarded
 
 
 def check_arguments(function: Callable) -> None:
