@@ -5,11 +5,29 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def mind_interrupts():
+    """Undo what a shell does to a job in the background, whose children ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def started(made, **where):
+    """Start a command in a session of its own, which ends with the test whatever becomes of it."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(made, **pipes, **where, preexec_fn=mind_interrupts) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="a terminal's interrupt goes to a group of processes")
@@ -18,9 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_an_interrupt_during_the_imports_is_one_line(tmp_path, asked, seconds):
     where = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
     made = [sys.executable, "-m", *asked]
-    with subprocess.Popen(
-        made, **where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
+    with started(made, **where) as process:
         assert process.stdout.readline().startswith("reading the ")
         time.sleep(seconds)
         os.killpg(process.pid, signal.SIGINT)
@@ -58,7 +74,7 @@ gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.1), steps=5_0
 def test_an_interrupt_ends_a_long_training_at_once(workers):
     """Five million steps take minutes; the blocks that threads are at do not go on to their ends."""
     made = [sys.executable, "-c", TRAINING.replace("WORKERS", workers)]
-    with subprocess.Popen(made, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(made, cwd=ROOT) as process:
         assert process.stdout.readline() == "begun\n"
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
