@@ -130,7 +130,8 @@ def test_another_verdict_makes_another_table(writer):
     assert set(lines) == {"| U1", "| U2"}, "a verdict whose control survived, or of the package itself, is no row"
     assert lines["| U1"].endswith("| confirmed (2); own-mean: **refuted** (1) |")
     assert lines["| U2"].endswith("| printed: **refuted** (1) |")
-    first, second, *_ = (statement.id for statement in CATALOGUE.values() if statement.open)
-    assert f"Not decided yet: {first}, {second}, " in table
+    unmet = ", ".join(statement.id for statement in CATALOGUE.values() if statement.open)
+    assert unmet
+    assert f"Not decided yet: {unmet} (" in table
     page = f"before\n{writer.BEGIN}\nold\n{writer.END}\nafter\n"
     assert writer.with_table(page, table) == f"before\n{writer.BEGIN}\n\n{table}\n{writer.END}\nafter\n"

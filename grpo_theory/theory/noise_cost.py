@@ -174,9 +174,10 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
 
 @typed
 def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:
-    """Return the iterates of gradient ascent with exact gradients, shape (n + 1, d)."""
+    """Return the iterates of gradient ascent with exact gradients, shape (n + 1, d); the start alone for no steps."""
+    sizes = as_real_array("steps", steps, 1) if np.size(steps) else np.empty(0)
     path = [problem.policy.check_theta(theta0, "theta0")]
-    for number, step in enumerate(as_real_array("steps", steps, 1)):
+    for number, step in enumerate(sizes):
         path.append(path[-1] + step * gradient(problem, path[-1]))
         if np.abs(path[-1]).max() > LARGEST_PARAMETER:
             raise ValueError(f"steps must leave theta below {LARGEST_PARAMETER:g}, and step {number + 1}, {step:g}, does not")

@@ -111,11 +111,10 @@ def cells(quick: bool) -> list[Cell]:
     runs = {"step": STEP, "batch_size": BATCH_SIZE, "runs": QUICK_RUNS if quick else RUNS, "from": FROM, "to": TO}
     answers = ANSWERS[:1] if quick else ANSWERS
     sizes = SIZES[:1] if quick else SIZES
-    identities = flows[:2] if quick else flows
     shown = flows[:2] + tuple(str(size) for size in sizes) if quick else flows
     return [
-        *(Cell({"what": "identity", "flow": name, "answers": k, "start": START}) for name in identities for k in answers),
-        *(Cell({"what": "slope", "flow": name}) for name in (shown if quick else (*shown, str(LARGE)))),
+        *(Cell({"what": "identity", "flow": name, "answers": k, "start": START}) for name in shown for k in answers),
+        *(Cell({"what": "slope", "flow": name}) for name in (*shown, str(LARGE))),
         *(Cell({"what": "curve", "flow": name}) for name in flows),
         *(Cell({"what": "training", "flow": str(size)} | runs) for size in sizes),
     ]
