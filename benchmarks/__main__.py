@@ -48,8 +48,10 @@ def measure(parts: Sequence[str]) -> list[Row]:
     """Measure some parts."""
     rows = []
     progress = tqdm(parts, disable=None)
-    for name in progress:
+    for number, name in enumerate(progress):
         progress.set_description(name)
+        if progress.disable:  # not a terminal: a line for each part in the place of the bar
+            print(f"measuring {name}, part {number + 1} of {len(parts)}", file=sys.stderr, flush=True)
         rows += PARTS[name]()
     return rows
 
