@@ -24,6 +24,9 @@ cpu_target.target_context.refresh()
 WITHOUT_COMPILER = bool(vars(numba.config)["DISABLE_JIT"])
 """NUMBA_DISABLE_JIT=1: everything runs as plain Python, slowly, as people who debug a kernel want it."""
 
+CHECKS_BOUNDS = bool(vars(numba.config)["BOUNDSCHECK"])
+"""NUMBA_BOUNDSCHECK=1: compiled code raises where an index is out of bounds."""
+
 F1, F2, F3 = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
 F4, F5 = numba.float64[:, :, :, ::1], numba.float64[:, :, :, :, ::1]
 I1, I2 = numba.int64[::1], numba.int64[:, ::1]

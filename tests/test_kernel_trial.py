@@ -175,3 +175,30 @@ def test_without_the_compiler_everything_runs_and_gives_the_same():
 
     compiled, slow = run(), run(NUMBA_DISABLE_JIT="1")
     np.testing.assert_allclose(slow, compiled, rtol=1e-10)
+
+
+CHECKED = """
+import numpy as np
+from grpo_theory.estimation.kernel import Batch, compile_kernel
+
+def looks_up(batch, advantages):
+    table = np.ones(4)
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = table[int(batch.rewards[b, g])]
+
+kernel = compile_kernel(looks_up)
+for rewards in (np.ones((1, 3)), np.full((1, 3), 10.0)):
+    lengths, fields = np.ones((1, 3), dtype=np.int64), [np.zeros(1)] * 4
+    advantages = np.zeros((1, 3))
+    kernel(Batch(rewards, rewards, lengths, *fields), advantages)
+    print(*advantages[0])
+"""
+
+
+def test_an_index_that_numba_is_asked_to_check_leaves_no_advantage():
+    """With NUMBA_BOUNDSCHECK=1 a kernel raises inside of drivers, which go on: what is left must stop them."""
+    asked = [sys.executable, "-c", CHECKED]
+    done = subprocess.run(asked, env=os.environ | {"NUMBA_BOUNDSCHECK": "1"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1.0"] * 3 + ["nan"] * 3

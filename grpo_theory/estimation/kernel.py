@@ -16,7 +16,7 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.typed_passes import NopythonTypeInference, type_inference_stage
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import OPTIONS, WITHOUT_COMPILER, compile_function
+from grpo_theory.compilation import CHECKS_BOUNDS, OPTIONS, WITHOUT_COMPILER, compile_function
 
 
 class Batch(NamedTuple):
@@ -116,7 +116,8 @@ def compile_kernel(function: Callable) -> Any:
         If the function does not compile; the message names the documented arguments.
     """
     try:
-        whole = _guarded(numba.njit(function, **OPTIONS)) if _may_raise(function) and not WITHOUT_COMPILER else function
+        raises = (_may_raise(function) or CHECKS_BOUNDS) and not WITHOUT_COMPILER
+        whole = _guarded(numba.njit(function, **OPTIONS)) if raises else function
         return compile_function(whole, SIGNATURE, as_value=True, pipeline_class=_KernelCompiler)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
         lines = [line for line in str(error).splitlines() if line.strip()]
