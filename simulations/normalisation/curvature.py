@@ -13,7 +13,7 @@ from grpo_theory.evidence import Claim
 from grpo_theory.theory import GREATEST_LOCAL_CURVATURE, curvature_bound, local_curvature_bound, success_hessian
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.normalisation.policies import Policy, Unnormalised
 
 FAMILIES = ((2, 1), (3, 1), (3, 2), (5, 1), (5, 3), (10, 1), (10, 5))
@@ -186,8 +186,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     k, correct = settings["family"]
     common = {"setting": Family(k, correct).name, "n_responses": k, "n_correct": correct}
     blank = {"variance": np.nan, "success": np.nan}
-    exactly = {"standard_error": 0.0, "replications": 0}
-    return [common | blank | row | exactly for row in results[0]]
+    return [common | blank | row | EXACT for row in results[0]]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

@@ -17,7 +17,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact, highest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.normalisation.heads import OWN, ascent, cosines, gram, head_problem, hidden_states, label, near_orthogonal, state
 from simulations.normalisation.phases import is_orthogonal
 from simulations.normalisation.prompts import prompts
@@ -99,7 +99,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each start and arm."""
     where = label(settings["ridge"]) if "ridge" in settings else f"correlation {settings['correlation']:g}"
     common = {"prompts": settings["prompts"], "coordinates": where}
-    last = {"prediction": np.nan, "standard_error": 0.0, "replications": 0}
+    last = {"prediction": np.nan, **EXACT}
     return [common | row | last for row in results[0]]
 
 

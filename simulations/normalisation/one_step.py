@@ -13,7 +13,7 @@ from grpo_theory.evidence import Claim
 from grpo_theory.theory import divided_gain_constant, plain_gain_constant
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 ANSWERS, QUICK_ANSWERS = tuple(range(2, 9)), (2, 4)
 SOUGHT = (2, 3)
@@ -137,7 +137,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each statement and how its worst case was sought, and one for each problem that is drawn in the figure."""
-    return [{"answers": settings["answers"]} | row | {"standard_error": 0.0, "replications": 0} for row in results[0]]
+    return [{"answers": settings["answers"]} | row | EXACT for row in results[0]]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

@@ -10,7 +10,7 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 PROMPTS, ANSWERS, WIDTH = 4, 4, 3
 """Prompts, responses to each, and features of a response that are its prompt's own."""
@@ -87,7 +87,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each quantity, orthogonal and broken."""
-    exactly = {"prediction": 0.0, "standard_error": 0.0, "replications": 0}
+    exactly = {"prediction": 0.0, **EXACT}
     return [{name: settings[name] for name in ("rule", "problems", "steps")} | row | exactly for row in results[0]]
 
 

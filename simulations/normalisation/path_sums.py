@@ -15,7 +15,7 @@ from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.theory import divided_gain_constant, plain_gain_constant
 from simulations.claims import claim
 from simulations.harness.evidence import average, exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.prompts import MIXTURES, mixture, prompts
 
@@ -144,9 +144,8 @@ def compare(mean: dict[str, Path], horizon: int) -> dict[str, float]:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each bound, horizon and success rate at the start, one for each comparison, and the times to the level."""
-    exactly = {"standard_error": 0.0, "replications": 0}
     return [
-        {"setting": settings["setting"], "rate": np.nan} | row | {"prediction": float("rate" in row)} | exactly
+        {"setting": settings["setting"], "rate": np.nan} | row | {"prediction": float("rate" in row)} | EXACT
         for row in results[0]
     ]
 

@@ -15,7 +15,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import exact
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.normalisation.heads import OWN, State, ascent, cosines, gram, head_problem, hidden_states, label, near_orthogonal
 
 PROBLEMS = ("lm-few-shot", "lm-zero-shot", "lm-instruct")
@@ -111,7 +111,7 @@ def _measured(at: dict[str, Any], found: Array, shape: bool = True) -> Rows:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each representation, system of coordinates, time and quantity."""
-    last = {"prediction": np.nan, "standard_error": 0.0, "replications": 0}
+    last = {"prediction": np.nan, **EXACT}
     return [{"problem": settings["problem"]} | row | last for row in results[0]]
 
 

@@ -15,7 +15,7 @@ from grpo_theory.evidence import Claim
 from grpo_theory.theory import GREATEST_CURVATURE, divided_gap_limit, softmax_gap_bound, softmax_gap_limit
 from simulations.claims import claim
 from simulations.harness.evidence import exact, farthest, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 RESPONSES, QUICK_RESPONSES = (2, 3, 5, 10), (2, 3)
 STEP = 0.4
@@ -257,8 +257,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each bound and how its worst case was sought, left over right side; one for each exponent and constant."""
     k = settings["n_responses"]
     common = {"setting": f"K = {k}", "n_responses": k, "path": -1}
-    exactly = {"standard_error": 0.0, "replications": 0}
-    return [common | row | exactly for row in results[0]]
+    return [common | row | EXACT for row in results[0]]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

@@ -16,7 +16,7 @@ from grpo_theory.evidence import Claim, log_log_slope
 from grpo_theory.theory import DividedFlow, FiniteGroupFlow, PlainFlow, SuccessFlow, finite_group_objective
 from simulations.claims import claim
 from simulations.harness.evidence import distance, exact, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 GRPO = CONVENTIONS["openrlhf_group_norm"].with_parameters(epsilon=0.0)
 """Divided by the group's own standard deviation (ddof 1), nothing added to it."""
@@ -201,7 +201,7 @@ def _training(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each comparison and each point of a curve."""
     common = {"what": settings["what"], "flow": settings["flow"], "answers": settings.get("answers", 2)}
-    return [common | {"standard_error": 0.0, "replications": 0} | row for row in results[0]]
+    return [common | EXACT | row for row in results[0]]
 
 
 IDENTITIES = {"plain": "N7/flow, plain", "divided": "N7/flow, divided"}

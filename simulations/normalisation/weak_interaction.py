@@ -12,7 +12,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
 from simulations.harness.evidence import evidence, exact, farthest, highest, largest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.normalisation.ascent import Prompts, State, Step
 from simulations.normalisation.prompts import mixture, prompts
 
@@ -223,10 +223,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each statement and how its worst was found, and for each prompt's sum."""
     common = {"what": settings["what"], "setting": settings["setting"], "correlation": settings.get("correlation", np.nan)}
     return [
-        common
-        | {"prompt": -1, "standard_error": 0.0, "replications": 0}
-        | row
-        | {"prediction": float(row["statement"] == "N8/conflict, sum")}
+        common | {"prompt": -1, **EXACT} | row | {"prediction": float(row["statement"] == "N8/conflict, sum")}
         for row in results[0]
     ]
 
