@@ -24,6 +24,7 @@ from grpo_theory.exact import StabilityWarning
 from simulations.claims import claim
 from simulations.harness.evidence import evidence, exact, highest
 from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.summary import summary
 from simulations.normalisation.heads import OWN, STRIDE, ascent, cosines, gram, head_problem, label, near_orthogonal, state
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_high, is_orthogonal, phases
 
@@ -143,7 +144,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         at = common | {"arm": arm, "step": found[arm]["step"]}
         for c, update in enumerate(updates):
             for m, quantity in enumerate(MEASURES):
-                table.append(at | {"quantity": quantity, "update": update} | _summary(runs[:, c, m]))
+                table.append(at | {"quantity": quantity, "update": update} | summary(runs[:, c, m]))
     plain = measures["plain"]
     shares = plain[:, :, MEASURES.index("orthogonality")].mean(axis=0)
     deviations = plain[:, :, MEASURES.index("deviation")].mean(axis=0)
@@ -151,7 +152,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         gains = (measures[arm] - plain)[:, :, : MEASURES.index("deviation")]
         at = common | {"arm": arm}
         for m, part in enumerate(MEASURES[: gains.shape[-1]]):
-            summaries = (_summary(gains[:, c, m]) for c in range(len(updates)))
+            summaries = (summary(gains[:, c, m]) for c in range(len(updates)))
             table += [
                 at | {"quantity": f"advantage, {part}", "update": update} | summary
                 for update, summary in zip(updates, summaries, strict=True)
@@ -163,7 +164,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 def _windows(gains: Array, updates: list[int], deviations: Array, shares: Array) -> Rows:
     """Return the increase of the advantage between checkpoints, with the phase that the criterion finds there."""
-    increases = [_summary(increase) for increase in np.diff(gains, axis=1).T]
+    increases = [summary(increase) for increase in np.diff(gains, axis=1).T]
     estimates, errors = (np.array([one[name] for one in increases]) for name in ("estimate", "standard_error"))
     runs = len(gains)
     half = -float(stdtrit(runs - 1, MISS / (2 * len(increases)))) * errors if runs > 1 else np.zeros_like(errors)
@@ -183,17 +184,10 @@ def _stretches(gains: Array, updates: list[int], deviations: Array, shares: Arra
     highs = is_high(deviations)
     turn = min(last - 1, len(updates) - 1 if highs.all() else int(np.argmin(highs)))
     return [
-        {"quantity": f"increase in {name}", "update": updates[a], "until": updates[b]} | _summary(gains[:, b] - gains[:, a])
+        {"quantity": f"increase in {name}", "update": updates[a], "until": updates[b]} | summary(gains[:, b] - gains[:, a])
         for name, a, b in (("I", 0, turn), ("II", turn, last - 1))
         if b > a + (name == "I")
     ]
-
-
-def _summary(sample: Array) -> dict[str, float]:
-    if len(sample) == 1:
-        return {"estimate": float(sample[0]), "standard_error": 0.0, "replications": 0}
-    error = float(sample.std(ddof=1) / np.sqrt(len(sample)))
-    return {"estimate": float(sample.mean()), "standard_error": error, "replications": len(sample)}
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

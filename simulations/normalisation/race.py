@@ -18,6 +18,7 @@ from simulations.claims import claim
 from simulations.harness.evidence import evidence
 from simulations.harness.step_search import best_step
 from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.summary import summary
 from simulations.normalisation.prompts import MIXTURES, mixture, prompts
 
 N_PROMPTS = 4
@@ -158,20 +159,13 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     common = {name: settings[name] for name in names} | {"prediction": np.nan}
     reached = {arm: np.array(found[arm]) for arm in ARMS}
     table = [
-        common | {"quantity": "success", "arm": arm, "step": found["steps"][arm]} | _summary(sample)
+        common | {"quantity": "success", "arm": arm, "step": found["steps"][arm]} | summary(sample)
         for arm, sample in reached.items()
     ]
     for arm in ("divided", "broken"):
         row = {"quantity": "plain less", "arm": arm, "step": found["steps"][arm]}
-        table.append(common | row | _summary(reached["plain"][: len(reached[arm])] - reached[arm]))
+        table.append(common | row | summary(reached["plain"][: len(reached[arm])] - reached[arm]))
     return table
-
-
-def _summary(sample: Array) -> dict[str, float]:
-    if len(sample) == 1:
-        return {"estimate": float(sample[0]), "standard_error": 0.0, "replications": 0}
-    error = float(sample.std(ddof=1) / np.sqrt(len(sample)))
-    return {"estimate": float(sample.mean()), "standard_error": error, "replications": len(sample)}
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

@@ -22,6 +22,7 @@ from simulations.claims import claim
 from simulations.harness.evidence import evidence, highest
 from simulations.harness.step_search import best_step
 from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.summary import summary
 
 LEVELS = {"sequence-shared": 0.68, "stopping": 0.745}
 """Two thirds of the way from the start to where noise-free ascent is after 1,024 steps of 16."""
@@ -125,9 +126,9 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     return {
         "step": step,
         "interior": bool(0 < means.argmin() < len(grid) - 1),
-        "tuning": [_summary(times) for times in tried],
+        "tuning": [summary(times) for times in tried],
         "times": updates_to_level(runs, settings["level"]).tolist(),
-        "objective": [_summary(objectives) for objectives in runs.objectives.T],
+        "objective": [summary(objectives) for objectives in runs.objectives.T],
     }
 
 
@@ -180,7 +181,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     for arm, result in found.items():
         row = {"quantity": "time", "arm": arm, "step": result["step"], "interior": result["interior"]}
         row |= {"reached": float((times[arm] < settings["updates"]).mean())}
-        table.append(common | row | _summary(times[arm]))
+        table.append(common | row | summary(times[arm]))
         rollouts = range(0, settings["updates"] + 1, settings["inner_steps"])
         curve = zip(rollouts, result["objective"], strict=True)
         table += [common | {"quantity": "objective", "arm": arm, "update": update} | at for update, at in curve]
@@ -200,12 +201,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 def _paired(one: Array, other: Array) -> dict[str, float]:
     """Summarise the differences of the runs that both have; run by run they are of the same draws."""
     both = min(len(one), len(other))
-    return _summary(one[:both] - other[:both])
-
-
-def _summary(sample: Array) -> dict[str, float]:
-    error = float(sample.std(ddof=1) / np.sqrt(len(sample)))
-    return {"estimate": float(sample.mean()), "standard_error": error, "replications": len(sample)}
+    return summary(one[:both] - other[:both])
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
