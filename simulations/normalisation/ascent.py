@@ -1,5 +1,6 @@
 """Exact gradient steps on one prompt at a time, plain or divided, for many runs at once."""
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,10 @@ from scipy.special import softmax
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
+
+
+SHARP_STEPS = 3.0 * np.sqrt(3.0), 1.7
+"""In units of 1/X^2: the plain step of the best guarantee, and the divided one to two digits."""
 
 
 class State(NamedTuple):
@@ -34,9 +39,14 @@ class Prompts:
 
     def __init__(self, problem: gt.Problem) -> None:
         n, answers, d = problem.policy.n_prompts, problem.policy.n_responses, problem.policy.dimension
-        self.features = np.moveaxis(problem.policy.logits(np.eye(d)), 0, -1).reshape(n, answers, d)
+        self.features = problem.policy.jacobian().reshape(n, answers, d)
         self.right = problem.bandit.mean_reward
         self.theta = np.asarray(problem.theta)
+
+    @cached_property
+    def norms(self) -> Array:
+        """The spectral norms ||X_i|| of the prompts' features, shape (n,)."""
+        return np.asarray(np.linalg.norm(self.features, 2, axis=(1, 2)))
 
     def at(self, theta: Array) -> State:
         """Return the state at theta (R, d)."""

@@ -14,6 +14,7 @@ from grpo_theory.theory import divided_gain_constant, plain_gain_constant
 from simulations.claims import claim
 from simulations.harness.evidence import exact, largest
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.normalisation.ascent import SHARP_STEPS
 
 ANSWERS, QUICK_ANSWERS = tuple(range(2, 9)), (2, 4)
 SOUGHT = (2, 3)
@@ -23,8 +24,6 @@ POINTS = 60
 """Problems of each cell that are kept for the figure."""
 SEARCH, QUICK_SEARCH = {"starts": 256, "climbs": 2}, {"starts": 32, "climbs": 1}
 LARGEST_THETA = 12.0
-SHARP_STEPS = 3.0 * np.sqrt(3.0), 1.7
-"""In units of 1/X^2: the plain step of the best guarantee, and the divided one to two digits."""
 
 
 class Step(NamedTuple):

@@ -9,7 +9,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.harness.evidence import exact
+from simulations.harness.evidence import exact, largest
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 PROMPTS, ANSWERS, WIDTH = 4, 4, 3
@@ -81,7 +81,9 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
             moves.append(largest_move(problem, theta, settings["rule"]))
             order = rng.integers(PROMPTS, size=(settings["steps"],))
             partings.append(largest_parting(problem, theta, settings["rule"], order))
-        found += [{"how": how, "quantity": name, "estimate": max(gaps)} for name, gaps in (("step", moves), ("path", partings))]
+        found += [
+            {"how": how, "quantity": name, "estimate": largest(gaps)} for name, gaps in (("step", moves), ("path", partings))
+        ]
     return found
 
 

@@ -16,7 +16,7 @@ from grpo_theory.theory import divided_gain_constant, plain_gain_constant
 from simulations.claims import claim
 from simulations.harness.evidence import average, exact
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
-from simulations.normalisation.ascent import Prompts, Step
+from simulations.normalisation.ascent import SHARP_STEPS, Prompts, Step
 from simulations.normalisation.prompts import MIXTURES, mixture, prompts
 
 SETTINGS = (*MIXTURES, "learnt")
@@ -30,14 +30,13 @@ LEVEL = 0.9
 """Of the mean success, for the time to it."""
 PRINTED = 16.0 / 3.0
 """2 (8/3): the constant of Theorem 3.2."""
-SHARP = 3.0 * np.sqrt(3.0), 1.7
 ARMS = {
     "plain": Step(1.0, 0.0),
     "divided": Step(0.5, 0.5),
     "multiplied": Step(0.5, -0.5),
-    "plain, best": Step(SHARP[0], 0.0),
-    "divided, best": Step(SHARP[1], 0.5),
-    "multiplied, best": Step(SHARP[1], -0.5),
+    "plain, best": Step(SHARP_STEPS[0], 0.0),
+    "divided, best": Step(SHARP_STEPS[1], 0.5),
+    "multiplied, best": Step(SHARP_STEPS[1], -0.5),
 }
 """The printed steps (X = 1), those of the best guarantees, and broken: multiplied by the standard deviation instead."""
 
@@ -122,12 +121,12 @@ def quotients(own: dict[str, Path], horizon: int, room: float) -> dict[str, floa
     return {
         "N5/sum": plain[:horizon].sum() / (2.0 * room),
         "N5/minimum": horizon * plain[:horizon].min() / (2.0 * room),
-        "N5/sum, sharp": best[:horizon].sum() * plain_gain_constant(SHARP[0]) / room,
+        "N5/sum, sharp": best[:horizon].sum() * plain_gain_constant(SHARP_STEPS[0]) / room,
         "N6/printed": divided.square.sum() / right,
         "N6/corrected": divided.norm.mean() ** 2 * horizon / right,
         "N6/minimum": divided.norm.min() ** 2 * (1.0 / divided.deviation).sum() / (PRINTED * room),
         "N6/weighted": divided.weighted.sum() / (PRINTED * room),
-        "N6/weighted, sharp": best_divided[:horizon].sum() * divided_gain_constant(SHARP[1]) / room,
+        "N6/weighted, sharp": best_divided[:horizon].sum() * divided_gain_constant(SHARP_STEPS[1]) / room,
     }
 
 

@@ -47,7 +47,7 @@ def interaction(problem: Prompts, state: State) -> Interaction:
     """Return the least M with M <grad J_i, grad J_j> >= ||X_i grad J_j||^2/||X_i||^2 for all i and j, at one state."""
     gradients, deviation = state.gradients[0], np.sqrt(state.variance[0])
     inner = gradients @ gradients.T
-    norms = np.linalg.norm(problem.features, 2, axis=(1, 2))
+    norms = problem.norms
     seen = (np.einsum("ikd,jd->ijk", problem.features, gradients) ** 2).sum(axis=2) / norms[:, None] ** 2
     interacting = seen > 1e-14 * np.diag(inner)
     rounding = ROUNDING * np.sqrt(np.outer(np.diag(inner), np.diag(inner)))
@@ -83,7 +83,7 @@ def _repeated(state: State, n: int) -> State:
 
 def steps(problem: Prompts, found: Interaction) -> dict[str, tuple[Step, float]]:
     """Return the step of each theorem, and the constant of its guarantee."""
-    largest_norm = float(np.linalg.norm(problem.features, 2, axis=(1, 2)).max())
+    largest_norm = float(problem.norms.max())
     plain = largest_norm**2 * max(1.0, found.strength / 2.0)
     divided = largest_norm**2 * max(1.0, 5.0 * found.strength / 8.0) * found.ratio
     return {"N8/plain": (Step(1.0 / plain, 0.0), 0.5 / plain), "N8/divided": (Step(0.5 / divided, 0.5), 3.0 / (16.0 * divided))}
