@@ -136,7 +136,7 @@ def plain(function: Callable) -> Callable:
         return plain(function.py_func)
     if not isinstance(function, FunctionType):
         return function
-    names = set(_names(function.__code__)) & function.__globals__.keys()
+    names = _names(function.__code__) & function.__globals__.keys()
     called = {name: value for name in names if isinstance(value := function.__globals__[name], Dispatcher)}
     own = {**function.__globals__, **{name: plain(value) for name, value in called.items()}}
     made = FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)

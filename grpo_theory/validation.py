@@ -124,6 +124,12 @@ def check_within(name: str, array: Array, low: float, high: float) -> None:
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {array[where]:g} at index {where}")
 
 
+def check_interior(name: str, array: Array) -> None:
+    """Raise unless all entries lie strictly between 0 and 1."""
+    if ((array <= 0.0) | (array >= 1.0)).any():
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {array.min():g} to {array.max():g}")
+
+
 def check_distribution(name: str, array: Array) -> None:
     """Raise unless the entries along the last axis are probabilities that sum to one."""
     check_within(name, array, 0.0, 1.0)

@@ -16,7 +16,7 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.typed_passes import NopythonTypeInference, type_inference_stage
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import CHECKS_BOUNDS, OPTIONS, WITHOUT_COMPILER, compile_function
+from grpo_theory.compilation import CHECKS_BOUNDS, WITHOUT_COMPILER, compile_function, stage
 
 
 class Batch(NamedTuple):
@@ -117,7 +117,7 @@ def compile_kernel(function: Callable) -> Any:
     """
     try:
         raises = (_may_raise(function) or CHECKS_BOUNDS) and not WITHOUT_COMPILER
-        whole = _guarded(numba.njit(function, **OPTIONS)) if raises else function
+        whole = _guarded(stage(function)) if raises else function
         return compile_function(whole, SIGNATURE, as_value=True, pipeline_class=_KernelCompiler)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
         lines = [line for line in str(error).splitlines() if line.strip()]

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from grpo_theory.arrays import Array
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import as_count, as_real_array, check_interior, check_shape
 
 GREATEST_SLOPE = float(np.sqrt(2.0) / 4.0)
 """||grad p|| <= sqrt(2) V X <= this times X: attained by two responses that are equally likely."""
@@ -122,6 +122,5 @@ def _covariance(shares: Array, features: Array) -> Array:
 
 def _interior(p: ArrayLike) -> Array:
     p = as_real_array("p", p, np.ndim(p))
-    if ((p <= 0.0) | (p >= 1.0)).any():
-        raise ValueError(f"p must lie strictly between 0 and 1, got {p.min():g} to {p.max():g}")
+    check_interior("p", p)
     return p

@@ -14,7 +14,7 @@ from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.theory.group_size import GroupSizeLaw
 from grpo_theory.theory.leave_one_out import leave_one_out_parts
 from grpo_theory.theory.next_order import Surroundings, second_order
-from grpo_theory.validation import as_count, as_real_array, check_shape, typed
+from grpo_theory.validation import as_count, as_numbers, as_real_array, check_finite, check_shape, typed
 
 _DIFFERENCE = 1e-4
 
@@ -175,7 +175,9 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
 @typed
 def noise_free_path(problem: Problem, theta0: ArrayLike, steps: Array) -> Array:
     """Return the iterates of gradient ascent with exact gradients, shape (n + 1, d); the start alone for no steps."""
-    sizes = as_real_array("steps", steps, 1) if np.size(steps) else np.empty(0)
+    sizes = as_numbers("steps", steps)
+    check_finite("steps", sizes)
+    check_shape("steps", sizes, (sizes.size,), "(n,)")
     path = [problem.policy.check_theta(theta0, "theta0")]
     for number, step in enumerate(sizes):
         path.append(path[-1] + step * gradient(problem, path[-1]))

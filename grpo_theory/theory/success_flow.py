@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 
 from grpo_theory.arrays import Array
 from grpo_theory.theory.finite_group import FiniteGroupObjective
-from grpo_theory.validation import as_count, as_real_array
+from grpo_theory.validation import as_count, as_real_array, check_interior
 
 _NEWTON = 64
 """More than Newton's method ever needs here: it converges from one side, and quadratically."""
@@ -172,6 +172,5 @@ class FiniteGroupFlow(SuccessFlow):
 
 def _interior(name: str, value: ArrayLike) -> Array:
     p = as_real_array(name, value, np.ndim(value))
-    if ((p <= 0.0) | (p >= 1.0)).any():
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {p.min():g} to {p.max():g}")
+    check_interior(name, p)
     return p
