@@ -12,6 +12,7 @@ from scipy.special import chdtr, ndtr
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
+from grpo_theory.theory.distance import law_distance
 from simulations.claims import claim
 from simulations.harness.evidence import evidence
 from simulations.harness.maximum import maximum
@@ -107,10 +108,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
 
 def kolmogorov_distance(sample: np.ndarray, cdf: Any) -> float:
     """Return the largest distance between the sample's distribution function and a law's."""
-    ordered = np.sort(sample)
-    expected = np.interp(ordered, *_tabulated(cdf, ordered))
-    n = len(ordered)
-    return float(np.max(np.maximum(np.arange(1, n + 1) / n - expected, expected - np.arange(n) / n)))
+    return law_distance(lambda ordered: np.interp(ordered, *_tabulated(cdf, ordered)), sample).estimate
 
 
 def _tabulated(cdf: Any, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

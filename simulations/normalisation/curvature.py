@@ -133,7 +133,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
         rng = np.random.default_rng(here)  # the same policies, with derivatives that are wrong
         pairs = [family.draw(rng, make) for _ in range(settings["policies"])]
         for name, sides in BOUNDS.items():
-            ratio = max(left / right for left, right in (sides(*pair) for pair in pairs))
+            ratio = largest([left / right for left, right in (sides(*pair) for pair in pairs)])
             found.append({"statement": name, "how": how, "estimate": ratio, "prediction": 1.0})
         found += [{"how": how, "prediction": 0.0, **row} for row in _identities(family, pairs)]
         if how == "random":
@@ -155,7 +155,7 @@ def _identities(family: Family, pairs: list[tuple[Policy, Policy]]) -> list[dict
     gaps = {"N1/Hessian": [_gap(one) for one, _ in pairs]}
     if family.n_responses == 2:
         gaps["N1/two responses"] = [_gap_of_norm(one) for one, _ in pairs]
-    return [{"statement": name, "estimate": max(found)} for name, found in gaps.items()]
+    return [{"statement": name, "estimate": largest(found)} for name, found in gaps.items()]
 
 
 def _gap(policy: Policy) -> float:

@@ -187,7 +187,7 @@ def _points(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, 
     box = [(-settings["logits"], settings["logits"])] * k + [(0.0, 1.0)] * k
     for (name, (sides, broken)), own_seed in zip(POINTWISE.items(), seed.spawn(len(POINTWISE)), strict=True):
         for how, scale in (("random", 1.0), ("broken", broken)):
-            ratio = max(left / right for left, right in (sides(bandit, scale) for bandit in drawn))
+            ratio = largest([left / right for left, right in (sides(bandit, scale) for bandit in drawn)])
             found.append({"statement": name, "how": how, "estimate": ratio, "prediction": 1.0})
         worst = _sought(partial(_at, sides), box, settings, own_seed)
         found.append({"statement": name, "how": "sought", "estimate": worst, "prediction": 1.0})
@@ -219,8 +219,8 @@ def _bounded(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str,
     k, rng = settings["n_responses"], np.random.default_rng(seed)
     drawn = [_rewards(rng, k) for _ in range(settings["paths"])]
     worst = {
-        "random": max(_largest(ASCENT, rewards, settings["updates"]) for rewards in drawn),
-        "broken": max(_largest(ASTRAY, rewards, settings["updates"]) for rewards in drawn),
+        "random": largest([_largest(ASCENT, rewards, settings["updates"]) for rewards in drawn]),
+        "broken": largest([_largest(ASTRAY, rewards, settings["updates"]) for rewards in drawn]),
         "sought": _sought(lambda x: (_largest(ASCENT, x, settings["sought_updates"]), 1.0), [(0.0, 1.0)] * k, settings, seed),
     }
     return [
