@@ -143,14 +143,15 @@ def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restart
         return Optimum(known, value, restarts, restarts, 0, value, True)
     starts = [first, *_random_starts(problem, first, restarts - 1, generator)]
     ends = [_ascend(problem, start) for start in starts]
-    seen = np.array([float(objective(problem, theta)) for theta in (*starts, *ends)])
-    found = [theta for theta in ends if _is_optimum(problem, theta)]
-    if not found:
+    reached = objective(problem, np.array(ends))
+    seen = np.concatenate([objective(problem, np.array(starts)), reached])
+    found = np.array([_is_optimum(problem, theta) for theta in ends])
+    if not found.any():
         raise ValueError(
             f"problem must have an interior maximiser, and none of {restarts} searches found one; "
             f"the highest objective seen is {np.nanmax(seen):.6g}"
         )
-    values = np.array([float(objective(problem, theta)) for theta in found])
+    values = np.where(found, reached, -np.inf)
     best, highest = float(values.max()), float(np.nanmax(seen))
     margin = AGREEMENT * max(1.0, abs(best))
     if highest > best + margin:
@@ -161,7 +162,8 @@ def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restart
             stacklevel=3,
         )
     agreeing = int((values >= best - margin).sum())
-    return Optimum(found[int(values.argmax())], best, restarts, agreeing, restarts - len(found), max(highest, best), False)
+    failed = restarts - int(found.sum())
+    return Optimum(ends[int(values.argmax())], best, restarts, agreeing, failed, max(highest, best), False)
 
 
 def _closed_form(problem: Problem) -> Array | None:

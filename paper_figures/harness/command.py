@@ -1,13 +1,13 @@
 """What the command line of the figures does: draws them, writes the report, and says in a line what is wrong."""
 
 import argparse
-import shlex
 import sys
 from pathlib import Path
 
 from paper_figures.harness.discovery import figures, figures_of
 from paper_figures.harness.drawing import draw, draw_all, prepare
 from paper_figures.harness.report import write_report
+from simulations.harness.options import repeated
 from simulations.harness.store import StoreError
 from simulations.harness.verdicts import read_seed, read_verdicts
 
@@ -59,8 +59,4 @@ def _report(results: Path, out: Path) -> None:
 
 def _given(options: argparse.Namespace, results: Path) -> str:
     """Return the options with which the tables are made that are read here."""
-    seed = read_seed(results)
-    words = ["--quick"] if options.quick else []
-    words += ["--seed", str(seed)] if seed else []
-    words += ["--results", str(options.results)] if options.results is not None else []
-    return shlex.join(words)
+    return repeated(quick=options.quick, seed=read_seed(results), results=options.results)

@@ -1,7 +1,6 @@
 """What the command line of the studies does: lists, runs, verdicts, and one line for each mistake."""
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor
@@ -14,6 +13,7 @@ from simulations.claims import CATALOGUE, decided_by
 from simulations.harness.discovery import studies
 from simulations.harness.executors import EXECUTORS
 from simulations.harness.kernel_files import KernelFileError, first_line, load_kernels
+from simulations.harness.options import repeated
 from simulations.harness.runner import run
 from simulations.harness.store import Store, StoreError
 from simulations.harness.verdicts import CLAIMS, judge_tables, write_verdicts
@@ -53,11 +53,7 @@ def _refuse(message: str) -> int:
 
 def given(options: argparse.Namespace) -> str:
     """Return the options that a command must repeat to be about the same results."""
-    words = ["--quick"] if options.quick else []
-    words += ["--seed", str(options.seed)] if options.seed else []
-    words += ["--results", str(options.results)] if options.results is not None else []
-    words += [word for path in options.kernels for word in ("--kernels", str(path))]
-    return shlex.join(words)
+    return repeated(quick=options.quick, seed=options.seed, results=options.results, kernels=options.kernels)
 
 
 def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile]) -> None:
