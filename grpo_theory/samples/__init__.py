@@ -2,4 +2,5 @@
 
 from grpo_theory.samples.hessian import rollout_hessian as rollout_hessian
 from grpo_theory.samples.record import TrainingRecord as TrainingRecord
+from grpo_theory.samples.reward_counts import RewardCounts as RewardCounts
 from grpo_theory.samples.rollouts import Rollouts as Rollouts
