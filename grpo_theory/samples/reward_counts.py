@@ -38,8 +38,11 @@ class RewardCounts:
             raise ValueError(f"counts must have shape (B, L) with B >= 1 and L = {values.size} values, got {counts.shape}")
         if counts.dtype.kind not in "iu" or (counts.data < 0).any():
             raise ValueError("counts must be whole numbers, none below 0")
+        counts = counts.astype(np.int64)  # a copy, which is ours to tidy
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "counts", counts.astype(np.int64))
+        object.__setattr__(self, "counts", counts)
         if (self.sizes == 0).any():
             raise ValueError(f"every prompt must have a response; prompt {int(np.argmin(self.sizes))} has none")
 
