@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from datetime import datetime
@@ -114,6 +115,36 @@ def test_what_a_killed_run_had_begun_to_write_is_swept_and_nothing_else(tmp_path
     with store.locked():
         assert not any(path.exists() for path in begun)
         assert all(path.exists() for path in others)
+
+
+@contextmanager
+def nobody():
+    """Be a user who may write only where anyone may: the superuser may write everywhere."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="folders have no permissions of this kind")
+@pytest.mark.parametrize("inner", [".", "new"])
+def test_a_results_folder_that_cannot_be_written_is_one_line_before_anything_is_computed(inner, monkeypatch, capsys):
+    monkeypatch.setattr("simulations.harness.command.run", lambda *_, **__: pytest.fail("something was computed"))
+    studies()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "claims.csv").write_text("of another run")
+        root.chmod(0o555)
+        with nobody():
+            assert command.main(["run", ASKED[0], "--quick", "--results", str(root / inner)]) == 2
+        assert [path.name for path in root.iterdir()] == ["claims.csv"]
+        root.chmod(0o755)
+    error = capsys.readouterr().err
+    assert error == f"--results must be a folder that can be written, got {root / inner}: Permission denied\n"
 
 
 def test_a_clock_that_jumps_changes_no_byte_of_a_table(tmp_path, monkeypatch):
