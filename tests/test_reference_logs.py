@@ -74,8 +74,8 @@ def test_several_reward_functions_of_trl_are_named():
 def test_the_log_of_verl_is_read_as_it_is(tmp_path):
     python = environment("verl")
     given = {
-        "inputs": ["How much is 1 + 1?\nThink."] * 4 + ["Say \"no\"."] * 4,
-        "outputs": ["2", "3", "two", "2"] + ["no", "yes\n", "no", "nö"],
+        "inputs": ["How much is 1 + 1?\nThink."] * 4 + ['Say "no".'] * 4,
+        "outputs": ["2", "3", "two", "2", "no", "yes\n", "no", "nö"],
         "gts": ["2"] * 4 + [["no", "nö"]] * 4,
         "scores": [1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0],
         "reward_extra_infos_dict": {"acc": [True, False, False, True, True, False, True, True], "request_id": list("abcdefgh")},
