@@ -211,6 +211,7 @@ def test_other_ways_to_write_a_reward(tmp_path):
         ("bools.csv", "prompt,reward\na,True\na,false\nb,1\nb,0\n"),
         ("bools.jsonl", '{"prompt": "a", "reward": true}\n{"prompt": "a", "reward": 0}\n'
                         '{"prompt": "b", "reward": 1.0}\n{"prompt": "b", "reward": false}\n'),
+        ("names.csv", "prompt,reward\nNA,1\nNA,0\nnull,1\nnull,0\n"),
         ("text.jsonl", "".join(f'{{"prompt": "{p}", "reward": "{r}"}}\n\n' for p, r in ("a1", "a0", "b1", "b0"))),
     ):  # fmt: skip
         assert gt.read_rollouts(text(tmp_path / name, content)).rollouts.rewards.tolist() == [1.0, 0.0, 1.0, 0.0], name
@@ -246,7 +247,7 @@ GOOD = '{"prompt": "a", "reward": 1}\n{"prompt": "a", "reward": 0}\n'
         ("a.csv", "prompt,reward\n", r"a\.csv has columns, and no rows$"),
         ("a.csv", "prompt,reward\nx,1\nx,one\nx,\n", r"finite numbers; .*a\.csv has others in row 2 \('one'\), row 3 \(None\)$"),
         ("a.csv", "prompt,reward\nx,1\nx,nan\nx,inf\n", r"row 2 \('nan'\), row 3 \('inf'\)"),
-        ("a.csv", "prompt,reward\nx,1\nx\n", r"a\.csv is no whole CSV table: .*has 1 columns and not 2: 'x'"),
+        ("a.csv", "prompt,reward\nx,1\nx\n", r"a\.csv is no whole CSV table: line 3 has 1 columns and not 2: 'x'"),
         ("a.csv", "prompt,reward\nx,1\n,0\n", r"prompt \(prompt\) must be given for every row; row 2 of .*a\.csv has none"),
         ("a.csv", "prompt,reward,step\nx,1,1\nx,0,\n", r"step must be whole numbers in every row; .*row 2 \(None\)"),
         ("a.csv", "prompt,reward,step\nx,1,1\nx,0,1.5\n", r"step must be whole numbers in every row; .*row 2 \('1.5'\)"),

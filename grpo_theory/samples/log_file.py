@@ -73,7 +73,8 @@ class LogFile:
         if self._ending == ".parquet":
             return pq.read_schema(self.path)
         if self._ending == ".csv":
-            return pyarrow.csv.open_csv(self.path, parse_options=_csv_options(self._bad_rows)).schema
+            options = pyarrow.csv.ReadOptions(use_threads=False)  # with threads the numbers of lines are not known
+            return pyarrow.csv.open_csv(self.path, options, _csv_options(self._bad_rows)).schema
         with self._opened() as lines:
             first = [line for line, _ in zip(lines, range(PEEK), strict=False)]
         return _table_of_lines(first, None, self.path, 0).schema
