@@ -1,6 +1,6 @@
 """Make grpo_theory/data/rollouts.npz and examples/rollouts.jsonl: sampled answers of SmolLM2-135M-Instruct, rewards, scores.
 
-66 questions of three kinds, each after four solved examples of its own, are put to the model, which answers 32 times at
+129 questions of three kinds, each after four solved examples of its own, are put to the model, which answers 32 times at
 temperature 1 until it ends the line.  An answer that is right to the letter has reward 1, any other 0.  Kept of each answer: its
 reward, its tokens, its log-probability, a sketch of the gradient of that with respect to all 134,515,008 parameters, and the
 gradient with respect to the output head alone, exactly but for rounding, in coordinates that keep inner products.
@@ -27,7 +27,7 @@ from grpo_theory.language_model import sketch
 from grpo_theory.language_model.scores import log_likelihood
 
 KINDS = ("small sum", "sum", "larger")
-PER_KIND, RESPONSES, SHOTS = 22, 32, 4
+PER_KIND, RESPONSES, SHOTS = 43, 32, 4
 MOST_TOKENS = 6
 """An answer that has not ended by then stays as it is."""
 END = "\n"
@@ -35,6 +35,8 @@ SEED = 20261123
 SKETCH = {"width": 1024, "blocks": 4, "seed": SEED}
 TOKENS_AT_ONCE = 512
 EXAMPLE = FOLDER.parents[1] / "examples" / "rollouts.jsonl"
+EXAMPLE_PROMPTS = 66
+"""The first of them make the example."""
 SHORT = 64
 """The length of the sketches in the example: the first quarter of the first block, which by itself is such a sketch."""
 
@@ -231,11 +233,13 @@ def write_example(arrays, sketches, path):
     """Write the rollouts as a user's log has them, one JSON object a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     short = sketches[:, :SHORT] * np.sqrt(sketches.shape[1] / SHORT)
+    texts, rows = (arrays[name][:EXAMPLE_PROMPTS].tolist() for name in ("prompts", "index"))
     with path.open("w", encoding="utf-8") as file:
-        for prompt, (text, row) in enumerate(zip(arrays["prompts"].tolist(), arrays["index"].tolist(), strict=True)):
-            for i in row:
+        for prompt, (text, row) in enumerate(zip(texts, rows, strict=True)):
+            for number, i in enumerate(row):
                 line = {
                     "prompt_id": prompt,
+                    "response_id": number,
                     "prompt": text,
                     "completion": arrays["texts"][i].item(),
                     "reward": float(arrays["rewards"][i]),
