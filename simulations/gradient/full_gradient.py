@@ -19,7 +19,7 @@ from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.intervals.u_statistics import prompt_gradients
 from simulations.claims import claim
 from simulations.gradient.sampled_terms import (
-    DOUBLED,
+    TENFOLD,
     Means,
     Sample,
     Scores,
@@ -43,6 +43,8 @@ NEAR_ORTHOGONAL, PRINTED_NEAR, RELATIVE = 0.1, 0.977, 0.1
 """N11: the share of |cos| below the first at the start, give or take a tenth."""
 CLOSE, SAME, ROOT_2 = 0.2, 0.05, float(np.log(2.0)) / 2.0
 BLOCKS, EDGES, LEVEL = 4, np.linspace(-1.0, 1.0, 41), 0.95
+
+WRONG_SIGN = "value, wrong sign"
 
 Key = tuple[str, str, int]
 """Gradient, quantity, and group size, 0 where it has none."""
@@ -73,9 +75,15 @@ def statistics(means: dict[str, Means]) -> dict[Key, Array]:
             for other in ("none", "value", "optimal"):
                 found[name, f"leave-one-out against {other}", size] = by["leave-one-out"] / by[other] - 1.0
             found[name, "means of pairs against value", size] = by["means of pairs"] / by["value"] - 1.0
-        for one, other in (("value", "optimal"), ("value", "none"), ("none", "optimal"), ("value, wrong sign", "none")):
+        for one, other in (
+            ("value", "optimal"),
+            ("value", "none"),
+            ("none", "optimal"),
+            (WRONG_SIGN, "none"),
+            (WRONG_SIGN, "optimal"),
+        ):
             found[name, f"{one} against {other}", 0] = by[one] / by[other] - 1.0
-        for suffix in ("", DOUBLED):
+        for suffix in ("", TENFOLD):
             found[name, f"correlation of ||W||^2 and Z{suffix}", 0] = within_correlation(own, suffix)
         found[name, "Fisher, trace", 0] = proxy_correlation(own, "P")
         found[name, "variance", 0] = proxy_correlation(own, "variance")
@@ -88,7 +96,7 @@ def cosines(scores: Scores, known: Array) -> dict[str, Array]:
     """Return matrices (K, K) over pairs of some prompts: cosines, those with a common part, their squares, and whether below 0.1.
 
     The noise in the lengths is taken out; squares are products of two estimates, one from each half of the responses and of the
-    sketch, and so without noise of their own.  As a control each gradient has a part in common with all others, as long as itself.
+    sketch, and so without noise of their own.  As a control each gradient has a part in common with all others, as long as it is.
     """
     sample = Sample.of(scores)
     lengths = np.sqrt(sample.terms["power"][known])
@@ -202,9 +210,8 @@ def _given_prompts(row: pd.Series, prediction: float, margin: float = 0.0, shift
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Judge, for all parameters and for the head, what is printed of real models' gradients.
 
-    Controls: V added to the reward instead of taken off; leave-one-out in groups of 2; no baseline in the place of leave-one-out;
-    squared norms of right answers doubled; the variance itself in the place of the curvature; a part that all gradients have in
-    common; a head with four times its c3.
+    Controls: V added to the reward instead of taken off; leave-one-out in groups of 2; squared norms of right answers times ten;
+    the variance itself in the place of the curvature; a part that all gradients have in common; a head with four times its c3.
     """
     whole = table[~table["quantity"].isin(["prompt", "density"])]
     at = whole.set_index(["gradient", "quantity", "group_size"]).sort_index()
@@ -212,17 +219,17 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for name in (ALL, HEAD):
         where = f"SmolLM2, sampled answers, {name}"
         for statement, size, own, control, bound in (
-            ("U6/vanilla, G=4", 4, "leave-one-out against none", ("value, wrong sign against none", 0), 0.0),
-            ("U6/vanilla, G=64", 64, "leave-one-out against none", ("value, wrong sign against none", 0), 0.0),
+            ("U6/vanilla, G=4", 4, "leave-one-out against none", (f"{WRONG_SIGN} against none", 0), 0.0),
+            ("U6/vanilla, G=64", 64, "leave-one-out against none", (f"{WRONG_SIGN} against none", 0), 0.0),
             ("U6/near, G=8", 8, "leave-one-out against value", ("means of pairs against value", 8), CLOSE),
             ("U6/same, G=32", 32, "leave-one-out against value", ("means of pairs against value", 32), SAME),
-            ("U6/correlated", 0, "value against optimal", ("none against optimal", 0), 0.0),
-            ("U6/strict, correlated", 0, "value against none", ("value, wrong sign against none", 0), 0.0),
+            ("U6/correlated", 0, "value against optimal", (f"{WRONG_SIGN} against optimal", 0), 0.0),
+            ("U6/strict, correlated", 0, "value against none", (f"{WRONG_SIGN} against none", 0), 0.0),
         ):
             both = (at.loc[(name, own, size)], at.loc[(name, *control)])
             facts = {"standard error over prompts": both[0]["standard_error"]}
             found.append(claim(statement, where, *(_given_prompts(row, bound) for row in both), facts=facts))
-        both = tuple(at.loc[(name, f"correlation of ||W||^2 and Z{suffix}", 0)] for suffix in ("", DOUBLED))
+        both = tuple(at.loc[(name, f"correlation of ||W||^2 and Z{suffix}", 0)] for suffix in ("", TENFOLD))
         found.append(claim("U6/assumption, measured", where, *(_given_prompts(row, SMALL, size=True) for row in both)))
         both = tuple(at.loc[(name, quantity, 0)] for quantity in ("Fisher, trace", "variance"))
         found.append(claim("N9/within", f"{where}, Fisher, trace", *(_given_prompts(row, PRINTED, MARGIN) for row in both)))

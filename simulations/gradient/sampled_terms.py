@@ -18,8 +18,8 @@ Means = Mapping[str, Array]
 """Means over prompts by name, one number or many in any one shape."""
 OTHERS = "product of others"
 """The name of the mean product of the estimated gradients of different prompts."""
-DOUBLED = ", right answers' doubled"
-"""The control of a correlation with ||W||^2: squared norms of responses are multiplied by one more than their reward."""
+TENFOLD = ", right answers' tenfold"
+"""The control of a correlation with ||W||^2: squared norms of right answers are multiplied by ten."""
 
 
 class Scores(NamedTuple):
@@ -56,7 +56,7 @@ def prompt_terms(rewards: Array, scores: Array, exact: bool) -> dict[str, Array]
     pairs, triples = size * (size - 1.0), size * (size - 1.0) * (size - 2.0)
     total, sum_z, sum_pz, sum_pzz = p.sum(axis=1), z.sum(axis=1), (p * z).sum(axis=1), (p * z**2).sum(axis=1)
     both, apart = (prompt_powers(Rollouts(z, some[..., None])).gradient for some in (first + second, first - second))
-    doubled = 1.0 + z
+    tenfold = 1.0 + 9.0 * z
     return {
         "power": powers.gradient,
         "c2": powers.advantage - powers.gradient,
@@ -69,8 +69,8 @@ def prompt_terms(rewards: Array, scores: Array, exact: bool) -> dict[str, Array]
         "gain": (both - apart) / 4.0 / p.mean(axis=1),
         "covariance": covariances(p, z),
         "variance of P": covariances(first, second),
-        f"covariance{DOUBLED}": covariances(p * doubled, z),
-        f"variance of P{DOUBLED}": covariances(first * doubled, second * doubled),
+        f"covariance{TENFOLD}": covariances(p * tenfold, z),
+        f"variance of P{TENFOLD}": covariances(first * tenfold, second * tenfold),
         "variance": covariances(z, z),
         "variance variance": prompt_powers(Rollouts(z, z[..., None])).gradient,
         "variance P": powers.independent,
