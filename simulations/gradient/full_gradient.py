@@ -45,22 +45,27 @@ CLOSE, SAME, ROOT_2 = 0.2, 0.05, float(np.log(2.0)) / 2.0
 BLOCKS, EDGES, LEVEL = 4, np.linspace(-1.0, 1.0, 41), 0.95
 
 WRONG_SIGN = "value, wrong sign"
+EVERY = "all kinds"
+"""Of the questions."""
 
 Key = tuple[str, str, int]
 """Gradient, quantity, and group size, 0 where it has none."""
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell: the data are what they are, so quick is no different."""
-    return [Cell({"data": sampled_answers().provenance["sha256"]})]
-
-
-def scores_of(gradient: str, sketches: Array | None = None) -> Scores:
-    """Return the shipped scores, or others in the place of the sketches."""
+    """One cell for all questions, one for each kind by itself; the data are what they are, so quick is no different."""
     data = sampled_answers()
+    return [Cell({"data": data.provenance["sha256"], "questions": which}) for which in (EVERY, *data.kind_names)]
+
+
+def scores_of(gradient: str, questions: str = EVERY, block: int | None = None) -> Scores:
+    """Return the shipped scores of all questions or of a kind; of the sketches one block by itself if it is asked for."""
+    data = sampled_answers()
+    kept = np.ones(len(data.kinds), dtype=bool) if questions == EVERY else data.kinds == data.kind_names.index(questions)
     if gradient == HEAD:
-        return Scores(data.rewards, data.head, data.index, exact=True)
-    return Scores(data.rewards, data.sketches if sketches is None else sketches, data.index, exact=False)
+        return Scores(data.rewards, data.head, data.index[kept], exact=True)
+    blocks = data.sketches if block is None else np.sqrt(BLOCKS) * np.split(data.sketches, BLOCKS, axis=1)[block]
+    return Scores(data.rewards, blocks, data.index[kept], exact=False)
 
 
 def statistics(means: dict[str, Means]) -> dict[Key, Array]:
@@ -85,10 +90,19 @@ def statistics(means: dict[str, Means]) -> dict[Key, Array]:
             found[name, f"{one} against {other}", 0] = by[one] / by[other] - 1.0
         for suffix in ("", TENFOLD):
             found[name, f"correlation of ||W||^2 and Z{suffix}", 0] = within_correlation(own, suffix)
-        found[name, "Fisher, trace", 0] = proxy_correlation(own, "P")
-        found[name, "variance", 0] = proxy_correlation(own, "variance")
     found[BOTH, "log (G* - 1)", 0] = (found[HEAD, "log c3/c1", 0] - found[ALL, "log c3/c1", 0]) / 2.0
     found[BOTH, "share of ||W||^2", 0] = means[HEAD]["P"] / means[ALL]["P"]
+    return found | proxies(means)
+
+
+def proxies(means: dict[str, Means]) -> dict[Key, Array]:
+    """Return the correlations over prompts of the reward's variance with the curvature, and (the control) with itself."""
+    found: dict[Key, Array] = {}
+    for name, own in means.items():
+        found |= {
+            (name, "Fisher, trace", 0): proxy_correlation(own, "P"),
+            (name, "variance", 0): proxy_correlation(own, "variance"),
+        }
     return found
 
 
@@ -117,19 +131,27 @@ def cosines(scores: Scores, known: Array) -> dict[str, Array]:
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
     """Read everything off the data, with its errors; and what the figure shows of prompts and of pairs."""
-    samples = {name: Sample.of(scores_of(name)) for name in (ALL, HEAD)}
-    estimates = statistics({name: sample.means() for name, sample in samples.items()})
-    by_prompt = statistics({name: sample.without_prompt() for name, sample in samples.items()})
-    by_response = statistics({name: sample.without_response(scores_of(name)) for name, sample in samples.items()})
+    questions = settings["questions"]
+    read = statistics if questions == EVERY else proxies
+    scores = {name: scores_of(name, questions) for name in (ALL, HEAD)}
+    samples = {name: Sample.of(own) for name, own in scores.items()}
+    estimates = read({name: sample.means() for name, sample in samples.items()})
+    by_prompt = read({name: sample.without_prompt() for name, sample in samples.items()})
+    by_response = read({name: sample.without_response(scores[name]) for name, sample in samples.items()})
     heads = samples[HEAD].means()
-    blocks = np.split(sampled_answers().sketches * np.sqrt(BLOCKS), BLOCKS, axis=1)
-    by_block = [statistics({ALL: Sample.of(scores_of(ALL, block)).means(), HEAD: heads}) for block in blocks]
+    by_block = [read({ALL: Sample.of(scores_of(ALL, questions, i)).means(), HEAD: heads}) for i in range(BLOCKS)]
     found: Rows = []
     for key, estimate in estimates.items():
         size = len(by_prompt[key])
         spread = float(np.std([block[key] for block in by_block], ddof=1) / np.sqrt(BLOCKS))
         row = _row(key, float(estimate), jackknife_error(by_prompt[key]), size)
         found.append(row | {"sketch_error": spread} | of_responses(by_response[key]))
+    return found + (_of_everything(samples) if questions == EVERY else [])
+
+
+def _of_everything(samples: dict[str, Sample]) -> Rows:
+    """Return what is not a function of means: cosines, the best group sizes, and what the figure shows."""
+    found: Rows = []
     known = np.flatnonzero(np.all([s.terms["power"] > RELIABLE * np.diag(s.products) for s in samples.values()], axis=0))
     for name, sample in samples.items():
         matrices = cosines(scores_of(name), known)
@@ -196,7 +218,7 @@ def _of_figure(name: str, sample: Sample, of_pairs: Array) -> Rows:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each gradient, quantity and group size; one for each prompt, and for each bin of cosines."""
-    return [row | {"prediction": np.nan} for row in results[0]]
+    return [{"questions": settings["questions"]} | row | {"prediction": np.nan} for row in results[0]]
 
 
 def _given_prompts(row: pd.Series, prediction: float, margin: float = 0.0, shift: float = 0.0, size: bool = False) -> Evidence:
@@ -207,6 +229,11 @@ def _given_prompts(row: pd.Series, prediction: float, margin: float = 0.0, shift
     return Evidence(estimate + shift, prediction, error, margin, replications)
 
 
+def _proxy_evidence(part: pd.DataFrame) -> list[Evidence]:
+    at = part.set_index("quantity")
+    return [_given_prompts(at.loc[quantity], PRINTED, MARGIN) for quantity in ("Fisher, trace", "variance")]
+
+
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Judge, for all parameters and for the head, what is printed of real models' gradients.
 
@@ -214,8 +241,12 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     the variance itself in the place of the curvature; a part that all gradients have in common; a head with four times its c3.
     """
     whole = table[~table["quantity"].isin(["prompt", "density"])]
-    at = whole.set_index(["gradient", "quantity", "group_size"]).sort_index()
-    found = []
+    at = whole[whole["questions"] == EVERY].set_index(["gradient", "quantity", "group_size"]).sort_index()
+    found = [
+        claim("N9/within", f"SmolLM2, sampled answers, {name}, Fisher, trace, {questions}", *_proxy_evidence(part))
+        for (name, questions), part in whole[whole["group_size"] == 0].groupby(["gradient", "questions"], sort=False)
+        if name != BOTH
+    ]
     for name in (ALL, HEAD):
         where = f"SmolLM2, sampled answers, {name}"
         for statement, size, own, control, bound in (
@@ -231,8 +262,6 @@ def claims(table: pd.DataFrame) -> list[Claim]:
             found.append(claim(statement, where, *(_given_prompts(row, bound) for row in both), facts=facts))
         both = tuple(at.loc[(name, f"correlation of ||W||^2 and Z{suffix}", 0)] for suffix in ("", TENFOLD))
         found.append(claim("U6/assumption, measured", where, *(_given_prompts(row, SMALL, size=True) for row in both)))
-        both = tuple(at.loc[(name, quantity, 0)] for quantity in ("Fisher, trace", "variance"))
-        found.append(claim("N9/within", f"{where}, Fisher, trace", *(_given_prompts(row, PRINTED, MARGIN) for row in both)))
         shares = (at.loc[(name, f"share below 0.1{what}", 0)] for what in ("", ", a common part"))
         found.append(claim("N11/printed", f"{where}, start", *(evidence(row, PRINTED_NEAR, RELATIVE) for row in shares)))
     ratio = at.loc[(BOTH, "log (G* - 1)", 0)]
