@@ -44,11 +44,11 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
 def _noise(axes: Axes, at: pd.DataFrame) -> None:
     sizes = np.array(SIZES[1:], dtype=float)
     for gradient, line, filled, shift in ((ALL, "-", True, 0.97), (HEAD, "--", False, 1.03)):
-        for name, quantity in (("reinforce", "value against none"), ("optimal", "value against optimal")):
+        for name, quantity, place in (("reinforce", "value against none", 16.0), ("optimal", "value against optimal", 45.0)):
             row, look = at.loc[(gradient, quantity, 0)], ESTIMATORS[name]
             low, middle, high = (1.0 / (1.0 + row[which]) for which in ("high", "estimate", "low"))
             axes.plot(sizes, np.full(len(sizes), middle), line, color=look.colour)
-            _bar(axes, 64.0 * shift**4, middle, (low, high), look.colour, look.marker, filled)
+            _bar(axes, place * shift**2, middle, (low, high), look.colour, look.marker, filled)
         look = ESTIMATORS["rloo"]
         rows = [at.loc[(gradient, "leave-one-out against value", int(size))] for size in sizes]
         axes.plot(sizes, [1.0 + row["estimate"] for row in rows], line, color=look.colour)
