@@ -76,14 +76,16 @@ class Findings:
                 "before, as a trainer's log does that takes several updates from one batch: left out."
             )
         if self.duplicates:
+            repeat = "repeats" if self.duplicates == 1 else "repeat"
             found.append(
-                f"{_counted(self.duplicates, 'row')} of {self.kept} repeat another row's prompt, response and reward. Short "
+                f"{_counted(self.duplicates, 'row')} of {self.kept} {repeat} another row's prompt, response and reward. Short "
                 "answers do so by chance; if rows were written twice, intervals are too narrow."
             )
         small = sum(count for size, count in self.sizes.items() if size < 4)
         if small:
+            have = "has" if small == 1 else "have"
             found.append(
-                f"{_counted(small, 'group')} of {self.groups} have fewer than four responses, too few for c1, c2 and c3."
+                f"{_counted(small, 'group')} of {self.groups} {have} fewer than four responses, too few for c1, c2 and c3."
             )
         return tuple(found)
 

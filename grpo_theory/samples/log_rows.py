@@ -46,15 +46,18 @@ class Source:
                 where = file.path, before
                 rewards = _rewards(table, columns, *where)
                 steps = _whole_steps(table, columns.step, *where)
-                prompts = ids(table[columns.prompt])
+                prompts = ids(table[columns.prompt], f"prompt ({columns.prompt})")
                 if prompts.null_count:
                     row = before + int(np.argmax(prompts.is_null().to_numpy(zero_copy_only=False))) + 1
                     raise ValueError(f"prompt ({columns.prompt}) must be given for every row; row {row} of {file.path} has none")
-                responses = None if columns.response is None else hashes(table[columns.response])
+                name = columns.response
+                responses = None if name is None else hashes(table[name], f"response ({name})")
                 lengths = None if columns.length is None else numbers(table[columns.length], "length")
                 if lengths is not None:
                     bad = ~(np.isfinite(lengths) & (lengths >= 0.0))
-                    refuse_rows(bad, table[columns.length], "length", *where, "finite numbers of at least 0")
+                    refuse_rows(
+                        bad, table[columns.length], "length", *where, "finite numbers of at least 0 (length='' reads none)"
+                    )
                 scores = vectors(table, columns.scores, *where, width) if columns.scores else None
                 width = None if scores is None else scores.shape[1]
                 codes = prompts.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -83,6 +86,11 @@ def _whole_steps(table: pa.Table, name: str | None, path: Path, before: int) -> 
         return np.zeros(table.num_rows, dtype=np.int64)
     found = numbers(table[name], f"step ({name})")
     refuse_rows(
-        ~(np.abs(found) < 2**53) | (found != np.floor(found)), table[name], "step", path, before, "whole numbers in every row"
+        ~(np.abs(found) < 2**53) | (found != np.floor(found)),
+        table[name],
+        "step",
+        path,
+        before,
+        "whole numbers in every row (step='' reads none)",
     )
     return found.astype(np.int64)
