@@ -34,12 +34,13 @@ def rows(seed=3, count=400, prompts=30):
 
 def write(frame, path):
     """Write a table in the format of the path's ending."""
-    if path.name.endswith("parquet"):
+    name, compression = path.name.lower(), "gzip" if path.suffix.lower() == ".gz" else None
+    if name.endswith("parquet"):
         frame.to_parquet(path, row_group_size=37)
-    elif "csv" in path.name:
-        frame.to_csv(path, index=False)
+    elif "csv" in name:
+        frame.to_csv(path, index=False, compression=compression)
     else:
-        frame.to_json(path, orient="records", lines=True, compression="gzip" if path.suffix == ".gz" else None)
+        frame.to_json(path, orient="records", lines=True, compression=compression)
     return path
 
 
@@ -176,6 +177,22 @@ def test_conversations_are_known_by_all_their_messages(tmp_path):
         assert np.array_equal(log.rollouts.index, np.arange(24) % 6)
 
 
+def test_a_row_longer_than_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_file, "BLOCK", 500)
+    frame = pd.DataFrame({"prompt": ["a", "a"], "reward": [1, 0], "completion": ["x" * 2000, "y"]})
+    with pytest.raises(ValueError, match=r"a\.csv is no whole CSV table: a row is longer than 500 bytes"):
+        gt.read_rollouts(write(frame, tmp_path / "a.csv"))
+    assert gt.read_rollouts(write(frame, tmp_path / "a.jsonl")).findings.rows == 2
+
+
+def test_sums_of_rewards_that_overflow(tmp_path):
+    path = text(tmp_path / "a.csv", "prompt,one,two\na,0,0\na,1e308,1e308\n")
+    for reward in (["one", "two"], {"one": 10.0, "two": -10.0}):
+        with pytest.raises(ValueError, match=r"reward must be finite numbers; .*row 2 \('1e308'\)"):
+            gt.read_rollouts(path, reward=reward)
+    assert gt.read_rollouts(path, reward="one").rollouts.rewards.tolist() == [0.0, 1e308]
+
+
 def test_rewards_are_added_up_as_in_trl(tmp_path):
     frame = pd.DataFrame(
         {
@@ -249,6 +266,11 @@ def test_one_prompt_is_one_however_its_id_is_written(tmp_path):
 def test_names_may_have_capitals_and_spaces(tmp_path):
     found = gt.read_rollouts(text(tmp_path / "a.csv", "Prompt_ID, Reward\n7, 1\n7, 0\n")).findings
     assert found.columns == {"prompt": "Prompt_ID", "reward": " Reward"}
+    for ending in ("CSV", "Csv.GZ", "JSONL", "Jsonl.GZ", "PARQUET"):
+        assert gt.read_rollouts(write(rows(), tmp_path / f"log.{ending}")).findings.rows == 400, ending
+    frame = pd.DataFrame({"prompt": ["a", "a"], "reward": [1, 0]})
+    frame.to_csv(tmp_path / "index.csv")
+    assert "not read: ''" in str(gt.read_rollouts(tmp_path / "index.csv").findings)
 
 
 def test_ids_too_large_for_floats_stay_apart(tmp_path):
@@ -312,11 +334,12 @@ GOOD = '{"prompt": "a", "reward": 1}\n{"prompt": "a", "reward": 0}\n'
         ("a.csv", "", r"a\.csv is empty$"),
         ("a.csv", "prompt,reward\n", r"a\.csv has columns, and no rows$"),
         ("a.csv", "prompt,reward\nx,1\nx,one\nx,\n", r"finite numbers; .*a\.csv has others in row 2 \('one'\), row 3 \(empty\)$"),
+        ("a.csv", "prompt,reward\nx,1\nx,1_0\nx,10%\n", r"row 2 \('1_0'\), row 3 \('10%'\)"),
         ("a.csv", "prompt,reward\nx,1\nx,nan\nx,inf\n", r"row 2 \('nan'\), row 3 \('inf'\)"),
         ("a.csv", "prompt,reward\nx,1\nx\n", r"a\.csv is no whole CSV table: line 3 has 1 columns and not 2: 'x'"),
         ("a.csv", "prompt,reward\nx,1\n,0\n", r"prompt \(prompt\) must be given for every row; row 2 of .*a\.csv has none"),
         ("a.csv", "prompt,reward,step\nx,1,1\nx,0,\n", r"whole numbers in every row \(step='' reads none\); .*row 2 \(empty\)"),
-        ("a.csv", "prompt,reward,step\nx,1,1\nx,0,1.5\n", r"whole numbers in every row \(step='' reads none\); .*row 2 \('1.5'\)"),
+        ("a.csv", "prompt,reward,step\nx,1,1\nx,0,1.5\n", r"numbers in every row \(step='' reads none\); .*row 2 \('1.5'\)"),
         ("a.csv", "prompt,reward,length\nx,1,-4\nx,0,3\n", r"numbers of at least 0 \(length='' reads none\); .*row 1 \('-4'\)"),
         ("a.csv", "prompt,reward\nx,1\ny,0\n", r"prompt \(prompt\) must be shared .* each of the 2 groups has one response"),
         ("a.csv", "prompt,reward,step\nx,1,1\nx,0,2\n", "each of the 2 groups has one response at every step"),
@@ -394,6 +417,8 @@ def test_paths_that_do_not_fit(tmp_path):
         gt.read_rollouts(tmp_path / "absent")
     with pytest.raises(ValueError, match=r"path must be a file or a folder of files that end in .*; '.*' has none"):
         gt.read_rollouts(tmp_path)
+    with pytest.raises(ValueError, match="path must be a file's or a folder's name, and is empty"):
+        gt.read_rollouts("")
     with pytest.raises(TypeError, match="path must be a file's or a folder's name, got 3"):
         gt.read_rollouts(3)
     write(rows(), tmp_path / "1.csv")

@@ -150,7 +150,7 @@ def _scores(kinds: Mapping[str, str], name: str | None) -> tuple[str, ...]:
         return (found,) if found else ()
     if not name or name in kinds:
         return (name,) if name else ()
-    numbered = {int(match[1]): one for one in kinds if (match := re.fullmatch(re.escape(name) + r"(\d+)", one))}
+    numbered = {int(match[1]): one for one in kinds if (match := re.fullmatch(re.escape(name) + r"(0|[1-9]\d*)", one))}
     if not numbered:
         raise ValueError(
             f"scores must be a column of lists, or what stands before the numbers of columns; got {name!r}; {_found(kinds)}"

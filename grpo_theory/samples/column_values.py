@@ -55,7 +55,7 @@ def _parsed(texts: pa.Array) -> pa.Array:
         pass
 
     def number(text: str | None) -> float | None:
-        plain = "" if text is None else text.strip().lower()
+        plain = "" if text is None or "_" in text else text.strip().lower()
         try:
             return {"true": 1.0, "false": 0.0}[plain] if plain in ("true", "false") else float(plain)
         except ValueError:

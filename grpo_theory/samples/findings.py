@@ -100,7 +100,7 @@ class Findings:
         lines = [
             f"{_counted(self.rows, 'row')} in {_counted(self.files, 'file')}"
             + (f", of which {self.kept} are used" if self.kept < self.rows else ""),
-            f"columns: {taken}" + (f"; not read: {', '.join(self.ignored)}" if self.ignored else ""),
+            f"columns: {taken}" + (f"; not read: {', '.join(map(_name, self.ignored))}" if self.ignored else ""),
             f"{_counted(self.prompts, 'prompt')}, {_counted(self.groups, 'group')} of responses"
             + (f" at {_counted(len(self.steps), 'step')} ({_listed(self.steps)})" if self.steps else "")
             + (f"; {_counted(self.other_steps, 'other step')} not asked for" if self.other_steps else ""),
@@ -112,6 +112,10 @@ class Findings:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _name(column: str) -> str:
+    return column if column and column == column.strip() else repr(column)
 
 
 def _listed(values: tuple[int, ...]) -> str:

@@ -60,6 +60,7 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._bad_rows: list[str] = []
+        self._packed = path.suffix.lower() == ".gz"
         self._ending = str(ending(path)).removesuffix(".gz")
         if path.stat().st_size == 0:
             raise ValueError(f"{path} is empty")
@@ -76,6 +77,8 @@ class LogFile:
     def _refuse(self, error: Exception) -> NoReturn:
         wanted = {".csv": "CSV table", ".parquet": "Parquet file"}.get(self._ending, "file of JSON lines")
         why = self._bad_rows[0] if self._bad_rows else str(error).strip()
+        if "straddling" in why:
+            why = f"a row is longer than {BLOCK} bytes"
         raise ValueError(f"{self.path} is no whole {wanted}: {why}") from None
 
     def _schema(self) -> pa.Schema:
@@ -83,13 +86,17 @@ class LogFile:
             return pq.read_schema(self.path)
         if self._ending == ".csv":
             options = pyarrow.csv.ReadOptions(use_threads=False)  # with threads the numbers of lines are not known
-            return pyarrow.csv.open_csv(self.path, options, _csv_options(self._bad_rows)).schema
+            with self._stream() as stream, pyarrow.csv.open_csv(stream, options, _csv_options(self._bad_rows)) as reader:
+                return reader.schema
         with self._opened() as lines:
             first = [line for line, _ in zip(lines, range(PEEK), strict=False)]
         return _table_of_lines(first, None, 0).schema
 
     def _opened(self) -> Any:
-        return gzip.open(self.path, "rb") if self.path.suffix == ".gz" else self.path.open("rb")
+        return gzip.open(self.path, "rb") if self._packed else self.path.open("rb")
+
+    def _stream(self) -> pa.NativeFile:
+        return pa.input_stream(str(self.path), compression="gzip" if self._packed else None)
 
     def batches(self, names: list[str], rows: int) -> Iterator[pa.Table]:
         """Yield tables of so many rows or fewer with the columns named, at least one row each."""
@@ -114,19 +121,13 @@ class LogFile:
                 yield pa.Table.from_batches([batch])
 
     def _csv(self, names: list[str], _rows: int) -> Iterator[pa.Table]:
-        reader = pyarrow.csv.open_csv(
-            self.path,
-            read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK),
-            parse_options=_csv_options(self._bad_rows),
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=names,
-                column_types=dict.fromkeys(names, pa.string()),
-                strings_can_be_null=True,
-                null_values=[""],
-            ),
+        as_text = pyarrow.csv.ConvertOptions(
+            include_columns=names, column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=[""]
         )
-        for batch in reader:
-            yield pa.Table.from_batches([batch])
+        in_blocks = pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK)
+        with self._stream() as stream:
+            for batch in pyarrow.csv.open_csv(stream, in_blocks, _csv_options(self._bad_rows), as_text):
+                yield pa.Table.from_batches([batch])
 
     def _json(self, names: list[str], _rows: int) -> Iterator[pa.Table]:
         schema, done, rest = pa.schema([self._first.field(name) for name in names]), 0, b""
@@ -191,4 +192,4 @@ def _column(values: list[Any]) -> pa.Array:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         whole = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
-        return pa.array([one if one is None or isinstance(one, str) else json.dumps(one) for one in whole])
+        return pa.array([one if one is None or isinstance(one, str) else json.dumps(one, sort_keys=True) for one in whole])

@@ -32,6 +32,8 @@ class Source:
     def __init__(self, path: str | Path, reward: Reward, named: Mapping[str, str | None], batch_rows: int) -> None:
         if not isinstance(path, str | Path):
             raise TypeError(f"path must be a file's or a folder's name, got {shown(path)}")
+        if path == "":
+            raise ValueError("path must be a file's or a folder's name, and is empty")
         self.batch_rows = as_count("batch_rows", batch_rows)
         self.rows = 0
         self.files = [LogFile(one) for one in files_of(Path(path))]
@@ -73,11 +75,13 @@ class Source:
 
 def _rewards(table: pa.Table, columns: Columns, path: Path, before: int) -> Array:
     """Return the weighted sums of the reward's columns; a part counts for 0 where another is there."""
-    parts = np.stack([weight * numbers(table[name], f"reward ({name})") for name, weight in columns.reward.items()])
+    parts = np.stack([numbers(table[name], f"reward ({name})") for name in columns.reward])
     missing = np.isnan(parts)
-    bad = missing.all(axis=0) | np.isinf(parts).any(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.array(list(columns.reward.values())) @ np.where(missing, 0.0, parts)
+    bad = missing.all(axis=0) | np.isinf(parts).any(axis=0) | ~np.isfinite(found)
     refuse_rows(bad, table[next(iter(columns.reward))], "reward", path, before)
-    return np.where(missing, 0.0, parts).sum(axis=0)
+    return found
 
 
 def _whole_steps(table: pa.Table, name: str | None, path: Path, before: int) -> Integers:
