@@ -43,7 +43,9 @@ def _cells(table: pd.DataFrame, design: str) -> pd.DataFrame:
     covered = covered.assign(design=[design.format_map(row) for row in covered.to_dict("records")])
     settings = [name for name in ("problem", "schedule", "start") if name in covered]
     worst = covered.groupby(["interval", "target", "design", *settings], sort=False)["estimate"].min()
-    return worst.groupby(["interval", "target", "design"], sort=False).agg(cells="size", least="min", median="median").reset_index()
+    return (
+        worst.groupby(["interval", "target", "design"], sort=False).agg(cells="size", least="min", median="median").reset_index()
+    )
 
 
 def main(results: Path) -> None:
