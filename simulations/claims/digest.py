@@ -33,7 +33,7 @@ def digest(verdicts: pd.DataFrame) -> dict[str, str]:
 
 
 def evidence(verdicts: pd.DataFrame, names: Iterable[str]) -> str:
-    """Return a Markdown table of some claims: the statement, its verdicts, and the range of what was found beside what was stated."""
+    """Return a Markdown table of some claims: statement, verdicts, and the range of what was found beside what was stated."""
     counts = _counts(verdicts)
     lines = ["| claim | statement | verdict (settings) | found | stated |", "|---|---|---|---|---|"]
     for name in names:
