@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FLAGS := $(if $(QUICK),--quick)
 
-.PHONY: reproduce test reference lint bench clean
+.PHONY: reproduce test reference lint bench docs clean
 
 reproduce: $(VENV)/.base
 	@echo "On two idle cores this takes about $(if $(QUICK),4,22) minutes; interrupted, it goes on where it was."
@@ -24,11 +24,16 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Figures are drawn from the tables of a run, full or quick, if there is one.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "documentation: docs/_build/html/index.html"
+
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --out benchmarks/RESULTS.md
 
 clean:
-	rm -rf $(VENV) .venv-trl .venv-verl results results-quick report report-quick
+	rm -rf $(VENV) .venv-trl .venv-verl results results-quick report report-quick docs/_build docs/generated
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -13,12 +13,12 @@ from paper_figures.harness.style import BLACK, BLUE, GREY, LANGUAGE_MODEL, PROBL
 PLACE = 5
 TABLES = ("gradient_error", "race", "drift")
 CAPTION = (
-    "Left: the error of the gradient at a fixed number of responses, against how many of them each prompt gets, for three policies "
-    "of SmolLM2 on arithmetic questions; exact, 1 is the least. Middle: how many points of a hundred success is higher with "
-    "advantages divided by their group's standard deviation, one mark for each setting (difficulty, correlation of prompts, group "
-    "size); at the steps of arXiv 2601.23135, and with each side at its own best step. Right: cosine of the mean update and the "
-    "gradient when several updates are made from the same responses; below 0 the update makes the policy worse. Random trees of four "
-    "tokens, the policy having moved along the gradient by a drift; exact."
+    "Left: the error of the gradient at a fixed number of responses, against how many of them each prompt gets, for three "
+    "policies of SmolLM2 on arithmetic questions; exact, 1 is the least. Middle: how many points of a hundred success is higher "
+    "with advantages divided by their group's standard deviation, one mark for each setting (difficulty, correlation of prompts, "
+    "group size); at the steps of arXiv 2601.23135, and with each side at its own best step. Right: cosine of mean update and "
+    "gradient when several updates are made from the same responses; below 0 the update makes the policy worse. Random trees "
+    "of four tokens, the policy having moved along the gradient by a drift; exact."
 )
 SIZES = (2, 4, 8, 16, 32, 64)
 CONTESTS = {"printed steps": "the paper's\nsteps", "SGD": "best step,\nplain ascent", "Adam": "best step,\nAdam"}

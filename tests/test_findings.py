@@ -4,8 +4,8 @@ import re
 
 import pandas as pd
 import pytest
-
 from pages import DOCS, SAID, blocks, run_blocks
+
 from simulations.claims import CATALOGUE
 from simulations.claims.digest import evidence
 
