@@ -152,8 +152,7 @@ def test_the_third_finding_is_what_the_drifts_say():
     far = claims("T6/clipped", r"T = [2468], learning, drift (?:0\.4|1)$")
     away = (far["verdict"] == "refuted").sum()
     assert f"points away from the gradient in {away} of {len(far)} settings" in finding(3)
-    none, clipped = claims("T7/direction"), far
-    assert len(none) > len(clipped) > 0
+    assert len(far) == 8
 
 
 def trainers():
