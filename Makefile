@@ -14,7 +14,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # Kernels as plain Python, as people debug them; words of 64 bits that run over, which numpy then warns of, are meant to.
-KERNEL_TESTS := $(addprefix tests/test_,estimator.py trainers.py multisets.py numerical_safety.py)
+KERNEL_TESTS := $(addprefix tests/test_,estimator.py trainers.py multisets.py)
 plain: $(VENV)/.test
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m "not reference and not compiled" -W ignore:overflow:RuntimeWarning $(KERNEL_TESTS)
 

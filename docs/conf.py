@@ -41,7 +41,7 @@ write("coverage.inc.md", coverage_table())
 write("reach.inc.md", reach_table())
 write("api.md", reference())
 practice = [name for name in PRACTICE if (DOCS / f"{name}.md").exists()]
-write("doors.inc.md", f"- **You train language models:** {', '.join(map(page_link, practice))}.\n")
+write("doors.inc.md", f"**You train language models:** {', '.join(map(page_link, practice))}.\n")
 write("practice.inc.md", "\n".join(["```{toctree}", ":caption: Practice", ":hidden:", "", *practice, "```", ""]))
 
 tables = results()
