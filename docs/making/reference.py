@@ -43,9 +43,11 @@ def _listed(title: str, module: str, names: list[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Return plain text, with its stars and bars, as reStructuredText that says the same; what stands in backticks is left."""
+    """Return plain text as reStructuredText: outside of backticks, stars, bars and final underscores are escaped."""
     parts = text.split("`")
-    return "`".join(re.sub(r"(?<!\*)\*(?!\*)|\|", r"\\\g<0>", part) if at % 2 == 0 else part for at, part in enumerate(parts))
+    for at in range(0, len(parts), 2):
+        parts[at] = re.sub(r"(?<!\*)\*(?!\*)|\||(?<=\w)_(?!\w)", r"\\\g<0>", parts[at])
+    return "`".join(parts)
 
 
 def escape_docstring(app: object, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
