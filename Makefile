@@ -19,9 +19,8 @@ plain: $(VENV)/.test
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m "not reference and not compiled" -W ignore:overflow:RuntimeWarning $(KERNEL_TESTS)
 
 # Drivers with every index checked, which numba's cache does not tell from drivers without.
-DRIVER_TESTS := $(addprefix tests/test_,driver.py gradient_drivers.py training_stages.py)
 bounds: $(VENV)/.test
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/checked $(BIN)/python -m pytest -q $(DRIVER_TESTS)
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/checked $(BIN)/python -m pytest -q tests/test_driver.py
 
 # The wheel alone in an environment of its own, used from another folder, where nothing of the checkout is found.
 wheel:
