@@ -85,7 +85,7 @@ def ratio_interval(top: Terms, bottom: Terms, predicted: float, level: float, su
     low = max(ratio_limit(top.below, bottom.above, level, above=False), least)
     high = min(ratio_limit(top.above, bottom.below, level, above=True), most)
     estimate, error = predicted, np.nan
-    if top.measured and bottom.measured:
+    if top.measured and bottom.measured and bottom.below.mean() > 0.0:
         estimate = top.below.mean() / bottom.below.mean()
         influence = (top.below - estimate * bottom.below) / bottom.below.mean()
         error = influence.std(ddof=1) / np.sqrt(influence.size)
@@ -93,8 +93,9 @@ def ratio_interval(top: Terms, bottom: Terms, predicted: float, level: float, su
 
 
 def _interval(estimate: float, error: float, low: float, high: float, level: float) -> Interval:
-    """Return an interval that holds its estimate: what the likeliest law predicts may fall outside by little."""
-    return Interval(np.array(estimate), np.array(error), np.array(min(low, estimate)), np.array(max(high, estimate)), level)
+    """Return an interval with its estimate moved within it: what the likeliest law predicts may lie outside by little."""
+    inside = min(max(estimate, low), high)
+    return Interval(np.array(inside), np.array(error), np.array(low), np.array(high), level)
 
 
 def stacked(intervals: list[Interval]) -> Interval:

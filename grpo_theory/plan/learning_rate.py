@@ -76,11 +76,7 @@ def learning_rate_factor(
     level = check_level(level)
     check_pairs(counts)
     slopes = [slope_function(counts, *_setting(name, setting)) for name, setting in (("old", old), ("new", new))]
-    rates = np.linspace(0.0, 1.0, GRID + 1)
-    top, bottom = (slope.function(rates) for slope in slopes)
-    seen = (top > 0.0) | (bottom > 0.0)
-    ratios = np.divide(top, bottom, out=np.full_like(top, np.inf), where=bottom > 0.0)[seen]
-    least, most = float(ratios.min()), float(ratios.max())
+    least, most = ratio_range(*slopes)
     if most - least <= CONSTANT * most:
         exact = np.array((least + most) / 2.0)
         return LearningRateFactor(Interval(exact, np.array(0.0), exact, exact, level), float(exact), float(exact))
@@ -90,6 +86,14 @@ def learning_rate_factor(
     predicted = means[0] / means[1] if means[1] > 0.0 else np.sqrt(least) * np.sqrt(most)
     top_terms, bottom_terms = (average_terms(counts, one) for one in moved)
     return LearningRateFactor(ratio_interval(top_terms, bottom_terms, predicted, level, (least, most)), least, most)
+
+
+def ratio_range(top: RateFunction, bottom: RateFunction) -> tuple[float, float]:
+    """Return the least and the greatest ratio of two functions over the success rates, on a grid of 4,097 points."""
+    rates = np.linspace(0.0, 1.0, GRID + 1)
+    above, below = top.function(rates), bottom.function(rates)
+    ratios = np.divide(above, below, out=np.full_like(above, np.inf), where=below > 0.0)[(above > 0.0) | (below > 0.0)]
+    return float(ratios.min()), float(ratios.max())
 
 
 def _setting(name: str, setting: tuple[str | Estimator, int]) -> tuple[str | Estimator, int]:

@@ -69,10 +69,10 @@ def estimate_uniform_shares(counts: RewardCounts, group_sizes: ArrayLike, level:
         raise ValueError("counts must be of at least 2 prompts for an interval, got 1")
     if counts.sizes.max() < 2:
         raise ValueError("counts must have a prompt with two responses: one response a prompt says nothing about uniform groups")
-    a, predicted = reference_parameter(pair_share(counts)), None
+    predicted = None
     found, measured = [], np.array([(counts.sizes >= size).mean() for size in sizes])
     for size, share in zip(sizes, measured, strict=True):
-        terms = _terms(counts, int(size), a)
+        terms = share_terms(counts, int(size))
         if share < 1.0:
             predicted = predicted or likeliest_law(_own_reward_cells(counts))
             beyond = float(predicted.weights @ predicted.atoms ** (size - 1.0))
@@ -100,9 +100,9 @@ def _own_reward_cells(counts: RewardCounts) -> Cells:
     return Cells.gather(same[useful] - 1, sizes[useful] - 1, same[useful] / sizes[useful])
 
 
-def _terms(counts: RewardCounts, group_size: int, a: float) -> Terms:
+def share_terms(counts: RewardCounts, group_size: int) -> Terms:
     """Return terms of the prompts whose means are at most, and at least, the share of uniform groups."""
-    power = group_size - 1.0
+    power, a = group_size - 1.0, reference_parameter(pair_share(counts))
     function = RateFunction(lambda rate: rate**power, ("power", power), (0.0,) * (group_size - 1) + (1.0,))
     rows = np.repeat(np.arange(counts.prompts), np.diff(counts.counts.indptr))
     same, sizes = counts.counts.data, counts.sizes[rows]
