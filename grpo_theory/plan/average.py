@@ -22,7 +22,7 @@ class Terms:
 
     Attributes
     ----------
-    below, above : ndarray, shape (B,)
+    below, above : ndarray, shape (..., B)
         The same where the mean is measured.
     ends_below, ends_above : (float, float)
         The ranges of the terms.
@@ -50,10 +50,31 @@ def pair_share(counts: RewardCounts) -> float:
     return float(((squares - n)[paired] / (n * (n - 1.0))[paired]).mean()) if paired.any() else 1.0
 
 
-def average_terms(counts: RewardCounts, function: RateFunction) -> Terms:
+@dataclass(frozen=True)
+class Reference:
+    """What polynomials are chosen for: rounded to powers of two, so that the choice hardly sees the data.
+
+    Attributes
+    ----------
+    a : float
+        For success rates of the law beta(a, a).
+    prompts : float
+        For a mean over so many prompts.
+    """
+
+    a: float
+    prompts: float
+
+    @classmethod
+    def of(cls, counts: RewardCounts) -> "Reference":
+        """Return the law of which two responses agree as often as these do, and the number of prompts."""
+        return cls(reference_parameter(pair_share(counts)), power_of_two(counts.prompts))
+
+
+def average_terms(counts: RewardCounts, function: RateFunction, chosen_for: Reference | None = None) -> Terms:
     """Return the terms of a function's mean over the prompts, from binary rewards."""
-    a = reference_parameter(pair_share(counts))
-    found = {int(size): bracket(function, int(size), a, a, power_of_two(counts.prompts)) for size in np.unique(counts.sizes)}
+    near = chosen_for or Reference.of(counts)
+    found = {int(size): bracket(function, int(size), near.a, near.a, near.prompts) for size in np.unique(counts.sizes)}
     below, above = np.empty(counts.prompts), np.empty(counts.prompts)
     for size, (lower, upper) in found.items():
         here = counts.sizes == size
@@ -69,33 +90,41 @@ def terms_of(below: Array, above: Array, polynomials: Mapping[int, tuple[Array, 
     return Terms(below, below if measured else above, ends_below, ends_above, responses)
 
 
-def mean_interval(terms: Terms, predicted: float, level: float) -> Interval:
-    """Return an interval of the mean; the estimate is the prediction where it is not measured."""
+def mean_ends(terms: Terms, level: float) -> tuple[Array, Array]:
+    """Return the limits of the mean, shape (...)."""
     low = mean_limits(terms.below, *terms.ends_below, terms.responses, level)[0]
     high = mean_limits(terms.above, *terms.ends_above, terms.responses, level)[1]
+    return low, high
+
+
+def mean_interval(terms: Terms, predicted: float, level: float) -> Interval:
+    """Return an interval of the mean; the estimate is the prediction where it is not measured."""
     estimate, error = predicted, np.nan
     if terms.measured:
         estimate, error = terms.below.mean(), terms.below.std(ddof=1) / np.sqrt(terms.below.size)
-    return _interval(float(estimate), float(error), low, high, level)
+    return _interval(float(estimate), float(error), *mean_ends(terms, level), level)
+
+
+def ratio_ends(top: Terms, bottom: Terms, level: float, sure: tuple[float, float]) -> tuple[Array, Array]:
+    """Return the limits of the ratio of two means, neither below 0, within limits that are sure; shape (...)."""
+    low = ratio_limit(top.below, bottom.above, level, above=False)
+    high = ratio_limit(top.above, bottom.below, level, above=True)
+    return np.clip(low, *sure), np.clip(high, *sure)
 
 
 def ratio_interval(top: Terms, bottom: Terms, predicted: float, level: float, sure: tuple[float, float]) -> Interval:
     """Return an interval of the ratio of two means, neither below 0, within limits that are sure."""
-    least, most = sure
-    low = max(ratio_limit(top.below, bottom.above, level, above=False), least)
-    high = min(ratio_limit(top.above, bottom.below, level, above=True), most)
     estimate, error = predicted, np.nan
     if top.measured and bottom.measured and bottom.below.mean() > 0.0:
         estimate = top.below.mean() / bottom.below.mean()
         influence = (top.below - estimate * bottom.below) / bottom.below.mean()
         error = influence.std(ddof=1) / np.sqrt(influence.size)
-    return _interval(float(estimate), float(error), min(low, most), max(high, least), level)
+    return _interval(float(estimate), float(error), *ratio_ends(top, bottom, level, sure), level)
 
 
-def _interval(estimate: float, error: float, low: float, high: float, level: float) -> Interval:
+def _interval(estimate: float, error: float, low: Array, high: Array, level: float) -> Interval:
     """Return an interval with its estimate moved within it: what the likeliest law predicts may lie outside by little."""
-    inside = min(max(estimate, low), high)
-    return Interval(np.array(inside), np.array(error), np.array(low), np.array(high), level)
+    return Interval(np.clip(estimate, low, high), np.array(error), low, high, level)
 
 
 def stacked(intervals: list[Interval]) -> Interval:

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
-from grpo_theory.plan.average import Terms, clipped, mean_interval, pair_share, stacked, terms_of
-from grpo_theory.plan.brackets import RateFunction, bracket, power_of_two, reference_parameter
+from grpo_theory.plan.average import Reference, Terms, clipped, mean_interval, stacked, terms_of
+from grpo_theory.plan.brackets import RateFunction, bracket
 from grpo_theory.plan.mixing import Cells, likeliest_law
 from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import as_count, typed
@@ -100,14 +100,14 @@ def _own_reward_cells(counts: RewardCounts) -> Cells:
     return Cells.gather(same[useful] - 1, sizes[useful] - 1, same[useful] / sizes[useful])
 
 
-def share_terms(counts: RewardCounts, group_size: int) -> Terms:
+def share_terms(counts: RewardCounts, group_size: int, chosen_for: Reference | None = None) -> Terms:
     """Return terms of the prompts whose means are at most, and at least, the share of uniform groups."""
-    power, a = group_size - 1.0, reference_parameter(pair_share(counts))
+    power, near = group_size - 1.0, chosen_for or Reference.of(counts)
     function = RateFunction(lambda rate: rate**power, ("power", power), (0.0,) * (group_size - 1) + (1.0,))
     rows = np.repeat(np.arange(counts.prompts), np.diff(counts.counts.indptr))
     same, sizes = counts.counts.data, counts.sizes[rows]
-    prompts, values = power_of_two(counts.prompts), np.empty((2, same.size))
-    found = {int(size): bracket(function, int(size) - 1, a + 1.0, a, prompts) for size in np.unique(counts.sizes)}
+    values = np.empty((2, same.size))
+    found = {int(size): bracket(function, int(size) - 1, near.a + 1.0, near.a, near.prompts) for size in np.unique(counts.sizes)}
     for size, pair in found.items():
         here = sizes == size
         values[:, here] = np.stack(pair)[:, same[here] - 1] * (same[here] / size)
