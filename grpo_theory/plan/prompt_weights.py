@@ -10,7 +10,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
-from grpo_theory.plan.average import Terms, average_terms, check_pairs, mean_interval, ratio_interval, stacked
+from grpo_theory.plan.average import Terms, average_terms, check_pairs, clipped, mean_interval, ratio_interval, stacked
 from grpo_theory.plan.brackets import RateFunction
 from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
 from grpo_theory.samples import RewardCounts
@@ -109,8 +109,8 @@ def weigh_prompts(
         as_count("group_size", group_size),
         slope.function,
         mean_interval(bottom, total, level),
-        _class_shares(counts, slope, bottom, law, level),
-        _class_shares(counts, PLAIN, average_terms(counts, PLAIN), law, level),
+        stacked([ratio_interval(part, bottom, of / total, level, (0.0, 1.0)) for part, of in _classes(counts, slope, law)]),
+        clipped(stacked([mean_interval(part, of, level) for part, of in _classes(counts, PLAIN, law)])),
         mean_rate,
     )
 
@@ -133,11 +133,10 @@ def raised(coefficients: tuple[float, ...]) -> tuple[float, ...]:
     return (0.0, *((j + 1.0) / degree * one for j, one in enumerate(coefficients)))
 
 
-def _class_shares(counts: RewardCounts, function: RateFunction, whole: Terms, law: SuccessRates, level: float) -> Interval:
-    """Return the shares of a function's mean that hard, middling and easy prompts have."""
-    total, found = law.average(function.function), []
+def _classes(counts: RewardCounts, function: RateFunction, law: SuccessRates) -> list[tuple[Terms, float]]:
+    """Return the terms of a function's means on hard, middling and easy prompts, and what the likeliest law says of each."""
+    found = []
     for low, high in zip((0.0, *EDGES), (*EDGES, 1.0), strict=True):
         part = replace(function, low=low, high=high)
-        inside = law.weights @ part.values(law.atoms, above=low > 0.0 and high < 1.0)
-        found.append(ratio_interval(average_terms(counts, part), whole, float(inside) / total, level, (0.0, 1.0)))
-    return stacked(found)
+        found.append((average_terms(counts, part), float(law.weights @ part.values(law.atoms, above=low > 0.0 and high < 1.0))))
+    return found
