@@ -24,7 +24,7 @@ class LearningRateFactor:
     Attributes
     ----------
     factor : Interval
-        If a prompt's gradient is as long as its reward's variance p (1 - p), and the prompts' gradients point alike.
+        If the lengths of the prompts' gradients are in proportion to p (1 - p), and they point alike.
     least, most : float
         Whatever the lengths, for the component of the update along any direction in which no prompt's gradient points
         backwards. Where the two are equal the factor is exact.
@@ -48,8 +48,9 @@ def learning_rate_factor(
 
     The expected updates are E[h'(p) grad p] with each its own h' (docs/derivations.md, sections 24 and 34). Along a direction v
     the steps' ratio is a mean of h'_old/h'_new with the weights h'_new(p) <grad p, v>, and lies between its extremes over p if
-    none of these is below 0: that is assumption-free otherwise. Rewards do not tell the gradients' lengths; of a softmax policy
-    with one token |grad_z p| lies between p (1 - p) and sqrt(2) p (1 - p), z the logits, and `factor` takes it to be p (1 - p).
+    none of these is below 0: that is assumption-free otherwise. Rewards do not tell the gradients' lengths. Of a softmax policy
+    with one token, z its logits, |grad_z p| is p (1 - p) sqrt(s + f), where s is the probability that two successful responses
+    are the same one and f that two failed ones are; `factor` takes s + f to be the same at all prompts.
     Adam, which divides by the gradient's size, needs no factor for what multiplies all of h'.
 
     Parameters
