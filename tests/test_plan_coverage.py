@@ -8,7 +8,7 @@ from scipy.stats import beta
 
 import grpo_theory as gt
 from simulations.harness.study import cell_seed, table_of
-from simulations.plan.plan_coverage import HARD, QUANTITIES, STUDY, cells, honest_limits
+from simulations.plan.plan_coverage import HARD, QUANTITIES, STUDY, cells, count_tables, honest_limits
 from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
 
 MIXED = RateLaw(2.0, 5.0, ((0.0, 0.3), (0.15, 0.1)))
@@ -17,7 +17,7 @@ MIXED = RateLaw(2.0, 5.0, ((0.0, 0.3), (0.15, 0.1)))
 @pytest.mark.parametrize("size", [2, 8])
 def test_the_limits_are_those_of_the_public_functions(size):
     successes = np.random.default_rng(20261124).binomial(size, MIXED.draw((3, 40), np.random.default_rng(1)))
-    found = honest_limits(successes, size)
+    found = honest_limits(count_tables(successes, size))
     for pilot, one in enumerate(successes):
         counts = table(one, size)
         shares = gt.plan.estimate_uniform_shares(counts, [size, 2 * size]).interval

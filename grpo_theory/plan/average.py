@@ -22,12 +22,14 @@ class Terms:
 
     Attributes
     ----------
-    below, above : ndarray, shape (..., B)
+    below, above : ndarray, shape (B,)
         The same where the mean is measured.
     ends_below, ends_above : (float, float)
         The ranges of the terms.
     responses : int
         The number of responses that they rest on.
+    prompts : ndarray or float, default 1.0
+        How many prompts have each term; of many tables at once, shape (..., B).
     """
 
     below: Array
@@ -35,6 +37,7 @@ class Terms:
     ends_below: tuple[float, float]
     ends_above: tuple[float, float]
     responses: int
+    prompts: Array | float = 1.0
 
     @property
     def measured(self) -> bool:
@@ -92,8 +95,8 @@ def terms_of(below: Array, above: Array, polynomials: Mapping[int, tuple[Array, 
 
 def mean_ends(terms: Terms, level: float) -> tuple[Array, Array]:
     """Return the limits of the mean, shape (...)."""
-    low = mean_limits(terms.below, *terms.ends_below, terms.responses, level)[0]
-    high = mean_limits(terms.above, *terms.ends_above, terms.responses, level)[1]
+    low = mean_limits(terms.below, *terms.ends_below, terms.responses, level, terms.prompts)[0]
+    high = mean_limits(terms.above, *terms.ends_above, terms.responses, level, terms.prompts)[1]
     return low, high
 
 
@@ -107,8 +110,8 @@ def mean_interval(terms: Terms, predicted: float, level: float) -> Interval:
 
 def ratio_ends(top: Terms, bottom: Terms, level: float, sure: tuple[float, float]) -> tuple[Array, Array]:
     """Return the limits of the ratio of two means, neither below 0, within limits that are sure; shape (...)."""
-    low = ratio_limit(top.below, bottom.above, level, above=False)
-    high = ratio_limit(top.above, bottom.below, level, above=True)
+    low = ratio_limit(top.below, bottom.above, level, above=False, prompts=top.prompts)
+    high = ratio_limit(top.above, bottom.below, level, above=True, prompts=top.prompts)
     return np.clip(low, *sure), np.clip(high, *sure)
 
 

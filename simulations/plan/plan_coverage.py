@@ -30,7 +30,7 @@ PROMPTS, SIZES = (32, 256, 2048), (2, 8, 64)
 QUICK_PROMPTS, QUICK_SIZES = (32, 512), (8,)
 POINTS = ("never, always, between", LANGUAGE_MODEL)
 POINT_PROMPTS, POINT_SIZE = 256, 8
-REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNKS = 200, 2500, 16
+REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNKS = 200, 5000, 8
 QUICK_REPLICATIONS = 100
 QUANTITIES = tuple(TEXTS)
 """What is covered."""
@@ -51,8 +51,8 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     """Draw pilots, and count how often the intervals hold the truth, and how often those do that take rates seen for rates."""
     law, size = rate_laws()[settings["law"]], settings["size"]
     rng = np.random.default_rng(seed)
-    successes = rng.binomial(size, law.draw((settings["pilots"], settings["prompts"]), rng))
-    honest, plugged_in = honest_limits(successes, size), _limits(_seen_terms(size), successes, size)
+    tables = count_tables(rng.binomial(size, law.draw((settings["pilots"], settings["prompts"]), rng)), size)
+    honest, plugged_in = honest_limits(tables), _limits(_seen_terms(size), tables)
     return {
         name: {
             "covered": int(_cover(honest[name], truth).sum()),
@@ -69,26 +69,33 @@ def _cover(limits: tuple[Array, Array], truth: float) -> Flags:
     return (low <= truth) & (truth <= high)
 
 
-def honest_limits(successes: Integers, size: int) -> dict[str, tuple[Array, Array]]:
-    """Return the limits that the public functions give, of each pilot, from successes (pilots, prompts) of `size` responses."""
-    agree = (successes * (successes - 1) + (size - successes) * (size - successes - 1)).mean(axis=1) / (size * (size - 1.0))
+def count_tables(successes: Integers, size: int) -> Array:
+    """Return how many prompts of each pilot have 0 to `size` successes, (pilots, size + 1), from successes (pilots, prompts)."""
+    pilots = len(successes)
+    places = successes + (size + 1) * np.arange(pilots)[:, None]
+    return np.bincount(places.ravel(), minlength=pilots * (size + 1)).reshape(pilots, size + 1).astype(np.float64)
+
+
+def honest_limits(tables: Array) -> dict[str, tuple[Array, Array]]:
+    """Return the limits that the public functions give, of each pilot, from its numbers of prompts (pilots, size + 1)."""
+    size, prompts = tables.shape[1] - 1, tables[0].sum()
+    k = np.arange(size + 1.0)
+    agree = tables @ (k * (k - 1.0) + (size - k) * (size - k - 1.0)) / (prompts * size * (size - 1.0))
     chosen = np.array([reference_parameter(share) for share in agree])
     found = {name: (np.empty(chosen.size), np.empty(chosen.size)) for name in QUANTITIES}
     for a in np.unique(chosen):
-        terms = _terms(size, Reference(float(a), power_of_two(successes.shape[1])))
-        for name, limits in _limits(terms, successes[chosen == a], size).items():
+        terms = _terms(size, Reference(float(a), power_of_two(prompts)))
+        for name, limits in _limits(terms, tables[chosen == a]).items():
             for ends, limit in zip(found[name], limits, strict=True):
                 ends[chosen == a] = limit
     return found
 
 
-def _limits(terms: Mapping[str, Terms], successes: Integers, size: int) -> dict[str, tuple[Array, Array]]:
-    """Return limits from terms (size + 1,) for each number of successes."""
-    at: dict[str, Terms] = {}
-    for name, one in terms.items():
-        below = one.below[successes]
-        above = below if one.measured else one.above[successes]
-        at[name] = replace(one, below=below, above=above, responses=size * successes.shape[1])
+def _limits(terms: Mapping[str, Terms], tables: Array) -> dict[str, tuple[Array, Array]]:
+    """Return limits from terms (size + 1,) for each number of successes, and how many prompts have it."""
+    size = tables.shape[1] - 1
+    responses = int(size * tables[0].sum())
+    at = {name: replace(one, prompts=tables, responses=responses) for name, one in terms.items()}
     unit = 0.0, 1.0
     return {
         "uniform share": _share_ends(at["uniform"]),
