@@ -32,6 +32,8 @@ POINTS = ("never, always, between", LANGUAGE_MODEL)
 POINT_PROMPTS, POINT_SIZE = 256, 8
 REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNKS = 200, 5000, 8
 QUICK_REPLICATIONS = 100
+ROUNDING = 1e-12
+"""GRPO's weight with two responses is 1/2 for every prompt, and its limits are that number."""
 QUANTITIES = tuple(TEXTS)
 """What is covered."""
 
@@ -66,7 +68,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
 
 def _cover(limits: tuple[Array, Array], truth: float) -> Flags:
     low, high = limits
-    return (low <= truth) & (truth <= high)
+    return (low <= truth + ROUNDING) & (truth - ROUNDING <= high)
 
 
 def count_tables(successes: Integers, size: int) -> Array:
