@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from paper_figures.harness.style import ESTIMATORS, LANGUAGE_MODEL, PROBLEMS, exact_line, group_size_axis, log_axis, points
 
 PLACE = 10
+ABOUT = "U6"
 TABLES = ("gradient_error", "baselines")
 CAPTION = (
     "Top: mean squared error of one group's gradient about its prompt's true gradient, averaged over the 500 arithmetic "
