@@ -1,6 +1,7 @@
 """The report that people read: typeset statements, sections, sentences whose numbers are read, links that lead somewhere."""
 
 import dataclasses
+import itertools
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +13,11 @@ import pandas as pd
 import pytest
 
 from grpo_theory.evidence.verdicts import COLUMNS
+from grpo_theory.theory import GroupSizeLaw
 from paper_figures.harness import sections as sections_module
 from paper_figures.harness.discovery import figures, subject
 from paper_figures.harness.findings import FINDINGS, Found, NotSaidError
+from paper_figures.harness.group_law import fine, group_law
 from paper_figures.harness.mathematics import typeset
 from paper_figures.harness.page import anchor_of, picture
 from paper_figures.harness.report import write_report
@@ -25,6 +28,8 @@ from simulations.claims import CATALOGUE, decided_by, t
 from simulations.claims.typeset import TYPESET
 from simulations.harness.discovery import studies
 from simulations.harness.verdicts import Verdicts
+from simulations.training import training_gap
+from simulations.training.grid import doubling
 
 
 def rows(name, *verdicts, control="refuted", **more):
@@ -167,7 +172,7 @@ def run(scale):
     tables = {
         "error_law": pd.DataFrame(policies | {"optimum": 3.1 * scale, "paper_optimum": 2.1 * scale}),
         "baselines": pd.DataFrame(policies | {"correlation_mean": 0.3 * scale, "break_even": 8.6 * scale}),
-        "kl_terms": pd.DataFrame({"term": ["k3 in loss, as printed"], "quantity": "gradient", "cosine": -0.4 * scale}),
+        "kl_terms": pd.DataFrame({"term": ["k3 in loss, as printed"] * 2, "quantity": "gradient", "cosine": -0.4 * scale}),
         "race": pd.DataFrame(race, columns=["contest", "correlation", "estimate"]).assign(quantity="plain less", arm="divided"),
     }
     return pd.concat(claims, ignore_index=True), tables
@@ -196,12 +201,14 @@ def test_the_numbers_of_a_finding_are_read_and_not_written(finding):
 
 def test_findings_say_what_the_tables_have():
     text = {finding.says.__name__: finding.says(Made()) for finding in FINDINGS}
-    assert "policies 3.1, 3.1 and 3.1, where the printed formula has 2.1, 2.1 and 2.1." in text["_best_group_size"]
-    assert "fails on 5 of 6 problems (mean |correlation| 0.30 on SmolLM2)" in text["_assumption"]
+    assert "of SmolLM2 3.1, 3.1 and 3.1, where the printed formula has 2.1, 2.1 and 2.1." in text["_best_group_size"]
+    assert "fails on 5 of 6 problems: on three policies of SmolLM2, where the mean |correlation| is 0.30" in text["_assumption"]
     assert "up to groups of 8, 8 and 8." in text["_assumption"]
-    assert "11% above that of the oracle" in text["_near_the_oracle"]
+    assert "11% above that of an oracle" in text["_near_the_oracle"]
     assert "up to 20% below" in text["_finite_groups"]
     assert "at most 3.0 points of success where prompts do not share features" in text["_division"]
+    assert "cosine is \u22120.40 or less on both problems" in text["_kl_gradient"]
+    assert r"up to 40 times the update apart, corrected they agree to $1\times10^{-15}$ of it." in text["_signs"]
     assert "in 4 of 5 settings, and to the old one in the others" in text["_whose_gradient"]
 
 
@@ -295,6 +302,27 @@ def test_a_picture_keeps_its_points_to_a_hundredth():
     kept = np.array(re.findall(r"L ([\d.]+) ([\d.]+)", group[0].attrib["d"]), dtype=float)
     np.testing.assert_allclose(kept, drawn, atol=0.01)
     assert len(uri) < len(svg)
+
+
+def test_a_group_law_through_exact_values_is_that_of_the_theory():
+    law = GroupSizeLaw(2.0, 3.0, 5.0)
+    sizes, every = np.array([2.0, 4.0, 64.0]), fine([2, 64])
+    np.testing.assert_allclose(group_law(sizes, law.mse(1.0, sizes))(every), law.mse(1.0, every), rtol=1e-12)
+    assert (every[0], len(every)) == (2.0, 200)
+    np.testing.assert_allclose(every[-1], 64.0)
+
+
+@pytest.mark.parametrize(("sizes", "errors"), [([2, 4], [1.0, 0.5]), ([2, 4, 8, 16], [1.0, 0.5, 0.25, 0.2])])
+def test_values_that_follow_no_group_law_are_refused(sizes, errors):
+    with pytest.raises(ValueError, match="at three group sizes or more"):
+        group_law(sizes, errors)
+
+
+def test_curves_of_laws_pass_the_checkpoints_and_are_smooth():
+    """Numbers of steps have the ratio 4096^(1/63) but for rounding, by one half at either end."""
+    every, ratio = training_gap.moments(4096), 4096.0 ** (1.0 / 63.0)
+    assert set(doubling(4096)) <= set(every)
+    assert all(b <= ratio * (a + 0.5) + 0.5 for a, b in itertools.pairwise(every))
 
 
 def test_a_found_run_is_immutable():

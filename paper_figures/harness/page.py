@@ -42,6 +42,11 @@ class Page:
         self.html.append(f'<p class="{look}">{typeset(text)}</p>' if look else f"<p>{typeset(text)}</p>")
         self.markdown.append(text)
 
+    def fold(self, summary: str, text: str) -> None:
+        """Add words, which may hold LaTeX between dollars, folded away in the HTML."""
+        self.html.append(f"<details><summary>{html.escape(summary)}</summary><p>{typeset(text)}</p></details>")
+        self.markdown.append(f"**{summary}.** {text}")
+
     def block(self, code: str, markdown: str = "") -> None:
         """Add HTML as it is, and its twin."""
         self.html.append(code)

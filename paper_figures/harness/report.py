@@ -10,6 +10,7 @@ from grpo_theory.evidence import FAMILY_ERROR
 from paper_figures.harness.advice import RULE, advice, choices
 from paper_figures.harness.discovery import figures, figures_of, subject
 from paper_figures.harness.findings import FINDINGS, Found, NotSaidError
+from paper_figures.harness.mathematics import typeset
 from paper_figures.harness.page import Page, anchor_of
 from paper_figures.harness.sections import Section, section_of, sections
 from paper_figures.harness.summaries import coverage_at_points, coverage_of_runs, group_sizes, how_made, undecided, who_wins
@@ -34,6 +35,17 @@ HOW_TO_READ = (
     "is also made of something known to be wrong, its negative control, which it must refute: a check that does not has no "
     "power, decides nothing, and stands in a table of its own. A statement with an assumption is judged where that holds. "
     "Printed statements are kept as the papers print them; what we put in their place is marked as corrected, with its proof."
+)
+
+SYMBOLS = (
+    r"A policy $\pi_\theta$ with parameters $\theta$ answers a prompt $x$ with a response $y$, whose reward is $Z$. $B$ prompts "
+    r"a batch, $G$ responses to each of them: a group. $V(x)=E[Z\mid x]$ is the prompt's value, $p$ where rewards are 0 and 1, "
+    r"$W=\nabla\log\pi_\theta(y\mid x)$ the score, $g(x)=E[WZ\mid x]$ the prompt's gradient, $J$ the objective, "
+    r"$g=\nabla J$ its gradient, $H$ its Hessian, $\Delta=\max J-J(\theta)$ the gap. MSE is the mean squared error of an "
+    r"estimated gradient; the oracle's baseline is $V(x)$, and $\Sigma_{\mathrm{oracle}}$ the covariance of its term. "
+    r"Off policy, $\theta_0$ sampled the responses and $\theta_k$ is updated, $\rho$ is the ratio of their probabilities, $T$ "
+    r"the horizon; $\varepsilon$ is the clip's width or, in bounds, any positive number. $\kappa$ weighs the divergence KL "
+    r"from the reference policy $\pi_{\mathrm{ref}}$; $\eta$ and $\beta/n$ are steps."
 )
 
 
@@ -72,11 +84,11 @@ def _add_opening(page: Page, verdicts: Verdicts, results: Path) -> None:
     lines, unsaid, found = [], [], Found(verdicts, results)
     for finding in FINDINGS:
         try:
-            lines.append((finding.says(found), anchor_of(finding.about)))
+            lines.append((finding.says(found), section_of(finding.about).group, anchor_of(finding.about)))
         except NotSaidError as reason:
             unsaid.append(f"{section_of(finding.about).title}: {reason}")
-    items = [f'<li>{html.escape(text)} <a href="#{anchor}">evidence</a></li>' for text, anchor in lines]
-    page.block(f'<ol class="findings">{"".join(items)}</ol>', "\n".join(f"1. {text}" for text, _ in lines))
+    items = [f'<li>{typeset(text)} <a href="#{anchor}">Evidence: {html.escape(paper)}</a></li>' for text, paper, anchor in lines]
+    page.block(f'<ol class="findings">{"".join(items)}</ol>', "\n".join(f"1. {text} ({paper})" for text, paper, _ in lines))
     if unsaid:
         page.paragraph(f"Left out, because this run does not say it: {'; '.join(unsaid)}.", "quiet")
     judged = [one for one in CATALOGUE.values() if one.kind != PARTS and (claims["id"] == one.id).any()]
@@ -88,11 +100,11 @@ def _add_opening(page: Page, verdicts: Verdicts, results: Path) -> None:
         f"{len(claims)} claims were judged in {claims['problem'].nunique()} settings: "
         + "; ".join(tally(found, names[whose]) for whose, found in counts if found)
         + "."
-        + f" All intervals hold together with probability at least {1 - FAMILY_ERROR:.3f}. Negative controls: "
-        f"{len(with_power(claims))} of {len(claims)} refuted, as they must be."
+        + f" All intervals hold together with probability at least {1 - FAMILY_ERROR:.3f}. {_controls(claims)}"
     )
     page.heading("How to read it")
     page.paragraph(HOW_TO_READ)
+    page.fold("Symbols", SYMBOLS)
 
 
 def _add_section(
@@ -168,6 +180,17 @@ def _add_powerless(page: Page, claims: pd.DataFrame) -> None:
         "and nothing is concluded from them. The last column is the number of runs that would do, where it is known."
     )
     page.table(weak[WEAK].rename(columns={"problem": "setting", "control": "control's verdict"}))
+
+
+def _controls(claims: pd.DataFrame) -> str:
+    """Say how many negative controls were refuted."""
+    weak = len(claims) - len(with_power(claims))
+    if not weak:
+        return f"All {len(claims)} negative controls were refuted, as they must be."
+    return (
+        f"Of {len(claims)} negative controls {len(claims) - weak} were refuted, as they must be; {weak} were not, so "
+        f"{'that check decides' if weak == 1 else 'those checks decide'} nothing."
+    )
 
 
 def _origin(verdicts: Verdicts) -> str:

@@ -74,7 +74,7 @@ def _add_parts(page: Page, statements: Sequence[Statement], claims: pd.DataFrame
             text += _assumed(one)
         page.block(
             f'<li{name}><span class="mark {look}" title="{look}">{mark}</span>{text}'
-            f"<div>{_emphasised(words, look)}</div>{_id(one)} {_proof(one)}</li>",
+            f"<div>{_emphasised(words, look)}</div>{'' if one == whole else _id(one)} {_proof(one)}</li>",
             f"- {mark} {'' if one == whole else _words(one)} {words} ({one.id}; {one.source})",
         )
     page.block("</ul>")
