@@ -110,8 +110,8 @@ SECTIONS = (
         "Bounds on the gap during training (Lemmas 6, 14 and 16)",
         ERROR,
         ("U7", "U8", "U18"),
-        "The gap Delta is the best objective less the present one. The bounds' constants hold over a ball around the maximiser, "
-        "onto which iterates are projected.",
+        "The gap $\\Delta$ is the best objective less the present one. The bounds' constants hold over a ball around the "
+        "maximiser, onto which iterates are projected.",
     ),
     Section(
         "limit-law",
@@ -149,15 +149,18 @@ SECTIONS = (
         "What the updates off policy are made of",
         TIC,
         ("T1", "T2"),
-        "The two decompositions on which the paper's rates rest. They are identities between vectors, so one group decides them.",
+        "The two decompositions on which the paper's rates rest. They are identities between vectors, so one group decides them. "
+        r"The weights $\zeta$ and $\xi$ are the shares of prompts and of responses in the batch; the clip keeps the tokens in "
+        r"$B$ and the responses in $D$; $\mu_c$ is the mean of the group's rewards, $\mu_0$ and $\mu_k$ are the prompt's values "
+        "under the old and the current policy.",
     ),
     Section(
         "whose-gradient",
         "Whose gradient the updates estimate",
         TIC,
         ("T6", "T7", "T8"),
-        "Responses come from the old policy theta_0, and the policy has moved on to theta_k: the update may follow the "
-        "gradient of either, or of neither.",
+        "Responses come from the old policy, and parameters have moved on from $\\theta_0$ to $\\theta_k$: the update may "
+        "follow the gradient of either, or of neither.",
     ),
     Section(
         "norms",

@@ -47,14 +47,14 @@ FORMS = {
     r"where runs end is $0$.",
     "T9/G": r"With equal lengths, so $\sigma_n=0$, the right side falls as $1/\left|G\right|$ at any $N$, and so does the "
     r"left: its slope is at most $-0.9$.",
-    "T9/corrected": r"Divided by their own lengths, long runs end near the zero of the mean update, where the squared gradient "
-    r"is not $0$.",
-    "T10": r"With the upper-only clip and division by $T$, $$O\!\left(\frac{T^{5/2}\log\left|V\right|}{\sqrt "
-    r"N}\right)+O\!\left(\frac{T^2\log\left|V\right|}{\left|G\right|}\right)$$",
+    "T9/corrected": r"Divided by their own lengths, long runs end within $1\%$ of the squared gradient at the zero of the mean "
+    r"update, which is not $0$.",
+    "T10": r"With the upper-only clip and division by $T$ the average squared gradient is at most "
+    r"$$O\!\left(\frac{T^{5/2}\log\left|V\right|}{\sqrt N}\right)+O\!\left(\frac{T^2\log\left|V\right|}{\left|G\right|}\right)$$",
     "T10/limit": r"As $N$ and $\left|G\right|$ grow the right side tends to $0$, and so does the left: the squared gradient "
     r"where runs end is $0$.",
     "T10/N": r"On policy, $\left|G\right|\to\infty$: the left side falls as $N^{-1/2}$, its slope is at most $-0.4$.",
-    "T11": r"TIC: $$O\!\left(\frac{T\log\left|V\right|}{\sqrt "
+    "T11": r"TIC's average squared gradient is at most $$O\!\left(\frac{T\log\left|V\right|}{\sqrt "
     r"N}\right)+O\!\left(\frac{T\log\left|V\right|}{\left|G\right|}\right),$$ the last term an intrinsic bias of the group "
     r"mean.",
     "T11/N": r"On policy the left side falls as $N^{-1/2}$ already at $\left|G\right|=2$: there is no floor.",
@@ -63,12 +63,13 @@ FORMS = {
     r"E\|Y_1\|^2\le\frac{2(1+\varepsilon)L\log\left|V\right|}{T\,\left|G\right|}$$",
     "T12/X2": r"The bound of $E\|X_2\|^2$, rewards up to $R=10$.",
     "T12/X2, R=1": r"The bound of $E\|X_2\|^2$, rewards up to $1$.",
-    "T12/X2/corrected": r"$$E\|X_2\|^2\le R^2\,\frac{G+3}{G^2}\,2L\left(\log\left|V\right|+1-\frac1T\right)$$",
+    "T12/X2/corrected": r"$$E\|X_2\|^2\le R^2\,\frac{G+3}{G^2}\,2L\left(\log\left|V\right|+1-\frac1T\right)$$"
+    r" Where all lengths are equal, without $1-\tfrac1T$.",
     "T12/Y1": r"The bound of $E\|Y_1\|^2$, rewards up to $R=10$.",
     "T12/Y1, R=1": r"The bound of $E\|Y_1\|^2$, rewards up to $1$.",
-    "T1"
-    r"2/Y1/corrected": r"$$E\|Y_1\|^2\le\left[\left(\left|\mu_k-\mu_0\right|+\frac{2R}G\right)^2+\frac{R^2}G\right]"
-    r"\frac{2(1+\varepsilon)L\log\left|V\right|}{T}$$",
+    "T12/Y1/corrected": r"$$E\|Y_1\|^2\le\left[\left(\left|\mu_k-\mu_0\right|+\frac{2R}G\right)^2+\frac{R^2}G\right]"
+    r"\frac{2(1+\varepsilon)L\log\left|V\right|}{T}$$"
+    r" It does not fall with $G$ where the clip bites.",
     "T13": r"On the simplex of $n$ points, $$\sum_ix_i\log^2x_i\le\log^2 n\ \ (n\ge8),\qquad\le28/e^2\ \ (n\le7)$$",
     "T14": r"TIC reaches a given level sooner than GRPO and GSPO at the same budget.",
     "T15": r"Dividing by the response's own length leaves the optimum where it is: the mean update is $0$ there.",
