@@ -1,6 +1,7 @@
 """The report that people read: typeset statements, sections, sentences whose numbers are read, links that lead somewhere."""
 
 import dataclasses
+import io
 import itertools
 import re
 from pathlib import Path
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,7 +21,8 @@ from paper_figures.harness.discovery import figures, subject
 from paper_figures.harness.findings import FINDINGS, Found, NotSaidError
 from paper_figures.harness.group_law import fine, group_law
 from paper_figures.harness.mathematics import typeset
-from paper_figures.harness.page import anchor_of, picture
+from paper_figures.harness.page import anchor_of
+from paper_figures.harness.picture import picture
 from paper_figures.harness.report import write_report
 from paper_figures.harness.sections import PRACTICE, SECTIONS, section_of, sections
 from paper_figures.harness.style import LANGUAGE_MODEL
@@ -286,22 +289,46 @@ def test_the_page_reads_wide_narrow_light_and_dark_and_offline(page):
     assert not re.search(r'src="(?!data:)|<link|@import|url\(', page)
 
 
-def test_a_picture_keeps_its_points_to_a_hundredth():
-    rng = np.random.default_rng(0)
-    drawn = rng.uniform(0.0, 500.0, (40, 2))
-    path = " ".join(f"L {x:.6f} {y:.6f}\n" for x, y in drawn)
-    svg = '<?xml version="1.0"?>\n<!-- seen by none -->\n<svg xmlns="http://www.w3.org/2000/svg"><g transform="scale(0.015625)">'
-    svg += f'<path d="M 0 0 {path}" style="stroke: #1f77b4; width: 100%"/><text>a &amp; b</text></g></svg>'
+def drawn(svg):
+    """Return the root of a picture as a browser reads it."""
     uri = picture(svg)
     assert not set('"#\n') & set(uri.partition(",")[2])
-    root = ElementTree.fromstring(unquote(uri.partition(",")[2]))
-    (group,) = root
+    assert len(uri) < len(svg)
+    return ElementTree.fromstring(unquote(uri.partition(",")[2]))
+
+
+def test_a_picture_keeps_its_points_to_a_hundredth():
+    rng = np.random.default_rng(0)
+    points = rng.uniform(0.0, 500.0, (40, 2))
+    path = " ".join(f"L {x:.6f} {y:.6f}\n" for x, y in points)
+    svg = '<?xml version="1.0"?>\n<!-- seen by none -->\n<svg xmlns="http://www.w3.org/2000/svg"><g transform="scale(0.015625)">'
+    svg += f'<path d="M 0 0 {path}" style="stroke: #1f77b4; width: 100%"/><text>a &amp; b</text></g></svg>'
+    (group,) = drawn(svg)
     assert group.attrib["transform"] == "scale(0.015625)"
     assert group[0].attrib["style"] == "stroke: #1f77b4; width: 100%"
     assert group[1].text == "a & b"
-    kept = np.array(re.findall(r"L ([\d.]+) ([\d.]+)", group[0].attrib["d"]), dtype=float)
-    np.testing.assert_allclose(kept, drawn, atol=0.01)
-    assert len(uri) < len(svg)
+    kept = np.array(re.findall(r"L([\d.]+) ([\d.]+)", group[0].attrib["d"]), dtype=float)
+    np.testing.assert_allclose(kept, points, atol=0.01)
+
+
+def test_what_a_picture_refers_to_is_there_and_looks_are_as_before():
+    figure, axes = plt.subplots()
+    axes.plot([0, 1, 2], [1, 0, 1], "o--", label="$x^2$ and <one>")
+    axes.fill_between([0, 1], [0, 0.5], alpha=0.3)
+    axes.legend()
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg")
+    plt.close(figure)
+    before, after = ElementTree.fromstring(buffer.getvalue()), drawn(buffer.getvalue())
+    names = [element.attrib["id"] for element in after.iter() if "id" in element.attrib]
+    used = {value.partition("#")[2].rstrip(")") for one in after.iter() for value in one.attrib.values() if "#" in value}
+    assert len(set(names)) == len(names)
+    assert {name for name in used if re.fullmatch("[A-Za-z]+", name)} == set(names)
+    rules = dict(re.findall(r"\.(\w+)\{(.*?)\}", "".join(one.text or "" for one in after.iter() if one.tag.endswith("style"))))
+    assert rules
+    looks = [rules.get(one.attrib.get("class", ""), one.attrib.get("style")) for one in after.iter() if "metadata" not in one.tag]
+    own = [one.attrib.get("style") for one in before.iter() if not re.search("metadata|rdf|cc/|purl|ns#", one.tag)]
+    assert [look for look in looks if look] == [look for look in own if look]
 
 
 def test_a_group_law_through_exact_values_is_that_of_the_theory():

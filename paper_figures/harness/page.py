@@ -8,13 +8,11 @@ from typing import Any
 import pandas as pd
 
 from paper_figures.harness.mathematics import typeset
+from paper_figures.harness.picture import picture
 from simulations.harness.store import write_atomically
 
 VERDICTS = ("confirmed", "refuted", "inconclusive")
 _HERE = Path(__file__).parent
-_PLACES = re.compile(r'\b(d|x|y|x1|x2|y1|y2|cx|cy|width|height|points)="([^"]*)"')
-_DECIMALS = re.compile(r"(\.\d\d)\d+")
-_UNSEEN = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
 
 
 class Page:
@@ -103,19 +101,6 @@ class Page:
 def anchor_of(name: str) -> str:
     """Return what a statement's id is called in links."""
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
-
-
-def picture(svg: str) -> str:
-    """Return an SVG as a data URI: hundredths of a point are kept, the rest of each coordinate is not."""
-    svg = _PLACES.sub(_rounded, _UNSEEN.sub("", svg))
-    svg = " ".join(svg.split()).replace("> <", "><")
-    for character, code in (("%", "%25"), ("#", "%23"), ('"', "%22" if "'" in svg else "'"), ("&", "%26")):
-        svg = svg.replace(character, code)
-    return f"data:image/svg+xml;charset=utf-8,{svg}"
-
-
-def _rounded(attribute: re.Match[str]) -> str:
-    return attribute[1] + '="' + _DECIMALS.sub(r"\1", attribute[2]) + '"'
 
 
 def _text(value: Any) -> str:
