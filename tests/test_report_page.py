@@ -26,6 +26,7 @@ from paper_figures.harness.picture import picture
 from paper_figures.harness.report import write_report
 from paper_figures.harness.sections import PRACTICE, SECTIONS, section_of, sections
 from paper_figures.harness.style import LANGUAGE_MODEL
+from paper_figures.harness.theorem import emphasised
 from paper_figures.harness.wording import in_words, standing, tally
 from simulations.claims import CATALOGUE, decided_by, t
 from simulations.claims.typeset import TYPESET
@@ -269,6 +270,13 @@ def test_every_statement_can_be_searched_and_has_its_verdict(page):
     assert page.count("Confirmed in the one setting tried (p0).") == len(
         {one.id for one in CATALOGUE.values() if one.kind != "parts" and not one.open}
     )
+
+
+def test_verdicts_lead_to_the_checks_without_power_and_their_first_clause_is_bold(page):
+    assert 'had no power: <a href="#powerless">see the table of those</a>.' in page
+    assert '<span class="verdict holds">Confirmed in the one setting tried (p0).</span>' in page
+    made = emphasised("Refuted in both settings (a; b). More.", "fails")
+    assert made == '<span class="verdict fails">Refuted in both settings (a; b).</span> More.'
 
 
 def test_rows_without_power_stand_in_a_table_of_their_own(page):

@@ -179,7 +179,9 @@ def _add_powerless(page: Page, claims: pd.DataFrame) -> None:
         "Something known to be wrong went through the same machinery and was not refuted, so these checks could not have failed, "
         "and nothing is concluded from them. The last column is the number of runs that would do, where it is known."
     )
-    page.table(weak[WEAK].rename(columns={"problem": "setting", "control": "control's verdict"}))
+    shown = weak[WEAK].assign(problem=weak["problem"].map(setting_name))
+    names = {"problem": "setting", "control": "control's verdict", "needed": "runs needed"}
+    page.table(shown.rename(columns=lambda name: names.get(name, name.replace("_", "'s "))))
 
 
 def _controls(claims: pd.DataFrame) -> str:

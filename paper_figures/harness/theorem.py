@@ -10,7 +10,7 @@ import pandas as pd
 from grpo_theory.evidence import Statement
 from paper_figures.harness.mathematics import typeset
 from paper_figures.harness.page import Page, anchor_of
-from paper_figures.harness.wording import in_words, standing, tally
+from paper_figures.harness.wording import SEE, in_words, standing, tally
 from simulations.claims import PARTS
 from simulations.claims.typeset import TYPESET
 
@@ -74,7 +74,7 @@ def _add_parts(page: Page, statements: Sequence[Statement], claims: pd.DataFrame
             text += _assumed(one)
         page.block(
             f'<li{name}><span class="mark {look}" title="{look}">{mark}</span>{text}'
-            f"<div>{_emphasised(words, look)}</div>{'' if one == whole else _id(one)} {_proof(one)}</li>",
+            f"<div>{emphasised(words, look)}</div>{'' if one == whole else _id(one)} {_proof(one)}</li>",
             f"- {mark} {'' if one == whole else _words(one)} {words} ({one.id}; {one.source})",
         )
     page.block("</ul>")
@@ -86,11 +86,21 @@ def _named(statement: Statement) -> str:
     return f' id="{anchor_of(statement.id)}" data-id="{name}" data-words="{words}"'
 
 
-def _emphasised(words: str, look: str) -> str:
-    """Return the verdict with its first clause in bold."""
-    end = re.search(r"[;.](?=\s|$)", words)
-    cut = end.end() if end else len(words)
-    return f'<span class="verdict {look}">{html.escape(words[:cut])}</span>{html.escape(words[cut:])}'
+def emphasised(words: str, look: str) -> str:
+    """Return the verdict with its first clause in bold, and a link to the checks without power where they are spoken of."""
+    cut = _first_clause(words)
+    rest = html.escape(words[cut:]).replace(SEE, f'<a href="#powerless">{SEE}</a>')
+    return f'<span class="verdict {look}">{html.escape(words[:cut])}</span>{rest}'
+
+
+def _first_clause(words: str) -> int:
+    """Return where the first clause ends: at a semicolon or full stop that stands in no brackets."""
+    depth = 0
+    for i, character in enumerate(words):
+        depth += (character == "(") - (character == ")")
+        if not depth and character in ";." and words[i + 1 : i + 2] in ("", " "):
+            return i + 1
+    return len(words)
 
 
 def _words(statement: Statement) -> str:

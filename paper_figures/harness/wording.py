@@ -9,6 +9,7 @@ from paper_figures.harness.style import PROBLEMS
 VERDICTS = {"confirmed": "Confirmed", "refuted": "Refuted", "inconclusive": "Left open"}
 NAMED = 6
 """At most so many settings are named in a sentence."""
+SEE = "see the table of those"
 STANDINGS = ("holds", "holds in part", "fails", "is open")
 
 
@@ -27,7 +28,7 @@ def in_words(rows: pd.DataFrame) -> str:
     """
     judged = with_power(rows)
     weak = len(rows) - len(judged)
-    without = f" In {_count(weak, 'setting')} the check had no power: see the table of those." if weak else ""
+    without = f" In {_count(weak, 'setting')} the check had no power: {SEE}." if weak else ""
     if judged.empty:
         return "Not judged in this run." if rows.empty else f"Not judged.{without}"
     counts = judged["verdict"].value_counts()
