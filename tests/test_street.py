@@ -10,7 +10,18 @@ import pytest
 TOP = Path(__file__).resolve().parents[1]
 FOLDERS = ("grpo_theory", "simulations", "paper_figures", "benchmarks")
 GROUND = {"arrays", "compilation", "schedule", "validation"}
-STREET = ("problem", "estimation", "samples", "language_model", "exact", "theory", "simulate", "intervals", "laboratory")
+STREET = (
+    "problem",
+    "estimation",
+    "samples",
+    "language_model",
+    "exact",
+    "theory",
+    "simulate",
+    "intervals",
+    "laboratory",
+    "plan",
+)
 PEERS = {"theory", "simulate"}
 """Neither imports the other."""
 
@@ -95,7 +106,7 @@ def test_no_study_imports_a_study_and_no_figure_a_figure(folder, mark, count, im
 
 def test_studies_know_no_figures_and_what_they_share_knows_no_study(imported):
     subjects = {module.split(".")[1] for module in defining("simulations", "STUDY")}
-    assert subjects == {"gradient", "training", "limit", "coverage", "sequence", "normalisation"}
+    assert subjects == {"gradient", "training", "limit", "coverage", "sequence", "normalisation", "plan"}
     for module in FILES:
         parts = module.split(".")
         if parts[0] == "simulations":
