@@ -48,6 +48,7 @@ from .problem import SoftmaxHead as SoftmaxHead
 from .problem import TabularSoftmax as TabularSoftmax
 from .problem import TokenTree as TokenTree
 from .problem import gallery as gallery
+from .samples import RaggedRollouts as RaggedRollouts
 from .samples import RewardCounts as RewardCounts
 from .samples import Rollouts as Rollouts
 from .samples import TrainingRecord as TrainingRecord

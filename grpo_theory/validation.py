@@ -25,7 +25,7 @@ MADE_BY = {
     "Problem": "gt.Problem(bandit, policy) or gt.gallery.problem(name) makes",
     "Point": "problem.at(theta) makes",
     "Moments": "gt.moments(problem, theta) makes",
-    "Rollouts": "gt.Rollouts(rewards, scores) makes",
+    "Groups": "gt.Rollouts(rewards, scores) or gt.RaggedRollouts(prompts, rewards, scores) makes",
     "TrainingRecord": "gt.TrainingRecord(step_sizes, path, mean_rewards) or gt.simulate_records makes",
     "Region": "gt.exact.region(problem, optimum, radius=..., reach=...) makes",
     "Linearisation": "gt.theory.linearise(problem, optimum, estimator, ...) makes",

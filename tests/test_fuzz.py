@@ -25,6 +25,7 @@ AT = {"problem": PROBLEM, "theta": PROBLEM.theta}
 ESTIMATE = {**AT, "estimator": "rloo", **SIZES}
 NOISE = np.random.default_rng(5)
 ROLLOUTS = gt.Rollouts(NOISE.integers(0, 2, (6, 4)).astype(float), NOISE.normal(size=(6, 4, 3)))
+RAGGED = gt.RaggedRollouts(np.repeat(np.arange(5), [4, 5, 4, 6, 5]), ROLLOUTS.rewards.ravel(), NOISE.normal(size=(24, 3)))
 OF_ROLLOUTS = {"rollouts": ROLLOUTS, "level": 0.9}
 RECORD = next(
     iter(gt.simulate_records(PROBLEM, BEST + 0.1, "rloo", gt.Power(0.8, 0.6), **RUN | {"replications": 1, "steps": 200}))
@@ -138,6 +139,19 @@ CASES = of_one_name(
         ),
         (gt.Rollouts, {"rewards": ROLLOUTS.rewards, "scores": ROLLOUTS.scores}),
         (ROLLOUTS.along, {"directions": np.eye(3)}),
+        (gt.RaggedRollouts, {"prompts": RAGGED.index, "rewards": RAGGED.rewards, "scores": RAGGED.scores}),
+        (
+            gt.RaggedRollouts.from_index,
+            {"prompts": RAGGED.prompts, "index": RAGGED.index, "rewards": RAGGED.rewards, "scores": RAGGED.scores},
+        ),
+        (
+            gt.RaggedRollouts.from_inner_products,
+            {"prompts": RAGGED.index, "rewards": RAGGED.rewards, "gram": RAGGED.scores @ RAGGED.scores.T},
+        ),
+        (gt.RewardCounts, {"values": RAGGED.counts.values, "counts": RAGGED.counts.counts}),
+        (gt.RewardCounts.from_rewards, {"prompts": RAGGED.index, "rewards": RAGGED.rewards}),
+        (RAGGED.at_least, {"responses": 5}),
+        (RAGGED.with_scores, {"scores": RAGGED.scores}),
         (gt.samples.rollout_hessian, {"rewards": ROLLOUTS.rewards, "scores": ROLLOUTS.scores, "strength": 0.1}),
         (
             gt.TrainingRecord,
@@ -227,7 +241,7 @@ JUNK = [
     ),
     *(np.zeros(3), np.ones((3, 3)), np.zeros((2, 0)), np.full(3, 1e200), np.full((6, 4), np.nan), np.zeros((2, 3, 4))),
     *(np.array(["a", "b"]), np.array([None, 1]), np.array(3), np.array(True), np.datetime64("2020-01-01"), np.arange(24.0)),
-    *(lambda *a, **k: None, lambda *a: "nothing", PROBLEM, TABULAR, ROLLOUTS, RECORD, MOMENTS, gt.Constant(1.7e308)),
+    *(lambda *a, **k: None, lambda *a: "nothing", PROBLEM, TABULAR, ROLLOUTS, RAGGED, RECORD, MOMENTS, gt.Constant(1.7e308)),
     *(gt.Pilot(3, 4), gt.estimators()["grpo"], slice(1), np.random.default_rng(1), "rloo"),
 ]
 

@@ -21,7 +21,11 @@ ROLLOUTS = gt.Rollouts([[1.0, 0.0], [0.0, 1.0]], np.arange(8.0).reshape(2, 2, 2)
             r"problem must be a Problem.*gallery.*'linear'",
         ),
         (lambda: gt.objective(None, LINEAR.theta), TypeError, "problem must be a Problem, .*, got None"),
-        (lambda: gt.intervals.gradient_between(np.ones((3, 2))), TypeError, r"rollouts must be Rollouts, .*shape \(3, 2\)"),
+        (
+            lambda: gt.intervals.gradient_between(np.ones((3, 2))),
+            TypeError,
+            r"rollouts must be Groups, as gt\.Rollouts.*shape \(3, 2\)",
+        ),
         (
             lambda: gt.intervals.gap_limit(ROLLOUTS),
             TypeError,

@@ -8,7 +8,7 @@ from grpo_theory import Rollouts
 from grpo_theory.intervals import u_statistics
 from grpo_theory.intervals.u_statistics import centred, prompt_gradients, prompt_jackknife_variances, prompt_powers
 
-FILLERS = {"gradients": (7, 3), "jackknife_variances": (7, 3), "powers": (3, 7)}
+FILLERS = {"gradients": (7, 3), "jackknife_variances": (7, 3), "powers": (7, 3)}
 
 
 def numbers(n=7, group_size=5, width=3):

@@ -8,7 +8,7 @@ import numpy as np
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F3, function_value
 from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
-from grpo_theory.samples import Rollouts
+from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw
 from grpo_theory.validation import ROUNDING, typed
 
@@ -89,7 +89,7 @@ def jackknife_covariances(gradients, terms, found):
                 out[k, m] = moment / (size * (size - 1.0))
 
 
-def prompt_terms(rollouts: Rollouts, prompts: int) -> PromptTerms:
+def prompt_terms(rollouts: Groups, prompts: int) -> PromptTerms:
     """Return what each prompt says, of at least so many prompts with four responses."""
     rollouts.require(prompts=prompts, responses=4)
     powers = prompt_powers(rollouts)
@@ -99,7 +99,7 @@ def prompt_terms(rollouts: Rollouts, prompts: int) -> PromptTerms:
 
 
 @typed
-def estimate_group_size_law(rollouts: Rollouts) -> GroupSizeLaw:
+def estimate_group_size_law(rollouts: Groups) -> GroupSizeLaw:
     """Estimate c1, c2 and c3 without bias from a pilot batch.
 
     c1 = E||g(X)||^2 - ||g||^2, c2 = E[E(||W||^2 (Z - V)^2 | X) - ||g(X)||^2] and c3 = E[Var(Z|X) E(||W||^2|X) + ||g(X)||^2].
@@ -108,7 +108,7 @@ def estimate_group_size_law(rollouts: Rollouts) -> GroupSizeLaw:
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 2 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
 
     Returns

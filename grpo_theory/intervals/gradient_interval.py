@@ -6,7 +6,7 @@ from scipy.special import fdtri
 from grpo_theory.arrays import Array, Flags
 from grpo_theory.intervals.interval import Ellipsoid, Interval, check_level, student_interval, vectorized
 from grpo_theory.intervals.u_statistics import centred, prompt_gradients, prompt_jackknife_variances
-from grpo_theory.samples import Rollouts
+from grpo_theory.samples import Groups
 from grpo_theory.validation import typed
 
 SINGULAR = 1e-12
@@ -15,7 +15,7 @@ SINGULAR = 1e-12
 
 @vectorized
 @typed
-def gradient_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
+def gradient_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of each component of (1/B) sum_b g(X_b), the gradient averaged over the prompts at hand.
 
     The jackknife of the U-statistic: within each prompt one response is deleted at a time (Arvesen 1969), prompts are strata, and
@@ -31,7 +31,7 @@ def gradient_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 1, G >= 3.
     level : float, default 0.95
 
@@ -47,8 +47,9 @@ def gradient_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """
     variances = prompt_jackknife_variances(rollouts)
     total = variances.sum(axis=-2)
-    squares = (variances**2).sum(axis=-2)
-    degrees = (rollouts.group_size - 1) * np.divide(total**2, squares, out=np.ones_like(total), where=squares > 0.0)
+    first = rollouts.sizes[0] - 1.0
+    squares = (variances**2 * (first / (rollouts.sizes - 1.0))[:, None]).sum(axis=-2)
+    degrees = first * np.divide(total**2, squares, out=np.ones_like(total), where=squares > 0.0)
     return student_interval(
         prompt_gradients(rollouts).mean(axis=-2),
         np.sqrt(total) / rollouts.batch_size,
@@ -61,7 +62,7 @@ def gradient_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
 @vectorized
 @typed
-def gradient_between(rollouts: Rollouts, level: float = 0.95) -> Interval:
+def gradient_between(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of each component of the population's gradient E[W Z], from the variance between prompts.
 
     Student's t with B - 1 degrees of freedom on the prompts' leave-one-out estimates. The same as the jackknife that deletes
@@ -75,7 +76,7 @@ def gradient_between(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 2, G >= 2.
     level : float, default 0.95
 
@@ -119,7 +120,7 @@ def _flat_direction(covariance: Array) -> tuple[Flags, Array]:
 
 @vectorized
 @typed
-def gradient_ellipsoid(rollouts: Rollouts, level: float = 0.95) -> Ellipsoid:
+def gradient_ellipsoid(rollouts: Groups, level: float = 0.95) -> Ellipsoid:
     """Joint confidence set of the population's gradient E[W Z]: Hotelling's T^2 on the prompts' leave-one-out estimates.
 
     {x : (x - m)' (S/B)^-1 (x - m) <= J (B-1)/(B-J) F_{J, B-J}}, with m the mean and S the covariance of the B estimates
@@ -133,7 +134,7 @@ def gradient_ellipsoid(rollouts: Rollouts, level: float = 0.95) -> Ellipsoid:
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B > J, G >= 2.
     level : float, default 0.95
 
@@ -149,7 +150,7 @@ def gradient_ellipsoid(rollouts: Rollouts, level: float = 0.95) -> Ellipsoid:
         which the estimates do not vary.
     """
     level = check_level(level)
-    size, dimension = rollouts.batch_size, rollouts.scores.shape[-1]
+    size, dimension = rollouts.batch_size, rollouts.known_scores.shape[-1]
     rollouts.require(prompts=dimension + 1)
     gradients = prompt_gradients(rollouts)
     deviations = centred(gradients, -2)

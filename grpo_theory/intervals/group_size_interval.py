@@ -9,7 +9,7 @@ from grpo_theory.intervals.bootstrap import bootstrap_quantiles, draw_resamples
 from grpo_theory.intervals.components import prompt_terms
 from grpo_theory.intervals.interval import Interval, check_level, vectorized
 from grpo_theory.intervals.quotient import quotient_limits
-from grpo_theory.samples import Rollouts
+from grpo_theory.samples import Groups
 from grpo_theory.simulate.streams import Rng
 from grpo_theory.theory import GroupSizeLaw
 from grpo_theory.validation import typed
@@ -43,7 +43,7 @@ def _interval(found: GroupSizeLaw, covariance: Array, ratios: tuple[Array, Array
 
 @vectorized
 @typed
-def group_size_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
+def group_size_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) by the delta method on log(c3/c1), variances from deleting one prompt at a time.
 
     The logarithm keeps the limits above 1, and its error hardly grows with c1's estimate. Where the estimate of c1 (or c3) is not
@@ -57,7 +57,7 @@ def group_size_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 3 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
     level : float, default 0.95
 
@@ -110,7 +110,7 @@ def ratio_limits(
 
 @vectorized
 @typed
-def group_size_fieller(rollouts: Rollouts, level: float = 0.95) -> Interval:
+def group_size_fieller(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) by inverting the t tests of c3 - r c1 = 0 (Fieller 1954), variances from the jackknife.
 
     The least interval that contains all ratios r that are not rejected, B - 1 degrees of freedom. Those ratios need not be an
@@ -125,7 +125,7 @@ def group_size_fieller(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 3 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
     level : float, default 0.95
 
@@ -148,7 +148,7 @@ def group_size_fieller(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
 @vectorized
 @typed
-def group_size_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None) -> Interval:
+def group_size_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None) -> Interval:
     """Interval of G* = 1 + sqrt(c3/c1) as `group_size_fieller`, with quantiles from a bootstrap-t over prompts.
 
     B prompts are drawn with replacement; (c3* - r c1*)/se*(r) is recomputed at the estimated ratio r, and centred where the
@@ -163,7 +163,7 @@ def group_size_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: 
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 3 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
     level : float, default 0.95
     resamples : int, default 999

@@ -6,7 +6,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.intervals.bootstrap import bootstrap_quantiles, draw_resamples
 from grpo_theory.intervals.components import PromptTerms, prompt_terms
 from grpo_theory.intervals.interval import Interval, check_level, student_interval, vectorized
-from grpo_theory.samples import Rollouts
+from grpo_theory.samples import Groups
 from grpo_theory.simulate.streams import Rng
 from grpo_theory.theory import mse_weights
 from grpo_theory.validation import typed
@@ -32,11 +32,11 @@ def _student(terms: PromptTerms, weights: Array, level: float, single: bool) -> 
     return student_interval(estimate, error, terms.power.shape[-1] - 1, level, single=single, of=OF)
 
 
-def _jackknife(rollouts: Rollouts, weights: Array, level: float) -> Interval:
+def _jackknife(rollouts: Groups, weights: Array, level: float) -> Interval:
     return _not_negative(_student(prompt_terms(rollouts, 3), weights, level, rollouts.single))
 
 
-def _bootstrap(rollouts: Rollouts, weights: Array, level: float, resamples: int, rng: Rng | None) -> Interval:
+def _bootstrap(rollouts: Groups, weights: Array, level: float, resamples: int, rng: Rng | None) -> Interval:
     """As `_jackknife`, with the quantiles of resamples in place of Student's."""
     terms = prompt_terms(rollouts, 3)
     base = _student(terms, weights, level, rollouts.single)
@@ -62,7 +62,7 @@ def _error_weights(batch_size: int, group_size: int) -> Array:
 
 @vectorized
 @typed
-def components_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
+def components_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of each of c1, c2 and c3 in MSE = c1/B + c2/(BG) + c3/(BG(G-1)).
 
     Unbiased estimates (`estimate_group_size_law`), the jackknife that deletes one prompt at a time, Student's t with B - 1
@@ -77,7 +77,7 @@ def components_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 3 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
     level : float, default 0.95
 
@@ -96,7 +96,7 @@ def components_jackknife(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
 @vectorized
 @typed
-def components_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None) -> Interval:
+def components_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None) -> Interval:
     """Interval of each of c1, c2 and c3, with quantiles from a bootstrap-t over prompts in place of Student's.
 
     Otherwise as `components_jackknife`. B prompts are drawn with replacement, and the studentised statistic is recomputed; its
@@ -109,7 +109,7 @@ def components_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: 
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 3 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
     level : float, default 0.95
     resamples : int, default 999
@@ -131,7 +131,7 @@ def components_bootstrap(rollouts: Rollouts, level: float = 0.95, *, resamples: 
 
 @vectorized
 @typed
-def mse_jackknife(rollouts: Rollouts, batch_size: int, group_size: int, level: float = 0.95) -> Interval:
+def mse_jackknife(rollouts: Groups, batch_size: int, group_size: int, level: float = 0.95) -> Interval:
     """Interval of the leave-one-out estimator's mean squared error at any batch and group size.
 
     The pilot's own sizes need not be those asked about. Otherwise as `components_jackknife`: the error is linear in c1, c2, c3.
@@ -143,7 +143,7 @@ def mse_jackknife(rollouts: Rollouts, batch_size: int, group_size: int, level: f
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 3 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
     batch_size, group_size : int
         What the error is asked at: at least 1 and 2.
@@ -165,7 +165,7 @@ def mse_jackknife(rollouts: Rollouts, batch_size: int, group_size: int, level: f
 @vectorized
 @typed
 def mse_bootstrap(
-    rollouts: Rollouts, batch_size: int, group_size: int, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None
+    rollouts: Groups, batch_size: int, group_size: int, level: float = 0.95, *, resamples: int = 999, rng: Rng | None = None
 ) -> Interval:
     """Interval of the leave-one-out estimator's mean squared error, with quantiles from a bootstrap-t over prompts.
 
@@ -177,7 +177,7 @@ def mse_bootstrap(
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 3 prompts drawn from f, G >= 4; scores in full, or in orthonormal coordinates.
     batch_size, group_size : int
         What the error is asked at: at least 1 and 2.

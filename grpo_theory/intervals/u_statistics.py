@@ -9,7 +9,7 @@ from numba import types
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F2, F3, FunctionValue, function_value, stage
-from grpo_theory.samples import Rollouts
+from grpo_theory.samples import Groups, Rollouts
 
 GROUPS = types.Array(numba.float64, 3, "C", readonly=True)
 """The type of values (N, G, J) of N groups, which may be read-only."""
@@ -75,7 +75,7 @@ def jackknife_variances(centred_rewards, scores, found):
 
 @function_value(numba.void(F2, GROUPS, F2))
 def powers(centred_rewards, scores, found):
-    """Fill in the fields (3, N) of `PromptPowers`."""
+    """Fill in the fields (N, 3) of `PromptPowers`."""
     n, size, width = scores.shape
     pairs = size * (size - 1.0)
     triples = pairs * (size - 2.0)
@@ -102,9 +102,9 @@ def powers(centred_rewards, scores, found):
             centred_norms += centred_square
             weighted_centred_norms += weighted_centred_square
         quadruple = (size - 1.0) * (size - 2.0) * squared_total - pairs * weighted_centred_norms + centred_norms * reward_power
-        found[0, i] = quadruple / (triples * (size - 3.0))
-        found[1, i] = (pairs * weighted_norms - norms * reward_power) / triples
-        found[2, i] = ((size - 1.0) * norms * reward_power - size * weighted_norms) / triples
+        found[i, 0] = quadruple / (triples * (size - 3.0))
+        found[i, 1] = (pairs * weighted_norms - norms * reward_power) / triples
+        found[i, 2] = ((size - 1.0) * norms * reward_power - size * weighted_norms) / triples
 
 
 def centred(values: Array, axis: int) -> Array:
@@ -115,38 +115,37 @@ def centred(values: Array, axis: int) -> Array:
     return found
 
 
-def _groups(rollouts: Rollouts) -> tuple[Array, Array]:
-    """Return the centred rewards (N, G) and the scores (N, G, J) of all groups, one after another."""
-    size, scores = rollouts.group_size, np.ascontiguousarray(rollouts.scores)
-    return centred(rollouts.rewards, -1).reshape(-1, size), scores.reshape(-1, size, scores.shape[-1])
+def _each(fill: FunctionValue, rollouts: Groups, width: int) -> Array:
+    """Return what a function fills in for each prompt, shape (..., B, width), from its centred rewards and its scores."""
+
+    def of_groups(same: Rollouts) -> Array:
+        size, scores = same.group_size, np.ascontiguousarray(same.known_scores)
+        z, w = centred(same.rewards, -1).reshape(-1, size), scores.reshape(-1, size, scores.shape[-1])
+        found = np.empty((len(w), width))
+        fill(z, w, found)
+        return found.reshape(*same.rewards.shape[:-1], width)
+
+    return rollouts.by_prompt(of_groups)
 
 
-def _by_component(fill: FunctionValue, rollouts: Rollouts) -> Array:
-    """Return what a function fills in for each prompt and component of the score, shape (..., B, J)."""
-    z, scores = _groups(rollouts)
-    found = np.empty((len(scores), scores.shape[-1]))
-    fill(z, scores, found)
-    return found.reshape(*rollouts.rewards.shape[:-1], -1)
-
-
-def prompt_gradients(rollouts: Rollouts) -> Array:
+def prompt_gradients(rollouts: Groups) -> Array:
     """Return the leave-one-out estimate of each prompt's gradient, (1/(G-1)) sum_i W_i (Z_i - mean Z), shape (..., B, J).
 
     It is the U-statistic of order two with kernel h(i,j) = (1/2)(W_i - W_j)(Z_i - Z_j) (arXiv 2603.01162, Lemma 1), and the
     sample covariance of score and reward. Needs G >= 2.
     """
     rollouts.require(responses=2)
-    return _by_component(gradients, rollouts)
+    return _each(gradients, rollouts, rollouts.known_scores.shape[-1])
 
 
-def prompt_jackknife_variances(rollouts: Rollouts) -> Array:
+def prompt_jackknife_variances(rollouts: Groups) -> Array:
     """Return the delete-one-response jackknife variance of each prompt's gradient estimate, by component, shape (..., B, J).
 
     Given the prompt it has mean diag{Sigma_oracle/G + 2 [Var(Z) F + g g']/(G(G-2))}, F = E[W W'], where the variance is
     diag{Sigma_oracle/G + [Var(Z) F + g g']/(G(G-1))}: too large, in the second order alone. Needs G >= 3.
     """
     rollouts.require(responses=3)
-    return _by_component(jackknife_variances, rollouts)
+    return _each(jackknife_variances, rollouts, rollouts.known_scores.shape[-1])
 
 
 @dataclass(frozen=True)
@@ -168,10 +167,8 @@ class PromptPowers:
     independent: Array
 
 
-def prompt_powers(rollouts: Rollouts) -> PromptPowers:
+def prompt_powers(rollouts: Groups) -> PromptPowers:
     """Compute the three U-statistics of each prompt in O(G J); needs G >= 4."""
     rollouts.require(responses=4)
-    z, scores = _groups(rollouts)
-    found = np.empty((3, len(scores)))
-    powers(z, scores, found)
-    return PromptPowers(*found.reshape(3, *rollouts.rewards.shape[:-1]))
+    found = _each(powers, rollouts, 3)
+    return PromptPowers(found[..., 0], found[..., 1], found[..., 2])

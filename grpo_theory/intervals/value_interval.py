@@ -5,25 +5,25 @@ from scipy.special import betaincinv, stdtrit
 
 from grpo_theory.intervals.interval import Interval, check_level, student_interval, vectorized
 from grpo_theory.intervals.u_statistics import centred
-from grpo_theory.samples import Rollouts
+from grpo_theory.samples import Groups
 from grpo_theory.validation import typed
 
 
 @vectorized
 @typed
-def value_naive(rollouts: Rollouts, level: float = 0.95) -> Interval:
+def value_naive(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of the value E[Z] that takes all B G rewards for independent; for comparison, not for use.
 
     Coverage: below nominal wherever prompts differ in value. The variance is (1 + (G-1) rho)/(BG) times that of a reward, rho the
     share of that variance that lies between prompts, and the interval leaves out the factor 1 + (G-1) rho. As B grows, coverage
     tends to P(|N(0,1)| < z / sqrt(1 + (G-1) rho)), which falls to 0 as G grows.
     Measured (study "coverage"): 77.8% on a half-trained policy at B = 64, G = 8; 61% on a near-deterministic one at G = 16,
-    however many prompts.
+    however many prompts. Ragged groups count by their sizes, as if every response had a prompt of its own.
 
     Parameters
     ----------
-    rollouts : Rollouts
-        B G >= 2.
+    rollouts : Rollouts or RaggedRollouts
+        At least two rewards.
     level : float, default 0.95
 
     Returns
@@ -36,9 +36,9 @@ def value_naive(rollouts: Rollouts, level: float = 0.95) -> Interval:
     ValueError
         On fewer than two rewards, and for one dataset whose rewards are all equal.
     """
-    size = rollouts.batch_size * rollouts.group_size
+    size = int(rollouts.sizes.sum())
     if size < 2:
-        raise ValueError("rollouts must have at least 2 rewards, got B G = 1")
+        raise ValueError("rollouts must have at least 2 rewards, got 1")
     rewards = rollouts.rewards.reshape(*rollouts.rewards.shape[:-2], size)
     power = (centred(rewards, -1) ** 2).sum(axis=-1)
     error = np.sqrt(power / (size * (size - 1.0)))
@@ -47,7 +47,7 @@ def value_naive(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
 @vectorized
 @typed
-def value_clustered(rollouts: Rollouts, level: float = 0.95) -> Interval:
+def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of the value E[Z] from the B mean rewards of the prompts, Student's t with B - 1 degrees of freedom.
 
     Coverage: nominal as B grows, for every G. Below nominal where most prompts have no success at all, because then the mean and
@@ -57,7 +57,7 @@ def value_clustered(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 2.
     level : float, default 0.95
 
@@ -73,22 +73,24 @@ def value_clustered(rollouts: Rollouts, level: float = 0.95) -> Interval:
     """
     rollouts.require(prompts=2)
     size = rollouts.batch_size
-    shifted = rollouts.rewards - rollouts.rewards[..., :1, :1]
-    means = shifted.mean(axis=-1)
-    error = np.sqrt((centred(means, -1) ** 2).sum(axis=-1) / (size * (size - 1.0)))
-    estimate = rollouts.rewards.mean(axis=(-2, -1))
-    return student_interval(estimate, error, size - 1, level, single=rollouts.single, of="the prompts' mean rewards")
+    first = rollouts.rewards.reshape(*rollouts.rewards.shape[:-2], -1)[..., :1]
+    above = rollouts.by_prompt(lambda same: (same.rewards - first[..., None]).mean(axis=-1))
+    error = np.sqrt((centred(above, -1) ** 2).sum(axis=-1) / (size * (size - 1.0)))
+    return student_interval(
+        first[..., 0] + above.mean(axis=-1), error, size - 1, level, single=rollouts.single, of="the prompts' mean rewards"
+    )
 
 
 @vectorized
 @typed
-def value_effective(rollouts: Rollouts, level: float = 0.95) -> Interval:
+def value_effective(rollouts: Groups, level: float = 0.95) -> Interval:
     """Interval of a success probability E[Z], fit for rare success: Clopper and Pearson's at an effective sample size.
 
     Korn and Graubard (1998): with m the success rate and s its clustered standard error, the BG responses are worth
     n = m (1 - m)/s^2 independent ones. n is kept within [B, BG], because the design effect is 1 + (G-1) rho with the share rho of
     the variance between prompts in [0, 1]; it is then multiplied by (t_{BG-1}/t_{B-1})^2 for the degrees of freedom behind s.
-    Without any success, or without any failure, n = B.
+    Without any success, or without any failure, n = B. Ragged groups: prompts count equally, the variance of their mean is
+    (sigma^2/B) (rho + (1 - rho) mean(1/G_b)), and in place of BG stands B times the harmonic mean of the groups' sizes G_b.
 
     Coverage: about nominal or above, where successes are few too and Student's t fails; wider than `value_clustered` where there
     are many. Below nominal where few prompts carry all the successes, because the design effect cannot be seen then: 84% on
@@ -99,7 +101,7 @@ def value_effective(rollouts: Rollouts, level: float = 0.95) -> Interval:
 
     Parameters
     ----------
-    rollouts : Rollouts
+    rollouts : Rollouts or RaggedRollouts
         B >= 2; rewards 0 or 1.
     level : float, default 0.95
 
@@ -119,9 +121,11 @@ def value_effective(rollouts: Rollouts, level: float = 0.95) -> Interval:
     other = (rewards != 0.0) & (rewards != 1.0)
     if other.any():
         raise ValueError(f"rewards must be 0 or 1 for an interval of the success probability, got {rewards[other][0]:g}")
-    size, total = rollouts.batch_size, rollouts.batch_size * rollouts.group_size
-    rate = rewards.mean(axis=(-2, -1))
-    error = np.sqrt((centred(rewards.mean(axis=-1), -1) ** 2).sum(axis=-1) / (size * (size - 1.0)))
+    means = rollouts.by_prompt(lambda same: same.rewards.mean(axis=-1))
+    size, sizes = rollouts.batch_size, rollouts.sizes
+    total = size**2 * sizes[0] / (sizes[0] / sizes).sum()
+    rate = means.mean(axis=-1)
+    error = np.sqrt((centred(means, -1) ** 2).sum(axis=-1) / (size * (size - 1.0)))
     spread = rate * (1.0 - rate)
     effective = np.divide(spread, error**2, out=np.full_like(spread, np.inf), where=error > 0.0)
     effective = np.where(spread > 0.0, np.clip(effective, size, total), size)

@@ -91,7 +91,7 @@ class Pilot:
 
     def take(self, block: Rollouts, i: int) -> Rollouts:
         """Return batch i of a block."""
-        return Rollouts(block.rewards[i], block.scores[i])
+        return Rollouts(block.rewards[i], block.known_scores[i])
 
     def _plan(self, problem: Problem) -> "_Plan":
         """Tabulate the problem, or return the tables if it is the one last seen."""

@@ -1,32 +1,37 @@
 """What a user has after sampling: rewards and scores of B groups of G responses."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
-from grpo_theory.validation import ROUNDING, as_real_array
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.samples.groups import Groups
 
 
 @dataclass(frozen=True)
-class Rollouts:
-    """One batch of responses, or many batches along leading axes (...).
+class Rollouts(Groups):
+    """One batch of responses, or many batches along leading axes (...), as many responses to each prompt.
 
     Attributes
     ----------
     rewards : ndarray, shape (..., B, G)
         Z, one row for each prompt.
-    scores : ndarray, shape (..., B, G, J)
+    scores : ndarray, shape (..., B, G, J), optional
         W = grad log pi of each response, or its components along J directions of interest, or in any J orthonormal
-        coordinates (which keep norms and inner products).
+        coordinates (which keep norms and inner products). None where only rewards are known: then intervals of the value
+        can be had, and none that is about gradients.
     """
 
     rewards: Array
-    scores: Array
+    scores: Array | None = None
 
     def __post_init__(self) -> None:
-        for name, axes, shape in (("rewards", 2, "(..., B, G)"), ("scores", 3, "(..., B, G, J)")):
+        names = [("rewards", 2, "(..., B, G)")]
+        if self.scores is not None:
+            names.append(("scores", 3, "(..., B, G, J)"))
+        for name, axes, shape in names:
             try:
                 array = np.asarray(getattr(self, name), dtype=np.float64)
             except (TypeError, ValueError) as error:
@@ -38,16 +43,16 @@ class Rollouts:
                 where = tuple(int(i) for i in np.argwhere(~finite)[0])
                 raise ValueError(f"{name} must be finite, got {array[where]} at index {where}")
             object.__setattr__(self, name, array)
-        if self.scores.shape[:-1] != self.rewards.shape:
+        if self.scores is not None and self.scores.shape[:-1] != self.rewards.shape:
             raise ValueError(
                 f"scores must have shape (..., B, G, J) with the rewards' (..., B, G) = {self.rewards.shape}, "
                 f"got {self.scores.shape}"
             )
 
     @property
-    def batch_size(self) -> int:
-        """The number of prompts B."""
-        return self.rewards.shape[-2]
+    def sizes(self) -> Integers:
+        """The number of responses to each prompt, shape (B,): G for all."""
+        return np.full(self.rewards.shape[-2], self.group_size)
 
     @property
     def group_size(self) -> int:
@@ -66,15 +71,10 @@ class Rollouts:
         if self.group_size < responses:
             raise ValueError(f"rollouts must have at least {responses} responses a prompt, got G = {self.group_size}")
 
-    def along(self, directions: ArrayLike) -> "Rollouts":
-        """Return the rollouts with the scores' components along `directions`, shape (L, J), in place of the scores.
+    def by_prompt(self, statistic: "Callable[[Rollouts], Array]") -> Array:
+        """Return the statistic, (..., B) or (..., B, L)."""
+        return statistic(self)
 
-        Intervals of the gradient are then about its L components; one that is 0 but for rounding is 0, so that no interval is
-        made of rounding. Norms are kept only if the directions are orthonormal and
-        span the scores.
-        """
-        array = as_real_array("directions", directions, 2)
-        if array.shape[1] != self.scores.shape[-1]:
-            raise ValueError(f"directions must have shape (L, J) with the scores' J = {self.scores.shape[-1]}, got {array.shape}")
-        components, size = self.scores @ array.T, np.abs(self.scores) @ np.abs(array).T
-        return Rollouts(self.rewards, np.where(np.abs(components) <= ROUNDING * size, 0.0, components))
+    def with_scores(self, scores: ArrayLike | None) -> "Rollouts":
+        """Return the same rewards with other scores, shape (..., B, G, J)."""
+        return Rollouts(self.rewards, scores)  # type: ignore[arg-type]  # made an array there

@@ -1,0 +1,181 @@
+"""Rollouts whose groups have any sizes: one row a response."""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.samples.groups import Groups
+from grpo_theory.samples.reward_counts import RewardCounts
+from grpo_theory.samples.rollouts import Rollouts
+from grpo_theory.validation import as_count, as_real_array, check_shape, shown
+
+SEMIDEFINITE = 1e-6
+"""How asymmetric, and how far below 0 in its eigenvalues, a matrix of inner products may be, relative to its largest entry and
+eigenvalue: some ten roundings of float32, in which gradients are multiplied as a rule."""
+
+
+@dataclass(frozen=True, eq=False)
+class RaggedRollouts(Groups):
+    """N responses to B prompts, one row a response, in groups of any sizes.
+
+    Prompts are taken for equally weighted draws from f, whatever their numbers of responses: an estimate is an average over
+    prompts of what each says by itself. That number must not depend on the responses. A trainer that samples until a group is
+    mixed (dynamic sampling) breaks this, and every estimate from its groups is then about the prompts and groups that it kept.
+
+    Attributes
+    ----------
+    prompts : ndarray, shape (B,)
+        The ids of the prompts in order of first appearance. Given as an id (any hashable value) for each response, shape (N,).
+    rewards : ndarray, shape (N,)
+    scores : ndarray, shape (N, J), optional
+        As in `Rollouts`.
+    index : ndarray, shape (N,)
+        The prompt of each response, 0 to B - 1.
+    """
+
+    prompts: np.ndarray
+    rewards: Array
+    scores: Array | None = None
+    index: Integers = field(init=False)
+
+    def __post_init__(self) -> None:
+        rewards = as_real_array("rewards", self.rewards, 1)
+        prompts, index = _numbered(self.prompts)
+        if index.size != rewards.size:
+            raise ValueError(f"prompts must have an id for each of the {rewards.size} rewards, got {index.size}")
+        found: dict[str, np.ndarray] = {"prompts": prompts, "rewards": rewards, "index": index}
+        if self.scores is not None:
+            found["scores"] = as_real_array("scores", self.scores, 2)
+            check_shape("scores", found["scores"], (rewards.size, found["scores"].shape[1]), "(N, J), one row a reward")
+        for name, array in found.items():
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def from_index(
+        cls, prompts: Iterable[Hashable], index: ArrayLike, rewards: ArrayLike, scores: ArrayLike | None = None
+    ) -> "RaggedRollouts":
+        """Return the rollouts whose response n answers prompts[index[n]], of B different ids and an index (N,) of them."""
+        ids, place = _objects("prompts", prompts), as_real_array("index", index, 1)
+        if not ((place >= 0) & (place < ids.size) & (place == np.floor(place))).all():
+            raise ValueError(f"index must be whole numbers from 0 to {ids.size - 1}, one a reward, got {shown(index)}")
+        found = cls(place.astype(np.int64), rewards, scores)  # type: ignore[arg-type]  # made arrays there
+        object.__setattr__(found, "prompts", ids[found.prompts])
+        return found
+
+    @classmethod
+    def from_inner_products(cls, prompts: Iterable[Hashable], rewards: ArrayLike, gram: ArrayLike) -> "RaggedRollouts":
+        """Return rollouts whose scores have given inner products, from the gradients' Gram matrix.
+
+        The scores are coordinates in which the gradients have these norms and inner products: gram = X X', by eigenvectors. All
+        that is said about c1, c2, c3 and the optimal group size depends on inner products alone; single components of the
+        gradient (`gradient_between`) mean nothing in these coordinates.
+
+        Parameters
+        ----------
+        prompts : iterable of N hashable ids
+        rewards : array_like, shape (N,)
+        gram : array_like, shape (N, N)
+            Of the gradients of log pi of the responses, symmetric, without an eigenvalue clearly below 0 (below -1e-6 of the
+            largest; those nearer to 0 are taken for 0). Inner products that were estimated one by one, each by a projection of
+            its own, need not be those of any vectors: use one projection for all responses, and pass the projected gradients
+            as `scores`.
+        """
+        array, given = as_real_array("gram", gram, 2), as_real_array("rewards", rewards, 1)
+        check_shape("gram", array, (given.size, given.size), "(N, N), the gradients' inner products")
+        largest = np.abs(array).max()
+        gap = np.abs(array - array.T).max()
+        if gap > SEMIDEFINITE * largest:
+            raise ValueError(
+                f"gram must be symmetric, and differs from its transpose by {gap:.3g} beside entries up to {largest:.3g}"
+            )
+        values, vectors = np.linalg.eigh((array + array.T) / 2.0)
+        if values[0] < -SEMIDEFINITE * max(values[-1], 0.0):
+            raise ValueError(
+                f"gram must have no eigenvalue below 0, got {values[0]:.3g} beside the largest, {values[-1]:.3g}: "
+                "no gradients have these inner products"
+            )
+        kept = values > 0.0
+        kept[-1] = True
+        return cls(prompts, given, vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0.0)))  # type: ignore[arg-type]
+
+    @cached_property
+    def sizes(self) -> Integers:
+        """The number of responses to each prompt, shape (B,)."""
+        return np.bincount(self.index)
+
+    @property
+    def single(self) -> bool:
+        """Whether this is one batch: it always is."""
+        return True
+
+    @cached_property
+    def counts(self) -> RewardCounts:
+        """How often each prompt got each reward."""
+        return RewardCounts.from_rewards(self.index, self.rewards)
+
+    def require(self, *, prompts: int = 1, responses: int = 1) -> None:
+        """Raise ValueError unless there are so many prompts, and so many responses to each."""
+        if self.batch_size < prompts:
+            raise ValueError(f"rollouts must have at least {prompts} prompts, got B = {self.batch_size}")
+        small = int((self.sizes < responses).sum())
+        if small:
+            raise ValueError(
+                f"rollouts must have at least {responses} responses a prompt, and {small} of {self.batch_size} prompts have "
+                f"fewer (the fewest {self.sizes.min()}); rollouts.at_least({responses}) leaves these prompts out"
+            )
+
+    def at_least(self, responses: int) -> "RaggedRollouts":
+        """Return the prompts with at least so many responses; the difference in `batch_size` is how many were left out."""
+        kept = self.sizes >= as_count("responses", responses)
+        if not kept.any():
+            raise ValueError(f"responses must be at most {self.sizes.max()}, the size of the largest group, got {responses}")
+        rows = kept[self.index]
+        place = (np.cumsum(kept) - 1)[self.index[rows]]
+        return self.from_index(self.prompts[kept], place, self.rewards[rows], None if self.scores is None else self.scores[rows])
+
+    def by_prompt(self, statistic: Callable[[Rollouts], Array]) -> Array:
+        """Return a statistic of each prompt, (B,) or (B, L): groups of equal size are stacked, and computed at once."""
+        order, ends = np.argsort(self.index, kind="stable"), np.cumsum(self.sizes)
+        found: Array | None = None
+        for size in np.unique(self.sizes):
+            places = np.flatnonzero(self.sizes == size)
+            rows = order[(ends[places] - size)[:, None] + np.arange(size)]
+            part = statistic(Rollouts(self.rewards[rows], None if self.scores is None else self.scores[rows]))
+            found = np.empty((self.batch_size, *part.shape[1:])) if found is None else found
+            found[places] = part
+        return np.asarray(found)
+
+    def with_scores(self, scores: ArrayLike | None) -> "RaggedRollouts":
+        """Return the same prompts and rewards with other scores, shape (N, J)."""
+        return self.from_index(self.prompts, self.index, self.rewards, scores)
+
+
+def _objects(name: str, values: Iterable[Hashable]) -> np.ndarray:
+    """Return ids as an array of one dimension, tuples among them as they are."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be ids, one a response, got {shown(values)}")
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise ValueError(f"{name} must be ids, one a response, got {shown(values)}")
+        return values
+    listed = list(values)
+    found = np.empty(len(listed), dtype=object)
+    found[:] = listed
+    return found
+
+
+def _numbered(values: Iterable[Hashable]) -> tuple[np.ndarray, Integers]:
+    """Return the different ids (B,) in order of first appearance, and the place (N,) of each id among them."""
+    import pandas as pd  # slow to import, and not always wanted
+
+    try:
+        index, ids = pd.factorize(_objects("prompts", values))
+    except TypeError as error:
+        raise TypeError(f"prompts must be hashable ids, one a response: {error}") from None
+    if (index < 0).any():
+        raise ValueError(f"prompts must have an id for every response, and row {int(np.argmin(index))} has none")
+    return np.asarray(ids), index.astype(np.int64)
