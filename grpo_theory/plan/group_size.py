@@ -6,11 +6,11 @@ import numpy as np
 from scipy.special import log_ndtr, stdtrit
 
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.intervals.components import prompt_terms
+from grpo_theory.intervals.components import PromptTerms, prompt_terms
 from grpo_theory.intervals.interval import check_level
 from grpo_theory.intervals.quotient import quotient_limits
 from grpo_theory.plan.cost import Limits, cost_optimum
-from grpo_theory.samples import Rollouts
+from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import as_positive, typed
 
@@ -130,7 +130,7 @@ class GroupSizeChoice:
 
 
 @typed
-def choose_group_size(rollouts: Rollouts, limits: Limits, level: float = 0.95) -> GroupSizeChoice:
+def choose_group_size(rollouts: Groups, limits: Limits, level: float = 0.95) -> GroupSizeChoice:
     """Choose the group size of least mean squared error of the leave-one-out gradient, from rewards and scores.
 
     The error is c1/B + c2/(BG) + c3/(BG(G-1)) (docs/derivations.md, section 2), with unbiased estimates of the three constants and
@@ -144,7 +144,7 @@ def choose_group_size(rollouts: Rollouts, limits: Limits, level: float = 0.95) -
     Parameters
     ----------
     rollouts : Rollouts or RaggedRollouts
-        At least 3 prompts, 4 responses each; scores in full, in orthonormal coordinates, or sketches of them.
+        One batch of at least 3 prompts, 4 responses each; scores in full, in orthonormal coordinates, or sketches of them.
     limits : Limits
     level : float, default 0.95
 
@@ -154,11 +154,18 @@ def choose_group_size(rollouts: Rollouts, limits: Limits, level: float = 0.95) -
         On too few prompts or responses, without scores, and if nothing varies between prompts.
     """
     level = check_level(level)
-    terms = prompt_terms(rollouts, 3)
+    terms = pilot_terms(rollouts)
     covariance = terms.covariance()
     if not covariance.any():
         raise ValueError("the prompts' terms of the error do not vary: they say nothing about the best group size")
     return choose(terms.components(), covariance, rollouts.batch_size, limits, level)
+
+
+def pilot_terms(rollouts: Groups) -> PromptTerms:
+    """Return what each prompt of one batch says of the error's constants."""
+    if not rollouts.single:
+        raise ValueError(f"rollouts must be one batch, without leading axes, got rewards of shape {rollouts.rewards.shape}")
+    return prompt_terms(rollouts, 3)
 
 
 def choose(law: GroupSizeLaw, covariance: Array, pilot: int, limits: Limits, level: float = 0.95) -> GroupSizeChoice:
