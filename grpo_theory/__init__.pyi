@@ -50,8 +50,11 @@ from .problem import TokenTree as TokenTree
 from .problem import gallery as gallery
 from .samples import RaggedRollouts as RaggedRollouts
 from .samples import RewardCounts as RewardCounts
+from .samples import RolloutLog as RolloutLog
 from .samples import Rollouts as Rollouts
 from .samples import TrainingRecord as TrainingRecord
+from .samples import read_reward_counts as read_reward_counts
+from .samples import read_rollouts as read_rollouts
 from .schedule import Constant as Constant
 from .schedule import Harmonic as Harmonic
 from .schedule import Power as Power

@@ -1,0 +1,135 @@
+"""Values of a log's columns as arrays: numbers, ids, hashes of texts, scores."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
+
+SHOWN = 5
+"""So many rows are named in a message."""
+BETWEEN_FIELDS, BETWEEN_ITEMS = "\x1f", "\x1e"
+"""What stands between the parts of a conversation where its text is its id."""
+
+
+def kind_of(type_: pa.DataType) -> str:
+    """Return what a column of a type holds: "number", "list" (of numbers), "text" or "other"."""
+    if pa.types.is_dictionary(type_):
+        return kind_of(type_.value_type)
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_) or pa.types.is_decimal(type_):
+        return "number"
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        return "list" if kind_of(type_.value_type) == "number" else "other"
+    return "text" if pa.types.is_string(type_) or pa.types.is_large_string(type_) else "other"
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, decoded if it is a dictionary's."""
+    array = column.combine_chunks()
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def numbers(column: pa.ChunkedArray, name: str) -> Array:
+    """Return a column of numbers (or true and false) as float64, NaN for what is missing or none."""
+    array = whole(column)
+    if kind_of(array.type) == "text":
+        array = _parsed(array)
+    elif pa.types.is_boolean(array.type):
+        array = array.cast(pa.int8())
+    elif pa.types.is_null(array.type):
+        array = pa.nulls(len(array), pa.float64())
+    if kind_of(array.type) != "number":
+        raise ValueError(f"{name} must be numbers, and the column holds {array.type}")
+    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _parsed(texts: pa.Array) -> pa.Array:
+    """Return texts as numbers, true and false as 1 and 0; null where a text is none."""
+    try:
+        return pc.cast(texts, pa.float64())
+    except pa.ArrowInvalid:
+        pass
+
+    def number(text: str | None) -> float | None:
+        plain = "" if text is None else text.strip().lower()
+        try:
+            return {"true": 1.0, "false": 0.0}[plain] if plain in ("true", "false") else float(plain)
+        except ValueError:
+            return None
+
+    return pa.array([number(text) for text in texts.to_pylist()], pa.float64())
+
+
+def refuse_rows(
+    bad: ArrayLike, column: pa.ChunkedArray, name: str, path: Path, before: int, wanted: str = "finite numbers"
+) -> None:
+    """Raise ValueError if rows are bad, naming the first of them and what they hold."""
+    places = np.flatnonzero(bad)
+    if places.size:
+        held = ", ".join(f"row {before + int(k) + 1} ({column[int(k)].as_py()!r})" for k in places[:SHOWN])
+        more = f" and {places.size - SHOWN} or more" if places.size > SHOWN else ""
+        raise ValueError(f"{name} must be {wanted}; {path} has others in {held}{more}")
+
+
+def texts(array: pa.Array) -> pa.Array:
+    """Return nested values, such as a conversation's messages, as texts that differ where they do; null stays null."""
+    kind = array.type
+    if pa.types.is_null(kind):
+        return pa.nulls(len(array), pa.string())
+    if pa.types.is_struct(kind):
+        fields = [pc.fill_null(texts(pc.struct_field(array, [k])), "") for k in range(kind.num_fields)]
+        joined = pc.binary_join_element_wise(*fields, BETWEEN_FIELDS)
+        return pc.if_else(array.is_valid(), joined, pa.scalar(None, pa.string()))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        items = pc.fill_null(texts(pc.list_flatten(array)), "")
+        sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), items), BETWEEN_ITEMS)
+        return pc.if_else(array.is_valid(), joined, pa.scalar(None, pa.string()))
+    return array.cast(pa.string())
+
+
+def ids(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Return a column of ids, texts or conversations as codes and what they stand for."""
+    array = whole(column)
+    if kind_of(array.type) in ("list", "other"):
+        array = texts(array)
+    elif pa.types.is_floating(array.type):
+        array = pc.if_else(pc.is_nan(array), None, array)
+    return array.dictionary_encode()
+
+
+def hashes(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a number (64 bits) for each value, equal where values are."""
+    import pandas as pd  # slow to import, and not always wanted
+
+    found = ids(column)
+    values = np.array([str(one) for one in found.dictionary.to_pylist()] + [""], dtype=object)
+    codes = pc.fill_null(found.indices, len(values) - 1).to_numpy(zero_copy_only=False)
+    return pd.util.hash_array(values, categorize=False)[codes]
+
+
+def vectors(table: pa.Table, names: tuple[str, ...], path: Path, before: int, width: int | None) -> Array:
+    """Return the scores (N, J) of a column of lists, or of J columns of numbers; `width` is the J of the rows before."""
+    if len(names) > 1 or kind_of(table[names[0]].type) != "list":
+        columns = [numbers(table[name], name) for name in names]
+        for name, column in zip(names, columns, strict=True):
+            refuse_rows(~np.isfinite(column), table[name], f"scores ({name})", path, before)
+        return np.stack(columns, axis=1)
+    array = whole(table[names[0]])
+    lengths = pc.fill_null(pc.list_value_length(array), -1).to_numpy(zero_copy_only=False)
+    first = int(lengths[0]) if width is None else width
+    unequal = np.flatnonzero(lengths != first)
+    if unequal.size or first < 1:
+        row = int(unequal[0]) if unequal.size else 0
+        held = "none" if lengths[row] < 0 else f"{lengths[row]}"
+        raise ValueError(
+            f"scores must be lists of equal length; row {before + row + 1} of {path} has {held} numbers, and the first {first}"
+        )
+    flat = numbers(pa.chunked_array([pc.list_flatten(array)]), "scores").reshape(len(lengths), first)
+    refuse_rows(~np.isfinite(flat).all(axis=1), table[names[0]], "scores", path, before)
+    return flat

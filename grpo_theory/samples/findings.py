@@ -1,0 +1,116 @@
+"""What a reader found in a log of rollouts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FEW = 8
+"""So many different values or sizes are listed one by one."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a log of rollouts holds, and what was left out of it; `str` says it in lines.
+
+    Attributes
+    ----------
+    files, rows : int
+        Rows that were read, those of repeated steps and of steps not asked for included.
+    kept : int
+        Rows that stayed.
+    columns : mapping of str to str
+        The columns that were taken, by what they mean.
+    ignored : tuple of str
+        The columns that were not read.
+    prompts, groups : int
+        Different prompts; and groups of responses, one a prompt and step.
+    sizes : mapping of int to int
+        How many groups there are of each size, ascending.
+    rewards : mapping of float to int
+        How often each reward came, ascending.
+    uniform : int
+        Groups whose rewards are all equal.
+    steps : tuple of int
+        The steps of the rows that stayed, ascending; empty if the log has none.
+    other_steps : int
+        The number of steps that were not asked for.
+    repeated_steps : tuple of int
+        Steps whose rows are those of the step before them, one for one: left out.
+    duplicates : int
+        Rows that repeat the prompt, response and reward of a row of their step; all of them stayed.
+    """
+
+    files: int
+    rows: int
+    kept: int
+    columns: Mapping[str, str]
+    ignored: tuple[str, ...]
+    prompts: int
+    groups: int
+    sizes: Mapping[int, int]
+    rewards: Mapping[float, int]
+    uniform: int
+    steps: tuple[int, ...]
+    other_steps: int
+    repeated_steps: tuple[int, ...]
+    duplicates: int
+
+    @property
+    def ragged(self) -> bool:
+        """Whether groups differ in size."""
+        return len(self.sizes) > 1
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What may be wrong with the log, or with what is said from it; one sentence each."""
+        found = []
+        if len(self.rewards) == 1:
+            found.append(f"All rewards are equal ({next(iter(self.rewards)):g}): they tell nothing about groups or gradients.")
+        if len(self.steps) > 1:
+            found.append(
+                f"The rows are of {len(self.steps)} steps, between which the policy changed: groups of different steps stay "
+                "apart, and what is said is about their average (steps='last' takes the last step alone)."
+            )
+        if self.repeated_steps:
+            found.append(
+                f"{_counted(len(self.repeated_steps), 'step')} ({_listed(self.repeated_steps)}) repeated the rows of the step "
+                "before, as a trainer's log does that takes several updates from one batch: left out."
+            )
+        if self.duplicates:
+            found.append(
+                f"{_counted(self.duplicates, 'row')} of {self.kept} repeat another row's prompt, response and reward. Short "
+                "answers do so by chance; if rows were written twice, intervals are too narrow."
+            )
+        small = sum(count for size, count in self.sizes.items() if size < 4)
+        if small:
+            found.append(
+                f"{_counted(small, 'group')} of {self.groups} have fewer than four responses, too few for c1, c2 and c3."
+            )
+        return tuple(found)
+
+    def __str__(self) -> str:
+        taken = ", ".join(f"{role} = {name}" for role, name in self.columns.items())
+        sizes = ", ".join(f"{count} of {size}" for size, count in self.sizes.items())
+        if len(self.sizes) > FEW:
+            sizes = f"{self.groups} of {min(self.sizes)} to {max(self.sizes)}"
+        rewards = ", ".join(f"{value:g} ({count})" for value, count in self.rewards.items())
+        if len(self.rewards) > FEW:
+            rewards = f"{len(self.rewards)} values from {min(self.rewards):g} to {max(self.rewards):g}"
+        lines = [
+            f"{_counted(self.rows, 'row')} in {_counted(self.files, 'file')}"
+            + (f", of which {self.kept} are used" if self.kept < self.rows else ""),
+            f"columns: {taken}" + (f"; not read: {', '.join(self.ignored)}" if self.ignored else ""),
+            f"{_counted(self.prompts, 'prompt')}, {_counted(self.groups, 'group')} of responses"
+            + (f" at {_counted(len(self.steps), 'step')} ({_listed(self.steps)})" if self.steps else "")
+            + (f"; {_counted(self.other_steps, 'other step')} not asked for" if self.other_steps else ""),
+            f"group sizes: {sizes}",
+            f"rewards: {rewards}; {self.uniform} of {self.groups} groups have rewards that are all equal",
+        ]
+        return "\n".join([*lines, *self.warnings])
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    return ", ".join(map(str, values)) if len(values) <= FEW else f"{values[0]} to {values[-1]}"

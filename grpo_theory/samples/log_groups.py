@@ -1,0 +1,103 @@
+"""The groups of a log: which rows belong together, and which steps are used."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.validation import shown
+
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""The golden ratio of 2^64: multiplying by it spreads what numbers differ in over all bits."""
+
+Steps = str | int | tuple[int, int]
+
+
+def check_steps(steps: Steps) -> None:
+    """Raise unless `steps` is one of the ways of saying which steps are used."""
+    pair = isinstance(steps, tuple) and len(steps) == 2 and all(type(one) is int for one in steps)
+    if not (steps in ("all", "last") if isinstance(steps, str) else pair or type(steps) is int):
+        raise ValueError(f"steps must be 'all', 'last', a step or the first and last of a range, got {shown(steps)}")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which groups stay, (B,), and why others do not."""
+
+    kept: Flags
+    steps: tuple[int, ...]
+    other_steps: int
+    repeated: tuple[int, ...]
+
+
+@dataclass
+class LogGroups:
+    """Prompts and groups, numbered as they first appear, and a mark of each step's rows, by which a repeated step is known.
+
+    Attributes
+    ----------
+    prompts : dict
+        Ids and their numbers.
+    places : dict of (int, int) to int
+        (step, number of the prompt) of each group, and the group's number.
+    marks : dict of int to int
+        By step.
+    """
+
+    prompts: dict = field(default_factory=dict)
+    places: dict[tuple[int, int], int] = field(default_factory=dict)
+    marks: dict[int, int] = field(default_factory=dict)
+
+    def place(self, codes: Integers, dictionary: list, steps: Integers) -> tuple[Integers, Integers]:
+        """Return the numbers of the prompt and of the group of each row, from its prompt's code in a dictionary and its step."""
+        import pandas as pd  # slow to import, and not always wanted
+
+        known = np.array([self.prompts.setdefault(one, len(self.prompts)) for one in dictionary], dtype=np.int64)[codes]
+        values, turn = np.unique(steps, return_inverse=True)
+        within, pairs = pd.factorize(known * values.size + turn)
+        found = [(int(values[pair % values.size]), int(pair // values.size)) for pair in pairs]
+        return known, np.array([self.places.setdefault(one, len(self.places)) for one in found], dtype=np.int64)[within]
+
+    def mark(self, prompts: Integers, rewards: Array, steps: Integers, responses: np.ndarray | None) -> None:
+        """Add rows to the marks of their steps: a sum over rows, in any order, of a hash of prompt, response and reward.
+
+        Without responses a step's mark is its own: rewards alone do not tell rows apart.
+        """
+        values, turn = np.unique(steps, return_inverse=True)
+        if responses is None:
+            self.marks |= {value: value for value in values.tolist()}
+            return
+        hashed = responses
+        for part in (prompts.astype(np.uint64), (rewards + 0.0).view(np.uint64)):
+            hashed = (hashed ^ part) * MULTIPLIER
+            hashed = hashed ^ (hashed >> np.uint64(29))
+        totals = np.zeros(values.size, dtype=np.uint64)
+        np.add.at(totals, turn, hashed)
+        for value, total in zip(values.tolist(), totals.tolist(), strict=True):
+            self.marks[value] = (self.marks.get(value, 0) + total) % 2**64
+
+    def select(self, steps: Steps) -> Selection:
+        """Return which groups are of steps that are asked for and do not repeat the step before."""
+        if not self.marks:
+            if not isinstance(steps, str):
+                raise ValueError(f"steps must be 'all' for a log without steps, got {steps}")
+            return Selection(np.ones(len(self.places), dtype=np.bool_), (), 0, ())
+        present = sorted(self.marks)
+        repeated = {b for a, b in pairwise(present) if self.marks[a] == self.marks[b]}
+        fresh = [one for one in present if one not in repeated]
+        if isinstance(steps, str):
+            wanted = fresh[-1:] if steps == "last" else fresh
+        else:
+            low, high = steps if isinstance(steps, tuple) else (steps, steps)
+            wanted = [one for one in fresh if low <= one <= high]
+        if not wanted:
+            raise ValueError(f"steps must be among those of the log, {present[0]} to {present[-1]}, got {steps}")
+        kept = np.isin(np.array([step for step, _ in self.places]), wanted)
+        return Selection(kept, tuple(wanted), len(fresh) - len(wanted), tuple(sorted(repeated)))
+
+    def ids(self, chosen: Selection) -> list:
+        """Return the groups' ids: the prompt's, or (step, prompt) if several steps stay."""
+        prompts = list(self.prompts)
+        several = len(chosen.steps) > 1
+        return [(step, prompts[prompt]) if several else prompts[prompt] for step, prompt in self.places]

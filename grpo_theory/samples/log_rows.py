@@ -1,0 +1,88 @@
+"""The rows of a log, batch by batch, as arrays."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.samples.column_names import Columns, Reward, choose
+from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
+from grpo_theory.samples.log_file import LogFile, files_of
+from grpo_theory.samples.log_groups import LogGroups
+from grpo_theory.validation import as_count, shown
+
+
+class Rows(NamedTuple):
+    """Rows of a batch: their groups and rewards (n,), and what else the log has of each."""
+
+    groups: Integers
+    rewards: Array
+    steps: Integers | None
+    lengths: Array | None
+    responses: np.ndarray | None
+    scores: Array | None
+
+
+class Source:
+    """The files of a log, and the columns that are read from them."""
+
+    def __init__(self, path: str | Path, reward: Reward, named: Mapping[str, str | None], batch_rows: int) -> None:
+        if not isinstance(path, str | Path):
+            raise TypeError(f"path must be a file's or a folder's name, got {shown(path)}")
+        self.batch_rows = as_count("batch_rows", batch_rows)
+        self.rows = 0
+        self.files = [LogFile(one) for one in files_of(Path(path))]
+        self.columns: Columns = choose(self.files[0].kinds, reward, named)
+
+    def read(self, groups: LogGroups) -> Iterator[Rows]:
+        """Yield all rows, batch by batch."""
+        columns, width = self.columns, None
+        for file in self.files:
+            before = 0
+            for table in file.batches(columns.needed, self.batch_rows):
+                where = file.path, before
+                rewards = _rewards(table, columns, *where)
+                steps = _whole_steps(table, columns.step, *where)
+                prompts = ids(table[columns.prompt])
+                if prompts.null_count:
+                    row = before + int(np.argmax(prompts.is_null().to_numpy(zero_copy_only=False))) + 1
+                    raise ValueError(f"prompt ({columns.prompt}) must be given for every row; row {row} of {file.path} has none")
+                responses = None if columns.response is None else hashes(table[columns.response])
+                lengths = None if columns.length is None else numbers(table[columns.length], "length")
+                if lengths is not None:
+                    bad = ~(np.isfinite(lengths) & (lengths >= 0.0))
+                    refuse_rows(bad, table[columns.length], "length", *where, "finite numbers of at least 0")
+                scores = vectors(table, columns.scores, *where, width) if columns.scores else None
+                width = None if scores is None else scores.shape[1]
+                codes = prompts.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+                known, place = groups.place(codes, prompts.dictionary.to_pylist(), steps)
+                if columns.step is not None:
+                    groups.mark(known, rewards, steps, responses)
+                before += rewards.size
+                self.rows += rewards.size
+                yield Rows(place, rewards, None if columns.step is None else steps, lengths, responses, scores)
+        if not self.rows:
+            raise ValueError(f"{self.files[0].path} has columns, and no rows")
+
+
+def _rewards(table: pa.Table, columns: Columns, path: Path, before: int) -> Array:
+    """Return the weighted sums of the reward's columns; a part counts for 0 where another is there."""
+    parts = np.stack([weight * numbers(table[name], f"reward ({name})") for name, weight in columns.reward.items()])
+    missing = np.isnan(parts)
+    bad = missing.all(axis=0) | np.isinf(parts).any(axis=0)
+    refuse_rows(bad, table[next(iter(columns.reward))], "reward", path, before)
+    return np.where(missing, 0.0, parts).sum(axis=0)
+
+
+def _whole_steps(table: pa.Table, name: str | None, path: Path, before: int) -> Integers:
+    """Return the steps of the rows, 0 where the log has none."""
+    if name is None:
+        return np.zeros(table.num_rows, dtype=np.int64)
+    found = numbers(table[name], f"step ({name})")
+    refuse_rows(
+        ~(np.abs(found) < 2**53) | (found != np.floor(found)), table[name], "step", path, before, "whole numbers in every row"
+    )
+    return found.astype(np.int64)
