@@ -4,6 +4,7 @@ from . import evidence as evidence
 from . import exact as exact
 from . import intervals as intervals
 from . import laboratory as laboratory
+from . import plan as plan
 from . import samples as samples
 from . import simulate as simulate
 from . import theory as theory

@@ -14,7 +14,7 @@ from grpo_theory.plan.cost import Limits
 from grpo_theory.plan.group_size import GroupSizeChoice, choose_group_size, real_optimum
 from grpo_theory.plan.rewards_advice import RewardsAdvice, advise_from_rewards
 from grpo_theory.plan.signal import signal_to_noise
-from grpo_theory.samples import Groups, RaggedRollouts, RewardCounts, RolloutLog, Rollouts
+from grpo_theory.samples import Findings, Groups, RaggedRollouts, RewardCounts, RolloutLog, Rollouts
 from grpo_theory.validation import as_count, as_fraction, shown
 
 FEWEST = 4
@@ -129,6 +129,7 @@ def advise(
     estimator: str | Estimator = "rloo",
     level: float = 0.95,
     tolerance: float = TOLERANCE,
+    findings: Findings | None = None,
 ) -> Advice:
     """Advise on group size, batch, baseline and learning rate from the rollouts of a policy.
 
@@ -147,6 +148,8 @@ def advise(
         Of every interval by itself.
     tolerance : float, default 0.05
         A loss that does not matter, as a share of the error.
+    findings : Findings, optional
+        What the reader of the table found, to be repeated; a `RolloutLog` has its own.
 
     Returns
     -------
@@ -172,27 +175,28 @@ def advise(
     name = find(estimator).name
     if group_size is not None and as_count("group_size", group_size, 2) not in sizes:
         raise ValueError(f"group_size must be one that budget and limits allow, got {group_size} with {limits}")
-    groups, counts, notes = _parts(rollouts)
+    groups, counts = _parts(rollouts)
+    findings = rollouts.findings if isinstance(rollouts, RolloutLog) else findings
     check_informative(counts)
     scores = None if groups is None or groups.scores is None else _from_scores(groups, limits, group_size, level, tolerance)
     asked = group_size or (None if scores is None else scores.choice.group_size)
     rewards = advise_from_rewards(counts, name, limits, asked, None if scores is None else scores.choice.group_size, level)
-    return Advice(limits, group_size, name, level, tolerance, rewards, scores, notes)
+    return Advice(limits, group_size, name, level, tolerance, rewards, scores, () if findings is None else tuple(str(findings).splitlines()))
 
 
-def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts, tuple[str, ...]]:
-    """Return rollouts if there are any, the counts of their rewards, and what their reader found."""
+def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
+    """Return rollouts if there are any, and the counts of their rewards."""
     if isinstance(rollouts, RolloutLog):
-        return rollouts.rollouts, rollouts.rollouts.counts, tuple(str(rollouts.findings).splitlines())
+        return rollouts.rollouts, rollouts.rollouts.counts
     if isinstance(rollouts, RewardCounts):
-        return None, rollouts, ()
+        return None, rollouts
     if isinstance(rollouts, RaggedRollouts):
-        return rollouts, rollouts.counts, ()
+        return rollouts, rollouts.counts
     if isinstance(rollouts, Rollouts):
         if not rollouts.single:
             raise ValueError(f"rollouts must be one batch, without leading axes, got rewards of shape {rollouts.rewards.shape}")
         prompts = np.repeat(np.arange(rollouts.batch_size), rollouts.group_size)
-        return rollouts, RewardCounts.from_rewards(prompts, rollouts.rewards.ravel()), ()
+        return rollouts, RewardCounts.from_rewards(prompts, rollouts.rewards.ravel())
     raise TypeError(f"rollouts must be what gt.read_rollouts returns, rollouts or reward counts, got {shown(rollouts)}")
 
 

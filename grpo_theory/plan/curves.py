@@ -88,7 +88,7 @@ def _errors(advice: Advice) -> Figure:
     high = np.minimum(choice.loss_high[shown], 100.0)
     axes.fill_between(sizes, choice.loss_low[shown], high, color=BLUE, alpha=0.25, linewidth=0)
     axes.plot(sizes, choice.loss[shown], color=BLUE, linewidth=1.8, label=f"error, and {100.0 * advice.level:g}% limits at each size")
-    axes.axvspan(choice.low, min(choice.high, last), color=GREEN, alpha=0.15, linewidth=0, label="may be the best size")
+    axes.axvspan(choice.low, min(choice.high, last), color=GREEN, alpha=0.22, linewidth=0, label="may be the best size")
     axes.plot(choice.group_size, 0.0, "o", color=GREEN, markersize=8, clip_on=False, label=f"recommended: {choice.group_size}", zorder=5)
     if advice.group_size is not None and advice.group_size != choice.group_size:
         loss = choice.loss[choice.at(advice.group_size)]
@@ -97,7 +97,7 @@ def _errors(advice: Advice) -> Figure:
     axes.yaxis.set_major_formatter(FuncFormatter(_percent))
     axes.set_ylabel("error of the gradient above the least")
     _group_axis(axes, int(sizes[0]), last)
-    axes.legend(loc="upper center", fontsize=9)
+    figure.legend(loc="outside upper left", ncols=2, fontsize=9)
     return figure
 
 
@@ -117,5 +117,5 @@ def _shares(advice: Advice) -> Figure:
     axes.yaxis.set_major_formatter(FuncFormatter(_percent))
     axes.set_ylabel("groups in which all rewards are equal")
     _group_axis(axes, int(sizes[0]), int(sizes[-1]))
-    axes.legend(loc="upper right", fontsize=9)
+    figure.legend(loc="outside upper left", ncols=2, fontsize=9)
     return figure

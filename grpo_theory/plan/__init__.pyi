@@ -1,0 +1,9 @@
+from .advice import Advice as Advice
+from .advice import advise as advise
+from .baselines import BaselineTable as BaselineTable
+from .baselines import compare_baselines as compare_baselines
+from .cost import Limits as Limits
+from .cost import cost_optimum as cost_optimum
+from .group_size import GroupSizeChoice as GroupSizeChoice
+from .group_size import choose_group_size as choose_group_size
+from .signal import signal_to_noise as signal_to_noise
