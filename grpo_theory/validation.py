@@ -26,6 +26,7 @@ MADE_BY = {
     "Point": "problem.at(theta) makes",
     "Moments": "gt.moments(problem, theta) makes",
     "Groups": "gt.Rollouts(rewards, scores) or gt.RaggedRollouts(prompts, rewards, scores) makes",
+    "RewardCounts": "gt.RewardCounts.from_rewards(prompts, rewards) makes",
     "TrainingRecord": "gt.TrainingRecord(step_sizes, path, mean_rewards) or gt.simulate_records makes",
     "Region": "gt.exact.region(problem, optimum, radius=..., reach=...) makes",
     "Linearisation": "gt.theory.linearise(problem, optimum, estimator, ...) makes",

@@ -49,7 +49,7 @@ NAMES = (
     "compose",
     "worst_case",
 )
-ROOMS = ("data", "estimation", "evidence", "exact", "intervals", "laboratory", "samples", "simulate", "theory")
+ROOMS = ("data", "estimation", "evidence", "exact", "intervals", "laboratory", "plan", "samples", "simulate", "theory")
 
 
 def run(source):

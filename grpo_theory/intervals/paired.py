@@ -141,8 +141,6 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
 
     Measured (study "coverage_pairs"): power 83% where 80% was asked for.
     """
-    from scipy.stats import nct  # slow to import, and seldom wanted
-
     level, power = check_level(level), _check_power(power)
     difference = as_number("difference", difference)
     if not np.isfinite(difference) or difference == 0.0:
@@ -151,7 +149,21 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
     if differences.ndim != 1:
         raise ValueError(f"a and b must have shape (R,), one pilot, got {differences.shape}")
     spread = as_positive("standard deviation of a - b", float(differences.std(ddof=1)) if varies[-1] else 0.0)
-    effect = min(abs(difference) / spread, LARGEST_EFFECT)
+    found = pairs_needed(abs(difference) / spread, power, level)
+    if found > MOST_SEEDS:
+        raise ValueError(f"difference must be larger: {difference:g} needs over {MOST_SEEDS} seeds at a spread of {spread:.3g}")
+    return found
+
+
+def pairs_needed(effect: float, power: float, level: float, *, most: int = MOST_SEEDS) -> int:
+    """Return the least number of pairs at which a paired t test finds an effect above 0, `most` + 1 if it is larger.
+
+    The least R >= 2 with P(T > t) >= power, T noncentral t with R - 1 degrees of freedom and noncentrality sqrt(R) effect, the
+    mean difference in standard deviations of a difference.
+    """
+    from scipy.stats import nct  # slow to import, and seldom wanted
+
+    effect = min(effect, LARGEST_EFFECT)
 
     def found(runs: int) -> float:
         critical = stdtrit(runs - 1, 0.5 + level / 2.0)
@@ -160,14 +172,12 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
     low, high = 1, 2
     while found(high) < power:
         low, high = high, 2 * high
-        if high > MOST_SEEDS:
-            raise ValueError(
-                f"difference must be larger: {difference:g} needs over {MOST_SEEDS} seeds at a spread of {spread:.3g}"
-            )
+        if low >= most:
+            return most + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if found(middle) < power else (low, middle)
-    return high
+    return min(high, most + 1)
 
 
 def _check_power(power: float) -> float:

@@ -13,7 +13,7 @@ from scipy.special import betainc
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated
-from grpo_theory.validation import as_count, as_not_negative, as_number, as_numbers, check_finite
+from grpo_theory.validation import as_count, as_not_negative, as_number, as_numbers, as_real_array, check_finite
 
 _GRID = 1 << 12
 
@@ -60,7 +60,9 @@ class FiniteGroupObjective:
         return float(slopes.min()), float(slopes.max())
 
 
-def finite_group_objective(estimator: str | Estimator, group_size: int) -> FiniteGroupObjective:
+def finite_group_objective(
+    estimator: str | Estimator, group_size: int, rewards: tuple[float, float] = (0.0, 1.0)
+) -> FiniteGroupObjective:
     """Return the objective that an estimator's advantages climb with groups of G responses and binary rewards.
 
     Parameters
@@ -68,6 +70,8 @@ def finite_group_objective(estimator: str | Estimator, group_size: int) -> Finit
     estimator : str or Estimator
         Its advantages read nothing but rewards, and each group by itself.
     group_size : int
+    rewards : (float, float), default (0, 1)
+        Of a failure and of a success, which is more.
 
     Raises
     ------
@@ -77,10 +81,13 @@ def finite_group_objective(estimator: str | Estimator, group_size: int) -> Finit
     estimator = find(estimator)
     group_size = as_count("group_size", group_size)
     estimator.check_group_size(group_size)
+    values = as_real_array("rewards", rewards, 1)
+    if values.shape != (2,) or values[0] >= values[1]:
+        raise ValueError(f"rewards must be that of a failure and a greater one of a success, got {values.tolist()}")
     advantage = estimator.advantage
     table = None
     if advantage.reads <= {"rewards", "parameters"} and can_be_tabulated(advantage, 2, group_size, 1):
-        table = advantage_table(advantage, (0.0, 1.0), group_size, UNREAD)
+        table = advantage_table(advantage, (float(values[0]), float(values[1])), group_size, UNREAD)
     if table is None:
         raise ValueError(
             f"estimator {estimator.name!r} must give advantages that depend on nothing but the number of successes in the group"

@@ -1,0 +1,131 @@
+"""Polynomials just above and just below a function of the success rate, whose means over prompts are estimated without bias.
+
+From k successes of n responses exactly the polynomials of degree n in the success rate p have unbiased estimates. So a mean
+over prompts E f(p) of any other function lies between those of a polynomial above f and one below it, whatever the law of p.
+The two are chosen by linear programming for tight limits (docs/derivations.md, section 34); the choice costs width and never
+validity.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.optimize import linprog
+
+from grpo_theory.arrays import Array
+from grpo_theory.plan.binomial import bernstein, beta_binomial, elevated, rate_grid
+
+LADDER = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48)
+"""Degrees at which polynomials are searched; from larger groups the polynomial of the next degree below is estimated."""
+ANGLES = 96
+"""Steps of the grid on which a polynomial is kept above or below, before it is moved by what a grid 16 times as fine finds."""
+FINENESS = 16
+DEVIATIONS = 2.0
+"""Standard errors that a choice of polynomials has in mind."""
+FLATTEST, STEEPEST = 2.0**-6, 2.0**6
+"""Bounds of the reference law's parameter."""
+
+
+@dataclass(frozen=True)
+class RateFunction:
+    """A function f >= 0 of the success rate on a part of [0, 1], and 0 outside.
+
+    Attributes
+    ----------
+    function : callable
+        Takes and returns an array; continuous.
+    key : hashable
+        Tells it from all others.
+    coefficients : tuple of float, default ()
+        Of Bernstein's form, if it is a polynomial.
+    low, high : float
+        The ends of the part; the polynomials hold whether the ends count as inside or not.
+    """
+
+    function: Callable[[Array], Array]
+    key: object
+    coefficients: tuple[float, ...] = ()
+    low: float = 0.0
+    high: float = 1.0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RateFunction) and (self.key, self.low, self.high) == (other.key, other.low, other.high)
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.low, self.high))
+
+    @property
+    def whole(self) -> bool:
+        """Whether the part is all of [0, 1]."""
+        return self.low <= 0.0 and self.high >= 1.0
+
+    def values(self, rates: Array, above: bool) -> Array:
+        """Return the function, and at an end of its part the larger of its two values if `above`, or else the smaller."""
+        if above:
+            inside = (rates >= self.low) & (rates <= self.high)
+        else:
+            inside = ((rates > self.low) | (self.low <= 0.0)) & ((rates < self.high) | (self.high >= 1.0))
+        return np.where(inside, self.function(rates), 0.0)
+
+
+def power_of_two(number: float) -> float:
+    """Return the nearest power of two, in ratio: what chooses polynomials is rounded, so that the choice hardly sees the data."""
+    return float(2.0 ** np.round(np.log2(number)))
+
+
+def reference_parameter(pair_share: float) -> float:
+    """Return a for which two responses agree as often as stated if success rates have the law beta(a, a), a power of two."""
+    agree = min(max(pair_share, 0.5), 1.0)
+    a = (1.0 - agree) / (2.0 * agree - 1.0) if agree > 0.5 else STEEPEST
+    return power_of_two(min(max(a, FLATTEST), STEEPEST))
+
+
+def degree_for(size: int) -> int:
+    """Return the degree at which the polynomials for groups of a size are searched."""
+    return max(degree for degree in LADDER if degree <= size)
+
+
+def bracket(function: RateFunction, size: int, a: float, b: float, prompts: float) -> tuple[Array, Array]:
+    """Return Bernstein coefficients of degree `size` of polynomials below and above a function, shape (size + 1,) each.
+
+    Parameters
+    ----------
+    function : RateFunction
+    size : int
+        The number of responses whose successes are counted.
+    a, b : float
+        The polynomials are chosen for success rates of the law beta(a, b).
+    prompts : float
+        And for a mean over so many prompts.
+    """
+    if function.whole and 0 < len(function.coefficients) <= size + 1:
+        exact = elevated(np.array(function.coefficients), size)
+        return exact, exact
+    below, above = (_one_sided(function, degree_for(size), a, b, prompts, side) for side in (False, True))
+    return elevated(below, size), elevated(above, size)
+
+
+@lru_cache(maxsize=4096)
+def _one_sided(function: RateFunction, degree: int, a: float, b: float, prompts: float, above: bool) -> Array:
+    """Return the polynomial of a degree that is nowhere below the function, or nowhere above it.
+
+    It minimises its mean, or maximises it, with a penalty in place of its standard error: the sum over the counts k of sqrt(P(k))
+    |c_k| is at least the root mean square of c_k.
+    """
+    sign = 1.0 if above else -1.0
+    rates = np.union1d(rate_grid(1, ANGLES), (function.low, function.high))
+    chances = beta_binomial(degree, a, b)
+    penalty = DEVIATIONS / np.sqrt(prompts) * np.sqrt(chances)
+    cost = np.concatenate([penalty + sign * chances, penalty - sign * chances])
+    basis = bernstein(degree, rates)
+    wanted = function.values(rates, above)
+    size = max(float(np.abs(wanted).max()), 1e-300)
+    found = linprog(cost, -sign * np.hstack([basis, -basis]), -sign * wanted / size, bounds=(0.0, None), method="highs")
+    if found.x is None:
+        extreme = wanted.max() if above else wanted.min()
+        return np.full(degree + 1, float(extreme))
+    coefficients = size * (found.x[: degree + 1] - found.x[degree + 1 :])
+    fine = np.union1d(rate_grid(FINENESS, ANGLES), (function.low, function.high))
+    gap = sign * (function.values(fine, above) - bernstein(degree, fine) @ coefficients)
+    return np.asarray(coefficients + sign * max(float(gap.max()), 0.0))

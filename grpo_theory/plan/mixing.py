@@ -1,0 +1,122 @@
+"""The likeliest law of the success rates behind counts: nonparametric maximum likelihood on a grid."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import nnls
+from scipy.special import xlogy
+
+from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.plan.binomial import binomial_table, log_choose, rate_grid
+from grpo_theory.samples import RewardCounts
+
+GAP = 1e-9
+"""By so much a prompt's mean log-likelihood may fall short of the highest."""
+MOST_STEPS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The distinct pairs of successes and size among prompts, and how many prompts have each.
+
+    Attributes
+    ----------
+    successes, sizes : ndarray of int64, shape (C,)
+    prompts : ndarray, shape (C,)
+        Need not be whole: a prompt may be shared out among cells.
+    """
+
+    successes: Integers
+    sizes: Integers
+    prompts: Array
+
+    @classmethod
+    def of(cls, counts: RewardCounts) -> "Cells":
+        """Return the cells of binary rewards."""
+        return cls.gather(counts.successes, counts.sizes, np.ones(counts.prompts))
+
+    @classmethod
+    def gather(cls, successes: Integers, sizes: Integers, prompts: Array) -> "Cells":
+        """Return cells with equal ones put together."""
+        width = int(sizes.max()) + 1
+        keys, place = np.unique(sizes * width + successes, return_inverse=True)
+        return cls(keys % width, keys // width, np.asarray(np.bincount(place, weights=prompts), dtype=np.float64))
+
+    @property
+    def log_coefficients(self) -> float:
+        """The sum over prompts of the logarithms of the binomial coefficients."""
+        return float(self.prompts @ log_choose(self.sizes, self.successes))
+
+
+@dataclass(frozen=True, eq=False)
+class Likeliest:
+    """The likeliest law and what certifies it.
+
+    Attributes
+    ----------
+    atoms, weights : ndarray, shape (A,)
+    log_likelihood, gap : float
+        As of `SuccessRates`.
+    """
+
+    atoms: Array
+    weights: Array
+    log_likelihood: float
+    gap: float
+
+
+def likeliest_law(cells: Cells) -> Likeliest:
+    """Return the likeliest law of the success rates behind cells of counts."""
+    grid = rate_grid(1)
+    table = _scaled_table(cells, grid)
+    shares = cells.prompts / cells.prompts.sum()
+    start = np.abs(grid - (cells.successes / cells.sizes)[:, None]).argmin(axis=1)
+    weights = np.zeros(grid.size)
+    np.add.at(weights, start, shares)
+    for _ in range(MOST_STEPS):
+        mixed = table @ weights
+        slope = table.T @ (shares / mixed)
+        if slope.max() <= 1.0 + GAP:
+            break
+        active = np.flatnonzero((weights > 0.0) | _peaks(slope))
+        weights = _step(table, shares, mixed, weights, active)
+    used = weights > 0.0
+    mixed = table @ weights
+    highest = (_scaled_table(cells, rate_grid(4)).T @ (shares / mixed)).max()
+    likelihood = float(cells.prompts @ (np.log(mixed) + _largest_logs(cells))) + cells.log_coefficients
+    return Likeliest(grid[used], weights[used], likelihood, float(max(highest - 1.0, 0.0)))
+
+
+def _largest_logs(cells: Cells) -> Array:
+    """Return the logarithm of p^k (1-p)^(n-k) at its maximum, shape (C,)."""
+    k, n = cells.successes, cells.sizes
+    return np.asarray(xlogy(k, k / n) + xlogy(n - k, (n - k) / n))
+
+
+def _scaled_table(cells: Cells, grid: Array) -> Array:
+    """Return the cells' likelihoods at each rate relative to their largest, shape (C, M)."""
+    return binomial_table(cells.successes, cells.sizes, grid, _largest_logs(cells))
+
+
+def _peaks(slope: Array) -> Flags:
+    """Return where the slope is above 1 and no less than at its neighbours."""
+    padded = np.concatenate([[-np.inf], slope, [-np.inf]])
+    return (slope > 1.0) & (slope >= padded[:-2]) & (slope >= padded[2:])
+
+
+def _step(table: Array, shares: Array, mixed: Array, weights: Array, active: Integers) -> Array:
+    """Return better weights: those of the quadratic approximation, or a point on the way to them."""
+    root = np.sqrt(shares)
+    relative = root[:, None] * (table[:, active] / mixed[:, None] - 2.0)
+    # With weights that sum to 1, ||S v - 2||^2 is ||(S - 2) v||^2; the row of ones lets the sum be anything, and divides by it.
+    found, _ = nnls(np.vstack([relative, np.ones(active.size)]), np.append(np.zeros(shares.size), 1.0))
+    target = np.zeros_like(weights)
+    target[active] = found / found.sum()
+    change = table @ target - mixed
+    rise = float(shares @ (change / mixed))
+    length = 1.0
+    while float(shares @ np.log1p(length * change / mixed)) < 0.3 * length * rise and length > 1e-12:
+        length /= 2.0
+    moved = weights + length * (target - weights)
+    moved[moved < 1e-14] = 0.0
+    return moved / moved.sum()
