@@ -136,8 +136,8 @@ def advise(
     Parameters
     ----------
     rollouts : RolloutLog, RaggedRollouts, Rollouts or RewardCounts
-        As `gt.read_rollouts` returns them. With scores, or sketches of them, the best group size is advised on; without, what rewards
-        alone tell.
+        As `gt.read_rollouts` returns them. With scores, or sketches of them, the best group size is advised on; without, what
+        rewards alone tell.
     budget, cost_prompt, cost_response, max_group_size, max_responses, min_prompts, multiple_of
         As in `Limits`.
     group_size : int, optional
@@ -158,8 +158,8 @@ def advise(
     Raises
     ------
     ValueError
-        If budget and limits allow no batch, and if the rollouts can say nothing: fewer than three prompts, one response a prompt, all
-        rewards equal.
+        If budget and limits allow no batch, and if the rollouts can say nothing: fewer than three prompts, one response a
+        prompt, all rewards equal.
     """
     level, tolerance = check_level(level), as_fraction("tolerance", tolerance)
     limits = Limits(
@@ -181,7 +181,9 @@ def advise(
     scores = None if groups is None or groups.scores is None else _from_scores(groups, limits, group_size, level, tolerance)
     asked = group_size or (None if scores is None else scores.choice.group_size)
     rewards = advise_from_rewards(counts, name, limits, asked, None if scores is None else scores.choice.group_size, level)
-    return Advice(limits, group_size, name, level, tolerance, rewards, scores, () if findings is None else tuple(str(findings).splitlines()))
+    return Advice(
+        limits, group_size, name, level, tolerance, rewards, scores, () if findings is None else tuple(str(findings).splitlines())
+    )
 
 
 def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
@@ -207,7 +209,9 @@ def check_informative(counts: RewardCounts) -> None:
     if counts.sizes.max() < 2:
         raise ValueError("rollouts must have prompts with several responses, and each prompt has one: a group cannot be formed")
     if counts.values.size < 2:
-        raise ValueError(f"rollouts must have different rewards, and all are {counts.values[0]:g}: they say nothing about a gradient")
+        raise ValueError(
+            f"rollouts must have different rewards, and all are {counts.values[0]:g}: they say nothing about a gradient"
+        )
 
 
 def _from_scores(rollouts: Groups, limits: Limits, group_size: int | None, level: float, tolerance: float) -> ScoresAdvice:

@@ -25,31 +25,46 @@ def parser() -> argparse.ArgumentParser:
     plan = commands.add_parser(
         "plan",
         help="advise on group size, batch, baseline and learning rate from a table of rollouts",
-        description="Advise on group size, batch, baseline and learning rate from a table of rollouts, one row a response: prompt id (or "
-        "prompt) and reward, and a sketch of the gradient of its log-probability (gt.sketch) for the best group size. "
+        description="Advise on group size, batch, baseline and learning rate from a table of rollouts, one row a response: prompt id "
+        "(or prompt) and reward, and a sketch of the gradient of its log-probability (gt.sketch) for the best group size. "
         "The columns that TRL (log_completions) and verl (rollout_data_dir) write are recognised.",
     )
     plan.add_argument("table", metavar="TABLE", help="a CSV, JSON lines or Parquet file, or a folder of them")
-    plan.add_argument("--budget", type=float, required=True, metavar="N", help="what one batch may cost: responses, or the unit of the costs")
+    plan.add_argument(
+        "--budget", type=float, required=True, metavar="N", help="what one batch may cost: responses, or the unit of the costs"
+    )
     _add_batch(plan.add_argument_group("the batch"))
     _add_columns(plan.add_argument_group("columns, where their names are not recognised"))
     output = plan.add_argument_group("output")
     output.add_argument("--json", metavar="FILE", help="write everything as JSON; - prints it in place of the text")
     output.add_argument("--html", metavar="FILE", help="write a page with the text and the curves")
     output.add_argument("--level", type=float, default=0.95, help="confidence level of the limits (default: 0.95)")
-    output.add_argument("--tolerance", type=float, default=0.05, help="a share of additional error that does not matter (default: 0.05)")
+    output.add_argument(
+        "--tolerance", type=float, default=0.05, help="a share of additional error that does not matter (default: 0.05)"
+    )
     return top
 
 
 def _add_batch(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--group-size", type=int, metavar="G", help="the group size that you use now, to be compared")
-    group.add_argument("--estimator", default="rloo", metavar="NAME", help="the advantages that you use now, as trl_grpo or verl_grpo (default: rloo)")
-    group.add_argument("--cost-prompt", type=float, default=0.0, metavar="A", help="cost of a prompt, whatever its group: prefill (default: 0)")
+    group.add_argument(
+        "--estimator",
+        default="rloo",
+        metavar="NAME",
+        help="the advantages that you use now, as trl_grpo or verl_grpo (default: rloo)",
+    )
+    group.add_argument(
+        "--cost-prompt", type=float, default=0.0, metavar="A", help="cost of a prompt, whatever its group: prefill (default: 0)"
+    )
     group.add_argument("--cost-response", type=float, default=1.0, metavar="B", help="cost of a response: decoding (default: 1)")
     group.add_argument("--max-group-size", type=int, metavar="G", help="the largest group to consider (default: 4096)")
-    group.add_argument("--max-responses", type=int, metavar="N", help="the most responses that fit in one batch at once, as in memory")
+    group.add_argument(
+        "--max-responses", type=int, metavar="N", help="the most responses that fit in one batch at once, as in memory"
+    )
     group.add_argument("--min-prompts", type=int, default=1, metavar="B", help="the fewest prompts in a batch (default: 1)")
-    group.add_argument("--multiple-of", type=int, default=1, metavar="M", help="a batch's responses must be a multiple of this (default: 1)")
+    group.add_argument(
+        "--multiple-of", type=int, default=1, metavar="M", help="a batch's responses must be a multiple of this (default: 1)"
+    )
 
 
 def _add_columns(group: argparse._ArgumentGroup) -> None:
@@ -63,7 +78,9 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
         group.add_argument(f"--{name}", metavar="COLUMN", help=meaning)
     group.add_argument("--reward", metavar="COLUMN", action="append", help="the reward; given several times, their sum")
     group.add_argument("--steps", default="all", metavar="all|last|N", help="the training steps to use (default: all)")
-    group.add_argument("--rewards-only", action="store_true", help="leave sketches out, in memory that does not grow with the table's rows")
+    group.add_argument(
+        "--rewards-only", action="store_true", help="leave sketches out, in memory that does not grow with the table's rows"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,12 +115,12 @@ def _advice(options: argparse.Namespace) -> "Advice":
     if sys.stderr.isatty():
         print(f"reading {options.table}", file=sys.stderr)
     if options.rewards_only:
-        rollouts, findings = read_reward_counts(options.table, **named)
+        counts, findings = read_reward_counts(options.table, **named)
     else:
         log = read_rollouts(options.table, **named, length=options.length, scores=options.scores)
-        rollouts, findings = log.rollouts, log.findings
+        findings = log.findings
     return advise(
-        rollouts,
+        counts if options.rewards_only else log.rollouts,
         options.budget,
         cost_prompt=options.cost_prompt,
         cost_response=options.cost_response,
@@ -121,7 +138,7 @@ def _advice(options: argparse.Namespace) -> "Advice":
 
 def _places(options: argparse.Namespace) -> dict[str, Path]:
     """Return the files to be written; raise ValueError, before anything is read, if one cannot be."""
-    found = {}
+    found: dict[str, Path] = {}
     for kind in ("json", "html"):
         given = getattr(options, kind)
         if given is None or (kind == "json" and given == TO_TERMINAL):

@@ -17,13 +17,14 @@ LARGEST_GROUP = 4096
 class Limits:
     """What one batch of B prompts with G responses each may cost, and what it must fit.
 
-    The batch costs B (cost_prompt + G cost_response). B is the most prompts that budget and limits allow at a group size, so a part
-    of the budget can stay unspent.
+    The batch costs B (cost_prompt + G cost_response). B is the most prompts that budget and limits allow at a group size, so a
+    part of the budget can stay unspent.
 
     Attributes
     ----------
     budget : float
-        What one batch may cost: a number of responses with the default costs, else in the unit of the costs, as tokens or seconds.
+        What one batch may cost: a number of responses with the default costs, else in the unit of the costs, as tokens or
+        seconds.
     cost_prompt : float, default 0
         Of a prompt, whatever its group's size: the prefill.
     cost_response : float, default 1
@@ -92,8 +93,8 @@ class Limits:
 def cost_optimum(law: GroupSizeLaw, cost_prompt: float = 0.0, cost_response: float = 1.0) -> float:
     """Return the real group size of least mean squared error at a fixed cost B (a + b G), any B.
 
-    Theorem (docs/derivations.md, section 35).  The error times the budget, (a + b G)(c1 + c2/G + c3/(G (G-1))), is convex in G > 1
-    if a c2, c3 and c1 are not below 0; where b c1 and one of a c2 and c3 are above 0 its minimiser is the one root above 1 of
+    Theorem (docs/derivations.md, section 35).  The error times the budget, (a + b G)(c1 + c2/G + c3/(G (G-1))), is convex in G
+    > 1 if a c2, c3 and c1 are not below 0; where b c1 and one of a c2 and c3 are above 0 its minimiser is the one root above 1 of
 
         b c1 G^2 (G-1)^2 - a (c2 - c3) (G-1)^2 - (a + b) c3 G^2 = 0.
 

@@ -1,6 +1,7 @@
 """The curves of an advice as SVG: the error and the share of uniform groups against the group size."""
 
 import io
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -15,7 +16,7 @@ BLUE, VERMILION, GREEN = "#3B8EC8", "#E0662B", "#2BA57F"
 """Colours that can be told apart by all, on white and on black."""
 INK = "#010203"
 """Stands for the colour of the text, whatever that is where the page is shown."""
-STYLE = {
+STYLE: Any = {
     "svg.hashsalt": "grpo_theory",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -87,9 +88,13 @@ def _errors(advice: Advice) -> Figure:
     top = max(LARGEST_SHOWN, 1.5 * float(choice.loss[choice.at(advice.group_size)]) if advice.group_size else 0.0)
     high = np.minimum(choice.loss_high[shown], 100.0)
     axes.fill_between(sizes, choice.loss_low[shown], high, color=BLUE, alpha=0.25, linewidth=0)
-    axes.plot(sizes, choice.loss[shown], color=BLUE, linewidth=1.8, label=f"error, and {100.0 * advice.level:g}% limits at each size")
+    axes.plot(
+        sizes, choice.loss[shown], color=BLUE, linewidth=1.8, label=f"error, and {100.0 * advice.level:g}% limits at each size"
+    )
     axes.axvspan(choice.low, min(choice.high, last), color=GREEN, alpha=0.22, linewidth=0, label="may be the best size")
-    axes.plot(choice.group_size, 0.0, "o", color=GREEN, markersize=8, clip_on=False, label=f"recommended: {choice.group_size}", zorder=5)
+    axes.plot(
+        choice.group_size, 0.0, "o", color=GREEN, markersize=8, clip_on=False, label=f"recommended: {choice.group_size}", zorder=5
+    )
     if advice.group_size is not None and advice.group_size != choice.group_size:
         loss = choice.loss[choice.at(advice.group_size)]
         axes.plot(advice.group_size, loss, "X", color=VERMILION, markersize=8, label=f"yours: {advice.group_size}", zorder=5)
@@ -112,7 +117,14 @@ def _shares(advice: Advice) -> Figure:
     measured = shares.measured[shown] == 1.0
     axes.plot(sizes[measured], estimate[measured], "o", color=VERMILION, label="measured")
     if not measured.all():
-        axes.plot(sizes[~measured], estimate[~measured], "o", color=VERMILION, markerfacecolor="none", label="predicted, for want of larger groups")
+        axes.plot(
+            sizes[~measured],
+            estimate[~measured],
+            "o",
+            color=VERMILION,
+            markerfacecolor="none",
+            label="predicted, for want of larger groups",
+        )
     axes.set_ylim(0.0, 1.0)
     axes.yaxis.set_major_formatter(FuncFormatter(_percent))
     axes.set_ylabel("groups in which all rewards are equal")

@@ -106,9 +106,9 @@ class GroupSizeChoice:
     def prompts_needed(self, tolerance: float) -> int | None:
         """Return how many prompts a pilot needs for the recommended size to lose less than a share, at the level.
 
-        Of prompts like those seen, with as many responses each. If the errors of the estimates fall as one over the square root of
-        their number, the estimates staying what they are, the upper limit of the loss is then at the tolerance. None if more than
-        4,096 times as many are needed.
+        Of prompts like those seen, with as many responses each. If the errors of the estimates fall as one over the square root
+        of their number, the estimates staying what they are, the upper limit of the loss is then at the tolerance. None if more
+        than 4,096 times as many are needed.
         """
         tolerance = as_positive("tolerance", tolerance)
 
@@ -133,13 +133,13 @@ class GroupSizeChoice:
 def choose_group_size(rollouts: Groups, limits: Limits, level: float = 0.95) -> GroupSizeChoice:
     """Choose the group size of least mean squared error of the leave-one-out gradient, from rewards and scores.
 
-    The error is c1/B + c2/(BG) + c3/(BG(G-1)) (docs/derivations.md, section 2), with unbiased estimates of the three constants and
-    their covariance from deleting one prompt at a time. The recommended size has the least error at the constants' means given
-    what the data say and that they are not below 0 (`likely_constants`).
+    The error is c1/B + c2/(BG) + c3/(BG(G-1)) (docs/derivations.md, section 2), with unbiased estimates of the three constants
+    and their covariance from deleting one prompt at a time. The recommended size has the least error at the constants' means
+    given what the data say and that they are not below 0 (`likely_constants`).
 
-    A size is a candidate unless another size has a smaller error by a two-sided t test of their difference at the level; the tests of
-    the largest and the smallest true rival are one-sided each, so that the best size stays in with about the level or more
-    (section 35). Without costs and rounding these are the whole numbers next to `gt.intervals.group_size_fieller`.
+    A size is a candidate unless another size has a smaller error by a two-sided t test of their difference at the level; the
+    tests of the largest and the smallest true rival are one-sided each, so that the best size stays in with about the level or
+    more (section 35). Without costs and rounding these are the whole numbers next to `gt.intervals.group_size_fieller`.
 
     Parameters
     ----------

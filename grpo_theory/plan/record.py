@@ -25,7 +25,7 @@ def record(advice: Advice) -> dict[str, Any]:
             "level": advice.level,
             "tolerance": advice.tolerance,
             "estimator": advice.estimator,
-            **({name: None for name in FROM_SCORES} if scores is None else _from_scores(advice, scores)),
+            **(dict.fromkeys(FROM_SCORES) if scores is None else _from_scores(advice, scores)),
             "learning_rate": _learning_rate(advice),
             **_from_rewards(advice.rewards),
             "would_change": _paragraphs(words["What would change this"]),
@@ -35,7 +35,16 @@ def record(advice: Advice) -> dict[str, Any]:
     )
 
 
-FROM_SCORES = ("recommendation", "confidence_set", "current", "group_sizes", "constants", "signal_to_noise", "baselines", "scores")
+FROM_SCORES = (
+    "recommendation",
+    "confidence_set",
+    "current",
+    "group_sizes",
+    "constants",
+    "signal_to_noise",
+    "baselines",
+    "scores",
+)
 """The keys that are None for rewards alone."""
 
 
@@ -128,7 +137,7 @@ def _learning_rate(advice: Advice) -> dict[str, Any] | None:
 
 
 def _from_rewards(rewards: RewardsAdvice) -> dict[str, Any]:
-    shares, rates, weights = rewards.uniform, rewards.rates, rewards.weights
+    sample, shares, rates, weights = rewards.sample, rewards.uniform, rewards.rates, rewards.weights
     uniform = {
         "group_size": shares.group_sizes,
         "share": shares.interval.estimate,
@@ -139,14 +148,17 @@ def _from_rewards(rewards: RewardsAdvice) -> dict[str, Any]:
     return {
         "uniform_groups": _rows(uniform),
         "rewards": {
-            "prompts": rewards.prompts,
-            "responses": rewards.responses,
+            "prompts": sample.prompts,
+            "responses": sample.responses,
             "smallest_group": rewards.smallest,
             "largest_group": rewards.largest,
-            "mean": limits(rewards.mean),
-            "in_mixed_groups": rewards.in_mixed_groups,
+            "mean": limits(sample.mean_reward),
+            "mixed_prompts": sample.mixed_prompts,
+            "mixed_responses": sample.mixed_responses,
+            "effective_responses": sample.effective_responses,
             "missing": rewards.missing or None,
         },
+        "evaluations": [asdict(one) for one in rewards.evaluations],
         "success_rates": None if rates is None else {"rates": rates.atoms, "shares": rates.weights},
         "prompt_weights": None
         if weights is None

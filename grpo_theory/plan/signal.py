@@ -43,11 +43,12 @@ def signal_to_noise(rollouts: Groups, batch_size: int, group_size: int, level: f
     from_power = np.array([-1.0, 0.0, 0.0])
     from_error = np.array([weights[0], 1.0, 0.0])
     error = float(within.mean()) - float(weights[0]) * power
-    variances = [float(a @ covariance @ b) for a, b in ((from_power, from_power), (from_power, from_error), (from_error, from_error))]
+    v_pp, v_pe = float(from_power @ covariance @ from_power), float(from_power @ covariance @ from_error)
+    v_ee = float(from_error @ covariance @ from_error)
     t = float(stdtrit(rollouts.batch_size - 1, (1.0 + level) / 2.0))
-    low, high = quotient_limits(max(power, 0.0), max(error, 0.0), tuple(variances), -t, t)
+    low, high = quotient_limits(max(power, 0.0), max(error, 0.0), (v_pp, v_pe, v_ee), -t, t)
     if not error > 0.0:
         return Interval(np.asarray(np.nan), np.asarray(np.nan), low, high, level)
     ratio = power / error
-    spread = variances[0] - 2.0 * ratio * variances[1] + ratio**2 * variances[2]
+    spread = v_pp - 2.0 * ratio * v_pe + ratio**2 * v_ee
     return Interval(np.asarray(ratio), np.sqrt(max(spread, 0.0)) / np.asarray(error), low, high, level)
