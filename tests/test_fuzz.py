@@ -4,6 +4,7 @@ import inspect
 import os
 import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +27,8 @@ ESTIMATE = {**AT, "estimator": "rloo", **SIZES}
 NOISE = np.random.default_rng(5)
 ROLLOUTS = gt.Rollouts(NOISE.integers(0, 2, (6, 4)).astype(float), NOISE.normal(size=(6, 4, 3)))
 RAGGED = gt.RaggedRollouts(np.repeat(np.arange(5), [4, 5, 4, 6, 5]), ROLLOUTS.rewards.ravel(), NOISE.normal(size=(24, 3)))
+LOG = Path(__file__).parent / "rollouts.csv"
+READ = dict.fromkeys(("prompt", "reward", "response", "step")) | {"steps": "all", "batch_rows": 2}
 OF_ROLLOUTS = {"rollouts": ROLLOUTS, "level": 0.9}
 RECORD = next(
     iter(gt.simulate_records(PROBLEM, BEST + 0.1, "rloo", gt.Power(0.8, 0.6), **RUN | {"replications": 1, "steps": 200}))
@@ -150,6 +153,8 @@ CASES = of_one_name(
         ),
         (gt.RewardCounts, {"values": RAGGED.counts.values, "counts": RAGGED.counts.counts}),
         (gt.RewardCounts.from_rewards, {"prompts": RAGGED.index, "rewards": RAGGED.rewards}),
+        (gt.read_rollouts, {"path": LOG, **READ, "length": None, "scores": None}),
+        (gt.read_reward_counts, {"path": LOG, **READ}),
         (RAGGED.at_least, {"responses": 5}),
         (RAGGED.with_scores, {"scores": RAGGED.scores}),
         (gt.samples.rollout_hessian, {"rewards": ROLLOUTS.rewards, "scores": ROLLOUTS.scores, "strength": 0.1}),
@@ -215,7 +220,18 @@ CASES = of_one_name(
 )
 
 RECORDS = {
-    *("Batch", "Coverage", "Ellipsoid", "GradientLaw", "GradientSimulation", "GroupSizeLaw", "Interval", "Moments", "Point"),
+    *(
+        "Batch",
+        "Coverage",
+        "Ellipsoid",
+        "GradientLaw",
+        "GradientSimulation",
+        "GroupSizeLaw",
+        "Interval",
+        "Moments",
+        "Point",
+        "RolloutLog",
+    ),
     *("TrainingRuns", "WorstCase"),
 }
 """Records that the package makes, and no user: they hold what they are given."""

@@ -6,7 +6,9 @@ from math import factorial, prod
 import numpy as np
 import pytest
 from enumeration import prompts
-from pilots import assert_same, components, noise, tiny_case
+from pilots import assert_same, components, draw, gentle_case, narrowed, noise, tiny_case
+from scipy.stats import beta, binom
+from scipy.stats import t as student
 
 import grpo_theory as gt
 from grpo_theory import RaggedRollouts, Rollouts, intervals
@@ -236,3 +238,62 @@ def test_components_along_directions():
     assert np.array_equal(found.scores, r.scores[:, :2])
     assert np.array_equal(found.index, r.index)
     assert list(found.prompts) == list(r.prompts)
+
+
+REPLICATIONS = 2000
+SOME_SIZES = [2, 3, 5, 20] * 15
+NEAR = 0.015 + 4.9 * np.sqrt(0.95 * 0.05 / REPLICATIONS)
+"""What a t interval on 60 skewed values may miss of 95%, and chance."""
+
+
+def test_coverage_of_the_gradient_on_ragged_groups():
+    c = gentle_case()
+    r, _ = draw(c, REPLICATIONS, len(SOME_SIZES), max(SOME_SIZES), np.random.default_rng(20261122))
+    index = np.repeat(np.arange(len(SOME_SIZES)), SOME_SIZES)
+    turn = np.concatenate([np.arange(size) for size in SOME_SIZES])
+    found = [
+        intervals.gradient_between(RaggedRollouts(index, z[index, turn], w[index, turn]))
+        for z, w in zip(r.rewards, r.scores, strict=True)
+    ]
+    truth = gt.moments(c.problem, c.theta).gradient
+    assert (np.abs(np.mean([one.covers(truth) for one in found], axis=0) - 0.95) < NEAR).all()
+    assert (np.mean([narrowed(one, truth, 0.8) for one in found], axis=0) < 0.95 - NEAR).all()
+
+
+def test_coverage_of_the_value_on_ragged_groups():
+    """Half of the prompts succeed with probability 0.1, half with 0.6."""
+    rng = np.random.default_rng(20261123)
+    index = np.repeat(np.arange(len(SOME_SIZES)), SOME_SIZES)
+    batches = []
+    for _ in range(REPLICATIONS):
+        chances = rng.choice([0.1, 0.6], len(SOME_SIZES))
+        batches.append(RaggedRollouts(index, (rng.random(index.size) < chances[index]) * 1.0))
+
+    def covered(interval, some=batches):
+        return np.mean([interval(r).covers(0.35) for r in some])
+
+    assert abs(covered(intervals.value_clustered) - 0.95) < NEAR
+    assert covered(intervals.value_effective) > 0.95 - NEAR
+    # Controls: rewards pooled as if every response had a prompt of its own; groups kept only if they are mixed.
+    assert covered(intervals.value_naive) < 0.9
+    assert covered(intervals.value_clustered, [keep_mixed(r) for r in batches]) < 0.9
+
+
+def keep_mixed(r):
+    """Return the groups whose rewards are not all equal, as dynamic sampling leaves them."""
+    rows = ~r.counts.uniform[r.index]
+    return RaggedRollouts(r.index[rows], r.rewards[rows])
+
+
+def test_the_cap_of_the_effective_size_is_that_of_equal_prompts():
+    """Prompts that do not differ: B values of the mean of G_b rewards are worth B times the harmonic mean of the sizes."""
+    sizes, p = np.array([1, 2, 4, 8]), 0.3
+    total = 0.0
+    for counts in product(*[range(n + 1) for n in sizes]):
+        weight = np.prod([binom.pmf(k, n, p) for k, n in zip(counts, sizes, strict=True)])
+        total += weight * ((np.array(counts) / sizes).mean() - p) ** 2
+    assert p * (1 - p) / total == pytest.approx(sizes.size**2 / (1.0 / sizes).sum(), rel=1e-12)
+    r = RaggedRollouts([0, 0, 1, 1, 1, 1], [1, 0, 1, 0, 1, 0])  # equal means: the cap is reached
+    most = 4 / (1 / 2 + 1 / 4)
+    effective = most * (student.ppf(0.025, most - 1) / student.ppf(0.025, 1)) ** 2
+    assert intervals.value_effective(r).low == pytest.approx(beta.ppf(0.025, effective / 2, effective / 2 + 1), rel=1e-9)

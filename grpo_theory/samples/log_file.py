@@ -53,6 +53,7 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._bad_rows: list[str] = []
         self._ending = str(ending(path)).removesuffix(".gz")
         if path.stat().st_size == 0:
             raise ValueError(f"{path} is empty")
@@ -65,13 +66,15 @@ class LogFile:
 
     def _refuse(self, error: Exception) -> NoReturn:
         wanted = {".csv": "CSV table", ".parquet": "Parquet file"}.get(self._ending, "file of JSON lines")
-        raise ValueError(f"{self.path} is no whole {wanted}: {str(error).strip()}") from None
+        why = self._bad_rows[0] if self._bad_rows else str(error).strip()
+        raise ValueError(f"{self.path} is no whole {wanted}: {why}") from None
 
     def _schema(self) -> pa.Schema:
         if self._ending == ".parquet":
             return pq.read_schema(self.path)
         if self._ending == ".csv":
-            return pyarrow.csv.open_csv(self.path, parse_options=_csv_options([])).schema
+            options = pyarrow.csv.ReadOptions(use_threads=False)  # with threads the numbers of lines are not known
+            return pyarrow.csv.open_csv(self.path, options, _csv_options(self._bad_rows)).schema
         with self._opened() as lines:
             first = [line for line, _ in zip(lines, range(PEEK), strict=False)]
         return _table_of_lines(first, None, self.path, 0).schema
@@ -98,20 +101,19 @@ class LogFile:
                 yield pa.Table.from_batches([batch])
 
     def _csv(self, names: list[str], rows: int) -> Iterator[pa.Table]:
-        bad: list[str] = []
         reader = pyarrow.csv.open_csv(
             self.path,
             read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=rows * BYTES_A_ROW),
-            parse_options=_csv_options(bad),
+            parse_options=_csv_options(self._bad_rows),
             convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=names, column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True
+                include_columns=names,
+                column_types=dict.fromkeys(names, pa.string()),
+                strings_can_be_null=True,
+                null_values=[""],
             ),
         )
-        try:
-            for batch in reader:
-                yield pa.Table.from_batches([batch])
-        except pa.ArrowInvalid as error:
-            self._refuse(ValueError(bad[0]) if bad else error)
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
 
     def _json(self, names: list[str], rows: int) -> Iterator[pa.Table]:
         schema: pa.Schema | None = None

@@ -25,32 +25,34 @@ TRAINERS = {"grpo": (trl.GRPOTrainer, trl.GRPOConfig), "rloo": (trl.RLOOTrainer,
 WORDS = {"<pad>": 0, "<eos>": 1, "a": 2, "b": 3}
 
 
-def make_trainer(kind, settings, reward, n_groups, group_size, folder):
+def make_trainer(kind, settings, reward, n_groups, group_size, folder, prompts=None):
     """Return a trainer of a random one-layer GPT-2."""
     words = Tokenizer(models.WordLevel(WORDS, unk_token="<pad>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=words, pad_token="<pad>", eos_token="<eos>", unk_token="<pad>"
     )
+    tokenizer.chat_template = "{% for message in messages %}{{ message.content + ' ' }}{% endfor %}"
     shape = {"n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 1}
     ends = {"bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 0}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(WORDS), **shape, **ends))
     trainer, config = TRAINERS[kind]
-    arguments = config(
-        output_dir=folder,
-        per_device_train_batch_size=n_groups * group_size,
-        num_generations=group_size,
-        max_steps=1,
-        report_to=[],
-        use_cpu=True,
-        bf16=False,
-        save_strategy="no",
-        logging_strategy="no",
-        disable_tqdm=True,
-        **{"beta": 0.0, "max_completion_length": 4, **settings},
-    )
-    prompts = datasets.Dataset.from_dict({"prompt": ["a b"] * n_groups})
-    return trainer(model=model, reward_funcs=reward, args=arguments, train_dataset=prompts, processing_class=tokenizer)
+    usual = {
+        "per_device_train_batch_size": n_groups * group_size,
+        "num_generations": group_size,
+        "max_steps": 1,
+        "report_to": [],
+        "use_cpu": True,
+        "bf16": False,
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "disable_tqdm": True,
+        "beta": 0.0,
+        "max_completion_length": 4,
+    }
+    data = datasets.Dataset.from_dict({"prompt": prompts or ["a b"] * n_groups})
+    arguments = config(output_dir=folder, **usual | settings)
+    return trainer(model=model, reward_funcs=reward, args=arguments, train_dataset=data, processing_class=tokenizer)
 
 
 def advantages(case, folder):
