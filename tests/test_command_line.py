@@ -23,7 +23,6 @@ from simulations.gradient import estimators
 from simulations.harness.discovery import studies
 from simulations.harness.store import read_table
 from simulations.harness.study import COLUMNS
-from simulations.training import group_size_lm
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNEL = '''
@@ -68,6 +67,14 @@ def few_questions():
     return dataclasses.replace(whole, answers=whole.answers[::10], hidden=whole.hidden[:, ::10])
 
 
+def forget():
+    """Empty the caches of the studies, which remember the few questions."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("simulations.") and not name.startswith("simulations.harness"):
+            for value in vars(module).values():
+                getattr(value, "cache_clear", lambda: None)()
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """Run every study, quickly, with a user's kernel among the estimators."""
@@ -80,7 +87,7 @@ def results(tmp_path_factory):
             patch.setattr(f"simulations.{name}", value)
         patch.setattr("grpo_theory.problem.gallery.arithmetic", few_questions)
         status = command.main(["verify", "--quick", "--results", str(folder), "--kernels", str(kernels), "--seed", "5"])
-    group_size_lm.noise_free_run.cache_clear()
+    forget()
     assert status == 0
     del sys.modules["my_kernels"]
     return folder
