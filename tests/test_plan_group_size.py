@@ -1,4 +1,4 @@
-"""The planned group size: against brute force over all integers on exact constants, its confidence set, its price, its promise."""
+"""The planned group size: brute force over all integers on exact constants, its confidence set, its price, its promise."""
 
 import numpy as np
 import pytest
@@ -169,14 +169,14 @@ def test_set_and_limits_cover_and_the_choice_loses_little(pilots):
     for size in (2, 8, 32):
         at = truth.at(size)
         covered = np.mean([choice.loss_low[at] <= truth.loss[at] <= choice.loss_high[at] for choice in choices])
-        assert 0.90 <= covered
+        assert covered >= 0.90
     assert np.mean([truth.loss[choice.best] for choice in choices]) < 0.02
     half = np.mean([choice.candidates[truth.at(32)] for choice in choices])
     assert half < 0.5, "power: a size that loses much is left out"
 
 
 def test_the_number_of_prompts_asked_for_is_about_what_it_takes(pilots):
-    """Larger pilots of the number that small ones ask for bring the risk to the tolerance, within a factor of two of the prompts."""
+    """Pilots of twice the number that small ones ask for bring the risk to the tolerance, and pilots of half of it do not."""
     case = gentle_case()
     limits, tolerance = Limits(budget=1024, max_group_size=64), 0.05
     drawn, _ = draw(case, 60, 24, 8, np.random.default_rng(7))

@@ -25,8 +25,8 @@ def parser() -> argparse.ArgumentParser:
     plan = commands.add_parser(
         "plan",
         help="advise on group size, batch, baseline and learning rate from a table of rollouts",
-        description="Advise on group size, batch, baseline and learning rate from a table of rollouts, one row a response: prompt id "
-        "(or prompt) and reward, and a sketch of the gradient of its log-probability (gt.sketch) for the best group size. "
+        description="Advise on group size, batch, baseline and learning rate from a table of rollouts, one row a response: "
+        "prompt id (or prompt) and reward, and a sketch of the gradient of its log-probability (gt.sketch) for the best group size. "
         "The columns that TRL (log_completions) and verl (rollout_data_dir) write are recognised.",
     )
     plan.add_argument("table", metavar="TABLE", help="a CSV, JSON lines or Parquet file, or a folder of them")

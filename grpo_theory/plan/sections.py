@@ -17,8 +17,8 @@ BASELINES = {
 }
 """What each baseline is, in words."""
 HOW_TO_SKETCH = (
-    "sketches = gt.sketch(model, prompts, responses)        # one row a response; needs the extra grpo-theory[lm]",
-    "rollouts = gt.RaggedRollouts(prompt_ids, rewards, sketches)",
+    "sketches = gt.sketch(model, prompts, responses, tokenizer=tokenizer)  # one row a response",
+    "rollouts = gt.RaggedRollouts(prompts, rewards, sketches)",
     "print(gt.plan.advise(rollouts, budget=...))",
 )
 
@@ -237,7 +237,7 @@ def _no_scores(advice: Advice) -> Section:
         (
             "It depends on how much the prompts' gradients differ, and the table has no gradients. A random projection "
             "(sketch) of each "
-            "response's gradient is enough, a few dozen numbers a response:",
+            "response's gradient is enough; with grpo-theory[lm] installed:",
         ),
         code=HOW_TO_SKETCH,
     )
