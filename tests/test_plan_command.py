@@ -17,7 +17,7 @@ from grpo_theory.plan.command import main, parser
 KEYS = {
     *("format", "limits", "level", "tolerance", "estimator", "recommendation", "confidence_set", "current", "group_sizes"),
     *("constants", "signal_to_noise", "baselines", "scores", "learning_rate", "uniform_groups", "rewards", "evaluations"),
-    *("success_rates", "prompt_weights", "would_change", "assumptions", "notes"),
+    *("success_rates", "prompt_weights", "no_group_size", "would_change", "assumptions", "notes"),
 }
 """The documented keys of the JSON (docs/planner.md)."""
 
@@ -147,6 +147,38 @@ def test_rewards_alone_say_plainly_what_is_missing_and_how_to_get_it(capsys, bar
     assert streamed.startswith("THE BEST GROUP SIZE CANNOT BE TOLD FROM REWARDS ALONE")
 
 
+@pytest.mark.parametrize(
+    ("kept", "change", "reason"),
+    [
+        (lambda i: i % 8 < 3, {}, "takes 3 prompts with 4 responses or more, and the table has 0"),
+        (lambda i: i % 8 < 2 or i < 16, {}, "takes 3 prompts with 4 responses or more, and the table has 2"),
+        (lambda i: True, {"reward": lambda i: float(i // 8 % 2)}, "in no group of 4 responses or more do the rewards differ"),
+    ],
+)
+def test_scores_that_cannot_tell_are_said_to(kept, change, reason, capsys, tmp_path):
+    """Groups of 2 and 3 give the error at their own sizes, and not the three constants behind it."""
+    found = [row | {name: make(i) for name, make in change.items()} for i, row in enumerate(rows(12, 8)) if kept(i)]
+    path = write(tmp_path / "rollouts.jsonl", found)
+    status, out, _ = told(capsys, "plan", path, "--budget", 64)
+    assert status == 0
+    assert out.startswith("THE BEST GROUP SIZE CANNOT BE TOLD\n")
+    assert reason in " ".join(out.split())
+    assert "\nFROM THE REWARDS ALONE\n" in out
+    _, out, _ = told(capsys, "plan", path, "--budget", 64, "--json", "-")
+    record = json.loads(out)
+    assert record["recommendation"] is None
+    assert reason in record["no_group_size"]
+
+
+def test_a_pilot_too_small_to_tell_says_so_first(capsys, tmp_path):
+    path = write(tmp_path / "rollouts.jsonl", rows(6, 4))
+    _, out, _ = told(capsys, "plan", path, "--budget", 64)
+    recommendation, sure = (" ".join(part.split()) for part in out.split("\n\n")[:2])
+    assert "the data cannot tell yet" in recommendation
+    assert "prompts like the 6 here" in sure
+    assert not gt.plan.advise(gt.read_rollouts(path), 64).enough
+
+
 def test_costs_and_limits_reach_the_answer(capsys, table):
     def best(*more):
         _, out, _ = told(capsys, "plan", table, "--budget", 4096, "--json", "-", *more)
@@ -205,6 +237,8 @@ BAD = {
         "group_size must be one that",
     ),
     "group size 0": (lambda path: write(path, rows(6, 4)), ("--max-group-size", "0"), "max_group_size must be at least 2"),
+    "huge sketches": (lambda path: changed(path, 5, sketch=[1e200, 1.0]), (), "scores of moderate size"),
+    "huge budget": (lambda path: write(path, rows(6, 4)), ("--budget", "1e300"), "budget must buy at most"),
     "two prompts": (lambda path: write(path, rows(2, 4)), (), "at least 3 prompts"),
     "steps that are none": (lambda path: write(path, rows(6, 4)), ("--steps", "some"), "steps must be 'all', 'last'"),
 }

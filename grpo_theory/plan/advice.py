@@ -19,6 +19,8 @@ from grpo_theory.validation import as_count, as_fraction, shown
 
 FEWEST = 4
 """Responses that a prompt must have to say something about the error of a gradient."""
+FEWEST_PROMPTS = 3
+NO_SCORES = "the table has no gradients"
 TOLERANCE = 0.05
 
 
@@ -67,7 +69,9 @@ class Advice:
         Of the confidence intervals; the loss that is small enough not to matter.
     rewards : RewardsAdvice
     scores : ScoresAdvice or None
-        None where rewards alone are known.
+        None where the best group size cannot be told.
+    missing : str
+        Why it cannot be told; empty if it can.
     notes : tuple of str
         What the reader of the table found, a sentence each.
     """
@@ -79,6 +83,7 @@ class Advice:
     tolerance: float
     rewards: RewardsAdvice
     scores: ScoresAdvice | None
+    missing: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -174,16 +179,16 @@ def advise(
     sizes, _ = limits.batches()
     name = find(estimator).name
     if group_size is not None and as_count("group_size", group_size, 2) not in sizes:
-        raise ValueError(f"group_size must be one that budget and limits allow, got {group_size} with {limits}")
+        raise ValueError(f"group_size must be one that budget and limits allow, of {sizes[0]} to {sizes[-1]}, got {group_size}")
     groups, counts = _parts(rollouts)
     findings = rollouts.findings if isinstance(rollouts, RolloutLog) else findings
     check_informative(counts)
-    scores = None if groups is None or groups.scores is None else _from_scores(groups, limits, group_size, level, tolerance)
+    kept, missing = usable(groups)
+    scores = None if kept is None else _from_scores(kept, counts.prompts, limits, group_size, level, tolerance)
     asked = group_size or (None if scores is None else scores.choice.group_size)
     rewards = advise_from_rewards(counts, name, limits, asked, None if scores is None else scores.choice.group_size, level)
-    return Advice(
-        limits, group_size, name, level, tolerance, rewards, scores, () if findings is None else tuple(str(findings).splitlines())
-    )
+    notes = () if findings is None else tuple(str(findings).splitlines())
+    return Advice(limits, group_size, name, level, tolerance, rewards, scores, missing, notes)
 
 
 def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
@@ -204,8 +209,8 @@ def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None,
 
 def check_informative(counts: RewardCounts) -> None:
     """Raise ValueError unless there are three prompts, one of them with two responses, and two different rewards."""
-    if counts.prompts < 3:
-        raise ValueError(f"rollouts must have at least 3 prompts, got {counts.prompts}")
+    if counts.prompts < FEWEST_PROMPTS:
+        raise ValueError(f"rollouts must have at least {FEWEST_PROMPTS} prompts, got {counts.prompts}")
     if counts.sizes.max() < 2:
         raise ValueError("rollouts must have prompts with several responses, and each prompt has one: a group cannot be formed")
     if counts.values.size < 2:
@@ -214,11 +219,22 @@ def check_informative(counts: RewardCounts) -> None:
         )
 
 
-def _from_scores(rollouts: Groups, limits: Limits, group_size: int | None, level: float, tolerance: float) -> ScoresAdvice:
-    kept, dropped = rollouts, 0
-    if isinstance(rollouts, RaggedRollouts) and (rollouts.sizes < FEWEST).any():
-        kept = rollouts.at_least(FEWEST)
-        dropped = rollouts.batch_size - kept.batch_size
+def usable(groups: Groups | None) -> tuple[Groups | None, str]:
+    """Return the prompts that say something about the best group size, or None and why there are too few."""
+    if groups is None or groups.scores is None:
+        return None, NO_SCORES
+    enough = int((groups.sizes >= FEWEST).sum())
+    if enough < FEWEST_PROMPTS:
+        return None, f"that takes {FEWEST_PROMPTS} prompts with {FEWEST} responses or more, and the table has {enough}"
+    kept = groups.at_least(FEWEST) if isinstance(groups, RaggedRollouts) else groups
+    if not kept.by_prompt(lambda group: np.ptp(group.rewards, axis=-1)).any():
+        return None, f"in no group of {FEWEST} responses or more do the rewards differ"
+    return kept, ""
+
+
+def _from_scores(
+    kept: Groups, prompts: int, limits: Limits, group_size: int | None, level: float, tolerance: float
+) -> ScoresAdvice:
     choice = choose_group_size(kept, limits, level)
     place = choice.best if group_size is None else choice.at(group_size)
     size, batch = int(choice.group_sizes[place]), int(choice.batch_sizes[place])
@@ -229,5 +245,5 @@ def _from_scores(rollouts: Groups, limits: Limits, group_size: int | None, level
         baselines=compare_baselines(kept, size, level),
         prompts_needed=choice.prompts_needed(tolerance),
         prompts=kept.batch_size,
-        dropped=dropped,
+        dropped=prompts - kept.batch_size,
     )

@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
         "plan",
         help="advise on group size, batch, baseline and learning rate from a table of rollouts",
         description="Advise on group size, batch, baseline and learning rate from a table of rollouts, one row a response: "
-        "prompt id (or prompt) and reward, and a sketch of the gradient of its log-probability (gt.sketch) for the best group size. "
+        "prompt id (or prompt) and reward, and for the best group size a sketch of its score (gt.sketch). "
         "The columns that TRL (log_completions) and verl (rollout_data_dir) write are recognised.",
     )
     plan.add_argument("table", metavar="TABLE", help="a CSV, JSON lines or Parquet file, or a folder of them")

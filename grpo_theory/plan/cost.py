@@ -11,6 +11,8 @@ from grpo_theory.validation import as_count, as_not_negative, as_positive
 
 LARGEST_GROUP = 4096
 """Groups above it are not considered, whatever the budget."""
+MOST_PAIRS = 1e12
+"""Of responses that a budget may buy: numbers of prompts are then exact."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,8 @@ class Limits:
         if self.max_responses is not None:
             object.__setattr__(self, "max_responses", as_count("max_responses", self.max_responses, 2))
         pair = self.cost(1, 2)
+        if self.budget > MOST_PAIRS * pair:
+            raise ValueError(f"budget must buy at most {MOST_PAIRS:.0e} pairs of responses, got {self.budget:g}")
         if self.budget < pair:
             raise ValueError(f"budget must pay for one prompt with two responses, which cost {pair:g}, got {self.budget:g}")
 
@@ -83,7 +87,7 @@ class Limits:
         if self.max_responses is not None:
             batches = np.minimum(batches, self.max_responses // sizes)
         step = np.array([self.multiple_of // gcd(self.multiple_of, int(size)) for size in sizes])
-        whole = np.minimum(batches, 2.0**53).astype(np.int64) // step * step
+        whole = batches.astype(np.int64) // step * step
         allowed = whole >= self.min_prompts
         if not allowed.any():
             raise ValueError(f"no batch meets all limits: {self}")

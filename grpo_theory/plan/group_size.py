@@ -156,6 +156,8 @@ def choose_group_size(rollouts: Groups, limits: Limits, level: float = 0.95) -> 
     level = check_level(level)
     terms = pilot_terms(rollouts)
     covariance = terms.covariance()
+    if not np.isfinite(covariance).all():
+        raise ValueError("rollouts must have rewards and scores of moderate size: the squares of these overflow")
     if not covariance.any():
         raise ValueError("the prompts' terms of the error do not vary: they say nothing about the best group size")
     return choose(terms.components(), covariance, rollouts.batch_size, limits, level)

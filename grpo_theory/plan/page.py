@@ -4,7 +4,8 @@ from html import escape
 
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.curves import curves
-from grpo_theory.plan.sections import Section, sections
+from grpo_theory.plan.section import Section
+from grpo_theory.plan.sections import sections
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1c1c1c; --rule: #d0d0d0; }

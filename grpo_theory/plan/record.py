@@ -8,7 +8,8 @@ import numpy as np
 from grpo_theory.intervals import Interval
 from grpo_theory.plan.advice import Advice, ScoresAdvice
 from grpo_theory.plan.rewards_advice import RewardsAdvice
-from grpo_theory.plan.sections import Section, sections
+from grpo_theory.plan.section import Section
+from grpo_theory.plan.sections import sections
 
 FORMAT = 1
 """Raised when a key changes its meaning or goes."""
@@ -26,6 +27,7 @@ def record(advice: Advice) -> dict[str, Any]:
             "tolerance": advice.tolerance,
             "estimator": advice.estimator,
             **(dict.fromkeys(FROM_SCORES) if scores is None else _from_scores(advice, scores)),
+            "no_group_size": advice.missing or None,
             "learning_rate": _learning_rate(advice),
             **_from_rewards(advice.rewards),
             "would_change": _paragraphs(words["What would change this"]),

@@ -3,7 +3,8 @@
 from textwrap import fill
 
 from grpo_theory.plan.advice import Advice
-from grpo_theory.plan.sections import Section, sections
+from grpo_theory.plan.section import Section
+from grpo_theory.plan.sections import sections
 
 WIDTH = 100
 
