@@ -1,0 +1,1 @@
+"""What a user's own rollouts tell: how well the planner's answers cover the truth."""
