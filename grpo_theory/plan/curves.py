@@ -20,7 +20,7 @@ STYLE: Any = {
     "svg.hashsalt": "grpo_theory",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
-    "font.size": 11,
+    "font.size": 12.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,
@@ -47,7 +47,7 @@ def _svg(figure: Figure) -> str:
 
 
 def _axes() -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(5.6, 3.5), layout="constrained")
+    figure = Figure(figsize=(5.6, 3.9), layout="constrained")
     figure.patch.set_alpha(0.0)
     axes = figure.add_subplot()
     axes.patch.set_alpha(0.0)
@@ -88,9 +88,7 @@ def _errors(advice: Advice) -> Figure:
     top = max(LARGEST_SHOWN, 1.5 * float(choice.loss[choice.at(advice.group_size)]) if advice.group_size else 0.0)
     high = np.minimum(choice.loss_high[shown], 100.0)
     axes.fill_between(sizes, choice.loss_low[shown], high, color=BLUE, alpha=0.25, linewidth=0)
-    axes.plot(
-        sizes, choice.loss[shown], color=BLUE, linewidth=1.8, label=f"error, and {100.0 * advice.level:g}% limits at each size"
-    )
+    axes.plot(sizes, choice.loss[shown], color=BLUE, linewidth=1.8, label=f"error, {100.0 * advice.level:g}% limits")
     axes.axvspan(choice.low, min(choice.high, last), color=GREEN, alpha=0.22, linewidth=0, label="may be the best size")
     axes.plot(
         choice.group_size, 0.0, "o", color=GREEN, markersize=8, clip_on=False, label=f"recommended: {choice.group_size}", zorder=5
@@ -100,9 +98,9 @@ def _errors(advice: Advice) -> Figure:
         axes.plot(advice.group_size, loss, "X", color=VERMILION, markersize=8, label=f"yours: {advice.group_size}", zorder=5)
     axes.set_ylim(-0.03 * top, top)
     axes.yaxis.set_major_formatter(FuncFormatter(_percent))
-    axes.set_ylabel("error of the gradient above the least")
+    axes.set_ylabel("error above the least")
     _group_axis(axes, int(sizes[0]), last)
-    figure.legend(loc="outside upper left", ncols=2, fontsize=9)
+    figure.legend(loc="outside upper left", ncols=2, fontsize=11)
     return figure
 
 
@@ -123,11 +121,11 @@ def _shares(advice: Advice) -> Figure:
             "o",
             color=VERMILION,
             markerfacecolor="none",
-            label="predicted, for want of larger groups",
+            label="predicted",
         )
     axes.set_ylim(0.0, 1.0)
     axes.yaxis.set_major_formatter(FuncFormatter(_percent))
-    axes.set_ylabel("groups in which all rewards are equal")
+    axes.set_ylabel("groups of one reward")
     _group_axis(axes, int(sizes[0]), int(sizes[-1]))
-    figure.legend(loc="outside upper left", ncols=2, fontsize=9)
+    figure.legend(loc="outside upper left", ncols=2, fontsize=11)
     return figure
