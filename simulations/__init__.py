@@ -1,7 +1,7 @@
 """The papers' claims, one file for each study: settings -> table of (prediction, estimate, standard error) -> verdict.
 
 The runner's threads are its workers: BLAS gets one each, and is told so before NumPy is imported.  With more, the many products
-of small matrices in an interval take several times as long.
+of small matrices in an interval take several times as long, and sums are rounded in another order.
 """
 
 import os

@@ -5,7 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-EXECUTORS = ("threads", "processes")
+from simulations.harness.executors import executor_named
+from simulations.harness.shard import Shard
 
 
 def _count(text: str) -> int:
@@ -28,19 +29,41 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     listing = commands.add_parser("list", help="list the studies")
     listing.add_argument("--claims", action="store_true", help="list the claims instead, and which study decides them")
+
+    run = commands.add_parser("run", help="compute what is missing")
+    _add_work(run)
+    run.add_argument("--shard", type=Shard.parse, metavar="I/N", help="only part I of N, as for a job of an array; then `merge`")
+
     judged = "compute what is missing, and judge the claims, together with those of tables that stand there already"
-    for name, text in (("run", "compute what is missing"), ("verify", judged)):
-        command = commands.add_parser(name, help=text)
-        command.add_argument("studies", nargs="*", metavar="STUDY", help="all if omitted; see `list`")
-        command.add_argument("--quick", action="store_true", help="fewer replications; results go to results-quick")
-        command.add_argument(
-            "--workers", type=_count, default=os.cpu_count() or 1, help="how many (default: as many as processors)"
-        )
-        command.add_argument("--executor", choices=EXECUTORS, default="threads", help="what the workers are (default: threads)")
-        command.add_argument("--kernels", type=Path, action="append", default=[], metavar="FILE", help="register its estimators")
-        command.add_argument("--seed", type=_seed, default=0)
-        command.add_argument("--results", type=Path, help="folder of the results (default: results, or results-quick)")
+    _add_work(commands.add_parser("verify", help=judged))
+
+    merge = commands.add_parser("merge", help="bring together what shards have computed, and build the tables that are complete")
+    merge.add_argument(
+        "folders", nargs="*", type=Path, metavar="FOLDER", help="of a shard (default: all that are in the results)"
+    )
+    _add_results(merge)
     return top
+
+
+def _add_work(command: argparse.ArgumentParser) -> None:
+    command.add_argument("studies", nargs="*", metavar="STUDY", help="all if omitted; see `list`")
+    command.add_argument("--workers", type=_count, default=os.cpu_count() or 1, help="how many (default: as many as processors)")
+    command.add_argument(
+        "--executor",
+        type=executor_named,
+        default="threads",
+        metavar="NAME",
+        help="what the workers are: threads (default), processes, dask (processes that are replaced when they die), "
+        "or dask://HOST:PORT (those of a cluster)",
+    )
+    _add_results(command)
+
+
+def _add_results(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--quick", action="store_true", help="fewer replications; results go to results-quick")
+    command.add_argument("--kernels", type=Path, action="append", default=[], metavar="FILE", help="register its estimators")
+    command.add_argument("--seed", type=_seed, default=0)
+    command.add_argument("--results", type=Path, help="folder of the results (default: results, or results-quick)")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,15 +1,22 @@
 """Studies in processes: the same tables as in threads, interrupts for the parent alone, and a word when a process dies."""
 
+import os
 import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from simulations import __main__ as command
+from simulations.harness.discovery import studies
 from simulations.harness.executors import EXECUTORS, processes, start_all
-from simulations.harness.store import read_table
+from simulations.harness.runner import ForeignWorkerError, compute_chunk, made_with
+
+ROOT = Path(__file__).resolve().parents[1]
 
 DEADLY = """
 import multiprocessing
@@ -39,13 +46,47 @@ def test_processes_are_deaf_to_interrupts_from_their_first_moment_and_the_parent
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-def test_the_table_is_the_same_in_threads_and_processes(tmp_path):
-    tables = []
+def test_the_table_is_the_same_whoever_computes_it(tmp_path):
     for name in EXECUTORS:
         where = ["--results", str(tmp_path / name), "--workers", "2"]
-        assert command.main(["run", "lemma_14", "--quick", "--executor", name, *where]) == 0
-        tables.append(read_table(tmp_path / name, "lemma_14")[0])
-    pd.testing.assert_frame_equal(*tables, check_exact=True)
+        assert command.main(["run", "one_large_step", "--quick", "--executor", name, *where]) == 0
+    first, *others = ((tmp_path / name / "one_large_step.parquet").read_bytes() for name in EXECUTORS)
+    assert len(others) == 2
+    assert set(others) == {first}
+
+
+def test_processes_end_when_their_parent_is_killed(tmp_path):
+    """A pipe that siblings hold open tells them nothing, and nobody is left to."""
+    made = [sys.executable, "-m", "simulations", "run", "--quick", "--executor", "processes", "--results", str(tmp_path)]
+    with subprocess.Popen(made, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while "chunks to compute" not in process.stdout.readline():
+            pass
+        assert len(members(process.pid)) > 2
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 60.0
+        while members(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        left = members(process.pid)
+        for one in left:
+            os.kill(one, signal.SIGKILL)
+    assert not left
+
+
+def members(group):
+    """Return the processes of a group that still run."""
+    found = subprocess.run(["ps", "-e", "-o", "pid=,pgid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = (line.split() for line in found.splitlines())
+    return [int(number) for number, of, state in rows if int(of) == group and not state.startswith("Z")]
+
+
+def test_a_worker_of_another_checkout_is_refused():
+    study = studies()["one_large_step"]
+    (cell, *_), here = study.cells(True), made_with()
+    for name, value in here.items():
+        with pytest.raises(ForeignWorkerError, match=f"has another {name}"):
+            compute_chunk(study.module, cell, 0, 0, (), here | {name: f"not {value}"})
+    compute_chunk(study.module, cell, 0, 0, (), here)
 
 
 def test_a_process_that_dies_is_one_line(registry, tmp_path, capsys):
@@ -55,10 +96,3 @@ def test_a_process_that_dies_is_one_line(registry, tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.startswith("a worker has died")
     assert error.count("\n") == 1
-
-
-def test_an_unknown_executor_is_refused(capsys):
-    with pytest.raises(SystemExit) as refused:
-        command.main(["run", "--executor", "clouds"])
-    assert refused.value.code == 2
-    assert "threads" in capsys.readouterr().err

@@ -95,6 +95,15 @@ def test_jackknife_variances_are_those_of_each_group_alone():
         assert np.array_equal(found[b], prompt_jackknife_variances(alone)[0])
 
 
+def test_degrees_of_freedom_are_satterthwaites():
+    r = ragged()
+    variances = prompt_jackknife_variances(r) / r.batch_size**2
+    degrees = variances.sum(axis=0) ** 2 / (variances**2 / (r.sizes - 1.0)[:, None]).sum(axis=0)
+    found = intervals.gradient_jackknife(r, 0.9)
+    error = np.sqrt(variances.sum(axis=0))
+    np.testing.assert_allclose(found.high - found.estimate, student.ppf(0.95, degrees) * error, rtol=1e-10)
+
+
 @pytest.mark.parametrize("name", OF_SCORES | OF_REWARDS)
 def test_rectangular_data_give_the_same_bits_either_way(name):
     interval, options = getattr(intervals, name), (OF_SCORES | OF_REWARDS)[name]
@@ -185,6 +194,23 @@ def test_components_are_unbiased_at_unequal_group_sizes():
         total += p4 * p5 * components(r)
     assert mass == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_allclose(total, (law.c1, law.c2, law.c3), rtol=1e-11)
+
+
+def test_groups_kept_for_being_mixed_say_something_else():
+    """Of two binary rewards that differ the mean is 1/2, and the gradient's estimate is over the probability of a mixed group."""
+    c = tiny_case()
+    truth = gt.moments(c.problem, c.theta)
+    for prompt, table in enumerate(prompts(c)):
+        rows, chances = multisets(table, 2)
+        mixed = table.rewards[rows[:, 0]] != table.rewards[rows[:, 1]]
+        share = chances[mixed].sum()
+        kept = Rollouts(table.rewards[rows[mixed]], table.scores[rows[mixed]])
+        value = truth.value[prompt]
+        assert share == pytest.approx(2.0 * value * (1.0 - value), rel=1e-12)
+        assert (kept.rewards.mean(axis=-1) == 0.5).all()
+        mean = chances[mixed] / share @ prompt_gradients(kept)
+        np.testing.assert_allclose(mean * share, truth.prompt_gradients[prompt], atol=1e-12)
+        assert np.abs(mean - truth.prompt_gradients[prompt]).max() > 0.1
 
 
 def test_rollouts_from_inner_products():

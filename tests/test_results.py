@@ -19,7 +19,6 @@ from paper_figures import __main__ as figures_command
 from simulations import __main__ as command
 from simulations.gradient import estimators
 from simulations.harness import runner, store, verdicts
-from simulations.harness.executors import EXECUTORS
 from simulations.harness.runner import build_table, run
 from simulations.harness.store import Store, StoreError, read_run, read_table, write_atomically
 from simulations.harness.study import Cell, Study
@@ -239,10 +238,6 @@ def test_a_failed_write_leaves_the_older_file(tmp_path):
     with pytest.raises(StoreError, match="cannot write"):
         write_atomically(tmp_path / "missing" / "file", b"new")
     assert (tmp_path / "file").read_text() == "old"
-
-
-def test_the_command_line_offers_the_executors_that_there_are():
-    assert set(command.EXECUTORS) == set(EXECUTORS)
 
 
 KERNEL = """

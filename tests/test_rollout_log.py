@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.samples import log_file
 
 FORMATS = ("csv", "csv.gz", "jsonl", "jsonl.gz", "ndjson", "json", "parquet")
 
@@ -33,12 +34,13 @@ def rows(seed=3, count=400, prompts=30):
 
 def write(frame, path):
     """Write a table in the format of the path's ending."""
-    if path.name.endswith("parquet"):
+    name, compression = path.name.lower(), "gzip" if path.suffix.lower() == ".gz" else None
+    if name.endswith("parquet"):
         frame.to_parquet(path, row_group_size=37)
-    elif "csv" in path.name:
-        frame.to_csv(path, index=False)
+    elif "csv" in name:
+        frame.to_csv(path, index=False, compression=compression)
     else:
-        frame.to_json(path, orient="records", lines=True, compression="gzip" if path.suffix == ".gz" else None)
+        frame.to_json(path, orient="records", lines=True, compression=compression)
     return path
 
 
@@ -48,13 +50,21 @@ def text(path, content):
     return path
 
 
+@pytest.fixture(params=["small blocks", "large blocks"])
+def blocks(request, monkeypatch):
+    """Read text in blocks of a few rows, too."""
+    if request.param == "small blocks":
+        monkeypatch.setattr(log_file, "BLOCK", 500)
+
+
 def same_counts(one, other):
     return np.array_equal(one.values, other.values) and np.array_equal(one.counts.toarray(), other.counts.toarray())
 
 
-@pytest.mark.parametrize("batch_rows", [1, 7, 65536])
+@pytest.mark.parametrize(("batch_rows", "block"), [(3, 500), (7, 10**6), (65536, 500), (65536, 10**6)])
 @pytest.mark.parametrize("kind", FORMATS)
-def test_every_format_gives_the_rows_back(tmp_path, kind, batch_rows):
+def test_every_format_gives_the_rows_back(tmp_path, monkeypatch, kind, batch_rows, block):
+    monkeypatch.setattr(log_file, "BLOCK", block)
     frame = rows()
     path = write(frame, tmp_path / f"log.{kind}")
     log = gt.read_rollouts(path, batch_rows=batch_rows)
@@ -167,6 +177,22 @@ def test_conversations_are_known_by_all_their_messages(tmp_path):
         assert np.array_equal(log.rollouts.index, np.arange(24) % 6)
 
 
+def test_a_row_longer_than_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_file, "BLOCK", 500)
+    frame = pd.DataFrame({"prompt": ["a", "a"], "reward": [1, 0], "completion": ["x" * 2000, "y"]})
+    with pytest.raises(ValueError, match=r"a\.csv is no whole CSV table: a row is longer than 500 bytes"):
+        gt.read_rollouts(write(frame, tmp_path / "a.csv"))
+    assert gt.read_rollouts(write(frame, tmp_path / "a.jsonl")).findings.rows == 2
+
+
+def test_sums_of_rewards_that_overflow(tmp_path):
+    path = text(tmp_path / "a.csv", "prompt,one,two\na,0,0\na,1e308,1e308\n")
+    for reward in (["one", "two"], {"one": 10.0, "two": -10.0}):
+        with pytest.raises(ValueError, match=r"reward must be finite numbers; .*row 2 \('1e308'\)"):
+            gt.read_rollouts(path, reward=reward)
+    assert gt.read_rollouts(path, reward="one").rollouts.rewards.tolist() == [0.0, 1e308]
+
+
 def test_rewards_are_added_up_as_in_trl(tmp_path):
     frame = pd.DataFrame(
         {
@@ -186,7 +212,7 @@ def test_rewards_are_added_up_as_in_trl(tmp_path):
     weighed = gt.read_rollouts(path, reward={"right": 2.0, "format": -1.0})
     assert weighed.rollouts.rewards.tolist() == [1.5, -0.5, -1.0, 2.0]
     assert weighed.findings.columns["reward"] == "2 * right + -1 * format"
-    with pytest.raises(ValueError, match=r"reward must be finite numbers; .* row 3 \(None\)"):
+    with pytest.raises(ValueError, match=r"reward must be finite numbers; .* row 3 \(empty\)"):
         gt.read_rollouts(path, reward="right")
     only = write(frame.drop(columns="format").fillna(0.0), tmp_path / "only.parquet")
     assert gt.read_rollouts(only).findings.columns["reward"] == "right"
@@ -222,6 +248,66 @@ def test_other_ways_to_write_a_reward(tmp_path):
     assert gt.read_rollouts(tmp_path / "dictionary.parquet").rollouts.prompts.tolist() == ["a", "b"]
 
 
+def test_one_prompt_is_one_however_its_id_is_written(tmp_path):
+    text(tmp_path / "1.csv", "Prompt_ID, Reward\n7,1\n7,0\n8,0\n")
+    text(
+        tmp_path / "2.jsonl", '{"prompt_id": 7, "reward": 1}\n{"prompt_id": "7", "reward": 1}\n{"prompt_id": 8.0, "reward": 0}\n'
+    )
+    pq.write_table(pa.table({"prompt_id": [7.0, 8.0], "reward": [0.5, 0.5]}), tmp_path / "3.parquet")
+    text(tmp_path / ".4.csv", "hidden")
+    with pytest.raises(ValueError, match=r"2\.jsonl has no column Prompt_ID,  Reward, as the files before it do"):
+        gt.read_rollouts(tmp_path)
+    text(tmp_path / "1.csv", "prompt_id,reward\n7,1\n7,0\n8,0\n")
+    log = gt.read_rollouts(tmp_path)
+    assert log.rollouts.prompts.tolist() == ["7", "8"]
+    assert log.rollouts.index.tolist() == [0, 0, 1, 0, 0, 1, 0, 1]
+
+
+def test_names_may_have_capitals_and_spaces(tmp_path):
+    found = gt.read_rollouts(text(tmp_path / "a.csv", "Prompt_ID, Reward\n7, 1\n7, 0\n")).findings
+    assert found.columns == {"prompt": "Prompt_ID", "reward": " Reward"}
+    for ending in ("CSV", "Csv.GZ", "JSONL", "Jsonl.GZ", "PARQUET"):
+        assert gt.read_rollouts(write(rows(), tmp_path / f"log.{ending}")).findings.rows == 400, ending
+    frame = pd.DataFrame({"prompt": ["a", "a"], "reward": [1, 0]})
+    frame.to_csv(tmp_path / "index.csv")
+    assert "not read: ''" in str(gt.read_rollouts(tmp_path / "index.csv").findings)
+
+
+def test_ids_too_large_for_floats_stay_apart(tmp_path):
+    frame = pd.DataFrame({"prompt_id": 2**53 + np.arange(8) // 2, "reward": np.arange(8) % 2})
+    for kind in FORMATS:
+        log = gt.read_rollouts(write(frame, tmp_path / f"log.{kind}"))
+        assert [int(one) for one in log.rollouts.prompts] == [2**53 + k for k in range(4)]
+    lines = "".join(f'{{"prompt_id": {2**70 + k // 2}, "reward": {k % 2}}}\n' for k in range(8))
+    assert gt.read_rollouts(text(tmp_path / "larger.jsonl", lines)).findings.sizes == {2: 4}
+
+
+@pytest.mark.usefixtures("blocks")
+def test_messages_with_fields_that_come_late(tmp_path):
+    """A field that only later messages have tells prompts apart; where it is null or absent, it changes nothing."""
+
+    def prompt(k):
+        if k < 300:
+            return [{"role": "user", "content": "q"}]
+        return [{"content": "q", "name": None if k < 600 else "n", "role": "user"}]
+
+    lines = [{"prompt": prompt(k), "reward": k % 2, "other": k if k < 500 else "text"} for k in range(900)]
+    log = gt.read_rollouts(text(tmp_path / "a.jsonl", "".join(json.dumps(line) + "\n" for line in lines)))
+    assert log.rollouts.sizes.tolist() == [600, 300]
+
+
+def test_prompts_of_tokens_and_of_nothing_readable(tmp_path):
+    nested = pa.array([[[1, 2], [3]], [[1], [2, 3]], [[1, 2], [3]], [[1], [2, 3]]])
+    pq.write_table(pa.table({"prompt": nested, "reward": [1.0, 0.0, 0.0, 1.0]}), tmp_path / "a.parquet")
+    assert gt.read_rollouts(tmp_path / "a.parquet").rollouts.index.tolist() == [0, 1, 0, 1]
+    pq.write_table(pa.table({"prompt": pa.array([b"\xff", b"\xff"]), "reward": [1.0, 0.0]}), tmp_path / "b.parquet")
+    with pytest.raises(
+        ValueError, match=r"prompt \(prompt\) must be numbers, texts or conversations, and the column holds binary"
+    ):
+        gt.read_rollouts(tmp_path / "b.parquet")
+
+
+@pytest.mark.usefixtures("blocks")
 def test_irrelevant_columns_may_change_their_type(tmp_path):
     lines = [{"input": f"p{k // 4}", "score": k % 2, "gts": "4" if k < 20 else [4, "four"], "pred": None} for k in range(40)]
     path = text(tmp_path / "7.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
@@ -243,46 +329,51 @@ GOOD = '{"prompt": "a", "reward": 1}\n{"prompt": "a", "reward": 0}\n'
     [
         ("a.csv", "question,points\nx,1\n", r"^reward must name the column of the rewards; found the columns question, points$"),
         ("a.csv", "reward,points\n1,1\n", r"^prompt must name the column of the prompts.*; found the columns reward, points$"),
+        ("a.csv", "prompt;reward\nx;1\n", r"found the column prompt;reward \(the columns of a CSV table must be separated by"),
+        ("a.csv", "prompt,reward,reward\nx,1,0\n", r"a\.csv has more than one column reward: rename all but one$"),
         ("a.csv", "", r"a\.csv is empty$"),
         ("a.csv", "prompt,reward\n", r"a\.csv has columns, and no rows$"),
-        ("a.csv", "prompt,reward\nx,1\nx,one\nx,\n", r"finite numbers; .*a\.csv has others in row 2 \('one'\), row 3 \(None\)$"),
+        ("a.csv", "prompt,reward\nx,1\nx,one\nx,\n", r"finite numbers; .*a\.csv has others in row 2 \('one'\), row 3 \(empty\)$"),
+        ("a.csv", "prompt,reward\nx,1\nx,1_0\nx,10%\n", r"row 2 \('1_0'\), row 3 \('10%'\)"),
         ("a.csv", "prompt,reward\nx,1\nx,nan\nx,inf\n", r"row 2 \('nan'\), row 3 \('inf'\)"),
         ("a.csv", "prompt,reward\nx,1\nx\n", r"a\.csv is no whole CSV table: line 3 has 1 columns and not 2: 'x'"),
         ("a.csv", "prompt,reward\nx,1\n,0\n", r"prompt \(prompt\) must be given for every row; row 2 of .*a\.csv has none"),
-        ("a.csv", "prompt,reward,step\nx,1,1\nx,0,\n", r"step must be whole numbers in every row; .*row 2 \(None\)"),
-        ("a.csv", "prompt,reward,step\nx,1,1\nx,0,1.5\n", r"step must be whole numbers in every row; .*row 2 \('1.5'\)"),
-        ("a.csv", "prompt,reward,length\nx,1,-4\nx,0,3\n", r"length must be finite numbers of at least 0; .*row 1 \('-4'\)"),
+        ("a.csv", "prompt,reward,step\nx,1,1\nx,0,\n", r"whole numbers in every row \(step='' reads none\); .*row 2 \(empty\)"),
+        ("a.csv", "prompt,reward,step\nx,1,1\nx,0,1.5\n", r"numbers in every row \(step='' reads none\); .*row 2 \('1.5'\)"),
+        ("a.csv", "prompt,reward,length\nx,1,-4\nx,0,3\n", r"numbers of at least 0 \(length='' reads none\); .*row 1 \('-4'\)"),
         ("a.csv", "prompt,reward\nx,1\ny,0\n", r"prompt \(prompt\) must be shared .* each of the 2 groups has one response"),
         ("a.csv", "prompt,reward,step\nx,1,1\nx,0,2\n", "each of the 2 groups has one response at every step"),
         ("a.txt", GOOD, r"path must end in \.csv, .*\.parquet, got '.*a\.txt'"),
         ("a.jsonl", "", r"a\.jsonl is empty"),
+        ("a.jsonl", "\n{}\n \n", r"a\.jsonl has no columns"),
         ("a.jsonl", GOOD + '{"prompt": "a", "rew', r"a\.jsonl is no whole file of JSON lines: line 3 is broken, Unterm"),
         ("a.jsonl", GOOD * 300 + '{"prompt": "a", "rew', "line 601 is broken"),
         ("a.jsonl", GOOD + "[1, 2]\n", "line 3 is not an object"),
         ("a.json", json.dumps([{"prompt": "a"}], indent=1), r"line 1 is broken, .*a list of objects is not read"),
         ("a.jsonl", GOOD + '{"prompt": "a", "reward": NaN}\n', r"row 3 \(nan\)"),
         ("a.jsonl", GOOD + '{"prompt": "a", "reward": "good"}\n', r"reward must be finite numbers; .*row 3 \('good'\)"),
-        ("a.jsonl", GOOD + '{"prompt": "a"}\n', r"row 3 \(None\)"),
+        ("a.jsonl", GOOD + '{"prompt": "a"}\n', r"row 3 \(empty\)"),
         ("a.jsonl", GOOD.replace("1}", "[1]}"), r"reward must be finite numbers; .*row 1 \('\[1\]'\)"),
         ("a.jsonl", GOOD.replace("1}", "[1]}").replace("0}", "[0]}"), r"reward \(reward\) must be numbers, and the column holds"),
         ("a.jsonl", GOOD.replace("}", ', "sketch": [1, 2]}') + '{"prompt": "a", "reward": 1, "sketch": [1]}\n',
-         r"scores must be lists of equal length; row 3 of .*a\.jsonl has 1 numbers, and the first 2"),
-        ("a.jsonl", GOOD.replace("}", ', "sketch": [1, 2]}') + '{"prompt": "a", "reward": 1}\n', "row 3 of .* has none numbers"),
+         r"scores must be lists of equal length; row 3 of .*a\.jsonl has one of 1 numbers, and the first has 2"),
+        ("a.jsonl", GOOD.replace("}", ', "sketch": [1, 2]}') + '{"prompt": "a", "reward": 1}\n',
+         "row 3 of .* has no list, and the first has 2"),
         ("a.jsonl", GOOD.replace("}", ', "sketch": [1, null]}'), r"scores must be finite numbers; .*row 1 \(\[1, None\]\)"),
         ("a.parquet", b"PAR1 and no more", r"a\.parquet is no whole Parquet file: "),
         ("a.csv.gz", gzip.compress(b"prompt,reward\nx,1\nx,0\n" * 50)[:-12], r"a\.csv\.gz is no whole CSV table"),
         ("a.jsonl.gz", gzip.compress(GOOD.encode() * 50)[:-12], r"a\.jsonl\.gz is no whole file of JSON lines"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("batch_rows", [1, 65536])
-def test_each_fault_of_a_file_has_one_message(tmp_path, name, content, message, batch_rows):
+@pytest.mark.usefixtures("blocks")
+def test_each_fault_of_a_file_has_one_message(tmp_path, name, content, message):
     path = text(tmp_path / name, content)
     with pytest.raises(ValueError, match=message) as error:
-        gt.read_rollouts(path, batch_rows=batch_rows)
+        gt.read_rollouts(path)
     assert "\n" not in str(error.value)
-    if "scores" not in message and "sketch" not in str(content) and "length" not in message:
+    if "sketch" not in str(content) and "length" not in message:
         with pytest.raises(ValueError, match=re.escape(str(error.value))):
-            gt.read_reward_counts(path, batch_rows=batch_rows)
+            gt.read_reward_counts(path)
 
 
 def test_a_truncated_parquet_file(tmp_path):
@@ -326,6 +417,8 @@ def test_paths_that_do_not_fit(tmp_path):
         gt.read_rollouts(tmp_path / "absent")
     with pytest.raises(ValueError, match=r"path must be a file or a folder of files that end in .*; '.*' has none"):
         gt.read_rollouts(tmp_path)
+    with pytest.raises(ValueError, match="path must be a file's or a folder's name, and is empty"):
+        gt.read_rollouts("")
     with pytest.raises(TypeError, match="path must be a file's or a folder's name, got 3"):
         gt.read_rollouts(3)
     write(rows(), tmp_path / "1.csv")

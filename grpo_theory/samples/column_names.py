@@ -22,7 +22,7 @@ RECOGNISED: dict[str, tuple[str, ...]] = {
     "step": ("step", "global_step", "training_step"),
     "scores": ("sketch", "sketches", "scores", "score_features"),
 }
-"""Names by what they mean; the first that a log has is taken.
+"""Names by what they mean; the first that a log has is taken, whether or not it has capitals or spaces around it.
 
 TRL's log_completions writes step, prompt, completion, a column for each reward function, and advantage. verl's rollout_data_dir
 writes input, output, gts, score, step, and request_id or (in the new trainer of 0.9) uid, which name one response. verifiers and
@@ -95,13 +95,16 @@ def choose(kinds: Mapping[str, str], reward: Reward, given: Mapping[str, str | N
 
 
 def _found(kinds: Mapping[str, str]) -> str:
-    return f"found the columns {', '.join(kinds)}"
+    alone = next(iter(kinds)) if len(kinds) == 1 else ""
+    hint = " (the columns of a CSV table must be separated by commas)" if ";" in alone or "\t" in alone else ""
+    return f"found the column{'' if alone else 's'} {', '.join(kinds)}{hint}"
 
 
 def _column(role: str, kinds: Mapping[str, str], name: str | None) -> str | None:
     """Return the column given or recognised, if there is one."""
     if name is None:
-        return next((one for one in RECOGNISED[role] if one in kinds), None)
+        plain = {one.strip().lower(): one for one in reversed(list(kinds))}
+        return next((plain[one] for one in RECOGNISED[role] if one in plain), None)
     if name and name not in kinds:
         raise ValueError(f"{role} must be a column of the log, got {name!r}; {_found(kinds)}")
     return name or None
@@ -147,7 +150,7 @@ def _scores(kinds: Mapping[str, str], name: str | None) -> tuple[str, ...]:
         return (found,) if found else ()
     if not name or name in kinds:
         return (name,) if name else ()
-    numbered = {int(match[1]): one for one in kinds if (match := re.fullmatch(re.escape(name) + r"(\d+)", one))}
+    numbered = {int(match[1]): one for one in kinds if (match := re.fullmatch(re.escape(name) + r"(0|[1-9]\d*)", one))}
     if not numbered:
         raise ValueError(
             f"scores must be a column of lists, or what stands before the numbers of columns; got {name!r}; {_found(kinds)}"

@@ -11,8 +11,8 @@ from grpo_theory.arrays import Array
 
 SHOWN = 5
 """So many rows are named in a message."""
-BETWEEN_FIELDS, BETWEEN_ITEMS = "\x1f", "\x1e"
-"""What stands between the parts of a conversation where its text is its id."""
+OPEN, BETWEEN, CLOSE = "\x02", "\x1f", "\x03"
+"""What stands around and between the parts of a conversation where its text is its id."""
 
 
 def kind_of(type_: pa.DataType) -> str:
@@ -55,7 +55,7 @@ def _parsed(texts: pa.Array) -> pa.Array:
         pass
 
     def number(text: str | None) -> float | None:
-        plain = "" if text is None else text.strip().lower()
+        plain = "" if text is None or "_" in text else text.strip().lower()
         try:
             return {"true": 1.0, "false": 0.0}[plain] if plain in ("true", "false") else float(plain)
         except ValueError:
@@ -70,44 +70,55 @@ def refuse_rows(
     """Raise ValueError if rows are bad, naming the first of them and what they hold."""
     places = np.flatnonzero(bad)
     if places.size:
-        held = ", ".join(f"row {before + int(k) + 1} ({column[int(k)].as_py()!r})" for k in places[:SHOWN])
+        values = [(int(k), column[int(k)].as_py()) for k in places[:SHOWN]]
+        held = ", ".join(f"row {before + k + 1} ({'empty' if value is None else repr(value)})" for k, value in values)
         more = f" and {places.size - SHOWN} or more" if places.size > SHOWN else ""
         raise ValueError(f"{name} must be {wanted}; {path} has others in {held}{more}")
 
 
 def texts(array: pa.Array) -> pa.Array:
-    """Return nested values, such as a conversation's messages, as texts that differ where they do; null stays null."""
-    kind = array.type
+    """Return nested values, such as a conversation's messages, as texts that differ where they do; null stays null.
+
+    Fields come in the order of their names, without those that are null: whatever else other rows have, a text stays what it is.
+    """
+    kind, missing = array.type, pa.scalar(None, pa.string())
     if pa.types.is_null(kind):
         return pa.nulls(len(array), pa.string())
     if pa.types.is_struct(kind):
-        fields = [pc.fill_null(texts(pc.struct_field(array, [k])), "") for k in range(kind.num_fields)]
-        joined = pc.binary_join_element_wise(*fields, BETWEEN_FIELDS)
-        return pc.if_else(array.is_valid(), joined, pa.scalar(None, pa.string()))
+        fields = [
+            pc.binary_join_element_wise(pa.scalar(name), texts(pc.struct_field(array, [k])), "=")
+            for name, k in sorted((kind.field(k).name, k) for k in range(kind.num_fields))
+        ]
+        start = pc.if_else(array.is_valid(), OPEN, "")
+        joined = pc.binary_join_element_wise(start, *fields, BETWEEN, null_handling="skip")
+        return pc.if_else(array.is_valid(), pc.binary_join_element_wise(joined, CLOSE, ""), missing)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         items = pc.fill_null(texts(pc.list_flatten(array)), "")
         sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
         ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), items), BETWEEN_ITEMS)
-        return pc.if_else(array.is_valid(), joined, pa.scalar(None, pa.string()))
+        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends), items), BETWEEN)
+        return pc.if_else(array.is_valid(), pc.binary_join_element_wise(OPEN, joined, CLOSE, ""), missing)
     return array.cast(pa.string())
 
 
-def ids(column: pa.ChunkedArray) -> pa.DictionaryArray:
+def ids(column: pa.ChunkedArray, name: str) -> pa.DictionaryArray:
     """Return a column of ids, texts or conversations as codes and what they stand for."""
     array = whole(column)
     if kind_of(array.type) in ("list", "other"):
-        array = texts(array)
+        try:
+            array = texts(array)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            raise ValueError(f"{name} must be numbers, texts or conversations, and the column holds {array.type}") from None
     elif pa.types.is_floating(array.type):
         array = pc.if_else(pc.is_nan(array), None, array)
     return array.dictionary_encode()
 
 
-def hashes(column: pa.ChunkedArray) -> np.ndarray:
+def hashes(column: pa.ChunkedArray, name: str) -> np.ndarray:
     """Return a number (64 bits) for each value, equal where values are."""
     import pandas as pd  # slow to import, and not always wanted
 
-    found = ids(column)
+    found = ids(column, name)
     values = np.array([str(one) for one in found.dictionary.to_pylist()] + [""], dtype=object)
     codes = pc.fill_null(found.indices, len(values) - 1).to_numpy(zero_copy_only=False)
     return pd.util.hash_array(values, categorize=False)[codes]
@@ -126,10 +137,9 @@ def vectors(table: pa.Table, names: tuple[str, ...], path: Path, before: int, wi
     unequal = np.flatnonzero(lengths != first)
     if unequal.size or first < 1:
         row = int(unequal[0]) if unequal.size else 0
-        held = "none" if lengths[row] < 0 else f"{lengths[row]}"
-        raise ValueError(
-            f"scores must be lists of equal length; row {before + row + 1} of {path} has {held} numbers, and the first {first}"
-        )
+        held = "no list" if lengths[row] < 0 else f"one of {lengths[row]} numbers"
+        other = "" if first < 0 else f", and the first has {first}"
+        raise ValueError(f"scores must be lists of equal length; row {before + row + 1} of {path} has {held}{other}")
     flat = numbers(pa.chunked_array([pc.list_flatten(array)]), "scores").reshape(len(lengths), first)
     refuse_rows(~np.isfinite(flat).all(axis=1), table[names[0]], "scores", path, before)
     return flat

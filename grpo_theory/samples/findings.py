@@ -76,14 +76,16 @@ class Findings:
                 "before, as a trainer's log does that takes several updates from one batch: left out."
             )
         if self.duplicates:
+            repeat = "repeats" if self.duplicates == 1 else "repeat"
             found.append(
-                f"{_counted(self.duplicates, 'row')} of {self.kept} repeat another row's prompt, response and reward. Short "
+                f"{_counted(self.duplicates, 'row')} of {self.kept} {repeat} another row's prompt, response and reward. Short "
                 "answers do so by chance; if rows were written twice, intervals are too narrow."
             )
         small = sum(count for size, count in self.sizes.items() if size < 4)
         if small:
+            have = "has" if small == 1 else "have"
             found.append(
-                f"{_counted(small, 'group')} of {self.groups} have fewer than four responses, too few for c1, c2 and c3."
+                f"{_counted(small, 'group')} of {self.groups} {have} fewer than four responses, too few for c1, c2 and c3."
             )
         return tuple(found)
 
@@ -98,7 +100,7 @@ class Findings:
         lines = [
             f"{_counted(self.rows, 'row')} in {_counted(self.files, 'file')}"
             + (f", of which {self.kept} are used" if self.kept < self.rows else ""),
-            f"columns: {taken}" + (f"; not read: {', '.join(self.ignored)}" if self.ignored else ""),
+            f"columns: {taken}" + (f"; not read: {', '.join(map(_name, self.ignored))}" if self.ignored else ""),
             f"{_counted(self.prompts, 'prompt')}, {_counted(self.groups, 'group')} of responses"
             + (f" at {_counted(len(self.steps), 'step')} ({_listed(self.steps)})" if self.steps else "")
             + (f"; {_counted(self.other_steps, 'other step')} not asked for" if self.other_steps else ""),
@@ -110,6 +112,10 @@ class Findings:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _name(column: str) -> str:
+    return column if column and column == column.strip() else repr(column)
 
 
 def _listed(values: tuple[int, ...]) -> str:

@@ -17,8 +17,8 @@ from grpo_theory.samples.column_values import kind_of
 ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz", ".parquet")
 PEEK = 200
 """So many lines of JSON are looked at to see which columns there are."""
-BYTES_A_ROW = 500
-"""About what a row takes: a batch of rows of text is read in blocks of so many bytes a row."""
+BLOCK = 2**23
+"""So many bytes of text are read at a time; a row of a CSV table that is longer is refused."""
 
 
 def ending(path: Path) -> str | None:
@@ -28,14 +28,20 @@ def ending(path: Path) -> str | None:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file, or a folder's files, those in folders under it included, in the order of the numbers in their names."""
+    """Return a file, or a folder's files, in the order of the numbers in their names.
+
+    Those in folders under it are included, hidden ones are not.
+    """
     if path.is_file():
         if ending(path) is None:
             raise ValueError(f"path must end in {', '.join(ENDINGS)}, got {str(path)!r}")
         return [path]
     if not path.is_dir():
         raise ValueError(f"path must be a file or a folder of files, and {str(path)!r} does not exist")
-    found = [one for one in path.rglob("*") if one.is_file() and ending(one)]
+    hidden = re.compile(r"(^|/)\.")
+    found = [
+        one for one in path.rglob("*") if one.is_file() and ending(one) and not hidden.search(one.relative_to(path).as_posix())
+    ]
     if not found:
         raise ValueError(f"path must be a file or a folder of files that end in {', '.join(ENDINGS)}; {str(path)!r} has none")
     return sorted(found, key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(one))])
@@ -54,19 +60,25 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._bad_rows: list[str] = []
+        self._packed = path.suffix.lower() == ".gz"
         self._ending = str(ending(path)).removesuffix(".gz")
         if path.stat().st_size == 0:
             raise ValueError(f"{path} is empty")
         try:
-            self.kinds = {field.name: kind_of(field.type) for field in self._schema()}
+            self._first = self._schema()
+            self.kinds = {field.name: kind_of(field.type) for field in self._first}
         except (pa.ArrowInvalid, OSError, EOFError) as error:
             self._refuse(error)
+        if not self.kinds:
+            raise ValueError(f"{path} has no columns")
         if self._ending == ".csv":
             self.kinds = dict.fromkeys(self.kinds, "number")
 
     def _refuse(self, error: Exception) -> NoReturn:
         wanted = {".csv": "CSV table", ".parquet": "Parquet file"}.get(self._ending, "file of JSON lines")
         why = self._bad_rows[0] if self._bad_rows else str(error).strip()
+        if "straddling" in why:
+            why = f"a row is longer than {BLOCK} bytes"
         raise ValueError(f"{self.path} is no whole {wanted}: {why}") from None
 
     def _schema(self) -> pa.Schema:
@@ -74,24 +86,32 @@ class LogFile:
             return pq.read_schema(self.path)
         if self._ending == ".csv":
             options = pyarrow.csv.ReadOptions(use_threads=False)  # with threads the numbers of lines are not known
-            return pyarrow.csv.open_csv(self.path, options, _csv_options(self._bad_rows)).schema
+            with self._stream() as stream, pyarrow.csv.open_csv(stream, options, _csv_options(self._bad_rows)) as reader:
+                return reader.schema
         with self._opened() as lines:
             first = [line for line, _ in zip(lines, range(PEEK), strict=False)]
-        return _table_of_lines(first, None, self.path, 0).schema
+        return _table_of_lines(first, None, 0).schema
 
     def _opened(self) -> Any:
-        return gzip.open(self.path, "rb") if self.path.suffix == ".gz" else self.path.open("rb")
+        return gzip.open(self.path, "rb") if self._packed else self.path.open("rb")
+
+    def _stream(self) -> pa.NativeFile:
+        return pa.input_stream(str(self.path), compression="gzip" if self._packed else None)
 
     def batches(self, names: list[str], rows: int) -> Iterator[pa.Table]:
-        """Yield tables of about so many rows with the columns named, at least one row each."""
+        """Yield tables of so many rows or fewer with the columns named, at least one row each."""
         missing = [name for name in names if name not in self.kinds]
         if missing:
             raise ValueError(
                 f"{self.path} has no column {', '.join(missing)}, as the files before it do; found {', '.join(self.kinds)}"
             )
+        twice = [name for name in names if self._first.names.count(name) > 1]
+        if twice:
+            raise ValueError(f"{self.path} has more than one column {', '.join(twice)}: rename all but one")
         read = {".parquet": self._parquet, ".csv": self._csv}.get(self._ending, self._json)
         try:
-            yield from (table for table in read(names, rows) if table.num_rows)
+            for table in read(names, rows):
+                yield from (table.slice(start, rows) for start in range(0, table.num_rows, rows))
         except (pa.ArrowInvalid, OSError, EOFError) as error:
             self._refuse(error)
 
@@ -100,33 +120,26 @@ class LogFile:
             for batch in file.iter_batches(rows, columns=names):
                 yield pa.Table.from_batches([batch])
 
-    def _csv(self, names: list[str], rows: int) -> Iterator[pa.Table]:
-        reader = pyarrow.csv.open_csv(
-            self.path,
-            read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=rows * BYTES_A_ROW),
-            parse_options=_csv_options(self._bad_rows),
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=names,
-                column_types=dict.fromkeys(names, pa.string()),
-                strings_can_be_null=True,
-                null_values=[""],
-            ),
+    def _csv(self, names: list[str], _rows: int) -> Iterator[pa.Table]:
+        as_text = pyarrow.csv.ConvertOptions(
+            include_columns=names, column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=[""]
         )
-        for batch in reader:
-            yield pa.Table.from_batches([batch])
+        in_blocks = pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK)
+        with self._stream() as stream:
+            for batch in pyarrow.csv.open_csv(stream, in_blocks, _csv_options(self._bad_rows), as_text):
+                yield pa.Table.from_batches([batch])
 
-    def _json(self, names: list[str], rows: int) -> Iterator[pa.Table]:
-        schema: pa.Schema | None = None
-        done, rest = 0, b""
+    def _json(self, names: list[str], _rows: int) -> Iterator[pa.Table]:
+        schema, done, rest = pa.schema([self._first.field(name) for name in names]), 0, b""
         with self._opened() as file:
-            while block := file.read(rows * BYTES_A_ROW):
+            while block := file.read(BLOCK):
                 whole, newline, rest = (rest + block).rpartition(b"\n")
                 if newline:
-                    table = _table_of_block(whole, names, schema, self.path, done)
+                    table = _table_of_block(whole, schema, done)
                     schema, done = table.schema, done + whole.count(b"\n") + 1
                     yield table
         if rest.strip():
-            yield _table_of_block(rest, names, schema, self.path, done)
+            yield _table_of_block(rest, schema, done)
 
 
 def _csv_options(bad: list[str]) -> pyarrow.csv.ParseOptions:
@@ -140,20 +153,21 @@ def _csv_options(bad: list[str]) -> pyarrow.csv.ParseOptions:
     return pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note)
 
 
-def _table_of_block(block: bytes, names: list[str], schema: pa.Schema | None, path: Path, done: int) -> pa.Table:
-    """Return the columns named of lines of JSON, of types as before if they can be had; a broken line is named."""
-    if schema is not None:
-        options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        try:
-            return pyarrow.json.read_json(
-                pa.BufferReader(block), pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1), options
-            )
-        except pa.ArrowInvalid:
-            pass  # a line that is broken, or of other types: seen one by one
-    return _table_of_lines(block.split(b"\n"), names, path, done)
+def _table_of_block(block: bytes, schema: pa.Schema, done: int) -> pa.Table:
+    """Return the columns of a schema from lines of JSON, of its types if they can be had; a broken line is named."""
+    nested = any(pa.types.is_nested(type_) and kind_of(type_) == "other" for type_ in schema.types)  # may have new fields
+    options = pyarrow.json.ParseOptions(
+        explicit_schema=schema, unexpected_field_behavior="infer" if nested else "ignore", newlines_in_values=False
+    )
+    try:
+        return pyarrow.json.read_json(
+            pa.BufferReader(block), pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1), options
+        ).select(schema.names)
+    except pa.ArrowInvalid:  # a line that is broken, or of other types: seen one by one
+        return _table_of_lines(block.split(b"\n"), schema.names, done)
 
 
-def _table_of_lines(lines: list[bytes], names: list[str] | None, path: Path, done: int) -> pa.Table:
+def _table_of_lines(lines: list[bytes], names: list[str] | None, done: int) -> pa.Table:
     """As `_table_of_block`, line by line; all columns if None are named."""
     found = []
     for place, line in enumerate(lines):
@@ -177,4 +191,5 @@ def _column(values: list[Any]) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return pa.array([one if one is None or isinstance(one, str) else json.dumps(one) for one in values])
+        whole = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
+        return pa.array([one if one is None or isinstance(one, str) else json.dumps(one, sort_keys=True) for one in whole])

@@ -1,5 +1,6 @@
 """The groups of a log: which rows belong together, and which steps are used."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -37,15 +38,18 @@ class LogGroups:
 
     Attributes
     ----------
-    prompts : dict
-        Ids and their numbers.
+    prompts : dict of str to int
+        Numbers by what the ids are as text: 1, 1.0 and "1", as one file or another writes them, are one prompt.
+    first : list
+        The ids as they first came, by number.
     places : dict of (int, int) to int
         (step, number of the prompt) of each group, and the group's number.
     marks : dict of int to int
         By step.
     """
 
-    prompts: dict = field(default_factory=dict)
+    prompts: dict[str, int] = field(default_factory=dict)
+    first: list = field(default_factory=list)
     places: dict[tuple[int, int], int] = field(default_factory=dict)
     marks: dict[int, int] = field(default_factory=dict)
 
@@ -53,11 +57,19 @@ class LogGroups:
         """Return the numbers of the prompt and of the group of each row, from its prompt's code in a dictionary and its step."""
         import pandas as pd  # slow to import, and not always wanted
 
-        known = np.array([self.prompts.setdefault(one, len(self.prompts)) for one in dictionary], dtype=np.int64)[codes]
+        known = np.array([self._number(one) for one in dictionary], dtype=np.int64)[codes]
         values, turn = np.unique(steps, return_inverse=True)
         within, pairs = pd.factorize(known * values.size + turn)
         found = [(int(values[pair % values.size]), int(pair // values.size)) for pair in pairs]
         return known, np.array([self.places.setdefault(one, len(self.places)) for one in found], dtype=np.int64)[within]
+
+    def _number(self, prompt: Hashable) -> int:
+        """Return the number of a prompt, a new one at its first appearance."""
+        text = str(int(prompt) if isinstance(prompt, float) and prompt.is_integer() else prompt)
+        number = self.prompts.setdefault(text, len(self.first))
+        if number == len(self.first):
+            self.first.append(prompt)
+        return number
 
     def mark(self, prompts: Integers, rewards: Array, steps: Integers, responses: np.ndarray | None) -> None:
         """Add rows to the marks of their steps: a sum over rows, in any order, of a hash of prompt, response and reward.
@@ -98,6 +110,5 @@ class LogGroups:
 
     def ids(self, chosen: Selection) -> list:
         """Return the groups' ids: the prompt's, or (step, prompt) if several steps stay."""
-        prompts = list(self.prompts)
         several = len(chosen.steps) > 1
-        return [(step, prompts[prompt]) if several else prompts[prompt] for step, prompt in self.places]
+        return [(step, self.first[prompt]) if several else self.first[prompt] for step, prompt in self.places]

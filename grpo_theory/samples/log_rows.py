@@ -32,6 +32,8 @@ class Source:
     def __init__(self, path: str | Path, reward: Reward, named: Mapping[str, str | None], batch_rows: int) -> None:
         if not isinstance(path, str | Path):
             raise TypeError(f"path must be a file's or a folder's name, got {shown(path)}")
+        if path == "":
+            raise ValueError("path must be a file's or a folder's name, and is empty")
         self.batch_rows = as_count("batch_rows", batch_rows)
         self.rows = 0
         self.files = [LogFile(one) for one in files_of(Path(path))]
@@ -46,15 +48,18 @@ class Source:
                 where = file.path, before
                 rewards = _rewards(table, columns, *where)
                 steps = _whole_steps(table, columns.step, *where)
-                prompts = ids(table[columns.prompt])
+                prompts = ids(table[columns.prompt], f"prompt ({columns.prompt})")
                 if prompts.null_count:
                     row = before + int(np.argmax(prompts.is_null().to_numpy(zero_copy_only=False))) + 1
                     raise ValueError(f"prompt ({columns.prompt}) must be given for every row; row {row} of {file.path} has none")
-                responses = None if columns.response is None else hashes(table[columns.response])
+                name = columns.response
+                responses = None if name is None else hashes(table[name], f"response ({name})")
                 lengths = None if columns.length is None else numbers(table[columns.length], "length")
                 if lengths is not None:
                     bad = ~(np.isfinite(lengths) & (lengths >= 0.0))
-                    refuse_rows(bad, table[columns.length], "length", *where, "finite numbers of at least 0")
+                    refuse_rows(
+                        bad, table[columns.length], "length", *where, "finite numbers of at least 0 (length='' reads none)"
+                    )
                 scores = vectors(table, columns.scores, *where, width) if columns.scores else None
                 width = None if scores is None else scores.shape[1]
                 codes = prompts.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -70,11 +75,13 @@ class Source:
 
 def _rewards(table: pa.Table, columns: Columns, path: Path, before: int) -> Array:
     """Return the weighted sums of the reward's columns; a part counts for 0 where another is there."""
-    parts = np.stack([weight * numbers(table[name], f"reward ({name})") for name, weight in columns.reward.items()])
+    parts = np.stack([numbers(table[name], f"reward ({name})") for name in columns.reward])
     missing = np.isnan(parts)
-    bad = missing.all(axis=0) | np.isinf(parts).any(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.array(list(columns.reward.values())) @ np.where(missing, 0.0, parts)
+    bad = missing.all(axis=0) | np.isinf(parts).any(axis=0) | ~np.isfinite(found)
     refuse_rows(bad, table[next(iter(columns.reward))], "reward", path, before)
-    return np.where(missing, 0.0, parts).sum(axis=0)
+    return found
 
 
 def _whole_steps(table: pa.Table, name: str | None, path: Path, before: int) -> Integers:
@@ -83,6 +90,11 @@ def _whole_steps(table: pa.Table, name: str | None, path: Path, before: int) -> 
         return np.zeros(table.num_rows, dtype=np.int64)
     found = numbers(table[name], f"step ({name})")
     refuse_rows(
-        ~(np.abs(found) < 2**53) | (found != np.floor(found)), table[name], "step", path, before, "whole numbers in every row"
+        ~(np.abs(found) < 2**53) | (found != np.floor(found)),
+        table[name],
+        "step",
+        path,
+        before,
+        "whole numbers in every row (step='' reads none)",
     )
     return found.astype(np.int64)

@@ -23,7 +23,7 @@ class RewardTally:
         pairs, counts = np.unique(groups * np.int64(len(self.values)) + place, return_counts=True)
         self.pending.append((pairs // len(self.values), pairs % len(self.values), counts))
         self.size += pairs.size
-        if self.size > self.done.nnz + 2**20:
+        if self.size > self.done.nnz + 2**18:
             self._gather()
 
     def _gather(self) -> None:

@@ -10,12 +10,14 @@ from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
 from simulations.claims import CATALOGUE, decided_by
+from simulations.harness.cluster import ClusterError
 from simulations.harness.discovery import studies
-from simulations.harness.executors import EXECUTORS
 from simulations.harness.kernel_files import KernelFileError, first_line, load_kernels
 from simulations.harness.options import repeated
-from simulations.harness.runner import run
-from simulations.harness.store import Store, StoreError
+from simulations.harness.runner import ForeignWorkerError, run
+from simulations.harness.shard import shard_folders
+from simulations.harness.shards import merge, run_shard
+from simulations.harness.store import CHUNKS, Store, StoreError
 from simulations.harness.verdicts import CLAIMS, judge_tables, write_verdicts
 
 
@@ -24,15 +26,16 @@ def obey(options: argparse.Namespace) -> int:
     if options.command == "list":
         (list_claims if options.claims else list_studies)()
         return 0
-    names = list(dict.fromkeys(options.studies)) or list(studies())
+    named = () if options.command == "merge" else options.studies
+    names = list(dict.fromkeys(named)) or list(studies())
     unknown = [name for name in names if name not in studies()]
     if unknown:
         return _refuse(f"STUDY must be one of {', '.join(studies())}, got {unknown[0]!r}")
     kernels: list[SourceFile] = []
     try:
         kernels = load_kernels(options.kernels)
-        _compute(names, options, kernels)
-    except KernelFileError as error:
+        return (_merge if options.command == "merge" else _compute)(names, options, kernels)
+    except (ClusterError, ForeignWorkerError, KernelFileError) as error:
         return _refuse(str(error))
     except StoreError as error:
         return _refuse(error.told(given(options)))
@@ -43,7 +46,6 @@ def obey(options: argparse.Namespace) -> int:
         if not kernels:
             raise
         return _refuse(f"a study has failed with --kernels, what was finished is kept: {first_line(error)}")
-    return 0
 
 
 def _refuse(message: str) -> int:
@@ -56,16 +58,44 @@ def given(options: argparse.Namespace) -> str:
     return repeated(quick=options.quick, seed=options.seed, results=options.results, kernels=options.kernels)
 
 
-def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile]) -> None:
-    root = options.results or Path("results-quick" if options.quick else "results")
-    store = Store(root, options.seed)
+def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile]) -> int:
+    root = _root(options)
     chosen = [studies()[name] for name in names]
+    how = {"quick": options.quick, "kernels": kernels, "tell": _tell}
+    if options.command == "run" and options.shard:
+        own = Store(options.shard.folder(root), options.seed)
+        with own.locked(), options.executor(options.workers) as executor:
+            computed = run_shard(options.shard, chosen, root, own, executor, **how)
+        _tell(f"{computed} chunks computed, in {own.root}: `merge` brings the shards together")
+        return 0
+    store = Store(root, options.seed)
     with store.locked():
-        with EXECUTORS[options.executor](options.workers) as executor:
-            for study, computed in run(chosen, store, executor, quick=options.quick, kernels=kernels, tell=_tell):
+        with options.executor(options.workers) as executor:
+            for study, computed in run(chosen, store, executor, **how):
                 _tell(f"{study.name}: {computed} chunks computed, table in {root / study.name}.parquet")
         if options.command == "verify":
             verify(names, root, given(options))
+    return 0
+
+
+def _merge(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile]) -> int:
+    """Merge shards; the cells that a user's kernels add are known once these are registered."""
+    root = _root(options)
+    folders = options.folders or shard_folders(root)
+    absent = [folder for folder in folders if not (folder / CHUNKS).is_dir()]
+    if absent or not folders:
+        return _refuse(f"FOLDER must hold the chunks of a shard, got {absent[0] if absent else f'none, and none is in {root}'}")
+    store = Store(root, options.seed)
+    with store.locked():
+        chosen = [studies()[name] for name in names]
+        lacking = merge(chosen, store, [Store(folder, options.seed) for folder in folders], quick=options.quick, tell=_tell)
+    for name, number in lacking.items():
+        print(f"{name}: {number} chunks are missing: run `python -m simulations run {name} {given(options)}`".rstrip())
+    return 1 if lacking else 0
+
+
+def _root(options: argparse.Namespace) -> Path:
+    return options.results or Path("results-quick" if options.quick else "results")
 
 
 def _tell(line: str) -> None:

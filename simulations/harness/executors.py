@@ -1,18 +1,28 @@
-"""Where the chunks of studies are computed: anything with the shape of ``concurrent.futures.Executor`` will do."""
+"""Where the chunks of studies are computed: anything with the shape of ``concurrent.futures.Executor`` will do.
 
+This module imports nothing of the project before it is needed, because the command line reads the names of executors here.
+"""
+
+import argparse
+import os
+import re
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
-from multiprocessing import get_context
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from multiprocessing import connection, get_context, parent_process
 
-from simulations.harness.discovery import studies
+Opened = Callable[[int], AbstractContextManager[Executor]]
+"""Opens an executor of so many workers, and closes it."""
 
 
 def processes(workers: int) -> ProcessPoolExecutor:
     """Return processes, in which a study's Python runs side by side too; they leave an interrupt to their parent.
 
-    They start at once, and import the studies while the parent finds out what is missing.
+    They start at once, and import the studies while the parent finds out what is missing. They end with their parent, even if it
+    is killed, when nobody can tell them to.
     """
     pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_prepare)
     start_all(pool, workers)
@@ -21,13 +31,13 @@ def processes(workers: int) -> ProcessPoolExecutor:
 
 def start_all(pool: ProcessPoolExecutor, workers: int) -> None:
     """Start the processes of a pool, deaf to interrupts from their first moment: the parent alone says what an interrupt ends."""
-    with _interrupts_held():
+    with interrupts_held():
         for _ in range(workers):
             pool.submit(_start)
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
+def interrupts_held() -> Iterator[None]:
     """Hold back interrupts for a moment, as processes that start in it do for good; here they come when it is over."""
     if not hasattr(signal, "pthread_sigmask"):  # as on Windows
         yield
@@ -41,12 +51,57 @@ def _interrupts_held() -> Iterator[None]:
 
 def _prepare() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    from simulations.harness.discovery import studies
+
     studies()
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has ended: the pipe that it waits at is held open by its siblings, too."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _start() -> None:
     """Do nothing, but for that a process is needed."""
 
 
-EXECUTORS: dict[str, Callable[[int], Executor]] = {"threads": ThreadPoolExecutor, "processes": processes}
-"""Executors by name, made for a number of workers."""
+@contextmanager
+def dask(workers: int) -> Iterator[Executor]:
+    """Open a cluster of processes on this machine, run by Dask: a process that dies is replaced and its chunk computed again."""
+    from simulations.harness.cluster import local_cluster  # here, because Dask is an extra
+
+    with local_cluster(workers) as executor:
+        yield executor
+
+
+@contextmanager
+def dask_at(address: str, workers: int) -> Iterator[Executor]:
+    """Open a cluster whose scheduler is at HOST:PORT; how many workers it has, and when they come and go, is its own affair."""
+    from simulations.harness.cluster import scheduler_at  # here, because Dask is an extra
+
+    with scheduler_at(address) as executor:
+        yield executor
+
+
+EXECUTORS: dict[str, Opened] = {"threads": ThreadPoolExecutor, "processes": processes, "dask": dask}
+"""Executors by name."""
+_ADDRESS = re.compile(r"dask://(?P<address>[^\s/]+:\d{1,5})")
+
+
+def executor_named(name: str) -> Opened:
+    """Return what opens the executor that the command line names.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        If there is none of that name.
+    """
+    if found := _ADDRESS.fullmatch(name):
+        return partial(dask_at, found["address"])
+    if name not in EXECUTORS:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(EXECUTORS)} or dask://HOST:PORT, got {name!r}")
+    return EXECUTORS[name]

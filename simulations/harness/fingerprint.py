@@ -22,6 +22,17 @@ CATALOGUE = "simulations.claims"
 
 
 @cache
+def checkout_checksum() -> str:
+    """Return a checksum of all files of code of the project as they are, by which one machine knows another's checkout."""
+    digest = hashlib.sha256()
+    for package in PROJECT:
+        folder = _file(package).parent
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"{package}/{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@cache
 def module_fingerprint(module: str) -> str:
     """Return a checksum of the code of a module and of all modules of the project that it depends on."""
     digest = hashlib.sha256()

@@ -1,26 +1,61 @@
 """Run what is missing of studies on an executor, and build their tables."""
 
+import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed
+from functools import cache
 from typing import Any
 
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
 from simulations.harness.discovery import study_in
-from simulations.harness.store import Store, StoreError
+from simulations.harness.fingerprint import checkout_checksum
+from simulations.harness.store import NUMERICAL, Store, StoreError, versions
 from simulations.harness.study import Cell, Study, cell_seed, table_of
 
 Chunk = tuple[Study, Cell, int]
 
 
-def compute_chunk(module: str, cell: Cell, seed: int, chunk: int, kernels: Sequence[SourceFile]) -> tuple[Any, float]:
+class ForeignWorkerError(Exception):
+    """A worker whose numbers would not be ours, because its code or its versions are others; the message says which."""
+
+
+def made_with() -> dict[str, str]:
+    """Return what a chunk's numbers are made with in this process: the checkout and the versions that matter."""
+    return {"checkout": checkout_checksum()} | {name: versions()[name] for name in NUMERICAL}
+
+
+@cache
+def one_thread_for_products() -> None:
+    """Give BLAS one thread in this process, for good: a product's last bits depend on how many there are.
+
+    `simulations` asks for one before NumPy is imported, which comes too late in the processes of a cluster.
+    """
+    threadpool_limits(1, user_api="blas")
+
+
+def compute_chunk(
+    module: str, cell: Cell, seed: int, chunk: int, kernels: Sequence[SourceFile], wanted: Mapping[str, str]
+) -> tuple[Any, float]:
     """Compute one chunk of the study that a module defines; returns its result and its run time.
 
     A function of its arguments alone, fit for any executor: files of kernels travel with it.
+
+    Raises
+    ------
+    ForeignWorkerError
+        If this process is not `made_with` what is wanted, as on another machine.
     """
+    for name, own in made_with().items():
+        if own != wanted[name]:
+            raise ForeignWorkerError(
+                f"the worker on {platform.node()} has another {name}, {own[:12]} and not {wanted[name][:12]}"
+            )
+    one_thread_for_products()
     for kernel in kernels:
         kernel.load()
     study = study_in(module)
@@ -62,37 +97,47 @@ def run(
         Each study whose table has just been written, and the number of chunks that were computed for it.
     """
     cells = {study.name: study.cells(quick) for study in chosen}
-    missing: list[Chunk] = [
-        (study, cell, chunk)
-        for study in chosen
-        for cell in cells[study.name]
-        for chunk in range(cell.chunks)
-        if store.read_chunk(study, cell, chunk) is None
-    ]
-    total = sum(cell.chunks for study in chosen for cell in cells[study.name])
-    tell(f"{len(missing)} of {total} chunks to compute")
-    start = time.perf_counter()
+    chunks = chunks_of(chosen, quick=quick)
+    missing = missing_in(chunks, store)
+    tell(f"{len(missing)} of {len(chunks)} chunks to compute")
     computed = Counter(study.name for study, _, _ in missing)
-    missing = _leaders_first(missing)
     waiting = Counter(computed)
+    for study in chosen:
+        if not waiting[study.name]:
+            build_table(study, store, cells[study.name], quick=quick)
+            yield study, 0
+    start = time.perf_counter()
+    for done, (study, _, _) in enumerate(compute(missing, store, executor, kernels), 1):
+        waiting[study.name] -= 1
+        if not waiting[study.name]:
+            build_table(study, store, cells[study.name], quick=quick)
+            yield study, computed[study.name]
+            if done < len(missing):
+                tell(_remaining(time.perf_counter() - start, done, len(missing) - done))
+
+
+def chunks_of(chosen: Sequence[Study], *, quick: bool) -> list[Chunk]:
+    """Return all chunks of studies, in an order that any machine finds alike."""
+    return [(study, cell, chunk) for study in chosen for cell in study.cells(quick) for chunk in range(cell.chunks)]
+
+
+def missing_in(chunks: Sequence[Chunk], *stores: Store) -> list[Chunk]:
+    """Return the chunks that are in none of the stores."""
+    return [one for one in chunks if all(store.read_chunk(*one) is None for store in stores)]
+
+
+def compute(chunks: Sequence[Chunk], store: Store, executor: Executor, kernels: Sequence[SourceFile]) -> Iterator[Chunk]:
+    """Compute chunks and yield each when it is written; what has not begun is cancelled if the caller ends."""
+    wanted = made_with()
     futures: dict[Future[tuple[Any, float]], Chunk] = {
-        executor.submit(compute_chunk, study.module, cell, store.seed, chunk, kernels): (study, cell, chunk)
-        for study, cell, chunk in missing
+        executor.submit(compute_chunk, study.module, cell, store.seed, chunk, kernels, wanted): (study, cell, chunk)
+        for study, cell, chunk in _leaders_first(chunks)
     }
     try:
-        for study in chosen:
-            if not waiting[study.name]:
-                build_table(study, store, cells[study.name], quick=quick)
-                yield study, 0
         for future in tqdm(as_completed(futures), total=len(futures), unit="chunk", disable=None):
-            study, cell, chunk = futures.pop(future)
-            store.write_chunk(study, cell, chunk, *future.result())
-            waiting[study.name] -= 1
-            if not waiting[study.name]:
-                build_table(study, store, cells[study.name], quick=quick)
-                yield study, computed[study.name]
-                if futures:
-                    tell(_remaining(time.perf_counter() - start, len(missing) - len(futures), len(futures)))
+            done = futures.pop(future)
+            store.write_chunk(*done, *future.result())
+            yield done
     finally:
         for future in futures:
             future.cancel()
@@ -103,7 +148,7 @@ def _remaining(seconds: float, done: int, left: int) -> str:
     return f"{left} chunks left, about {seconds * left / done / 60.0:.1f} min"
 
 
-def _leaders_first(chunks: list[Chunk]) -> list[Chunk]:
+def _leaders_first(chunks: Sequence[Chunk]) -> list[Chunk]:
     """Put the first chunk of each study first, so that workers compile different studies' functions and not the same at once."""
     leaders = {chunk[0].name: chunk for chunk in reversed(chunks)}
     return sorted(chunks, key=lambda chunk: chunk is not leaders[chunk[0].name])

@@ -21,8 +21,12 @@ import pyarrow.parquet as pq
 from simulations.harness.fingerprint import module_fingerprint
 from simulations.harness.study import Cell, Study
 
+CHUNKS = "chunks"
+"""The folder of chunks."""
 RUNS = "runs"
 """The folder of facts of runs, which no number depends on."""
+PARTIAL = ".partial"
+"""The ending of a file that is being written."""
 NUMERICAL = ("numpy", "scipy", "numba")
 """What a chunk's numbers are made with: a chunk of other versions is computed again."""
 
@@ -70,7 +74,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     StoreError
         If it cannot be written, as on a full disk.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
     try:
         temporary.write_bytes(content)
         temporary.replace(path)
@@ -111,7 +115,14 @@ class Store:
                 raise StoreError(
                     f"another run is at work in {self.root}: wait until it has finished, or give --results another folder"
                 ) from None
+            self._sweep()
             yield
+
+    def _sweep(self) -> None:
+        """Remove what runs that were killed while they wrote have left."""
+        for folder, pattern in ((self.root, "*"), (self.root / RUNS, "*"), (self.root / CHUNKS, "**/*")):
+            for left in folder.glob(f"{pattern}{PARTIAL}"):
+                left.unlink(missing_ok=True)
 
     def read_chunk(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any] | None:
         """Return a chunk's record, or None if it is missing, damaged, or made by other code, versions, settings or seed."""
@@ -132,6 +143,15 @@ class Store:
         body = {**self._identity(study, cell, chunk), "versions": versions(), "seconds": seconds, "data": data}
         make_folder(path.parent)
         write_atomically(path, json.dumps({"sha256": _checksum(body), "body": body}).encode())
+
+    def take_over(self, other: "Store", study: Study, cell: Cell, chunk: int) -> bool:
+        """Take over a chunk that another store holds; returns whether it holds one that is sound."""
+        if other.read_chunk(study, cell, chunk) is None:
+            return False
+        path = self._chunk_path(study.name, cell, chunk)
+        make_folder(path.parent)
+        write_atomically(path, other._chunk_path(study.name, cell, chunk).read_bytes())
+        return True
 
     def write_table(self, study: Study, table: pd.DataFrame, seconds: float, *, quick: bool) -> None:
         """Write a study's tidy table as Parquet, with what it was made from in its metadata.
@@ -157,7 +177,7 @@ class Store:
 
     def _chunk_path(self, study: str, cell: Cell, chunk: int) -> Path:
         folder = hashlib.sha256(cell.key.encode()).hexdigest()[:16]
-        return self.root / "chunks" / study / folder / f"{chunk:04d}.json"
+        return self.root / CHUNKS / study / folder / f"{chunk:04d}.json"
 
     def _identity(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any]:
         source = module_fingerprint(study.module) + cell.code

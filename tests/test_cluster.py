@@ -1,0 +1,115 @@
+"""A real Dask cluster: a worker that is killed, one that comes late, a user's kernels, and the tables of threads to a byte."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from simulations import __main__ as command
+from simulations.harness import cluster
+from simulations.harness.executors import EXECUTORS, executor_named
+
+ROOT = Path(__file__).resolve().parents[1]
+ASKED = ["run", "estimators", "--quick"]
+"""With a language model, whose products of large matrices differ in their last bits with the number of threads."""
+KERNEL = """
+import grpo_theory as gt
+
+
+@gt.estimator("half_mean")
+def half_mean(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - 0.5 * batch.rewards[b].mean()
+"""
+
+
+@contextmanager
+def program(*words, **streams):
+    """Run a program of Python's from another folder, which finds the project as a worker of a cluster does; end it at last."""
+    where = {"cwd": "/", "env": {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"}}
+    with subprocess.Popen([sys.executable, "-m", *words], text=True, **where, **streams) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def scheduler(folder):
+    """Start a scheduler, and yield its HOST:PORT."""
+    asked = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
+    log = folder / "scheduler.log"
+    with log.open("w") as out, program(*asked, stdout=out, stderr=subprocess.STDOUT):
+        deadline = time.monotonic() + 120.0
+        while not (found := re.search(r"tcp://(127\.0\.0\.1:\d+)", log.read_text())) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield found[1]
+
+
+def worker(address):
+    """Start a worker of one thread, which nobody starts again."""
+    asked = ["distributed.cli.dask_worker", f"tcp://{address}", "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    return program(*asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def a_run(*asked):
+    """Start a run of the studies, whose last word is the executor."""
+    return program("simulations", *asked[:-1], "--executor", asked[-1], stdout=subprocess.DEVNULL)
+
+
+def chunks(root):
+    """Return the number of chunks that are finished."""
+    return len(list((root / "chunks").rglob("[0-9]*.json")))
+
+
+def test_a_worker_that_dies_and_one_that_comes_late_change_no_byte(registry, tmp_path):
+    """The first worker is killed after five chunks; then there is none until the second one comes, which does the rest."""
+    kernels = tmp_path / "half.py"
+    kernels.write_text(KERNEL)
+    asked = [*ASKED, "--kernels", str(kernels), "--results"]
+    assert command.main([*asked, str(tmp_path / "threads")]) == 0
+    total, root = chunks(tmp_path / "threads"), tmp_path / "dask"
+    with scheduler(tmp_path) as address, worker(address) as first, a_run(*asked, str(root), f"dask://{address}") as run:
+        while chunks(root) < 5 and run.poll() is None:
+            time.sleep(0.001)
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        assert 5 <= chunks(root) < total
+        with worker(address):
+            assert run.wait(timeout=300) == 0
+    assert chunks(root) == total
+    assert (root / "estimators.parquet").read_bytes() == (tmp_path / "threads" / "estimators.parquet").read_bytes()
+
+
+def test_a_scheduler_that_does_not_answer_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cluster, "PATIENCE", 0.5)
+    assert command.main([*ASKED, "--results", str(tmp_path), "--executor", "dask://127.0.0.1:9"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("--executor must name a scheduler that answers, got tcp://127.0.0.1:9: ")
+    assert error.count("\n") == 1
+
+
+def test_without_the_extra_there_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert command.main([*ASKED, "--results", str(tmp_path), "--executor", "dask"]) == 2
+    assert capsys.readouterr().err == "--executor dask needs the extra dask: pip install 'grpo-theory[dask]'\n"
+
+
+@pytest.mark.parametrize("name", ["clouds", "dask://", "dask://host", "dask://host:port", "dask:host:1", "Threads"])
+def test_an_unknown_executor_is_refused(name, capsys):
+    with pytest.raises(SystemExit) as refused:
+        command.main(["run", "--executor", name])
+    assert refused.value.code == 2
+    assert "must be one of threads, processes, dask or dask://HOST:PORT" in capsys.readouterr().err
+
+
+def test_executors_are_found_by_name():
+    assert all(executor_named(name) is opened for name, opened in EXECUTORS.items())
+    assert executor_named("dask://cluster.example:8786").args == ("cluster.example:8786",)

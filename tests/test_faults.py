@@ -1,0 +1,167 @@
+"""A run that is killed at random moments loses at most the chunks in flight, and ends with the tables of an undisturbed one."""
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from simulations import __main__ as command
+from simulations.harness.discovery import studies
+from simulations.harness.runner import chunks_of, missing_in
+from simulations.harness.store import CHUNKS, Store
+
+ROOT = Path(__file__).resolve().parents[1]
+ASKED = ("error_law", "dynamic_sampling")
+
+NURSERY = """
+import os, sys
+from simulations.__main__ import main
+from simulations.harness import command
+from simulations.harness.discovery import studies
+from simulations.harness.fingerprint import module_fingerprint
+
+for study in studies().values():
+    module_fingerprint(study.module)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        sys.stdout = sys.stderr = open(os.devnull, "w")
+        os._exit(main(line.split()))
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Imports everything once, which takes seconds; then each run, a process of its own, begins at once."""
+
+
+@contextmanager
+def nursery():
+    """Make runs one after another: yields what starts one, given a command's words, and what waits for its end."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", NURSERY], cwd=ROOT, **pipes) as parent:
+
+        def start(*words):
+            parent.stdin.write(" ".join(str(word) for word in words) + "\n")
+            parent.stdin.flush()
+            return int(parent.stdout.readline())
+
+        def ended():
+            return int(parent.stdout.readline())
+
+        yield start, ended
+        parent.stdin.close()
+
+
+def files(root):
+    """Return the files of chunks."""
+    return list((root / CHUNKS).rglob("[0-9]*.json"))
+
+
+def kept(root):
+    """Return how many chunks are there: every file of one is whole, with its checksum."""
+    chunks = chunks_of([studies()[name] for name in ASKED], quick=True)
+    found = len(chunks) - len(missing_in(chunks, Store(root, 0)))
+    assert found == len(files(root))
+    return found
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked, so that twenty of them do not import everything anew")
+def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(tmp_path):
+    """What was there when the kill came is there afterwards: chunks that a run finishes after the last kill are not lost."""
+    moments = random.Random(20261122)
+    asked = ("run", *ASKED, "--quick", "--workers", "2", "--results")
+    calm, root = tmp_path / "undisturbed", tmp_path / "killed"
+    with nursery() as (start, ended):
+        start(*asked, calm)
+        assert ended() == 0
+        total, before, kills = kept(calm), 0, 0
+        while kills < 24:
+            run, wanted = start(*asked, root), before + moments.choice((0, 0, 1, 2, 3))
+            deadline = time.monotonic() + 120.0
+            while len(files(root)) < min(wanted, total) and time.monotonic() < deadline:
+                time.sleep(0.001)
+            time.sleep(moments.uniform(0.0, 0.1))
+            os.kill(run, signal.SIGKILL)
+            if (status := ended()) == 0:
+                break
+            assert status == -signal.SIGKILL
+            kills += 1
+            before = kept(root)
+            assert before >= min(wanted, total)
+        assert kills >= 20
+        start(*asked, root)
+        assert ended() == 0
+    for name in ASKED:
+        assert (root / f"{name}.parquet").read_bytes() == (calm / f"{name}.parquet").read_bytes()
+    assert not list(root.rglob("*.partial"))
+
+
+def test_what_a_killed_run_had_begun_to_write_is_swept_and_nothing_else(tmp_path):
+    store = Store(tmp_path, 0)
+    (tmp_path / CHUNKS / "study" / "cell").mkdir(parents=True)
+    begun = [tmp_path / CHUNKS / "study" / "cell" / ".0001.json.77.partial", tmp_path / ".claims.csv.77.partial"]
+    others = [tmp_path / ".gitignore", tmp_path / "notes.md", tmp_path / "mine" / "draft.partial"]
+    others[-1].parent.mkdir()
+    for path in begun + others:
+        path.write_text("half")
+    with store.locked():
+        assert not any(path.exists() for path in begun)
+        assert all(path.exists() for path in others)
+
+
+@contextmanager
+def nobody():
+    """Be a user who may write only where anyone may: the superuser may write everywhere."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="folders have no permissions of this kind")
+@pytest.mark.parametrize("inner", [".", "new"])
+def test_a_results_folder_that_cannot_be_written_is_one_line_before_anything_is_computed(inner, monkeypatch, capsys):
+    monkeypatch.setattr("simulations.harness.command.run", lambda *_, **__: pytest.fail("something was computed"))
+    studies()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "claims.csv").write_text("of another run")
+        root.chmod(0o555)
+        with nobody():
+            assert command.main(["run", ASKED[0], "--quick", "--results", str(root / inner)]) == 2
+        assert [path.name for path in root.iterdir()] == ["claims.csv"]
+        root.chmod(0o755)
+    error = capsys.readouterr().err
+    assert error == f"--results must be a folder that can be written, got {root / inner}: Permission denied\n"
+
+
+def test_a_clock_that_jumps_changes_no_byte_of_a_table(tmp_path, monkeypatch):
+    """A run sees a clock that goes back a year at every look; how long chunks took is not in the table."""
+    asked = ["run", "one_large_step", "--quick", "--results"]
+    assert command.main([*asked, str(tmp_path / "calm")]) == 0
+    looks = itertools.count(1)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(2400 - next(looks) % 400, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr("simulations.harness.store.datetime", Clock)
+    for name in ("time", "perf_counter"):  # and not `monotonic`, by which threads wait: it cannot jump
+        monkeypatch.setattr(time, name, lambda: -3.0e7 * next(looks))
+    assert command.main([*asked, str(tmp_path / "jumping")]) == 0
+    assert next(looks) > 5
+    first, second = ((tmp_path / name / "one_large_step.parquet").read_bytes() for name in ("calm", "jumping"))
+    assert first == second

@@ -1,0 +1,78 @@
+"""A run in parts: shards share nothing but the results that they read, and merged they are the run of one machine."""
+
+import argparse
+
+import pytest
+
+from simulations import __main__ as command
+from simulations.harness.shard import Shard
+
+ASKED = ["error_law", "one_large_step"]
+
+
+def obey(*words):
+    return command.main([str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    root = tmp_path_factory.mktemp("undisturbed")
+    assert obey("run", *ASKED, "--quick", "--results", root) == 0
+    return root
+
+
+def test_merged_shards_are_the_run_of_one_machine(undisturbed, tmp_path, capsys):
+    for number in (3, 1, 2):
+        assert obey("run", *ASKED, "--quick", "--results", tmp_path, "--shard", f"{number}/3") == 0
+    assert not (tmp_path / "chunks").exists()
+    assert obey("merge", "--quick", "--results", tmp_path) == 0
+    for name in ASKED:
+        assert (tmp_path / f"{name}.parquet").read_bytes() == (undisturbed / f"{name}.parquet").read_bytes()
+    capsys.readouterr()
+    assert obey("run", *ASKED, "--quick", "--results", tmp_path) == 0
+    assert "0 of" in capsys.readouterr().out
+
+
+def test_a_merge_says_what_is_missing_and_builds_what_is_not(undisturbed, tmp_path, capsys):
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert obey("run", *ASKED, "--quick", "--results", one, "--shard", "1/2") == 0
+    assert obey("merge", one / "shards" / "1-of-2", "--quick", "--results", other) == 1
+    told = capsys.readouterr().out
+    assert "error_law: " in told
+    assert f"chunks are missing: run `python -m simulations run error_law --quick --results {other}`" in told
+    assert not (other / "error_law.parquet").exists()
+    assert obey("run", *ASKED, "--quick", "--results", one, "--shard", "2/2") == 0
+    assert obey("merge", one / "shards" / "2-of-2", "--quick", "--results", other) == 0
+    assert (other / "error_law.parquet").read_bytes() == (undisturbed / "error_law.parquet").read_bytes()
+
+
+def test_a_shard_computes_nothing_twice(undisturbed, tmp_path, capsys):
+    assert obey("run", *ASKED, "--quick", "--results", tmp_path, "--shard", "1/2") == 0
+    capsys.readouterr()
+    assert obey("run", *ASKED, "--quick", "--results", tmp_path, "--shard", "1/2") == 0
+    assert "\n0 of " in capsys.readouterr().out
+    assert obey("merge", "--quick", "--results", tmp_path) == 1
+    capsys.readouterr()
+    assert obey("run", *ASKED, "--quick", "--results", tmp_path, "--shard", "1/1") == 0
+    whole = capsys.readouterr().out.splitlines()[1]
+    missing, total = (int(whole.split()[place]) for place in (0, 2))
+    assert 0 < missing == total - (total + 1) // 2
+
+
+def test_chunks_of_another_seed_are_not_merged(tmp_path):
+    assert obey("run", "one_large_step", "--quick", "--results", tmp_path, "--seed", "1", "--shard", "1/1") == 0
+    assert obey("merge", "--quick", "--results", tmp_path) == 0
+    assert not (tmp_path / "one_large_step.parquet").exists()
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "-1/3", "a/b", "1/3/5", ""])
+def test_no_part_of_a_run(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="must be i/n with 1 <= i <= n"):
+        Shard.parse(text)
+
+
+def test_nothing_to_merge_is_one_line(tmp_path, capsys):
+    assert obey("merge", "--results", tmp_path) == 2
+    assert capsys.readouterr().err == f"FOLDER must hold the chunks of a shard, got none, and none is in {tmp_path}\n"
+    assert obey("merge", tmp_path / "nowhere", "--results", tmp_path) == 2
+    assert str(tmp_path / "nowhere") in capsys.readouterr().err
