@@ -1,10 +1,12 @@
 """The installed command: what it prints and writes, what it refuses, and that it is quick to start."""
 
 import json
+import re
 import subprocess
 import sys
 import time
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -92,6 +94,13 @@ def test_json_has_the_documented_keys_and_finite_numbers(capsys, which, request)
         assert best["loss"] == 0.0
         assert found["recommendation"]["cost"] <= 256
         assert all(row["loss_low"] <= row["loss"] for row in found["group_sizes"])
+
+
+def test_the_page_of_the_docs_names_every_key_and_option():
+    page = (Path(__file__).resolve().parents[1] / "docs" / "planner.md").read_text(encoding="utf-8")
+    assert [key for key in KEYS if f"`{key}`" not in page] == []
+    told_of = re.findall(r"--[a-z-]+", parser()._subparsers._group_actions[0].choices["plan"].format_help())
+    assert [name for name in set(told_of) - {"--help"} if f"`{name}" not in page] == []
 
 
 def test_files_hold_the_same_as_the_library_gives(capsys, table, tmp_path):
