@@ -1,10 +1,10 @@
 """The installed command: what it prints and writes, what it refuses, and that it is quick to start."""
 
 import json
+import os
 import re
 import subprocess
 import sys
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -307,11 +307,17 @@ except SystemExit as stopped:
 """
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = processor_time_of_children()
         done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
-        times.append(time.perf_counter() - start)
+        times.append(processor_time_of_children() - start)
     assert done.stdout.splitlines()[-1] == "0 []"
     assert min(times) < 0.5
+
+
+def processor_time_of_children():
+    """Return seconds of the processor, which a busy machine does not add to as it does to those of the clock."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 def test_the_help_names_every_option_and_the_entry_point_is_the_command():
