@@ -59,6 +59,8 @@ def _learning_rate(advice: Advice, scores: ScoresAdvice) -> str:
     assert factor is not None
     found = factor.factor
     change = f"from {advice.group_size} to {scores.choice.group_size} with {advice.estimator}"
+    if abs(factor.least - 1.0) < 1e-9 and abs(factor.most - 1.0) < 1e-9:
+        return f"Going {change}, keep the learning rate: the expected step is the same."
     if factor.most - factor.least < 1e-9 * factor.most:
         return (
             f"Going {change}, multiply the learning rate by {number(factor.most)}: then the expected step is the same, exactly."
