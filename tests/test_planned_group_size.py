@@ -65,6 +65,12 @@ def test_groups_of_two_and_three_are_not_answered():
         assert (row["quantity"], row["estimate"], row["replications"]) == ("answered", 0.0, 3)
 
 
+def test_chunks_draw_pilots_of_their_own():
+    first, again, second = (compute(settings("linear"), np.random.SeedSequence(1), chunk) for chunk in (0, 0, 1))
+    assert first == again
+    assert first["planned"]["regret"] != second["planned"]["regret"]
+
+
 def test_claims_hold_where_controls_fail():
     """Fifty pilots a problem: what is claimed is not refuted, and each control is, at a level of 1e-5."""
     table = pd.concat(
