@@ -53,6 +53,6 @@ $(VENV)/.%: $(VENV)/.base
 	$(PYTHON) -m venv .venv-verl
 	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check \
-	    numpy tensordict==0.10.0 'ray>=2.41' omegaconf packaging 'transformers<5.11' codetiming
+	    numpy tensordict==0.10.0 'ray>=2.41' omegaconf packaging 'transformers<5.11' codetiming torchdata
 	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check --no-deps verl==0.9.1
 	@touch $@

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from grpo_theory.evidence import KINDS, Claim, Evidence, Statement
-from simulations.claims import CATALOGUE, PARTS, claim, decided_by, n, package, parts_of, planned, practice, r, t, u
+from simulations.claims import CATALOGUE, PARTS, claim, decided_by, n, package, parts_of, planner, practice, r, t, u
 from simulations.harness.discovery import studies
 
 PAPERS = {"U": (u, 18), "T": (t, 15), "N": (n, 12), "R": (r, 7)}
@@ -22,7 +22,7 @@ def test_every_statement_of_the_papers_has_an_entry(letter):
 
 
 def test_ids_are_unique_and_in_the_order_of_the_files():
-    listed = [one.id for module in (u, t, n, r, practice, package, planned) for one in module.STATEMENTS]
+    listed = [one.id for module in (u, t, n, r, practice, package, planner) for one in module.STATEMENTS]
     assert len(set(listed)) == len(listed)
     assert list(CATALOGUE) == listed
 

@@ -25,7 +25,7 @@ def judged(study, keep=lambda settings: True):
 def test_ascent_has_the_gradients_of_the_library():
     problem = prompts(0.3, mixture("easy and hard", 4))
     theta = problem.theta + 0.3 * np.random.default_rng(0).normal(size=(5, problem.policy.dimension))
-    state = Prompts(problem).at(theta)
+    state = Prompts.of(problem).at(theta)
     for run, at in enumerate(theta):
         moments = gt.moments(problem, at)
         np.testing.assert_allclose(state.success[run], moments.value, rtol=1e-12)
@@ -36,7 +36,7 @@ def test_ascent_has_the_gradients_of_the_library():
 
 @pytest.mark.parametrize("power", [0.0, 0.5])
 def test_a_step_is_the_gradient_divided(power):
-    problem = Prompts(prompts(0.3, [0.2, 0.6]))
+    problem = Prompts.of(prompts(0.3, [0.2, 0.6]))
     theta = np.tile(problem.theta, (2, 1))
     state = problem.at(theta)
     moved = problem.step(theta, state, np.array([1, 0]), Step(0.7, power)) - theta
@@ -48,7 +48,7 @@ def test_a_step_is_the_gradient_divided(power):
 def test_exact_means_along_paths_are_those_of_runs(arm):
     """All prompts trained together, one drawn at a time, against the law of how often each is drawn; 2,000 runs, 4.9 errors."""
     rates, horizon, runs = [0.5, 0.02, 0.5, 0.02], 60, 2000
-    problem, step, rng = Prompts(prompts(0.0, rates)), path_sums.ARMS[arm], np.random.default_rng(1)
+    problem, step, rng = Prompts.of(prompts(0.0, rates)), path_sums.ARMS[arm], np.random.default_rng(1)
     theta, total = np.tile(problem.theta, (runs, 1)), np.zeros((runs, 4))
     for _ in range(horizon):
         state = problem.at(theta)
@@ -99,19 +99,19 @@ def test_flows_and_escapes():
 
 
 def test_the_least_m_satisfies_the_assumption_and_no_smaller_one_does():
-    problem = Prompts(prompts(0.3, [0.5, 0.02]))
+    problem = Prompts.of(prompts(0.3, [0.5, 0.02]))
     state = problem.at(problem.theta[None])
     found = weak_interaction.interaction(problem, state)
     assert found.strength == pytest.approx(0.3 * 0.25 / (0.02 * 0.98), rel=1e-12)
     assert found.ratio == pytest.approx(np.sqrt(0.25 / (0.02 * 0.98)), rel=1e-12)
-    orthogonal = Prompts(prompts(0.0, mixture("easy", 8)))
+    orthogonal = Prompts.of(prompts(0.0, mixture("easy", 8)))
     assert weak_interaction.interaction(orthogonal, orthogonal.at(orthogonal.theta[None])).strength == pytest.approx(1.0)
-    conflict = Prompts(prompts(0.05, mixture("easy", 8)))
+    conflict = Prompts.of(prompts(0.05, mixture("easy", 8)))
     assert np.isnan(weak_interaction.interaction(conflict, conflict.at(conflict.theta[None])).strength)
 
 
 def test_gains_of_moves_are_differences_of_success():
-    problem = Prompts(prompts(0.3, [0.5, 0.02, 0.9]))
+    problem = Prompts.of(prompts(0.3, [0.5, 0.02, 0.9]))
     moves = 0.3 * np.random.default_rng(4).normal(size=(6, problem.theta.size))
     expected = problem.at(problem.theta + moves).success - problem.at(problem.theta[None]).success
     np.testing.assert_allclose(weak_interaction.gains(problem, problem.theta, moves), expected, atol=1e-14)

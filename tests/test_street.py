@@ -95,7 +95,7 @@ def test_no_study_imports_a_study_and_no_figure_a_figure(folder, mark, count, im
 
 def test_studies_know_no_figures_and_what_they_share_knows_no_study(imported):
     subjects = {module.split(".")[1] for module in defining("simulations", "STUDY")}
-    assert subjects == {"gradient", "training", "limit", "coverage", "sequence", "normalisation"}
+    assert subjects == {"gradient", "training", "limit", "coverage", "sequence", "normalisation", "plan"}
     for module in FILES:
         parts = module.split(".")
         if parts[0] == "simulations":

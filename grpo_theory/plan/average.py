@@ -28,6 +28,8 @@ class Terms:
         The ranges of the terms.
     responses : int
         The number of responses that they rest on.
+    prompts : ndarray or float, default 1.0
+        How many prompts have each term; of many tables at once, shape (..., B).
     """
 
     below: Array
@@ -35,6 +37,7 @@ class Terms:
     ends_below: tuple[float, float]
     ends_above: tuple[float, float]
     responses: int
+    prompts: Array | float = 1.0
 
     @property
     def measured(self) -> bool:
@@ -50,10 +53,31 @@ def pair_share(counts: RewardCounts) -> float:
     return float(((squares - n)[paired] / (n * (n - 1.0))[paired]).mean()) if paired.any() else 1.0
 
 
-def average_terms(counts: RewardCounts, function: RateFunction) -> Terms:
+@dataclass(frozen=True)
+class Reference:
+    """What polynomials are chosen for: rounded to powers of two, so that the choice hardly sees the data.
+
+    Attributes
+    ----------
+    a : float
+        For success rates of the law beta(a, a).
+    prompts : float
+        For a mean over so many prompts.
+    """
+
+    a: float
+    prompts: float
+
+    @classmethod
+    def of(cls, counts: RewardCounts) -> "Reference":
+        """Return the law of which two responses agree as often as these do, and the number of prompts."""
+        return cls(reference_parameter(pair_share(counts)), power_of_two(counts.prompts))
+
+
+def average_terms(counts: RewardCounts, function: RateFunction, chosen_for: Reference | None = None) -> Terms:
     """Return the terms of a function's mean over the prompts, from binary rewards."""
-    a = reference_parameter(pair_share(counts))
-    found = {int(size): bracket(function, int(size), a, a, power_of_two(counts.prompts)) for size in np.unique(counts.sizes)}
+    near = chosen_for or Reference.of(counts)
+    found = {int(size): bracket(function, int(size), near.a, near.a, near.prompts) for size in np.unique(counts.sizes)}
     below, above = np.empty(counts.prompts), np.empty(counts.prompts)
     for size, (lower, upper) in found.items():
         here = counts.sizes == size
@@ -69,32 +93,41 @@ def terms_of(below: Array, above: Array, polynomials: Mapping[int, tuple[Array, 
     return Terms(below, below if measured else above, ends_below, ends_above, responses)
 
 
+def mean_ends(terms: Terms, level: float) -> tuple[Array, Array]:
+    """Return the limits of the mean, shape (...)."""
+    low = mean_limits(terms.below, *terms.ends_below, terms.responses, level, terms.prompts)[0]
+    high = mean_limits(terms.above, *terms.ends_above, terms.responses, level, terms.prompts)[1]
+    return low, high
+
+
 def mean_interval(terms: Terms, predicted: float, level: float) -> Interval:
     """Return an interval of the mean; the estimate is the prediction where it is not measured."""
-    low = mean_limits(terms.below, *terms.ends_below, terms.responses, level)[0]
-    high = mean_limits(terms.above, *terms.ends_above, terms.responses, level)[1]
     estimate, error = predicted, np.nan
     if terms.measured:
         estimate, error = terms.below.mean(), terms.below.std(ddof=1) / np.sqrt(terms.below.size)
-    return _interval(float(estimate), float(error), low, high, level)
+    return _interval(float(estimate), float(error), *mean_ends(terms, level), level)
+
+
+def ratio_ends(top: Terms, bottom: Terms, level: float, sure: tuple[float, float]) -> tuple[Array, Array]:
+    """Return the limits of the ratio of two means, neither below 0, within limits that are sure; shape (...)."""
+    low = ratio_limit(top.below, bottom.above, level, above=False, prompts=top.prompts)
+    high = ratio_limit(top.above, bottom.below, level, above=True, prompts=top.prompts)
+    return np.clip(low, *sure), np.clip(high, *sure)
 
 
 def ratio_interval(top: Terms, bottom: Terms, predicted: float, level: float, sure: tuple[float, float]) -> Interval:
     """Return an interval of the ratio of two means, neither below 0, within limits that are sure."""
-    least, most = sure
-    low = max(ratio_limit(top.below, bottom.above, level, above=False), least)
-    high = min(ratio_limit(top.above, bottom.below, level, above=True), most)
     estimate, error = predicted, np.nan
-    if top.measured and bottom.measured:
+    if top.measured and bottom.measured and bottom.below.mean() > 0.0:
         estimate = top.below.mean() / bottom.below.mean()
         influence = (top.below - estimate * bottom.below) / bottom.below.mean()
         error = influence.std(ddof=1) / np.sqrt(influence.size)
-    return _interval(float(estimate), float(error), min(low, most), max(high, least), level)
+    return _interval(float(estimate), float(error), *ratio_ends(top, bottom, level, sure), level)
 
 
-def _interval(estimate: float, error: float, low: float, high: float, level: float) -> Interval:
-    """Return an interval that holds its estimate: what the likeliest law predicts may fall outside by little."""
-    return Interval(np.array(estimate), np.array(error), np.array(min(low, estimate)), np.array(max(high, estimate)), level)
+def _interval(estimate: float, error: float, low: Array, high: Array, level: float) -> Interval:
+    """Return an interval with its estimate moved within it: what the likeliest law predicts may lie outside by little."""
+    return Interval(np.clip(estimate, low, high), np.array(error), low, high, level)
 
 
 def stacked(intervals: list[Interval]) -> Interval:
@@ -112,6 +145,8 @@ def bound_success_rates(
     Through groups of n responses only the first n moments of the law of success rates are seen. The limits are those of
     polynomials of degree n above and below the step: they hold whatever the law, and stay apart however many prompts there are.
     The estimate is that of the likeliest law (docs/derivations.md, section 34).
+
+    Measured (study "plan_coverage") of the share below 20%: at least 99% from 256 prompts on; least 89% at 32 prompts.
 
     Parameters
     ----------

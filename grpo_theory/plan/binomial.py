@@ -4,6 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import eigh_tridiagonal
 from scipy.special import betaln, gammaln, xlog1py, xlogy
 
 from grpo_theory.arrays import Array
@@ -47,6 +48,22 @@ def beta_binomial(size: int, a: float, b: float) -> Array:
     """Return the probabilities of 0..size successes whose rate has the law beta(a, b)."""
     k = np.arange(size + 1)
     return np.asarray(np.exp(log_choose(size, k) + betaln(a + k, b + size - k) - betaln(a, b)))
+
+
+def beta_quadrature(a: float, b: float, nodes: int) -> tuple[Array, Array]:
+    """Return points in [0, 1] and weights, shape (nodes,) each, that average polynomials of degree below 2 nodes over beta(a, b).
+
+    They are the eigenvalues of the Jacobi polynomials' recurrence, and the squares of its eigenvectors' first entries (Golub and
+    Welsch 1969): no integral is computed, which for precise laws would overflow.
+    """
+    n, precision = np.arange(1.0, nodes), a + b
+    even = precision + 2.0 * n - 2.0
+    centres = np.append(0.5 + 0.5 * (a - b) / precision, 0.5 + 0.5 * (a - b) * (precision - 2.0) / (even * (even + 2.0)))
+    m = n[1:]
+    later = m * (m + a - 1.0) * (m + b - 1.0) * (m + precision - 2.0) / (even[1:] - 1.0)
+    squares = np.append(a * b, later) / (even**2 * (even + 1.0))
+    points, vectors = eigh_tridiagonal(centres, np.sqrt(squares))
+    return np.clip(points, 0.0, 1.0), vectors[0] ** 2
 
 
 def elevated(coefficients: Array, size: int) -> Array:

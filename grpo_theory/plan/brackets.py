@@ -19,8 +19,8 @@ from grpo_theory.plan.binomial import bernstein, beta_binomial, elevated, rate_g
 LADDER = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48)
 """Degrees at which polynomials are searched; from larger groups the polynomial of the next degree below is estimated."""
 ANGLES = 96
-"""Steps of the grid on which a polynomial is kept above or below, before it is moved by what a grid 16 times as fine finds."""
-FINENESS = 16
+"""Steps of the grid on which a polynomial is kept above or below, before it is moved by what a grid 64 times as fine finds."""
+FINENESS = 64
 DEVIATIONS = 2.0
 """Standard errors that a choice of polynomials has in mind."""
 FLATTEST, STEEPEST = 2.0**-6, 2.0**6

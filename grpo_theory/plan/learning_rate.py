@@ -24,7 +24,7 @@ class LearningRateFactor:
     Attributes
     ----------
     factor : Interval
-        If a prompt's gradient is as long as its reward's variance p (1 - p), and the prompts' gradients point alike.
+        If the lengths of the prompts' gradients are in proportion to p (1 - p), and they point alike.
     least, most : float
         Whatever the lengths, for the component of the update along any direction in which no prompt's gradient points
         backwards. Where the two are equal the factor is exact.
@@ -48,9 +48,12 @@ def learning_rate_factor(
 
     The expected updates are E[h'(p) grad p] with each its own h' (docs/derivations.md, sections 24 and 34). Along a direction v
     the steps' ratio is a mean of h'_old/h'_new with the weights h'_new(p) <grad p, v>, and lies between its extremes over p if
-    none of these is below 0: that is assumption-free otherwise. Rewards do not tell the gradients' lengths; of a softmax policy
-    with one token |grad_z p| lies between p (1 - p) and sqrt(2) p (1 - p), z the logits, and `factor` takes it to be p (1 - p).
+    none of these is below 0: that is assumption-free otherwise. Rewards do not tell the gradients' lengths. Of a softmax policy
+    with one token, z its logits, |grad_z p| is p (1 - p) sqrt(s + f), where s is the probability that two successful responses
+    are the same one and f that two failed ones are; `factor` takes s + f to be the same at all prompts.
     Adam, which divides by the gradient's size, needs no factor for what multiplies all of h'.
+
+    Measured (study "plan_coverage") for doubled groups of GRPO: 95.4% and 95.2% at 256 prompts of 8 responses; least 93%.
 
     Parameters
     ----------
@@ -76,11 +79,7 @@ def learning_rate_factor(
     level = check_level(level)
     check_pairs(counts)
     slopes = [slope_function(counts, *_setting(name, setting)) for name, setting in (("old", old), ("new", new))]
-    rates = np.linspace(0.0, 1.0, GRID + 1)
-    top, bottom = (slope.function(rates) for slope in slopes)
-    seen = (top > 0.0) | (bottom > 0.0)
-    ratios = np.divide(top, bottom, out=np.full_like(top, np.inf), where=bottom > 0.0)[seen]
-    least, most = float(ratios.min()), float(ratios.max())
+    least, most = ratio_range(*slopes)
     if most - least <= CONSTANT * most:
         exact = np.array((least + most) / 2.0)
         return LearningRateFactor(Interval(exact, np.array(0.0), exact, exact, level), float(exact), float(exact))
@@ -90,6 +89,14 @@ def learning_rate_factor(
     predicted = means[0] / means[1] if means[1] > 0.0 else np.sqrt(least) * np.sqrt(most)
     top_terms, bottom_terms = (average_terms(counts, one) for one in moved)
     return LearningRateFactor(ratio_interval(top_terms, bottom_terms, predicted, level, (least, most)), least, most)
+
+
+def ratio_range(top: RateFunction, bottom: RateFunction) -> tuple[float, float]:
+    """Return the least and the greatest ratio of two functions over the success rates, on a grid of 4,097 points."""
+    rates = np.linspace(0.0, 1.0, GRID + 1)
+    above, below = top.function(rates), bottom.function(rates)
+    ratios = np.divide(above, below, out=np.full_like(above, np.inf), where=below > 0.0)[(above > 0.0) | (below > 0.0)]
+    return float(ratios.min()), float(ratios.max())
 
 
 def _setting(name: str, setting: tuple[str | Estimator, int]) -> tuple[str | Estimator, int]:

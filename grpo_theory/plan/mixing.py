@@ -10,7 +10,7 @@ from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.plan.binomial import binomial_table, log_choose, rate_grid
 from grpo_theory.samples import RewardCounts
 
-GAP = 1e-9
+GAP = 1e-7
 """By so much a prompt's mean log-likelihood may fall short of the highest."""
 MOST_STEPS = 200
 
@@ -79,7 +79,9 @@ def likeliest_law(cells: Cells) -> Likeliest:
         if slope.max() <= 1.0 + GAP:
             break
         active = np.flatnonzero((weights > 0.0) | _peaks(slope))
-        weights = _step(table, shares, mixed, weights, active)
+        before, weights = weights, _step(table, shares, mixed, weights, active)
+        if np.array_equal(before, weights):
+            break
     used = weights > 0.0
     mixed = table @ weights
     highest = (_scaled_table(cells, rate_grid(4)).T @ (shares / mixed)).max()

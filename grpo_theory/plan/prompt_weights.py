@@ -10,7 +10,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
-from grpo_theory.plan.average import Terms, average_terms, check_pairs, mean_interval, ratio_interval, stacked
+from grpo_theory.plan.average import Terms, average_terms, check_pairs, clipped, mean_interval, ratio_interval, stacked
 from grpo_theory.plan.brackets import RateFunction
 from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
 from grpo_theory.samples import RewardCounts
@@ -73,6 +73,11 @@ def weigh_prompts(
     h'(p) is the prompt's weight. E h'(p) and E h'(p) p are polynomials' means, of degree G - 1 and G, measured where groups are
     as large; shares of hard and easy prompts are not, however large the groups, and are bounded (section 34).
 
+    Measured (study "plan_coverage") at 256 prompts of 8 responses: `scale` of GRPO 95.6%, `mean_rate` of MaxRL 94.7% and 94.8%,
+    shares of hard prompts 100%, as bounds that cannot close. Least over pilots of 32 to 2,048 prompts with 2, 8 or 64
+    responses: 89% for shares, at 32 prompts; and `mean_rate` of MaxRL in groups of 64, whose weight reaches 64 on prompts too
+    rare to be among few, 78% at 32 prompts and 92% from 256 on.
+
     Parameters
     ----------
     counts : RewardCounts
@@ -109,8 +114,8 @@ def weigh_prompts(
         as_count("group_size", group_size),
         slope.function,
         mean_interval(bottom, total, level),
-        _class_shares(counts, slope, bottom, law, level),
-        _class_shares(counts, PLAIN, average_terms(counts, PLAIN), law, level),
+        stacked([ratio_interval(part, bottom, of / total, level, (0.0, 1.0)) for part, of in _classes(counts, slope, law)]),
+        clipped(stacked([mean_interval(part, of, level) for part, of in _classes(counts, PLAIN, law)])),
         mean_rate,
     )
 
@@ -133,11 +138,10 @@ def raised(coefficients: tuple[float, ...]) -> tuple[float, ...]:
     return (0.0, *((j + 1.0) / degree * one for j, one in enumerate(coefficients)))
 
 
-def _class_shares(counts: RewardCounts, function: RateFunction, whole: Terms, law: SuccessRates, level: float) -> Interval:
-    """Return the shares of a function's mean that hard, middling and easy prompts have."""
-    total, found = law.average(function.function), []
+def _classes(counts: RewardCounts, function: RateFunction, law: SuccessRates) -> list[tuple[Terms, float]]:
+    """Return the terms of a function's means on hard, middling and easy prompts, and what the likeliest law says of each."""
+    found = []
     for low, high in zip((0.0, *EDGES), (*EDGES, 1.0), strict=True):
         part = replace(function, low=low, high=high)
-        inside = law.weights @ part.values(law.atoms, above=low > 0.0 and high < 1.0)
-        found.append(ratio_interval(average_terms(counts, part), whole, float(inside) / total, level, (0.0, 1.0)))
-    return stacked(found)
+        found.append((average_terms(counts, part), float(law.weights @ part.values(law.atoms, above=low > 0.0 and high < 1.0))))
+    return found

@@ -105,7 +105,7 @@ def prompts_needed(
     Returns
     -------
     int
-        The least number of prompts, exact if the prompts' differences were normal.
+        The least number of prompts, exact if the prompts' differences were normal; 10,000,001 if it would be more.
     """
     _check_variance(variance)
     effect = abs(_as_difference(difference)) / sqrt(max(variance.of_mean(1, as_count("responses", responses)), 1e-300))

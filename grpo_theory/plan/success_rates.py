@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from scipy.special import betainc, betaincinv, betaln, expit, roots_jacobi
+from scipy.special import betainc, betaincinv, betaln, expit
 
 from grpo_theory.arrays import Array
+from grpo_theory.plan.binomial import beta_quadrature
 from grpo_theory.plan.mixing import Cells, likeliest_law
 from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import as_numbers, check_within, typed
@@ -112,8 +113,7 @@ class BetaSuccessRates:
 
     @cached_property
     def _quadrature(self) -> tuple[Array, Array]:
-        nodes, weights = roots_jacobi(NODES, self.b - 1.0, self.a - 1.0)
-        return np.clip((1.0 + nodes) / 2.0, 0.0, 1.0), weights / weights.sum()
+        return beta_quadrature(self.a, self.b, NODES)
 
 
 def _shares(share: ArrayLike) -> Array:
@@ -193,7 +193,7 @@ def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
         return -float(prompts @ (betaln(a + k, b + n - k) - betaln(a, b))) / float(prompts.sum())
 
     edge = LARGEST_LOG_PRECISION
-    starts = [(np.log(mean / (1.0 - mean)), at) for at in (-1.0, 1.0, 4.0)]
+    starts = [(np.log(mean / (1.0 - mean)), at) for at in (-1.0, 1.0, 4.0, edge)]
     fits = [minimize(loss, start, method="L-BFGS-B", bounds=[(-20.0, 20.0), (-8.0, edge)]) for start in starts]
     best = min(fits, key=lambda fit: fit.fun)
     share, precision = float(expit(best.x[0])), float(np.exp(best.x[1]))

@@ -5,11 +5,11 @@ from types import MappingProxyType
 from typing import Any
 
 from grpo_theory.evidence import Claim, Evidence, Statement
-from simulations.claims import n, package, planned, practice, r, t, u
+from simulations.claims import n, package, planner, practice, r, t, u
 from simulations.claims.u import PARTS as PARTS
 
 CATALOGUE: Mapping[str, Statement] = MappingProxyType(
-    {statement.id: statement for module in (u, t, n, r, practice, package, planned) for statement in module.STATEMENTS}
+    {statement.id: statement for module in (u, t, n, r, practice, package, planner) for statement in module.STATEMENTS}
 )
 
 

@@ -30,7 +30,7 @@ POINTS = {
     "i^-0.6": ("averaged_iterate", "batch_means", "random_scaling"),
 }
 POINT_PROBLEM, POINT_STEPS = "kl-linear", 1500
-RUNS, POINT_RUNS, QUICK_RUNS, CHUNK_RUNS = 512, 50_176, 64, 6272
+RUNS, POINT_RUNS, QUICK_RUNS, CHUNK_RUNS = 512, 50_176, 64, 3136
 MEASURES = ("coverage", "mean width", "bias", "relative % error in model SE")
 
 Record = gt.TrainingRecord

@@ -34,13 +34,20 @@ class Step(NamedTuple):
 
 
 class Prompts:
-    """A log-linear problem with one right answer to each prompt, its gradients vectorised over runs."""
+    """A log-linear problem with one right answer to each prompt, its gradients vectorised over runs.
 
-    def __init__(self, problem: gt.Problem) -> None:
+    Features are (n, answers, d), the right answers an indicator (n, answers), and theta, where runs start, is (d,).
+    """
+
+    def __init__(self, features: Array, right: Array, theta: Array) -> None:
+        self.features, self.right, self.theta = features, right, theta
+
+    @classmethod
+    def of(cls, problem: gt.Problem) -> "Prompts":
+        """Return the prompts of a problem."""
         n, answers, d = problem.policy.n_prompts, problem.policy.n_responses, problem.policy.dimension
-        self.features = problem.policy.jacobian().reshape(n, answers, d)
-        self.right = problem.bandit.mean_reward
-        self.theta = np.asarray(problem.theta)
+        features = problem.policy.jacobian().reshape(n, answers, d)
+        return cls(features, problem.bandit.mean_reward, np.asarray(problem.theta))
 
     @cached_property
     def norms(self) -> Array:

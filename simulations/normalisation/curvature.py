@@ -117,20 +117,31 @@ def _within(here: Policy, direction: Array, share: float) -> Policy:
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each family; a quick run searches only the smallest."""
+    """One cell for each family, a chunk for each bound that is searched; a quick run searches only the smallest."""
     counts = {"policies": QUICK_POLICIES if quick else POLICIES, "points": QUICK_POLICIES if quick else POINTS, "logits": LOGITS}
     counts |= QUICK_SEARCH if quick else SEARCH
     most = 2 if quick else SOUGHT
-    return [Cell({"family": list(family), "sought": family[0] <= most, **counts}) for family in FAMILIES]
+    sought = {family: family[0] <= most for family in FAMILIES}
+    return [Cell({"family": list(family), "sought": one, **counts}, 1 + len(BOUNDS) * one) for family, one in sought.items()]
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
-    """Return the worst of random policies, right and broken, the worst that a search finds, and some policies themselves."""
+    """Return what is drawn, first, and then the worst that a search finds for each bound."""
     family = Family(*settings["family"])
-    here, *seeds = seed.spawn(len(BOUNDS) + 1)
+    own_seed = seed.spawn(len(BOUNDS) + 1)[chunk]
+    if chunk == 0:
+        return _drawn(family, settings, own_seed)
+    name, sides = list(BOUNDS.items())[chunk - 1]
+    search = {"starts": settings["starts"], "climbs": settings["climbs"]}
+    worst = gt.worst_case(partial(_at, sides, family), family.bounds(), rng=own_seed, **search)
+    return [{"statement": name, "how": "sought", "estimate": worst.score, "prediction": 1.0}]
+
+
+def _drawn(family: Family, settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+    """Return the worst of random policies, right and broken, and some policies themselves."""
     found: list[dict[str, Any]] = []
     for how, make in (("random", Policy), ("broken", Unnormalised)):
-        rng = np.random.default_rng(here)  # the same policies, with derivatives that are wrong
+        rng = np.random.default_rng(seed)  # the same policies, with derivatives that are wrong
         pairs = [family.draw(rng, make) for _ in range(settings["policies"])]
         for name, sides in BOUNDS.items():
             ratio = largest([left / right for left, right in (sides(*pair) for pair in pairs)])
@@ -138,11 +149,6 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
         found += [{"how": how, "prediction": 0.0, **row} for row in _identities(family, pairs)]
         if how == "random":
             found += _points(family, pairs[: settings["points"]])
-    for (name, sides), own_seed in zip(BOUNDS.items(), seeds, strict=True):
-        if settings["sought"]:
-            search = {"starts": settings["starts"], "climbs": settings["climbs"]}
-            worst = gt.worst_case(partial(_at, sides, family), family.bounds(), rng=own_seed, **search)
-            found.append({"statement": name, "how": "sought", "estimate": worst.score, "prediction": 1.0})
     return found
 
 
@@ -186,7 +192,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     k, correct = settings["family"]
     common = {"setting": Family(k, correct).name, "n_responses": k, "n_correct": correct}
     blank = {"variance": np.nan, "success": np.nan}
-    return [common | blank | row | EXACT for row in results[0]]
+    return [common | blank | row | EXACT for result in results for row in result]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

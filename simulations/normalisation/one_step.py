@@ -104,28 +104,29 @@ def sides(x: Array, answers: int, step: Step) -> tuple[float, float]:
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each number of answers."""
+    """One cell for each number of answers, a chunk for each step whose worst case is sought."""
     problems, search = (QUICK_PROBLEMS, QUICK_SEARCH) if quick else (PROBLEMS, SEARCH)
     common = {"problems": problems, "theta": LARGEST_THETA, "steps": [list(step) for step in STEPS.values()]}
     numbers = QUICK_ANSWERS if quick else ANSWERS
-    return [Cell({"answers": k, "sought": k in SOUGHT and not (quick and k > 2)} | common | search) for k in numbers]
+    sought = {k: k in SOUGHT and not (quick and k > 2) for k in numbers}
+    return [Cell({"answers": k, "sought": one} | common | search, 1 + len(STEPS) * one) for k, one in sought.items()]
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
-    """Return the greatest share of random problems, right and rewarded wrongly, the greatest found, and points for the figure."""
-    answers, (first, *seeds) = settings["answers"], seed.spawn(1 + len(STEPS))
-    features, theta = draw(answers, settings["problems"], np.random.default_rng(first))
+    """Return what is drawn, first, and then the greatest share that a search finds for each step."""
+    own_seed = seed.spawn(1 + len(STEPS))[chunk]
+    return _sought(settings, own_seed, list(STEPS)[chunk - 1]) if chunk else _drawn(settings, own_seed)
+
+
+def _drawn(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+    """Return the greatest share of random problems, right and rewarded wrongly, and points for the figure."""
+    features, theta = draw(settings["answers"], settings["problems"], np.random.default_rng(seed))
     found: list[dict[str, Any]] = []
-    for (name, step), own_seed in zip(STEPS.items(), seeds, strict=True):
+    for name, step in STEPS.items():
         whole = gains(features, theta, step)
         wrong = gains(features, theta, step, rewarded=1)
         for how, some in (("random", whole), ("broken", wrong)):
             found.append({"statement": name, "how": how, "prediction": step.share, "estimate": largest(some.taken)})
-        if settings["sought"]:
-            box = [(-1.0, 1.0)] * answers**2 + [(-LARGEST_THETA, LARGEST_THETA)] * answers
-            at = partial(sides, answers=answers, step=step)
-            worst = gt.worst_case(at, box, rng=own_seed, starts=settings["starts"], climbs=settings["climbs"])
-            found.append({"statement": name, "how": "sought", "prediction": step.share, "estimate": worst.left})
         guaranteed = step.guarantee * whole.squared_gradient / whole.variance**step.power
         found += [
             {"statement": name, "how": "point", "prediction": float(low), "estimate": float(gain)}
@@ -134,9 +135,18 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
     return found
 
 
+def _sought(settings: Settings, seed: np.random.SeedSequence, name: str) -> list[dict[str, Any]]:
+    """Return the greatest share that a search finds."""
+    answers, step = settings["answers"], STEPS[name]
+    box = [(-1.0, 1.0)] * answers**2 + [(-LARGEST_THETA, LARGEST_THETA)] * answers
+    at = partial(sides, answers=answers, step=step)
+    worst = gt.worst_case(at, box, rng=seed, starts=settings["starts"], climbs=settings["climbs"])
+    return [{"statement": name, "how": "sought", "prediction": step.share, "estimate": worst.left}]
+
+
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each statement and how its worst case was sought, and one for each problem that is drawn in the figure."""
-    return [{"answers": settings["answers"]} | row | EXACT for row in results[0]]
+    return [{"answers": settings["answers"]} | row | EXACT for result in results for row in result]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

@@ -40,7 +40,7 @@ UPDATES, QUICK_UPDATES = (0, 5, 10, 20, 40, 80, 160, 320), (0, 5, 10, 20)
 BATCH_SIZE, GROUP_SIZE = 32, 8
 STEP_SIZE = 512.0
 """Of the plain arm: that of its least mean time to 0.8, of 64, 128, ..., 2048, in two pilots on other seeds."""
-RUNS, QUICK_RUNS = 128, 2
+RUNS, QUICK_RUNS, CHUNK_RUNS = 128, 2, 16
 MISS = 0.05
 """The probability that any limit of a sampled run's increases fails, by which windows are given their phase."""
 
@@ -63,13 +63,15 @@ MEASURES = ("success", "easy", "hard", "deviation", "orthogonality", "apart")
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each system of coordinates, exact, and one for the sampled runs, a chunk for each arm."""
+    """One cell for each system of coordinates, exact, and one for the sampled runs, chunks of which are a few runs of an arm."""
     updates = list(QUICK_EXACT_UPDATES if quick else EXACT_UPDATES)
     common = {"how": "exact", "updates": updates, "stride": QUICK_EXACT_STRIDE if quick else EXACT_STRIDE}
     found = [Cell({"ridge": ridge, **common}) for ridge in (QUICK_RIDGES if quick else RIDGES)]
     sampled = {"how": "sampled", "ridge": SAMPLED, "updates": list(QUICK_UPDATES if quick else UPDATES)}
-    sampled |= {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_size": STEP_SIZE, "runs": QUICK_RUNS if quick else RUNS}
-    return [*found, Cell(sampled, len(ARMS))]
+    sampled |= {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_size": STEP_SIZE}
+    runs = QUICK_RUNS if quick else RUNS
+    sampled |= {"runs": min(runs, CHUNK_RUNS)}
+    return [*found, Cell(sampled, len(ARMS) * -(-runs // CHUNK_RUNS))]
 
 
 def measured(logits: Array, products: Array, success: Array, easy: Flags) -> list[float]:
@@ -88,8 +90,10 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     easy = value > np.median(value)
     if settings["how"] == "exact":
         return {arm: {"step": np.nan, "runs": [_exact(problem, power, settings, easy)]} for arm, power in POWERS.items()}
-    arm = list(ARMS)[chunk]
-    return {arm: _sampled(problem, arm, settings, seed, easy)}
+    block, a = divmod(chunk, len(ARMS))
+    arm = list(ARMS)[a]
+    drawn = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, block))
+    return {arm: _sampled(problem, arm, settings, drawn, easy)}
 
 
 def _exact(problem: gt.Problem, power: float, settings: Settings, easy: Flags) -> list[list[float]]:
@@ -135,13 +139,13 @@ def _trained(
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """Measures of each arm at each checkpoint, advantages over the plain arm and their increases, with their phases."""
-    found = {arm: result for part in results for arm, result in part.items()}
-    measures = {arm: np.array(result["runs"]) for arm, result in found.items()}
+    step_of = {arm: result["step"] for part in results for arm, result in part.items()}
+    measures = {arm: np.concatenate([part[arm]["runs"] for part in results if arm in part]) for arm in step_of}
     common = {"how": settings["how"], "coordinates": label(settings["ridge"]), "prediction": np.nan}
     updates = settings["updates"]
     table: Rows = []
     for arm, runs in measures.items():
-        at = common | {"arm": arm, "step": found[arm]["step"]}
+        at = common | {"arm": arm, "step": step_of[arm]}
         for c, update in enumerate(updates):
             for m, quantity in enumerate(MEASURES):
                 table.append(at | {"quantity": quantity, "update": update} | summary(runs[:, c, m]))

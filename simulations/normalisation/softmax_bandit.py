@@ -166,31 +166,40 @@ GAPS: dict[str, Callable[[int], float]] = {
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each number of responses."""
+    """One cell for each number of responses, a chunk for each bound that is searched, for paths and for limits."""
     counts: dict[str, Any] = {"bandits": QUICK_BANDITS if quick else BANDITS, "paths": QUICK_PATHS if quick else PATHS}
     counts |= {"updates": UPDATES, "sought_updates": SOUGHT_UPDATES, "logits": LOGITS}
     search = QUICK_SEARCH if quick else SEARCH
-    return [Cell({"n_responses": k, **counts, **search}) for k in (QUICK_RESPONSES if quick else RESPONSES)]
+    return [Cell({"n_responses": k, **counts, **search}, len(POINTWISE) + 3) for k in (QUICK_RESPONSES if quick else RESPONSES)]
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return the worst of the bounds, at points and along paths, and the laws that long paths end in."""
     first, second, third = seed.spawn(3)
-    return [*_points(settings, first), *_bounded(settings, second), *_limits(settings, third)]
+    names = list(POINTWISE)
+    if chunk < len(names):
+        return _sought_point(names[chunk], settings, first.spawn(len(names))[chunk])
+    part, own_seed = ((_points, first), (_bounded, second), (_limits, third))[chunk - len(names)]
+    return part(settings, own_seed)
+
+
+def _sought_point(name: str, settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+    """Return the largest left over right side that a search finds."""
+    k = settings["n_responses"]
+    box = [(-settings["logits"], settings["logits"])] * k + [(0.0, 1.0)] * k
+    worst = _sought(partial(_at, POINTWISE[name][0]), box, settings, seed)
+    return [{"statement": name, "how": "sought", "estimate": worst, "prediction": 1.0}]
 
 
 def _points(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
-    """Return the largest left over right side at random points, right and broken, and the largest that a search finds."""
+    """Return the largest left over right side at random points, right and broken."""
     k, found = settings["n_responses"], []
     rng = np.random.default_rng(seed)
     drawn = [Bandit(rng.normal(scale=rng.choice([0.5, 2.0, 5.0]), size=k), _rewards(rng, k)) for _ in range(settings["bandits"])]
-    box = [(-settings["logits"], settings["logits"])] * k + [(0.0, 1.0)] * k
-    for (name, (sides, broken)), own_seed in zip(POINTWISE.items(), seed.spawn(len(POINTWISE)), strict=True):
+    for name, (sides, broken) in POINTWISE.items():
         for how, scale in (("random", 1.0), ("broken", broken)):
             ratio = largest([left / right for left, right in (sides(bandit, scale) for bandit in drawn)])
             found.append({"statement": name, "how": how, "estimate": ratio, "prediction": 1.0})
-        worst = _sought(partial(_at, sides), box, settings, own_seed)
-        found.append({"statement": name, "how": "sought", "estimate": worst, "prediction": 1.0})
     return found
 
 
@@ -257,7 +266,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each bound and how its worst case was sought, left over right side; one for each exponent and constant."""
     k = settings["n_responses"]
     common = {"setting": f"K = {k}", "n_responses": k, "path": -1}
-    return [common | row | EXACT for row in results[0]]
+    return [common | row | EXACT for result in results for row in result]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

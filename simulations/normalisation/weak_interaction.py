@@ -23,7 +23,8 @@ CONFLICTS = ("easy", "easy and hard")
 N_PROMPTS = 8
 ANSWERS, QUICK_ANSWERS = (2, 3), (2,)
 PAIRS, QUICK_PAIRS = 2000, 200
-SEARCH = {"starts": 256, "climbs": 2}
+SEARCHES, SEARCH = 2, {"starts": 128, "climbs": 1}
+"""How many for each update, each a chunk, because a search takes seconds."""
 THETA = 4.0
 STATES, QUICK_STATES = 64, 16
 """States along a path at which one-step gains are compared."""
@@ -34,6 +35,8 @@ ROUNDING = 1e-8
 NOWHERE = -100.0
 """A shortfall below all others, for a search: a hundred times the guarantee is gained."""
 UPDATES = ("N8/plain", "N8/divided")
+SOUGHT = UPDATES * SEARCHES
+"""Of which update each search is."""
 
 
 class Interaction(NamedTuple):
@@ -101,8 +104,7 @@ def falling_short(problem: Prompts, theta: Array, sign: float = 1.0) -> dict[str
 def pair_of(x: Array, answers: int) -> tuple[Prompts, Array]:
     """Return two prompts with the features and at the point that parameters give."""
     features = x[: 2 * answers**2].reshape(2, answers, answers)
-    problem = gt.Problem(gt.Bandit(np.eye(answers)[[0, 0]]), gt.LinearSoftmax(features), theta=np.zeros(answers))
-    return Prompts(problem), x[2 * answers**2 :]
+    return Prompts(features, np.eye(answers)[[0, 0]], np.zeros(answers)), x[2 * answers**2 :]
 
 
 def sides(x: Array, answers: int, update: str) -> tuple[float, float]:
@@ -121,7 +123,7 @@ def cells(quick: bool) -> list[Cell]:
     paths = {"runs": QUICK_RUNS if quick else RUNS, "horizon": QUICK_HORIZON if quick else HORIZON, "prompts": N_PROMPTS}
     return [
         *(
-            Cell({"what": "pairs", "setting": f"{k} answers", "answers": k} | pairs)
+            Cell({"what": "pairs", "setting": f"{k} answers", "answers": k} | pairs, 1 if quick else 1 + len(SOUGHT))
             for k in (QUICK_ANSWERS if quick else ANSWERS)
         ),
         *(Cell({"what": "alike", "setting": name, "correlation": dial} | states) for name in ALIKE for dial in dials),
@@ -131,7 +133,10 @@ def cells(quick: bool) -> list[Cell]:
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return the worst shortfalls, where the assumption holds, or what becomes of the conclusions where it does not."""
-    return {"pairs": _pairs, "alike": _alike, "conflict": _conflict}[settings["what"]](settings, seed)
+    if settings["what"] == "pairs":
+        own_seed = seed.spawn(1 + len(SOUGHT))[chunk]
+        return _sought(SOUGHT[chunk - 1], settings, own_seed) if chunk else _pairs(settings, own_seed)
+    return {"alike": _alike, "conflict": _conflict}[settings["what"]](settings, seed)
 
 
 def _worst(problems: list[tuple[Prompts, Array]]) -> list[dict[str, Any]]:
@@ -144,28 +149,35 @@ def _worst(problems: list[tuple[Prompts, Array]]) -> list[dict[str, Any]]:
     return rows
 
 
+def _box(answers: int) -> list[tuple[float, float]]:
+    """Return the box of the parameters of two prompts: features, and a point."""
+    return [(-1.0, 1.0)] * (2 * answers**2) + [(-THETA, THETA)] * answers
+
+
 def _pairs(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
-    answers, (first, *seeds) = settings["answers"], seed.spawn(1 + len(UPDATES))
-    box = [(-1.0, 1.0)] * (2 * answers**2) + [(-THETA, THETA)] * answers
-    low, high = np.array(box).T
-    points = np.random.default_rng(first).uniform(low, high, size=(settings["pairs"], len(box)))
-    found = _worst([pair_of(x, answers) for x in points])
-    for name, own_seed in zip(UPDATES, seeds, strict=True) if settings["sought"] else ():
-        worst = gt.worst_case(
-            partial(sides, answers=answers, update=name),
-            box,
-            rng=own_seed,
-            starts=settings["starts"],
-            climbs=settings["climbs"],
-            compare="difference",
-        )
-        facts = falling_short(*pair_of(worst.parameters, answers))
-        found.append({"how": "sought", "statement": name, "estimate": worst.score, "M": facts.get("M", 0.0), "holds": 1.0})
-    return found
+    """Return the worst of random pairs."""
+    low, high = np.array(_box(settings["answers"])).T
+    points = np.random.default_rng(seed).uniform(low, high, size=(settings["pairs"], len(low)))
+    return _worst([pair_of(x, settings["answers"]) for x in points])
+
+
+def _sought(update: str, settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+    """Return the worst pair that a search finds for an update."""
+    answers = settings["answers"]
+    worst = gt.worst_case(
+        partial(sides, answers=answers, update=update),
+        _box(answers),
+        rng=seed,
+        starts=settings["starts"],
+        climbs=settings["climbs"],
+        compare="difference",
+    )
+    facts = falling_short(*pair_of(worst.parameters, answers))
+    return [{"how": "sought", "statement": update, "estimate": worst.score, "M": facts.get("M", 0.0), "holds": 1.0}]
 
 
 def _alike(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
-    problem = Prompts(prompts(settings["correlation"], ALIKE[settings["setting"]]))
+    problem = Prompts.of(prompts(settings["correlation"], ALIKE[settings["setting"]]))
     theta, rng, states = problem.theta[None], np.random.default_rng(seed), []
     for _ in range(settings["states"]):
         states.append((problem, theta[0]))
@@ -178,9 +190,9 @@ def _conflict(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str
     agreed = gt.Problem(
         gt.Bandit(whole.bandit.mean_reward[np.zeros(settings["prompts"], dtype=int)]), whole.policy, theta=whole.theta
     )
-    problem = Prompts(whole)
+    problem = Prompts.of(whole)
     found = []
-    for how, one in (("path", problem), ("broken", Prompts(agreed))):
+    for how, one in (("path", problem), ("broken", Prompts.of(agreed))):
         found.append({"how": how, "statement": "N8/conflict", "estimate": _greatest_change(problem, one)})
         sign = 1.0 if how == "path" else -1.0
         gap = shortfall(problem, problem.theta, Step(1.0, 0.0), 0.5, sign)
@@ -224,7 +236,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     common = {"what": settings["what"], "setting": settings["setting"], "correlation": settings.get("correlation", np.nan)}
     return [
         common | {"prompt": -1, **EXACT} | row | {"prediction": float(row["statement"] == "N8/conflict, sum")}
-        for row in results[0]
+        for result in results
+        for row in result
     ]
 
 

@@ -13,7 +13,7 @@ from grpo_theory.plan import GroupSizeChoice, choose_group_size, signal_to_noise
 from grpo_theory.plan.advice import TOLERANCE, usable
 from grpo_theory.plan.group_size import choose, pilot_terms
 from simulations.claims import claim
-from simulations.claims.planned import SHARES
+from simulations.claims.planner import HOLDS
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, NONE, constants, problem, signal, truth
 
@@ -31,7 +31,7 @@ REPLICATIONS, CHUNK = 100, 50
 POINT_REPLICATIONS, QUICK_REPLICATIONS, CONTROLS = 1000, 10, 100
 """In each chunk; controls are wrong by so much that fewer do."""
 POINT_CHUNKS = 4
-COVERED = (*SHARES, "c1", "c2", "c3", "signal")
+COVERED = (*HOLDS, "c1", "c2", "c3", "signal")
 QUANTITIES = ("answered", "enough", "regret", *COVERED)
 
 
@@ -137,7 +137,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     found = []
     for name in NAMES:
         setting = f"{name}, {POINT[0]} prompts of {POINT[1]}"
-        for quantity in SHARES:
+        for quantity in HOLDS:
             both = (_misses(points.loc[name, arm, quantity]) for arm in ("planned", "control"))
             found.append(claim(f"plan/{quantity}", setting, *both))
         if name != NONE:
@@ -161,5 +161,5 @@ STUDY = Study(
     compute,
     rows,
     claims,
-    (*(f"plan/{quantity}" for quantity in SHARES), "plan/regret"),
+    (*(f"plan/{quantity}" for quantity in HOLDS), "plan/regret"),
 )

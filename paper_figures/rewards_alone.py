@@ -1,0 +1,106 @@
+"""Coverage and width of what rewards alone tell, against the number of prompts."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+from scipy.stats import binomtest
+
+from paper_figures.harness.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look, coverage_axis
+
+PLACE = 185
+TABLES = ("plan_coverage",)
+LEVEL = 0.95
+WIDTHS_OF = "never, always, between"
+TITLES = {
+    "uniform share": "share of uniform groups\nat the logged size",
+    "uniform share, doubled": "share of uniform groups\nat twice the size",
+    "step": "GRPO's mean weight",
+    "weighted rate": "mean success rate,\nMaxRL's weights",
+    "hard prompts": "share of prompts\nbelow 20% success",
+    "hard weight": "GRPO's weight on\nprompts below 20%",
+    "learning rate": "learning-rate factor\nfor doubled groups",
+}
+LOOKS = {
+    2: Look("2 responses a prompt", ORANGE, "s", ":"),
+    8: Look("8", BLUE, "o", "-"),
+    64: Look("64", GREEN, "^", "--"),
+}
+BESIDE = {2: 0.87, 8: 1.0, 64: 1.15}
+"""Factors by which points at one number of prompts stand beside one another."""
+CAPTION = (
+    "What rewards alone tell, from pilots of 32 to 2,048 prompts with 2, 8 or 64 responses each. Above: coverage of nominal 95% "
+    "intervals on the law of success rates, of the five that were tried, where it is lowest, with exact 95% limits (Clopper and "
+    "Pearson); crosses: the same for who takes the rates seen, of 8 responses, for success rates. Below: the median width on the "
+    f'law "{WIDTHS_OF}", of which 30% of prompts never succeed, 20% always, and the others follow beta(2, 5). '
+    "Widths that do not shrink are of bounds: no number of prompts tells what so few responses to each leave open. "
+    "GRPO's weight with two responses is one half for every prompt, and needs no data."
+)
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw coverage above and width below, one column for each quantity."""
+    table = tables["plan_coverage"].query("part == 'design'")
+    figure, panels = plt.subplots(2, len(TITLES), figsize=(2.0 * len(TITLES) + 0.6, 4.6), sharex=True, sharey="row")
+    for (quantity, title), above, below in zip(TITLES.items(), *panels, strict=True):
+        rows = table[table["quantity"] == quantity]
+        _coverage(above, rows)
+        _width(below, rows[rows["law"] == WIDTHS_OF])
+        above.set_title(title, fontsize="small")
+        below.set_xlabel("prompts $B$")
+    coverage_axis(panels[0, 0].yaxis)
+    panels[0, 0].set_ylabel("lowest coverage")
+    panels[1, 0].set_ylabel("median width")
+    for size, look in LOOKS.items():
+        if size in set(table["size"]):
+            panels[0, -1].plot(
+                [], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label
+            )
+    panels[0, -1].plot([], [], "x", color=VERMILION, label="8, rates seen\ntaken for rates")
+    panels[0, -1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")
+    return figure
+
+
+def _coverage(axes: Axes, rows: pd.DataFrame) -> None:
+    axes.axhline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
+    for size, part in rows.groupby("size"):
+        size = int(str(size))
+        look = LOOKS[size]
+        worst = part.loc[part.groupby("prompts")["estimate"].idxmin()]
+        limits = [
+            binomtest(round(share * tries), int(tries)).proportion_ci(LEVEL)
+            for share, tries in zip(worst["estimate"], worst["replications"], strict=True)
+        ]
+        error = [worst["estimate"] - [one.low for one in limits], [one.high for one in limits] - worst["estimate"]]
+        axes.errorbar(
+            worst["prompts"] * BESIDE[size],
+            worst["estimate"],
+            yerr=error,
+            fmt=look.marker,
+            linestyle=look.line,
+            color=look.colour,
+            markerfacecolor="white",
+            capsize=2.0,
+            elinewidth=1.0,
+            clip_on=False,
+        )
+    seen = rows[rows["size"] == 8].groupby("prompts")["plugged_in"].min()
+    axes.plot(seen.index, seen, "x", color=VERMILION, clip_on=False)
+    axes.set_xscale("log", base=2)
+    axes.margins(x=0.12)
+
+
+def _width(axes: Axes, rows: pd.DataFrame) -> None:
+    for size, part in rows.groupby("size"):
+        look = LOOKS[int(str(size))]
+        if (part["width"] > 1e-9).all():
+            axes.plot(part["prompts"], part["width"], look.line, color=look.colour, marker=look.marker, markerfacecolor="white")
+    axes.set_yscale("log")
+    axes.margins(x=0.12)
+    prompts = sorted(rows["prompts"].unique())
+    axes.xaxis.set_major_locator(FixedLocator(prompts))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(ScalarFormatter())

@@ -1,0 +1,218 @@
+"""Coverage of what rewards alone tell, on laws of success rates of known truth, over numbers of prompts and group sizes."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.evidence import Claim, Share
+from grpo_theory.plan.average import Reference, Terms, average_terms, mean_ends, ratio_ends
+from grpo_theory.plan.brackets import RateFunction, power_of_two, reference_parameter
+from grpo_theory.plan.learning_rate import ratio_range, times_variance
+from grpo_theory.plan.prompt_weights import PLAIN, raised, slope_function
+from grpo_theory.plan.uniform_share import share_terms
+from simulations.claims import claim
+from simulations.claims.planner import TEXTS
+from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
+
+LEVEL = 0.95
+MARGIN = 0.01
+"""Of the level: 95% may be 94.05%, as in the study of all other intervals."""
+HARD = 0.2
+PROMPTS, SIZES = (32, 256, 2048), (2, 8, 64)
+QUICK_PROMPTS, QUICK_SIZES = (32, 512), (8,)
+POINTS = ("never, always, between", LANGUAGE_MODEL)
+POINT_PROMPTS, POINT_SIZE = 256, 8
+REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNKS = 200, 5000, 8
+QUICK_REPLICATIONS = 100
+ROUNDING = 1e-12
+"""GRPO's weight with two responses is 1/2 for every prompt, and its limits are that number."""
+QUANTITIES = tuple(TEXTS)
+"""What is covered."""
+
+
+def cells(quick: bool) -> list[Cell]:
+    """All laws, numbers of prompts and group sizes; and two points with many replications, on which the claims rest."""
+    sizes, prompts = (QUICK_SIZES, QUICK_PROMPTS) if quick else (SIZES, PROMPTS)
+    often = (QUICK_REPLICATIONS, QUICK_REPLICATIONS, 1) if quick else (REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNKS)
+    design = [("design", name, b, n, often[0]) for name in rate_laws() for b in prompts for n in sizes]
+    points = [("point", name, POINT_PROMPTS, POINT_SIZE, often[1]) for name in POINTS]
+    keys = ("part", "law", "prompts", "size", "pilots")
+    chunks = [1] * len(design) + [often[2]] * len(points)
+    return [Cell(dict(zip(keys, one, strict=True)), number) for one, number in zip(design + points, chunks, strict=True)]
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, float]]:
+    """Draw pilots, and count how often the intervals hold the truth, and how often those do that take rates seen for rates."""
+    law, size = rate_laws()[settings["law"]], settings["size"]
+    rng = np.random.default_rng(seed)
+    tables = count_tables(rng.binomial(size, law.draw((settings["pilots"], settings["prompts"]), rng)), size)
+    honest, plugged_in = honest_limits(tables), _limits(_seen_terms(size), tables)
+    return {
+        name: {
+            "covered": int(_cover(honest[name], truth).sum()),
+            "plugged_in": int(_cover(plugged_in[name], truth).sum()),
+            "width": float(np.median(honest[name][1] - honest[name][0])),
+            "truth": truth,
+        }
+        for name, truth in _truths(law, size).items()
+    }
+
+
+def _cover(limits: tuple[Array, Array], truth: float) -> Flags:
+    low, high = limits
+    return (low <= truth + ROUNDING) & (truth - ROUNDING <= high)
+
+
+def count_tables(successes: Integers, size: int) -> Array:
+    """Return how many prompts of each pilot have 0 to `size` successes, (pilots, size + 1), from successes (pilots, prompts)."""
+    pilots = len(successes)
+    places = successes + (size + 1) * np.arange(pilots)[:, None]
+    return np.bincount(places.ravel(), minlength=pilots * (size + 1)).reshape(pilots, size + 1).astype(np.float64)
+
+
+def honest_limits(tables: Array) -> dict[str, tuple[Array, Array]]:
+    """Return the limits that the public functions give, of each pilot, from its numbers of prompts (pilots, size + 1)."""
+    size, prompts = tables.shape[1] - 1, tables[0].sum()
+    k = np.arange(size + 1.0)
+    agree = tables @ (k * (k - 1.0) + (size - k) * (size - k - 1.0)) / (prompts * size * (size - 1.0))
+    chosen = np.array([reference_parameter(share) for share in agree])
+    found = {name: (np.empty(chosen.size), np.empty(chosen.size)) for name in QUANTITIES}
+    for a in np.unique(chosen):
+        terms = _terms(size, Reference(float(a), power_of_two(prompts)))
+        for name, limits in _limits(terms, tables[chosen == a]).items():
+            for ends, limit in zip(found[name], limits, strict=True):
+                ends[chosen == a] = limit
+    return found
+
+
+def _limits(terms: Mapping[str, Terms], tables: Array) -> dict[str, tuple[Array, Array]]:
+    """Return limits from terms (size + 1,) for each number of successes, and how many prompts have it."""
+    size = tables.shape[1] - 1
+    responses = int(size * tables[0].sum())
+    at = {name: replace(one, prompts=tables, responses=responses) for name, one in terms.items()}
+    unit = 0.0, 1.0
+    return {
+        "uniform share": _share_ends(at["uniform"]),
+        "uniform share, doubled": _share_ends(at["uniform, doubled"]),
+        "step": mean_ends(at["weight"], LEVEL),
+        "weighted rate": ratio_ends(at["steep weight times rate"], at["steep weight"], LEVEL, unit),
+        "hard prompts": _share_ends(at["hard"]),
+        "hard weight": ratio_ends(at["hard weight"], at["weight"], LEVEL, unit),
+        "learning rate": ratio_ends(at["step"], at["step, doubled"], LEVEL, _sure_range(size)),
+    }
+
+
+def _share_ends(terms: Terms) -> tuple[Array, Array]:
+    low, high = mean_ends(terms, LEVEL)
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+
+@cache
+def _every(size: int) -> gt.RewardCounts:
+    """Return counts in which each number of successes, 0 to size, comes once."""
+    successes = np.arange(size + 1)
+    return gt.RewardCounts(np.array([0.0, 1.0]), sparse.csr_array(np.stack([size - successes, successes], axis=1)))
+
+
+@cache
+def _functions(size: int) -> dict[str, RateFunction]:
+    """Return the functions of the success rate whose means are asked for, but for the shares of uniform groups."""
+    weight, doubled = (slope_function(_every(size), "grpo", n) for n in (size, 2 * size))
+    steep = slope_function(_every(size), "max_rl", size)
+    by_rate = RateFunction(lambda rate: steep.function(rate) * rate, (steep.key, "times rate"), raised(steep.coefficients))
+    return {
+        "weight": weight,
+        "steep weight": steep,
+        "steep weight times rate": by_rate,
+        "hard": replace(PLAIN, high=HARD),
+        "hard weight": replace(weight, high=HARD),
+        "step": times_variance(weight),
+        "step, doubled": times_variance(doubled),
+    }
+
+
+@cache
+def _sure_range(size: int) -> tuple[float, float]:
+    """Return between what the factor on the learning rate lies for sure, when groups are doubled."""
+    return ratio_range(*(slope_function(_every(size), "grpo", n) for n in (size, 2 * size)))
+
+
+@cache
+def _terms(size: int, near: Reference) -> dict[str, Terms]:
+    """Return the library's terms for each number of successes."""
+    every = _every(size)
+    uniform = {"uniform": share_terms(every, size, near), "uniform, doubled": share_terms(every, 2 * size, near)}
+    return uniform | {name: average_terms(every, one, near) for name, one in _functions(size).items()}
+
+
+@cache
+def _seen_terms(size: int) -> dict[str, Terms]:
+    """Return the terms of who takes the rates seen for success rates, so that the noise of small groups stays in."""
+    rates = np.arange(size + 1) / size
+    values = {
+        "uniform": rates**size + (1.0 - rates) ** size,
+        "uniform, doubled": rates ** (2 * size) + (1.0 - rates) ** (2 * size),
+    } | {name: one.values(rates, above=True) for name, one in _functions(size).items()}
+    return {name: Terms(one, one, (0.0, float(one.max())), (0.0, float(one.max())), 0) for name, one in values.items()}
+
+
+def _truths(law: RateLaw, size: int) -> dict[str, float]:
+    def uniform(group: int) -> float:
+        return law.mean((1.0, *(0.0,) * (group - 1), 1.0))
+
+    mean = {name: law.mean(one.coefficients, high=one.high) for name, one in _functions(size).items()}
+    return {
+        "uniform share": uniform(size),
+        "uniform share, doubled": uniform(2 * size),
+        "step": mean["weight"],
+        "weighted rate": mean["steep weight times rate"] / mean["steep weight"],
+        "hard prompts": mean["hard"],
+        "hard weight": mean["hard weight"] / mean["weight"],
+        "learning rate": mean["step"] / mean["step, doubled"],
+    }
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each quantity: the share of intervals that hold the truth, ours and the plug-in's, and our median width."""
+    found, tries = [], settings["pilots"] * len(results)
+    for name in QUANTITIES:
+        share, seen = (sum(result[name][count] for result in results) / tries for count in ("covered", "plugged_in"))
+        width = float(np.mean([result[name]["width"] for result in results]))
+        values = {"quantity": name, "plugged_in": seen, "width": width, "truth": results[0][name]["truth"], "prediction": LEVEL}
+        error = float(np.sqrt(share * (1.0 - share) / tries))
+        found.append(dict(settings) | values | {"estimate": share, "standard_error": error, "replications": tries})
+    return found
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Read off, at the points, that the intervals cover at least so often as they say; the control plugs in the rates seen."""
+    found = []
+    for _, row in table[table["part"] == "point"].iterrows():
+        both = (_evidence(float(row[name]), int(row["replications"])) for name in ("estimate", "plugged_in"))
+        setting = f"{row['law']} (B = {row['prompts']}, n = {row['size']})"
+        found.append(claim(f"plan/{row['quantity']}", setting, *both))
+    return found
+
+
+def _evidence(share: float, replications: int) -> Share:
+    """The share of intervals that miss, which is to be at most 5%, and one point of a hundred of the level more."""
+    return Share(1.0 - share, 1.0 - LEVEL + MARGIN * LEVEL, margin=0.0, replications=replications)
+
+
+STUDY = Study(
+    "plan_coverage",
+    "coverage of what rewards alone tell",
+    cells,
+    compute,
+    rows,
+    claims,
+    tuple(f"plan/{name}" for name in QUANTITIES),
+)

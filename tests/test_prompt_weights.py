@@ -1,0 +1,135 @@
+"""Weights of prompts and learning rates: exact means over all counts, and what holds at every success rate."""
+
+import numpy as np
+import pytest
+from rates import drawn, expected, table
+
+import grpo_theory as gt
+from grpo_theory.plan.average import average_terms
+from grpo_theory.plan.brackets import RateFunction
+from grpo_theory.plan.learning_rate import times_variance
+from grpo_theory.plan.prompt_weights import raised, slope_function
+
+NAMES = ("rloo", "dr_grpo", "grpo", "trl_grpo", "verl_grpo", "nemo_rl", "rllm", "max_rl", "verl_grpo_passk")
+RATES = np.random.default_rng(20261122).beta(0.3, 0.5, 4000)
+COUNTS = drawn(RATES, 8, 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("group_size", [2, 5, 9])
+def test_terms_are_without_bias_up_to_one_more_than_the_groups(name, group_size):
+    every = table(np.arange(9), 8)
+    slope = slope_function(every, name, group_size)
+    objective = gt.theory.finite_group_objective(name, group_size)
+    terms = average_terms(every, slope)
+    assert terms.measured
+    for rate in (0.0, 0.1, 0.5, 0.93, 1.0):
+        assert expected(terms.below, 8, rate) == pytest.approx(float(objective.slope(rate)), abs=1e-12)
+
+
+@pytest.mark.parametrize("group_size", [12, 40])
+def test_terms_beyond_are_on_their_sides(group_size):
+    every = table(np.arange(9), 8)
+    terms = average_terms(every, slope_function(every, "grpo", group_size))
+    slope = gt.theory.finite_group_objective("grpo", group_size).slope
+    assert not terms.measured
+    for rate in np.linspace(0.0, 1.0, 51):
+        assert expected(terms.below, 8, rate) <= slope(rate) + 1e-6 <= expected(terms.above, 8, rate) + 2e-6
+
+
+def test_products_with_the_rate_and_the_variance_are_polynomials():
+    every, rates = table(np.arange(9), 8), np.linspace(0.0, 1.0, 21)
+    slope = slope_function(every, "grpo", 6)
+    moved = times_variance(slope)
+    for rate in rates:
+        by_rate = average_terms(every, RateFunction(slope.function, "by rate", raised(slope.coefficients)))
+        assert expected(by_rate.below, 8, rate) == pytest.approx(float(slope.function(rate)) * rate, abs=1e-12)
+        own = average_terms(every, moved)
+        assert own.measured
+        assert expected(own.below, 8, rate) == pytest.approx(float(moved.function(rate)), abs=1e-12)
+
+
+def test_weights_hold_the_truth_and_show_what_an_estimator_favours():
+    law = gt.plan.fit_success_rates(COUNTS)
+    found = {name: gt.plan.weigh_prompts(COUNTS, name, 8, law=law) for name in ("dr_grpo", "grpo", "max_rl", "verl_grpo_passk")}
+    for name, weights in found.items():
+        slope = gt.theory.finite_group_objective(name, 8).slope(RATES)
+        assert weights.scale.covers(slope.mean())
+        assert weights.mean_rate.covers((slope * RATES).mean() / slope.mean())
+        hard, easy = RATES < 0.2, RATES > 0.8
+        truth = [slope[part].sum() / slope.sum() for part in (hard, ~hard & ~easy, easy)]
+        assert weights.shares.covers(truth).all()
+        assert weights.prompts.covers([hard.mean(), 1.0 - hard.mean() - easy.mean(), easy.mean()]).all()
+        assert law.average(weights.weight) == pytest.approx(1.0, abs=0.05)
+    order = [float(found[name].mean_rate.estimate) for name in ("verl_grpo_passk", "max_rl", "grpo", "dr_grpo")]
+    assert order == sorted(order)
+    plain = found["dr_grpo"]
+    np.testing.assert_allclose(plain.shares.estimate, plain.prompts.estimate, rtol=1e-12)
+    assert plain.scale.low == plain.scale.high == pytest.approx(7 / 8, abs=1e-12)
+
+
+def test_the_rewards_own_scale_counts():
+    """Rewards -1 and 1: without division the push doubles, with division by the deviation it does not."""
+    signed = gt.RewardCounts(np.array([-1.0, 1.0]), COUNTS.counts)
+    for name, factor in (("rloo", 2.0), ("grpo", 1.0)):
+        pushes = [float(gt.plan.weigh_prompts(one, name, 8).scale.estimate) for one in (signed, COUNTS)]
+        assert pushes[0] / pushes[1] == pytest.approx(factor, rel=1e-3)
+
+
+@pytest.mark.parametrize("size", [2, 8, 100])
+def test_own_sample_in_the_mean_needs_exactly_the_known_factor(size):
+    found = gt.plan.learning_rate_factor(COUNTS, ("rloo", size), ("dr_grpo", size))
+    for number in (found.least, found.most, found.factor.estimate, found.factor.low, found.factor.high):
+        assert number == pytest.approx(size / (size - 1), rel=1e-12)
+    assert found.factor.standard_error == 0.0
+
+
+def test_the_factor_is_the_mean_step_and_lies_between_its_extremes():
+    found = gt.plan.learning_rate_factor(COUNTS, ("grpo", 4), ("grpo", 7))
+    old, new = (gt.theory.finite_group_objective("grpo", size).slope(RATES) * RATES * (1.0 - RATES) for size in (4, 7))
+    truth = old.mean() / new.mean()
+    assert found.factor.covers(truth)
+    assert found.factor.width < 0.05
+    assert found.least < truth < found.most
+    back = gt.plan.learning_rate_factor(COUNTS, ("grpo", 7), ("grpo", 4))
+    assert back.least == pytest.approx(1.0 / found.most, rel=1e-12)
+    assert back.factor.estimate == pytest.approx(1.0 / found.factor.estimate, rel=1e-12)
+    assert gt.plan.learning_rate_factor(COUNTS, ("rloo", 8), ("verl_grpo_passk", 8)).most == np.inf
+
+
+@pytest.mark.parametrize(("old", "new"), [(("grpo", 4), ("grpo", 7)), (("rloo", 3), ("grpo", 5)), (("grpo", 4), ("max_rl", 4))])
+def test_two_responses_a_prompt_have_the_stated_factor_and_shared_parameters_keep_its_limits(old, new):
+    """Expected updates by enumeration of all groups: along a direction in which every prompt's gradient points forwards."""
+    rates = np.array([0.02, 0.3, 0.55, 0.9])
+    functions = [slope_function(COUNTS, *one) for one in (old, new)]
+    limits = gt.plan.learning_rate_factor(COUNTS, old, new)
+
+    def ratio(arms, theta):
+        problem = gt.Problem(gt.Bandit(np.tile(arms, (4, 1))), gt.TabularSoftmax(4, len(arms)))
+        direction = np.concatenate([np.asarray(arms) - 0.5] * 4)
+        steps = [gt.gradient_mean(problem, theta, name, batch_size=1, group_size=size) @ direction for name, size in (old, new)]
+        return steps[0] / steps[1]
+
+    found = ratio([1.0, 0.0], np.stack([np.log(rates), np.log1p(-rates)], axis=1).ravel())
+    top, bottom = (times_variance(one).function(rates).sum() for one in functions)
+    assert found == pytest.approx(top / bottom, rel=1e-10)
+    uneven = ratio([1.0, 0.0, 0.0, 1.0], np.random.default_rng(7).normal(size=16) * 2.0)
+    for value in (found, uneven):
+        assert limits.least - 1e-9 <= value <= limits.most + 1e-9
+    assert abs(top / bottom - functions[0].function(rates).sum() / functions[1].function(rates).sum()) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["james_stein", "verl_opo"])
+def test_estimators_without_an_objective_are_refused(name):
+    with pytest.raises(ValueError, match="number of successes"):
+        gt.plan.weigh_prompts(COUNTS, name, 8)
+
+
+def test_rewards_that_are_not_two_need_a_threshold():
+    counts = gt.RewardCounts.from_rewards([0, 0, 1, 1], [0.0, 0.5, 1.0, 1.0])
+    with pytest.raises(ValueError, match="above a threshold"):
+        gt.plan.weigh_prompts(counts, "grpo", 8)
+    with pytest.raises(ValueError, match="above a threshold"):
+        gt.plan.learning_rate_factor(counts, ("grpo", 4), ("grpo", 8))
+    with pytest.raises(ValueError, match="old must be"):
+        gt.plan.learning_rate_factor(COUNTS, "grpo", ("grpo", 8))
