@@ -4,6 +4,7 @@ from . import evidence as evidence
 from . import exact as exact
 from . import intervals as intervals
 from . import laboratory as laboratory
+from . import language_model as language_model
 from . import plan as plan
 from . import samples as samples
 from . import simulate as simulate
@@ -36,6 +37,7 @@ from .laboratory import Pilot as Pilot
 from .laboratory import RecordedTraining as RecordedTraining
 from .laboratory import coverage as coverage
 from .laboratory import replay as replay
+from .language_model import sketch as sketch
 from .problem import KL as KL
 from .problem import Bandit as Bandit
 from .problem import LinearSoftmax as LinearSoftmax

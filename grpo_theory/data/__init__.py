@@ -2,5 +2,7 @@
 
 from grpo_theory.data.questions import Arithmetic as Arithmetic
 from grpo_theory.data.questions import arithmetic as arithmetic
+from grpo_theory.data.sampled import SampledAnswers as SampledAnswers
+from grpo_theory.data.sampled import sampled_answers as sampled_answers
 from grpo_theory.data.several_digits import LongAnswers as LongAnswers
 from grpo_theory.data.several_digits import long_answers as long_answers

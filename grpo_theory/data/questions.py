@@ -76,8 +76,8 @@ def arithmetic() -> Arithmetic:
     return Arithmetic(**common, hidden=data["hidden"], digit_mass=data["digit_mass"])
 
 
-def read_questions(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return what every `QuestionSet` has, and all arrays of its file; raise unless the file's checksum is the one stated."""
+def read_arrays(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the provenance of a set and all arrays of its file; raise unless the file's checksum is the one stated."""
     folder = files("grpo_theory.data")
     provenance = json.loads((folder / f"{name}.json").read_text())
     content = (folder / f"{name}.npz").read_bytes()
@@ -85,7 +85,12 @@ def read_questions(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if checksum != provenance["sha256"]:
         raise ValueError(f"{name}.npz must have sha256 {provenance['sha256']}, got {checksum}: reinstall the package")
     with np.load(BytesIO(content), allow_pickle=False) as file:
-        data = dict(file)
+        return provenance, dict(file)
+
+
+def read_questions(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return what every `QuestionSet` has, and all arrays of its file."""
+    provenance, data = read_arrays(name)
     common = {
         "questions": tuple(data["questions"].tolist()),
         "answers": data["answers"].astype(np.int64),

@@ -66,6 +66,12 @@ STATEMENTS = (
         "identity",
     ),
     Statement(
+        "U6/assumption, measured",
+        f"{PAPER}, Assumption 2, called well supported in practice",
+        "on a real model the correlation of ||W||^2 and Z given X, over all prompts together, is 0, give or take 0.1",
+        "upper bound",
+    ),
+    Statement(
         "U6/printed",
         f"{PAPER}, Corollary 5",
         "as G grows, leave-one-out is at most as noisy as the best of all prompt-only baselines: the limit of their ratio less 1",
@@ -261,6 +267,13 @@ STATEMENTS = (
         "loss(G) is within 20% of the first two orders in 1/N, n = 32, at each G",
         "upper bound",
         "the second order is at most 40% of the first",
+        whose=OURS,
+    ),
+    Statement(
+        "U9/head",
+        DERIVED(36),
+        "G* - 1 by the output head alone is within a factor of sqrt(2) of that by all of a model's parameters",
+        "upper bound",
         whose=OURS,
     ),
     Statement(

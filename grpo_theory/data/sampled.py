@@ -1,0 +1,84 @@
+"""SmolLM2-135M-Instruct's sampled answers, their rewards, and sketches of their gradients with respect to all its parameters."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.data.questions import read_arrays
+
+
+@dataclass(frozen=True)
+class SampledAnswers:
+    """B questions of three kinds, each answered G times at temperature 1; D different answers, of which some came often.
+
+    The rollouts are ``gt.Rollouts(data.rewards[data.index], data.sketches[data.index])``, or with `head`.
+
+    Attributes
+    ----------
+    prompts : tuple of str
+        B texts: four solved examples of the same kind, and the question.
+    answers : tuple of str
+        B right answers.
+    kinds : ndarray of int, shape (B,)
+        Index into `kind_names`.
+    kind_names : tuple of str
+    index : ndarray of int, shape (B, G)
+        Which of the different answers each response is.
+    texts : tuple of str
+        D answers of the model, with the newline that ends them.
+    rewards : ndarray, shape (D,)
+        1 where the answer is right to the letter, else 0.
+    lengths : ndarray of int, shape (D,)
+        In tokens, the newline included.
+    likelihoods : ndarray, shape (D,)
+        log pi(answer | prompt).
+    sketches : ndarray, shape (D, 1024)
+        Of the gradients of log pi with respect to all 134,515,008 parameters, made by `gt.sketch`: four blocks side by side,
+        each of which times 2 is a sketch by itself. Inner products are unbiased for those of the gradients.
+    head : ndarray, shape (D, J)
+        The gradients with respect to the output head alone, as if it were not tied to the embedding, in coordinates that keep
+        inner products (to a few parts in a thousand).
+    provenance : dict
+        How the file was made, from what, with which versions.
+    """
+
+    prompts: tuple[str, ...]
+    answers: tuple[str, ...]
+    kinds: Integers
+    kind_names: tuple[str, ...]
+    index: Integers
+    texts: tuple[str, ...]
+    rewards: Array
+    lengths: Integers
+    likelihoods: Array
+    sketches: Array
+    head: Array
+    provenance: dict
+
+
+@cache
+def sampled_answers() -> SampledAnswers:
+    """Load the sampled answers; the file's checksum is verified.
+
+    Raises
+    ------
+    ValueError
+        If the file is not the one whose checksum the package states.
+    """
+    provenance, data = read_arrays("rollouts")
+    return SampledAnswers(
+        prompts=tuple(data["prompts"].tolist()),
+        answers=tuple(data["answers"].tolist()),
+        kinds=data["kinds"].astype(np.int64),
+        kind_names=tuple(provenance["kinds"]),
+        index=data["index"].astype(np.int64),
+        texts=tuple(data["texts"].tolist()),
+        rewards=data["rewards"].astype(np.float64),
+        lengths=data["lengths"].astype(np.int64),
+        likelihoods=data["likelihoods"].astype(np.float64),
+        sketches=data["sketches"].astype(np.float64),
+        head=data["head"].astype(np.float64),
+        provenance=provenance,
+    )

@@ -1,0 +1,151 @@
+"""Sketches of the scores of a language model's responses: gradients of log pi with respect to all its parameters."""
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm import tqdm
+
+from grpo_theory.arrays import Array
+from grpo_theory.language_model.projection import CountSketch
+from grpo_theory.language_model.shelf import Shelf
+from grpo_theory.validation import as_positive, shown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Text = str | Sequence[int]
+"""A text, or its tokens' numbers."""
+Pair = tuple[tuple[int, ...], tuple[int, ...]]
+"""The tokens of a prompt, and of a response to it."""
+
+
+def sketch(
+    model: Any,
+    prompts: Sequence[Text],
+    responses: Sequence[Text],
+    *,
+    tokenizer: Any = None,
+    width: int = 1024,
+    blocks: int = 4,
+    seed: int = 0,
+    temperature: float = 1.0,
+    parameters: Sequence[Any] | None = None,
+    folder: str | Path | None = None,
+    progress: bool = True,
+) -> Array:
+    """Sketch the score W = grad log pi(response | prompt) of each response, with respect to all parameters that are trained.
+
+    One gradient is in memory at a time. It is the sum over the response's tokens, the end token among them if it is part of the
+    response, and is made short by a `CountSketch`: inner products of sketches are unbiased for those of the gradients, with
+    variance at most (||W||^2 ||W'||^2 + (W . W')^2)/width, and so are c1, c2 and c3, which are linear in inner products. A
+    response that came more than once to the same prompt is computed once.
+
+    Parameters
+    ----------
+    model : transformers.PreTrainedModel
+        A causal language model on any device. It is put into evaluation mode, in which dropout is off, and back.
+    prompts, responses : sequences of N texts or of N sequences of token numbers
+        One entry a response. Give token numbers as they were sampled where you have them: a text can be cut into tokens in
+        another way than it was sampled. Texts are cut each by itself and without special tokens; a response that was ended
+        by the end token must have that at its end, or the choice to stop is not part of the score.
+    tokenizer : transformers tokenizer, optional
+        Needed for texts.
+    width, blocks, seed : int
+        Of the `CountSketch`. Sketches of two calls can be compared if all three, the model and the parameters are the same.
+    temperature : float, default 1
+        At which the responses were sampled: the score is that of softmax(logits/temperature). Sampling that cuts off
+        the tail (top-k, top-p) follows another law, and has no score here.
+    parameters : sequence of torch.nn.Parameter, optional
+        With respect to which; all of the model's that require a gradient, unless given. One that is used in two places, as
+        an embedding that is the head too, counts once.
+    folder : path, optional
+        Where finished sketches are kept, one small file a distinct pair, so that a run that is killed goes on where it was.
+    progress : bool, default True
+        Show a bar, where the output is a terminal.
+
+    Returns
+    -------
+    ndarray, shape (N, width)
+        The scores for `gt.Rollouts` or `gt.RaggedRollouts`.
+
+    Raises
+    ------
+    ImportError
+        If torch is not installed: pip install 'grpo-theory[lm]'.
+    ValueError
+        If lengths differ, a prompt or a response is empty, a text comes without a tokenizer, or a gradient is not finite.
+    """
+    import torch
+
+    temperature = as_positive("temperature", temperature)
+    projection = CountSketch(width, blocks, seed)
+    pairs = token_pairs(prompts, responses, tokenizer)
+    wanted = trained_parameters(model, parameters)
+    shelf = None if folder is None else Shelf(Path(folder), (width, blocks, seed, temperature, *map(fingerprint, wanted)))
+    found: dict[Pair, Array] = {}
+    training = model.training
+    model.eval()
+    try:
+        for pair in tqdm(dict.fromkeys(pairs), desc="gradients", unit="response", disable=None if progress else True):
+            kept = None if shelf is None else shelf.take(pair, width)
+            if kept is None:
+                with torch.enable_grad():
+                    likelihood = log_likelihood(model, *pair, temperature)
+                    gradients = torch.autograd.grad(likelihood, wanted, materialize_grads=True)
+                kept = projection(gradient.detach().float().cpu().numpy() for gradient in gradients)
+                if shelf is not None:
+                    shelf.put(pair, kept)
+            found[pair] = kept
+    finally:
+        model.train(training)
+    return np.stack([found[pair] for pair in pairs])
+
+
+def token_pairs(prompts: Sequence[Text], responses: Sequence[Text], tokenizer: Any) -> list[Pair]:
+    """Return the tokens of each prompt and of its response, as pairs of tuples."""
+    if len(prompts) != len(responses) or len(prompts) == 0:
+        raise ValueError(f"prompts and responses must be as many, at least one, got {len(prompts)} and {len(responses)}")
+    cut: dict[str, tuple[int, ...]] = {}
+
+    def tokens(name: str, number: int, text: Text) -> tuple[int, ...]:
+        if isinstance(text, str):
+            if tokenizer is None:
+                raise ValueError(f"tokenizer must be given where {name} are texts, got {shown(text)}")
+            if text not in cut:
+                cut[text] = tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+            text = cut[text]
+        if len(text) == 0:
+            raise ValueError(f"{name} must have at least one token each, and number {number} has none")
+        return tuple(int(token) for token in text)
+
+    return [
+        (tokens("prompts", i, prompt), tokens("responses", i, response))
+        for i, (prompt, response) in enumerate(zip(prompts, responses, strict=True))
+    ]
+
+
+def trained_parameters(model: Any, parameters: Sequence[Any] | None) -> list[Any]:
+    """Return the parameters to differentiate by, each once."""
+    given = model.parameters() if parameters is None else parameters
+    wanted = list({id(parameter): parameter for parameter in given if parameter.requires_grad}.values())
+    if not wanted:
+        raise ValueError("parameters must hold at least one that requires a gradient")
+    return wanted
+
+
+def fingerprint(parameter: "Tensor") -> tuple:
+    """Return shape and sum of squares of a parameter, by which another model is told apart."""
+    return tuple(parameter.shape), float(parameter.detach().double().square().sum())
+
+
+def log_likelihood(model: Any, prompt: tuple[int, ...], response: tuple[int, ...], temperature: float) -> "Tensor":
+    """Return log pi(response | prompt), the sum over the response's tokens, as a scalar that can be differentiated."""
+    import torch
+
+    tokens = torch.tensor([prompt + response], device=model.device)
+    kept = {"logits_to_keep": len(response) + 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+    logits = model(tokens, use_cache=False, **kept).logits[0, -len(response) - 1 : -1].float() / temperature
+    return logits.log_softmax(-1).gather(1, tokens[0, -len(response) :, None]).sum()

@@ -1,0 +1,123 @@
+"""A real model's full gradient beside that of its head: noise by baseline, group size, curvature's proxy, cosines."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.harness.style import BLACK, BLUE, ESTIMATORS, GREEN, GREY, ORANGE, VERMILION, group_size_axis
+
+PLACE = 57
+TABLES = ("full_gradient",)
+CAPTION = (
+    "SmolLM2-135M-Instruct, 129 questions, 32 sampled answers each: gradients with respect to all 134,515,008 parameters "
+    "(solid, filled) and to the output head alone (dashed, open). Top left: noise of a group's estimate about its prompt's "
+    "gradient over that with the value baseline; 95% intervals over prompts. Right answers have the smaller gradients, so that "
+    "no baseline beats the group's mean, and the optimal baseline beats both. Top right: the error at a fixed number of "
+    "responses, over the least; bars: 95% intervals of the best group size. Bottom left: curvature (trace of the Fisher matrix, "
+    "over its mean) against the reward's variance, all parameters, with the correlation over all questions and over "
+    "those of each kind. Bottom right: cosines of different prompts' gradients; dotted: |cos| = 0.1, within which the paper "
+    "reports 98% of pairs at the start of training."
+)
+ALL, HEAD = "all parameters", "head"
+SIZES = (2, 4, 8, 16, 32, 64)
+COLOURS = {ALL: BLUE, HEAD: VERMILION}
+KINDS = {"small sum": (ORANGE, "o"), "sum": (BLACK, "s"), "larger": (GREEN, "^")}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw four panels."""
+    table = tables["full_gradient"]
+    whole = table[(table["questions"] == "all kinds") & ~table["quantity"].isin(["prompt", "density"])]
+    at = whole.set_index(["gradient", "quantity", "group_size"]).sort_index()
+    figure, ((noise, size), (proxy, cosines)) = plt.subplots(2, 2, figsize=(9.2, 7.0))
+    _noise(noise, at)
+    _size(size, at)
+    _proxy(proxy, table[table["gradient"] == ALL])
+    _cosines(cosines, table, at)
+    return figure
+
+
+def _noise(axes: Axes, at: pd.DataFrame) -> None:
+    sizes = np.array(SIZES[1:], dtype=float)
+    for gradient, line, filled, shift in ((ALL, "-", True, 0.97), (HEAD, "--", False, 1.03)):
+        for name, quantity, place in (("reinforce", "value against none", 16.0), ("optimal", "value against optimal", 45.0)):
+            row, look = at.loc[(gradient, quantity, 0)], ESTIMATORS[name]
+            low, middle, high = (1.0 / (1.0 + row[which]) for which in ("high", "estimate", "low"))
+            axes.plot(sizes, np.full(len(sizes), middle), line, color=look.colour)
+            _bar(axes, place * shift**2, middle, (low, high), look.colour, look.marker, filled)
+        look = ESTIMATORS["rloo"]
+        rows = [at.loc[(gradient, "leave-one-out against value", int(size))] for size in sizes]
+        axes.plot(sizes, [1.0 + row["estimate"] for row in rows], line, color=look.colour)
+        for size, row in zip(sizes, rows, strict=True):
+            limits = (1.0 + row["low"], 1.0 + row["high"])
+            _bar(axes, size * shift, 1.0 + row["estimate"], limits, look.colour, look.marker, filled)
+    axes.axhline(1.0, color=ESTIMATORS["oracle"].colour, linewidth=1.0)
+    for name, where, text in (
+        ("rloo", (4.6, 1.43), "leave-one-out mean"),
+        ("oracle", (4.0, 1.02), "value baseline $V(x)$"),
+        ("reinforce", (4.0, 0.66), "no baseline"),
+        ("optimal", (4.0, 0.37), "optimal baseline $b^*(x)$"),
+    ):
+        axes.text(*where, text, color=ESTIMATORS[name].colour, fontsize="small")
+    group_size_axis(axes, SIZES[1:])
+    axes.set(ylabel="noise over that of the value baseline", ylim=(0.3, 1.5), title="baselines")
+
+
+def _bar(axes: Axes, x: float, y: float, limits: tuple[float, float], colour: str, marker: str, filled: bool) -> None:
+    axes.errorbar(
+        [x],
+        [y],
+        yerr=[[y - limits[0]], [limits[1] - y]],
+        fmt=marker,
+        color=colour,
+        markerfacecolor=colour if filled else "white",
+        elinewidth=1.0,
+        capsize=2.0,
+        zorder=3,
+    )
+
+
+def _size(axes: Axes, at: pd.DataFrame) -> None:
+    grid = np.geomspace(2.0, 64.0, 200)
+    for gradient, line, height in ((ALL, "-", 0.6), (HEAD, "--", 0.3)):
+        c1, c2, c3 = (at.loc[(gradient, name, 0), "estimate"] for name in ("c1", "c2", "c3"))
+        best = at.loc[(gradient, "G*", 0)]
+        error, least = c1 * grid + c2 + c3 * grid / (grid - 1.0), c1 + c2 + c3 + 2.0 * np.sqrt(c1 * c3)
+        label = f"{gradient}: $G^*$ = {_with_limits(best)}"
+        axes.plot(grid, error / least, line, color=COLOURS[gradient], label=label)
+        axes.plot([best["low"], best["high"]], [height, height], color=COLOURS[gradient], linewidth=4.0, solid_capstyle="butt")
+    group_size_axis(axes, SIZES)
+    axes.set(ylabel="error over the least", ylim=(0.0, None), title="group size")
+    axes.legend(fontsize="small", loc="upper left")
+
+
+def _proxy(axes: Axes, table: pd.DataFrame) -> None:
+    prompts, found = table[table["quantity"] == "prompt"], table[table["quantity"] == "Fisher, trace"].set_index("questions")
+    for kind, (colour, marker) in KINDS.items():
+        own, label = prompts[prompts["kind"] == kind], f"{kind}: {_with_limits(found.loc[kind])}"
+        axes.plot(own["variance"], own["estimate"], marker, color=colour, markersize=4.0, alpha=0.8, label=label)
+    axes.plot([], [], " ", label=f"all kinds: {_with_limits(found.loc['all kinds'])}; printed: 0.34")
+    axes.set(xlabel="variance of the reward", ylabel=r"$E\|W\|^2$ over its mean", ylim=(0.0, 5.2), title="curvature's proxy")
+    axes.legend(fontsize="small", loc="upper left", title="correlation", alignment="left", title_fontsize="small")
+
+
+def _with_limits(row: pd.Series) -> str:
+    return f"{row['estimate']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+
+
+def _cosines(axes: Axes, table: pd.DataFrame, at: pd.DataFrame) -> None:
+    for gradient, line in ((ALL, "-"), (HEAD, "--")):
+        density = table[(table["gradient"] == gradient) & (table["quantity"] == "density")]
+        share = at.loc[(gradient, "share below 0.1", 0), "estimate"]
+        label = f"{gradient}: {100.0 * share:.0f}% below 0.1"
+        axes.plot(density["cosine"], density["estimate"], line, color=COLOURS[gradient], label=label)
+    for limit in (-0.1, 0.1):
+        axes.axvline(limit, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
+    axes.set(
+        xlabel="cosine of two prompts' gradients", ylabel="density", xlim=(-1.0, 1.0), ylim=(0.0, 4.0), title="orthogonality"
+    )
+    axes.legend(fontsize="small", loc="upper left")

@@ -1,0 +1,169 @@
+"""What sampled answers say, prompt by prompt, about the noise of a gradient's estimates, its baselines and its geometry.
+
+Given the prompt every term but `gain` is unbiased, for scores in full, in coordinates that keep inner products, or sketched:
+a product of two estimates of squared norms takes one from each half of a sketch, whose errors are independent.  All that is read
+off them is a function of their means over prompts, and of the mean product of different prompts' gradients.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
+from grpo_theory.samples import Rollouts
+
+Means = Mapping[str, Array]
+"""Means over prompts by name, one number or many in any one shape."""
+OTHERS = "product of others"
+"""The name of the mean product of the estimated gradients of different prompts."""
+TENFOLD = ", right answers' tenfold"
+"""The control of a correlation with ||W||^2: squared norms of right answers are multiplied by ten."""
+
+
+class Scores(NamedTuple):
+    """Different answers' rewards (D,) and scores (D, J), exact or sketched, and which of them each response is, (B, G)."""
+
+    rewards: Array
+    scores: Array
+    index: Integers
+    exact: bool
+
+    def of(self, index: Integers) -> tuple[Array, Array]:
+        """Return rewards (b, G) and scores (b, G, J) of some responses (b, G)."""
+        return self.rewards[index], self.scores[index]
+
+
+def squared_norms(scores: Array, exact: bool) -> tuple[Array, Array]:
+    """Return two estimates of ||W||^2: the same where scores are exact, else one from each half of the sketch."""
+    if exact:
+        norms = (scores**2).sum(axis=-1)
+        return norms, norms
+    first, second = np.split(scores, 2, axis=-1)
+    return 2.0 * (first**2).sum(axis=-1), 2.0 * (second**2).sum(axis=-1)
+
+
+def prompt_terms(rewards: Array, scores: Array, exact: bool) -> dict[str, Array]:
+    """Return the terms (B,) of prompts from rewards (B, G) and scores (B, G, J).
+
+    P = ||W||^2, Z the reward, V its mean; `power` is of ||g||^2, and a product of names is of the product of their means.
+    """
+    size, z = rewards.shape[1], rewards
+    first, second = squared_norms(scores, exact)
+    p = (first + second) / 2.0
+    powers = prompt_powers(Rollouts(z, scores))
+    pairs, triples = size * (size - 1.0), size * (size - 1.0) * (size - 2.0)
+    total, sum_z, sum_pz, sum_pzz = p.sum(axis=1), z.sum(axis=1), (p * z).sum(axis=1), (p * z**2).sum(axis=1)
+    both, apart = (prompt_powers(Rollouts(z, some[..., None])).gradient for some in (first + second, first - second))
+    tenfold = 1.0 + 9.0 * z
+    return {
+        "power": powers.gradient,
+        "c2": powers.advantage - powers.gradient,
+        "c3": powers.independent + powers.gradient,
+        "P": total / size,
+        "PZZ": sum_pzz / size,
+        "V PZ": (sum_z * sum_pz - sum_pzz) / pairs,
+        "V V P": (total * (sum_z**2 - (z**2).sum(axis=1)) - 2.0 * sum_z * sum_pz + 2.0 * sum_pzz) / triples,
+        "squared covariance": (both - apart) / 4.0,
+        "gain": (both - apart) / 4.0 / p.mean(axis=1),
+        "covariance": covariances(p, z),
+        "variance of P": covariances(first, second),
+        f"covariance{TENFOLD}": covariances(p * tenfold, z),
+        f"variance of P{TENFOLD}": covariances(first * tenfold, second * tenfold),
+        "variance": covariances(z, z),
+        "variance variance": prompt_powers(Rollouts(z, z[..., None])).gradient,
+        "variance P": powers.independent,
+        "P P": (first.sum(axis=1) * second.sum(axis=1) - (first * second).sum(axis=1)) / pairs,
+    }
+
+
+def covariances(a: Array, b: Array) -> Array:
+    """Return the sample covariances along the last axis."""
+    centred = (a - a.mean(axis=1, keepdims=True)) * (b - b.mean(axis=1, keepdims=True))
+    return np.asarray(centred.sum(axis=1) / (a.shape[1] - 1.0))
+
+
+def mean_of_pairs(values: Array) -> float:
+    """Return the mean of a symmetric matrix (B, B) beside its diagonal."""
+    size = len(values)
+    return float((values.sum() - np.trace(values)) / (size * (size - 1.0)))
+
+
+def means_of_others(values: Array) -> Array:
+    """Return that mean without each of the B rows and its column in turn, shape (B,)."""
+    size = len(values)
+    rows = values.sum(axis=1) - np.diag(values)
+    return np.asarray((rows.sum() - 2.0 * rows) / ((size - 1.0) * (size - 2.0)))
+
+
+class Sample(NamedTuple):
+    """Terms of all prompts, and the inner products (B, B) of their estimated gradients."""
+
+    terms: dict[str, Array]
+    products: Array
+
+    @classmethod
+    def of(cls, scores: Scores) -> "Sample":
+        """Compute both."""
+        rollouts = scores.of(scores.index)
+        gradients = prompt_gradients(Rollouts(*rollouts))
+        return cls(prompt_terms(*rollouts, scores.exact), gradients @ gradients.T)
+
+    def means(self) -> dict[str, Array]:
+        """Return the means, as arrays of no axes."""
+        return {name: term.mean() for name, term in self.terms.items()} | {OTHERS: np.asarray(mean_of_pairs(self.products))}
+
+    def without_prompt(self) -> dict[str, Array]:
+        """Return the means without each prompt in turn, shape (B,)."""
+        found = {name: (term.sum() - term) / (len(term) - 1.0) for name, term in self.terms.items()}
+        return found | {OTHERS: means_of_others(self.products)}
+
+    def without_response(self, scores: Scores) -> dict[str, Array]:
+        """Return the means without each response in turn, shape (B, G); each different answer is left out once."""
+        size, group_size = scores.index.shape
+        gradients = prompt_gradients(Rollouts(*scores.of(scores.index)))
+        total, means = gradients.sum(axis=0), self.means()
+        found = {name: np.empty((size, group_size)) for name in means}
+        for b, answers in enumerate(scores.index):
+            _, places, copies = np.unique(answers, return_index=True, return_inverse=True)
+            less = scores.of(np.stack([np.delete(answers, place) for place in places]))
+            for name, term in prompt_terms(*less, scores.exact).items():
+                found[name][b] = means[name] + (term - self.terms[name][b])[copies] / size
+            change = (prompt_gradients(Rollouts(*less)) - gradients[b]) @ (total - gradients[b])
+            found[OTHERS][b] = means[OTHERS] + 2.0 * change[copies] / (size * (size - 1.0))
+        return found
+
+
+def noise(means: Means, group_size: int) -> dict[str, Array]:
+    """Return the mean noise of a group's estimate about its prompt's gradient, times G, by baseline; the last two are controls.
+
+    Without a baseline; under the leave-one-out mean; V; b* = E[PZ]/E[P]; V added instead of taken off; and a baseline of one
+    other reward, leave-one-out in groups of 2.
+    """
+    none = means["PZZ"] - means["power"]
+    return {
+        "none": none,
+        "leave-one-out": means["c2"] + means["c3"] / (group_size - 1.0),
+        "value": means["c2"],
+        "optimal": means["c2"] - means["gain"],
+        "value, wrong sign": none + 2.0 * means["V PZ"] + means["V V P"],
+        "means of pairs": means["c2"] + means["c3"],
+    }
+
+
+def components(means: Means) -> tuple[Array, Array, Array]:
+    """Return c1, c2 and c3."""
+    return means["power"] - means[OTHERS], means["c2"], means["c3"]
+
+
+def within_correlation(means: Means, suffix: str = "") -> Array:
+    """Return the correlation of ||W||^2 and Z given the prompt, over all prompts: mean covariance over root mean variances."""
+    return np.asarray(means[f"covariance{suffix}"] / np.sqrt(means[f"variance of P{suffix}"] * means["variance"]))
+
+
+def proxy_correlation(means: Means, curvature: str = "P") -> Array:
+    """Return the correlation over prompts of the reward's variance and a curvature, freed of the noise of their estimates."""
+    v, c = means["variance"], means[curvature]
+    spread = (means["variance variance"] - v**2) * (means[f"{curvature} {curvature}"] - c**2)
+    return np.asarray((means[f"variance {curvature}"] - v * c) / np.sqrt(spread))

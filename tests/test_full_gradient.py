@@ -1,0 +1,238 @@
+"""The study of SmolLM2's full gradient: its terms by enumeration, its correlations on data with known ones, its errors."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.data import sampled_answers
+from grpo_theory.evidence import judge
+from simulations.gradient import full_gradient
+from simulations.gradient.full_gradient import ALL, HEAD, jackknife_error, of_responses, scores_of
+from simulations.gradient.sampled_terms import (
+    OTHERS,
+    Sample,
+    Scores,
+    components,
+    mean_of_pairs,
+    means_of_others,
+    noise,
+    prompt_terms,
+    proxy_correlation,
+    within_correlation,
+)
+from simulations.harness.study import table_of
+
+LIMIT = 4.9
+GROUP = 6
+CHANCES = np.array([0.5, 0.3, 0.2])
+REWARDS = np.array([0.0, 1.0, 0.5])
+SCORES = (np.eye(3) - CHANCES) @ np.array([[1.0, 0.2, 0.0], [-0.4, 2.0, 0.3], [0.0, 0.5, 1.5]])
+"""Three outcomes of a prompt; the scores have mean 0, as scores do."""
+POWER = (SCORES**2).sum(axis=1)
+
+
+def exact():
+    """Return what the terms of the prompt are the means of."""
+    p, z = CHANCES, REWARDS
+    value, gradient, mean = p @ z, (p * z) @ SCORES, p @ POWER
+    variance, norm = p @ (z - value) ** 2, gradient @ gradient
+    covariance = p @ (POWER * (z - value))
+    return {
+        "power": norm,
+        "c2": p @ (POWER * (z - value) ** 2) - norm,
+        "c3": variance * mean + norm,
+        "P": mean,
+        "PZZ": p @ (POWER * z**2),
+        "V PZ": value * (p @ (POWER * z)),
+        "V V P": value**2 * mean,
+        "squared covariance": covariance**2,
+        "gain": covariance**2 / mean,
+        "covariance": covariance,
+        "variance of P": p @ (POWER - mean) ** 2,
+        "variance": variance,
+        "variance variance": variance**2,
+        "variance P": variance * mean,
+        "P P": mean**2,
+    }
+
+
+def groups_of(size):
+    """Return all groups of outcomes, and their probabilities."""
+    groups = np.array(list(product(range(3), repeat=size)))
+    return groups, CHANCES[groups].prod(axis=1)
+
+
+def test_terms_are_unbiased_over_all_groups():
+    """All 3^6 groups of responses, with their probabilities."""
+    groups, weights = groups_of(GROUP)
+    found = prompt_terms(REWARDS[groups], SCORES[groups], exact=True)
+    for name, value in exact().items():
+        if name != "gain":
+            assert weights @ found[name] == pytest.approx(value, abs=1e-12), name
+    naive = weights @ found["covariance"] ** 2
+    assert naive > exact()["squared covariance"] + 1e-3, (
+        "the check could not tell the square of an estimate from an estimate of it"
+    )
+
+
+def test_noise_is_that_of_the_baselines():
+    """Against trace Cov(W (Z - C)) over the outcomes, with each baseline written out, and over all groups."""
+    p, value, best = CHANCES, CHANCES @ REWARDS, CHANCES @ (POWER * REWARDS) / (CHANCES @ POWER)
+    found = noise(exact(), 5)
+    for name, baseline in (("none", 0.0), ("value", value), ("optimal", best), ("value, wrong sign", -value)):
+        estimates = SCORES * (REWARDS - baseline)[:, None]
+        assert found[name] == pytest.approx(p @ (estimates**2).sum(axis=1) - ((p @ estimates) ** 2).sum(), abs=1e-12), name
+    for name, size in (("leave-one-out", 5), ("means of pairs", 2)):
+        groups, weights = groups_of(size)
+        z = REWARDS[groups]
+        advantages = z - (z.sum(axis=1, keepdims=True) - z) / (size - 1.0)
+        estimates = (advantages[..., None] * SCORES[groups]).mean(axis=1)
+        trace = weights @ (estimates**2).sum(axis=1) - ((weights @ estimates) ** 2).sum()
+        assert found[name] == pytest.approx(size * trace, abs=1e-12), name
+
+
+def test_products_of_two_halves_of_a_sketch_are_unbiased():
+    """Over 4,096 random maps of the same scores; with both factors from the whole sketch the check refuses."""
+    rng = np.random.default_rng(5)
+    rewards, scores = rng.integers(0, 2, (1, GROUP)).astype(float), 1.0 + rng.standard_normal((1, GROUP, 12))
+    truth = prompt_terms(rewards, scores, exact=True)
+    sketches = (scores[0] @ (rng.standard_normal((4096, 12, 4)) / 2.0)).reshape(4096, GROUP, 4)
+
+    def distance(name, found):
+        return (found[name].mean() - truth[name][0]) / (found[name].std(ddof=1) / 64.0)
+
+    halves, whole = (prompt_terms(np.repeat(rewards, 4096, axis=0), sketches, exact=one) for one in (False, True))
+    quadratic = ("squared covariance", "variance of P", "P P")
+    for name in (*quadratic, "power", "c2", "c3", "P", "covariance", "variance P", "V PZ", "V V P", "PZZ"):
+        assert abs(distance(name, halves)) < LIMIT, name
+    assert all(abs(distance(name, whole)) > LIMIT for name in quadratic)
+
+
+def test_the_proxys_correlation_is_freed_of_noise():
+    """1,000 prompts whose norms grow with their variances: the plain correlation of the estimates is less."""
+    rng = np.random.default_rng(6)
+    size, group = 1000, 8
+    success = rng.uniform(0.05, 0.95, size)
+    scale = 1.0 + 4.0 * success * (1.0 - success) + rng.uniform(0.0, 0.6, size)
+    rewards = (rng.random((size, group)) < success[:, None]).astype(float)
+    scores = rng.standard_normal((size, group, 30)) * np.sqrt(scale / 30.0)[:, None, None]
+    truth = np.corrcoef(success * (1.0 - success), scale)[0, 1]
+    terms = prompt_terms(rewards, scores, exact=True)
+    without = {name: (term.sum() - term) / (size - 1.0) for name, term in terms.items()}
+    found = proxy_correlation({name: term.mean() for name, term in terms.items()})
+    error = jackknife_error(proxy_correlation(without))
+    assert abs(found - truth) < LIMIT * error
+    plain = np.corrcoef(terms["variance"], terms["P"])[0, 1]
+    assert truth - plain > LIMIT * error, "the check could not tell a correlation that noise attenuates"
+
+
+def test_the_correlation_within_prompts_is_that_of_the_outcomes():
+    deviation = POWER - CHANCES @ POWER
+    variances = (CHANCES @ deviation**2) * (CHANCES @ (REWARDS - CHANCES @ REWARDS) ** 2)
+    assert within_correlation(exact()) == pytest.approx(CHANCES @ (deviation * REWARDS) / np.sqrt(variances), abs=1e-12)
+    assert proxy_correlation(exact() | {"variance variance": 1.0, "P P": 1e3}, "variance") == pytest.approx(1.0)
+
+
+def test_means_of_pairs_and_without_each():
+    values = np.random.default_rng(7).standard_normal((5, 5))
+    values += values.T
+    of_pairs = [values[i, j] for i in range(5) for j in range(5) if i != j]
+    assert mean_of_pairs(values) == pytest.approx(np.mean(of_pairs), abs=1e-14)
+    for left_out in range(5):
+        kept = np.delete(np.arange(5), left_out)
+        assert means_of_others(values)[left_out] == pytest.approx(mean_of_pairs(values[np.ix_(kept, kept)]), abs=1e-13)
+
+
+def made_up(prompts=7, size=5, seed=8):
+    """Return random scores of prompts' answers, of which some come more than once."""
+    rng = np.random.default_rng(seed)
+    index = np.concatenate([rng.integers(4 * b, 4 * b + 4, (1, size)) for b in range(prompts)])
+    return Scores(rng.integers(0, 2, 4 * prompts).astype(float), rng.standard_normal((4 * prompts, 6)), index, True)
+
+
+def test_means_without_a_prompt_or_a_response_are_those_of_the_rest():
+    scores = made_up()
+    sample = Sample.of(scores)
+    by_prompt, by_response = sample.without_prompt(), sample.without_response(scores)
+    for b in range(7):
+        rest = Sample.of(scores._replace(index=np.delete(scores.index, b, axis=0))).means()
+        for name, mean in rest.items():
+            assert by_prompt[name][b] == pytest.approx(mean, abs=1e-12), name
+    whole, gradients = sample.means(), [gradient_of(scores, answers) for answers in scores.index]
+    for b, j in product(range(7), range(5)):
+        less = np.delete(scores.index[b], j)
+        own = prompt_terms(*scores.of(less[None]), True)
+        for name, term in own.items():
+            assert by_response[name][b, j] == pytest.approx(whole[name] + (term[0] - sample.terms[name][b]) / 7, abs=1e-12), name
+        changed = np.array([gradient_of(scores, less) if other == b else gradients[other] for other in range(7)])
+        assert by_response[OTHERS][b, j] == pytest.approx(mean_of_pairs(changed @ changed.T), abs=1e-12)
+
+
+def gradient_of(scores, answers):
+    """Return the leave-one-out estimate of a prompt's gradient, as a sample covariance."""
+    z, w = scores.rewards[answers], scores.scores[answers]
+    return (z - z.mean()) @ w / (len(answers) - 1.0)
+
+
+def test_jackknives_are_the_textbooks_on_means():
+    rng = np.random.default_rng(9)
+    by_prompt = rng.standard_normal(12)
+    without = (by_prompt.sum() - by_prompt) / 11.0
+    assert jackknife_error(without) == pytest.approx(by_prompt.std(ddof=1) / np.sqrt(12.0))
+    responses = rng.standard_normal((4, 8)) * np.array([[1.0], [1.0], [1.0], [0.0]])
+    less = (
+        responses.mean()
+        + ((responses.sum(axis=1, keepdims=True) - responses) / 7.0 - responses.mean(axis=1, keepdims=True)) / 4.0
+    )
+    found = of_responses(less)
+    variances = responses.var(axis=1, ddof=1) / 8.0
+    assert found["response_error"] == pytest.approx(np.sqrt(variances.sum()) / 4.0)
+    assert found["freedom"] == pytest.approx(7.0 * variances.sum() ** 2 / (variances**2).sum())
+    assert found["freedom"] < 21.0 + 1e-9, "one prompt of four does not vary"
+
+
+def test_components_are_those_of_the_package():
+    scores = scores_of(HEAD)
+    law = gt.intervals.estimate_group_size_law(gt.Rollouts(*scores.of(scores.index)))
+    np.testing.assert_allclose(components(Sample.of(scores).means()), (law.c1, law.c2, law.c3), rtol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def table():
+    found = []
+    for cell in full_gradient.cells(False):
+        results = [full_gradient.compute(cell.settings, np.random.SeedSequence(0), 0)]
+        found += full_gradient.rows(cell.settings, results)
+    return table_of(found)
+
+
+def test_what_the_study_claims_follows_from_its_table(table):
+    found = full_gradient.claims(table)
+    assert {claim.statement.id for claim in found} == set(full_gradient.STUDY.decides)
+    assert len(found) == 2 * (8 + 4) + 1
+    judged = judge(found)
+    assert (judged["control"] == "refuted").all()
+
+
+def test_the_sketch_adds_little_to_the_error(table):
+    """Less than a third of the error that the choice of prompts leaves, for all that is read off it."""
+    part = table[(table["gradient"] == ALL) & (table["standard_error"] > 0.0)].dropna(subset="sketch_error")
+    assert len(part) > 25
+    assert (part["sketch_error"] < part["standard_error"] / 3.0).all()
+
+
+def test_scores_of_the_sampled_answers_have_mean_zero():
+    """As E W = 0: products of different responses to a prompt. Those of right answers alone have a mean, and are refused."""
+    data = sampled_answers()
+    for scores in (data.sketches, data.head):
+        for right, agree in ((False, True), (True, False)):
+            found = []
+            for answers in data.index:
+                some = answers[data.rewards[answers] == 1.0] if right else answers
+                if len(some) > 1:
+                    products = scores[some] @ scores[some].T
+                    found.append(mean_of_pairs(products) / np.trace(products) * len(some))
+            z = np.mean(found) / (np.std(found, ddof=1) / np.sqrt(len(found)))
+            assert (abs(z) < LIMIT) == agree, z

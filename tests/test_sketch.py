@@ -1,0 +1,188 @@
+"""Sketches of a tiny language model's gradients against the gradients themselves (marker `reference`: needs torch)."""
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.language_model import CountSketch
+
+pytestmark = [pytest.mark.reference, pytest.mark.filterwarnings("default")]
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+LIMIT = 4.9
+PROMPTS = [[5, 6, 7], [5, 6, 7], [9, 2], [5, 6, 7], [11, 3, 2, 8]]
+RESPONSES = [[1, 2, 3], [4], [1, 2, 3], [1, 2, 3], [30, 0]]
+
+
+def tiny(tied=True, seed=0):
+    """Return a random model of 2 layers with a vocabulary of 32."""
+    torch.manual_seed(seed)
+    shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    settings = transformers.LlamaConfig(vocab_size=32, tie_word_embeddings=tied, initializer_range=0.3, **shape)
+    return transformers.LlamaForCausalLM(settings).eval()
+
+
+def likelihood(model, prompt, response, temperature=1.0):
+    """Return log pi of the response, token by token, each from a pass of its own."""
+    tokens, total = list(prompt), 0.0
+    for token in response:
+        logits = model(torch.tensor([tokens])).logits[0, -1] / temperature
+        total = total + logits.log_softmax(-1)[token]
+        tokens.append(token)
+    return total
+
+
+def gradients(model, temperature=1.0):
+    """Return the exact gradients of all pairs, (N, n_parameters), by backward passes into .grad."""
+    found = []
+    for pair in zip(PROMPTS, RESPONSES, strict=True):
+        model.zero_grad()
+        likelihood(model, *pair, temperature).backward()
+        found.append(np.concatenate([parameter.grad.numpy().ravel() for parameter in model.parameters()]))
+    model.zero_grad()
+    return np.array(found, dtype=np.float64)
+
+
+def test_products_are_unbiased_for_the_exact_ones():
+    """Over 512 seeds; gradients at another temperature are refuted, which shows that the check has power."""
+    model = tiny()
+    found = np.array([gt.sketch(model, PROMPTS, RESPONSES, width=64, blocks=2, seed=seed, progress=False) for seed in range(512)])
+    products = found @ found.swapaxes(1, 2)
+    error = products.std(axis=0, ddof=1) / np.sqrt(len(products))
+    z = [np.abs((products.mean(axis=0) - (w @ w.T)) / error).max() for w in (gradients(model), gradients(model, 1.5))]
+    assert z[0] < LIMIT
+    assert z[1] > LIMIT
+
+
+def test_a_sketch_is_the_count_sketch_of_the_exact_gradient():
+    """The same map applied to gradients found in another way, at a temperature; each parameter begins a chunk."""
+    model = tiny()
+    found = gt.sketch(model, PROMPTS, RESPONSES, width=256, seed=3, temperature=0.7, progress=False)
+    sizes = np.cumsum([parameter.numel() for parameter in model.parameters()])[:-1]
+    expected = [CountSketch(256, 4, 3)(np.split(gradient, sizes)) for gradient in gradients(model, 0.7)]
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_array_equal(found[0], found[3])
+    assert not np.allclose(found[0], found[2])
+
+
+def test_the_head_alone_is_the_exact_heads_score():
+    """Of an untied head: sum_t (e_t - pi_t) x h_t, put together from probabilities and hidden states."""
+    model = tiny(tied=False)
+    head = model.get_output_embeddings().weight
+    found = gt.sketch(model, PROMPTS, RESPONSES, width=256, parameters=[head], progress=False)
+    expected = []
+    for prompt, response in zip(PROMPTS, RESPONSES, strict=True):
+        with torch.no_grad():
+            out = model(torch.tensor([prompt + response]), output_hidden_states=True)
+        rows = slice(len(prompt) - 1, -1)
+        covectors = np.eye(32)[response] - out.logits[0, rows].softmax(-1).numpy()
+        expected.append(CountSketch(256, 4)([covectors.T @ out.hidden_states[-1][0, rows].numpy()]))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+
+
+def test_a_tied_parameter_counts_once_with_both_of_its_uses():
+    """The tied matrix's gradient is the sum of those of an embedding and a head that are equal and untied."""
+    model, untied = tiny(), tiny(tied=False)
+    untied.load_state_dict(model.state_dict() | {"lm_head.weight": model.get_input_embeddings().weight})
+    tied = gt.sketch(model, PROMPTS, RESPONSES, parameters=[model.get_input_embeddings().weight] * 2, progress=False)
+    parts = [
+        gt.sketch(untied, PROMPTS, RESPONSES, parameters=[layer.weight], progress=False)
+        for layer in (untied.get_input_embeddings(), untied.get_output_embeddings())
+    ]
+    np.testing.assert_allclose(tied, parts[0] + parts[1], rtol=1e-3, atol=1e-4 * np.abs(tied).max())
+    assert all(np.abs(part).max() > 0.01 * np.abs(tied).max() for part in parts)
+
+
+def test_frozen_parameters_are_left_out():
+    """As for a LoRA: what requires no gradient has none."""
+    model = tiny()
+    last = model.model.layers[1].mlp.down_proj.weight
+    for parameter in model.parameters():
+        parameter.requires_grad_(parameter is last)
+    found = gt.sketch(model, PROMPTS, RESPONSES, progress=False)
+    np.testing.assert_array_equal(found, gt.sketch(model, PROMPTS, RESPONSES, parameters=[last], progress=False))
+    last.requires_grad_(False)
+    with pytest.raises(ValueError, match="parameters must hold at least one that requires a gradient"):
+        gt.sketch(model, PROMPTS, RESPONSES)
+
+
+def test_work_goes_on_where_it_was_and_damage_is_made_good(tmp_path, monkeypatch):
+    model, passes = tiny(), []
+    monkeypatch.setattr(type(model), "forward", counted(type(model).forward, passes))
+    fresh = gt.sketch(model, PROMPTS, RESPONSES, progress=False)
+    assert len(passes) == 4, "two of the five pairs are the same"
+    np.testing.assert_array_equal(gt.sketch(model, PROMPTS[:2], RESPONSES[:2], folder=tmp_path), fresh[:2])
+    del passes[:]
+    np.testing.assert_array_equal(gt.sketch(model, PROMPTS, RESPONSES, folder=tmp_path), fresh)
+    assert len(passes) == 2
+    files = sorted(tmp_path.iterdir())
+    assert [file.suffix for file in files] == [".npy"] * 4
+    files[0].unlink()
+    files[1].write_bytes(files[1].read_bytes()[:200])
+    del passes[:]
+    np.testing.assert_array_equal(gt.sketch(model, PROMPTS, RESPONSES, folder=tmp_path), fresh)
+    assert len(passes) == 2
+    for other in ({"seed": 1}, {"temperature": 2.0}, {"blocks": 2}):
+        del passes[:]
+        gt.sketch(model, PROMPTS, RESPONSES, folder=tmp_path, **other)
+        assert len(passes) == 4
+    with torch.no_grad():
+        model.model.norm.weight[0] += 0.1
+    del passes[:]
+    gt.sketch(model, PROMPTS, RESPONSES, folder=tmp_path)
+    assert len(passes) == 4, "sketches of another model were taken for its own"
+
+
+def counted(forward, passes):
+    """Return the function with a list that grows by one at each call."""
+    import functools
+
+    @functools.wraps(forward)
+    def counting(*args, **kwargs):
+        passes.append(1)
+        return forward(*args, **kwargs)
+
+    return counting
+
+
+def test_the_model_stays_as_it_was():
+    model = tiny().train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    gt.sketch(model, PROMPTS, RESPONSES, progress=False)
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_texts_are_cut_by_the_tokenizer():
+    def tokenizer(text, add_special_tokens):
+        assert not add_special_tokens
+        return {"input_ids": [ord(letter) - ord("a") for letter in text]}
+
+    model = tiny()
+    found = gt.sketch(model, ["fgh"], ["bcd"], tokenizer=tokenizer, progress=False)
+    np.testing.assert_array_equal(found, gt.sketch(model, PROMPTS[:1], RESPONSES[:1], progress=False))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([[1]], []), "prompts and responses must be as many, at least one, got 1 and 0"),
+        (([], []), "got 0 and 0"),
+        (([[1], [2]], [[1], []]), "responses must have at least one token each, and number 1 has none"),
+        ((["text"], ["text"]), "tokenizer must be given where prompts are texts"),
+    ],
+)
+def test_bad_input(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        gt.sketch(tiny(), *arguments)
+
+
+def test_they_go_straight_into_the_intervals():
+    model = tiny()
+    prompts, responses = [[1, 2]] * 8 + [[3]] * 8, [[i % 5, 4] for i in range(16)]
+    scores = gt.sketch(model, prompts, responses, progress=False)
+    rewards = np.arange(16).reshape(2, 8) % 2
+    law = gt.intervals.estimate_group_size_law(gt.Rollouts(rewards, scores.reshape(2, 8, -1)))
+    assert np.isfinite([law.c1, law.c2, law.c3]).all()
