@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.data import sampled_answers
+from grpo_theory.plan.command import main
 from simulations.claims import CATALOGUE
 from simulations.claims.digest import COLUMNS, digest
 from simulations.harness.verdicts import Verdicts
@@ -135,3 +137,28 @@ def test_another_verdict_makes_another_table(writer):
     assert f"Not decided yet: {unmet} (" in table
     page = f"before\n{writer.BEGIN}\nold\n{writer.END}\nafter\n"
     assert writer.with_table(page, table) == f"before\n{writer.BEGIN}\n\n{table}\n{writer.END}\nafter\n"
+
+
+def test_the_readmes_plan_is_what_the_command_prints(capsys):
+    asked = re.search(r"    grpo-theory (plan .*)\n", README)[1].split()
+    assert main([str(TOP / part) if part.startswith("examples/") else part for part in asked]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    shown, _, _ = README[README.index("    RECOMMENDATION") :].partition("\n\nThen come")
+    section = [line.removeprefix("    ") for line in shown.splitlines()]
+    assert len(section) > 20
+    assert section == printed[: len(section)]
+
+
+def test_the_planners_page_runs_as_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(TOP)
+    page = (TOP / "docs" / "planner.md").read_text(encoding="utf-8")
+    names = run_blocks(page, tmp_path)
+    assert capsys.readouterr().out.startswith("RECOMMENDATION\n")
+    sketches = sampled_answers()
+    wide = gt.Rollouts(sketches.rewards[sketches.index], sketches.sketches[sketches.index])
+    full = gt.plan.advise(wide, 1024, max_group_size=64).scores
+    short = names["advice"].scores
+    ratios = [getattr(short.choice.law, name) / getattr(full.choice.law, name) for name in ("c1", "c2", "c3")]
+    assert [f"{1.0 - ratio:.2f}" for ratio in (max(ratios), min(ratios))] == ["0.16", "0.30"]
+    assert abs(ratios[2] / ratios[0] - 1.0) < 0.045
+    assert f"{full.real_optimum:.1f}" == f"{short.real_optimum:.1f}" == "3.1"
