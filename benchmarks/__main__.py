@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from benchmarks.chunks import chunk_rows
 from benchmarks.comparison import comparison
 from benchmarks.footprint import compilation_rows, memory_row, start_up_rows
 from benchmarks.results import Results, ResultsError, circumstances
@@ -19,6 +20,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "start-up": start_up_rows,
     "compilation": compilation_rows,
     "memory": lambda: [memory_row()],
+    "chunks": chunk_rows,
     "peaks": peak_rows,
     "numpy": numpy_rows,
     "jax-1": lambda: jax_rows(1),
