@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from paper_figures.harness.style import BLACK, GREEN, LANGUAGE_MODEL, ORANGE, PROBLEMS, Look, points
 
 PLACE = 40
+ABOUT = "U6"
 TABLES = ("baseline_curve",)
 CAPTION = (
     "Variance of one response's gradient term given its prompt, averaged over prompts, for the baselines t V(x) and t b*(x)."

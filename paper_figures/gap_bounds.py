@@ -26,20 +26,22 @@ ROWS = {"constant": "constant step", "harmonic": r"$\beta/(i+i_0)$"}
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw one panel for each problem and schedule."""
     table = tables["training_gap"].query("quantity == 'gap'")
+    laws = tables["training_gap"].query("quantity == 'law'")
     problems = list(table["problem"].unique())
     figure, panels = plt.subplots(len(ROWS), len(problems), figsize=(9.0, 5.4), sharex=True)
     for line, (schedule, label) in zip(panels, ROWS.items(), strict=True):
         for axes, problem in zip(line, problems, strict=True):
             part = table[(table["problem"] == problem) & (table["schedule"] == schedule)]
             wide = -float(ndtri(0.0005 / max(len(part), 1)))
+            exact = laws[(laws["problem"] == problem) & (laws["schedule"] == schedule)].set_index("estimator")
             for name, curve in part.groupby("estimator", sort=False):
                 look = ESTIMATORS[str(name)]
                 half = wide * curve["standard_error"]
                 low = np.maximum(curve["estimate"] - half, 1e-3 * curve["estimate"])
                 axes.fill_between(curve["n"], low, curve["estimate"] + half, color=look.colour, alpha=0.2, linewidth=0)
                 axes.plot(curve["n"], curve["estimate"], look.marker, color=look.colour, markerfacecolor="white", markersize=3.5)
-                axes.plot(curve["n"], curve["prediction"], "-", color=look.colour, linewidth=1.0)
-            own = part[part["estimator"] == "rloo"]
+                axes.plot(exact.loc[name, "n"], exact.loc[name, "estimate"], "-", color=look.colour, linewidth=1.0)
+            own = exact.loc["rloo"]
             axes.plot(own["n"], own["bound"], color=GREY, linewidth=2.2)
             axes.plot(own["n"], own["iterated"], color=GREY, linewidth=1.0)
             axes.set_xscale("log", base=2)

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from paper_figures.harness.group_law import fine, group_law
 from paper_figures.harness.style import BLUE, GREEN, GREY, VERMILION, Look, group_size_axis, log_axis, points
 
 PLACE = 120
@@ -37,7 +38,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             points(axes, shift * rows["group_size"], budget * rows["estimate"], budget * rows["standard_error"], look)
             axes.plot([], [], look.marker, color=look.colour, markerfacecolor="white", label=look.label)
         one = part[part["budget"] == part["budget"].min()].sort_values("group_size")
-        axes.plot(one["group_size"], one["budget"] * one["prediction"], color=GREY, linewidth=1.2, label="law, first order")
+        sizes = fine(one["group_size"])
+        law = group_law(one["group_size"], one["budget"] * one["prediction"] / one["group_size"])
+        axes.plot(sizes, sizes * law(sizes), color=GREY, linewidth=1.2, label="law, first order")
         group_size_axis(axes, [int(size) for size in one["group_size"]])
         log_axis(axes)
         axes.set_title(title, fontsize="small")

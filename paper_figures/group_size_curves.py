@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from paper_figures.harness.group_law import fine, group_law
 from paper_figures.harness.style import NORMAL_95, checkpoint_colours, group_size_axis, log_axis
 
 PLACE = 110
@@ -73,7 +74,9 @@ def _curve(axes: Axes, rows: pd.DataFrame, colour: str) -> None:
     if (reference <= 0.0).any():
         return
     least = reference.min()
-    axes.plot(sizes, reference / least, color=colour, linewidth=1.2)
+    every = fine(sizes) if known else sizes
+    curve = every * group_law(sizes, law / sizes)(every) if known else reference
+    axes.plot(every, curve / least, color=colour, linewidth=1.2)
     kept = rows["in_set"].to_numpy(dtype=bool)
     for mask, fill in ((kept, colour), (~kept, "white")):
         axes.errorbar(

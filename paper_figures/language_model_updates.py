@@ -12,6 +12,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 from paper_figures.harness.style import BROWN, LANGUAGE_MODEL, PROBLEMS, RATIOS, Look, log_axis
 
 PLACE = 230
+ABOUT = "T6"
 TABLES = ("language_model",)
 CAPTION = (
     "SmolLM2's head after updates on one rollout, each the exact mean of the clipped update (token ratios, G = 8); the "

@@ -6,9 +6,11 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from paper_figures.harness.group_law import fine, group_law
 from paper_figures.harness.style import ESTIMATORS, LANGUAGE_MODEL, PROBLEMS, exact_line, group_size_axis, log_axis, points
 
 PLACE = 10
+ABOUT = "U6"
 TABLES = ("gradient_error", "baselines")
 CAPTION = (
     "Top: mean squared error of one group's gradient about its prompt's true gradient, averaged over the 500 arithmetic "
@@ -29,10 +31,12 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         top, bottom = panels[:, column]
         own = table[table["problem"] == problem].set_index(["estimator", "group_size"]).sort_index()
         oracle = own.loc["oracle", "prediction"]
+        sizes = fine(oracle.index)
+        laws = {name: group_law(oracle.index, own.loc[name, "prediction"])(sizes) for name in SHOWN}
         for name in SHOWN:
             part, look = own.loc[name], ESTIMATORS[name]
-            for axes, unit in ((top, 1.0), (bottom, oracle)):
-                exact_line(axes, part.index, part["prediction"] / unit, look)
+            for axes, unit, exact in ((top, 1.0, 1.0), (bottom, oracle, laws["oracle"])):
+                exact_line(axes, sizes, laws[name] / exact, look)
                 points(axes, part.index, part["estimate"] / unit, part["standard_error"] / unit, look)
         bottom.axvline(facts.loc[problem, "break_even"], color="#7F7F7F", linewidth=1.0, linestyle=":")
         log_axis(top)

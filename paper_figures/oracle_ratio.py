@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from paper_figures.harness.group_law import fine, group_law
 from paper_figures.harness.style import PROBLEMS, exact_line, group_size_axis, log_axis, points
 
 PLACE = 30
@@ -29,7 +30,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             oracle = own.loc["oracle", "prediction"]
             difference = own.loc["rloo - oracle"]
             sizes = oracle.index.to_numpy()
-            exact_line(axes, sizes, difference["prediction"] / oracle, look)
+            every = fine(sizes)
+            exact_line(axes, every, group_law(sizes, difference["prediction"])(every) / group_law(sizes, oracle)(every), look)
             points(axes, sizes, difference["estimate"] / oracle, difference["standard_error"] / oracle, look)
         log_axis(axes)
         group_size_axis(axes, sizes.tolist())

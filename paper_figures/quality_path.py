@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from paper_figures.harness.group_law import fine, group_law
 from paper_figures.harness.style import (
     BLACK,
     BLUE,
@@ -16,6 +17,7 @@ from paper_figures.harness.style import (
     ORANGE,
     PURPLE,
     VERMILION,
+    exact_line,
     group_size_axis,
     log_axis,
 )
@@ -46,15 +48,9 @@ def _errors(panels: list[Axes], table: pd.DataFrame) -> None:
         part = few[few["quality"] == quality]
         for name in SHOWN:
             look, own = ESTIMATORS[name], part[part["estimator"] == name]
-            axes.plot(
-                own["group_size"],
-                own["estimate"],
-                look.line,
-                marker=look.marker,
-                color=look.colour,
-                markerfacecolor="white",
-                label=look.label,
-            )
+            sizes = fine(own["group_size"])
+            exact_line(axes, sizes, group_law(own["group_size"], own["estimate"])(sizes), look)
+            axes.plot(own["group_size"], own["estimate"], look.marker, color=look.colour, markerfacecolor="white")
         group_size_axis(axes, sorted(part["group_size"].unique()))
         log_axis(axes)
         axes.set_title(f"mean success {quality:g}", fontsize="small")

@@ -9,6 +9,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 PLACE = 5
+ABOUT = "estimator"
 TABLES = ("questions",)
 CAPTION = (
     "Which estimator for which question, on sequences of one to three tokens with shared features (B = 4, G = 8; exact, or "

@@ -48,7 +48,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axes.plot(horizons, mean[name], line, color=look.colour, marker=look.marker, markerfacecolor="white", label=label)
             if axes is free:
                 axes.fill_between(horizons, least[name], most[name], color=look.colour, alpha=0.12, linewidth=0.0)
-        free.plot(horizons, np.exp(horizons * drift**2), ":", color=GREY, linewidth=1.1)
+        every = np.linspace(horizons[0], horizons[-1], 200)
+        free.plot(every, np.exp(every * drift**2), ":", color=GREY, linewidth=1.1)
     free.set_yscale("log")
     free.yaxis.set_major_formatter("{x:g}")
     free.set_ylim(0.8, MOST)

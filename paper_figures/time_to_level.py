@@ -12,6 +12,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from paper_figures.harness.style import BLACK, BLUE, BROWN, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, SKY, VERMILION, Look
 
 PLACE = 310
+ABOUT = "T14"
 TABLES = ("time_to_level",)
 CAPTION = (
     "How soon a level (grey line) is reached with B = 16 prompts, G = 8 responses and 16 rollouts of m updates each, every "

@@ -7,6 +7,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 
 import paper_figures
+from simulations.harness.discovery import studies
 
 
 @cache
@@ -17,6 +18,12 @@ def figures() -> dict[str, ModuleType]:
     return {module.__name__.rpartition(".")[2]: module for module in sorted(drawn, key=lambda module: module.PLACE)}
 
 
-def figures_of(studies: Collection[str]) -> list[str]:
+def figures_of(names: Collection[str]) -> list[str]:
     """Return the names of the figures that are drawn from the tables of these studies alone."""
-    return [name for name, module in figures().items() if set(module.TABLES) <= set(studies)]
+    return [name for name, module in figures().items() if set(module.TABLES) <= set(names)]
+
+
+def subject(figure: ModuleType) -> str | None:
+    """Return the id of the statement beside which a figure stands: the one it names, or the first that its tables decide."""
+    decided = (name for table in figure.TABLES for name in studies()[table].decides)
+    return getattr(figure, "ABOUT", next(decided, None))

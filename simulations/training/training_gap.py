@@ -16,13 +16,15 @@ from simulations.claims import claim
 from simulations.harness.evidence import evidence, exact, farthest
 from simulations.harness.kernels import kernel_at
 from simulations.harness.maximum import curvatures, maximum
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.training.grid import doubling
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
 ESTIMATORS = ("rloo", "oracle", "reinforce")
 SCHEDULES = ("constant", "harmonic")
 STEPS = 4096
+BETWEEN = 64
+"""Numbers of steps, spaced by ratio, at which the laws are computed beside the checkpoints."""
 RADIUS, START = 1.0, 0.9
 RUNS, QUICK_RUNS, CHUNK_RUNS = 6144, 256, 2048
 TURNED, TURNED_RUNS = kernel_at("turned_mean", 1.0, "rloo, turned round"), 64
@@ -80,6 +82,12 @@ def largest_noise(name: str, estimator: str, batch_size: int, group_size: int) -
     return largest_error(problem, best, estimator, radius=RADIUS, batch_size=batch_size, group_size=group_size)
 
 
+def moments(steps: int) -> list[int]:
+    """Return the checkpoints, and numbers of steps between them so close that a curve through all is smooth."""
+    between = np.geomspace(1.0, doubling(steps)[-1], BETWEEN).round().astype(int)
+    return sorted({*doubling(steps), *between.tolist()})
+
+
 def late_step(settings: Settings) -> int:
     """Return the step from which on the rates are read."""
     return int(settings["steps"]) // LATE[settings["schedule"]]
@@ -92,9 +100,9 @@ def _start(name: str) -> np.ndarray:
 
 
 def predict(settings: Settings) -> dict[str, Any]:
-    """Return the constants over the ball, and at the checkpoints the exact recursion's gap, the bounds and the broken bound."""
+    """Return the constants over the ball; on a fine grid of steps the exact recursion's gap, the bounds and the broken bound."""
     problem, best, highest = maximum(settings["problem"])
-    found, plan, n = surroundings(settings["problem"]), schedule(settings), np.array(doubling(settings["steps"]))
+    found, plan, n = surroundings(settings["problem"]), schedule(settings), np.array(moments(settings["steps"]))
     sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
     noise = largest_noise(settings["problem"], settings["estimator"], **sizes)
     start = _start(settings["problem"])
@@ -200,8 +208,10 @@ def _slope(n: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> dict[str,
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each checkpoint, and one for the rate of the last ones."""
+    """One row for each checkpoint, one for the rate of the last ones, and the laws on a fine grid."""
     n, predicted = np.array(doubling(settings["steps"])), results[0]["prediction"]
+    laws = pd.DataFrame(predicted["gaps"], index=moments(settings["steps"]))
+    gaps = laws.loc[n].to_dict("records")
     runs = settings["runs"] * len(results)
     mean, covariance = _mean_and_covariance(results, "gaps", runs)
     common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
@@ -216,8 +226,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     table: Rows = [
         common
         | {"quantity": "gap", "n": int(n[i]), "estimate": float(mean[i]), "standard_error": float(errors[i])}
-        | {name: values[i] for name, values in predicted["gaps"].items()}
-        | {"looseness": float(predicted["gaps"]["bound"][i] / mean[i])}
+        | gaps[i]
+        | {"looseness": float(gaps[i]["bound"] / mean[i])}
         | {"longer": float(longer[i]), "longer_error": float(longer_errors[i]), "longer_runs": settings["runs"]}
         | {"turned": float(turned[i]), "turned_error": float(turned_errors[i])}
         for i in range(len(n))
@@ -229,7 +239,11 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         "slope of the distance": _slope(ends, *_mean_and_covariance(results, "distances", runs)),
     }
     rates = [common | {"quantity": name, "n": int(n[-1]), "prediction": -1.0} | slope for name, slope in slopes.items()]
-    return [*table, *rates]
+    curve = [
+        common | {"quantity": "law", "n": moment, "estimate": law["prediction"]} | law | EXACT
+        for moment, law in zip(laws.index, laws.to_dict("records"), strict=True)
+    ]
+    return [*table, *rates, *curve]
 
 
 def _bound_claim(statement: str, setting: str, gaps: pd.DataFrame) -> Claim:

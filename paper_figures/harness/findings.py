@@ -1,0 +1,208 @@
+"""What was found, in sentences whose numbers are read off the verdicts and tables of the run."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from paper_figures.harness.style import LANGUAGE_MODEL
+from paper_figures.harness.wording import with_power
+from simulations.harness.store import read_table
+from simulations.harness.verdicts import Verdicts
+
+
+class NotSaidError(LookupError):
+    """What a finding says is not what the run says: a study is missing, or verdicts are others."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run found."""
+
+    verdicts: Verdicts
+    results: Path
+
+    def rows(self, name: str, *verdicts: str, problems: Iterable[str] | None = None) -> pd.DataFrame:
+        """Return the rows of a statement, all of whose verdicts with power must be among those named, if any are."""
+        claims = self.verdicts.claims
+        rows = with_power(claims[claims["id"] == name])
+        if problems is not None:
+            rows = rows[rows["problem"].isin(list(problems))]
+        if rows.empty:
+            raise NotSaidError(f"{name} has no verdict with power")
+        others = sorted(set(rows["verdict"]) - set(verdicts))
+        if verdicts and others:
+            raise NotSaidError(f"{name} is {others[0]} somewhere")
+        return rows
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Return the table of a study."""
+        if name not in self.verdicts.studies:
+            raise NotSaidError(f"the study {name} was not run")
+        return read_table(self.results, name)[0]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence, and the statement whose section has the evidence for it."""
+
+    about: str
+    says: Callable[[Found], str]
+
+
+def _best_group_size(found: Found) -> str:
+    found.rows("U9/best/printed", "refuted")
+    found.rows("U9/best/corrected", "confirmed")
+    law = found.table("error_law").groupby("problem")[["optimum", "paper_optimum"]].first().loc[list(LANGUAGE_MODEL)]
+    return (
+        "At a fixed number of responses the gradient's error is least with about $1+\\sqrt{c_3/c_1}$ of them for each prompt, "
+        "and not $\\sqrt{c_3/c_1}$ as Theorem 7 prints ($c_1$ is the variance between prompts, $c_3$ what the estimated baseline "
+        f"adds): on three policies of SmolLM2 {_listed(law['optimum'], '.1f')}, where the printed formula has "
+        f"{_listed(law['paper_optimum'], '.1f')}."
+    )
+
+
+def _assumption(found: Found) -> str:
+    found.rows("U6/assumption", "refuted", problems=LANGUAGE_MODEL)
+    rows = found.rows("U6/assumption", "confirmed", "refuted")
+    refuted = int((rows["verdict"] == "refuted").sum())
+    table = found.table("baselines").groupby("problem")[["correlation_mean", "break_even"]].first().loc[list(LANGUAGE_MODEL)]
+    return (
+        "Corollary 5 assumes that the reward and the squared length of the score, $\\nabla\\log\\pi$, are uncorrelated. This "
+        f"fails on {refuted} of {len(rows)} problems: on three policies of SmolLM2, where the mean |correlation| is "
+        f"{_range(table['correlation_mean'], '.2f')}, the gradient is less noisy without a baseline than with the group's mean "
+        f"up to groups of {_listed(np.floor(table['break_even']), 'g')}."
+    )
+
+
+def _near_the_oracle(found: Found) -> str:
+    rows = found.rows("U6/near, G=8", "confirmed", "refuted")["estimate"]
+    far = found.rows("U6/same, G=32", "confirmed")["estimate"]
+    return (
+        "The group's own mean is a good baseline all the same: on SmolLM2's head, trained further, its error with 8 responses a "
+        f"prompt is {_range(100.0 * rows, '.0f')}% above that of an oracle who knows the prompt's value, and with 32 at most "
+        f"{100.0 * far.max():.1f}%."
+    )
+
+
+def _limit_law(found: Found) -> str:
+    printed = found.rows("U11/printed", "refuted")
+    corrected = found.rows("U11/corrected", "confirmed", "inconclusive")
+    confirmed = int((corrected["verdict"] == "confirmed").sum())
+    return (
+        "Theorem 8's law of where training ends lacks a factor $\\beta^2$ in its covariance, $\\beta$ the scale of the steps: as "
+        f"printed it is refuted in {_all(len(printed))} settings (largest distance of distribution functions "
+        f"{_range(printed['estimate'], '.2f')}); corrected (at most {corrected['estimate'].max():.3f}) it is refuted in none, "
+        f"and this run confirms {confirmed or 'none'} of {len(corrected)}."
+    )
+
+
+def _division(found: Found) -> str:
+    found.rows("division/pays")
+    table = found.table("race").query("quantity == 'plain less' and arm == 'divided' and contest != 'printed steps'")
+    if set(table["contest"]) != {"SGD", "Adam"} or (table["correlation"] > 0.0).all():
+        raise NotSaidError("the study race ran in too few settings")
+    gains = table.assign(points=-100.0 * table["estimate"], shared=table["correlation"] > 0.0)
+    most = gains.groupby(["contest", "shared"])["points"].max()
+    return (
+        f"Each at its own best step size, dividing by the group's standard deviation gains at most {most['SGD', False]:.1f} "
+        f"points of success where prompts do not share features, and at most {most['SGD', True]:.1f} where they do "
+        f"({most['Adam', True]:.1f} under Adam)."
+    )
+
+
+def _signs(found: Found) -> str:
+    printed = [found.rows(f"{name}/printed", "refuted")["estimate"].max() for name in ("T1", "T2")]
+    corrected = [found.rows(f"{name}/corrected", "confirmed")["estimate"].abs().max() for name in ("T1", "T2")]
+    return (
+        "Both decompositions of an update off policy have a term with the wrong sign: as printed the two sides are up to "
+        f"{max(printed):.0f} times the update apart, corrected they agree to {_power(max(corrected))} of it."
+    )
+
+
+def _whose_gradient(found: Found) -> str:
+    found.rows("T6/corrected", "confirmed")
+    rows = found.rows("T6/printed", "confirmed", "refuted")
+    nearer = int((rows["verdict"] == "refuted").sum())
+    where = f"in {nearer} of {len(rows)} settings, and to the old one in the others" if nearer < len(rows) else "everywhere here"
+    return (
+        "GRPO's token ratios estimate the gradient of neither policy but that of a third objective (old prefixes, current "
+        f"token, old continuation): its mean update is nearer to the current gradient {where}."
+    )
+
+
+def _divided_sum(found: Found) -> str:
+    ratios = found.rows("N6/printed", "refuted")["estimate"]
+    found.rows("N6/weighted", "confirmed")
+    return (
+        "The sum of squared gradients that Theorem 3.2 bounds passes its bound wherever it was tried, "
+        f"{_range(ratios, '.1f')} times; a weighted sum keeps it."
+    )
+
+
+def _kl_gradient(found: Found) -> str:
+    found.rows("U17/printed", "refuted")
+    table = found.table("kl_terms").query("term == 'k3 in loss, as printed' and quantity == 'gradient'")
+    return (
+        "The printed gradient of the K3 term, which is to hold the policy near its reference, has its ratio upside down and "
+        "points away from what it should descend: their cosine is "
+        f"{_signed(table['cosine'].max())} or less on {_all(len(table))} problems."
+    )
+
+
+def _finite_groups(found: Found) -> str:
+    found.rows("U16/printed", "refuted")
+    rows = found.rows("U16/corrected", "confirmed")
+    table = pd.DataFrame([_facts(text) for text in rows["facts"]])
+    lost = 1.0 - table["success at the corrected one"] / table["success at the printed maximiser"]
+    return (
+        "Groups of finite size do not climb $2\\arcsin\\sqrt V$, $V$ the probability of success: where training ends success is "
+        f"up to {100.0 * lost.max():.0f}% below that at the maximiser that Proposition 13 names; the objective that is climbed "
+        "is known in closed form, for every trainer's convention."
+    )
+
+
+FINDINGS = (
+    Finding("U9", _best_group_size),
+    Finding("U6", _assumption),
+    Finding("U6", _near_the_oracle),
+    Finding("U11", _limit_law),
+    Finding("U16", _finite_groups),
+    Finding("U17", _kl_gradient),
+    Finding("T1", _signs),
+    Finding("T6", _whose_gradient),
+    Finding("N6", _divided_sum),
+    Finding("division", _division),
+)
+"""The ten lines with which the report opens."""
+
+
+def _listed(values: Iterable[float], form: str) -> str:
+    *first, last = (f"{value:{form}}" for value in values)
+    return f"{', '.join(first)} and {last}"
+
+
+def _range(values: pd.Series, form: str) -> str:
+    low, high = f"{values.min():{form}}", f"{values.max():{form}}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _all(count: int) -> str:
+    return {1: "the one", 2: "both"}.get(count, f"all {count}")
+
+
+def _signed(value: float) -> str:
+    return f"{value:.2f}".replace("-", "\u2212")
+
+
+def _power(value: float) -> str:
+    """Write a small number to one digit, as LaTeX."""
+    mantissa, exponent = f"{value:.0e}".split("e")
+    return f"${mantissa}\\times10^{{{int(exponent)}}}$"
+
+
+def _facts(text: str) -> dict[str, float]:
+    """Read the facts of a row of claims.csv, "name = number; ...", back."""
+    return {name.strip(): float(number) for name, _, number in (fact.rpartition("=") for fact in text.split(";"))}

@@ -1,0 +1,137 @@
+"""How a statement stands in the report: typeset, the verdict in words, its correction with a proof, and what we ask beside it."""
+
+import html
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from grpo_theory.evidence import Statement
+from paper_figures.harness.mathematics import typeset
+from paper_figures.harness.page import Page, anchor_of
+from paper_figures.harness.wording import SEE, in_words, standing, tally
+from simulations.claims import PARTS
+from simulations.claims.typeset import TYPESET
+
+DERIVATIONS = Path(__file__).parents[2] / "docs" / "derivations.md"
+_ARXIV = re.compile(r"arXiv (\d{4}\.\d{5})")
+MARKS = {"holds": ("✓", "holds"), "fails": ("✗", "fails"), "holds in part": ("◐", "in-part"), "is open": ("?", "open")}
+
+
+def add_statement(page: Page, whole: Statement, parts: Sequence[Statement], claims: pd.DataFrame) -> None:
+    """Add a statement with all that was found of it, and of its parts."""
+    own = [one for one in (whole, *parts) if one.kind != PARTS]
+    kinds = {whose: [one for one in own if one.whose == whose] for whose in ("paper", "correction", "ours")}
+    page.block(
+        f'<article class="statement"{_named(whole)}><div class="source">{_id(whole)} {_source(whole)}</div>'
+        f"<div>{typeset(_words(whole))}</div>{_assumed(whole)}",
+        f"### {whole.id} ({whole.source})\n\n{_words(whole)}",
+    )
+    _add_parts(page, kinds["paper"], claims, whole)
+    if kinds["correction"]:
+        stands = all(standing(claims[claims["id"] == one.id]) == "holds" for one in kinds["paper"])
+        title = "Made sharp" if stands else "Corrected"
+        page.block(f'<div class="correction"><h3>{title}</h3>', f"{title}:")
+        _add_parts(page, kinds["correction"], claims, whole)
+        page.block("</div>")
+    if kinds["ours"]:
+        judged = [standing(claims[claims["id"] == one.id]) for one in kinds["ours"]]
+        summary = f"Asked beside it: {tally(judged, 'question')}."
+        page.block(f"<details><summary>{summary}</summary>", summary)
+        _add_parts(page, kinds["ours"], claims, whole)
+        page.block("</details>")
+    page.block("</article>")
+
+
+def add_list(page: Page, statements: Sequence[Statement], claims: pd.DataFrame) -> None:
+    """Add statements that need no typesetting, one after another."""
+    _add_parts(page, statements, claims)
+
+
+def add_proofs(page: Page, statements: Sequence[Statement]) -> None:
+    """Add the sections of the derivations on which the statements rest, each behind a fold."""
+    numbers = sorted({number for one in statements if (number := _derivation(one))})
+    sections = _derivations()
+    for number in numbers:
+        title, text = sections[number]
+        summary = f"<summary>{number}. {html.escape(title)}</summary>"
+        page.block(f'<details id="proof-{number}">{summary}<pre>{html.escape(text)}</pre></details>')
+    page.markdown.append(f"In docs/derivations.md, sections {', '.join(map(str, numbers))}.")
+
+
+def _add_parts(page: Page, statements: Sequence[Statement], claims: pd.DataFrame, whole: Statement | None = None) -> None:
+    if not statements:
+        return
+    page.block('<ul class="parts">')
+    for one in statements:
+        rows = claims[claims["id"] == one.id]
+        (mark, look), words = MARKS[standing(rows)], in_words(rows)
+        if rows.empty and one.open:
+            words = f"Not decided: {one.open}."
+        name, text = ("", "") if one == whole else (_named(one), typeset(_words(one)))
+        if whole and one.assumptions != whole.assumptions:
+            text += _assumed(one)
+        page.block(
+            f'<li{name}><span class="mark {look}" title="{look}">{mark}</span>{text}'
+            f"<div>{emphasised(words, look)}</div>{'' if one == whole else _id(one)} {_proof(one)}</li>",
+            f"- {mark} {'' if one == whole else _words(one)} {words} ({one.id}; {one.source})",
+        )
+    page.block("</ul>")
+
+
+def _named(statement: Statement) -> str:
+    """Return the attributes by which links and the search find a statement."""
+    name, words = html.escape(statement.id), html.escape(statement.text)
+    return f' id="{anchor_of(statement.id)}" data-id="{name}" data-words="{words}"'
+
+
+def emphasised(words: str, look: str) -> str:
+    """Return the verdict with its first clause in bold, and a link to the checks without power where they are spoken of."""
+    cut = _first_clause(words)
+    rest = html.escape(words[cut:]).replace(SEE, f'<a href="#powerless">{SEE}</a>')
+    return f'<span class="verdict {look}">{html.escape(words[:cut])}</span>{rest}'
+
+
+def _first_clause(words: str) -> int:
+    """Return where the first clause ends: at a semicolon or full stop that stands in no brackets."""
+    depth = 0
+    for i, character in enumerate(words):
+        depth += (character == "(") - (character == ")")
+        if not depth and character in ";." and words[i + 1 : i + 2] in ("", " "):
+            return i + 1
+    return len(words)
+
+
+def _words(statement: Statement) -> str:
+    """Return the statement's typeset form, or its plain text."""
+    return TYPESET.get(statement.id) or statement.text[:1].upper() + statement.text[1:] + "."
+
+
+def _assumed(statement: Statement) -> str:
+    return f'<p class="quiet">Assumed: {html.escape(statement.assumptions)}.</p>' if statement.assumptions else ""
+
+
+def _id(statement: Statement) -> str:
+    return f'<a class="id" href="#{anchor_of(statement.id)}">{html.escape(statement.id)}</a>'
+
+
+def _source(statement: Statement) -> str:
+    """Return where the statement stands, with a link to the paper."""
+    return _ARXIV.sub(r'<a href="https://arxiv.org/abs/\1">\g<0></a>', html.escape(statement.source))
+
+
+def _proof(statement: Statement) -> str:
+    number = _derivation(statement)
+    return f'<a href="#proof-{number}">proof: derivations, section {number}</a>' if number else ""
+
+
+def _derivation(statement: Statement) -> int:
+    found = re.fullmatch(r"docs/derivations\.md, (\d+)", statement.source)
+    return int(found[1]) if found else 0
+
+
+def _derivations() -> dict[int, tuple[str, str]]:
+    """Return the derivations' sections by number: title and text."""
+    pieces = re.split(r"^## (\d+)\. (.+)$", DERIVATIONS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {int(number): (title, text.strip()) for number, title, text in zip(*(pieces[k::3] for k in (1, 2, 3)), strict=True)}

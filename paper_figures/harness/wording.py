@@ -1,0 +1,91 @@
+"""Verdicts in words: where a statement holds, and where not."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from paper_figures.harness.style import PROBLEMS
+
+VERDICTS = {"confirmed": "Confirmed", "refuted": "Refuted", "inconclusive": "Left open"}
+NAMED = 6
+"""At most so many settings are named in a sentence."""
+SEE = "see the table of those"
+STANDINGS = ("holds", "holds in part", "fails", "is open")
+
+
+def with_power(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the verdicts whose negative control was refuted."""
+    return rows[rows["control"] == "refuted"]
+
+
+def in_words(rows: pd.DataFrame) -> str:
+    """Say of one statement in how many settings it was confirmed, refuted and left open, and in which.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Its rows of claims.csv.
+    """
+    judged = with_power(rows)
+    weak = len(rows) - len(judged)
+    without = f" In {_count(weak, 'setting')} the check had no power: {SEE}." if weak else ""
+    if judged.empty:
+        return "Not judged in this run." if rows.empty else f"Not judged.{without}"
+    counts = judged["verdict"].value_counts()
+    if len(counts) == 1:
+        text = f"{VERDICTS[counts.index[0]]} in {_everywhere(judged)}."
+    else:
+        usual = counts.index[0]
+        others = [
+            f"{VERDICTS[verdict].lower()} in {_count(count, 'setting')}: {_named(judged[judged['verdict'] == verdict])}"
+            for verdict, count in counts.iloc[1:].items()
+        ]
+        text = f"{VERDICTS[usual]} in {counts[usual]} of {len(judged)} settings; {'; '.join(others)}."
+    needed = int(judged["needed"].max())
+    more = f" As many as {needed:,} runs would decide it." if 0 < needed < 10**9 else ""
+    return f"{text}{more}{without}"
+
+
+def standing(rows: pd.DataFrame) -> str:
+    """Say in a word how a statement stands: one of `STANDINGS`."""
+    found = set(with_power(rows)["verdict"])
+    if {"confirmed", "refuted"} <= found:
+        return "holds in part"
+    return "holds" if "confirmed" in found else "fails" if "refuted" in found else "is open"
+
+
+def tally(standings: Sequence[str], noun: str) -> str:
+    """Say of several statements, questions, ... how many hold, hold in part, fail and are open."""
+    counts = [(word, list(standings).count(word)) for word in STANDINGS]
+    parts = [f"{count} {word if count == 1 else _plural(word)}" for word, count in counts if count]
+    if len(standings) == 1:
+        return f"one {noun}, which {standings[0]}"
+    if len(parts) == 1:
+        return f"{len(standings)} {noun}s, which all {_plural(standings[0])}"
+    return f"{len(standings)} {noun}s, of which {', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def setting_name(setting: str) -> str:
+    """Return a problem's title if the setting is one of the gallery, else the setting as it is."""
+    return PROBLEMS[setting].label if setting in PROBLEMS else setting
+
+
+def _everywhere(rows: pd.DataFrame) -> str:
+    if len(rows) == 1:
+        return f"the one setting tried ({_named(rows)})"
+    return f"both settings ({_named(rows)})" if len(rows) == 2 else f"all {len(rows)} settings"
+
+
+def _named(rows: pd.DataFrame) -> str:
+    names = [setting_name(str(name)) for name in rows["problem"]]
+    if len(names) <= NAMED:
+        return "; ".join(names)
+    return f"{'; '.join(names[: NAMED - 1])} and {len(names) - NAMED + 1} others"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _plural(standing: str) -> str:
+    return {"holds": "hold", "holds in part": "hold in part", "fails": "fail", "is open": "are open"}[standing]

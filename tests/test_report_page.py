@@ -1,0 +1,365 @@
+"""The report that people read: typeset statements, sections, sentences whose numbers are read, links that lead somewhere."""
+
+import dataclasses
+import io
+import itertools
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from grpo_theory.evidence.verdicts import COLUMNS
+from grpo_theory.theory import GroupSizeLaw
+from paper_figures.harness import sections as sections_module
+from paper_figures.harness.discovery import figures, subject
+from paper_figures.harness.findings import FINDINGS, Found, NotSaidError
+from paper_figures.harness.group_law import fine, group_law
+from paper_figures.harness.mathematics import typeset
+from paper_figures.harness.page import anchor_of
+from paper_figures.harness.picture import picture
+from paper_figures.harness.report import write_report
+from paper_figures.harness.sections import PRACTICE, SECTIONS, section_of, sections
+from paper_figures.harness.style import LANGUAGE_MODEL
+from paper_figures.harness.theorem import emphasised
+from paper_figures.harness.wording import in_words, standing, tally
+from simulations.claims import CATALOGUE, decided_by, t
+from simulations.claims.typeset import TYPESET
+from simulations.harness.discovery import studies
+from simulations.harness.verdicts import Verdicts
+from simulations.training import training_gap
+from simulations.training.grid import doubling
+
+
+def rows(name, *verdicts, control="refuted", **more):
+    """Return rows of claims.csv about one statement."""
+    made = pd.DataFrame(
+        [
+            {
+                "study": "s",
+                "id": name,
+                "whose": "paper",
+                "kind": "identity",
+                "problem": f"p{i}",
+                "verdict": verdict,
+                "control": control,
+                "statement": "",
+                "estimate": 0.5,
+                "low": 0.5,
+                "high": 0.5,
+                "prediction": 0.0,
+                "margin": 0.0,
+                "replications": 0,
+                "needed": 0,
+                "control_estimate": 1.0,
+                "control_prediction": 0.0,
+                "facts": "",
+            }
+            for i, verdict in enumerate(verdicts)
+        ]
+    )
+    return made.assign(**more)
+
+
+@pytest.mark.parametrize("name", TYPESET)
+def test_a_typeset_form_is_of_a_statement_and_leaves_no_latex(name):
+    assert name in CATALOGUE
+    assert TYPESET[name].count("$") % 2 == 0
+    made = typeset(TYPESET[name])
+    seen = "".join(ElementTree.fromstring(f"<p>{made}</p>").itertext())
+    assert not re.search(r"\\|\$|[_^]\{", seen), seen
+    assert made.count("<math") == len(re.findall(r"\$\$.+?\$\$|\$.+?\$", TYPESET[name], re.DOTALL))
+
+
+def test_every_headline_of_the_papers_and_every_correction_is_typeset():
+    for one in CATALOGUE.values():
+        if re.fullmatch(r"[UTNR]\d+", one.id) or one.whose == "correction":
+            assert one.id in TYPESET, one.id
+
+
+def test_words_are_escaped_and_formulae_are_not():
+    made = typeset("a < b, $x < y$ and $$\\log x$$")
+    assert made.startswith("a &lt; b, <math")
+    assert '<span class="formula"><math' in made
+    assert re.search(r"<mo lspace[^>]*>log</mo>", made)
+
+
+def test_every_statement_and_every_figure_has_one_section():
+    for name in CATALOGUE:
+        assert sum(section.holds(name) for section in SECTIONS) <= 1, name
+        assert sum(section.holds(name) for section in sections()) == 1, name
+    shown = [one.id for section in sections() for whole, parts in section.statements() for one in (whole, *parts)]
+    assert sorted(shown) == sorted(CATALOGUE), "each stands in the report, once"
+    assert {subject(module) for module in figures().values()} <= set(CATALOGUE)
+    anchors = [section.anchor for section in sections()] + [anchor_of(name) for name in CATALOGUE]
+    assert len(set(anchors)) == len(anchors)
+
+
+def test_what_no_section_names_has_one_by_the_file_that_states_it(monkeypatch):
+    """A new statement, and a figure from the table of a study that decides it, need no edit of the report."""
+    monkeypatch.setattr(sections_module, "SECTIONS", tuple(one for one in SECTIONS if one.anchor != "level"))
+    made = section_of("T14")
+    assert made == sections()[-1]
+    assert (made.anchor, made.group, made.title) == ("beside-t", PRACTICE, t.__doc__.strip().rstrip("."))
+    assert [one.id for one, _ in made.statements()] == ["T14"]
+
+
+def test_a_figure_is_about_what_its_tables_decide_unless_it_says_otherwise():
+    assert section_of(subject(figures()["gap_quantiles"])).anchor == "limit-law"
+    assert subject(SimpleNamespace(TABLES=("baseline_curve", "limit_law"))) == subject(SimpleNamespace(TABLES=("limit_law",)))
+    assert subject(SimpleNamespace(TABLES=("time_to_level",), ABOUT="U9")) == "U9"
+    assert subject(SimpleNamespace(TABLES=("baseline_curve",))) is None
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "word", "text"),
+    [
+        (["confirmed"], "holds", "Confirmed in the one setting tried (p0)."),
+        (["refuted"] * 2, "fails", "Refuted in both settings (p0; p1)."),
+        (["confirmed"] * 3, "holds", "Confirmed in all 3 settings."),
+        (["confirmed"] * 3 + ["refuted"], "holds in part", "Confirmed in 3 of 4 settings; refuted in 1 setting: p3."),
+        (["inconclusive"] * 3, "is open", "Left open in all 3 settings."),
+        (["confirmed"] * 9 + ["refuted"] * 8, "holds in part", "refuted in 8 settings: p9; p10; p11; p12; p13 and 3 others."),
+    ],
+)
+def test_verdicts_in_words(verdicts, word, text):
+    made = rows("U1", *verdicts)
+    assert standing(made) == word
+    assert in_words(made).endswith(text)
+
+
+def test_what_has_no_power_is_not_counted_and_what_is_open_says_how_many_runs():
+    weak = rows("U1", "confirmed", control="inconclusive")
+    assert standing(weak) == "is open"
+    assert in_words(weak) == "Not judged. In 1 setting the check had no power: see the table of those."
+    assert "As many as 1,234 runs would decide it." in in_words(rows("U1", "inconclusive", needed=1234))
+    assert in_words(rows("U1", "confirmed").iloc[:0]) == "Not judged in this run."
+
+
+def test_a_tally():
+    assert tally(["holds"], "question") == "one question, which holds"
+    assert tally(["fails", "fails"], "question") == "2 questions, which all fail"
+    assert tally(["holds", "fails", "holds"], "question") == "3 questions, of which 2 hold and 1 fails"
+
+
+def run(scale):
+    """Return claims and tables from which every finding can be said; `scale` multiplies every number in them."""
+    at = {"estimate": scale * 0.11, "low": 0.0, "high": 1.0}
+    facts = f"success at the printed maximiser = 0.5; success at the corrected one = {0.5 - 0.1 * scale}"
+    claims = [
+        rows("U9/best/printed", "refuted"),
+        rows("U9/best/corrected", "confirmed"),
+        *(rows("U6/assumption", "refuted", problem=name) for name in LANGUAGE_MODEL),
+        rows("U6/assumption", *["refuted"] * round(2 * scale), "confirmed"),
+        rows("U6/near, G=8", "confirmed", "refuted", **at),
+        rows("U6/same, G=32", "confirmed", **at),
+        rows("U11/printed", "refuted", **at),
+        rows("U11/corrected", "confirmed", "inconclusive", **at),
+        rows("U16/printed", "refuted"),
+        rows("U16/corrected", "confirmed", facts=facts),
+        rows("U17/printed", "refuted"),
+        *(rows(f"{name}/printed", "refuted", estimate=40 * scale) for name in ("T1", "T2")),
+        *(rows(f"{name}/corrected", "confirmed", estimate=1e-15 * scale) for name in ("T1", "T2")),
+        rows("T6/corrected", "confirmed"),
+        rows("T6/printed", *["refuted"] * round(4 * scale), "confirmed"),
+        rows("N6/printed", "refuted", estimate=2.5 * scale),
+        rows("N6/weighted", "confirmed"),
+        rows("division/pays", "refuted"),
+    ]
+    policies = {"problem": list(LANGUAGE_MODEL)}
+    race = [(contest, shared, -0.03 * scale) for contest in ("SGD", "Adam") for shared in (0.0, 0.7)]
+    tables = {
+        "error_law": pd.DataFrame(policies | {"optimum": 3.1 * scale, "paper_optimum": 2.1 * scale}),
+        "baselines": pd.DataFrame(policies | {"correlation_mean": 0.3 * scale, "break_even": 8.6 * scale}),
+        "kl_terms": pd.DataFrame({"term": ["k3 in loss, as printed"] * 2, "quantity": "gradient", "cosine": -0.4 * scale}),
+        "race": pd.DataFrame(race, columns=["contest", "correlation", "estimate"]).assign(quantity="plain less", arm="divided"),
+    }
+    return pd.concat(claims, ignore_index=True), tables
+
+
+class Made(Found):
+    """A run that is made up."""
+
+    def __init__(self, scale=1.0, tables=None):
+        claims, whole = run(scale)
+        super().__init__(Verdicts(claims, 0, True, {}, tuple(whole if tables is None else tables)), None)
+        object.__setattr__(self, "made", whole)
+
+    def table(self, name):
+        return self.made[name] if name in self.verdicts.studies else super().table(name)
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.says.__name__)
+def test_the_numbers_of_a_finding_are_read_and_not_written(finding):
+    first, second = finding.says(Made()), finding.says(Made(1.5))
+    assert re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", first) == re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", second), "words stay"
+    assert first != second
+    assert first.endswith(".")
+    assert section_of(finding.about)
+
+
+def test_findings_say_what_the_tables_have():
+    text = {finding.says.__name__: finding.says(Made()) for finding in FINDINGS}
+    assert "of SmolLM2 3.1, 3.1 and 3.1, where the printed formula has 2.1, 2.1 and 2.1." in text["_best_group_size"]
+    assert "fails on 5 of 6 problems: on three policies of SmolLM2, where the mean |correlation| is 0.30" in text["_assumption"]
+    assert "up to groups of 8, 8 and 8." in text["_assumption"]
+    assert "11% above that of an oracle" in text["_near_the_oracle"]
+    assert "up to 20% below" in text["_finite_groups"]
+    assert "at most 3.0 points of success where prompts do not share features" in text["_division"]
+    assert "cosine is \u22120.40 or less on both problems" in text["_kl_gradient"]
+    assert r"up to 40 times the update apart, corrected they agree to $1\times10^{-15}$ of it." in text["_signs"]
+    assert "in 4 of 5 settings, and to the old one in the others" in text["_whose_gradient"]
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.says.__name__)
+def test_a_finding_is_not_said_where_nothing_was_judged(finding):
+    nothing = Made().verdicts._replace(claims=Made().verdicts.claims.iloc[:0])
+    with pytest.raises(NotSaidError, match="has no verdict with power"):
+        finding.says(Found(nothing, Path()))
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.says.__name__)
+def test_a_finding_is_not_said_where_the_verdicts_are_the_other_way_round(finding):
+    """But for division, of which the sentence says by how much at most it pays, whether that be much or little."""
+    other = {"confirmed": "refuted", "refuted": "confirmed", "inconclusive": "inconclusive"}
+    turned = Made()
+    turned.verdicts.claims["verdict"] = turned.verdicts.claims["verdict"].map(other)
+    if finding.about == "division":
+        assert finding.says(turned) == finding.says(Made())
+        return
+    with pytest.raises(NotSaidError, match=r"is (confirmed|refuted) somewhere"):
+        finding.says(turned)
+
+
+@pytest.mark.parametrize("name", ["_best_group_size", "_assumption", "_kl_gradient", "_division"])
+def test_a_finding_is_not_said_without_its_table(name):
+    (finding,) = (finding for finding in FINDINGS if finding.says.__name__ == name)
+    with pytest.raises(NotSaidError, match=r"the study .* was not run"):
+        finding.says(Made(tables=[]))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Return a report of one verdict on every statement that a study decides, and of one without power."""
+    deciders = decided_by(studies().values())
+    decided = [one for one in CATALOGUE.values() if deciders.get(one.id) and one.kind != "parts"]
+    weak = rows("U1", "confirmed", control="confirmed", problem="too few runs")
+    claims = pd.concat([rows(one.id, "confirmed", kind=one.kind) for one in decided] + [weak], ignore_index=True)
+    assert set(claims) >= set(COLUMNS) - {"source", "power", "standard_error"}
+    out = tmp_path_factory.mktemp("report")
+    write_report(Verdicts(claims, 0, True, {"numpy": "2"}, ()), out, out)
+    return (out / "report.html").read_text()
+
+
+def test_every_link_within_the_page_leads_somewhere(page):
+    anchors = re.findall(r' id="([^"]+)"', page)
+    assert len(set(anchors)) == len(anchors)
+    links = set(re.findall(r'href="#([^"]+)"', page))
+    assert links <= set(anchors), links - set(anchors)
+    assert {"proof-2", "group-size", "U9-best-printed", "powerless"} <= links | set(anchors)
+
+
+def test_every_statement_can_be_searched_and_has_its_verdict(page):
+    found = re.findall(r'data-id="([^"]+)"', page)
+    assert sorted(found) == sorted(CATALOGUE)
+    assert page.count("Confirmed in the one setting tried (p0).") == len(
+        {one.id for one in CATALOGUE.values() if one.kind != "parts" and not one.open}
+    )
+
+
+def test_verdicts_lead_to_the_checks_without_power_and_their_first_clause_is_bold(page):
+    assert 'had no power: <a href="#powerless">see the table of those</a>.' in page
+    assert '<span class="verdict holds">Confirmed in the one setting tried (p0).</span>' in page
+    made = emphasised("Refuted in both settings (a; b). More.", "fails")
+    assert made == '<span class="verdict fails">Refuted in both settings (a; b).</span> More.'
+
+
+def test_rows_without_power_stand_in_a_table_of_their_own(page):
+    head, tail = page.split('id="powerless"')
+    assert "too few runs" not in head
+    assert "too few runs" in tail
+
+
+def test_no_headline_is_a_list_of_ids(page):
+    for title in re.findall(r"<h[12][^>]*>(.*?)</h[12]>", page):
+        assert not re.search(r"\b[UTNR]\d+\b", title), title
+
+
+def test_the_page_reads_wide_narrow_light_and_dark_and_offline(page):
+    assert '<meta name="viewport" content="width=device-width' in page
+    assert "prefers-color-scheme: dark" in page
+    assert "@media (max-width: 56rem)" in page
+    assert not re.search(r'src="(?!data:)|<link|@import|url\(', page)
+
+
+def drawn(svg):
+    """Return the root of a picture as a browser reads it."""
+    uri = picture(svg)
+    assert not set('"#\n') & set(uri.partition(",")[2])
+    assert len(uri) < len(svg)
+    return ElementTree.fromstring(unquote(uri.partition(",")[2]))
+
+
+def test_a_picture_keeps_its_points_to_a_hundredth():
+    rng = np.random.default_rng(0)
+    points = rng.uniform(0.0, 500.0, (40, 2))
+    path = " ".join(f"L {x:.6f} {y:.6f}\n" for x, y in points)
+    svg = '<?xml version="1.0"?>\n<!-- seen by none -->\n<svg xmlns="http://www.w3.org/2000/svg"><g transform="scale(0.015625)">'
+    svg += f'<path d="M 0 0 {path}" style="stroke: #1f77b4; width: 100%"/><text>a &amp; b</text></g></svg>'
+    (group,) = drawn(svg)
+    assert group.attrib["transform"] == "scale(0.015625)"
+    assert group[0].attrib["style"] == "stroke: #1f77b4; width: 100%"
+    assert group[1].text == "a & b"
+    kept = np.array(re.findall(r"L([\d.]+) ([\d.]+)", group[0].attrib["d"]), dtype=float)
+    np.testing.assert_allclose(kept, points, atol=0.01)
+
+
+def test_what_a_picture_refers_to_is_there_and_looks_are_as_before():
+    figure, axes = plt.subplots()
+    axes.plot([0, 1, 2], [1, 0, 1], "o--", label="$x^2$ and <one>")
+    axes.fill_between([0, 1], [0, 0.5], alpha=0.3)
+    axes.legend()
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg")
+    plt.close(figure)
+    before, after = ElementTree.fromstring(buffer.getvalue()), drawn(buffer.getvalue())
+    names = [element.attrib["id"] for element in after.iter() if "id" in element.attrib]
+    used = {value.partition("#")[2].rstrip(")") for one in after.iter() for value in one.attrib.values() if "#" in value}
+    assert len(set(names)) == len(names)
+    assert {name for name in used if re.fullmatch("[A-Za-z]+", name)} == set(names)
+    rules = dict(re.findall(r"\.(\w+)\{(.*?)\}", "".join(one.text or "" for one in after.iter() if one.tag.endswith("style"))))
+    assert rules
+    looks = [rules.get(one.attrib.get("class", ""), one.attrib.get("style")) for one in after.iter() if "metadata" not in one.tag]
+    own = [one.attrib.get("style") for one in before.iter() if not re.search("metadata|rdf|cc/|purl|ns#", one.tag)]
+    assert [look for look in looks if look] == [look for look in own if look]
+
+
+def test_a_group_law_through_exact_values_is_that_of_the_theory():
+    law = GroupSizeLaw(2.0, 3.0, 5.0)
+    sizes, every = np.array([2.0, 4.0, 64.0]), fine([2, 64])
+    np.testing.assert_allclose(group_law(sizes, law.mse(1.0, sizes))(every), law.mse(1.0, every), rtol=1e-12)
+    assert (every[0], len(every)) == (2.0, 200)
+    np.testing.assert_allclose(every[-1], 64.0)
+
+
+@pytest.mark.parametrize(("sizes", "errors"), [([2, 4], [1.0, 0.5]), ([2, 4, 8, 16], [1.0, 0.5, 0.25, 0.2])])
+def test_values_that_follow_no_group_law_are_refused(sizes, errors):
+    with pytest.raises(ValueError, match="at three group sizes or more"):
+        group_law(sizes, errors)
+
+
+def test_curves_of_laws_pass_the_checkpoints_and_are_smooth():
+    """Numbers of steps have the ratio 4096^(1/63) but for rounding, by one half at either end."""
+    every, ratio = training_gap.moments(4096), 4096.0 ** (1.0 / 63.0)
+    assert set(doubling(4096)) <= set(every)
+    assert all(b <= ratio * (a + 0.5) + 0.5 for a, b in itertools.pairwise(every))
+
+
+def test_a_found_run_is_immutable():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Made().results = None
