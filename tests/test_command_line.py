@@ -44,7 +44,7 @@ def from_a_file(batch, advantages):
 SMALL = {
     "gradient.cells.QUICK_RESPONSES": 1 << 19,
     "gradient.error_law.GROUP_SIZES": (4, 8, 32),
-    "gradient.gradient_error.GROUP_SIZES": (4, 8, 64),
+    "gradient.gradient_error.GROUP_SIZES": (4, 6, 8, 32, 64),
     "gradient.estimators.GROUP_SIZES": (4, 8),
     "limit.gap_weights.CROWDS": (2, 4, 8, 16),
     "limit.gap_weights.STEPS": 1 << 12,
