@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FLAGS := $(if $(QUICK),--quick)
 
-.PHONY: reproduce test reference lint bench clean
+.PHONY: environment reproduce test plain bounds reference lint wheel bench docs clean
 
 reproduce: $(VENV)/.base
 	@echo "On two idle cores this takes about $(if $(QUICK),4,22) minutes; interrupted, it goes on where it was."
@@ -12,6 +12,24 @@ reproduce: $(VENV)/.base
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# Kernels as plain Python, as people debug them; words of 64 bits that run over, which numpy then warns of, are meant to.
+KERNEL_TESTS := $(addprefix tests/test_,estimator.py trainers.py multisets.py)
+plain: $(VENV)/.test
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m "not reference and not compiled" -W ignore:overflow:RuntimeWarning $(KERNEL_TESTS)
+
+# Drivers with every index checked, which numba's cache does not tell from drivers without.
+bounds: $(VENV)/.test
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/checked $(BIN)/python -m pytest -q tests/test_driver.py
+
+# The wheel alone in an environment of its own, used from another folder, where nothing of the checkout is found.
+wheel:
+	rm -rf build dist $(VENV)-wheel
+	$(PYTHON) -m venv $(VENV)-wheel
+	$(VENV)-wheel/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(VENV)-wheel/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd / && $(CURDIR)/$(VENV)-wheel/bin/python $(CURDIR)/tools/use_wheel.py
+	@du -h dist/*.whl
 
 # The trainers in environments of their own, because their pins conflict; a test skips where its environment cannot be had.
 reference: $(VENV)/.test
@@ -24,16 +42,26 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Figures are drawn from the tables of a run, full or quick, if there is one.
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "documentation: docs/_build/html/index.html"
+
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --out benchmarks/RESULTS.md
 
 clean:
-	rm -rf $(VENV) .venv-trl .venv-verl results results-quick report report-quick
+	rm -rf $(VENV) $(VENV)-wheel .venv-trl .venv-verl build dist results results-quick report report-quick docs/_build docs/generated
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "Python 3.11 or later is needed: make PYTHON=python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+
+# All that the gate needs, asked of pip at once.
+environment: | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,lint,docs]'
+	@touch $(addprefix $(VENV)/.,base test lint docs)
 
 $(VENV)/.base: setup.cfg pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .

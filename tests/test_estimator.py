@@ -62,6 +62,7 @@ def test_every_named_kernel_has_a_transcription():
     assert set(transcriptions(make_batch(np.zeros((1, 3))))) == set(NAMED)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", NAMED)
 @pytest.mark.parametrize("group_size", [2, 3, 8])
 def test_compiled_kernels_agree_with_plain_python(name, group_size):

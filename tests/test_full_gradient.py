@@ -157,12 +157,12 @@ def test_means_without_a_prompt_or_a_response_are_those_of_the_rest():
     sample = Sample.of(scores)
     by_prompt, by_response = sample.without_prompt(), sample.without_response(scores)
     for b in range(7):
-        rest = Sample.of(scores._replace(index=np.delete(scores.index, b, axis=0))).means()
+        rest = Sample.of(scores._replace(answers=np.delete(scores.answers, b, axis=0))).means()
         for name, mean in rest.items():
             assert by_prompt[name][b] == pytest.approx(mean, abs=1e-12), name
-    whole, gradients = sample.means(), [gradient_of(scores, answers) for answers in scores.index]
+    whole, gradients = sample.means(), [gradient_of(scores, answers) for answers in scores.answers]
     for b, j in product(range(7), range(5)):
-        less = np.delete(scores.index[b], j)
+        less = np.delete(scores.answers[b], j)
         own = prompt_terms(*scores.of(less[None]), True)
         for name, term in own.items():
             assert by_response[name][b, j] == pytest.approx(whole[name] + (term[0] - sample.terms[name][b]) / 7, abs=1e-12), name
@@ -195,7 +195,7 @@ def test_jackknives_are_the_textbooks_on_means():
 
 def test_components_are_those_of_the_package():
     scores = scores_of(HEAD)
-    law = gt.intervals.estimate_group_size_law(gt.Rollouts(*scores.of(scores.index)))
+    law = gt.intervals.estimate_group_size_law(gt.Rollouts(*scores.of(scores.answers)))
     np.testing.assert_allclose(components(Sample.of(scores).means()), (law.c1, law.c2, law.c3), rtol=1e-10)
 
 

@@ -74,6 +74,7 @@ def test_sums_over_multisets_are_sums_over_ordered_groups(n_features):
         np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("n_classes", "group_size", "n_features"), [(1, 5, 1), (2, 6, 2), (4, 3, 3)])
 def test_compiled_sums_agree_with_plain_python(n_classes, group_size, n_features):
     arguments = random_sums(n_classes, group_size, n_features)

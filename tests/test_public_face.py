@@ -49,7 +49,19 @@ NAMES = (
     "compose",
     "worst_case",
 )
-ROOMS = ("data", "estimation", "evidence", "exact", "intervals", "laboratory", "plan", "samples", "simulate", "theory")
+ROOMS = (
+    "data",
+    "estimation",
+    "evidence",
+    "exact",
+    "intervals",
+    "laboratory",
+    "language_model",
+    "plan",
+    "samples",
+    "simulate",
+    "theory",
+)
 
 
 def run(source):

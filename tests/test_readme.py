@@ -1,6 +1,5 @@
-"""The README's and the contributing page's Python runs as printed, what they say in numbers is so, and verdicts are digested."""
+"""Python on pages runs as printed, what the README says in numbers is so, and verdicts are digested."""
 
-import ast
 import importlib.util
 import re
 from pathlib import Path
@@ -8,52 +7,78 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from pages import DOCS, SAID, blocks, check_what_is_said, run_blocks
 
 import grpo_theory as gt
 from simulations.claims import CATALOGUE
 from simulations.claims.digest import COLUMNS, digest
 from simulations.harness.verdicts import Verdicts
 
-TOP = Path(__file__).resolve().parents[1]
+TOP = DOCS.parent
 README, CONTRIBUTING = ((TOP / name).read_text(encoding="utf-8") for name in ("README.md", "docs/contributing.md"))
-LITERAL = r"(?:\d+(?:\.\d+)?|True|False)"
-SAID = re.compile(rf"^(?P<code>[^#\n]+?) +# (?P<said>{LITERAL}(?:, {LITERAL})*)(?::|$)", flags=re.MULTILINE)
-"""An expression, and its values in a comment behind it."""
+PAGES = ("start", "sequences", "training", "coverage", "estimators", "inequalities", "contributing")
+"""Pages of the documentation with programs in them, besides the findings; README.md has a test of its own."""
+VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
+POWERFUL = VERDICTS[VERDICTS["control"] == "refuted"]
 
 
-def blocks(text):
-    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+def read(page):
+    return (DOCS / f"{page}.md").read_text(encoding="utf-8")
 
 
-def run_blocks(text, folder):
-    """Run the blocks of a page one after another, each from a file of its own; return the names they leave."""
-    names = {}
-    for number, block in enumerate(blocks(text)):
-        path = folder / f"block_{number}.py"
-        path.write_text(block)
-        exec(compile(block, path, "exec"), names)
-        check_what_is_said(block, names)
-    return names
+def between(text, mark):
+    """Return what stands between the marks of a part of a page."""
+    return text.partition(f"<!-- {mark} -->\n")[2].partition(f"<!-- end of {mark} -->")[0]
 
 
-def check_what_is_said(block, names):
-    for line in SAID.finditer(block):
-        found = eval(compile(ast.parse(line["code"].strip(), mode="eval"), "said", "eval"), names)
-        for value, said in zip(np.atleast_1d(np.array(found, dtype=object)), line["said"].split(", "), strict=False):
-            assert said == (str(value) if said in ("True", "False") else f"{value:.{len(said.partition('.')[2])}f}"), line["code"]
+def claims(name, pattern=""):
+    """Return the verdicts of a claim in the settings that match."""
+    return POWERFUL[(POWERFUL["id"] == name) & POWERFUL["problem"].str.contains(pattern)]
 
 
-def test_every_block_of_the_readme_runs(registry, tmp_path):
-    names = run_blocks(README, tmp_path)
-    assert len(blocks(README)) == 7
-    assert len(SAID.findall("".join(blocks(README)))) >= 1
-    assert 0.5 < names["tried"].coverage < 0.7
-    assert not names["tried"].consistent()
-    assert names["tree"].n_responses == 15
-    np.testing.assert_allclose(sorted(names["worst"].parameters[:2]), [0.0, 1.0], atol=1e-3)
-    assert abs(names["worst"].parameters[2]) < 0.1
+def test_the_readmes_program_runs_in_six_lines_and_shows_what_it_says(registry, tmp_path):
+    (block,) = blocks(README)
+    assert len([line for line in block.splitlines() if line.strip()]) == 6
+    assert len(SAID.findall(block)) == 2
+    run_blocks(README, tmp_path)
+    assert block in read("start")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_program_of_the_documentation_runs(page, registry, tmp_path):
+    names = run_blocks(read(page), tmp_path)
+    assert len(blocks(read(page))) >= 1
+    check = {"start": check_start, "sequences": check_sequences, "coverage": check_coverage, "inequalities": check_inequalities}
+    check |= {"estimators": check_estimators, "contributing": check_contributing}
+    check.get(page, lambda names: None)(names)
+
+
+def test_every_page_with_programs_is_run():
+    of_a_model_of_the_readers = {"sketches"}
+    found = {path.stem for path in DOCS.glob("*.md") if blocks(path.read_text(encoding="utf-8"))}
+    assert found == {*PAGES, *of_a_model_of_the_readers}
+
+
+def check_start(names):
     constants = gt.group_size_law(gt.Problem(names["bandit"], gt.TabularSoftmax(2, 3)), np.zeros(6))
     assert constants.optimum == pytest.approx(1.0 + np.sqrt(constants.c3 / constants.c1), rel=1e-12)
+
+
+def check_sequences(names):
+    assert names["tree"].n_responses == 15
+
+
+def check_coverage(names):
+    assert 0.5 < names["tried"].coverage < 0.7
+    assert not names["tried"].consistent()
+
+
+def check_inequalities(names):
+    np.testing.assert_allclose(sorted(names["worst"].parameters[:2]), [0.0, 1.0], atol=1e-3)
+    assert abs(names["worst"].parameters[2]) < 0.1
+
+
+def check_estimators(names):
     sizes = {"batch_size": 2, "group_size": 4}
     problem = gt.gallery.problem("tabular")
     run = gt.simulate_gradients(problem, problem.theta, "shrunk", **sizes, replications=20_000, rng=0)
@@ -61,10 +86,9 @@ def test_every_block_of_the_readme_runs(registry, tmp_path):
     assert abs(run.mse[0] - exact) < 4.9 * run.mse_standard_error[0]
 
 
-def test_every_block_of_the_contributing_page_runs(registry, tmp_path):
-    names = run_blocks(CONTRIBUTING, tmp_path)
+def check_contributing(names):
     assert len(blocks(CONTRIBUTING)) == 4
-    assert {"halfway_group", "halfway_clipped"} <= set(registry)
+    assert {"halfway_group", "halfway_clipped"} <= set(gt.estimators())
     shared, rng = names["problem"], np.random.default_rng(0)
     theta = rng.normal(size=3)
     twin = gt.Problem(shared.bandit, gt.LinearSoftmax(np.tile(np.eye(3), (2, 1, 1))))
@@ -77,32 +101,108 @@ def test_every_block_of_the_contributing_page_runs(registry, tmp_path):
 
 def test_a_wrong_number_in_a_comment_is_found():
     check_what_is_said("x, y, z  # 0.25, 3, True: a remark\n", {"x": 0.251, "y": 3, "z": True})
+    check_what_is_said("x  # -0.25\n", {"x": -0.251})
     for wrong in ("x  # 0.26", "x, y  # 0.25, 4: a remark", "z  # False"):
         with pytest.raises(AssertionError):
             check_what_is_said(wrong, {"x": 0.251, "y": 3, "z": True})
     check_what_is_said("x  # 1 + sqrt(c3/c1)\ny  # (M,)\n", {})
 
 
-@pytest.mark.parametrize("mark", ["@gt.estimator", "gt.coverage", "gt.worst_case"])
-def test_what_is_said_to_take_ten_lines_does(mark):
-    shown = next(block for block in blocks(README) if mark in block)
+@pytest.mark.parametrize(
+    ("page", "mark"), [("estimators", "@gt.estimator"), ("coverage", "gt.coverage"), ("inequalities", "gt.worst_case")]
+)
+def test_what_is_said_to_take_ten_lines_does(page, mark):
+    shown = next(block for block in blocks(read(page)) if mark in block).replace("import grpo_theory as gt\n", "")
     assert len([line for line in shown.splitlines() if line.strip()]) <= 10
+
+
+def finding(number):
+    """Return the words of one of the README's three findings, on one line."""
+    found = re.search(rf"^{number}\. (.+?)(?=^\d\. |\Z)", between(README, "findings"), flags=re.DOTALL | re.MULTILINE)
+    return " ".join(found[1].split())
+
+
+def test_the_first_finding_is_what_the_exact_law_says():
+    laws = [
+        gt.group_size_law(gt.gallery.problem(name), gt.gallery.problem(name).theta)
+        for name in ("lm-zero-shot", "lm-few-shot", "lm-instruct")
+    ]
+    costs = [[float(size * law.mse(1, size)) for size in range(2, 65)] for law in laws]
+    assert {2 + int(np.argmin(cost)) for cost in costs} == {3}
+    ratios = [cost[30] / min(cost) for cost in costs]
+    assert "is least with 3 responses a prompt" in finding(1)
+    assert f"with 32 it is {min(ratios):.1f} to {max(ratios):.1f} times as large" in finding(1)
+    best = claims("U9/best/printed")
+    assert (best["estimate"] - best["prediction"] == 1).all()
+    assert (best["verdict"] == "refuted").all()
+
+
+def test_the_second_finding_is_what_the_races_and_the_flows_say():
+    races = claims("division/pays", "G = ")
+    assert np.ptp(gt.theory.finite_group_objective("grpo", 2).coefficients) < 1e-12
+    assert np.ptp(gt.theory.finite_group_objective("grpo", 3).coefficients) < 1e-12
+    gains = {name: -races.loc[races["problem"].str.contains(name), "estimate"] for name in ("Adam", "SGD")}
+    below = {name: f"{(gain < 0.01).sum()} of {gain.size}" for name, gain in gains.items()}
+    assert (
+        f"less than one point of a hundred in {below['Adam']} settings with Adam and in {below['SGD']} with plain ascent"
+        in finding(2)
+    )
+    assert f"its bound is exceeded up to {claims('N6/printed')['estimate'].max():.1f} times" in finding(2)
+
+
+def test_the_third_finding_is_what_the_drifts_say():
+    far = claims("T6/clipped", r"T = [2468], learning, drift (?:0\.4|1)$")
+    away = (far["verdict"] == "refuted").sum()
+    assert f"points away from the gradient in {away} of {len(far)} settings" in finding(3)
+    assert len(far) == 8
+
+
+def trainers():
+    """Return the rows of the README's table of trainers: names, whether unbiased, of what."""
+    rows = [line.strip("|").split("|") for line in between(README, "trainers").splitlines()[2:]]
+    return [(re.findall(r"`(\w+)`", row[1]), row[2].strip(), row[3].strip()) for row in rows]
+
+
+@pytest.mark.parametrize(("names", "unbiased", "what"), trainers(), ids=lambda value: "" if isinstance(value, list) else value)
+def test_the_table_of_trainers_is_true(names, unbiased, what):
+    """Of those that have an exact law: their mean update is the gradient, along it, or not along it, as the table says."""
+    problem, sizes = gt.gallery.problem("mixed"), {"batch_size": 1, "group_size": 8}
+    gradient = gt.moments(problem, problem.theta).gradient
+    assert names
+    for name in names:
+        assert name in gt.estimators()
+        if "groups are coupled" in what or name == "james_stein":
+            continue
+        mean = gt.gradient_mean(problem, problem.theta, name, **sizes)
+        cosine = mean @ gradient / np.linalg.norm(mean) / np.linalg.norm(gradient)
+        if what.startswith("mean reward"):
+            assert cosine == pytest.approx(1.0, abs=1e-12), name
+            assert np.allclose(mean, gradient, rtol=1e-10) == (unbiased == "yes"), name
+            factor = (mean @ gradient) / (gradient @ gradient)
+            assert "shorter by 1 - 1/G" not in what or factor == pytest.approx(1.0 - 1.0 / 8.0, rel=1e-10), name
+        else:
+            assert cosine < 0.999, name
+
+
+def test_links_of_the_readme_lead_somewhere():
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", README)
+    assert len(links) >= 15
+    later = {"docs/planner.md"}
+    assert [link for link in links if not (TOP / link).exists() and link not in later] == []
 
 
 @pytest.fixture(scope="module")
 def writer():
-    """The script that brings verdicts into the repository."""
-    spec = importlib.util.spec_from_file_location("write_verdicts", TOP / "tools" / "write_verdicts.py")
+    """The script that brings the evidence into the repository."""
+    spec = importlib.util.spec_from_file_location("write_evidence", TOP / "tools" / "write_evidence.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_the_readmes_table_is_the_digest_of_the_verdicts(writer):
-    verdicts = pd.read_csv(TOP / "docs" / "verdicts.csv", keep_default_na=False)
-    assert list(verdicts.columns) == COLUMNS
-    assert set(verdicts["id"]) <= set(CATALOGUE)
-    assert writer.with_table(README, digest(verdicts)) == README
+def test_the_verdicts_that_are_kept_are_of_the_catalogue():
+    assert list(VERDICTS.columns) == COLUMNS
+    assert set(VERDICTS["id"]) <= set(CATALOGUE)
 
 
 def test_verdicts_of_a_quick_run_or_of_some_studies_stay_out(writer, monkeypatch):
@@ -116,7 +216,7 @@ def test_verdicts_of_a_quick_run_or_of_some_studies_stay_out(writer, monkeypatch
             writer.main(Path("results"))
 
 
-def test_another_verdict_makes_another_table(writer):
+def test_another_verdict_makes_another_line():
     rows = [
         ("U1", "linear", "confirmed", "refuted"),
         ("U1", "mixed", "confirmed", "refuted"),
@@ -125,13 +225,7 @@ def test_another_verdict_makes_another_table(writer):
         ("U18", "mixed", "confirmed", "inconclusive"),
         ("estimator", "mixed", "confirmed", "refuted"),
     ]
-    table = digest(pd.DataFrame(rows, columns=COLUMNS))
-    lines = {line.split(" | ")[0]: line for line in table.splitlines() if line.startswith("| U")}
-    assert set(lines) == {"| U1", "| U2"}, "a verdict whose control survived, or of the package itself, is no row"
-    assert lines["| U1"].endswith("| confirmed (2); own-mean: **refuted** (1) |")
-    assert lines["| U2"].endswith("| printed: **refuted** (1) |")
-    unmet = ", ".join(statement.id for statement in CATALOGUE.values() if statement.open)
-    assert unmet
-    assert f"Not decided yet: {unmet} (" in table
-    page = f"before\n{writer.BEGIN}\nold\n{writer.END}\nafter\n"
-    assert writer.with_table(page, table) == f"before\n{writer.BEGIN}\n\n{table}\n{writer.END}\nafter\n"
+    found = digest(pd.DataFrame(rows, columns=COLUMNS[:4]))
+    assert set(found) == {"U1", "U2"}, "a verdict whose control survived, or of the package itself, is no line"
+    assert found["U1"] == "confirmed (2); own-mean: **refuted** (1)"
+    assert found["U2"] == "printed: **refuted** (1)"

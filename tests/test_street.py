@@ -10,7 +10,18 @@ import pytest
 TOP = Path(__file__).resolve().parents[1]
 FOLDERS = ("grpo_theory", "simulations", "paper_figures", "benchmarks")
 GROUND = {"arrays", "compilation", "schedule", "validation"}
-STREET = ("problem", "estimation", "samples", "exact", "theory", "simulate", "intervals", "laboratory", "plan")
+STREET = (
+    "problem",
+    "estimation",
+    "samples",
+    "language_model",
+    "exact",
+    "theory",
+    "simulate",
+    "intervals",
+    "laboratory",
+    "plan",
+)
 PEERS = {"theory", "simulate"}
 """Neither imports the other."""
 

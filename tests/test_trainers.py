@@ -201,6 +201,7 @@ def test_exact_moments_of_losses_off_policy(name):
     assert_law(law, sequences.batch_law(c, CONVENTIONS[name], 2, 3, behaviour=c.behaviour))
 
 
+@pytest.mark.compiled
 def test_simulation_has_the_laws_of_kernels_that_couple_groups(seed):
     c = enumeration.case("tabular", "binary")
     arguments = (c.problem, c.theta, list(COUPLED))

@@ -42,7 +42,7 @@ def tail_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     any steps; while J still rises it is conservative, because s then holds the rise as well.  J(theta_n) and J(theta*) are other
     numbers: see `learned_value` and `best_value`.
 
-    Measured (study "coverage_runs", 1,500 steps): 95.0% with steps beta/i from the maximiser; at least 92.4% over the design.
+    Measured (study "coverage_runs"): nominal with steps beta/i from the maximiser, a little short elsewhere.
     """
     mean, error = _tail_mean(record)
     return _normal_interval(mean, error, level)
@@ -73,8 +73,7 @@ def learned_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     against n^{-1/2}.  The delta method is of no use: the gradient is 0 at the maximiser.  A clustered interval from fresh
     rollouts of the learned policy has the same target and needs none of this.
 
-    Measured (study "coverage_runs", 1,500 steps): 95.0% with steps beta/i from the maximiser; at least 92.4% over the design,
-    91.0% at 300 steps.
+    Measured (study "coverage_runs"): nominal with steps beta/i from the maximiser, a little short elsewhere and in short runs.
     """
     mean, error = _tail_mean(record)
     weights = gap_weights(record)
@@ -104,8 +103,7 @@ def best_value(record: TrainingRecord, level: float = 0.95) -> Interval:
     -----
     Valid where `last_iterate` is, over the whole last part: the start must be forgotten where it begins.
 
-    Measured (study "coverage_runs", 1,500 steps): 95.0% with steps beta/i from the maximiser; at least 92.4% over the design,
-    91.4% at 300 steps.
+    Measured (study "coverage_runs"): nominal with steps beta/i from the maximiser, a little short elsewhere and in short runs.
     """
     mean, error = _tail_mean(record)
     shift = gap_weights(record).sum(axis=-1) * _relative_steps(record)

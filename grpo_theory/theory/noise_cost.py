@@ -88,8 +88,8 @@ class TrainingLaw:
     def second_order(self, budget: int, group_sizes: ArrayLike) -> Array:
         """Return the second order of the loss, exactly: an estimate of what `loss` is off by, not a bound of it.
 
-        Up to 40% of the loss it was what `loss` was off by, to a third or so; above, it had the right sign and up to twice the
-        size (docs/derivations.md, section 14).
+        Small against the loss it is what `loss` is off by; large against it, it has the right sign and says that `loss` is no
+        advice (measured: docs/derivations.md, section 14).
 
         Parameters
         ----------
@@ -126,18 +126,8 @@ def training_law(problem: Problem, theta0: ArrayLike, schedule: Schedule | Array
     """Compute the loss of n training steps with the leave-one-out estimator, to first order in the noise.
 
     What is left out grows with the noise, so with G at a fixed budget N = BG, and with the number of steps; no batch size is safe
-    on every problem.  `TrainingLaw.second_order` says how much it is to the next order.  Measured (study "group_size") after 32
-    steps at N = 1024, 100 (simulated - predicted)/|predicted|, and what the second order says of it:
-
-        G                                2     4     8     16    32    64    128
-        linear, Constant(8)              -11   -8    -9    -13   -16   -27   -36
-            second order                 -10   -7    -9    -13   -22   -39   -75
-        mixed, Harmonic(60, 4)           9     12    14    26    48    69    109
-            second order                 10    9     13    21    41    83    173
-        kl-linear, Constant(2)           0.3   0.5   0.0   1.5   2.1   5.0   8.5
-            second order                 0.7   0.6   0.8   1.3   2.3   4.3   8.5
-
-    The simulated numbers are known to 2 or 3 points in the first line, to 4 to 20 in the third and to 0.6 to 1.3 in the fifth.
+    on every problem.  `TrainingLaw.second_order` says how much it is to the next order.
+    The study "group_size" measures how far the first order is off: docs/training.md has its table.
 
     Parameters
     ----------

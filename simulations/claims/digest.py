@@ -1,35 +1,60 @@
-"""The verdicts in a table that a reader takes in at a glance: one row for each statement of the papers."""
+"""The verdicts as tables that a reader takes in at a glance."""
+
+from collections.abc import Iterable
 
 import pandas as pd
 
 from simulations.claims import CATALOGUE, PARTS, parts_of
 
-HEAD = ("claim", "as stated", "verdict (settings)")
-COLUMNS = ["id", "problem", "verdict", "control"]
-"""What a verdict is read from: the columns of claims.csv that the digest needs."""
+COLUMNS = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
+"""What the documentation says of a claim is read from these columns of claims.csv."""
+DIGITS = 5
+"""Significant digits with which estimates are kept in the repository: more than any page prints."""
 
 
-def digest(verdicts: pd.DataFrame) -> str:
-    """Return a Markdown table: a statement, and how often it, or each of its parts, was confirmed, refuted or left open.
+def digest(verdicts: pd.DataFrame) -> dict[str, str]:
+    """Return for each statement of the papers how often it, or each of its parts, was confirmed, refuted or left undecided.
 
     Parameters
     ----------
     verdicts : DataFrame
-        With the columns `COLUMNS`; verdicts whose control was not refuted are left out.
+        With the columns `COLUMNS`; verdicts whose control was not refuted are left out, and so are statements without others.
     """
-    powerful = verdicts[verdicts["control"] == "refuted"]
-    counts = powerful.groupby(["id", "verdict"], sort=False).size()
-    lines = [f"| {' | '.join(HEAD)} |", "|---|---|---|"]
+    counts = _counts(verdicts)
+    found = {}
     for statement in CATALOGUE.values():
         if "/" in statement.id or statement.id == "estimator":
             continue
         own = parts_of(statement) if statement.kind == PARTS else (statement, *parts_of(statement))
         words = [_verdict(one.id, one.id.partition("/")[2], counts) for one in own]
-        found = "; ".join(word for word in words if word)
-        if found:
-            lines.append(f"| {statement.id} | {_cell(statement.text)} | {_cell(found)} |")
-    unmet = [one.id for one in CATALOGUE.values() if one.open]
-    return "\n".join(lines) + f"\n\nNot decided yet: {', '.join(unmet)} (`python -m simulations list --claims` says why).\n"
+        if any(words):
+            found[statement.id] = "; ".join(word for word in words if word)
+    return found
+
+
+def evidence(verdicts: pd.DataFrame, names: Iterable[str]) -> str:
+    """Return a Markdown table of some claims: statement, verdicts, and the range of what was found beside what was stated."""
+    counts = _counts(verdicts)
+    lines = ["| claim | statement | verdict (settings) | found | stated |", "|---|---|---|---|---|"]
+    for name in names:
+        rows = verdicts[(verdicts["id"] == name) & (verdicts["control"] == "refuted")]
+        found, stated = (_range(rows[column]) for column in ("estimate", "prediction"))
+        lines.append(f"| {name} | {cell(CATALOGUE[name].text)} | {_verdict(name, '', counts)} | {found} | {stated} |")
+    return "\n".join(lines) + "\n"
+
+
+def cell(text: str) -> str:
+    """Return text that stands in a cell of a Markdown table."""
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+def number(value: float) -> str:
+    """Return a number as a page prints it: three significant digits."""
+    return f"{value:.3g}"
+
+
+def _counts(verdicts: pd.DataFrame) -> pd.Series:
+    return verdicts[verdicts["control"] == "refuted"].groupby(["id", "verdict"], sort=False).size()
 
 
 def _verdict(name: str, part: str, counts: pd.Series) -> str:
@@ -41,5 +66,6 @@ def _verdict(name: str, part: str, counts: pd.Series) -> str:
     return f"{part}: {words}" if part else words
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+def _range(values: pd.Series) -> str:
+    low, high = number(values.min()), number(values.max())
+    return low if low == high else f"{low} to {high}"

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.data import sampled_answers
 from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.intervals.u_statistics import prompt_gradients
@@ -106,7 +106,7 @@ def proxies(means: dict[str, Means]) -> dict[Key, Array]:
     return found
 
 
-def cosines(scores: Scores, known: Array) -> dict[str, Array]:
+def cosines(scores: Scores, known: Integers) -> dict[str, Array]:
     """Return matrices (K, K) over pairs of some prompts: cosines, those with a common part, their squares, and whether below 0.1.
 
     The noise in the lengths is taken out; squares are products of two estimates, one from each half of the responses and of the
@@ -117,7 +117,7 @@ def cosines(scores: Scores, known: Array) -> dict[str, Array]:
     scale = np.outer(lengths, lengths)
     whole = sample.products[np.ix_(known, known)] / scale
     parts = []
-    for half, responses in enumerate(np.split(scores.index[known], 2, axis=1)):
+    for half, responses in enumerate(np.split(scores.answers[known], 2, axis=1)):
         rewards, some = scores.of(responses)
         if not scores.exact:
             some = np.sqrt(2.0) * np.split(some, 2, axis=-1)[half]

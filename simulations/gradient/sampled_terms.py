@@ -27,12 +27,12 @@ class Scores(NamedTuple):
 
     rewards: Array
     scores: Array
-    index: Integers
+    answers: Integers
     exact: bool
 
-    def of(self, index: Integers) -> tuple[Array, Array]:
+    def of(self, answers: Integers) -> tuple[Array, Array]:
         """Return rewards (b, G) and scores (b, G, J) of some responses (b, G)."""
-        return self.rewards[index], self.scores[index]
+        return self.rewards[answers], self.scores[answers]
 
 
 def squared_norms(scores: Array, exact: bool) -> tuple[Array, Array]:
@@ -106,7 +106,7 @@ class Sample(NamedTuple):
     @classmethod
     def of(cls, scores: Scores) -> "Sample":
         """Compute both."""
-        rollouts = scores.of(scores.index)
+        rollouts = scores.of(scores.answers)
         gradients = prompt_gradients(Rollouts(*rollouts))
         return cls(prompt_terms(*rollouts, scores.exact), gradients @ gradients.T)
 
@@ -121,11 +121,11 @@ class Sample(NamedTuple):
 
     def without_response(self, scores: Scores) -> dict[str, Array]:
         """Return the means without each response in turn, shape (B, G); each different answer is left out once."""
-        size, group_size = scores.index.shape
-        gradients = prompt_gradients(Rollouts(*scores.of(scores.index)))
+        size, group_size = scores.answers.shape
+        gradients = prompt_gradients(Rollouts(*scores.of(scores.answers)))
         total, means = gradients.sum(axis=0), self.means()
         found = {name: np.empty((size, group_size)) for name in means}
-        for b, answers in enumerate(scores.index):
+        for b, answers in enumerate(scores.answers):
             _, places, copies = np.unique(answers, return_index=True, return_inverse=True)
             less = scores.of(np.stack([np.delete(answers, place) for place in places]))
             for name, term in prompt_terms(*less, scores.exact).items():

@@ -1,0 +1,61 @@
+"""The page that lists every public name, and the evidence below the docstrings of intervals."""
+
+import inspect
+import re
+from importlib import import_module
+
+import grpo_theory as gt
+from docs.making.evidence import measured
+
+ROOMS = {
+    "problem": "Problems: bandits, policies, the gallery",
+    "estimation": "Estimators: advantages, ratios, clips, aggregation, KL terms",
+    "samples": "Samples: rollouts and training records",
+    "exact": "Exact: the truth, without randomness",
+    "theory": "Theory: predictions, each with its theorem",
+    "simulate": "Simulation",
+    "intervals": "Confidence intervals",
+    "laboratory": "The coverage laboratory",
+    "evidence": "Evidence: claims and verdicts",
+    "plan": "Plans",
+    "language_model": "Sketches of a language model's scores",
+    "data": "Data",
+}
+
+
+def reference() -> str:
+    """Return the page: what `gt.` offers, and what stands in each room besides."""
+    offered = {name for name in gt.__all__ if not inspect.ismodule(getattr(gt, name))}
+    parts = ["# Reference", "", _listed("What `gt.` offers", "grpo_theory", sorted(offered, key=str.lower))]
+    for room, title in ROOMS.items():
+        if room in gt.__all__ or room == "problem":
+            module = import_module(f"grpo_theory.{room}")
+            names = [name for name in dir(module) if not name.startswith("_") and not inspect.ismodule(getattr(module, name))]
+            parts.append(_listed(title, f"grpo_theory.{room}", [name for name in names if name not in offered]))
+    return "\n".join(parts)
+
+
+def _listed(title: str, module: str, names: list[str]) -> str:
+    if not names:
+        return f"## {title}\n"
+    body = "\n".join(f"   {name}" for name in names)
+    return f"## {title}\n\n```{{eval-rst}}\n.. currentmodule:: {module}\n.. autosummary::\n   :toctree: api\n\n{body}\n```\n"
+
+
+def escape(text: str) -> str:
+    """Return plain text as reStructuredText: outside of backticks, stars, bars and final underscores are escaped."""
+    parts = text.split("`")
+    for at in range(0, len(parts), 2):
+        parts[at] = re.sub(r"(?<!\*)\*(?!\*)|\||(?<=\w)_(?!\w)", r"\\\g<0>", parts[at])
+    return "`".join(parts)
+
+
+def escape_docstring(app: object, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Escape what docstrings mean literally (a handler of "autodoc-process-docstring", before numpydoc's)."""
+    lines[:] = [line if line.lstrip().startswith(">>>") else escape(line) for line in lines]
+
+
+def add_measured(app: object, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Add to the docstring of an interval what it was measured to cover (a handler of "autodoc-process-docstring")."""
+    if what == "function" and name.startswith("grpo_theory.intervals."):
+        lines += measured(name.rpartition(".")[2])

@@ -1,0 +1,80 @@
+"""Three questions of those who train, and what was found."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from paper_figures.harness.style import BLACK, BLUE, GREY, LANGUAGE_MODEL, PROBLEMS, RATIOS, group_size_axis, log_axis
+
+PLACE = 5
+TABLES = ("gradient_error", "race", "drift")
+CAPTION = (
+    "Left: the error of the gradient at a fixed number of responses, against how many of them each prompt gets, for three "
+    "policies of SmolLM2 on arithmetic questions; exact, 1 is the least. Middle: how many points of a hundred success is higher "
+    "with advantages divided by their group's standard deviation, one mark for each setting (difficulty, correlation of prompts, "
+    "group size); at the steps of arXiv 2601.23135, and with each side at its own best step. Right: cosine of mean update and "
+    "gradient when several updates are made from the same responses; below 0 the update makes the policy worse. Random trees "
+    "of four tokens, the policy having moved along the gradient by a drift; exact."
+)
+SIZES = (2, 4, 8, 16, 32, 64)
+CONTESTS = {"printed steps": "the paper's\nsteps", "SGD": "best step,\nplain ascent", "Adam": "best step,\nAdam"}
+SHOWN = ("none", "trajectory, clipped", "token, clipped")
+HORIZON = 4
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a panel for each question."""
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.2, 3.5))
+    group_sizes(left, tables["gradient_error"])
+    division(middle, tables["race"])
+    ratios(right, tables["drift"])
+    return figure
+
+
+def group_sizes(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw the exact error at a fixed number of responses, from its three constants."""
+    sizes = np.arange(SIZES[0], SIZES[-1] + 1)
+    for name in LANGUAGE_MODEL:
+        c1, c2, c3 = table.loc[table["problem"] == name, ["c1", "c2", "c3"]].iloc[0]
+        cost, look = c1 * sizes + c2 + c3 / (sizes - 1), PROBLEMS[name]
+        axes.plot(sizes, cost / cost.min(), look.line, color=look.colour, label=look.label)
+        axes.plot(sizes[cost.argmin()], 1.0, look.marker, color=look.colour)
+    log_axis(axes)
+    group_size_axis(axes, SIZES)
+    axes.set_title("How many responses a prompt?")
+    axes.set_ylabel("error at equal cost (best = 1)")
+    axes.legend()
+
+
+def division(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw what dividing gains in each setting, by how the steps were chosen."""
+    gains = table.query("quantity == 'plain less' and arm == 'divided' and group_size > 0")
+    for place, contest in enumerate(CONTESTS):
+        points = -100.0 * np.sort(gains.loc[gains["contest"] == contest, "estimate"])
+        axes.plot(place + np.linspace(-0.3, 0.3, points.size), points, "o", color=BLUE, markerfacecolor="white")
+    axes.axhline(0.0, color=GREY, linewidth=0.7)
+    axes.set_xticks(range(len(CONTESTS)), CONTESTS.values())
+    axes.grid(axis="x", visible=False)
+    axes.set_title("Divide by the standard deviation?")
+    axes.set_ylabel("gain in success (points)")
+
+
+def ratios(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw the cosine of the mean update and the gradient against the drift."""
+    part = table.query(f"direction == 'learning' and quantity == 'cosine' and horizon == {HORIZON}")
+    for name in SHOWN:
+        own, look = part[part["estimator"] == name].groupby("drift")["estimate"].mean(), RATIOS[name]
+        axes.plot(own.index, own, look.line, marker=look.marker, color=look.colour, markerfacecolor="white", label=look.label)
+    axes.axhline(0.0, color=BLACK, linewidth=0.7)
+    axes.set_xscale("log")
+    drifts = sorted(part["drift"].unique())
+    axes.set_xticks(drifts, [f"{drift:g}" for drift in drifts])
+    axes.minorticks_off()
+    axes.set_title("Which importance ratio?")
+    axes.set_xlabel(r"drift of the policy $\|\theta - \theta_{\mathrm{old}}\|$")
+    axes.set_ylabel("cosine with the gradient")
+    axes.legend(loc="lower left", fontsize="small")

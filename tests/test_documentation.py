@@ -1,0 +1,41 @@
+"""What the documentation makes of docstrings and figures, before Sphinx reads it."""
+
+import ast
+
+import pytest
+
+from docs.making import gallery, places
+from docs.making.reference import escape
+from paper_figures.harness.discovery import figures
+
+
+@pytest.mark.parametrize(
+    ("plain", "escaped"),
+    [
+        ("E[Z | x] and a*b", r"E[Z \| x] and a\*b"),
+        ("columns sketch_, sketch_0", r"columns sketch\_, sketch_0"),
+        ("in backticks `a*b | c_` all stays, and **bold** too", "in backticks `a*b | c_` all stays, and **bold** too"),
+    ],
+)
+def test_docstrings_are_read_as_the_plain_text_that_they_are(plain, escaped):
+    assert escape(plain) == escaped
+
+
+def test_the_gallery_has_a_program_for_every_figure_whose_tables_are_there(tmp_path, monkeypatch):
+    for module in (places, gallery):
+        monkeypatch.setattr(module, "GENERATED", tmp_path / "generated")
+    tables = tmp_path / "results"
+    tables.mkdir()
+    for module in figures().values():
+        for name in module.TABLES:
+            (tables / f"{name}.parquet").touch()
+    lost = next(iter(figures().values())).TABLES[0]
+    (tables / f"{lost}.parquet").unlink()
+    scripts = sorted(gallery.write_scripts(tables).glob("plot_*.py"))
+    there = {f"plot_{module.PLACE:04g}_{name}.py" for name, module in figures().items() if lost not in module.TABLES}
+    assert {script.name for script in scripts} == there
+    assert 0 < len(there) < len(figures())
+    for script in scripts:
+        tree = ast.parse(script.read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree)
+        assert "draw" in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -1,0 +1,91 @@
+"""The findings: each note's program shows what it says, and its table is what the verdicts have."""
+
+import re
+
+import pandas as pd
+import pytest
+from pages import DOCS, SAID, blocks, run_blocks
+
+from simulations.claims import CATALOGUE
+from simulations.claims.digest import evidence
+
+NOTES = sorted(path for path in (DOCS / "findings").glob("*.md") if path.name != "index.md")
+VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
+TABLE = re.compile(r"<!-- evidence: (.+?) -->\n\n(.*?)\n<!-- end of evidence -->", flags=re.DOTALL)
+
+
+def named(page):
+    """Return the claims of the one table of a note."""
+    return TABLE.search(page)[1].split("; ")
+
+
+@pytest.mark.parametrize("path", NOTES, ids=lambda path: path.stem)
+def test_a_notes_program_runs_and_shows_what_it_says(path, registry, tmp_path):
+    page = path.read_text(encoding="utf-8")
+    assert len(blocks(page)) == 1
+    assert SAID.search(blocks(page)[0]), "a program shows a number"
+    assert len([line for line in blocks(page)[0].splitlines() if line.strip()]) <= 13
+    run_blocks(page, tmp_path)
+
+
+@pytest.mark.parametrize("path", NOTES, ids=lambda path: path.stem)
+def test_a_notes_table_is_what_the_verdicts_have(path):
+    page = path.read_text(encoding="utf-8")
+    ((names, table),) = TABLE.findall(page)
+    assert table == evidence(VERDICTS, names.split("; "))
+    assert set(named(page)) <= set(CATALOGUE)
+
+
+@pytest.mark.parametrize("path", NOTES, ids=lambda path: path.stem)
+def test_a_note_has_all_its_parts(path):
+    page = path.read_text(encoding="utf-8")
+    for part in (
+        "*To the authors of arXiv",
+        "**As printed.**",
+        "**Proof.**",
+        "**Evidence.**",
+        "**To reproduce:**",
+        "**What stands.**",
+    ):
+        assert page.count(part) == 1, part
+    assert "**Counterexample" in page or path.stem == "curvature", "only the constants that are merely loose have none"
+
+
+def test_every_note_but_that_on_loose_constants_refutes_something_as_printed():
+    """And no note shows a correction that was not confirmed."""
+    powerful = VERDICTS[VERDICTS["control"] == "refuted"].groupby("id")["verdict"].agg(set)
+    for path in NOTES:
+        names = named(path.read_text(encoding="utf-8"))
+        papers = [name for name in names if CATALOGUE[name].whose == "paper"]
+        corrections = [name for name in names if CATALOGUE[name].whose == "correction"]
+        assert any("refuted" in powerful[name] for name in papers) == (path.stem != "curvature"), path.stem
+        assert all("refuted" not in powerful[name] for name in corrections), path.stem
+
+
+def test_every_note_is_in_the_list():
+    index = (DOCS / "findings" / "index.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| \[.+?\]\((\w+)\.md\)", index, flags=re.MULTILINE)) == [path.stem for path in NOTES]
+
+
+def test_a_link_to_the_derivations_hits_a_section():
+    text = (DOCS / "derivations.md").read_text(encoding="utf-8")
+    anchors = {slug(title) for title in re.findall(r"^## (.+)$", text, flags=re.MULTILINE)}
+    found = [anchor for path in NOTES for anchor in re.findall(r"derivations\.md#([\w-]+)", path.read_text(encoding="utf-8"))]
+    assert len(found) >= len(NOTES)
+    assert set(found) <= anchors
+
+
+def slug(title):
+    """The anchor of a heading, as GitHub and the site make it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def test_another_verdict_makes_another_table():
+    rows = [
+        ("N6/printed", "easy", "refuted", "refuted", 1.25, 1.25, 1.25, 1.0),
+        ("N6/printed", "hard", "refuted", "refuted", 4.0, 4.0, 4.0, 1.0),
+    ]
+    table = pd.DataFrame(
+        [*rows, ("N6/printed", "weak", "confirmed", "inconclusive", 0.1, 0.1, 0.1, 1.0)], columns=VERDICTS.columns
+    )
+    assert evidence(table, ["N6/printed"]).splitlines()[-1].endswith("| **refuted** (2) | 1.25 to 4 | 1 |")

@@ -1,0 +1,67 @@
+"""Bring the evidence of a full run into the repository: docs/verdicts.csv, docs/coverage.csv, and the tables of docs/findings.
+
+Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_evidence.py [results]
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from paper_figures.harness.advice import advice
+from simulations.claims.digest import COLUMNS, DIGITS, evidence
+from simulations.harness.discovery import studies
+from simulations.harness.store import read_table
+from simulations.harness.verdicts import read_verdicts
+
+TOP = Path(__file__).resolve().parents[1]
+TABLE = re.compile(r"(<!-- evidence: (?P<ids>.+?) -->\n).*?(<!-- end of evidence -->)", flags=re.DOTALL)
+"""Where the table of the claims that a page names stands on it."""
+
+
+def with_evidence(page: str, verdicts: pd.DataFrame) -> str:
+    """Return a page with the tables of the claims that it names, as the verdicts have them."""
+    return TABLE.sub(lambda found: f"{found[1]}\n{evidence(verdicts, found['ids'].split('; '))}\n{found[3]}", page)
+
+
+def coverages(results: Path) -> pd.DataFrame:
+    """Return one row for each interval and design: in how many cells it was tried, and its least and median coverage there."""
+    judged = advice(read_table(results, "coverage")[0])
+    rollouts = judged.assign(design="success " + judged["success"] + ", B = " + judged["B"].astype(str))
+    runs = _cells(read_table(results, "coverage_runs")[0].query("part == 'design'"), "{steps} steps")
+    pairs = _cells(read_table(results, "coverage_pairs")[0], "{from} to {pairs} pairs")
+    columns = ["interval", "target", "design", "cells", "least", "median"]
+    return pd.concat([rollouts[columns], runs[columns], pairs[columns]], ignore_index=True).round(4)
+
+
+def _cells(table: pd.DataFrame, design: str) -> pd.DataFrame:
+    """Return least and median over the cells of a table, of the worst component in each."""
+    covered = table[(table["measure"] == "coverage") & ~table["interval"].isin(["narrowed", "watched"])]
+    covered = covered.assign(design=[design.format_map(row) for row in covered.to_dict("records")])
+    settings = [name for name in ("problem", "schedule", "start") if name in covered]
+    worst = covered.groupby(["interval", "target", "design", *settings], sort=False)["estimate"].min()
+    return (
+        worst.groupby(["interval", "target", "design"], sort=False).agg(cells="size", least="min", median="median").reset_index()
+    )
+
+
+def main(results: Path) -> None:
+    """Write the tables and the pages, unless the verdicts are of a quick run or lack a study."""
+    found = read_verdicts(results)
+    missing = [name for name in studies() if name not in found.studies]
+    if found.quick or missing:
+        lack = "are of a quick run" if found.quick else f"lack {', '.join(missing)}"
+        raise SystemExit(f"verdicts must be of a full run of all studies, and those in {results} {lack}")
+    verdicts = found.claims[COLUMNS]
+    verdicts.to_csv(TOP / "docs" / "verdicts.csv", index=False, float_format=f"%.{DIGITS}g")
+    coverages(results).to_csv(TOP / "docs" / "coverage.csv", index=False)
+    kept = pd.read_csv(TOP / "docs" / "verdicts.csv", keep_default_na=False)
+    for path in sorted((TOP / "docs" / "findings").glob("*.md")):
+        path.write_text(with_evidence(path.read_text(encoding="utf-8"), kept), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "results"))
