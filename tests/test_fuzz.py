@@ -153,6 +153,8 @@ CASES = of_one_name(
         ),
         (gt.RewardCounts, {"values": RAGGED.counts.values, "counts": RAGGED.counts.counts}),
         (gt.RewardCounts.from_rewards, {"prompts": RAGGED.index, "rewards": RAGGED.rewards}),
+        (gt.language_model.CountSketch, {"width": 64, "blocks": 2, "seed": 1}),
+        (gt.language_model.CountSketch(64, 2).__call__, {"pieces": [np.ones(5)]}),
         (gt.read_rollouts, {"path": LOG, **READ, "length": None, "scores": None}),
         (gt.read_reward_counts, {"path": LOG, **READ}),
         (RAGGED.at_least, {"responses": 5}),
@@ -237,6 +239,8 @@ RECORDS = {
 """Records that the package makes, and no user: they hold what they are given."""
 WITHOUT_INPUT = {"LogitMap", "NotEnumerableError", "Optimiser", "Schedule"}
 """A class to derive from, an error and two protocols."""
+WITH_TORCH = {"sketch"}
+"""Tried in tests/test_sketch.py, where torch is installed."""
 PARTS = {"Aggregation", "Clip", "Estimator", "KLTerm", "Ratio"}
 """Parts of estimators, tried in tests/test_registry.py."""
 
@@ -306,7 +310,7 @@ def test_what_is_changed_is_valid_before(name):
 
 def test_every_public_callable_is_tried():
     public = {name for name in dir(gt) if callable(getattr(gt, name))}
-    assert public == {name for name in CASES if name in public} | RECORDS | WITHOUT_INPUT | PARTS
+    assert public == {name for name in CASES if name in public} | RECORDS | WITHOUT_INPUT | WITH_TORCH | PARTS
 
 
 def test_the_check_has_power():

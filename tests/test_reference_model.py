@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grpo_theory.data import arithmetic, long_answers
+from grpo_theory.data import arithmetic, long_answers, sampled_answers
 
 TOOLS = Path(__file__).resolve().parents[1] / "tools"
 ROWS = [0, 120, 240, 360, 480]
@@ -48,3 +48,26 @@ def test_some_longer_answers_are_made_again_from_the_model(monkeypatch):
     np.testing.assert_allclose(hidden, shipped.hidden[rows], atol=5e-3 * scale)
     np.testing.assert_allclose(made["mass"], shipped.mass[rows], atol=1e-3)
     assert np.abs(hidden[::-1] - shipped.hidden[rows]).max() > 0.1 * scale, "questions could not be told from one another"
+
+
+@pytest.mark.reference
+@pytest.mark.filterwarnings("default")
+def test_sampled_answers_are_made_again_from_the_model(monkeypatch):
+    """Sketches and log-probabilities of some shipped answers; those of another prompt's answers are refused."""
+    script, shipped = script_of("make_rollouts", monkeypatch), sampled_answers()
+    tokenizer, model = script.load_model()
+    asked = script.draw_prompts()
+    assert [text for _, text, _ in asked] == list(shipped.prompts)
+    rows = [(prompt, shipped.index[prompt, 0]) for prompt in (0, 40)]
+    tokens = [
+        [tokenizer(text, add_special_tokens=False).input_ids for text in (shipped.prompts[p], shipped.texts[i])] for p, i in rows
+    ]
+    assert [len(answer) for _, answer in tokens] == [shipped.lengths[i] for _, i in rows]
+    made = script.sketch(model, *zip(*tokens, strict=True), progress=False, **script.SKETCH)
+    expected = shipped.sketches[[i for _, i in rows]]
+    scale = np.linalg.norm(expected, axis=1)
+    assert (np.linalg.norm(made - expected, axis=1) < 0.02 * scale).all()
+    assert (np.linalg.norm(made - expected[::-1], axis=1) > 0.5 * scale).all(), "the comparison could not tell answers apart"
+    for (prompt, answer), (_, i) in zip(tokens, rows, strict=True):
+        found = script.log_likelihood(model, tuple(prompt), tuple(answer), 1.0).item()
+        assert found == pytest.approx(shipped.likelihoods[i], abs=1e-2)

@@ -1,5 +1,7 @@
 """Sketches of a tiny language model's gradients against the gradients themselves (marker `reference`: needs torch)."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -172,11 +174,33 @@ def test_texts_are_cut_by_the_tokenizer():
         (([], []), "got 0 and 0"),
         (([[1], [2]], [[1], []]), "responses must have at least one token each, and number 1 has none"),
         ((["text"], ["text"]), "tokenizer must be given where prompts are texts"),
+        (([[1]], [[32]]), "responses must be texts, or token numbers from 0 to 31, and number 0 is an object of type list"),
+        (([[1.5]], [[3]]), "prompts must be texts, or token numbers from 0 to 31"),
     ],
 )
 def test_bad_input(arguments, message):
     with pytest.raises(ValueError, match=message):
-        gt.sketch(tiny(), *arguments)
+        gt.sketch(tiny(), *arguments, progress=False)
+
+
+def test_arguments_of_every_kind():
+    """A result, or an error that names an argument, as in tests/test_fuzz.py."""
+    from test_fuzz import JUNK
+
+    valid = {"model": tiny(), "prompts": PROMPTS, "responses": RESPONSES, "tokenizer": None, "width": 64, "blocks": 2}
+    valid |= {"seed": 0, "temperature": 1.0, "parameters": None, "folder": None, "progress": False}
+    for name, junk in product(valid, JUNK):
+        if name != "folder" or not isinstance(junk, str):  # a folder may have any name
+            assert not nameless(valid | {name: junk}), (name, junk)
+
+
+def nameless(arguments):
+    """Return the message of an error that names no argument, if there is one."""
+    try:
+        gt.sketch(**arguments)
+    except (TypeError, ValueError) as error:
+        return "" if any(name in str(error) for name in arguments) else str(error)
+    return ""
 
 
 def test_they_go_straight_into_the_intervals():

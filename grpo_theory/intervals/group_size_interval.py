@@ -8,6 +8,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.intervals.bootstrap import bootstrap_quantiles, draw_resamples
 from grpo_theory.intervals.components import prompt_terms
 from grpo_theory.intervals.interval import Interval, check_level, vectorized
+from grpo_theory.intervals.quotient import quotient_limits
 from grpo_theory.samples import Groups
 from grpo_theory.simulate.streams import Rng
 from grpo_theory.theory import GroupSizeLaw
@@ -102,19 +103,9 @@ def ratio_limits(
     lower_quantile, upper_quantile : array_like, broadcast to (...)
         lower <= 0 <= upper.
     """
-    c1, c3 = np.maximum(found.c1, 0.0), np.maximum(found.c3, 0.0)
     v11, v13, v33 = covariance[..., 0, 0], covariance[..., 0, 2], covariance[..., 2, 2]
-
-    def quadratic(quantile: ArrayLike) -> tuple[Array, Array, Array]:
-        t = np.asarray(quantile, dtype=np.float64)
-        a, b, c = c1**2 - t**2 * v11, c1 * c3 - t**2 * v13, c3**2 - t**2 * v33
-        return a, b + np.sqrt(np.maximum(b**2 - a * c, 0.0)), c
-
-    _, root, c = quadratic(upper_quantile)
-    low = np.divide(c, root, out=np.zeros_like(root), where=(c > 0.0) & (root > 0.0))
-    a, root, _ = quadratic(lower_quantile)
-    high = np.divide(root, a, out=np.full_like(root, np.inf), where=a > 0.0)
-    return low, high
+    c1, c3 = np.maximum(found.c1, 0.0), np.maximum(found.c3, 0.0)
+    return quotient_limits(c3, c1, (v33, v13, v11), lower_quantile, upper_quantile)
 
 
 @vectorized

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F2, function_value, stage
-from grpo_theory.validation import as_count
+from grpo_theory.validation import as_count, shown
 
 SIGNS = 32
 """So many coordinates have their signs from one word: the bits of its upper half, which are the better mixed."""
@@ -73,12 +73,25 @@ class CountSketch:
 
     def __call__(self, pieces: Iterable[ArrayLike]) -> Array:
         """Return the sketch (width,) of one vector that comes in pieces, in single precision; each begins a chunk of its own."""
+        if not isinstance(pieces, Iterable) or (isinstance(pieces, np.ndarray) and pieces.ndim == 0):
+            raise TypeError(f"pieces must be arrays of real numbers, got {shown(pieces)}")
         m, chunk = self.width // self.blocks, 0
         sums = np.zeros((self.blocks, 2 * m))
         for piece in pieces:
-            vector: NDArray[np.float32] = np.ascontiguousarray(piece, dtype=np.float32).reshape(-1)
+            vector = _single(piece)
             add_signed(vector, np.uint64(chunk), self.keys, sums)
             chunk += -(-vector.size // m)
         if not np.isfinite(sums).all():
-            raise ValueError("the gradient must be finite, and is not")
+            raise ValueError("pieces must be finite in single precision, and are not")
         return ((sums[:, :m] + sums[:, m:]) / np.sqrt(self.blocks)).reshape(-1)
+
+
+def _single(piece: ArrayLike) -> NDArray[np.float32]:
+    """Return an array in single precision and one dimension; what is too large for it becomes infinite."""
+    try:
+        if np.iscomplexobj(piece):
+            raise TypeError("complex numbers")
+        with np.errstate(over="ignore"):
+            return np.ascontiguousarray(piece, dtype=np.float32).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"pieces must be arrays of real numbers, got {shown(piece)}: {error}") from None

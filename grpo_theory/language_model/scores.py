@@ -11,15 +11,11 @@ from tqdm import tqdm
 from grpo_theory.arrays import Array
 from grpo_theory.language_model.projection import CountSketch
 from grpo_theory.language_model.shelf import Shelf
+from grpo_theory.language_model.tokens import Pair, Text, Tokens, token_pairs
 from grpo_theory.validation import as_positive, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Text = str | Sequence[int]
-"""A text, or its tokens' numbers."""
-Pair = tuple[tuple[int, ...], tuple[int, ...]]
-"""The tokens of a prompt, and of a response to it."""
 
 
 def sketch(
@@ -76,13 +72,20 @@ def sketch(
     ImportError
         If torch is not installed: pip install 'grpo-theory[lm]'.
     ValueError
-        If lengths differ, a prompt or a response is empty, a text comes without a tokenizer, or a gradient is not finite.
+        If lengths differ, a prompt or a response is empty, a text comes without a tokenizer, a token is not in the vocabulary,
+        or a gradient is not finite.
     """
     import torch
 
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model must be a causal language model of transformers, got {shown(model)}")
+    if not isinstance(folder, str | Path | None) or folder == "":
+        raise TypeError(f"folder must be a path, got {shown(folder)}")
+    if not isinstance(progress, bool):
+        raise TypeError(f"progress must be True or False, got {shown(progress)}")
     temperature = as_positive("temperature", temperature)
     projection = CountSketch(width, blocks, seed)
-    pairs = token_pairs(prompts, responses, tokenizer)
+    pairs = token_pairs(prompts, responses, tokenizer, model.get_input_embeddings().weight.shape[0])
     wanted = trained_parameters(model, parameters)
     shelf = None if folder is None else Shelf(Path(folder), (width, blocks, seed, temperature, *map(fingerprint, wanted)))
     found: dict[Pair, Array] = {}
@@ -95,6 +98,8 @@ def sketch(
                 with torch.enable_grad():
                     likelihood = log_likelihood(model, *pair, temperature)
                     gradients = torch.autograd.grad(likelihood, wanted, materialize_grads=True)
+                if not all(gradient.isfinite().all() for gradient in gradients):
+                    raise ValueError(f"model must have finite gradients, and has one that is not at temperature {temperature:g}")
                 kept = projection(gradient.detach().float().cpu().numpy() for gradient in gradients)
                 if shelf is not None:
                     shelf.put(pair, kept)
@@ -104,32 +109,12 @@ def sketch(
     return np.stack([found[pair] for pair in pairs])
 
 
-def token_pairs(prompts: Sequence[Text], responses: Sequence[Text], tokenizer: Any) -> list[Pair]:
-    """Return the tokens of each prompt and of its response, as pairs of tuples."""
-    if len(prompts) != len(responses) or len(prompts) == 0:
-        raise ValueError(f"prompts and responses must be as many, at least one, got {len(prompts)} and {len(responses)}")
-    cut: dict[str, tuple[int, ...]] = {}
-
-    def tokens(name: str, number: int, text: Text) -> tuple[int, ...]:
-        if isinstance(text, str):
-            if tokenizer is None:
-                raise ValueError(f"tokenizer must be given where {name} are texts, got {shown(text)}")
-            if text not in cut:
-                cut[text] = tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
-            text = cut[text]
-        if len(text) == 0:
-            raise ValueError(f"{name} must have at least one token each, and number {number} has none")
-        return tuple(int(token) for token in text)
-
-    return [
-        (tokens("prompts", i, prompt), tokens("responses", i, response))
-        for i, (prompt, response) in enumerate(zip(prompts, responses, strict=True))
-    ]
-
-
 def trained_parameters(model: Any, parameters: Sequence[Any] | None) -> list[Any]:
     """Return the parameters to differentiate by, each once."""
-    given = model.parameters() if parameters is None else parameters
+    own = list(model.parameters())
+    given = own if parameters is None else parameters
+    if not isinstance(given, Sequence) or not {id(one) for one in given} <= {id(one) for one in own}:
+        raise TypeError(f"parameters must be a list of the model's own, got {shown(parameters)}")
     wanted = list({id(parameter): parameter for parameter in given if parameter.requires_grad}.values())
     if not wanted:
         raise ValueError("parameters must hold at least one that requires a gradient")
@@ -141,7 +126,7 @@ def fingerprint(parameter: "Tensor") -> tuple:
     return tuple(parameter.shape), float(parameter.detach().double().square().sum())
 
 
-def log_likelihood(model: Any, prompt: tuple[int, ...], response: tuple[int, ...], temperature: float) -> "Tensor":
+def log_likelihood(model: Any, prompt: Tokens, response: Tokens, temperature: float) -> "Tensor":
     """Return log pi(response | prompt), the sum over the response's tokens, as a scalar that can be differentiated."""
     import torch
 

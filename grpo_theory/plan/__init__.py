@@ -1,24 +1,9 @@
-"""Advice from a user's own rollouts."""
+"""Advice from a user's rollouts: group size, batch, baseline and learning rate, and the installed command.
 
-from grpo_theory.plan.average import bound_success_rates as bound_success_rates
-from grpo_theory.plan.effective import RewardVariance as RewardVariance
-from grpo_theory.plan.effective import SampleSize as SampleSize
-from grpo_theory.plan.effective import effective_sample_size as effective_sample_size
-from grpo_theory.plan.effective import split_variance as split_variance
-from grpo_theory.plan.learning_rate import LearningRateFactor as LearningRateFactor
-from grpo_theory.plan.learning_rate import learning_rate_factor as learning_rate_factor
-from grpo_theory.plan.prompt_weights import PromptWeights as PromptWeights
-from grpo_theory.plan.prompt_weights import weigh_prompts as weigh_prompts
-from grpo_theory.plan.seeds import EvaluationVariance as EvaluationVariance
-from grpo_theory.plan.seeds import best_responses as best_responses
-from grpo_theory.plan.seeds import compared_variance as compared_variance
-from grpo_theory.plan.seeds import evaluation_variance as evaluation_variance
-from grpo_theory.plan.seeds import prompts_needed as prompts_needed
-from grpo_theory.plan.seeds import responses_needed as responses_needed
-from grpo_theory.plan.seeds import training_seeds_needed as training_seeds_needed
-from grpo_theory.plan.success_rates import BetaSuccessRates as BetaSuccessRates
-from grpo_theory.plan.success_rates import SuccessRates as SuccessRates
-from grpo_theory.plan.success_rates import fit_beta_rates as fit_beta_rates
-from grpo_theory.plan.success_rates import fit_success_rates as fit_success_rates
-from grpo_theory.plan.uniform_share import UniformShares as UniformShares
-from grpo_theory.plan.uniform_share import estimate_uniform_shares as estimate_uniform_shares
+What the room offers is listed in ``__init__.pyi``; a file is imported when one of its names is first asked for, so that the
+command answers `--help` at once.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

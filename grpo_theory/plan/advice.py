@@ -1,0 +1,249 @@
+"""Advice from a user's rollouts: everything that the plan says, as data."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from grpo_theory.estimation import Estimator, find
+from grpo_theory.intervals import Interval
+from grpo_theory.intervals.interval import check_level
+from grpo_theory.plan.baselines import BaselineTable, compare_baselines
+from grpo_theory.plan.cost import Limits
+from grpo_theory.plan.group_size import GroupSizeChoice, choose_group_size, real_optimum
+from grpo_theory.plan.rewards_advice import RewardsAdvice, advise_from_rewards
+from grpo_theory.plan.signal import signal_to_noise
+from grpo_theory.samples import Findings, Groups, RaggedRollouts, RewardCounts, RolloutLog, Rollouts
+from grpo_theory.validation import as_count, as_fraction, shown
+
+FEWEST = 4
+"""Responses that a prompt must have to say something about the error of a gradient."""
+FEWEST_PROMPTS = 3
+NO_SCORES = "the table has no gradients"
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class ScoresAdvice:
+    """What rewards and scores together tell.
+
+    Attributes
+    ----------
+    choice : GroupSizeChoice
+        The recommended group size, its rivals, and what each size loses.
+    real_optimum : float
+        The best group size were sizes not whole and only the cost a limit.
+    signal : Interval
+        The squared norm of the gradient over its mean squared error, at the asked group size or else the recommended one.
+    baselines : BaselineTable
+        At that group size.
+    prompts_needed : int or None
+        How many prompts a pilot needs for the recommended size to be sure of losing less than the tolerance.
+    prompts, dropped : int
+        The prompts that this rests on, and those left out because they have fewer than four responses.
+    """
+
+    choice: GroupSizeChoice
+    real_optimum: float
+    signal: Interval
+    baselines: BaselineTable
+    prompts_needed: int | None
+    prompts: int
+    dropped: int
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """What the plan says; `str(advice)` is what the command prints.
+
+    Attributes
+    ----------
+    limits : Limits
+        What a batch may cost and must fit.
+    group_size : int or None
+        The group size that the user asks about.
+    estimator : str
+        The name of the user's estimator in the registry.
+    level, tolerance : float
+        Of the confidence intervals; the loss that is small enough not to matter.
+    rewards : RewardsAdvice
+    scores : ScoresAdvice or None
+        None where the best group size cannot be told.
+    missing : str
+        Why it cannot be told; empty if it can.
+    notes : tuple of str
+        What the reader of the table found, a sentence each.
+    """
+
+    limits: Limits
+    group_size: int | None
+    estimator: str
+    level: float
+    tolerance: float
+    rewards: RewardsAdvice
+    scores: ScoresAdvice | None
+    missing: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> int | None:
+        """The group size about which rewards are asked: the user's, or the recommended one, or None."""
+        if self.group_size is not None:
+            return self.group_size
+        return None if self.scores is None else self.scores.choice.group_size
+
+    @property
+    def enough(self) -> bool | None:
+        """Whether the recommended size is sure to lose no more than the tolerance; None without scores."""
+        return None if self.scores is None else self.scores.choice.risk <= self.tolerance
+
+    def __str__(self) -> str:
+        from grpo_theory.plan.text import tell  # the words know the data, and the data only here the words
+
+        return tell(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as dictionaries, lists, strings, finite numbers and None (docs/planner.md lists the keys)."""
+        from grpo_theory.plan.record import record
+
+        return record(self)
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+
+    def to_html(self) -> str:
+        """Return one page with the text and the curves, which needs nothing else."""
+        from grpo_theory.plan.page import page
+
+        return page(self)
+
+
+def advise(
+    rollouts: RolloutLog | Groups | RewardCounts,
+    budget: float,
+    *,
+    cost_prompt: float = 0.0,
+    cost_response: float = 1.0,
+    group_size: int | None = None,
+    max_group_size: int = Limits.max_group_size,
+    max_responses: int | None = None,
+    min_prompts: int = 1,
+    multiple_of: int = 1,
+    estimator: str | Estimator = "rloo",
+    level: float = 0.95,
+    tolerance: float = TOLERANCE,
+    findings: Findings | None = None,
+) -> Advice:
+    """Advise on group size, batch, baseline and learning rate from the rollouts of a policy.
+
+    Parameters
+    ----------
+    rollouts : RolloutLog, RaggedRollouts, Rollouts or RewardCounts
+        As `gt.read_rollouts` returns them. With scores, or sketches of them, the best group size is advised on; without, what
+        rewards alone tell.
+    budget, cost_prompt, cost_response, max_group_size, max_responses, min_prompts, multiple_of
+        As in `Limits`.
+    group_size : int, optional
+        The group size in use, to be compared.
+    estimator : str or Estimator, default "rloo"
+        The advantages in use: a name of `gt.estimators()`, as "trl_grpo".
+    level : float, default 0.95
+        Of every interval by itself.
+    tolerance : float, default 0.05
+        A loss that does not matter, as a share of the error.
+    findings : Findings, optional
+        What the reader of the table found, to be repeated; a `RolloutLog` has its own.
+
+    Returns
+    -------
+    Advice
+
+    Raises
+    ------
+    ValueError
+        If budget and limits allow no batch, and if the rollouts can say nothing: fewer than three prompts, one response a
+        prompt, all rewards equal.
+    """
+    level, tolerance = check_level(level), as_fraction("tolerance", tolerance)
+    limits = Limits(
+        budget=budget,
+        cost_prompt=cost_prompt,
+        cost_response=cost_response,
+        max_group_size=max_group_size,
+        max_responses=max_responses,
+        min_prompts=min_prompts,
+        multiple_of=multiple_of,
+    )
+    sizes, _ = limits.batches()
+    name = find(estimator).name
+    if group_size is not None and as_count("group_size", group_size, 2) not in sizes:
+        raise ValueError(f"group_size must be one that budget and limits allow, of {sizes[0]} to {sizes[-1]}, got {group_size}")
+    groups, counts = _parts(rollouts)
+    findings = rollouts.findings if isinstance(rollouts, RolloutLog) else findings
+    check_informative(counts)
+    kept, missing = usable(groups)
+    scores = None if kept is None else _from_scores(kept, counts.prompts, limits, group_size, level, tolerance)
+    asked = group_size or (None if scores is None else scores.choice.group_size)
+    rewards = advise_from_rewards(counts, name, limits, asked, None if scores is None else scores.choice.group_size, level)
+    notes = () if findings is None else tuple(str(findings).splitlines())
+    return Advice(limits, group_size, name, level, tolerance, rewards, scores, missing, notes)
+
+
+def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
+    """Return rollouts if there are any, and the counts of their rewards."""
+    if isinstance(rollouts, RolloutLog):
+        return rollouts.rollouts, rollouts.rollouts.counts
+    if isinstance(rollouts, RewardCounts):
+        return None, rollouts
+    if isinstance(rollouts, RaggedRollouts):
+        return rollouts, rollouts.counts
+    if isinstance(rollouts, Rollouts):
+        if not rollouts.single:
+            raise ValueError(f"rollouts must be one batch, without leading axes, got rewards of shape {rollouts.rewards.shape}")
+        prompts = np.repeat(np.arange(rollouts.batch_size), rollouts.group_size)
+        return rollouts, RewardCounts.from_rewards(prompts, rollouts.rewards.ravel())
+    raise TypeError(f"rollouts must be what gt.read_rollouts returns, rollouts or reward counts, got {shown(rollouts)}")
+
+
+def check_informative(counts: RewardCounts) -> None:
+    """Raise ValueError unless there are three prompts, one of them with two responses, and two different rewards."""
+    if counts.prompts < FEWEST_PROMPTS:
+        raise ValueError(f"rollouts must have at least {FEWEST_PROMPTS} prompts, got {counts.prompts}")
+    if counts.sizes.max() < 2:
+        raise ValueError("rollouts must have prompts with several responses, and each prompt has one: a group cannot be formed")
+    if counts.values.size < 2:
+        raise ValueError(
+            f"rollouts must have different rewards, and all are {counts.values[0]:g}: they say nothing about a gradient"
+        )
+
+
+def usable(groups: Groups | None) -> tuple[Groups | None, str]:
+    """Return the prompts that say something about the best group size, or None and why there are too few."""
+    if groups is None or groups.scores is None:
+        return None, NO_SCORES
+    enough = int((groups.sizes >= FEWEST).sum())
+    if enough < FEWEST_PROMPTS:
+        return None, f"that takes {FEWEST_PROMPTS} prompts with {FEWEST} responses or more, and the table has {enough}"
+    kept = groups.at_least(FEWEST) if isinstance(groups, RaggedRollouts) else groups
+    if not kept.by_prompt(lambda group: np.ptp(group.rewards, axis=-1)).any():
+        return None, f"in no group of {FEWEST} responses or more do the rewards differ"
+    return kept, ""
+
+
+def _from_scores(
+    kept: Groups, prompts: int, limits: Limits, group_size: int | None, level: float, tolerance: float
+) -> ScoresAdvice:
+    choice = choose_group_size(kept, limits, level)
+    place = choice.best if group_size is None else choice.at(group_size)
+    size, batch = int(choice.group_sizes[place]), int(choice.batch_sizes[place])
+    return ScoresAdvice(
+        choice=choice,
+        real_optimum=real_optimum(choice, limits),
+        signal=signal_to_noise(kept, batch, size, level),
+        baselines=compare_baselines(kept, size, level),
+        prompts_needed=choice.prompts_needed(tolerance),
+        prompts=kept.batch_size,
+        dropped=prompts - kept.batch_size,
+    )

@@ -1,0 +1,198 @@
+"""Which baseline leaves the gradient the least noise on a user's prompts, from rewards and scores."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from grpo_theory.arrays import Array
+from grpo_theory.intervals.interval import Interval, check_level
+from grpo_theory.intervals.u_statistics import prompt_powers
+from grpo_theory.plan.group_size import pilot_terms
+from grpo_theory.samples import Groups, Rollouts
+from grpo_theory.validation import as_count, typed
+
+NAMES = ("none", "mean over prompts", "leave-one-out mean", "shrinkage", "value", "optimal")
+"""The baselines, from what needs least to what needs most: the last two need V(x) and b*(x), which nobody knows exactly."""
+REFERENCE = NAMES.index("leave-one-out mean")
+
+
+class BaselineTerms(NamedTuple):
+    """Estimates, given the prompt, of what the noise under any baseline is made of; all of shape (B,).
+
+    Z is the reward, V its mean, P = ||W||^2 the squared norm of the score, m the mean reward of the other prompts. All but
+    `gain` are unbiased.
+
+    Attributes
+    ----------
+    oracle : ndarray
+        Of E[P (Z - V)^2] - ||g||^2, the noise under the value baseline V.
+    second : ndarray
+        Of Var(Z) E[P] + ||g||^2, what the leave-one-out mean adds, times G - 1.
+    uncentred : ndarray
+        Of E[P Z^2] - ||g||^2, the noise without a baseline.
+    tilt, tilt_slope : ndarray
+        Of (V - m) Cov(P, Z), and of its derivative in m.
+    offset, offset_slope : ndarray
+        Of E[P] (V - m)^2, and of its derivative in m.
+    gain : ndarray
+        Of Cov(P, Z)^2 / E[P], by how much b* is better than V: an unbiased numerator over the mean of P.
+    value : ndarray
+        Of V.
+    """
+
+    oracle: Array
+    second: Array
+    uncentred: Array
+    tilt: Array
+    tilt_slope: Array
+    offset: Array
+    offset_slope: Array
+    gain: Array
+    value: Array
+
+
+@dataclass(frozen=True, eq=False)
+class BaselineTable:
+    """The gradient's noise under each baseline: the trace of Cov(a group's estimate | prompt) times G, averaged over prompts.
+
+    Attributes
+    ----------
+    names : tuple of str
+    noise : ndarray, shape (L,)
+        In units of squared gradient norm.
+    relative : Interval
+        Noise less that of the leave-one-out mean, over the latter, shape (L,): -0.1 is 10% less. Pairs the same prompts; 0 for
+        the leave-one-out mean itself.
+    shrinkage : float
+        The weight of the mean over prompts in its best mixture with the leave-one-out mean.
+    group_size : int
+        The size of the groups in which the baseline is used.
+    """
+
+    names: tuple[str, ...]
+    noise: Array
+    relative: Interval
+    shrinkage: float
+    group_size: int
+
+
+def baseline_terms(rollouts: Groups) -> BaselineTerms:
+    """Compute the terms of each prompt from its own group of at least 4 responses."""
+    rollouts.require(prompts=2, responses=4)
+    value = rollouts.by_prompt(lambda group: group.rewards.mean(axis=-1))
+    centre = float(value.mean())
+    oracle, second, uncentred, power, covariance, with_value, power_value, power_square, gain = rollouts.by_prompt(
+        lambda group: _prompt_statistics(group, centre)
+    ).T
+    m = (value.sum() - value) / (value.size - 1.0) - centre
+    return BaselineTerms(
+        oracle=oracle,
+        second=second,
+        uncentred=uncentred,
+        tilt=with_value - m * covariance,
+        tilt_slope=-covariance,
+        offset=power_square - 2.0 * m * power_value + m**2 * power,
+        offset_slope=2.0 * (m * power - power_value),
+        gain=gain,
+        value=value,
+    )
+
+
+def _prompt_statistics(group: Rollouts, centre: float) -> Array:
+    """Return the nine U-statistics of prompts (b, G), with rewards less a centre where V stands, shape (b, 9)."""
+    size = group.group_size
+    p = np.einsum("...j,...j->...", group.known_scores, group.known_scores)
+    z = group.rewards - centre
+    powers, covariances = prompt_powers(group), prompt_powers(Rollouts(group.rewards, p[..., None]))
+    pairs, triples = size * (size - 1.0), size * (size - 1.0) * (size - 2.0)
+    total, sum_z, sum_pz, sum_pzz = p.sum(axis=-1), z.sum(axis=-1), (p * z).sum(axis=-1), (p * z**2).sum(axis=-1)
+    power_square = (total * (sum_z**2 - (z**2).sum(axis=-1)) - 2.0 * sum_z * sum_pz + 2.0 * sum_pzz) / triples
+    power = total / size
+    return np.stack(
+        [
+            powers.advantage - powers.gradient,
+            powers.independent + powers.gradient,
+            (p * group.rewards**2).mean(axis=-1) - powers.gradient,
+            power,
+            (size * sum_pz - total * sum_z) / pairs,
+            (sum_pz * sum_z - sum_pzz) / pairs - power_square,
+            (total * sum_z - sum_pz) / pairs,
+            power_square,
+            np.divide(covariances.gradient, power, out=np.zeros_like(power), where=power > 0.0),
+        ],
+        axis=-1,
+    )
+
+
+@typed
+def compare_baselines(rollouts: Groups, group_size: int, level: float = 0.95) -> BaselineTable:
+    """Compare the gradient's noise under six baselines in groups of one size, prompt by prompt.
+
+    The noise of a prompt's estimate (1/G) sum_i W_i (Z_i - C_i), times G (docs/derivations.md, sections 3 and 35), with W the
+    score, P = ||W||^2 and V the mean reward of the prompt, averaged over prompts:
+
+    - none, C = 0: E[P Z^2] - ||g||^2
+    - mean over prompts, C = m: c2 + 2 (V - m) Cov(P, Z) + E[P] (V - m)^2
+    - leave-one-out mean: c2 + c3/(G-1)
+    - shrinkage, (1 - l) of the leave-one-out mean and l of m: c2 + 2 l (V - m) Cov(P, Z) + l^2 E[P] (V - m)^2 + (1-l)^2
+    c3/(G-1) with
+      the best l in [0, 1] for all prompts, found on the other prompts (James and Stein's idea; arXiv 2511.03710)
+    - value, C = V: c2
+    - optimal, C = b* = E[P Z]/E[P] (Greensmith et al. 2004): c2 - Cov(P, Z)^2/E[P]
+
+    The group mean with the own sample in it gives the leave-one-out estimate times 1 - 1/G, so the same after a change of the
+    learning rate, and is not listed.
+
+    Parameters
+    ----------
+    rollouts : Rollouts or RaggedRollouts
+        One batch of at least 3 prompts, 4 responses each; scores in full, in orthonormal coordinates, or sketches of them. A
+        sketch's own error enters ||W||^2 squared in the gain of b*, which is then a little too large.
+    group_size : int
+        G of at least 2.
+    level : float, default 0.95
+    """
+    level, group_size = check_level(level), as_count("group_size", group_size, 2)
+    pilot_terms(rollouts)
+    terms = baseline_terms(rollouts)
+    size, extra = terms.value.size, terms.second / (group_size - 1.0)
+    weights = _weights(*((part.sum() - part) / (size - 1.0) for part in (extra, terms.tilt, terms.offset)))
+    overall = float(_weights(*(np.atleast_1d(part.mean()) for part in (extra, terms.tilt, terms.offset)))[0])
+
+    def mixed(weight: Array) -> Array:
+        return terms.oracle + 2.0 * weight * terms.tilt + weight**2 * terms.offset + (1.0 - weight) ** 2 * extra
+
+    def through_mean(weight: float) -> Array:
+        """Return the influence of each prompt through the mean over prompts."""
+        slope = 2.0 * weight * terms.tilt_slope.mean() + weight**2 * terms.offset_slope.mean()
+        return slope * (terms.value - terms.value.mean())
+
+    one, none = np.ones(size), np.zeros(size)
+    noise = np.stack([terms.uncentred, mixed(one), mixed(none), mixed(weights), terms.oracle, terms.oracle - terms.gain])
+    influence = noise - noise.mean(axis=1, keepdims=True)
+    influence[1] += through_mean(1.0)
+    influence[3] += through_mean(overall)
+    mean = noise.mean(axis=1)
+    return BaselineTable(NAMES, mean, _relative(mean, influence, level), overall, group_size)
+
+
+def _weights(extra: Array, tilt: Array, offset: Array) -> Array:
+    """Return the best weights of the mean over prompts, from the means of the terms over other prompts."""
+    both = extra + offset
+    ratio = np.divide(extra - tilt, both, out=np.zeros_like(both), where=both > 0.0)
+    return np.clip(ratio, 0.0, 1.0)
+
+
+def _relative(mean: Array, influence: Array, level: float) -> Interval:
+    """Return Student's limits of mean/mean[REFERENCE] - 1 from the prompts' influences (L, B)."""
+    reference, size = mean[REFERENCE], influence.shape[1]
+    if not reference > 0.0:
+        unknown = np.full(mean.size, np.nan)
+        return Interval(unknown, unknown, unknown, unknown, level)
+    ratio = mean / reference
+    by_prompt = (influence - ratio[:, None] * influence[REFERENCE]) / reference
+    error = np.sqrt((by_prompt**2).sum(axis=1) / (size * (size - 1.0)))
+    half = float(stdtrit(size - 1, (1.0 + level) / 2.0)) * error
+    return Interval(ratio - 1.0, error, ratio - 1.0 - half, ratio - 1.0 + half, level)

@@ -1,0 +1,173 @@
+"""An advice as dictionaries, lists, strings, finite numbers and None: what `--json` writes."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from grpo_theory.intervals import Interval
+from grpo_theory.plan.advice import Advice, ScoresAdvice
+from grpo_theory.plan.rewards_advice import RewardsAdvice
+from grpo_theory.plan.section import Section
+from grpo_theory.plan.sections import sections
+
+FORMAT = 1
+"""Raised when a key changes its meaning or goes."""
+
+
+def record(advice: Advice) -> dict[str, Any]:
+    """Return everything that the advice says; what is unknown, not finite or not asked about is None."""
+    scores = advice.scores
+    words = {part.title: part for part in sections(advice)}
+    return plain(
+        {
+            "format": FORMAT,
+            "limits": asdict(advice.limits),
+            "level": advice.level,
+            "tolerance": advice.tolerance,
+            "estimator": advice.estimator,
+            **(dict.fromkeys(FROM_SCORES) if scores is None else _from_scores(advice, scores)),
+            "no_group_size": advice.missing or None,
+            "learning_rate": _learning_rate(advice),
+            **_from_rewards(advice.rewards),
+            "would_change": _paragraphs(words["What would change this"]),
+            "assumptions": _paragraphs(words["Assumed, and not checked"]),
+            "notes": list(advice.notes),
+        }
+    )
+
+
+FROM_SCORES = (
+    "recommendation",
+    "confidence_set",
+    "current",
+    "group_sizes",
+    "constants",
+    "signal_to_noise",
+    "baselines",
+    "scores",
+)
+"""The keys that are None for rewards alone."""
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: arrays as lists, and None for what is not finite."""
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value
+
+
+def limits(interval: Interval) -> dict[str, Any]:
+    """Return an interval's estimate and limits."""
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
+
+
+def _paragraphs(part: Section) -> list[str]:
+    return list(part.paragraphs)
+
+
+def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a table of columns of one length."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
+    choice, table = scores.choice, scores.baselines
+    sizes = _rows(
+        {
+            "group_size": choice.group_sizes,
+            "batch_size": choice.batch_sizes,
+            "mse": choice.mse,
+            "mse_low": choice.mse_low,
+            "mse_high": choice.mse_high,
+            "loss": choice.loss,
+            "loss_low": choice.loss_low,
+            "loss_high": choice.loss_high,
+            "may_be_best": choice.candidates,
+        }
+    )
+    law, likely, errors = choice.law, choice.likely, np.sqrt(np.diagonal(choice.covariance))
+    relative = table.relative
+    baselines = {
+        "name": table.names,
+        "noise": table.noise,
+        "relative": relative.estimate,
+        "relative_low": relative.low,
+        "relative_high": relative.high,
+    }
+    return {
+        "recommendation": {
+            "group_size": choice.group_size,
+            "batch_size": choice.batch_size,
+            "responses": choice.group_size * choice.batch_size,
+            "cost": advice.limits.cost(choice.batch_size, choice.group_size),
+            "before_rounding": scores.real_optimum,
+        },
+        "confidence_set": {
+            "low": choice.low,
+            "high": choice.high,
+            "bounded": choice.bounded,
+            "largest_loss": choice.risk,
+            "enough": advice.enough,
+            "prompts_needed": scores.prompts_needed,
+        },
+        "current": None if advice.group_size is None else sizes[choice.at(advice.group_size)],
+        "group_sizes": sizes,
+        "constants": _rows(
+            {
+                "name": ("c1", "c2", "c3"),
+                "estimate": (law.c1, law.c2, law.c3),
+                "standard_error": errors,
+                "likely": (likely.c1, likely.c2, likely.c3),
+            }
+        ),
+        "signal_to_noise": {"group_size": table.group_size, **limits(scores.signal)},
+        "baselines": {"group_size": table.group_size, "shrinkage": table.shrinkage, "table": _rows(baselines)},
+        "scores": {"prompts": scores.prompts, "dropped": scores.dropped},
+    }
+
+
+def _learning_rate(advice: Advice) -> dict[str, Any] | None:
+    factor = advice.rewards.learning_rate
+    return None if factor is None else {**limits(factor.factor), "least": factor.least, "most": factor.most}
+
+
+def _from_rewards(rewards: RewardsAdvice) -> dict[str, Any]:
+    sample, shares, rates, weights = rewards.sample, rewards.uniform, rewards.rates, rewards.weights
+    uniform = {
+        "group_size": shares.group_sizes,
+        "share": shares.interval.estimate,
+        "low": shares.interval.low,
+        "high": shares.interval.high,
+        "measured": shares.measured,
+    }
+    return {
+        "uniform_groups": _rows(uniform),
+        "rewards": {
+            "prompts": sample.prompts,
+            "responses": sample.responses,
+            "smallest_group": rewards.smallest,
+            "largest_group": rewards.largest,
+            "mean": limits(sample.mean_reward),
+            "mixed_prompts": sample.mixed_prompts,
+            "mixed_responses": sample.mixed_responses,
+            "effective_responses": sample.effective_responses,
+            "missing": rewards.missing or None,
+        },
+        "evaluations": [asdict(one) for one in rewards.evaluations],
+        "success_rates": None if rates is None else {"rates": rates.atoms, "shares": rates.weights},
+        "prompt_weights": None
+        if weights is None
+        else {
+            "group_size": weights.group_size,
+            "scale": limits(weights.scale),
+            "hard_middling_easy": limits(weights.shares),
+            "hard_middling_easy_prompts": limits(weights.prompts),
+        },
+    }

@@ -1,0 +1,118 @@
+"""What rewards alone tell about a training step and an evaluation."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from grpo_theory.plan.cost import Limits
+from grpo_theory.plan.effective import SampleSize, effective_sample_size
+from grpo_theory.plan.learning_rate import LearningRateFactor, learning_rate_factor
+from grpo_theory.plan.prompt_weights import PromptWeights, weigh_prompts
+from grpo_theory.plan.seeds import evaluation_variance, prompts_needed
+from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
+from grpo_theory.plan.uniform_share import UniformShares, estimate_uniform_shares
+from grpo_theory.samples import RewardCounts
+
+SHOWN = (2, 4, 8, 16, 32, 64, 128)
+"""Group sizes that are always shown, where they are allowed."""
+DIFFERENCE = 0.02
+"""The difference that an evaluation is to find, as a share of the range of the rewards."""
+CORRELATIONS = (0.0, 0.9)
+"""Of two policies' expected rewards over prompts: nothing in common, and one a few steps on from the other."""
+EVALUATED = (1, 8)
+"""Responses a prompt in an evaluation."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How many prompts tell two policies apart.
+
+    Attributes
+    ----------
+    correlation : float
+        Of their expected rewards over prompts: an assumption.
+    responses : int
+        To each prompt, from each policy.
+    difference : float
+        Of their mean rewards.
+    prompts : int
+    """
+
+    correlation: float
+    responses: int
+    difference: float
+    prompts: int
+
+
+@dataclass(frozen=True, eq=False)
+class RewardsAdvice:
+    """What rewards alone tell.
+
+    Attributes
+    ----------
+    sample : SampleSize
+        Of the table.
+    smallest, largest : int
+        Sizes of the smallest and the largest group.
+    uniform : UniformShares
+        The share of groups whose rewards are all equal, at the group sizes that are shown.
+    evaluations : tuple of Evaluation
+        How many prompts tell two policies apart.
+    rates : SuccessRates or None
+        The law of the prompts' success rates.
+    weights : PromptWeights or None
+        What the estimator's expected update weighs prompts with, at the group size asked about.
+    learning_rate : LearningRateFactor or None
+        By what to multiply the learning rate when going from the group size in use to the recommended one.
+    missing : str
+        Why there are no rates or weights; empty if there are.
+    """
+
+    sample: SampleSize
+    smallest: int
+    largest: int
+    uniform: UniformShares
+    evaluations: tuple[Evaluation, ...]
+    rates: SuccessRates | None
+    weights: PromptWeights | None
+    learning_rate: LearningRateFactor | None
+    missing: str
+
+
+def advise_from_rewards(
+    counts: RewardCounts, estimator: str, limits: Limits, asked: int | None, recommended: int | None, level: float
+) -> RewardsAdvice:
+    """Say what rewards alone tell, at the group size asked about and of a change to the recommended one, where there are such."""
+    allowed, _ = limits.batches()
+    sizes = sorted({*SHOWN, *(size for size in (asked, recommended) if size is not None)} & set(allowed.tolist()))
+    rates, weights, factor, missing = None, None, None, ""
+    try:
+        rates = fit_success_rates(counts)
+        if asked is not None:
+            weights = weigh_prompts(counts, estimator, asked, level, law=rates)
+            if recommended is not None and recommended != asked:
+                factor = learning_rate_factor(counts, (estimator, asked), (estimator, recommended), level, law=rates)
+    except ValueError as error:  # more than two rewards, or an estimator whose update is not a function of the success rate
+        missing = str(error)
+    return RewardsAdvice(
+        sample=effective_sample_size(counts, level),
+        smallest=int(counts.sizes.min()),
+        largest=int(counts.sizes.max()),
+        uniform=estimate_uniform_shares(counts, np.array(sizes or allowed[:1]), level),
+        evaluations=_evaluations(counts, level),
+        rates=rates,
+        weights=weights,
+        learning_rate=factor,
+        missing=missing,
+    )
+
+
+def _evaluations(counts: RewardCounts, level: float) -> tuple[Evaluation, ...]:
+    difference = DIFFERENCE * float(counts.values[-1] - counts.values[0])
+    found = []
+    for correlation in CORRELATIONS:
+        variance = evaluation_variance(counts, correlation)
+        for responses in EVALUATED:
+            prompts = prompts_needed(variance, difference, responses, level=level)
+            found.append(Evaluation(correlation, responses, difference, prompts))
+    return tuple(found)

@@ -1,0 +1,53 @@
+"""A section of an advice, and numbers in words."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from grpo_theory.plan.advice import Advice
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, paragraphs, and a table or lines of code, either of which may be empty.
+
+    Attributes
+    ----------
+    title : str
+    paragraphs : tuple of str
+    table : tuple of rows
+        The first row is the header; cells are strings.
+    code : tuple of str
+        Lines to be shown as they are.
+    """
+
+    title: str
+    paragraphs: tuple[str, ...]
+    table: tuple[tuple[str, ...], ...] = ()
+    code: tuple[str, ...] = ()
+
+
+def percent(share: float, signed: bool = False) -> str:
+    """Return a share in percent, with as many digits as a reader needs."""
+    if not np.isfinite(share):
+        return "no limit"
+    whole = abs(100.0 * share - round(100.0 * share)) < 0.05
+    digits = 0 if abs(share) >= 0.0995 or whole else 1
+    return f"{100.0 * share:{'+' if signed else ''},.{digits}f}%".replace("-0%", "0%").replace("+0%", "0%")
+
+
+def number(value: float) -> str:
+    """Return a number with three digits, and without needless ones."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def interval_text(low: float, high: float, signed: bool = False) -> str:
+    """Return limits in percent."""
+    if not np.isfinite(high):
+        return f"{percent(low, signed)} or more"
+    return f"{percent(low, signed)} to {percent(high, signed)}"
+
+
+def level_text(advice: Advice) -> str:
+    """Return the confidence level in percent."""
+    return f"{100.0 * advice.level:g}%"

@@ -1,0 +1,64 @@
+"""The words of an advice, by section: the terminal and the page show the same ones."""
+
+from grpo_theory.plan.advice import FEWEST, Advice
+from grpo_theory.plan.gradient_sections import from_gradients
+from grpo_theory.plan.reward_sections import from_rewards
+from grpo_theory.plan.section import Section, number
+
+
+def sections(advice: Advice) -> list[Section]:
+    """Return what is to be said, the recommendation first."""
+    return [*from_gradients(advice), *from_rewards(advice), _changes(advice), _assumptions(advice), _read(advice)]
+
+
+def _changes(advice: Advice) -> Section:
+    limits, scores = advice.limits, advice.scores
+    lines = ["The policy: as it learns, success rates and gradients change, and with them this advice. Log rollouts again."]
+    if scores is not None:
+        if limits.cost_prompt == 0.0:
+            lines.append(
+                "The budget: hardly. Without a cost of a prompt the best group size is the same at every budget, here "
+                f"{number(scores.real_optimum)} before rounding; more budget should buy more prompts."
+            )
+            lines.append("A cost of reading a prompt, whatever its group's size (--cost-prompt): it makes larger groups better.")
+        else:
+            lines.append(
+                f"The costs: a prompt costs as much as {number(limits.cost_prompt / limits.cost_response)} responses here, and "
+                f"the best group size, {number(scores.real_optimum)} before rounding, grows with that."
+            )
+        if not scores.choice.bounded:
+            lines.append(
+                "Prompts: these may have gradients so alike that a larger group is always better. More prompts would tell."
+            )
+    return Section("What would change this", tuple(lines))
+
+
+def _assumptions(advice: Advice) -> Section:
+    lines = [
+        "The prompts are independent draws from those trained on, and the number of responses to a prompt was fixed "
+        "beforehand. A trainer that drops groups of one reward before it logs them breaks this.",
+        "All responses come from one policy, at the temperature and with the settings of training.",
+    ]
+    if advice.scores is not None:
+        lines.append(
+            "The step uses rewards less the mean of the group's others (or a multiple of that, as the group's mean), without "
+            "dividing by the standard deviation, and one update for each batch. The error of one step's gradient is what "
+            "counts here, which is not all that counts."
+        )
+        lines.append(
+            "Scores are gradients of the log-probability of whole responses, or random projections (sketches) of them, all by "
+            "one and the same matrix. The error of a sketch is not in the limits: sketch with another seed to see it."
+        )
+    return Section("Assumed, and not checked", tuple(lines))
+
+
+def _read(advice: Advice) -> Section:
+    rewards, sample, scores = advice.rewards, advice.rewards.sample, advice.scores
+    sizes = f"{rewards.smallest}" if rewards.smallest == rewards.largest else f"{rewards.smallest} to {rewards.largest}"
+    lines = [f"{sample.prompts:,} prompts, {sample.responses:,} responses, {sizes} a prompt."]
+    if scores is not None and scores.dropped:
+        lines.append(
+            f"{scores.dropped:,} prompts with fewer than {FEWEST} responses were left out of what needs gradients; "
+            f"{scores.prompts:,} were used."
+        )
+    return Section("What was read", (*lines, *advice.notes))

@@ -1,0 +1,54 @@
+"""How large the gradient is beside the error with which a batch estimates it."""
+
+import numpy as np
+from scipy.special import stdtrit
+
+from grpo_theory.intervals.components import PromptTerms
+from grpo_theory.intervals.interval import Interval, check_level
+from grpo_theory.intervals.quotient import quotient_limits
+from grpo_theory.plan.group_size import pilot_terms
+from grpo_theory.samples import Groups
+from grpo_theory.theory import mse_weights
+from grpo_theory.validation import as_count, typed
+
+
+@typed
+def signal_to_noise(rollouts: Groups, batch_size: int, group_size: int, level: float = 0.95) -> Interval:
+    """Interval of ||g||^2 over the mean squared error of the leave-one-out gradient at a batch and group size.
+
+    At 1 the noise of one step is as large as the gradient itself. ||g||^2 is estimated without bias by the products of different
+    prompts' gradient estimates, so the estimate can be below 0; the limits are Fieller's (1954) with variances from deleting one
+    prompt at a time, cut at 0. A lower limit of 0 says that the data do not tell the gradient from 0.
+
+    Parameters
+    ----------
+    rollouts : Rollouts or RaggedRollouts
+        One batch of at least 3 prompts, 4 responses each.
+    batch_size, group_size : int
+        Of the training step that is asked about: at least 1 and 2.
+    level : float, default 0.95
+
+    Returns
+    -------
+    Interval
+        The upper limit is infinite where the data do not tell the error from 0. The standard error is the delta method's.
+    """
+    level = check_level(level)
+    terms = pilot_terms(rollouts)
+    weights = mse_weights(as_count("batch_size", batch_size), as_count("group_size", group_size, 2))
+    within = weights[0] * terms.power + weights[1] * terms.c2 + weights[2] * terms.c3
+    # With this first term at 0 the first "component" is minus the products of different prompts' estimates: -||g||^2.
+    parts = PromptTerms(terms.gradients, np.zeros_like(terms.power), within, terms.c3)
+    power, covariance = -float(parts.components().c1), parts.covariance()
+    from_power = np.array([-1.0, 0.0, 0.0])
+    from_error = np.array([weights[0], 1.0, 0.0])
+    error = float(within.mean()) - float(weights[0]) * power
+    v_pp, v_pe = float(from_power @ covariance @ from_power), float(from_power @ covariance @ from_error)
+    v_ee = float(from_error @ covariance @ from_error)
+    t = float(stdtrit(rollouts.batch_size - 1, (1.0 + level) / 2.0))
+    low, high = quotient_limits(max(power, 0.0), max(error, 0.0), (v_pp, v_pe, v_ee), -t, t)
+    if not error > 0.0:
+        return Interval(np.asarray(np.nan), np.asarray(np.nan), low, high, level)
+    ratio = power / error
+    spread = v_pp - 2.0 * ratio * v_pe + ratio**2 * v_ee
+    return Interval(np.asarray(ratio), np.sqrt(max(spread, 0.0)) / np.asarray(error), low, high, level)

@@ -1,0 +1,107 @@
+"""The study of the planner's regret: its problems and truths by other routes, its controls, the numbers on the page."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import stdtrit
+
+import grpo_theory as gt
+from grpo_theory.intervals import components_jackknife
+from grpo_theory.plan import choose_group_size
+from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, UNIT, constants, problem, truth
+from simulations.plan.planned_group_size import ASKED, CONTROLS, POINT, QUANTITIES, claims, compute, judge, rows
+
+TOP = Path(__file__).resolve().parents[1]
+
+
+def settings(name, part="design", prompts=32, size=8, replications=3):
+    return {"part": part, "problem": name, "prompts": prompts, "size": size, "replications": replications}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_truth_is_the_enumerated_error_of_every_batch(name):
+    exact, case = truth(name), problem(name)
+    for size in (2, exact.group_size, ASKED, 64):
+        enumerated = gt.gradient_mse(case, case.theta, "rloo", batch_size=LIMITS.prompts(size), group_size=size)
+        assert exact.mse[exact.at(size)] == pytest.approx(enumerated, rel=1e-8)
+    assert exact.loss[exact.best] == 0.0
+    assert exact.mse.argmin() == exact.best
+
+
+def test_the_head_along_four_directions_has_nearly_the_whole_heads_constants():
+    whole = gt.gallery.problem("lm-few-shot")
+    expected = gt.group_size_law(whole, whole.theta)
+    found = constants(HEAD)
+    for name in ("c1", "c2", "c3"):
+        assert 0.97 < getattr(found, name) / getattr(expected, name) < 1.0
+    small = problem(HEAD)
+    np.testing.assert_allclose(small.policy.logits(small.theta), whole.policy.logits(whole.theta), atol=1e-9)
+    scores = small.policy.scores(small.theta)
+    assert (scores[..., -1] ** 2).sum() < 1e-9 * (scores**2).sum(), f"the coordinate of {UNIT:g} is not felt"
+
+
+def test_what_is_judged_is_what_the_library_says():
+    pilot = gt.Pilot(64, 8)
+    rollouts = pilot.take(pilot.sample(problem("linear"), 3, 1), 0)
+    choice, law = choose_group_size(rollouts, LIMITS), constants("linear")
+    judged = judge(choice, "linear")
+    interval = components_jackknife(rollouts)
+    covered = interval.covers(np.array([law.c1, law.c2, law.c3]))
+    assert [judged[name] for name in ("c1", "c2", "c3")] == covered.astype(float).tolist()
+    half = stdtrit(63, 0.975) * np.sqrt(np.diagonal(choice.covariance))
+    np.testing.assert_allclose(interval.high - interval.estimate, half, rtol=1e-10)
+    exact = truth("linear")
+    assert judged["regret"] == exact.mse[exact.at(choice.group_size)] / exact.mse.min() - 1.0
+
+
+def test_groups_of_two_and_three_are_not_answered():
+    for size in (2, 3):
+        found = compute(settings("linear", size=size), np.random.SeedSequence(1), 0)
+        assert found == {"planned": {"answered": [0.0] * 3}, "control": {}}
+        (row,) = rows(settings("linear", size=size), [found])
+        assert (row["quantity"], row["estimate"], row["replications"]) == ("answered", 0.0, 3)
+
+
+def test_chunks_draw_pilots_of_their_own():
+    first, again, second = (compute(settings("linear"), np.random.SeedSequence(1), chunk) for chunk in (0, 0, 1))
+    assert first == again
+    assert first["planned"]["regret"] != second["planned"]["regret"]
+
+
+def test_claims_hold_where_controls_fail():
+    """Fifty pilots a problem: what is claimed is not refuted, and each control is, at a level of 1e-5."""
+    table = pd.concat(
+        [
+            pd.DataFrame(rows(one, [compute(one, np.random.SeedSequence([7, i]), 0)]))
+            for i, one in enumerate(settings(name, "point", *POINT, min(50, CONTROLS)) for name in NAMES)
+        ]
+    )
+    found = claims(table)
+    assert len(found) == 3 * len(NAMES) + len(NAMES) - 1
+    for one in found:
+        low, _ = one.control.interval(1e-5)
+        assert low > one.control.prediction, (one.statement.id, one.setting)
+        low, _ = one.evidence.interval(1e-5)
+        assert low <= one.evidence.prediction, (one.statement.id, one.setting)
+
+
+def load_tool():
+    spec = importlib.util.spec_from_file_location("write_planner", TOP / "tools" / "write_planner.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    return tool
+
+
+def test_the_pages_numbers_are_those_of_the_table():
+    tool, page = load_tool(), (TOP / "docs" / "planner.md").read_text(encoding="utf-8")
+    kept = pd.read_csv(TOP / "docs" / "planner.csv")
+    assert set(kept["quantity"]) == set(QUANTITIES) - {"answered"}
+    assert tool.with_tables(page, tool.planner_tables(kept)) == page
+    changed = kept.assign(estimate=kept["estimate"] / 2.0)
+    assert tool.with_tables(page, tool.planner_tables(changed)) != page
+    exact = kept.drop_duplicates("problem").set_index("problem")
+    for name in NAMES:
+        assert exact.loc[name, "best"] == truth(name).group_size
