@@ -1,16 +1,28 @@
-"""Command line of the figures; what draws them is imported within, because that takes seconds in which one may interrupt it."""
+"""Command line of the figures; what draws them is imported when it is needed, because that takes seconds."""
 
+import argparse
 import sys
+from pathlib import Path
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    top = argparse.ArgumentParser(prog="python -m paper_figures", description="Draw the figures and write the report.")
+    top.add_argument("--quick", action="store_true", help="read results-quick and write report-quick")
+    top.add_argument("--only", metavar="NAME", help="one figure, and no report: named as its file in paper_figures")
+    top.add_argument("--out", type=Path, help="folder of the report (default: report, or report-quick)")
+    top.add_argument("--results", type=Path, help="folder of the tables (default: results, or results-quick)")
+    return top
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
+    options = parser().parse_args(arguments)
     try:
-        if not {"-h", "--help"} & set(sys.argv[1:] if arguments is None else arguments):
-            print("reading the figures, which takes some seconds", flush=True)
-        from paper_figures.harness import command  # here, because an interrupt during the import is one too
+        print("reading the figures, which takes some seconds", flush=True)
+        from paper_figures.harness.command import obey  # here, because an interrupt during the import is one too
 
-        return command.obey(command.parser().parse_args(arguments))
+        return obey(options)
     except KeyboardInterrupt:
         print("interrupted: what was drawn is kept, run the same command to draw it all", file=sys.stderr)
         return 130

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from paper_figures.harness.style import BLACK, BLUE, GREY, LANGUAGE_MODEL, PROBLEMS, RATIOS, group_size_axis, log_axis
 
-PLACE = 5
+PLACE = 1
+ABOUT = ""
 TABLES = ("gradient_error", "race", "drift")
 CAPTION = (
     "Left: the error of the gradient at a fixed number of responses, against how many of them each prompt gets, for three "

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory.data import sampled_answers
@@ -33,24 +34,24 @@ SCORES = (np.eye(3) - CHANCES) @ np.array([[1.0, 0.2, 0.0], [-0.4, 2.0, 0.3], [0
 POWER = (SCORES**2).sum(axis=1)
 
 
-def exact():
-    """Return what the terms of the prompt are the means of."""
-    p, z = CHANCES, REWARDS
-    value, gradient, mean = p @ z, (p * z) @ SCORES, p @ POWER
+def exact(p=CHANCES, z=REWARDS, scores=SCORES):
+    """Return what the terms of a prompt are the means of."""
+    power = (scores**2).sum(axis=1)
+    value, gradient, mean = p @ z, (p * z) @ scores, p @ power
     variance, norm = p @ (z - value) ** 2, gradient @ gradient
-    covariance = p @ (POWER * (z - value))
+    covariance = p @ (power * (z - value))
     return {
         "power": norm,
-        "c2": p @ (POWER * (z - value) ** 2) - norm,
+        "c2": p @ (power * (z - value) ** 2) - norm,
         "c3": variance * mean + norm,
         "P": mean,
-        "PZZ": p @ (POWER * z**2),
-        "V PZ": value * (p @ (POWER * z)),
+        "PZZ": p @ (power * z**2),
+        "V PZ": value * (p @ (power * z)),
         "V V P": value**2 * mean,
         "squared covariance": covariance**2,
         "gain": covariance**2 / mean,
         "covariance": covariance,
-        "variance of P": p @ (POWER - mean) ** 2,
+        "variance of P": p @ (power - mean) ** 2,
         "variance": variance,
         "variance variance": variance**2,
         "variance P": variance * mean,
@@ -191,6 +192,38 @@ def test_jackknives_are_the_textbooks_on_means():
     assert found["response_error"] == pytest.approx(np.sqrt(variances.sum()) / 4.0)
     assert found["freedom"] == pytest.approx(7.0 * variances.sum() ** 2 / (variances**2).sum())
     assert found["freedom"] < 21.0 + 1e-9, "one prompt of four does not vary"
+
+
+def test_the_errors_of_responses_cover():
+    """Eight prompts with four outcomes, groups of 32: 95% limits given the prompts, 200 times; half the error is refused."""
+    rng, n_prompts, runs = np.random.default_rng(10), 8, 200
+    logits, features = rng.standard_normal((n_prompts, 4)), rng.standard_normal((n_prompts, 4, 3))
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    scores = features - np.einsum("bk,bkj->bj", chances, features)[:, None]
+    rewards = np.tile([1.0, 0.0, 0.0, 1.0], (n_prompts, 1))
+    terms = [exact(*of_prompt) for of_prompt in zip(chances, rewards, scores, strict=True)]
+    means = {name: np.mean([term[name] for term in terms]) for name in terms[0]}
+    gradients = np.einsum("bk,bk,bkj->bj", chances, rewards, scores)
+    means[OTHERS] = mean_of_pairs(gradients @ gradients.T)
+
+    def read(means):
+        c1, _, c3 = components(means)
+        by = noise(means, 8)
+        return np.array([c3 / c1, by["value"] / by["none"], by["leave-one-out"] / by["value"], within_correlation(means)])
+
+    hits = []
+    for _ in range(runs):
+        drawn = np.stack([4 * b + rng.choice(4, 32, p=chances[b]) for b in range(n_prompts)])
+        sampled = Scores(rewards.ravel(), scores.reshape(-1, 3), drawn, True)
+        sample = Sample.of(sampled)
+        without = [of_responses(one) for one in read(sample.without_response(sampled))]
+        half = np.array([stdtrit(one["freedom"], 0.975) * one["response_error"] for one in without])
+        gap = np.abs(read(sample.means()) - read(means))
+        hits.append([gap < half, gap < half / 2.0])
+    covered, by_half = np.mean(hits, axis=0)
+    allowed = LIMIT * np.sqrt(0.95 * 0.05 / runs)
+    assert (np.abs(covered - 0.95) < allowed).all(), covered
+    assert (by_half < 0.95 - allowed).all(), by_half
 
 
 def test_components_are_those_of_the_package():

@@ -12,16 +12,6 @@ from simulations.harness.store import StoreError
 from simulations.harness.verdicts import read_seed, read_verdicts
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    top = argparse.ArgumentParser(prog="python -m paper_figures", description="Draw the figures and write the report.")
-    top.add_argument("--quick", action="store_true", help="read results-quick and write report-quick")
-    top.add_argument("--only", metavar="NAME", help=f"one figure, and no report: {', '.join(figures())}")
-    top.add_argument("--out", type=Path, help="folder of the report (default: report, or report-quick)")
-    top.add_argument("--results", type=Path, help="folder of the tables (default: results, or results-quick)")
-    return top
-
-
 def obey(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status."""
     if options.only is not None and options.only not in figures():

@@ -24,6 +24,9 @@ def figures_of(names: Collection[str]) -> list[str]:
 
 
 def subject(figure: ModuleType) -> str | None:
-    """Return the id of the statement beside which a figure stands: the one it names, or the first that its tables decide."""
+    """Return the id of the statement beside which a figure stands: the one it names, or the first that its tables decide.
+
+    A figure that names "" is about the whole, and stands beside what was found.
+    """
     decided = (name for table in figure.TABLES for name in studies()[table].decides)
     return getattr(figure, "ABOUT", next(decided, None))

@@ -52,9 +52,11 @@ SYMBOLS = (
 def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
     """Write the report from the verdicts and the tables that they were judged from, of all studies or of some."""
     page = Page("What is true about GRPO")
-    _add_opening(page, verdicts, results)
     drawn = {name: figures()[name] for name in figures_of(verdicts.studies)}
     about = {name: subject(module) for name, module in drawn.items()}
+    _add_opening(page, verdicts, results)
+    _add_figures(page, {name: drawn[name] for name, statement in about.items() if statement == ""}, out)
+    _add_reading(page, verdicts.claims)
     for section in sections():
         own = {name: drawn[name] for name, statement in about.items() if statement and section.holds(statement)}
         _add_section(page, section, verdicts, results, own, out)
@@ -77,8 +79,7 @@ def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
 
 
 def _add_opening(page: Page, verdicts: Verdicts, results: Path) -> None:
-    """Add what was found, and how to read the rest."""
-    claims = verdicts.claims
+    """Add what was found."""
     page.paragraph(f"{LEAD} {_origin(verdicts)}", "quiet")
     page.section("What was found", "found")
     lines, unsaid, found = [], [], Found(verdicts, results)
@@ -91,6 +92,10 @@ def _add_opening(page: Page, verdicts: Verdicts, results: Path) -> None:
     page.block(f'<ol class="findings">{"".join(items)}</ol>', "\n".join(f"1. {text} ({paper})" for text, paper, _ in lines))
     if unsaid:
         page.paragraph(f"Left out, because this run does not say it: {'; '.join(unsaid)}.", "quiet")
+
+
+def _add_reading(page: Page, claims: pd.DataFrame) -> None:
+    """Add how many statements hold and fail, and how to read the rest."""
     judged = [one for one in CATALOGUE.values() if one.kind != PARTS and (claims["id"] == one.id).any()]
     standings = {one.id: standing(claims[claims["id"] == one.id]) for one in judged}
     page.heading("In numbers")
