@@ -231,7 +231,7 @@ BAD = {
     ),
     "all rewards equal": (lambda path: write(path, [{**row, "reward": 1.0} for row in rows(6, 4)]), (), "all are 1"),
     "no number": (lambda path: changed(path, 5, reward="good"), (), "row 6 ('good')"),
-    "NaN": (lambda path: changed(path, 5, reward=None), (), "row 6 (None)"),
+    "NaN": (lambda path: changed(path, 5, reward=None), (), "row 6 (empty)"),
     "steps in part of the rows": (lambda path: changed(path, 5, step=3), (), "step must be whole numbers in every row"),
     "empty": (lambda path: write(path, []), (), "is empty"),
     "truncated lines": (lambda path: truncated(path, "jsonl"), (), "line 24 is broken"),

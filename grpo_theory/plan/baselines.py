@@ -136,9 +136,8 @@ def compare_baselines(rollouts: Groups, group_size: int, level: float = 0.95) ->
     - none, C = 0: E[P Z^2] - ||g||^2
     - mean over prompts, C = m: c2 + 2 (V - m) Cov(P, Z) + E[P] (V - m)^2
     - leave-one-out mean: c2 + c3/(G-1)
-    - shrinkage, (1 - l) of the leave-one-out mean and l of m: c2 + 2 l (V - m) Cov(P, Z) + l^2 E[P] (V - m)^2 + (1-l)^2
-    c3/(G-1) with
-      the best l in [0, 1] for all prompts, found on the other prompts (James and Stein's idea; arXiv 2511.03710)
+    - shrinkage, (1 - l) of the leave-one-out mean and l of m: c2 + 2 l (V - m) Cov(P, Z) + l^2 E[P] (V - m)^2 + (1-l)^2 c3/(G-1)
+      with the best l in [0, 1] for all prompts, found on the other prompts (James and Stein's idea; arXiv 2511.03710)
     - value, C = V: c2
     - optimal, C = b* = E[P Z]/E[P] (Greensmith et al. 2004): c2 - Cov(P, Z)^2/E[P]
 
