@@ -57,7 +57,8 @@ class Study:
     cells : callable
         ``cells(quick)`` lists the cells.
     compute : callable
-        ``compute(settings, seed, chunk)`` is a pure function with a JSON-able result.
+        ``compute(settings, seed, chunk)`` is a pure function with a JSON-able result. The seed is the cell's: what chunks draw
+        must differ by their number.
     rows : callable
         ``rows(settings, results)`` turns the results of a cell's chunks, in order, into rows of the table.
     claims : callable
