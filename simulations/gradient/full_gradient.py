@@ -19,6 +19,7 @@ from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.intervals.u_statistics import prompt_gradients
 from simulations.claims import claim
 from simulations.gradient.sampled_terms import (
+    ANOTHERS,
     TENFOLD,
     Means,
     Sample,
@@ -34,6 +35,8 @@ from simulations.harness.evidence import evidence
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 ALL, HEAD, BOTH = "all parameters", "head", "head beside all parameters"
+UNCENTRED = "head, uncentred"
+"""The control of the head: scores with a common part, whose square is three times the mean of theirs, so that c3 is fourfold."""
 GROUP_SIZES = (4, 8, 16, 32, 64)
 RELIABLE = 0.8
 """Cosines are of prompts of whose estimated squared gradient at most a fifth is noise."""
@@ -64,6 +67,10 @@ def scores_of(gradient: str, questions: str = EVERY, block: int | None = None) -
     kept = np.ones(len(data.kinds), dtype=bool) if questions == EVERY else data.kinds == data.kind_names.index(questions)
     if gradient == HEAD:
         return Scores(data.rewards, data.head, data.index[kept], exact=True)
+    if gradient == UNCENTRED:
+        common = np.sqrt(3.0 * (data.head**2).sum(axis=1)[data.index].mean())
+        scores = np.column_stack([data.head, np.full(len(data.head), common)])
+        return Scores(data.rewards, scores, data.index[kept], exact=True)
     blocks = data.sketches if block is None else np.sqrt(BLOCKS) * np.split(data.sketches, BLOCKS, axis=1)[block]
     return Scores(data.rewards, blocks, data.index[kept], exact=False)
 
@@ -90,18 +97,21 @@ def statistics(means: dict[str, Means]) -> dict[Key, Array]:
             found[name, f"{one} against {other}", 0] = by[one] / by[other] - 1.0
         for suffix in ("", TENFOLD):
             found[name, f"correlation of ||W||^2 and Z{suffix}", 0] = within_correlation(own, suffix)
-    found[BOTH, "log (G* - 1)", 0] = (found[HEAD, "log c3/c1", 0] - found[ALL, "log c3/c1", 0]) / 2.0
+    for head in (HEAD, UNCENTRED):
+        apart = found[head, "log c3/c1", 0] - found[ALL, "log c3/c1", 0]
+        found[BOTH, f"log (G* - 1), {head}", 0] = apart / 2.0
     found[BOTH, "share of ||W||^2", 0] = means[HEAD]["P"] / means[ALL]["P"]
     return found | proxies(means)
 
 
 def proxies(means: dict[str, Means]) -> dict[Key, Array]:
-    """Return the correlations over prompts of the reward's variance with the curvature, and (the control) with itself."""
+    """Return the correlations over prompts of the reward's variance and the curvature, its own or (control) another's."""
     found: dict[Key, Array] = {}
-    for name, own in means.items():
+    for name in (ALL, HEAD):
+        own = means[name]
         found |= {
-            (name, "Fisher, trace", 0): proxy_correlation(own, "P"),
-            (name, "variance", 0): proxy_correlation(own, "variance"),
+            (name, "Fisher, trace", 0): proxy_correlation(own),
+            (name, "Fisher, trace, another's", 0): proxy_correlation(own, ANOTHERS),
         }
     return found
 
@@ -110,7 +120,7 @@ def cosines(scores: Scores, known: Integers) -> dict[str, Array]:
     """Return matrices (K, K) over pairs of some prompts: cosines, those with a common part, their squares, and whether below 0.1.
 
     The noise in the lengths is taken out; squares are products of two estimates, one from each half of the responses and of the
-    sketch, and so without noise of their own.  As a control each gradient has a part in common with all others, as long as it is.
+    sketch, and so without noise of their own.  Control: all gradients have a part in common, half as long as they are.
     """
     sample = Sample.of(scores)
     lengths = np.sqrt(sample.terms["power"][known])
@@ -124,7 +134,7 @@ def cosines(scores: Scores, known: Integers) -> dict[str, Array]:
         gradients = prompt_gradients(gt.Rollouts(rewards, some))
         parts.append(gradients @ gradients.T / scale)
     found = {"cosine": whole, "squared cosine": parts[0] * parts[1]}
-    for name, of_pairs in (("", whole), (", a common part", (1.0 + whole) / 2.0)):
+    for name, of_pairs in (("", whole), (", a common part", (0.25 + whole) / 1.25)):
         found[f"share below 0.1{name}"] = (np.abs(of_pairs) < NEAR_ORTHOGONAL).astype(np.float64)
     return found
 
@@ -133,20 +143,20 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Row
     """Read everything off the data, with its errors; and what the figure shows of prompts and of pairs."""
     questions = settings["questions"]
     read = statistics if questions == EVERY else proxies
-    scores = {name: scores_of(name, questions) for name in (ALL, HEAD)}
+    scores = {name: scores_of(name, questions) for name in (ALL, HEAD, UNCENTRED)}
     samples = {name: Sample.of(own) for name, own in scores.items()}
     estimates = read({name: sample.means() for name, sample in samples.items()})
     by_prompt = read({name: sample.without_prompt() for name, sample in samples.items()})
     by_response = read({name: sample.without_response(scores[name]) for name, sample in samples.items()})
-    heads = samples[HEAD].means()
-    by_block = [read({ALL: Sample.of(scores_of(ALL, questions, i)).means(), HEAD: heads}) for i in range(BLOCKS)]
+    heads: dict[str, Means] = {name: samples[name].means() for name in (HEAD, UNCENTRED)}
+    by_block = [read({ALL: Sample.of(scores_of(ALL, questions, i)).means()} | heads) for i in range(BLOCKS)]
     found: Rows = []
     for key, estimate in estimates.items():
         size = len(by_prompt[key])
         spread = float(np.std([block[key] for block in by_block], ddof=1) / np.sqrt(BLOCKS))
         row = _row(key, float(estimate), jackknife_error(by_prompt[key]), size)
         found.append(row | {"sketch_error": spread} | of_responses(by_response[key]))
-    return found + (_of_everything(samples) if questions == EVERY else [])
+    return found + (_of_everything({name: samples[name] for name in (ALL, HEAD)}) if questions == EVERY else [])
 
 
 def _of_everything(samples: dict[str, Sample]) -> Rows:
@@ -155,9 +165,12 @@ def _of_everything(samples: dict[str, Sample]) -> Rows:
     known = np.flatnonzero(np.all([s.terms["power"] > RELIABLE * np.diag(s.products) for s in samples.values()], axis=0))
     for name, sample in samples.items():
         matrices = cosines(scores_of(name), known)
+        by_block = [cosines(scores_of(name, block=i), known) for i in range(BLOCKS)]
         for quantity, of_pairs in matrices.items():
             error = jackknife_error(means_of_others(of_pairs))
-            found.append(_row((name, quantity, 0), mean_of_pairs(of_pairs), error, len(known)))
+            spread = np.std([mean_of_pairs(block[quantity]) for block in by_block], ddof=1) / np.sqrt(BLOCKS)
+            row = _row((name, quantity, 0), mean_of_pairs(of_pairs), error, len(known))
+            found.append(row | {"sketch_error": float(spread)})
         found += _of_figure(name, sample, matrices["cosine"])
         found.append(_best(name))
     return found
@@ -221,31 +234,38 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return [{"questions": settings["questions"]} | row | {"prediction": np.nan} for row in results[0]]
 
 
-def _given_prompts(row: pd.Series, prediction: float, margin: float = 0.0, shift: float = 0.0, size: bool = False) -> Evidence:
+def _given_prompts(row: pd.Series, prediction: float, margin: float = 0.0, size: bool = False) -> Evidence:
     """Return the evidence about the shipped prompts: the error of responses and of the sketch."""
     estimate = abs(float(row["estimate"])) if size else float(row["estimate"])
     error = float(np.hypot(row["response_error"], row["sketch_error"]))
     replications = int(row["freedom"]) + 1 if error > 0.0 else 0
-    return Evidence(estimate + shift, prediction, error, margin, replications)
+    return Evidence(estimate, prediction, error, margin, replications)
+
+
+def _over_prompts(row: pd.Series) -> Evidence:
+    """Return the evidence of a share of pairs: the error over prompts and that of the sketch."""
+    error = float(np.hypot(row["standard_error"], row["sketch_error"]))
+    return evidence(row.to_dict() | {"standard_error": error}, PRINTED_NEAR, RELATIVE)
 
 
 def _proxy_evidence(part: pd.DataFrame) -> list[Evidence]:
     at = part.set_index("quantity")
-    return [_given_prompts(at.loc[quantity], PRINTED, MARGIN) for quantity in ("Fisher, trace", "variance")]
+    return [_given_prompts(at.loc[quantity], PRINTED, MARGIN) for quantity in ("Fisher, trace", "Fisher, trace, another's")]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Judge, for all parameters and for the head, what is printed of real models' gradients.
 
     Controls: V added to the reward instead of taken off; leave-one-out in groups of 2; squared norms of right answers times ten;
-    the variance itself in the place of the curvature; a part that all gradients have in common; a head with four times its c3.
+    another prompt's curvature; a part that all gradients have in common; a head whose scores have one.  What is said of cosines
+    is about all prompts of these kinds, because a pair is of two of them.
     """
     whole = table[~table["quantity"].isin(["prompt", "density"])]
     at = whole[whole["questions"] == EVERY].set_index(["gradient", "quantity", "group_size"]).sort_index()
     found = [
         claim("N9/within", f"SmolLM2, sampled answers, {name}, Fisher, trace, {questions}", *_proxy_evidence(part))
         for (name, questions), part in whole[whole["group_size"] == 0].groupby(["gradient", "questions"], sort=False)
-        if name != BOTH
+        if name in (ALL, HEAD)
     ]
     for name in (ALL, HEAD):
         where = f"SmolLM2, sampled answers, {name}"
@@ -263,10 +283,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         both = tuple(at.loc[(name, f"correlation of ||W||^2 and Z{suffix}", 0)] for suffix in ("", TENFOLD))
         found.append(claim("U6/assumption, measured", where, *(_given_prompts(row, SMALL, size=True) for row in both)))
         shares = (at.loc[(name, f"share below 0.1{what}", 0)] for what in ("", ", a common part"))
-        found.append(claim("N11/printed", f"{where}, start", *(evidence(row, PRINTED_NEAR, RELATIVE) for row in shares)))
-    ratio = at.loc[(BOTH, "log (G* - 1)", 0)]
-    shifted = (_given_prompts(ratio, ROOT_2, shift=shift, size=True) for shift in (0.0, 2.0 * ROOT_2))
-    found.append(claim("U9/head", "SmolLM2, sampled answers", *shifted))
+        found.append(claim("N11/printed", f"{where}, start", *(_over_prompts(row) for row in shares)))
+    ratios = (at.loc[(BOTH, f"log (G* - 1), {head}", 0)] for head in (HEAD, UNCENTRED))
+    found.append(claim("U9/head", "SmolLM2, sampled answers", *(_given_prompts(row, ROOT_2, size=True) for row in ratios)))
     return found
 
 

@@ -18,6 +18,8 @@ Means = Mapping[str, Array]
 """Means over prompts by name, one number or many in any one shape."""
 OTHERS = "product of others"
 """The name of the mean product of the estimated gradients of different prompts."""
+ANOTHERS = "variance P, another's"
+"""The control of the proxy: the variance of each prompt beside the squared norm of a prompt half the list away."""
 TENFOLD = ", right answers' tenfold"
 """The control of a correlation with ||W||^2: squared norms of right answers are multiplied by ten."""
 
@@ -108,7 +110,9 @@ class Sample(NamedTuple):
         """Compute both."""
         rollouts = scores.of(scores.answers)
         gradients = prompt_gradients(Rollouts(*rollouts))
-        return cls(prompt_terms(*rollouts, scores.exact), gradients @ gradients.T)
+        terms = prompt_terms(*rollouts, scores.exact)
+        terms[ANOTHERS] = terms["variance"] * np.roll(terms["P"], -(len(terms["P"]) // 2))
+        return cls(terms, gradients @ gradients.T)
 
     def means(self) -> dict[str, Array]:
         """Return the means, as arrays of no axes."""
@@ -128,8 +132,13 @@ class Sample(NamedTuple):
         for b, answers in enumerate(scores.answers):
             _, places, copies = np.unique(answers, return_index=True, return_inverse=True)
             less = scores.of(np.stack([np.delete(answers, place) for place in places]))
-            for name, term in prompt_terms(*less, scores.exact).items():
+            terms = prompt_terms(*less, scores.exact)
+            for name, term in terms.items():
                 found[name][b] = means[name] + (term - self.terms[name][b])[copies] / size
+            variance, p = self.terms["variance"], self.terms["P"]
+            partners = p[(b + size // 2) % size], variance[(b - size // 2) % size]
+            change = partners[0] * (terms["variance"] - variance[b]) + partners[1] * (terms["P"] - p[b])
+            found[ANOTHERS][b] = means[ANOTHERS] + change[copies] / size
             change = (prompt_gradients(Rollouts(*less)) - gradients[b]) @ (total - gradients[b])
             found[OTHERS][b] = means[OTHERS] + 2.0 * change[copies] / (size * (size - 1.0))
         return found
@@ -162,8 +171,11 @@ def within_correlation(means: Means, suffix: str = "") -> Array:
     return np.asarray(means[f"covariance{suffix}"] / np.sqrt(means[f"variance of P{suffix}"] * means["variance"]))
 
 
-def proxy_correlation(means: Means, curvature: str = "P") -> Array:
-    """Return the correlation over prompts of the reward's variance and a curvature, freed of the noise of their estimates."""
-    v, c = means["variance"], means[curvature]
-    spread = (means["variance variance"] - v**2) * (means[f"{curvature} {curvature}"] - c**2)
-    return np.asarray((means[f"variance {curvature}"] - v * c) / np.sqrt(spread))
+def proxy_correlation(means: Means, product: str = "variance P") -> Array:
+    """Return the correlation over prompts of the reward's variance and ||W||^2, freed of the noise of their estimates.
+
+    The product of the two is each prompt's own, or, for the control, of two prompts.
+    """
+    v, p = means["variance"], means["P"]
+    spread = (means["variance variance"] - v**2) * (means["P P"] - p**2)
+    return np.asarray((means[product] - v * p) / np.sqrt(spread))
