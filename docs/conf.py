@@ -11,11 +11,9 @@ sys.path.insert(0, str(TOP))
 import grpo_theory
 from docs.making.evidence import coverage_table, reach_table, verdict_table
 from docs.making.gallery import results, write_scripts
-from docs.making.places import DOCS, page_link, write
+from docs.making.places import DOCS, write
 from docs.making.reference import add_measured, escape_docstring, reference
 
-PRACTICE = ("planner", "rollouts", "sketches", "division", "trainers")
-"""Pages for those who train; one that is not there yet is left out."""
 NO_FIGURES = "# Figures\n\nNo tables were there when this was built: `make reproduce QUICK=1` first.\n"
 
 project, author, release = "grpo_theory", "The grpo_theory contributors", grpo_theory.__version__
@@ -40,9 +38,6 @@ write("verdicts.inc.md", verdict_table())
 write("coverage.inc.md", coverage_table())
 write("reach.inc.md", reach_table())
 write("api.md", reference())
-practice = [name for name in PRACTICE if (DOCS / f"{name}.md").exists()]
-write("doors.inc.md", f"**You train language models:** {', '.join(map(page_link, practice))}.\n")
-write("practice.inc.md", "\n".join(["```{toctree}", ":caption: Practice", ":hidden:", "", *practice, "```", ""]))
 
 tables = results()
 if tables is None:

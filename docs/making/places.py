@@ -30,9 +30,3 @@ def code_link(path: str) -> str:
     page = path.removesuffix(".py").replace("/", "-")
     write(f"code/{page}.md", SOURCE.format(path=path))
     return f"[`{Path(path).stem}`](generated/code/{page}.md)"
-
-
-def page_link(name: str) -> str:
-    """Return a link to a page of the documentation, by the page's title."""
-    title = (DOCS / f"{name}.md").read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-    return f"[{title}]({name}.md)"
