@@ -191,9 +191,11 @@ def test_figures_and_report_are_drawn_from_the_tables(results, tmp_path, capsys,
         assert claim in twin
 
 
-def test_only_one_figure(results, tmp_path):
+def test_only_one_figure(results, tmp_path, capsys):
     assert figures_command.main(["--results", str(results), "--out", str(tmp_path), "--only", "decomposition"]) == 0
     assert [path.name for path in sorted((tmp_path / "figures").iterdir())] == ["decomposition.png", "decomposition.svg"]
+    told = re.search(r"^figure: (.+), and \.svg$", capsys.readouterr().out, flags=re.MULTILINE)
+    assert Path(told[1]).samefile(tmp_path / "figures" / "decomposition.png")
 
 
 def test_figures_are_the_same_bytes_twice(results, tmp_path):

@@ -25,6 +25,7 @@ def obey(options: argparse.Namespace) -> int:
             (out / "figures").mkdir(parents=True, exist_ok=True)
             prepare()
             draw(options.only, results, out / "figures")
+            print(f"figure: {out / 'figures' / options.only}.png, and .svg")
         else:
             _report(results, out)
     except StoreError as error:
