@@ -39,9 +39,12 @@ def claims(name, pattern=""):
 def test_the_readmes_program_runs_in_six_lines_and_shows_what_it_says(registry, tmp_path):
     (block,) = blocks(README)
     assert len([line for line in block.splitlines() if line.strip()]) == 6
-    assert len(SAID.findall(block)) == 2
-    run_blocks(README, tmp_path)
+    assert len(SAID.findall(block)) == 3
+    names = run_blocks(README, tmp_path)
     assert block in read("start")
+    law = gt.gradient_law(names["problem"], names["problem"].theta, "grpo", **names["sizes"])
+    longer = np.linalg.norm(law.mean) / np.linalg.norm(law.true_gradient)
+    assert all(f"another gradient, here {longer:.1f} times as long" in " ".join(page.split()) for page in (README, read("start")))
 
 
 @pytest.mark.parametrize("page", PAGES)
