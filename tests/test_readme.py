@@ -83,6 +83,7 @@ def check_inequalities(names):
 
 
 def check_estimators(names):
+    assert len(SAID.findall(read("estimators"))) == 4
     sizes = {"batch_size": 2, "group_size": 4}
     problem = gt.gallery.problem("tabular")
     run = gt.simulate_gradients(problem, problem.theta, "shrunk", **sizes, replications=20_000, rng=0)
