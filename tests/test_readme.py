@@ -91,6 +91,26 @@ def check_estimators(names):
     assert abs(run.mse[0] - exact) < 4.9 * run.mse_standard_error[0]
 
 
+def means_of_all_groups(batch, advantages):
+    advantages[:, :] = batch.rewards - batch.rewards.mean(axis=1, keepdims=True)
+
+
+def means_of_one_group_each(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        advantages[b] = batch.rewards[b] - batch.rewards[b].mean()
+
+
+def test_a_kernel_may_use_what_the_page_says_and_no_more(registry):
+    gt.estimator("all")(means_of_all_groups)
+    gt.estimator("each")(means_of_one_group_each)
+    problem, sizes = gt.gallery.problem("tabular"), {"batch_size": 2, "group_size": 4}
+    (said,) = re.findall(r'the message says only "(.+?)"', " ".join(read("estimators").split()))
+    with pytest.raises(TypeError, match=said):
+        gt.gradient_mse(problem, problem.theta, "all", **sizes)
+    own_mean = gt.gradient_mse(problem, problem.theta, "dr_grpo", **sizes)
+    assert gt.gradient_mse(problem, problem.theta, "each", **sizes) == pytest.approx(own_mean, rel=1e-12)
+
+
 def check_contributing(names):
     assert len(blocks(CONTRIBUTING)) == 4
     assert {"halfway_group", "halfway_clipped"} <= set(gt.estimators())
