@@ -249,7 +249,7 @@ BAD = {
     "huge sketches": (lambda path: changed(path, 5, sketch=[1e200, 1.0]), (), "scores of moderate size"),
     "huge budget": (lambda path: write(path, rows(6, 4)), ("--budget", "1e300"), "budget must buy at most"),
     "two prompts": (lambda path: write(path, rows(2, 4)), (), "at least 3 prompts"),
-    "steps that are none": (lambda path: write(path, rows(6, 4)), ("--steps", "some"), "steps must be 'all', 'last'"),
+    "steps that are none": (lambda path: write(path, rows(6, 4)), ("--steps", "some"), "steps must be 'newest', 'last'"),
 }
 
 

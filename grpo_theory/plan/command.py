@@ -77,7 +77,12 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
     ):
         group.add_argument(f"--{name}", metavar="COLUMN", help=meaning)
     group.add_argument("--reward", metavar="COLUMN", action="append", help="the reward; given several times, their sum")
-    group.add_argument("--steps", default="all", metavar="all|last|N", help="the training steps to use (default: all)")
+    group.add_argument(
+        "--steps",
+        default="newest",
+        metavar="newest|last|N",
+        help="of each prompt its newest group, or the groups of the last or of one training step (default: newest)",
+    )
     group.add_argument(
         "--rewards-only", action="store_true", help="leave sketches out, in memory that does not grow with the table's rows"
     )
