@@ -6,7 +6,9 @@ What is slow to import is imported after the command line is understood.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from errno import EACCES
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 REFUSED = 2
 TO_TERMINAL = "-"
+CAN_BE_WRITTEN = "must be a file in a folder that exists and can be written"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -142,29 +145,65 @@ def _advice(options: argparse.Namespace) -> "Advice":
 
 
 def _places(options: argparse.Namespace) -> dict[str, Path]:
-    """Return the files to be written; raise ValueError, before anything is read, if one cannot be."""
+    """Return the files to be written; raise ValueError, before anything is read, if one cannot be or would replace the table."""
     found: dict[str, Path] = {}
     for kind in ("json", "html"):
         given = getattr(options, kind)
         if given is None or (kind == "json" and given == TO_TERMINAL):
             continue
-        path = Path(given)
-        if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-            raise ValueError(f"--{kind} must be a file in a folder that exists and can be written, got {given}")
+        if given == TO_TERMINAL:
+            raise ValueError(f"--{kind} must be a file, got {TO_TERMINAL}; only --json can be printed")
+        try:
+            path = _place(kind, given, Path(options.table).resolve())
+        except OSError as error:
+            raise ValueError(f"--{kind} {CAN_BE_WRITTEN}, got {given}: {error.strerror}") from None
         if path in found.values():
             raise ValueError(f"--json and --html must be different files, got {given} for both")
         found[kind] = path
     return found
 
 
+def _place(kind: str, given: str, table: Path) -> Path:
+    """Return where a file is to be written, after a trial that leaves nothing; ValueError or OSError if it cannot be."""
+    path = Path(given).resolve()
+    if path == table or (path.exists() and table.exists() and path.samefile(table)):
+        raise ValueError(f"--{kind} must not be the table itself, got {given}")
+    if table.is_dir() and table in path.parents:
+        raise ValueError(f"--{kind} must be outside the table's folder, whose files are the table, got {given}")
+    if (path.exists() and not path.is_file()) or not path.parent.is_dir():
+        raise ValueError(f"--{kind} {CAN_BE_WRITTEN}, got {given}")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(EACCES, os.strerror(EACCES))
+    part = _part(path)
+    part.touch(exist_ok=False)
+    part.unlink()
+    return path
+
+
+def _part(path: Path) -> Path:
+    """Return the name under which a file is written before it is whole."""
+    return path.with_name(f".{uuid4().hex}")
+
+
 def _write(texts: dict[Path, str]) -> None:
-    """Write files under other names, and give them theirs when all are written."""
-    parts = {path: path.with_name(f".{path.name}.{uuid4().hex}") for path in texts}
+    """Write files under other names, and give them theirs when all are written; an error names the file that was asked for."""
+    parts = {path: _part(path) for path in texts}
     try:
         for path, text in texts.items():
-            parts[path].write_text(text, encoding="utf-8")
+            with _named(path):
+                parts[path].write_text(text, encoding="utf-8")
         for path, part in parts.items():
-            part.replace(path)
+            with _named(path):
+                part.replace(path)
     finally:
         for part in parts.values():
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name a file in the OSError that an attempt to write it raises."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
