@@ -243,9 +243,19 @@ BAD = {
     "group size beyond the budget": (
         lambda path: write(path, rows(6, 4)),
         ("--group-size", "999"),
-        "group_size must be one that",
+        "--group-size must be one that",
     ),
-    "group size 0": (lambda path: write(path, rows(6, 4)), ("--max-group-size", "0"), "max_group_size must be at least 2"),
+    "group size 0": (lambda path: write(path, rows(6, 4)), ("--max-group-size", "0"), "--max-group-size must be at least 2"),
+    "huge groups": (
+        lambda path: write(path, rows(6, 4)),
+        ("--max-group-size", "10000"),
+        "--max-group-size must be at most 4096, got 10000",
+    ),
+    "too many prompts": (
+        lambda path: write(path, rows(6, 4)),
+        ("--min-prompts", "51"),
+        "no batch meets all limits: --budget 64 pays for at most 32 prompts, fewer than --min-prompts 51\n",
+    ),
     "huge sketches": (lambda path: changed(path, 5, sketch=[1e200, 1.0]), (), "scores of moderate size"),
     "huge budget": (lambda path: write(path, rows(6, 4)), ("--budget", "1e300"), "budget must buy at most"),
     "two prompts": (lambda path: write(path, rows(2, 4)), (), "at least 3 prompts"),

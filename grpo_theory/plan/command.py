@@ -5,8 +5,9 @@ What is slow to import is imported after the command line is understood.
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from errno import EACCES
 from pathlib import Path
@@ -60,7 +61,9 @@ def _add_batch(group: argparse._ArgumentGroup) -> None:
         "--cost-prompt", type=float, default=0.0, metavar="A", help="cost of a prompt, whatever its group: prefill (default: 0)"
     )
     group.add_argument("--cost-response", type=float, default=1.0, metavar="B", help="cost of a response: decoding (default: 1)")
-    group.add_argument("--max-group-size", type=int, metavar="G", help="the largest group to consider (default: 4096)")
+    group.add_argument(
+        "--max-group-size", type=int, metavar="G", help="the largest group to consider (default, and at most: 4096)"
+    )
     group.add_argument(
         "--max-responses", type=int, metavar="N", help="the most responses that fit in one batch at once, as in memory"
     )
@@ -127,21 +130,30 @@ def _advice(options: argparse.Namespace) -> "Advice":
     else:
         log = read_rollouts(options.table, **named, length=options.length, scores=options.scores)
         findings = log.findings
-    return advise(
-        counts if options.rewards_only else log.rollouts,
-        options.budget,
-        cost_prompt=options.cost_prompt,
-        cost_response=options.cost_response,
-        group_size=options.group_size,
-        max_group_size=LARGEST_GROUP if options.max_group_size is None else options.max_group_size,
-        max_responses=options.max_responses,
-        min_prompts=options.min_prompts,
-        multiple_of=options.multiple_of,
-        estimator=options.estimator,
-        level=options.level,
-        tolerance=options.tolerance,
-        findings=findings,
-    )
+    try:
+        return advise(
+            counts if options.rewards_only else log.rollouts,
+            options.budget,
+            cost_prompt=options.cost_prompt,
+            cost_response=options.cost_response,
+            group_size=options.group_size,
+            max_group_size=LARGEST_GROUP if options.max_group_size is None else options.max_group_size,
+            max_responses=options.max_responses,
+            min_prompts=options.min_prompts,
+            multiple_of=options.multiple_of,
+            estimator=options.estimator,
+            level=options.level,
+            tolerance=options.tolerance,
+            findings=findings,
+        )
+    except ValueError as error:
+        raise ValueError(_in_options(str(error), vars(options))) from None
+
+
+def _in_options(message: str, names: Iterable[str]) -> str:
+    """Return a message about the arguments of `advise` in the words of the command line: --min-prompts for min_prompts."""
+    arguments = "|".join(name for name in names if "_" in name or name == "budget")
+    return re.sub(rf"\b({arguments})\b(?= must|[ ][\d])", lambda found: f"--{found[1].replace('_', '-')}", message)
 
 
 def _places(options: argparse.Namespace) -> dict[str, Path]:
