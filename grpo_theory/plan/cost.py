@@ -98,9 +98,9 @@ class Limits:
         """Return which limit leaves no batch, from the most prompts that are bought, and that fit, in groups of any size."""
         fewest = f"fewer than min_prompts {self.min_prompts}"
         if bought < self.min_prompts:
-            return f"budget {self.budget:g} pays for at most {bought} prompts, {fewest}"
+            return f"budget {self.budget:g} pays for at most {bought} prompt{'s' * (bought != 1)}, {fewest}"
         if fitting < self.min_prompts:
-            return f"max_responses {self.max_responses} leaves room for at most {fitting} prompts, {fewest}"
+            return f"max_responses {self.max_responses} leaves room for at most {fitting} prompt{'s' * (fitting != 1)}, {fewest}"
         room = "" if self.max_responses is None else f" and max_responses {self.max_responses}"
         prompts = "" if self.min_prompts == 1 else f" of at least min_prompts {self.min_prompts} prompts"
         return (
