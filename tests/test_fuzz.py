@@ -28,7 +28,7 @@ NOISE = np.random.default_rng(5)
 ROLLOUTS = gt.Rollouts(NOISE.integers(0, 2, (6, 4)).astype(float), NOISE.normal(size=(6, 4, 3)))
 RAGGED = gt.RaggedRollouts(np.repeat(np.arange(5), [4, 5, 4, 6, 5]), ROLLOUTS.rewards.ravel(), NOISE.normal(size=(24, 3)))
 LOG = Path(__file__).parent / "rollouts.csv"
-READ = dict.fromkeys(("prompt", "reward", "response", "step")) | {"steps": "all", "batch_rows": 2}
+READ = dict.fromkeys(("prompt", "reward", "response", "step")) | {"steps": "newest", "batch_rows": 2}
 OF_ROLLOUTS = {"rollouts": ROLLOUTS, "level": 0.9}
 RECORD = next(
     iter(gt.simulate_records(PROBLEM, BEST + 0.1, "rloo", gt.Power(0.8, 0.6), **RUN | {"replications": 1, "steps": 200}))

@@ -243,13 +243,23 @@ BAD = {
     "group size beyond the budget": (
         lambda path: write(path, rows(6, 4)),
         ("--group-size", "999"),
-        "group_size must be one that",
+        "--group-size must be one that",
     ),
-    "group size 0": (lambda path: write(path, rows(6, 4)), ("--max-group-size", "0"), "max_group_size must be at least 2"),
+    "group size 0": (lambda path: write(path, rows(6, 4)), ("--max-group-size", "0"), "--max-group-size must be at least 2"),
+    "huge groups": (
+        lambda path: write(path, rows(6, 4)),
+        ("--max-group-size", "10000"),
+        "--max-group-size must be at most 4096, got 10000",
+    ),
+    "too many prompts": (
+        lambda path: write(path, rows(6, 4)),
+        ("--min-prompts", "51"),
+        "no batch meets all limits: --budget 64 pays for at most 32 prompts, fewer than --min-prompts 51\n",
+    ),
     "huge sketches": (lambda path: changed(path, 5, sketch=[1e200, 1.0]), (), "scores of moderate size"),
     "huge budget": (lambda path: write(path, rows(6, 4)), ("--budget", "1e300"), "budget must buy at most"),
     "two prompts": (lambda path: write(path, rows(2, 4)), (), "at least 3 prompts"),
-    "steps that are none": (lambda path: write(path, rows(6, 4)), ("--steps", "some"), "steps must be 'all', 'last'"),
+    "steps that are none": (lambda path: write(path, rows(6, 4)), ("--steps", "some"), "steps must be 'newest', 'last'"),
 }
 
 
@@ -274,12 +284,64 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_is_read(caps
     for given, message in (
         (("--json", tmp_path / "none" / "a.json"), "--json must be a file in a folder that exists"),
         (("--html", tmp_path), "--html must be a file in a folder that exists"),
+        (("--html", os.devnull), "--html must be a file in a folder that exists"),
         (("--json", tmp_path / "a", "--html", tmp_path / "a"), "--json and --html must be different files"),
     ):
         status, out, err = told(capsys, "plan", "nowhere.jsonl", "--budget", 64, *given)
         assert (status, out) == (2, "")
         assert message in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_the_table_is_never_written_over(option, capsys, tmp_path):
+    """By its name, by another way to it, by a link, or by a file in the folder that is the table; another folder's may."""
+    path = write(tmp_path / "rollouts.jsonl", rows(6, 4))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "link.jsonl").hardlink_to(path)
+    (tmp_path / "other" / "soft.jsonl").symlink_to(path)
+    before = path.read_bytes()
+    for table, target, message in (
+        (path, path, "must not be the table itself"),
+        (path, tmp_path / "other" / ".." / "rollouts.jsonl", "must not be the table itself"),
+        (path, tmp_path / "other" / "link.jsonl", "must not be the table itself"),
+        (path, tmp_path / "other" / "soft.jsonl", "must not be the table itself"),
+        (tmp_path, tmp_path / "other" / "a.jsonl", "must be outside the table's folder"),
+        (tmp_path, tmp_path / "plan.json", "must be outside the table's folder"),
+    ):
+        status, out, err = told(capsys, "plan", table, "--budget", 64, option, target)
+        assert (status, out) == (2, "")
+        assert f"{option} {message}" in err
+        assert str(target) in err
+    assert path.read_bytes() == before
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["other", "rollouts.jsonl"]
+    assert sorted(one.name for one in (tmp_path / "other").iterdir()) == ["link.jsonl", "soft.jsonl"]
+    assert told(capsys, "plan", path, "--budget", 64, option, tmp_path / "plan.out")[0] == 0
+
+
+def test_a_page_is_not_printed(capsys, tmp_path, table, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = told(capsys, "plan", table, "--budget", 64, "--html", "-")
+    assert (status, out) == (2, "")
+    assert "--html must be a file, got -" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_target_that_cannot_be_written_is_named_before_anything_is_read(capsys, tmp_path, table, monkeypatch):
+    """A name that is too long, which no check of rights sees; and a disk that fails after all the work."""
+    target = tmp_path / ("a" * 300)
+    status, out, err = told(capsys, "plan", "nowhere.jsonl", "--budget", 64, "--json", target)
+    assert (status, out) == (2, "")
+    assert f"--json must be a file in a folder that exists and can be written, got {target}: File name too long" in err
+    monkeypatch.setattr(Path, "replace", failing_disk)
+    status, out, err = told(capsys, "plan", table, "--budget", 64, "--json", tmp_path / "a.json")
+    assert (status, out) == (2, "")
+    assert err == f"grpo-theory plan: {tmp_path / 'a.json'}: No space left on device\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def failing_disk(path, target):
+    raise OSError(28, "No space left on device", str(path))
 
 
 def test_a_page_that_fails_leaves_no_json_and_no_part_behind(capsys, tmp_path, table, monkeypatch):

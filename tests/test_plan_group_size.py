@@ -77,11 +77,26 @@ def test_a_budget_that_pays_exactly_for_a_batch_buys_it():
     [
         ({"budget": 1.0}, "budget must pay for one prompt with two responses, which cost 2, got 1"),
         ({"budget": 10, "cost_prompt": 9}, "which cost 11, got 10"),
-        ({"budget": 100, "min_prompts": 51}, "no batch meets all limits"),
-        ({"budget": 100, "multiple_of": 101}, "no batch meets all limits"),
+        (
+            {"budget": 100, "min_prompts": 51},
+            "no batch meets all limits: budget 100 pays for at most 50 prompts, fewer than",
+        ),
+        (
+            {"budget": 100, "min_prompts": 26, "max_responses": 50},
+            "max_responses 50 leaves room for at most 25 prompts, fewer than min_prompts 26$",
+        ),
+        (
+            {"budget": 100, "multiple_of": 101},
+            "within budget 100 no batch in groups of 2 to 4096 has a number of responses that multiple_of 101 divides$",
+        ),
+        (
+            {"budget": 100, "multiple_of": 8, "max_responses": 90, "min_prompts": 45, "max_group_size": 9},
+            "within budget 100 and max_responses 90 no batch of at least min_prompts 45 prompts in groups of 2 to 9 has",
+        ),
         ({"budget": float("nan")}, "budget must be finite and above 0"),
         ({"budget": 10, "cost_response": 0.0}, "cost_response must be finite and above 0"),
         ({"budget": 10, "max_group_size": 1}, "max_group_size must be at least 2"),
+        ({"budget": 10**5, "max_group_size": 4097}, "max_group_size must be at most 4096, got 4097"),
     ],
 )
 def test_limits_that_allow_nothing_are_refused(wrong, message):

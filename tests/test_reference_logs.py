@@ -42,7 +42,7 @@ def trl_logs():
 def test_a_log_of_trl_is_read_as_it_is(name):
     folder, found = trl_logs()
     reward = {"letters": 1.0, "brevity": 0.5} if name == "two rewards" else None
-    log = gt.read_rollouts(folder / name / "completions", reward=reward)
+    log = gt.read_rollouts(folder / name / "completions", reward=reward, steps="all")
     print(log.findings)
     batches = len(found[name]["rewards"])
     assert batches == (2 if name == "two updates" else 4)
@@ -61,7 +61,7 @@ def test_a_log_of_trl_is_read_as_it_is(name):
     last = gt.read_rollouts(folder / name / "completions", reward=reward, steps="last")
     assert last.findings.groups == 3
     assert last.rollouts.rewards.mean() == pytest.approx(found[name]["rewards"][-1], abs=NEAR)
-    counts, _ = gt.read_reward_counts(folder / name / "completions", reward=reward)
+    counts, _ = gt.read_reward_counts(folder / name / "completions", reward=reward, steps="all")
     assert np.array_equal(counts.counts.toarray(), log.rollouts.counts.counts.toarray())
 
 
@@ -90,7 +90,7 @@ for step in (7, 8):
 """
     done = subprocess.run([python, "-c", source], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    log = gt.read_rollouts(tmp_path)
+    log = gt.read_rollouts(tmp_path, steps="all")
     print(log.findings)
     columns = {"prompt": "input", "reward": "score", "response": "request_id", "step": "step"}
     assert log.findings.columns == columns

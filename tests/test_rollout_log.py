@@ -118,14 +118,14 @@ def steps_of(frame, *steps):
 def test_groups_of_different_steps_stay_apart(tmp_path):
     frame = steps_of(rows(count=60, prompts=10), 3, 5, 6)
     path = write(frame, tmp_path / "log.parquet")
-    log = gt.read_rollouts(path, batch_rows=50)
+    log = gt.read_rollouts(path, batch_rows=50, steps="all")
     assert log.findings.steps == (3, 5, 6)
     assert (log.findings.prompts, log.findings.groups) == (10, 30)
     assert log.rollouts.prompts[0] == (3, frame.prompt_id.iloc[0])
     assert np.array_equal(log.steps, frame.step)
     expected = gt.RaggedRollouts(list(zip(frame.step, frame.prompt_id, strict=True)), frame.reward)
     assert same_counts(log.rollouts.counts, expected.counts)
-    for steps, kept in (("last", [6]), (5, [5]), ((4, 6), [5, 6])):
+    for steps, kept in (("last", [6]), (5, [5]), ((6, 9), [6])):
         some, part = gt.read_rollouts(path, steps=steps), frame[frame.step.isin(kept)]
         assert some.findings.steps == tuple(kept)
         assert some.findings.other_steps == 3 - len(kept)
@@ -138,12 +138,43 @@ def test_groups_of_different_steps_stay_apart(tmp_path):
     assert gt.read_rollouts(path, step="").findings.groups == 10
 
 
+def test_of_each_prompt_the_newest_group_is_used(tmp_path):
+    """Steps out of order in the file, prompts that do not come at every step, and a newest step that repeats the one before."""
+    rng = np.random.default_rng(21)
+    frame = steps_of(rows(count=120, prompts=20), 7, 2, 4)
+    frame = frame[rng.random(len(frame)) < 0.4]
+    again = frame[frame.step == 7].assign(step=8)
+    path = write(pd.concat([frame, again]), tmp_path / "log.parquet")
+    for steps, low, high in (("newest", 2, 8), ((2, 4), 2, 4), ((3, 9), 3, 9)):
+        asked = frame[(frame.step >= low) & (frame.step <= high)]
+        expected = asked[asked.step == asked.groupby("prompt_id").step.transform("max")]
+        log = gt.read_rollouts(path, steps=steps, batch_rows=13)
+        assert np.array_equal(log.rollouts.rewards, expected.reward)
+        assert log.rollouts.prompts.tolist() == list(dict.fromkeys(expected.prompt_id))
+        assert np.array_equal(log.steps, expected.step)
+        assert log.findings.steps == tuple(sorted(set(expected.step)))
+        assert log.findings.groups == log.findings.prompts == expected.prompt_id.nunique()
+        assert log.findings.older_groups == asked.groupby(["step", "prompt_id"]).ngroups - expected.prompt_id.nunique() > 0
+        assert f"{log.findings.older_groups} groups left out: their prompts have newer ones" in str(log.findings)
+        assert "different prompts may be of different policies" in str(log.findings)
+        counts, found = gt.read_reward_counts(path, steps=steps, batch_rows=13)
+        assert same_counts(counts, gt.RaggedRollouts(expected.prompt_id, expected.reward).counts)
+        assert (found.groups, found.older_groups, found.steps) == (
+            log.findings.groups,
+            log.findings.older_groups,
+            log.findings.steps,
+        )
+    every = gt.read_rollouts(path, steps="all").findings
+    assert every.older_groups == 0
+    assert f"The {every.groups} groups are of {every.prompts} prompts, and intervals take them for independent" in str(every)
+
+
 def test_a_step_that_repeats_the_one_before_is_left_out(tmp_path):
     one = steps_of(rows(count=60, prompts=10), 1)
     twice = one.sample(frac=1.0, random_state=2).assign(step=2)  # in another order, as after a shuffle
     other = twice.assign(step=3, reward=1.0 - twice.reward)
     path = write(pd.concat([one, twice, other]), tmp_path / "log.jsonl")
-    log = gt.read_rollouts(path, batch_rows=7)
+    log = gt.read_rollouts(path, batch_rows=7, steps="all")
     assert log.findings.repeated_steps == (2,)
     assert log.findings.steps == (1, 3)
     assert (log.findings.rows, log.findings.kept) == (180, 120)
@@ -161,7 +192,7 @@ def test_a_folder_is_read_in_the_order_of_its_numbers(tmp_path):
     for step, part in frame.groupby("step"):
         write(part, tmp_path / f"{step}.jsonl")
     (tmp_path / "notes.txt").write_text("not read")
-    log = gt.read_rollouts(tmp_path)
+    log = gt.read_rollouts(tmp_path, steps="all")
     assert log.findings.files == 3
     assert [step for step, _ in log.rollouts.prompts[::8]] == [1, 2, 10]
 
@@ -342,7 +373,7 @@ GOOD = '{"prompt": "a", "reward": 1}\n{"prompt": "a", "reward": 0}\n'
         ("a.csv", "prompt,reward,step\nx,1,1\nx,0,1.5\n", r"numbers in every row \(step='' reads none\); .*row 2 \('1.5'\)"),
         ("a.csv", "prompt,reward,length\nx,1,-4\nx,0,3\n", r"numbers of at least 0 \(length='' reads none\); .*row 1 \('-4'\)"),
         ("a.csv", "prompt,reward\nx,1\ny,0\n", r"prompt \(prompt\) must be shared .* each of the 2 groups has one response"),
-        ("a.csv", "prompt,reward,step\nx,1,1\nx,0,2\n", "each of the 2 groups has one response at every step"),
+        ("a.csv", "prompt,reward,step\nx,1,1\nx,0,2\n", "the only group has one response at its step"),
         ("a.txt", GOOD, r"path must end in \.csv, .*\.parquet, got '.*a\.txt'"),
         ("a.jsonl", "", r"a\.jsonl is empty"),
         ("a.jsonl", "\n{}\n \n", r"a\.jsonl has no columns"),
@@ -401,8 +432,8 @@ def test_a_truncated_parquet_file(tmp_path):
             "scores must be a column of lists, or what stands before the numbers of columns; got 's_'",
         ),
         ({"length": 3}, TypeError, "length must be the name of a column"),
-        ({"steps": "first"}, ValueError, "steps must be 'all', 'last', a step or the first and last of a range, got 'first'"),
-        ({"steps": 4}, ValueError, "steps must be 'all' for a log without steps, got 4"),
+        ({"steps": "first"}, ValueError, "steps must be 'newest', 'last', 'all', a step or the first and last of"),
+        ({"steps": 4}, ValueError, "steps must be 'newest' for a log without steps, got 4"),
         ({"batch_rows": 0}, ValueError, "batch_rows must be at least 1"),
     ],
 )

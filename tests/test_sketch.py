@@ -136,6 +136,47 @@ def test_work_goes_on_where_it_was_and_damage_is_made_good(tmp_path, monkeypatch
     assert len(passes) == 4, "sketches of another model were taken for its own"
 
 
+def test_sketches_of_another_frozen_weight_or_buffer_are_not_taken(tmp_path):
+    """One weight is differentiated, and others change: each by what leaves its sum of squares as it is, a change of sign."""
+    model = tiny()
+    last = model.model.layers[1].mlp.down_proj.weight
+    model.model.norm.register_buffer("scale", torch.ones(1))
+    model.model.norm.register_forward_hook(lambda module, given, out: out * module.scale)
+
+    def sketched(folder=tmp_path, parameters=(last,)):
+        return gt.sketch(model, PROMPTS, RESPONSES, folder=folder, parameters=list(parameters), progress=False)
+
+    before = [sketched()]
+    for changed in (model.model.layers[0].mlp.up_proj.weight, model.get_input_embeddings().weight, model.model.norm.scale):
+        with torch.no_grad():
+            changed.view(-1)[0] *= -1.0
+        found = sketched()
+        np.testing.assert_array_equal(found, sketched(folder=None))
+        assert not any(np.array_equal(found, other) for other in before)
+        before.append(found)
+    other = sketched(parameters=[model.model.layers[0].mlp.down_proj.weight])
+    assert not np.allclose(other, before[-1])
+    kept = len(list(tmp_path.iterdir()))
+    np.testing.assert_array_equal(sketched(), before[-1])
+    assert len(list(tmp_path.iterdir())) == kept
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_each_module_comes_back_into_its_mode(fails):
+    model = tiny().train()
+    model.model.layers[0].eval()
+    before = {name: module.training for name, module in model.named_modules()}
+    assert len(set(before.values())) == 2
+    if fails:
+        with torch.no_grad():
+            model.model.norm.weight[0] = torch.nan
+        with pytest.raises(ValueError, match="model must have finite gradients"):
+            gt.sketch(model, PROMPTS, RESPONSES, progress=False)
+    else:
+        gt.sketch(model, PROMPTS, RESPONSES, progress=False)
+    assert {name: module.training for name, module in model.named_modules()} == before
+
+
 def counted(forward, passes):
     """Return the function with a list that grows by one at each call."""
     import functools

@@ -1,5 +1,6 @@
 """Sketches of the scores of a language model's responses: gradients of log pi with respect to all its parameters."""
 
+import hashlib
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,7 +43,8 @@ def sketch(
     Parameters
     ----------
     model : transformers.PreTrainedModel
-        A causal language model on any device. It is put into evaluation mode, in which dropout is off, and back.
+        A causal language model on any device. It is put into evaluation mode, in which dropout is off, and each
+        of its modules back.
     prompts, responses : sequences of N texts or of N sequences of token numbers
         One entry a response. Give token numbers as they were sampled where you have them: a text can be cut into tokens in
         another way than it was sampled. Texts are cut each by itself and without special tokens; a response that was ended
@@ -59,6 +61,7 @@ def sketch(
         an embedding that is the head too, counts once.
     folder : path, optional
         Where finished sketches are kept, one small file a distinct pair, so that a run that is killed goes on where it was.
+        Those of a model with another weight, frozen ones and buffers among them, are not taken.
     progress : bool, default True
         Show a bar, where the output is a terminal.
 
@@ -87,9 +90,9 @@ def sketch(
     projection = CountSketch(width, blocks, seed)
     pairs = token_pairs(prompts, responses, tokenizer, model.get_input_embeddings().weight.shape[0])
     wanted = trained_parameters(model, parameters)
-    shelf = None if folder is None else Shelf(Path(folder), (width, blocks, seed, temperature, *map(fingerprint, wanted)))
+    shelf = None if folder is None else Shelf(Path(folder), (width, blocks, seed, temperature, fingerprint(model, wanted)))
     found: dict[Pair, Array] = {}
-    training = model.training
+    training = [module for module in model.modules() if module.training]
     model.eval()
     try:
         for pair in tqdm(dict.fromkeys(pairs), desc="gradients", unit="response", disable=None if progress else True):
@@ -105,7 +108,8 @@ def sketch(
                     shelf.put(pair, kept)
             found[pair] = kept
     finally:
-        model.train(training)
+        for module in training:
+            module.training = True
     return np.stack([found[pair] for pair in pairs])
 
 
@@ -121,9 +125,17 @@ def trained_parameters(model: Any, parameters: Sequence[Any] | None) -> list[Any
     return wanted
 
 
-def fingerprint(parameter: "Tensor") -> tuple:
-    """Return shape and sum of squares of a parameter, by which another model is told apart."""
-    return tuple(parameter.shape), float(parameter.detach().double().square().sum())
+def fingerprint(model: Any, wanted: Sequence[Any]) -> str:
+    """Return a checksum of what gradients depend on: all weights and buffers, and which are differentiated, in which order."""
+    import torch
+
+    digest = hashlib.sha256()
+    places = {id(parameter): place for place, parameter in enumerate(wanted)}
+    named = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+    for name, tensor in named:
+        digest.update(repr((name, tensor.dtype, tuple(tensor.shape), places.get(id(tensor)))).encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def log_likelihood(model: Any, prompt: Tokens, response: Tokens, temperature: float) -> "Tensor":

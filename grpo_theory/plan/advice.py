@@ -163,8 +163,8 @@ def advise(
     Raises
     ------
     ValueError
-        If budget and limits allow no batch, and if the rollouts can say nothing: fewer than three prompts, one response a
-        prompt, all rewards equal.
+        If budget and limits allow no batch; if a log was read with several groups of one prompt, which are not independent; and
+        if the rollouts can say nothing: fewer than three prompts, one response a prompt, all rewards equal.
     """
     level, tolerance = check_level(level), as_fraction("tolerance", tolerance)
     limits = Limits(
@@ -182,6 +182,7 @@ def advise(
         raise ValueError(f"group_size must be one that budget and limits allow, of {sizes[0]} to {sizes[-1]}, got {group_size}")
     groups, counts = _parts(rollouts)
     findings = rollouts.findings if isinstance(rollouts, RolloutLog) else findings
+    check_independent(findings)
     check_informative(counts)
     kept, missing = usable(groups)
     scores = None if kept is None else _from_scores(kept, counts.prompts, limits, group_size, level, tolerance)
@@ -205,6 +206,15 @@ def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None,
         prompts = np.repeat(np.arange(rollouts.batch_size), rollouts.group_size)
         return rollouts, RewardCounts.from_rewards(prompts, rollouts.rewards.ravel())
     raise TypeError(f"rollouts must be what gt.read_rollouts returns, rollouts or reward counts, got {shown(rollouts)}")
+
+
+def check_independent(findings: Findings | None) -> None:
+    """Raise ValueError if prompts have several groups each: the limits are right for groups of different prompts."""
+    if findings is not None and findings.groups > findings.prompts:
+        raise ValueError(
+            f"rollouts must have one group a prompt, and these {findings.groups} groups are of {findings.prompts} prompts: read "
+            "the table with steps 'newest', which takes the newest group of each"
+        )
 
 
 def check_informative(counts: RewardCounts) -> None:

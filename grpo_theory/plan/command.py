@@ -5,8 +5,11 @@ What is slow to import is imported after the command line is understood.
 
 import argparse
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from errno import EACCES
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 REFUSED = 2
 TO_TERMINAL = "-"
+CAN_BE_WRITTEN = "must be a file in a folder that exists and can be written"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,7 +61,9 @@ def _add_batch(group: argparse._ArgumentGroup) -> None:
         "--cost-prompt", type=float, default=0.0, metavar="A", help="cost of a prompt, whatever its group: prefill (default: 0)"
     )
     group.add_argument("--cost-response", type=float, default=1.0, metavar="B", help="cost of a response: decoding (default: 1)")
-    group.add_argument("--max-group-size", type=int, metavar="G", help="the largest group to consider (default: 4096)")
+    group.add_argument(
+        "--max-group-size", type=int, metavar="G", help="the largest group to consider (default, and at most: 4096)"
+    )
     group.add_argument(
         "--max-responses", type=int, metavar="N", help="the most responses that fit in one batch at once, as in memory"
     )
@@ -77,7 +83,12 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
     ):
         group.add_argument(f"--{name}", metavar="COLUMN", help=meaning)
     group.add_argument("--reward", metavar="COLUMN", action="append", help="the reward; given several times, their sum")
-    group.add_argument("--steps", default="all", metavar="all|last|N", help="the training steps to use (default: all)")
+    group.add_argument(
+        "--steps",
+        default="newest",
+        metavar="newest|last|N",
+        help="of each prompt its newest group, or the groups of the last or of one training step (default: newest)",
+    )
     group.add_argument(
         "--rewards-only", action="store_true", help="leave sketches out, in memory that does not grow with the table's rows"
     )
@@ -119,47 +130,92 @@ def _advice(options: argparse.Namespace) -> "Advice":
     else:
         log = read_rollouts(options.table, **named, length=options.length, scores=options.scores)
         findings = log.findings
-    return advise(
-        counts if options.rewards_only else log.rollouts,
-        options.budget,
-        cost_prompt=options.cost_prompt,
-        cost_response=options.cost_response,
-        group_size=options.group_size,
-        max_group_size=LARGEST_GROUP if options.max_group_size is None else options.max_group_size,
-        max_responses=options.max_responses,
-        min_prompts=options.min_prompts,
-        multiple_of=options.multiple_of,
-        estimator=options.estimator,
-        level=options.level,
-        tolerance=options.tolerance,
-        findings=findings,
-    )
+    try:
+        return advise(
+            counts if options.rewards_only else log.rollouts,
+            options.budget,
+            cost_prompt=options.cost_prompt,
+            cost_response=options.cost_response,
+            group_size=options.group_size,
+            max_group_size=LARGEST_GROUP if options.max_group_size is None else options.max_group_size,
+            max_responses=options.max_responses,
+            min_prompts=options.min_prompts,
+            multiple_of=options.multiple_of,
+            estimator=options.estimator,
+            level=options.level,
+            tolerance=options.tolerance,
+            findings=findings,
+        )
+    except ValueError as error:
+        raise ValueError(_in_options(str(error), vars(options))) from None
+
+
+def _in_options(message: str, names: Iterable[str]) -> str:
+    """Return a message about the arguments of `advise` in the words of the command line: --min-prompts for min_prompts."""
+    arguments = "|".join(name for name in names if "_" in name or name == "budget")
+    return re.sub(rf"\b({arguments})\b(?= must|[ ][\d])", lambda found: f"--{found[1].replace('_', '-')}", message)
 
 
 def _places(options: argparse.Namespace) -> dict[str, Path]:
-    """Return the files to be written; raise ValueError, before anything is read, if one cannot be."""
+    """Return the files to be written; raise ValueError, before anything is read, if one cannot be or would replace the table."""
     found: dict[str, Path] = {}
     for kind in ("json", "html"):
         given = getattr(options, kind)
         if given is None or (kind == "json" and given == TO_TERMINAL):
             continue
-        path = Path(given)
-        if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-            raise ValueError(f"--{kind} must be a file in a folder that exists and can be written, got {given}")
+        if given == TO_TERMINAL:
+            raise ValueError(f"--{kind} must be a file, got {TO_TERMINAL}; only --json can be printed")
+        try:
+            path = _place(kind, given, Path(options.table).resolve())
+        except OSError as error:
+            raise ValueError(f"--{kind} {CAN_BE_WRITTEN}, got {given}: {error.strerror}") from None
         if path in found.values():
             raise ValueError(f"--json and --html must be different files, got {given} for both")
         found[kind] = path
     return found
 
 
+def _place(kind: str, given: str, table: Path) -> Path:
+    """Return where a file is to be written, after a trial that leaves nothing; ValueError or OSError if it cannot be."""
+    path = Path(given).resolve()
+    if path == table or (path.exists() and table.exists() and path.samefile(table)):
+        raise ValueError(f"--{kind} must not be the table itself, got {given}")
+    if table.is_dir() and table in path.parents:
+        raise ValueError(f"--{kind} must be outside the table's folder, whose files are the table, got {given}")
+    if (path.exists() and not path.is_file()) or not path.parent.is_dir():
+        raise ValueError(f"--{kind} {CAN_BE_WRITTEN}, got {given}")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(EACCES, os.strerror(EACCES))
+    part = _part(path)
+    part.touch(exist_ok=False)
+    part.unlink()
+    return path
+
+
+def _part(path: Path) -> Path:
+    """Return the name under which a file is written before it is whole."""
+    return path.with_name(f".{uuid4().hex}")
+
+
 def _write(texts: dict[Path, str]) -> None:
-    """Write files under other names, and give them theirs when all are written."""
-    parts = {path: path.with_name(f".{path.name}.{uuid4().hex}") for path in texts}
+    """Write files under other names, and give them theirs when all are written; an error names the file that was asked for."""
+    parts = {path: _part(path) for path in texts}
     try:
         for path, text in texts.items():
-            parts[path].write_text(text, encoding="utf-8")
+            with _named(path):
+                parts[path].write_text(text, encoding="utf-8")
         for path, part in parts.items():
-            part.replace(path)
+            with _named(path):
+                part.replace(path)
     finally:
         for part in parts.values():
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name a file in the OSError that an attempt to write it raises."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None

@@ -10,7 +10,7 @@ from grpo_theory.theory import GroupSizeLaw
 from grpo_theory.validation import as_count, as_not_negative, as_positive
 
 LARGEST_GROUP = 4096
-"""Groups above it are not considered, whatever the budget."""
+"""The largest group that may be asked for."""
 MOST_PAIRS = 1e12
 """Of responses that a budget may buy: numbers of prompts are then exact."""
 
@@ -32,7 +32,7 @@ class Limits:
     cost_response : float, default 1
         Of a response: the decoding. Above 0.
     max_group_size : int, default 4096
-        The largest group considered.
+        The largest group considered, at most 4096.
     max_responses : int, optional
         The most responses B G that fit at once, as in memory.
     min_prompts : int, default 1
@@ -55,6 +55,8 @@ class Limits:
         object.__setattr__(self, "cost_prompt", as_not_negative("cost_prompt", self.cost_prompt))
         for name, least in (("max_group_size", 2), ("min_prompts", 1), ("multiple_of", 1)):
             object.__setattr__(self, name, as_count(name, getattr(self, name), least))
+        if self.max_group_size > LARGEST_GROUP:
+            raise ValueError(f"max_group_size must be at most {LARGEST_GROUP}, got {self.max_group_size}")
         if self.max_responses is not None:
             object.__setattr__(self, "max_responses", as_count("max_responses", self.max_responses, 2))
         pair = self.cost(1, 2)
@@ -81,17 +83,30 @@ class Limits:
         ValueError
             If no batch meets all limits.
         """
-        sizes = np.arange(2, min(self.max_group_size, LARGEST_GROUP) + 1)
+        sizes = np.arange(2, self.max_group_size + 1)
         # A budget that is a multiple of the cost must buy that multiple, whatever the rounding of the quotient.
-        batches = np.floor(self.budget / (self.cost_prompt + sizes * self.cost_response) * (1.0 + 1e-12))
-        if self.max_responses is not None:
-            batches = np.minimum(batches, self.max_responses // sizes)
+        bought = np.floor(self.budget / (self.cost_prompt + sizes * self.cost_response) * (1.0 + 1e-12)).astype(np.int64)
+        fitting = bought if self.max_responses is None else np.minimum(bought, self.max_responses // sizes)
         step = np.array([self.multiple_of // gcd(self.multiple_of, int(size)) for size in sizes])
-        whole = batches.astype(np.int64) // step * step
+        whole = fitting // step * step
         allowed = whole >= self.min_prompts
         if not allowed.any():
-            raise ValueError(f"no batch meets all limits: {self}")
+            raise ValueError(f"no batch meets all limits: {self._ruled_out(int(bought.max()), int(fitting.max()))}")
         return sizes[allowed], whole[allowed]
+
+    def _ruled_out(self, bought: int, fitting: int) -> str:
+        """Return which limit leaves no batch, from the most prompts that are bought, and that fit, in groups of any size."""
+        fewest = f"fewer than min_prompts {self.min_prompts}"
+        if bought < self.min_prompts:
+            return f"budget {self.budget:g} pays for at most {bought} prompt{'s' * (bought != 1)}, {fewest}"
+        if fitting < self.min_prompts:
+            return f"max_responses {self.max_responses} leaves room for at most {fitting} prompt{'s' * (fitting != 1)}, {fewest}"
+        room = "" if self.max_responses is None else f" and max_responses {self.max_responses}"
+        prompts = "" if self.min_prompts == 1 else f" of at least min_prompts {self.min_prompts} prompts"
+        return (
+            f"within budget {self.budget:g}{room} no batch{prompts} in groups of 2 to {self.max_group_size} has a number of "
+            f"responses that multiple_of {self.multiple_of} divides"
+        )
 
 
 def cost_optimum(law: GroupSizeLaw, cost_prompt: float = 0.0, cost_response: float = 1.0) -> float:

@@ -4,7 +4,7 @@ import numpy as np
 
 from grpo_theory.plan.advice import NO_SCORES, Advice, ScoresAdvice
 from grpo_theory.plan.rewards_advice import SHOWN
-from grpo_theory.plan.section import Section, interval_text, level_text, number, percent
+from grpo_theory.plan.section import Section, counted, interval_text, level_text, number, percent
 
 BASELINES = {
     "none": "none",
@@ -76,7 +76,8 @@ def _batch(advice: Advice, prompts: int, size: int) -> str:
     limits = advice.limits
     unit = "responses" if limits.cost_prompt == 0.0 and limits.cost_response == 1.0 else "units of cost"
     spent = limits.cost(prompts, size)
-    return f"{prompts:,} prompts with {size:,} responses each ({number(spent)} of the budget of {number(limits.budget)} {unit})"
+    each = f"{counted(prompts, 'prompt')} with {size:,} responses" + (" each" if prompts > 1 else "")
+    return f"{each} ({number(spent)} of the budget of {number(limits.budget)} {unit})"
 
 
 def _how_sure(advice: Advice, scores: ScoresAdvice) -> Section:

@@ -31,9 +31,9 @@ def from_rewards(advice: Advice) -> list[Section]:
             for i in range(3)
         ]
         lines.append(
-            f"With {weights.estimator} at group size {weights.group_size} hard prompts (success below 20%) get {at[0]} in the "
-            f"expected step, middling ones {at[1]}, easy ones (above 80%) {at[2]}; limits that hold whatever the distribution "
-            "in brackets."
+            f"With {weights.estimator} at group size {weights.group_size} hard prompts (success at most 20%) get {at[0]} in the "
+            f"expected step, middling ones {at[1]}, easy ones (more than 80%) {at[2]}; limits that hold whatever the "
+            "distribution in brackets."
         )
     if rewards.missing:
         which = "Success rates and prompts' weights" if rewards.rates is None else "Prompts' weights"

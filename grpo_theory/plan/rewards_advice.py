@@ -21,6 +21,10 @@ CORRELATIONS = (0.0, 0.9)
 """Of two policies' expected rewards over prompts: nothing in common, and one a few steps on from the other."""
 EVALUATED = (1, 8)
 """Responses a prompt in an evaluation."""
+OTHER_REWARDS = (
+    "these need two rewards, failure and success, and the table has {} different ones. Add a column of 0 and 1, as of whether "
+    "the reward is above a threshold, and name it as the reward (--reward)"
+)
 
 
 @dataclass(frozen=True)
@@ -85,14 +89,14 @@ def advise_from_rewards(
     """Say what rewards alone tell, at the group size asked about and of a change to the recommended one, where there are such."""
     allowed, _ = limits.batches()
     sizes = sorted({*SHOWN, *(size for size in (asked, recommended) if size is not None)} & set(allowed.tolist()))
-    rates, weights, factor, missing = None, None, None, ""
+    rates, weights, factor, missing = None, None, None, "" if counts.binary else OTHER_REWARDS.format(counts.values.size)
     try:
-        rates = fit_success_rates(counts)
-        if asked is not None:
+        rates = fit_success_rates(counts) if counts.binary else None
+        if asked is not None and rates is not None:
             weights = weigh_prompts(counts, estimator, asked, level, law=rates)
             if recommended is not None and recommended != asked:
                 factor = learning_rate_factor(counts, (estimator, asked), (estimator, recommended), level, law=rates)
-    except ValueError as error:  # more than two rewards, or an estimator whose update is not a function of the success rate
+    except ValueError as error:  # an estimator whose update is not a function of the success rate
         missing = str(error)
     return RewardsAdvice(
         sample=effective_sample_size(counts, level),

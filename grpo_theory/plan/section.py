@@ -37,8 +37,16 @@ def percent(share: float, signed: bool = False) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with three digits, and without needless ones."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    """Return a number with three digits, without needless ones, and as people write it: powers of ten stand far out alone."""
+    rounded = float(f"{value:.3g}") if abs(value) < 1000 else value
+    if not (rounded == 0.0 or 1e-9 <= abs(rounded) < 1e15):
+        return f"{rounded:.3g}"
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else np.format_float_positional(rounded + 0.0, trim="-")
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count and what is counted: 1 prompt, 2 prompts."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def interval_text(low: float, high: float, signed: bool = False) -> str:

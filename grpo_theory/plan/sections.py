@@ -3,7 +3,7 @@
 from grpo_theory.plan.advice import FEWEST, Advice
 from grpo_theory.plan.gradient_sections import from_gradients
 from grpo_theory.plan.reward_sections import from_rewards
-from grpo_theory.plan.section import Section, number
+from grpo_theory.plan.section import Section, counted, number
 
 
 def sections(advice: Advice) -> list[Section]:
@@ -58,7 +58,7 @@ def _read(advice: Advice) -> Section:
     lines = [f"{sample.prompts:,} prompts, {sample.responses:,} responses, {sizes} a prompt."]
     if scores is not None and scores.dropped:
         lines.append(
-            f"{scores.dropped:,} prompts with fewer than {FEWEST} responses were left out of what needs gradients; "
-            f"{scores.prompts:,} were used."
+            f"Of what needs gradients {counted(scores.dropped, 'prompt')} with fewer than {FEWEST} responses "
+            f"{'was' if scores.dropped == 1 else 'were'} left out; {scores.prompts:,} were used."
         )
     return Section("What was read", (*lines, *advice.notes))

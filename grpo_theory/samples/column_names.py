@@ -32,8 +32,6 @@ prime-rl write example_id, prompt, completion and reward. NeMo-RL's log has no p
 TRL = {"step", "prompt", "completion", "advantage"}
 """What every table of TRL's has beside its reward functions, which have names of their own."""
 
-OPTIONAL = ("length", "response", "step", "scores")
-
 
 @dataclass(frozen=True)
 class Columns:

@@ -35,6 +35,8 @@ class Findings:
         The number of steps that were not asked for.
     repeated_steps : tuple of int
         Steps whose rows are those of the step before them, one for one: left out.
+    older_groups : int
+        Groups of steps that were asked for, left out because their prompt has a newer one.
     duplicates : int
         Rows that repeat the prompt, response and reward of a row of their step; all of them stayed.
     """
@@ -52,6 +54,7 @@ class Findings:
     steps: tuple[int, ...]
     other_steps: int
     repeated_steps: tuple[int, ...]
+    older_groups: int
     duplicates: int
 
     @property
@@ -65,10 +68,20 @@ class Findings:
         found = []
         if len(self.rewards) == 1:
             found.append(f"All rewards are equal ({next(iter(self.rewards)):g}): they tell nothing about groups or gradients.")
+        if self.older_groups:
+            found.append(
+                f"{_counted(self.older_groups, 'group')} left out: their prompts have newer ones, and groups of one prompt are "
+                "not independent. Each prompt's newest group is used."
+            )
+        if self.groups > self.prompts:
+            found.append(
+                f"The {self.groups} groups are of {_counted(self.prompts, 'prompt')}, and intervals take them for independent: "
+                "they come out too narrow (steps='newest' uses each prompt's newest group)."
+            )
         if len(self.steps) > 1:
             found.append(
-                f"The rows are of {len(self.steps)} steps, between which the policy changed: groups of different steps stay "
-                "apart, and what is said is about their average (steps='last' takes the last step alone)."
+                f"The groups are of {len(self.steps)} steps, between which the policy changed: different prompts may be of "
+                "different policies, and what is said is about their average (steps='last' takes the last step alone)."
             )
         if self.repeated_steps:
             found.append(

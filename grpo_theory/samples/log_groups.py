@@ -18,18 +18,19 @@ Steps = str | int | tuple[int, int]
 def check_steps(steps: Steps) -> None:
     """Raise unless `steps` is one of the ways of saying which steps are used."""
     pair = isinstance(steps, tuple) and len(steps) == 2 and all(type(one) is int for one in steps)
-    if not (steps in ("all", "last") if isinstance(steps, str) else pair or type(steps) is int):
-        raise ValueError(f"steps must be 'all', 'last', a step or the first and last of a range, got {shown(steps)}")
+    if not (steps in ("newest", "last", "all") if isinstance(steps, str) else pair or type(steps) is int):
+        raise ValueError(f"steps must be 'newest', 'last', 'all', a step or the first and last of a range, got {shown(steps)}")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which groups stay, (B,), and why others do not."""
+    """Which groups stay, (B,), of which steps they are, and how many do not stay because their prompt has a later one."""
 
     kept: Flags
     steps: tuple[int, ...]
     other_steps: int
     repeated: tuple[int, ...]
+    older: int
 
 
 @dataclass
@@ -90,11 +91,14 @@ class LogGroups:
             self.marks[value] = (self.marks.get(value, 0) + total) % 2**64
 
     def select(self, steps: Steps) -> Selection:
-        """Return which groups are of steps that are asked for and do not repeat the step before."""
+        """Return which groups are of steps that are asked for, do not repeat the step before, and are their prompt's newest.
+
+        Several groups of one prompt are not independent, so that only "all" keeps them.
+        """
         if not self.marks:
             if not isinstance(steps, str):
-                raise ValueError(f"steps must be 'all' for a log without steps, got {steps}")
-            return Selection(np.ones(len(self.places), dtype=np.bool_), (), 0, ())
+                raise ValueError(f"steps must be 'newest' for a log without steps, got {steps}")
+            return Selection(np.ones(len(self.places), dtype=np.bool_), (), 0, (), 0)
         present = sorted(self.marks)
         repeated = {b for a, b in pairwise(present) if self.marks[a] == self.marks[b]}
         fresh = [one for one in present if one not in repeated]
@@ -105,10 +109,20 @@ class LogGroups:
             wanted = [one for one in fresh if low <= one <= high]
         if not wanted:
             raise ValueError(f"steps must be among those of the log, {present[0]} to {present[-1]}, got {steps}")
-        kept = np.isin(np.array([step for step, _ in self.places]), wanted)
-        return Selection(kept, tuple(wanted), len(fresh) - len(wanted), tuple(sorted(repeated)))
+        at, prompts = np.array(list(self.places), dtype=np.int64).T
+        asked = np.isin(at, wanted)
+        kept = asked if steps == "all" else _newest(asked, at, prompts)
+        stayed = tuple(np.unique(at[kept]).tolist())
+        return Selection(kept, stayed, len(fresh) - len(wanted), tuple(sorted(repeated)), int((asked & ~kept).sum()))
 
-    def ids(self, chosen: Selection) -> list:
-        """Return the groups' ids: the prompt's, or (step, prompt) if several steps stay."""
-        several = len(chosen.steps) > 1
+    def ids(self, chosen: Selection, steps: Steps) -> list:
+        """Return the groups' ids: the prompt's, or (step, prompt) if all groups of several steps stay."""
+        several = steps == "all" and len(chosen.steps) > 1
         return [(step, self.first[prompt]) if several else self.first[prompt] for step, prompt in self.places]
+
+
+def _newest(asked: Flags, steps: Integers, prompts: Integers) -> Flags:
+    """Return which of the groups asked for is the one of the greatest step among those of its prompt."""
+    newest = np.full(prompts.max() + 1, np.iinfo(np.int64).min)
+    np.maximum.at(newest, prompts[asked], steps[asked])
+    return asked & (steps == newest[prompts])

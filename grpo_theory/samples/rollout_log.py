@@ -27,7 +27,7 @@ class RolloutLog:
     Attributes
     ----------
     rollouts : RaggedRollouts
-        N responses in B groups. A group's id is its prompt's; (step, prompt) where the rows are of several steps.
+        N responses in B groups. A group's id is its prompt's; (step, prompt) where all groups of several steps were asked for.
     lengths : ndarray, shape (N,), or None
     steps : ndarray, shape (N,), or None
     findings : Findings
@@ -49,7 +49,7 @@ def read_rollouts(
     response: str | None = None,
     step: str | None = None,
     scores: str | None = None,
-    steps: Steps = "all",
+    steps: Steps = "newest",
     batch_rows: int = BATCH_ROWS,
 ) -> RolloutLog:
     """Read rollouts from a table, one row a response: CSV, JSON lines or Parquet, or a folder of such files.
@@ -69,8 +69,10 @@ def read_rollouts(
         a row where another is not counts for 0.
     scores : str, optional
         A column of lists of equal length, or what stands before the numbers of columns (sketch_ for sketch_0, sketch_1, ...).
-    steps : "all", "last", int, or (int, int)
-        Which steps are used: all, each with groups of its own; the last; a single one; the first and last of a range.
+    steps : "newest", "last", int, (int, int), or "all"
+        Which groups are used: of each prompt the newest, so that groups are of different prompts, as all intervals assume; only
+        those of the last step, or of a single one; each prompt's newest between a first and a last step; all, several of one
+        prompt among them, from which intervals come out too narrow.
     batch_rows : int, default 65536
         So many rows, about, are looked at at a time.
 
@@ -98,7 +100,7 @@ def read_rollouts(
         return None if parts[0] is None else np.concatenate(parts)[rows]
 
     rewards, responses = joined("rewards"), joined("responses")
-    rollouts = RaggedRollouts.from_index(groups.ids(chosen), index[rows], rewards, joined("scores"))  # type: ignore[arg-type]
+    rollouts = RaggedRollouts.from_index(groups.ids(chosen, steps), index[rows], rewards, joined("scores"))  # type: ignore[arg-type]
     repeats = 0 if responses is None else _repeats(rollouts, responses)
     findings = _findings(source, groups, chosen, rollouts.counts, int(rows.sum()), repeats)
     _check_sizes(findings)
@@ -112,7 +114,7 @@ def read_reward_counts(
     reward: Reward = None,
     response: str | None = None,
     step: str | None = None,
-    steps: Steps = "all",
+    steps: Steps = "newest",
     batch_rows: int = BATCH_ROWS,
 ) -> tuple[RewardCounts, Findings]:
     """Count the rewards of a log batch by batch, in memory that grows with its groups and not with its rows.
@@ -150,10 +152,11 @@ def _repeats(rollouts: RaggedRollouts, responses: np.ndarray) -> int:
 
 def _check_sizes(findings: Findings) -> None:
     if max(findings.sizes) == 1:
-        at = " at every step" if len(findings.steps) > 1 else ""
+        which = f"each of the {findings.groups} groups" if findings.groups > 1 else "the only group"
+        at = " at its step" if findings.steps else ""
         raise ValueError(
-            f"prompt ({findings.columns['prompt']}) must be shared by the responses to a prompt, and each of the "
-            f"{findings.groups} groups has one response{at}: one response says nothing about groups"
+            f"prompt ({findings.columns['prompt']}) must be shared by the responses to a prompt, and {which} has one response"
+            f"{at}: one response says nothing about groups"
         )
 
 
@@ -178,5 +181,6 @@ def _findings(source: "Source", groups: LogGroups, chosen: Selection, counts: Re
         steps=chosen.steps,
         other_steps=chosen.other_steps,
         repeated_steps=chosen.repeated,
+        older_groups=chosen.older,
         duplicates=repeats,
     )
