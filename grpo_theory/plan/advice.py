@@ -10,6 +10,7 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
 from grpo_theory.plan.baselines import BaselineTable, compare_baselines
+from grpo_theory.plan.convention import is_leave_one_out
 from grpo_theory.plan.cost import Limits
 from grpo_theory.plan.group_size import GroupSizeChoice, choose_group_size, real_optimum
 from grpo_theory.plan.rewards_advice import RewardsAdvice, advise_from_rewards
@@ -65,6 +66,8 @@ class Advice:
         The group size that the user asks about.
     estimator : str
         The name of the user's estimator in the registry.
+    leave_one_out : bool
+        Whether that is, but for a constant factor, the leave-one-out estimator, whose error the group sizes are judged by.
     level, tolerance : float
         Of the confidence intervals; the loss that is small enough not to matter.
     rewards : RewardsAdvice
@@ -79,6 +82,7 @@ class Advice:
     limits: Limits
     group_size: int | None
     estimator: str
+    leave_one_out: bool
     level: float
     tolerance: float
     rewards: RewardsAdvice
@@ -177,7 +181,8 @@ def advise(
         multiple_of=multiple_of,
     )
     sizes, _ = limits.batches()
-    name = find(estimator).name
+    named = find(estimator)
+    name = named.name
     if group_size is not None and as_count("group_size", group_size, 2) not in sizes:
         raise ValueError(f"group_size must be one that budget and limits allow, of {sizes[0]} to {sizes[-1]}, got {group_size}")
     groups, counts = _parts(rollouts)
@@ -188,7 +193,8 @@ def advise(
     asked = group_size or (None if scores is None else scores.choice.group_size)
     rewards = advise_from_rewards(counts, name, limits, asked, None if scores is None else scores.choice.group_size, level)
     notes = () if findings is None else tuple(str(findings).splitlines())
-    return Advice(limits, group_size, name, level, tolerance, rewards, scores, missing, notes)
+    same = is_leave_one_out(named, int(asked or sizes[0]))
+    return Advice(limits, group_size, name, same, level, tolerance, rewards, scores, missing, notes)
 
 
 def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:

@@ -39,11 +39,17 @@ def _recommendation(advice: Advice, scores: ScoresAdvice) -> Section:
     ]
     if not advice.enough:
         lines[0] += " It is the likeliest and no more: the data cannot tell yet, as the next section says."
+    if not advice.leave_one_out:
+        lines.append(
+            f"These errors are those of rewards less the mean of the group's others. You named {advice.estimator}, whose error "
+            "this is not, and whose best group size can be another."
+        )
     if advice.group_size is not None and advice.group_size != choice.group_size:
         place = choice.at(advice.group_size)
+        whose = "Yours" if advice.leave_one_out else "With rewards less the mean of the others, your size"
         tail = "" if not choice.candidates[place] else " The data cannot tell it from the best."
         lines.append(
-            f"Yours, {advice.group_size}, has {percent(choice.loss[place])} more error ({level_text(advice)} limits "
+            f"{whose}, {advice.group_size}, has {percent(choice.loss[place])} more error ({level_text(advice)} limits "
             f"{interval_text(choice.loss_low[place], choice.loss_high[place])}).{tail}"
         )
     elif advice.group_size is not None:
@@ -146,7 +152,7 @@ def _sizes(advice: Advice, scores: ScoresAdvice) -> Section:
         )
     text = (
         "A larger group estimates each prompt's gradient better but leaves room for fewer prompts. Groups in which all rewards "
-        "are equal give no gradient; the error counts them.",
+        "are equal give no gradient once their mean is subtracted; the error counts them.",
     )
     return Section("Group sizes", text, tuple(rows))
 

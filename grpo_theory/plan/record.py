@@ -26,6 +26,7 @@ def record(advice: Advice) -> dict[str, Any]:
             "level": advice.level,
             "tolerance": advice.tolerance,
             "estimator": advice.estimator,
+            "leave_one_out": advice.leave_one_out,
             **(dict.fromkeys(FROM_SCORES) if scores is None else _from_scores(advice, scores)),
             "no_group_size": advice.missing or None,
             "learning_rate": _learning_rate(advice),

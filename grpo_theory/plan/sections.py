@@ -42,8 +42,9 @@ def _assumptions(advice: Advice) -> Section:
     if advice.scores is not None:
         lines.append(
             "The step uses rewards less the mean of the group's others (or a multiple of that, as the group's mean), without "
-            "dividing by the standard deviation, and one update for each batch. The error of one step's gradient is what "
-            "counts here, which is not all that counts."
+            "dividing by the standard deviation, and one update for each batch. "
+            + ("" if advice.leave_one_out else f"This is known not to hold: {advice.estimator}, which you named, is another. ")
+            + "The error of one step's gradient is what counts here, which is not all that counts."
         )
         lines.append(
             "Scores are gradients of the log-probability of whole responses, or random projections (sketches) of them, all by "
