@@ -29,7 +29,17 @@ KEYS = {
         "current",
         "group_sizes",
     ),
-    *("constants", "signal_to_noise", "baselines", "scores", "learning_rate", "uniform_groups", "rewards", "evaluations"),
+    *(
+        "constants",
+        "signal_to_noise",
+        "baselines",
+        "better_baseline",
+        "scores",
+        "learning_rate",
+        "uniform_groups",
+        "rewards",
+        "evaluations",
+    ),
     *("success_rates", "prompt_weights", "no_group_size", "would_change", "assumptions", "notes"),
 }
 """The documented keys of the JSON (docs/planner.md)."""

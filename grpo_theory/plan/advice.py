@@ -9,6 +9,7 @@ import numpy as np
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
+from grpo_theory.plan.baseline_gain import BaselineGain, best_baseline
 from grpo_theory.plan.baselines import BaselineTable, compare_baselines
 from grpo_theory.plan.convention import is_leave_one_out
 from grpo_theory.plan.cost import Limits
@@ -39,6 +40,8 @@ class ScoresAdvice:
         The squared norm of the gradient over its mean squared error, at the asked group size or else the recommended one.
     baselines : BaselineTable
         At that group size.
+    better : BaselineGain or None
+        A pair of another baseline and group size that is shown to have less error than the recommended batch.
     prompts_needed : int or None
         How many prompts a pilot needs for the recommended size to be sure of losing less than the tolerance.
     prompts, dropped : int
@@ -49,6 +52,7 @@ class ScoresAdvice:
     real_optimum: float
     signal: Interval
     baselines: BaselineTable
+    better: BaselineGain | None
     prompts_needed: int | None
     prompts: int
     dropped: int
@@ -249,6 +253,7 @@ def _from_scores(
         real_optimum=real_optimum(choice, limits),
         signal=signal_to_noise(kept, batch, size, level),
         baselines=compare_baselines(kept, size, level),
+        better=best_baseline(kept, choice),
         prompts_needed=choice.prompts_needed(tolerance),
         prompts=kept.batch_size,
         dropped=prompts - kept.batch_size,

@@ -3,6 +3,7 @@
 import numpy as np
 
 from grpo_theory.plan.advice import NO_SCORES, Advice, ScoresAdvice
+from grpo_theory.plan.baseline_gain import BaselineGain
 from grpo_theory.plan.rewards_advice import SHOWN
 from grpo_theory.plan.section import Section, interval_text, level_text, number, percent
 
@@ -15,6 +16,12 @@ BASELINES = {
     "optimal": "each prompt's best constant",
 }
 """What each baseline is, in words."""
+SUBTRACTED = {
+    "none": "with none",
+    "mean over prompts": "with the mean reward of all prompts",
+    "shrinkage": "with the best mixture of that and the mean reward of all prompts",
+}
+"""What else is subtracted from the rewards."""
 HOW_TO_SKETCH = (
     "sketches = gt.sketch(model, prompts, responses, tokenizer=tokenizer)  # one row a response",
     "rollouts = gt.RaggedRollouts(prompts, rewards, sketches)",
@@ -54,10 +61,21 @@ def _recommendation(advice: Advice, scores: ScoresAdvice) -> Section:
         )
     elif advice.group_size is not None:
         lines.append("That is the group size that you have.")
+    if scores.better is not None:
+        lines.append(_better(advice, scores.better))
     factor = advice.rewards.learning_rate
     if factor is not None:
         lines.append(_learning_rate(advice, scores))
     return Section("Recommendation", tuple(lines))
+
+
+def _better(advice: Advice, better: BaselineGain) -> str:
+    gain = better.gain
+    return (
+        f"With the mean of the group's others as baseline this is best; {SUBTRACTED[better.name]} and groups of "
+        f"{better.group_size:,} ({better.batch_size:,} prompts) the error would be {percent(float(gain.estimate))} less "
+        f"({level_text(advice)} limits {interval_text(float(gain.low), float(gain.high))})."
+    )
 
 
 def _learning_rate(advice: Advice, scores: ScoresAdvice) -> str:

@@ -46,6 +46,7 @@ FROM_SCORES = (
     "constants",
     "signal_to_noise",
     "baselines",
+    "better_baseline",
     "scores",
 )
 """The keys that are None for rewards alone."""
@@ -130,6 +131,14 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
         ),
         "signal_to_noise": {"group_size": table.group_size, **limits(scores.signal)},
         "baselines": {"group_size": table.group_size, "shrinkage": table.shrinkage, "table": _rows(baselines)},
+        "better_baseline": None
+        if scores.better is None
+        else {
+            "name": scores.better.name,
+            "group_size": scores.better.group_size,
+            "batch_size": scores.better.batch_size,
+            **limits(scores.better.gain),
+        },
         "scores": {"prompts": scores.prompts, "dropped": scores.dropped},
     }
 
