@@ -90,9 +90,9 @@ def _learning_rate(advice: Advice, scores: ScoresAdvice) -> str:
             f"Going {change}, multiply the learning rate by {number(factor.most)}: then the expected step is the same, exactly."
         )
     return (
-        f"Going {change}, multiply the learning rate by about {number(float(found.estimate))} to keep the length of the "
-        f"expected step (by {number(factor.least)} to {number(factor.most)} whatever the prompts' gradients; plain SGD, Adam "
-        "rescales by itself)."
+        f"Going {change}, multiply the learning rate by about {number(float(found.estimate))} to keep the expected step, if the "
+        f"prompts' gradients point alike (between {number(factor.least)} and {number(factor.most)} along any direction in which "
+        "no prompt's gradient points backwards; plain SGD, Adam rescales by itself)."
     )
 
 
