@@ -4,6 +4,7 @@ import numpy as np
 
 from grpo_theory.plan.advice import NO_SCORES, Advice, ScoresAdvice
 from grpo_theory.plan.baseline_gain import BaselineGain
+from grpo_theory.plan.binding import keeps_out_groups
 from grpo_theory.plan.rewards_advice import SHOWN
 from grpo_theory.plan.section import Section, interval_text, level_text, number, percent
 
@@ -105,6 +106,8 @@ def _batch(advice: Advice, prompts: int, size: int) -> str:
 
 def _how_sure(advice: Advice, scores: ScoresAdvice) -> Section:
     choice, largest = scores.choice, int(scores.choice.group_sizes[-1])
+    if choice.group_sizes.size == 1:
+        return Section("How sure", (f"Only this group size is allowed ({keeps_out_groups(advice.limits)}): there is no choice.",))
     span = (
         f"from {choice.low:,} to {choice.high:,}"
         if choice.bounded

@@ -92,6 +92,11 @@ class GroupSizeChoice:
         return not bool(self.candidates[-1])
 
     @property
+    def alike(self) -> bool:
+        """Whether the data do not rule out that c1 is 0: gradients so alike that a larger group is always better."""
+        return bool(self.law.c1 - _t(self.pilot, self.level) * np.sqrt(self.covariance[0, 0]) <= 0.0)
+
+    @property
     def risk(self) -> float:
         """The upper limit of what the recommended size loses; infinite if the data set none."""
         return float(self.loss_high[self.best])
