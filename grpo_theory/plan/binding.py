@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from math import gcd
+from typing import Any
 
 from grpo_theory.plan.cost import LARGEST_GROUP, Limits
 
-FREE = {"max_group_size": LARGEST_GROUP, "max_responses": None, "min_prompts": 1, "multiple_of": 1}
+FREE: dict[str, Any] = {"max_group_size": LARGEST_GROUP, "max_responses": None, "min_prompts": 1, "multiple_of": 1}
 """What each limit is where it limits nothing."""
 
 

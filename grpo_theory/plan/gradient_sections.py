@@ -109,13 +109,14 @@ def _how_sure(advice: Advice, scores: ScoresAdvice) -> Section:
     if choice.group_sizes.size == 1:
         return Section("How sure", (f"Only this group size is allowed ({keeps_out_groups(advice.limits)}): there is no choice.",))
     span = (
-        f"from {choice.low:,} to {choice.high:,}"
+        f"between {choice.low:,} and {choice.high:,}"
         if choice.bounded
-        else f"from {choice.low:,} up to {largest:,}, the largest allowed"
+        else f"between {choice.low:,} and {largest:,}, the largest allowed"
     )
+    holes = " Sizes between that waste budget by rounding are left out." if len(choice.runs) > 1 else ""
     if choice.low == choice.high:
         return Section("How sure", (f"At {level_text(advice)} confidence no other group size that is allowed is as good.",))
-    lines = [f"{level_text(advice)} confidence: the best group size is {span}. Within these the data tell no difference."]
+    lines = [f"{level_text(advice)} confidence: the best group size is {span}.{holes} Within these the data tell no difference."]
     risk = choice.risk
     if np.isfinite(risk):
         lines.append(
@@ -132,8 +133,8 @@ def _how_sure(advice: Advice, scores: ScoresAdvice) -> Section:
     lines.append(f"The data cannot tell: that is more than the tolerance of {percent(advice.tolerance)}.")
     if scores.prompts_needed is None:
         lines.append(
-            "Thousands of times as many prompts would be needed to tell: the choice hardly matters, or the table is too small "
-            "to say."
+            "How many more prompts would tell, this table does not say: it is too small for that, or thousands of times as many "
+            "would be needed."
         )
     else:
         lines.append(
