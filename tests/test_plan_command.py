@@ -17,8 +17,29 @@ import grpo_theory as gt
 from grpo_theory.plan.command import main, parser
 
 KEYS = {
-    *("format", "limits", "level", "tolerance", "estimator", "recommendation", "confidence_set", "current", "group_sizes"),
-    *("constants", "signal_to_noise", "baselines", "scores", "learning_rate", "uniform_groups", "rewards", "evaluations"),
+    *(
+        "format",
+        "limits",
+        "level",
+        "tolerance",
+        "estimator",
+        "leave_one_out",
+        "recommendation",
+        "confidence_set",
+        "current",
+        "group_sizes",
+    ),
+    *(
+        "constants",
+        "signal_to_noise",
+        "baselines",
+        "better_baseline",
+        "scores",
+        "learning_rate",
+        "uniform_groups",
+        "rewards",
+        "evaluations",
+    ),
     *("success_rates", "prompt_weights", "no_group_size", "would_change", "assumptions", "notes"),
 }
 """The documented keys of the JSON (docs/planner.md)."""

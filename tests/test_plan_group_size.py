@@ -243,3 +243,33 @@ def test_many_batches_and_rewards_alone_are_refused():
         choose_group_size(gt.Rollouts(noise(1).rewards), Limits(budget=64))
     with pytest.raises(TypeError, match="rollouts must be"):
         choose_group_size("rollouts", Limits(budget=64))
+
+
+def test_the_set_is_told_with_its_holes():
+    """Sizes that waste budget by rounding are not in the set, and its runs are those of the whole numbers in it."""
+    rollouts = noise(5, prompts=40)
+    found = choose_group_size(rollouts, Limits(budget=100, max_group_size=40))
+    kept = found.group_sizes[found.candidates].tolist()
+    assert [size for first, last in found.runs for size in range(first, last + 1)] == kept
+    assert len(found.runs) > 1
+    assert len(kept) < found.high - found.low + 1
+    text = str(gt.plan.advise(rollouts, 100, max_group_size=40))
+    assert f"between {found.low} and {found.high}" in " ".join(text.split())
+    assert "Sizes between that waste budget by rounding are left out." in " ".join(text.split())
+    whole = choose_group_size(rollouts, Limits(budget=8 * 27720, max_group_size=12))
+    assert len(whole.runs) == 1
+
+
+def test_a_pilot_that_cannot_tell_is_not_told_to_be_large_enough():
+    """The number asked for is above the pilot's own, or none, wherever the pilot's own limit is above the tolerance."""
+    drawn, _ = draw(gentle_case(), 40, 24, 8, np.random.default_rng(12))
+    told = 0
+    for i in range(40):
+        found = choose_group_size(pick(drawn, i), Limits(budget=64))
+        if not np.isfinite(found.risk) or found.risk == 0.0:
+            continue
+        needed = found.prompts_needed(0.999 * found.risk)
+        assert needed is None or needed > found.pilot
+        assert found.prompts_needed(found.risk) == found.pilot
+        told += needed is not None
+    assert told > 0

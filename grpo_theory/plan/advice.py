@@ -9,7 +9,9 @@ import numpy as np
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
+from grpo_theory.plan.baseline_gain import BaselineGain, best_baseline
 from grpo_theory.plan.baselines import BaselineTable, compare_baselines
+from grpo_theory.plan.convention import is_leave_one_out
 from grpo_theory.plan.cost import Limits
 from grpo_theory.plan.group_size import GroupSizeChoice, choose_group_size, real_optimum
 from grpo_theory.plan.rewards_advice import RewardsAdvice, advise_from_rewards
@@ -38,6 +40,8 @@ class ScoresAdvice:
         The squared norm of the gradient over its mean squared error, at the asked group size or else the recommended one.
     baselines : BaselineTable
         At that group size.
+    better : BaselineGain or None
+        A pair of another baseline and group size that is shown to have less error than the recommended batch.
     prompts_needed : int or None
         How many prompts a pilot needs for the recommended size to be sure of losing less than the tolerance.
     prompts, dropped : int
@@ -48,6 +52,7 @@ class ScoresAdvice:
     real_optimum: float
     signal: Interval
     baselines: BaselineTable
+    better: BaselineGain | None
     prompts_needed: int | None
     prompts: int
     dropped: int
@@ -65,6 +70,8 @@ class Advice:
         The group size that the user asks about.
     estimator : str
         The name of the user's estimator in the registry.
+    leave_one_out : bool
+        Whether that is, but for a constant factor, the leave-one-out estimator, whose error the group sizes are judged by.
     level, tolerance : float
         Of the confidence intervals; the loss that is small enough not to matter.
     rewards : RewardsAdvice
@@ -79,6 +86,7 @@ class Advice:
     limits: Limits
     group_size: int | None
     estimator: str
+    leave_one_out: bool
     level: float
     tolerance: float
     rewards: RewardsAdvice
@@ -177,7 +185,8 @@ def advise(
         multiple_of=multiple_of,
     )
     sizes, _ = limits.batches()
-    name = find(estimator).name
+    named = find(estimator)
+    name = named.name
     if group_size is not None and as_count("group_size", group_size, 2) not in sizes:
         raise ValueError(f"group_size must be one that budget and limits allow, of {sizes[0]} to {sizes[-1]}, got {group_size}")
     groups, counts = _parts(rollouts)
@@ -189,7 +198,8 @@ def advise(
     asked = group_size or (None if scores is None else scores.choice.group_size)
     rewards = advise_from_rewards(counts, name, limits, asked, None if scores is None else scores.choice.group_size, level)
     notes = () if findings is None else tuple(str(findings).splitlines())
-    return Advice(limits, group_size, name, level, tolerance, rewards, scores, missing, notes)
+    same = is_leave_one_out(named, int(asked or sizes[0]))
+    return Advice(limits, group_size, name, same, level, tolerance, rewards, scores, missing, notes)
 
 
 def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
@@ -253,6 +263,7 @@ def _from_scores(
         real_optimum=real_optimum(choice, limits),
         signal=signal_to_noise(kept, batch, size, level),
         baselines=compare_baselines(kept, size, level),
+        better=best_baseline(kept, choice),
         prompts_needed=choice.prompts_needed(tolerance),
         prompts=kept.batch_size,
         dropped=prompts - kept.batch_size,

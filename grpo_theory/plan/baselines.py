@@ -155,10 +155,19 @@ def compare_baselines(rollouts: Groups, group_size: int, level: float = 0.95) ->
     """
     level, group_size = check_level(level), as_count("group_size", group_size, 2)
     pilot_terms(rollouts)
-    terms = baseline_terms(rollouts)
+    noise, influence, share = noise_terms(baseline_terms(rollouts), group_size)
+    mean = noise.mean(axis=1)
+    return BaselineTable(NAMES, mean, _relative(mean, influence, level), share, group_size)
+
+
+def noise_terms(terms: BaselineTerms, group_size: int) -> tuple[Array, Array, float]:
+    """Return each prompt's noise under the baselines `NAMES` and its influence on their means, both (6, B), and the best share.
+
+    The influences, of mean 0, have in them what a prompt does through the mean over prompts; the share is that of the mixture.
+    """
     size, extra = terms.value.size, terms.second / (group_size - 1.0)
-    weights = _weights(*((part.sum() - part) / (size - 1.0) for part in (extra, terms.tilt, terms.offset)))
-    overall = float(_weights(*(np.atleast_1d(part.mean()) for part in (extra, terms.tilt, terms.offset)))[0])
+    weights = best_weights(*((part.sum() - part) / (size - 1.0) for part in (extra, terms.tilt, terms.offset)))
+    overall = float(best_weights(*(np.atleast_1d(part.mean()) for part in (extra, terms.tilt, terms.offset)))[0])
 
     def mixed(weight: Array) -> Array:
         return terms.oracle + 2.0 * weight * terms.tilt + weight**2 * terms.offset + (1.0 - weight) ** 2 * extra
@@ -173,12 +182,11 @@ def compare_baselines(rollouts: Groups, group_size: int, level: float = 0.95) ->
     influence = noise - noise.mean(axis=1, keepdims=True)
     influence[1] += through_mean(1.0)
     influence[3] += through_mean(overall)
-    mean = noise.mean(axis=1)
-    return BaselineTable(NAMES, mean, _relative(mean, influence, level), overall, group_size)
+    return noise, influence, overall
 
 
-def _weights(extra: Array, tilt: Array, offset: Array) -> Array:
-    """Return the best weights of the mean over prompts, from the means of the terms over other prompts."""
+def best_weights(extra: Array, tilt: Array, offset: Array) -> Array:
+    """Return the best weights of the mean over prompts, from the means of the terms."""
     both = extra + offset
     ratio = np.divide(extra - tilt, both, out=np.zeros_like(both), where=both > 0.0)
     return np.clip(ratio, 0.0, 1.0)

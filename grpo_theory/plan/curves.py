@@ -89,7 +89,9 @@ def _errors(advice: Advice) -> Figure:
     high = np.minimum(choice.loss_high[shown], 100.0)
     axes.fill_between(sizes, choice.loss_low[shown], high, color=BLUE, alpha=0.25, linewidth=0)
     axes.plot(sizes, choice.loss[shown], color=BLUE, linewidth=1.8, label=f"error, {100.0 * advice.level:g}% limits")
-    axes.axvspan(choice.low, min(choice.high, last), color=GREEN, alpha=0.22, linewidth=0, label="may be the best size")
+    for i, (first, end) in enumerate(run for run in choice.runs if run[0] <= last):
+        label = "" if i else "may be the best size"
+        axes.axvspan(first - 0.5, min(end, last) + 0.5, color=GREEN, alpha=0.22, linewidth=0, label=label)
     axes.plot(
         choice.group_size, 0.0, "o", color=GREEN, markersize=8, clip_on=False, label=f"recommended: {choice.group_size}", zorder=5
     )

@@ -3,6 +3,8 @@
 import numpy as np
 
 from grpo_theory.plan.advice import NO_SCORES, Advice, ScoresAdvice
+from grpo_theory.plan.baseline_gain import BaselineGain
+from grpo_theory.plan.binding import keeps_out_groups
 from grpo_theory.plan.rewards_advice import SHOWN
 from grpo_theory.plan.section import Section, counted, interval_text, level_text, number, percent
 
@@ -15,6 +17,12 @@ BASELINES = {
     "optimal": "each prompt's best constant",
 }
 """What each baseline is, in words."""
+SUBTRACTED = {
+    "none": "with none",
+    "mean over prompts": "with the mean reward of all prompts",
+    "shrinkage": "with the best mixture of that and the mean reward of all prompts",
+}
+"""What else is subtracted from the rewards."""
 HOW_TO_SKETCH = (
     "sketches = gt.sketch(model, prompts, responses, tokenizer=tokenizer)  # one row a response",
     "rollouts = gt.RaggedRollouts(prompts, rewards, sketches)",
@@ -39,19 +47,36 @@ def _recommendation(advice: Advice, scores: ScoresAdvice) -> Section:
     ]
     if not advice.enough:
         lines[0] += " It is the likeliest and no more: the data cannot tell yet, as the next section says."
+    if not advice.leave_one_out:
+        lines.append(
+            f"These errors are those of rewards less the mean of the group's others. You named {advice.estimator}, whose error "
+            "this is not, and whose best group size can be another."
+        )
     if advice.group_size is not None and advice.group_size != choice.group_size:
         place = choice.at(advice.group_size)
+        whose = "Yours" if advice.leave_one_out else "With rewards less the mean of the others, your size"
         tail = "" if not choice.candidates[place] else " The data cannot tell it from the best."
         lines.append(
-            f"Yours, {advice.group_size}, has {percent(choice.loss[place])} more error ({level_text(advice)} limits "
+            f"{whose}, {advice.group_size}, has {percent(choice.loss[place])} more error ({level_text(advice)} limits "
             f"{interval_text(choice.loss_low[place], choice.loss_high[place])}).{tail}"
         )
     elif advice.group_size is not None:
         lines.append("That is the group size that you have.")
+    if scores.better is not None:
+        lines.append(_better(advice, scores.better))
     factor = advice.rewards.learning_rate
     if factor is not None:
         lines.append(_learning_rate(advice, scores))
     return Section("Recommendation", tuple(lines))
+
+
+def _better(advice: Advice, better: BaselineGain) -> str:
+    gain = better.gain
+    return (
+        f"With the mean of the group's others as baseline this is best; {SUBTRACTED[better.name]} and groups of "
+        f"{better.group_size:,} ({better.batch_size:,} prompts) the error would be {percent(float(gain.estimate))} less "
+        f"({level_text(advice)} limits {interval_text(float(gain.low), float(gain.high))})."
+    )
 
 
 def _learning_rate(advice: Advice, scores: ScoresAdvice) -> str:
@@ -66,9 +91,9 @@ def _learning_rate(advice: Advice, scores: ScoresAdvice) -> str:
             f"Going {change}, multiply the learning rate by {number(factor.most)}: then the expected step is the same, exactly."
         )
     return (
-        f"Going {change}, multiply the learning rate by about {number(float(found.estimate))} to keep the length of the "
-        f"expected step (by {number(factor.least)} to {number(factor.most)} whatever the prompts' gradients; plain SGD, Adam "
-        "rescales by itself)."
+        f"Going {change}, multiply the learning rate by about {number(float(found.estimate))} to keep the expected step, if the "
+        f"prompts' gradients point alike (between {number(factor.least)} and {number(factor.most)} along any direction in which "
+        "no prompt's gradient points backwards; plain SGD, Adam rescales by itself)."
     )
 
 
@@ -82,14 +107,17 @@ def _batch(advice: Advice, prompts: int, size: int) -> str:
 
 def _how_sure(advice: Advice, scores: ScoresAdvice) -> Section:
     choice, largest = scores.choice, int(scores.choice.group_sizes[-1])
+    if choice.group_sizes.size == 1:
+        return Section("How sure", (f"Only this group size is allowed ({keeps_out_groups(advice.limits)}): there is no choice.",))
     span = (
-        f"from {choice.low:,} to {choice.high:,}"
+        f"between {choice.low:,} and {choice.high:,}"
         if choice.bounded
-        else f"from {choice.low:,} up to {largest:,}, the largest allowed"
+        else f"between {choice.low:,} and {largest:,}, the largest allowed"
     )
+    holes = " Sizes between that waste budget by rounding are left out." if len(choice.runs) > 1 else ""
     if choice.low == choice.high:
         return Section("How sure", (f"At {level_text(advice)} confidence no other group size that is allowed is as good.",))
-    lines = [f"{level_text(advice)} confidence: the best group size is {span}. Within these the data tell no difference."]
+    lines = [f"{level_text(advice)} confidence: the best group size is {span}.{holes} Within these the data tell no difference."]
     risk = choice.risk
     if np.isfinite(risk):
         lines.append(
@@ -106,8 +134,8 @@ def _how_sure(advice: Advice, scores: ScoresAdvice) -> Section:
     lines.append(f"The data cannot tell: that is more than the tolerance of {percent(advice.tolerance)}.")
     if scores.prompts_needed is None:
         lines.append(
-            "Thousands of times as many prompts would be needed to tell: the choice hardly matters, or the table is too small "
-            "to say."
+            "How many more prompts would tell, this table does not say: it is too small for that, or thousands of times as many "
+            "would be needed."
         )
     else:
         lines.append(
@@ -147,7 +175,7 @@ def _sizes(advice: Advice, scores: ScoresAdvice) -> Section:
         )
     text = (
         "A larger group estimates each prompt's gradient better but leaves room for fewer prompts. Groups in which all rewards "
-        "are equal give no gradient; the error counts them.",
+        "are equal give no gradient once their mean is subtracted; the error counts them.",
     )
     return Section("Group sizes", text, tuple(rows))
 

@@ -87,9 +87,22 @@ class GroupSizeChoice:
         return int(self.group_sizes[self.candidates][-1])
 
     @property
+    def runs(self) -> list[tuple[int, int]]:
+        """The smallest and the largest size of each run of whole numbers without a hole that cannot be told from the best."""
+        kept = self.group_sizes[self.candidates]
+        breaks = np.flatnonzero(np.diff(kept) > 1)
+        first, last = kept[[0, *(breaks + 1)]], kept[[*breaks, kept.size - 1]]
+        return list(zip(first.tolist(), last.tolist(), strict=True))
+
+    @property
     def bounded(self) -> bool:
         """Whether the data rule out that the largest allowed group is best."""
         return not bool(self.candidates[-1])
+
+    @property
+    def alike(self) -> bool:
+        """Whether the data do not rule out that c1 is 0: gradients so alike that a larger group is always better."""
+        return bool(self.law.c1 - _t(self.pilot, self.level) * np.sqrt(self.covariance[0, 0]) <= 0.0)
 
     @property
     def risk(self) -> float:
@@ -107,8 +120,9 @@ class GroupSizeChoice:
         """Return how many prompts a pilot needs for the recommended size to lose less than a share, at the level.
 
         Of prompts like those seen, with as many responses each. If the errors of the estimates fall as one over the square root
-        of their number, the estimates staying what they are, the upper limit of the loss is then at the tolerance. None if more
-        than 4,096 times as many are needed.
+        of their number, the estimates staying what they are, the upper limit of the loss is then at the tolerance. The
+        pilot's own number if it is there now. None if more than 4,096 times as many are needed, and where the pilot is too small
+        to say: its own limit is above the tolerance, and that from the likely constants is not.
         """
         tolerance = as_positive("tolerance", tolerance)
 
@@ -119,6 +133,10 @@ class GroupSizeChoice:
 
         weights, constants = mse_weights(self.batch_sizes, self.group_sizes), _constants(self.likely)
         low = high = self.pilot
+        if self.risk <= tolerance:
+            return self.pilot
+        if risk(self.pilot) <= tolerance:
+            return None
         while risk(high) > tolerance:
             low, high = high, 2 * high
             if high > MOST_FACTOR * self.pilot:

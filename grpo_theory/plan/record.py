@@ -26,6 +26,7 @@ def record(advice: Advice) -> dict[str, Any]:
             "level": advice.level,
             "tolerance": advice.tolerance,
             "estimator": advice.estimator,
+            "leave_one_out": advice.leave_one_out,
             **(dict.fromkeys(FROM_SCORES) if scores is None else _from_scores(advice, scores)),
             "no_group_size": advice.missing or None,
             "learning_rate": _learning_rate(advice),
@@ -45,6 +46,7 @@ FROM_SCORES = (
     "constants",
     "signal_to_noise",
     "baselines",
+    "better_baseline",
     "scores",
 )
 """The keys that are None for rewards alone."""
@@ -129,6 +131,14 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
         ),
         "signal_to_noise": {"group_size": table.group_size, **limits(scores.signal)},
         "baselines": {"group_size": table.group_size, "shrinkage": table.shrinkage, "table": _rows(baselines)},
+        "better_baseline": None
+        if scores.better is None
+        else {
+            "name": scores.better.name,
+            "group_size": scores.better.group_size,
+            "batch_size": scores.better.batch_size,
+            **limits(scores.better.gain),
+        },
         "scores": {"prompts": scores.prompts, "dropped": scores.dropped},
     }
 

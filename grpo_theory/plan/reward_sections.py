@@ -13,8 +13,8 @@ def from_rewards(advice: Advice) -> list[Section]:
     lines = [
         f"Mean reward {number(float(mean.estimate))} ({level_text(advice)} limits {number(float(mean.low))} to "
         f"{number(float(mean.high))}). {percent(sample.mixed_responses / sample.responses)} of the responses in the table are "
-        f"in groups with different rewards, and only these give a gradient. For the mean reward the {sample.responses:,} "
-        f"responses are worth {number(sample.effective_responses)} independent ones."
+        "in groups with different rewards: once the group's mean is subtracted, only these give a gradient. For the mean reward "
+        f"the {sample.responses:,} responses are worth {number(sample.effective_responses)} independent ones."
     ]
     if rewards.rates is not None:
         hard, easy = float(rewards.rates.cdf(0.2)), 1.0 - float(rewards.rates.cdf(0.8))
@@ -49,7 +49,7 @@ def from_rewards(advice: Advice) -> list[Section]:
             limits = interval_text(float(shares.interval.low[i]), float(shares.interval.high[i]))
             mine = ", yours" if size == advice.group_size else ""
             rows.append((f"{size}", percent(float(shares.interval.estimate[i])), limits, measured + mine))
-        text = ("Groups in which all rewards are equal give no gradient.",)
+        text = ("Groups in which all rewards are equal give no gradient once their mean is subtracted.",)
         found.append(Section("Groups of one reward", text, tuple(rows)))
     return found
 

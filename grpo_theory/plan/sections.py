@@ -1,6 +1,7 @@
 """The words of an advice, by section: the terminal and the page show the same ones."""
 
-from grpo_theory.plan.advice import FEWEST, Advice
+from grpo_theory.plan.advice import FEWEST, Advice, ScoresAdvice
+from grpo_theory.plan.binding import keeps_out_groups, keeps_out_prompts
 from grpo_theory.plan.gradient_sections import from_gradients
 from grpo_theory.plan.reward_sections import from_rewards
 from grpo_theory.plan.section import Section, counted, number
@@ -12,25 +13,46 @@ def sections(advice: Advice) -> list[Section]:
 
 
 def _changes(advice: Advice) -> Section:
-    limits, scores = advice.limits, advice.scores
     lines = ["The policy: as it learns, success rates and gradients change, and with them this advice. Log rollouts again."]
-    if scores is not None:
-        if limits.cost_prompt == 0.0:
-            lines.append(
-                "The budget: hardly. Without a cost of a prompt the best group size is the same at every budget, here "
-                f"{number(scores.real_optimum)} before rounding; more budget should buy more prompts."
-            )
-            lines.append("A cost of reading a prompt, whatever its group's size (--cost-prompt): it makes larger groups better.")
-        else:
-            lines.append(
-                f"The costs: a prompt costs as much as {number(limits.cost_prompt / limits.cost_response)} responses here, and "
-                f"the best group size, {number(scores.real_optimum)} before rounding, grows with that."
-            )
-        if not scores.choice.bounded:
+    if advice.scores is not None:
+        lines += [*_limits(advice, advice.scores), *_costs(advice, advice.scores)]
+        if not advice.scores.choice.bounded and advice.scores.choice.alike:
             lines.append(
                 "Prompts: these may have gradients so alike that a larger group is always better. More prompts would tell."
             )
     return Section("What would change this", tuple(lines))
+
+
+def _limits(advice: Advice, scores: ScoresAdvice) -> list[str]:
+    """Return what is said of the limits that bind."""
+    choice, lines = scores.choice, []
+    if choice.best == choice.group_sizes.size - 1 and scores.real_optimum > choice.group_size:
+        lines.append(
+            f"The limits: larger groups than {choice.group_size:,} are not allowed ({keeps_out_groups(advice.limits)}). Were "
+            f"they, the best group size would be {number(scores.real_optimum)} before rounding."
+        )
+    full = keeps_out_prompts(advice.limits, choice.group_size)
+    if full:
+        lines.append(f"The budget: not by itself. {full} allows no more prompts with {choice.group_size:,} responses each.")
+    return lines
+
+
+def _costs(advice: Advice, scores: ScoresAdvice) -> list[str]:
+    """Return what is said of the budget and of costs."""
+    limits, best = advice.limits, number(scores.real_optimum)
+    if limits.cost_prompt > 0.0:
+        return [
+            f"The costs: a prompt costs as much as {number(limits.cost_prompt / limits.cost_response)} responses here, and "
+            f"the best group size, {best} before rounding, grows with that."
+        ]
+    cost = "A cost of reading a prompt, whatever its group's size (--cost-prompt): it makes larger groups better."
+    if _limits(advice, scores):
+        return [cost]
+    return [
+        "The budget: hardly. Without a cost of a prompt the best group size is the same at every budget, here "
+        f"{best} before rounding; more budget should buy more prompts.",
+        cost,
+    ]
 
 
 def _assumptions(advice: Advice) -> Section:
@@ -42,8 +64,9 @@ def _assumptions(advice: Advice) -> Section:
     if advice.scores is not None:
         lines.append(
             "The step uses rewards less the mean of the group's others (or a multiple of that, as the group's mean), without "
-            "dividing by the standard deviation, and one update for each batch. The error of one step's gradient is what "
-            "counts here, which is not all that counts."
+            "dividing by the standard deviation, and one update for each batch. "
+            + ("" if advice.leave_one_out else f"This is known not to hold: {advice.estimator}, which you named, is another. ")
+            + "The error of one step's gradient is what counts here, which is not all that counts."
         )
         lines.append(
             "Scores are gradients of the log-probability of whole responses, or random projections (sketches) of them, all by "
