@@ -223,7 +223,7 @@ def test_signal_to_noise_is_the_ratio_of_its_unbiased_parts_and_covers(pilots):
 
 
 def test_the_error_of_the_signal_is_that_of_deleting_each_prompt():
-    rollouts = noise(3, prompts=7)
+    rollouts = noise(3, prompts=200)
 
     def ratio(kept):
         part = gt.Rollouts(rollouts.rewards[kept], rollouts.scores[kept])
@@ -231,9 +231,27 @@ def test_the_error_of_the_signal_is_that_of_deleting_each_prompt():
         parts = terms.components()
         return float((terms.power.mean() - parts.c1) / parts.mse(4, 6))
 
-    values = np.array([ratio(np.delete(np.arange(7), i)) for i in range(7)])
-    jackknife = np.sqrt(6.0 / 7.0 * ((values - values.mean()) ** 2).sum())
-    assert float(signal_to_noise(rollouts, 4, 6).standard_error) == pytest.approx(jackknife, rel=0.5)
+    values = np.array([ratio(np.delete(np.arange(200), i)) for i in range(200)])
+    jackknife = np.sqrt(199.0 / 200.0 * ((values - values.mean()) ** 2).sum())
+    assert float(signal_to_noise(rollouts, 4, 6).standard_error) == pytest.approx(jackknife, rel=0.1)
+
+
+def test_with_its_width_the_limits_take_in_the_error_of_a_sketch():
+    """Each pilot with a map of its own, normal numbers: squared lengths err by 35% at 16. 300 of them: below 89% has 1e-5."""
+    case, width, rng = gentle_case(), 16, np.random.default_rng(36)
+    law = gt.group_size_law(case.problem, case.theta)
+    truth = gt.moments(case.problem, case.theta).gradient_power / law.mse(16, 8)
+    drawn, _ = draw(case, 300, 400, 8, rng)
+    covered, without = [], []
+    for i in range(300):
+        one = pick(drawn, i)
+        sketched = gt.Rollouts(one.rewards, one.scores @ rng.normal(size=(2, width)) / np.sqrt(width))
+        covered.append(signal_to_noise(sketched, 16, 8, sketch_width=width).covers(truth))
+        without.append(signal_to_noise(sketched, 16, 8).covers(truth))
+    assert np.mean(covered) >= 0.89
+    assert np.mean(without) < 0.89, "a control: the prompts' variance alone is too little"
+    with pytest.raises(ValueError, match="sketch_width"):
+        signal_to_noise(pick(drawn, 0), 16, 8, sketch_width=0)
 
 
 def test_many_batches_and_rewards_alone_are_refused():

@@ -38,6 +38,9 @@ def test_the_planners_page_runs_as_printed(tmp_path, monkeypatch, capsys):
     assert round(100.0 * (ratios[2] / ratios[0] - 1.0)) == 4
     assert [f"{one.real_optimum:.2f}" for one in (short, full, on_all)] == ["3.10", "3.05", "3.14"]
     assert (len(asked), len(answers.prompts)) == (66, 129)
+    ratios = [gt.plan.signal_to_noise(rollouts, 341, 3) for rollouts in (names["log"].rollouts, same)]
+    assert [f"{float(one.estimate):.2f}" for one in ratios] == ["7.76", "4.60"]
+    assert short.signal.covers(float(full.signal.estimate))
 
 
 def example():

@@ -37,6 +37,7 @@ class ScoresAdvice:
     real_optimum : float
         The best group size were sizes not whole and only the cost a limit.
     signal : Interval
+        With limits as for sketches, which the scores are taken for.
         The squared norm of the gradient over its mean squared error, at the asked group size or else the recommended one.
     baselines : BaselineTable
         At that group size.
@@ -44,6 +45,8 @@ class ScoresAdvice:
         A pair of another baseline and group size that is shown to have less error than the recommended batch.
     prompts_needed : int or None
         How many prompts a pilot needs for the recommended size to be sure of losing less than the tolerance.
+    width : int
+        How many numbers a score has.
     prompts, dropped : int
         The prompts that this rests on, and those left out because they have fewer than four responses.
     """
@@ -54,6 +57,7 @@ class ScoresAdvice:
     baselines: BaselineTable
     better: BaselineGain | None
     prompts_needed: int | None
+    width: int
     prompts: int
     dropped: int
 
@@ -257,14 +261,16 @@ def _from_scores(
 ) -> ScoresAdvice:
     choice = choose_group_size(kept, limits, level)
     place = choice.best if group_size is None else choice.at(group_size)
+    width = kept.known_scores.shape[-1]
     size, batch = int(choice.group_sizes[place]), int(choice.batch_sizes[place])
     return ScoresAdvice(
         choice=choice,
         real_optimum=real_optimum(choice, limits),
-        signal=signal_to_noise(kept, batch, size, level),
+        signal=signal_to_noise(kept, batch, size, level, sketch_width=width),
         baselines=compare_baselines(kept, size, level),
         better=best_baseline(kept, choice),
         prompts_needed=choice.prompts_needed(tolerance),
+        width=width,
         prompts=kept.batch_size,
         dropped=prompts - kept.batch_size,
     )

@@ -150,6 +150,7 @@ def _sizes(advice: Advice, scores: ScoresAdvice) -> Section:
     shares = {int(size): i for i, size in enumerate(uniform.group_sizes)}
     wanted = {*SHOWN, choice.group_size, choice.low, advice.group_size, *([choice.high] if choice.bounded else [])}
     rows = [("group size", "prompts", "more error than the best", f"{level_text(advice)} limits", "groups of one reward", "")]
+    predicted = False
     for place, size in enumerate(choice.group_sizes.tolist()):
         if size not in wanted:
             continue
@@ -162,7 +163,12 @@ def _sizes(advice: Advice, scores: ScoresAdvice) -> Section:
             )
             if here
         ]
-        share = percent(float(uniform.interval.estimate[shares[size]])) if size in shares else ""
+        share = ""
+        if size in shares:
+            at = shares[size]
+            mark = "" if uniform.measured[at] == 1.0 else "*"
+            predicted = predicted or mark == "*"
+            share = percent(float(uniform.interval.estimate[at])) + mark
         rows.append(
             (
                 f"{size:,}",
@@ -173,10 +179,15 @@ def _sizes(advice: Advice, scores: ScoresAdvice) -> Section:
                 ", ".join(marks),
             )
         )
-    text = (
+    text: tuple[str, ...] = (
         "A larger group estimates each prompt's gradient better but leaves room for fewer prompts. Groups in which all rewards "
         "are equal give no gradient once their mean is subtracted; the error counts them.",
     )
+    if predicted:
+        text += (
+            "* Predicted from the likeliest distribution of success rates: not all prompts have so many responses. Limits that "
+            "hold whatever that is are in the JSON and on the page.",
+        )
     return Section("Group sizes", text, tuple(rows))
 
 
@@ -199,7 +210,9 @@ def _baselines(advice: Advice, scores: ScoresAdvice) -> Section:
         f"The mixture is best with a share of {percent(table.shrinkage)} of the mean of all prompts. Counting a response in the "
         f"mean that is subtracted from it multiplies the gradient by {number(1.0 - 1.0 / table.group_size)} and changes nothing "
         "else.",
-        _signal(advice, float(signal.estimate), float(signal.low), float(signal.high), table.group_size),
+        _signal(advice, float(signal.estimate), float(signal.low), float(signal.high), table.group_size)
+        + f" The limits take in that a sketch of {scores.width:,} numbers errs by {percent(np.sqrt(2.0 / scores.width))} in a "
+        "squared length.",
     ]
     return Section("Baseline, and how strong the signal is", tuple(lines), tuple(rows))
 

@@ -70,7 +70,8 @@ def _assumptions(advice: Advice) -> Section:
         )
         lines.append(
             "Scores are gradients of the log-probability of whole responses, or random projections (sketches) of them, all by "
-            "one and the same matrix. The error of a sketch is not in the limits: sketch with another seed to see it."
+            "one and the same matrix. The error of a sketch is in the limits of the signal to noise alone: sketch with another "
+            "seed to see it."
         )
     return Section("Assumed, and not checked", tuple(lines))
 

@@ -13,7 +13,9 @@ from grpo_theory.validation import as_count, typed
 
 
 @typed
-def signal_to_noise(rollouts: Groups, batch_size: int, group_size: int, level: float = 0.95) -> Interval:
+def signal_to_noise(
+    rollouts: Groups, batch_size: int, group_size: int, level: float = 0.95, *, sketch_width: int | None = None
+) -> Interval:
     """Interval of ||g||^2 over the mean squared error of the leave-one-out gradient at a batch and group size.
 
     At 1 the noise of one step is as large as the gradient itself. ||g||^2 is estimated without bias by the products of different
@@ -27,6 +29,10 @@ def signal_to_noise(rollouts: Groups, batch_size: int, group_size: int, level: f
     batch_size, group_size : int
         Of the training step that is asked about: at least 1 and 2.
     level : float, default 0.95
+    sketch_width : int, optional
+        How many numbers a sketch has, if the scores are sketches. The limits then take in the error of the one map for all:
+        relative variances of 2/width, exact for ||g||^2 and the most it can be for the error, which is a trace; the two errors
+        have a correlation of 0 or more, and are taken for uncorrelated (docs/derivations.md, section 36).
 
     Returns
     -------
@@ -45,6 +51,9 @@ def signal_to_noise(rollouts: Groups, batch_size: int, group_size: int, level: f
     error = float(within.mean()) - float(weights[0]) * power
     v_pp, v_pe = float(from_power @ covariance @ from_power), float(from_power @ covariance @ from_error)
     v_ee = float(from_error @ covariance @ from_error)
+    if sketch_width is not None:
+        share = 2.0 / as_count("sketch_width", sketch_width)
+        v_pp, v_ee = v_pp + share * max(power, 0.0) ** 2, v_ee + share * max(error, 0.0) ** 2
     t = float(stdtrit(rollouts.batch_size - 1, (1.0 + level) / 2.0))
     low, high = quotient_limits(max(power, 0.0), max(error, 0.0), (v_pp, v_pe, v_ee), -t, t)
     if not error > 0.0:
