@@ -74,7 +74,7 @@ def _better(advice: Advice, better: BaselineGain) -> str:
     gain = better.gain
     return (
         f"With the mean of the group's others as baseline this is best; {SUBTRACTED[better.name]} and groups of "
-        f"{better.group_size:,} ({better.batch_size:,} prompts) the error would be {percent(float(gain.estimate))} less "
+        f"{better.group_size:,} ({counted(better.batch_size, 'prompt')}) the error would be {percent(float(gain.estimate))} less "
         f"({level_text(advice)} limits {interval_text(float(gain.low), float(gain.high))})."
     )
 
