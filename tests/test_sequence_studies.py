@@ -226,7 +226,7 @@ def test_bounds_on_norms_hold_and_broken_scores_break_them():
     search = {"starts": 4, "climbs": 1, "logits": 8.0, "width": 0.2, "policies": 50}
     settings = [{"what": "policies", "family": [2, 2, 1], "sought": False, **search}]
     settings.append({"what": "simplex", "points": [2, 7, 8], **search})
-    found = judged(score_bounds.STUDY, settings)
+    found = judged(score_bounds.STUDY, settings, chunks=4)
     assert set(found["verdict"]) == {"confirmed"}
     assert found["power"].all()
     assert {name for name, _ in found.index} == set(score_bounds.STUDY.decides)
