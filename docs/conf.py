@@ -57,6 +57,6 @@ else:
 
 
 def setup(app: Sphinx) -> None:
-    """Read docstrings as the plain text that they are, and put measured coverages below those of intervals."""
+    """Read docstrings as the plain text that they are, and put measured coverages below those of intervals and plans."""
     app.connect("autodoc-process-docstring", escape_docstring, priority=100)
     app.connect("autodoc-process-docstring", add_measured, priority=900)

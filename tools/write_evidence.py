@@ -20,6 +20,16 @@ from simulations.harness.verdicts import read_verdicts
 TOP = Path(__file__).resolve().parents[1]
 TABLE = re.compile(r"(<!-- evidence: (?P<ids>.+?) -->\n).*?(<!-- end of evidence -->)", flags=re.DOTALL)
 """Where the table of the claims that a page names stands on it."""
+PLANNED = {
+    "uniform share": "estimate_uniform_shares",
+    "uniform share, doubled": "estimate_uniform_shares",
+    "step": "weigh_prompts",
+    "weighted rate": "weigh_prompts",
+    "hard prompts": "bound_success_rates",
+    "hard weight": "weigh_prompts",
+    "learning rate": "learning_rate_factor",
+}
+"""Which function returns the interval of each quantity of the study of plans."""
 
 
 def with_evidence(page: str, verdicts: pd.DataFrame) -> str:
@@ -34,7 +44,15 @@ def coverages(results: Path) -> pd.DataFrame:
     runs = _cells(read_table(results, "coverage_runs")[0].query("part == 'design'"), "{steps} steps")
     pairs = _cells(read_table(results, "coverage_pairs")[0], "{from} to {pairs} pairs")
     columns = ["interval", "target", "design", "cells", "least", "median"]
-    return pd.concat([rollouts[columns], runs[columns], pairs[columns]], ignore_index=True).round(4)
+    parts = (rollouts, runs, pairs, _plans(read_table(results, "plan_coverage")[0]))
+    return pd.concat([part[columns] for part in parts], ignore_index=True).round(4)
+
+
+def _plans(table: pd.DataFrame) -> pd.DataFrame:
+    """Return least and median over laws of success rates and group sizes, for each quantity and number of prompts."""
+    tried = table[table["part"] == "design"].rename(columns={"quantity": "target"})
+    tried = tried.assign(interval=tried["target"].map(PLANNED), design=[f"{number:,} prompts" for number in tried["prompts"]])
+    return _over_cells(tried)
 
 
 def _cells(table: pd.DataFrame, design: str) -> pd.DataFrame:
@@ -43,9 +61,12 @@ def _cells(table: pd.DataFrame, design: str) -> pd.DataFrame:
     covered = covered.assign(design=[design.format_map(row) for row in covered.to_dict("records")])
     settings = [name for name in ("problem", "schedule", "start") if name in covered]
     worst = covered.groupby(["interval", "target", "design", *settings], sort=False)["estimate"].min()
-    return (
-        worst.groupby(["interval", "target", "design"], sort=False).agg(cells="size", least="min", median="median").reset_index()
-    )
+    return _over_cells(worst.reset_index())
+
+
+def _over_cells(table: pd.DataFrame) -> pd.DataFrame:
+    cells = table.groupby(["interval", "target", "design"], sort=False)["estimate"]
+    return cells.agg(cells="size", least="min", median="median").reset_index()
 
 
 def main(results: Path) -> None:

@@ -7,6 +7,7 @@ import pandas as pd
 from docs.making.places import DOCS, code_link
 from simulations.claims import CATALOGUE, decided_by, parts_of
 from simulations.claims.digest import cell, digest, number
+from simulations.claims.planner import TEXTS
 from simulations.harness.discovery import studies
 
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
@@ -62,25 +63,32 @@ def coverage_table() -> str:
     for (interval, target), part in COVERAGE.groupby(["interval", "target"], sort=False):
         points = "; ".join(_points(interval, target))
         for first, row in enumerate(part.itertuples()):
-            name, of, at = (f"`{interval}`", target, points) if first == 0 else ("", "", "")
-            lines.append(f"| {name} | {of} | {at} | {row.design} | {row.least:.1%} | {row.median:.1%} |")
+            name, of, at = (f"`{interval}`", TEXTS.get(target, target), points) if first == 0 else ("", "", "")
+            lines.append(f"| {name} | {cell(of)} | {at} | {row.design} | {row.least:.1%} | {row.median:.1%} |")
     return "\n".join(lines) + "\n"
 
 
 def _points(interval: str, target: str) -> list[str]:
-    """Return the coverages of an interval that have a verdict: those of one component apart where targets are."""
+    """Return the coverages of an interval that have a verdict: those of one component apart where targets are.
+
+    Claims about plans judge how many intervals miss.
+    """
     names = (f"CI/{interval}/{target}", f"CI/{interval}")
-    rows = VERDICTS[VERDICTS["id"].isin(names) & (VERDICTS["control"] == "refuted")]
-    return [f"{row.estimate:.1%} ({row.problem})" for row in rows.itertuples() if row.prediction == 0.95]
+    rows = VERDICTS[VERDICTS["id"].isin(names) & (VERDICTS["control"] == "refuted") & (VERDICTS["prediction"] == 0.95)]
+    shares = [*zip(rows["estimate"], rows["problem"], strict=True)]
+    missing = VERDICTS[VERDICTS["id"] == f"plan/{target}"]
+    shares += zip(1.0 - missing["estimate"], missing["problem"], strict=True)
+    return [f"{share:.1%} ({problem})" for share, problem in shares]
 
 
 def measured(interval: str) -> list[str]:
-    """Return what the reference says, below its docstring, of the coverage of an interval; nothing of any other function."""
+    """Return what the reference says, below its docstring, of the coverage of what a function returns, if it is known."""
     lines = []
     for target, part in COVERAGE[COVERAGE["interval"] == interval].groupby("target", sort=False):
-        lines += [f"* {target}, {point}" for point in _points(interval, str(target))]
+        of = TEXTS.get(str(target), target)
+        lines += [f"* {of}, {point}" for point in _points(interval, str(target))]
         for row in part.itertuples():
-            lines.append(f"* {target}, {row.design}: least {row.least:.1%}, median {row.median:.1%}, of {row.cells} cells")
+            lines.append(f"* {of}, {row.design}: least {row.least:.1%}, median {row.median:.1%}, of {row.cells} cells")
     return ["", ".. rubric:: Measured coverage of 95% intervals", "", *lines, ""] if lines else []
 
 

@@ -56,6 +56,6 @@ def escape_docstring(app: object, what: str, name: str, thing: object, options: 
 
 
 def add_measured(app: object, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """Add to the docstring of an interval what it was measured to cover (a handler of "autodoc-process-docstring")."""
-    if what == "function" and name.startswith("grpo_theory.intervals."):
+    """Add to the docstrings of intervals and plans what was measured to be covered (a handler of "autodoc-process-docstring")."""
+    if what == "function" and name.startswith(("grpo_theory.intervals.", "grpo_theory.plan.")):
         lines += measured(name.rpartition(".")[2])

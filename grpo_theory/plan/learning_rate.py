@@ -55,8 +55,6 @@ def learning_rate_factor(
     are the same one and f that two failed ones are; `factor` takes s + f to be the same at all prompts.
     Adam, which divides by the gradient's size, needs no factor for what multiplies all of h'.
 
-    Measured (study "plan_coverage") for doubled groups of GRPO: 95.4% and 95.2% at 256 prompts of 8 responses; least 93%.
-
     Parameters
     ----------
     counts : RewardCounts
