@@ -23,8 +23,9 @@ from paper_figures.harness.style import (
 PLACE = 90
 TABLES = ("gap_weights",)
 CAPTION = (
-    "(a) Largest difference between the weights of the limit law with the leave-one-out and with the oracle estimator, exact, "
-    "against the group size at a fixed number of prompts; the grey line falls as G^-2. (b) With many comparable weights the gap "
+    "(a) Largest difference between the weights of the limit law with the leave-one-out and with the oracle estimator, against "
+    "the group size at a fixed number of prompts, in closed form (lines) and with all groups enumerated (points); the grey line "
+    "falls as G^-2. (b) With many comparable weights the gap "
     "itself is nearly normal: largest distance between the distribution functions, exact and as its skewness predicts."
 )
 LOOKS = {
@@ -42,10 +43,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw two panels on log axes."""
     table = tables["gap_weights"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6))
-    differences = table.query("quantity == 'rloo - oracle'")
+    differences, curves = (table[table["quantity"] == name] for name in ("rloo - oracle", "rloo - oracle, closed form"))
     for problem, look in LOOKS.items():
-        part = differences[differences["problem"] == problem].sort_values("group_size")
-        exact_line(left, part["group_size"], part["estimate"], look)
+        curve, part = (one[one["problem"] == problem].sort_values("group_size") for one in (curves, differences))
+        exact_line(left, curve["group_size"], curve["estimate"], look)
         left.plot(part["group_size"], part["estimate"], look.marker, color=look.colour, markerfacecolor="white")
     sizes = np.array(sorted(differences["group_size"].unique()), dtype=float)
     left.plot(sizes, 1.6 * differences["estimate"].max() * (sizes[0] / sizes) ** 2, color=GREY, linewidth=1.0)
@@ -56,7 +57,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     distances = table.query("quantity == 'distance'").sort_values("prompts")
     right.plot(distances["prompts"], distances["prediction"], "-", color=GREY, label=r"skewness$\,/\,6\sqrt{2\pi}$")
     right.plot(distances["prompts"], distances["estimate"], "o", color=BLUE, markerfacecolor="white", label="exact")
-    group_size_axis(right, [int(prompts) for prompts in distances["prompts"]])
+    group_size_axis(right, [2, 4, 8, 16, 32, 64])
     log_axis(right)
     right.set_xlabel("prompts (two weights each)")
     right.set_ylabel("distance of the standardised gap from the normal", fontsize="small")

@@ -24,7 +24,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     exact = table[table["quantity"] == "exact"].sort_values("steps")
     simulated = table[table["quantity"] == "simulated"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.4, 3.2), width_ratios=(1.5, 1.0))
-    left.plot(exact["steps"], exact["estimate"], "o-", color=PURPLE, markerfacecolor="white", label="best policy")
+    left.plot(exact["steps"], exact["estimate"], color=PURPLE, label="best policy")
     left.axhline(
         exact["gradient_optimum"].iloc[0], color=BLACK, linewidth=1.1, linestyle="--", label="least error of the gradient"
     )

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from paper_figures.harness.style import BLACK, BLUE, GREY, NORMAL_95, VERMILION, Look
+from paper_figures.harness.style import BLACK, BLUE, GREY, VERMILION, Look, points
 
 PLACE = 220
 TABLES = ("stationarity", "own_length")
@@ -20,9 +20,9 @@ CAPTION = (
     "with own lengths ends, of what training could gain (grey: all of it), on random problems with shared features, exact."
 )
 LOOKS = {
-    ("own length", 0): Look("own length, large groups", VERMILION, "X", "--"),
-    ("constant", 0): Look("horizon, large groups", BLACK, "o", "-"),
-    ("constant", 2): Look("horizon, G = 2", BLUE, "D", ":"),
+    ("own length", 0): Look("own length, large groups", VERMILION, "", "--"),
+    ("constant", 0): Look("horizon, large groups", BLACK, "", "-"),
+    ("constant", 2): Look("horizon, G = 2", BLUE, "D", ""),
 }
 
 
@@ -32,21 +32,15 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure, (rates, losses) = plt.subplots(1, 2, figsize=(8.6, 3.4))
     for (rule, size), look in LOOKS.items():
         part = table[(table["rule"] == rule) & (table["group_size"] == size)].sort_values("steps")
-        rates.errorbar(
-            part["steps"],
-            part["estimate"],
-            yerr=NORMAL_95 * part["standard_error"],
-            fmt=look.line,
-            color=look.colour,
-            marker=look.marker,
-            markerfacecolor="white",
-            capsize=2.5,
-            label=look.label,
-        )
+        if size:
+            points(rates, part["steps"], part["estimate"], part["standard_error"], look)
+            rates.plot([], [], look.marker, color=look.colour, markerfacecolor="white", label=look.label)
+        else:
+            rates.plot(part["steps"], part["estimate"], look.line, color=look.colour, label=look.label)
         if rule == "own length":
             rates.axhline(part["prediction"].iloc[0], color=GREY, linestyle=":", linewidth=1.1)
     rates.set_xscale("log")
-    rates.xaxis.set_major_locator(FixedLocator(sorted(table["steps"].unique())))
+    rates.xaxis.set_major_locator(FixedLocator((64, 256, 1024, 4096, 16384, 65536)))
     rates.xaxis.set_major_formatter("{x:g}")
     rates.xaxis.set_minor_locator(NullLocator())
     rates.set_yscale("log")

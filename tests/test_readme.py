@@ -104,8 +104,9 @@ def test_a_kernel_may_use_what_the_page_says_and_no_more(registry):
     gt.estimator("all")(means_of_all_groups)
     gt.estimator("each")(means_of_one_group_each)
     problem, sizes = gt.gallery.problem("tabular"), {"batch_size": 2, "group_size": 4}
-    (said,) = re.findall(r'the message says only "(.+?)"', " ".join(read("estimators").split()))
-    with pytest.raises(TypeError, match=said):
+    (said,) = re.findall(r'because it "(.+?)", as the message says', " ".join(read("estimators").split()))
+    line = re.escape("`advantages[:, :] = batch.rewards - batch.rewards.mean(axis=1, keepdims=True)`")
+    with pytest.raises(TypeError, match=f"does not compile: {said}, in {line}; a kernel is"):
         gt.gradient_mse(problem, problem.theta, "all", **sizes)
     own_mean = gt.gradient_mse(problem, problem.theta, "dr_grpo", **sizes)
     assert gt.gradient_mse(problem, problem.theta, "each", **sizes) == pytest.approx(own_mean, rel=1e-12)

@@ -3,9 +3,11 @@
 import ast
 import dis
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numba
@@ -68,6 +70,8 @@ def _signature(*, readonly: bool) -> Any:
 SIGNATURE = _signature(readonly=False)
 KERNEL = types.FunctionType(SIGNATURE)
 _READ_ONLY = _signature(readonly=True)
+_SAID = re.compile(r"\w*Error: (.+)")
+_WHOLE_BATCH = re.compile(r" of type Batch\(.*")
 
 CONTRACT = (
     "a kernel is kernel(batch, advantages): it reads batch."
@@ -120,9 +124,16 @@ def compile_kernel(function: Callable) -> Any:
         whole = _guarded(stage(function)) if raises else function
         return compile_function(whole, SIGNATURE, as_value=True, pipeline_class=_KernelCompiler)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        reason = next((line for line in lines if not line.startswith("Failed in")), type(error).__name__).strip()
-        raise TypeError(f"the kernel {function.__qualname__!r} does not compile: {reason}; {CONTRACT}") from None
+        raise TypeError(f"the kernel {function.__qualname__!r} does not compile: {_reason(error)}; {CONTRACT}") from None
+
+
+def _reason(error: Exception) -> str:
+    """Return what numba says last of why a function does not compile, and the line that it points at."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("Failed in")]
+    own_words = (found[1] for found in map(_SAID.match, lines) if found)
+    reason = next(own_words, lines[0] if lines else type(error).__name__)
+    code = next((line for line, mark in pairwise(lines) if mark == "^"), "")
+    return f"{_WHOLE_BATCH.sub('', reason).rstrip('. ')}, in `{code}`" if code else reason
 
 
 def _may_raise(function: Callable) -> bool:

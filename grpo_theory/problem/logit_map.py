@@ -138,6 +138,18 @@ class FeatureMap(LogitMap):
         """Return |sum_d c phi|^2, shape (M, K)."""
         return ((covectors @ self.features) ** 2).sum(axis=-1)
 
+    def token_products(self, paths: Paths, probabilities: Array) -> Array:
+        """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
+        by_prefix = self.features.reshape(self.n_prompts, -1, paths.vocabulary_size, self.dimension)
+        p = probabilities.reshape(by_prefix.shape[:-1])
+        scores = (by_prefix - np.einsum("mpv,mpvd->mpd", p, by_prefix)[:, :, None]).reshape(self.features.shape)
+        found = np.empty((self.n_prompts, *paths.edges.shape, paths.horizon))
+        for t in range(paths.horizon):
+            for s in range(t + 1):
+                both = np.einsum("mkd,mkd->mk", scores[:, paths.edges[:, s]], scores[:, paths.edges[:, t]])
+                found[..., s, t] = found[..., t, s] = np.where(paths.taken[:, t], both, 0.0)
+        return found
+
 
 class HeadMap(LogitMap):
     """Logits W h_m of a head W (D, H) over frozen hidden states h (M, H); theta is W, flattened row by row.

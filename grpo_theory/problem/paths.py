@@ -163,10 +163,16 @@ class Paths:
 
         The latter need not be normalised.
         """
-        through = np.where(self.incidence > 0.0, log_probabilities[..., None], -np.inf)
-        mass = logsumexp(through, axis=-2)
-        by_prefix = mass.reshape(*mass.shape[:-1], -1, self.vocabulary_size)
-        return (by_prefix - logsumexp(by_prefix, axis=-1, keepdims=True)).reshape(mass.shape)
+        k, t = np.nonzero(self.taken)
+        through, edges = log_probabilities[..., k], self.edges[k, t]
+        top = np.full((*through.shape[:-1], self.n_logits), -np.inf)
+        np.maximum.at(top.T, edges, through.T)
+        shift = np.where(np.isfinite(top), top, 0.0)
+        total = np.zeros(top.shape)
+        np.add.at(total.T, edges, np.exp(through - shift[..., edges]).T)
+        with np.errstate(divide="ignore"):
+            mass = (shift + np.log(total)).reshape(*top.shape[:-1], -1, self.vocabulary_size)
+        return (mass - logsumexp(mass, axis=-1, keepdims=True)).reshape(top.shape)
 
 
 def single_tokens(n_responses: int) -> Paths:

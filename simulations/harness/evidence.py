@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Evidence
+from grpo_theory.evidence import Evidence, Share
 
 Row = Mapping[Any, Any]
 
@@ -48,6 +48,12 @@ def average(values: ArrayLike) -> float:
     ValueError
     """
     return float(_numbers(values).mean())
+
+
+def most(holds: ArrayLike) -> Share:
+    """Return the evidence that something holds in most draws: of those drawn, the share in which it does not, against a half."""
+    found = np.asarray(holds, dtype=np.bool_)
+    return Share(float(1.0 - found.mean()), 0.5, margin=0.0, replications=found.size)
 
 
 def _numbers(values: ArrayLike) -> Array:

@@ -23,11 +23,14 @@ PROBLEMS = ("kl-tabular", "kl-linear", "conflict", "single")
 ASSUMED = ("kl-tabular", "indifferent", "balanced")
 """Where Corollary 10's assumption holds."""
 GROUP_SIZES = (4, 8, 16)
+"""At which all groups are enumerated."""
+CURVE = tuple(range(GROUP_SIZES[0], GROUP_SIZES[-1] + 1))
+"""At which the closed form is drawn."""
 TWICE = kernel_at("scaled_mean", 2.0, "twice the mean")
 """The control of Corollary 9: a leave-one-out mean that is taken twice has a baseline of 2 V however large the group."""
 OFFSET_VALUE = 0.2
 """The control of Corollary 10: an oracle whose values are off by a fifth of the reward's range."""
-CROWDS = (2, 4, 8, 16, 32, 64)
+CROWDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 SLOW_FACTORS = (0.6, 0.75, 1.0)
 STEPS, OFFSET = 1 << 13, 512
 RATE_MARGIN = 0.3
@@ -60,8 +63,16 @@ def _enumerated(problem: gt.Problem, best: np.ndarray, estimator: str | gt.Estim
 
 
 def _by_group_size(name: str) -> Rows:
-    """Differences of the weights from the oracle's, of leave-one-out and of the control's kernel: all groups enumerated."""
+    """Differences of the weights from the oracle's, of leave-one-out and of the control's kernel: all groups enumerated.
+
+    And those of leave-one-out in closed form, on a fine grid of group sizes.
+    """
     found = []
+    for size in CURVE:
+        baselines = PromptBaselines(name, size)
+        noise, oracle = _noise(baselines.problem, baselines.best, size), baselines.weights(baselines.moments.value)
+        difference = float(np.abs(baselines.of_noise(noise) - oracle).max())
+        found.append({"quantity": "rloo - oracle, closed form", "group_size": size, "estimate": difference})
     for size in GROUP_SIZES:
         baselines = PromptBaselines(name, size)
         oracle = baselines.weights(baselines.moments.value)

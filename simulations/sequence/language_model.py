@@ -18,7 +18,9 @@ from simulations.sequence.checkpoints import SEVERAL, checkpoints, divergence
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, turned
 
 ONE_TOKEN = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
-UPDATES, QUICK_UPDATES = (1, 4, 16), (2,)
+UPDATES, QUICK_UPDATES = (1, 2, 3, 4, 6, 8, 11, 16), (2,)
+JUDGED = (1, 2, 4, 16)
+"""Claims are about these numbers of updates."""
 GROUP_SIZE, BATCH_SIZE = 8, 32
 WIDTH = 0.2
 """Of every clip, as practised."""
@@ -161,8 +163,8 @@ FACTS = ("nats", "effective sample share", "tokens clipped")
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """One claim for each statement, way of asking and number of updates."""
-    found = []
-    for (problem, updates), part in table.groupby(["problem", "updates"], sort=False):
+    found, judged = [], table[table["updates"].isin(JUDGED)]
+    for (problem, updates), part in judged.groupby(["problem", "updates"], sort=False):
         value = part.set_index(["estimator", "quantity"])["estimate"]
         setting = f"{problem}, {updates} updates"
         facts = {fact: value["policy", fact] for fact in FACTS}

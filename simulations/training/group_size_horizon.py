@@ -23,7 +23,7 @@ WRONG = 40
 """The control's: what a law asks for that takes c3 for more than twenty times what it is, 3 prompts in a batch."""
 RUNS = {1: 2048, 100: 512}
 QUICK_SHARE = 4
-EXACT_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100)
+EXACT_STEPS = (*range(1, 20), *range(20, 50, 3), *range(50, 101, 5))
 MARGIN = 0.1
 
 
