@@ -18,7 +18,7 @@ svg { width: 100%; height: auto; max-width: 40rem; display: block; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.92rem; }
 th, td { text-align: left; vertical-align: bottom; padding: 0.2rem 0.9rem 0.2rem 0; border-bottom: 1px solid var(--rule); }
 td { white-space: nowrap; }
-@media (max-width: 34rem) { td { white-space: normal; } table { font-size: 0.82rem; } th, td { padding-right: 0.5rem; } }
+@media (max-width: 34rem) { td { white-space: normal; } table { font-size: 0.74rem; } th, td { padding-right: 0.35rem; } }
 pre { overflow-x: auto; font-size: 0.85rem; }
 """
 TITLE = "grpo-theory plan"
