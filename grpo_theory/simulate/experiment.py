@@ -16,8 +16,8 @@ from grpo_theory.simulate.routes import Panel, PushRoute, Route, Scratch
 from grpo_theory.simulate.strip import STRIP
 from grpo_theory.simulate.summary import GradientSimulation
 
-PANEL_NUMBERS = 1 << 16
-"""The numbers that an estimator's covectors of a panel take, unless one strip has more: they fit the second level of cache."""
+PANEL_NUMBERS = 1 << 18
+"""The numbers that the covectors of a panel take, unless one strip has more: few enough for a cache, and many for each call."""
 
 
 class Draws:
