@@ -17,14 +17,14 @@ CAPTION = (
     "ratio is at most twice the drift. Top: length of the bias about the current gradient, relative to that gradient, from 0.003 "
     "on; the trajectory ratio without clip has none. Middle: cosine of mean update and current gradient; below 0 the mean update "
     "makes the policy worse. Bottom: standard deviation of one group's update (G = 8, leave-one-out), relative to the gradient. "
-    "Clips at 0.8 and 1.2. Means over random trees of two tokens, exact."
+    "Clips at 0.8 and 1.2. Medians over random trees with two tokens to choose from, each exact."
 )
 HORIZONS = (2, 4, 8)
 QUANTITIES = {"to current": "bias / gradient", "cosine": "cosine with gradient", "variance": "noise / gradient"}
 LEAST = 3e-3
 """Where the axis of biases ends."""
-MARKED = 3
-"""Every third of the exact points has a marker, to tell the lines apart."""
+MARKED = 2
+"""Every second of the exact points has a marker, to tell the lines apart."""
 TICKS = (0.03, 0.1, 0.3, 1.0)
 
 
@@ -37,10 +37,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure, panels = plt.subplots(len(QUANTITIES), len(horizons), figsize=size, sharex=True, sharey="row", squeeze=False)
     for column, horizon in zip(panels.T, horizons, strict=True):
         part = table[table["horizon"] == horizon]
-        means = part.groupby(["quantity", "estimator", "drift"])["estimate"].mean()
+        medians = part.groupby(["quantity", "estimator", "drift"])["estimate"].median()
         for axes, quantity in zip(column, QUANTITIES, strict=True):
             for name, look in RATIOS.items():
-                values = means[quantity, name].to_numpy()
+                values = medians[quantity, name].to_numpy()
                 shown = np.sqrt(values) if quantity == "variance" else values
                 shown = np.where(shown >= LEAST, shown, np.nan) if quantity == "to current" else shown
                 style = {"marker": look.marker, "markerfacecolor": "white", "markevery": MARKED}

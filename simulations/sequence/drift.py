@@ -19,12 +19,11 @@ from simulations.sequence.tokens import Tokens
 TREES, QUICK_TREES = {1: 32, 2: 96, 4: 96, 6: 96, 8: 96}, {1: 32, 2: 32, 4: 32}
 """How many random trees of each horizon: 96 tell a share of 1/4 from a half at the level of a whole report, 32 one of 1/10."""
 TREES_A_CHUNK = 8
-"""And so many, the first chunk, have curves."""
-DRIFTS = (0.03, 0.04, 0.055, 0.075, 0.1, 0.14, 0.2, 0.28, 0.4, 0.55, 0.75, 1.0)
+DRIFTS = (0.03, 0.06, 0.1, 0.16, 0.25, 0.4, 0.63, 1.0)
 QUICK_DRIFTS = (0.1, 0.2, 0.4, 0.6, 1.0)
 """Lengths of theta_k - theta_0, where scores are 1-Lipschitz: a token's log ratio is at most twice that."""
 JUDGED = (0.1, 0.4, 1.0)
-"""The drifts at which it is judged what holds in most trees."""
+"""The drifts at which it is judged what holds in most trees; those along the gradient are a curve besides."""
 DIRECTIONS = ("random", "learning")
 """Any direction, or along the gradient at the old policy, as training goes."""
 VOCABULARY_SIZE, DIMENSION, GROUP_SIZE = 2, 6, 8
@@ -102,7 +101,7 @@ def _on_tree(settings: Settings, rng: np.random.Generator, tree: int) -> Iterato
     old = problem.at(problem.theta)
     away = rng.normal(size=problem.policy.dimension)
     for direction, vector in zip(DIRECTIONS, (away, old.moments.gradient), strict=True):
-        for drift in settings["drifts"] if direction == "learning" and tree < TREES_A_CHUNK else JUDGED:
+        for drift in settings["drifts"] if direction == "learning" else JUDGED:
             now = problem.at(old.theta + drift * vector / np.linalg.norm(vector))
             for row in _measure(problem, now, old, settings):
                 yield {"direction": direction, "drift": drift, "tree": tree, **row}
