@@ -21,7 +21,7 @@ from simulations.harness.study import Cell, Rows, Settings, Study
 STEPS = 2000
 RUNS, QUICK_RUNS, CHUNK_RUNS = 81920, 2048, 2048
 LONG = {"kl-linear": 184320, "single": 131072}
-SHORT = 65_536
+SHORT = 77_824
 """With so many runs the band's half-width is half the margin, which leaves as much for the gap itself."""
 ESTIMATORS = {
     "kl-tabular": ("rloo", "oracle", "reinforce"),
