@@ -95,7 +95,7 @@ def changes(what: str, cache: str) -> dict[str, int]:
 def memory_row() -> Row:
     """Compare the peak memory of many replications with that of few."""
     few, many = (run_python(["-m", "benchmarks.footprint", "memory", str(replications)]) for replications in (FEW, MANY))
-    name = "peak memory, 10^8 over 10^7 replications; tabular, 1 x 2"
+    name = "memory that is not given back: peak at 10^8 over 10^7 replications; tabular, 1 x 2"
     return at_most(name, many / few, MEMORY_TARGET, f"{many:.0f} / {few:.0f} MB")
 
 
@@ -110,8 +110,15 @@ def start_up_rows() -> list[Row]:
             _, cold = run_python(arguments, {"NUMBA_CACHE_DIR": folder})
         detail = f"median of {STARTS} processes, least {{:.3g}}"
         if not rows:
-            rows.append(at_most("import, warm cache, seconds", median(imports), IMPORT_TARGET, detail.format(min(imports))))
-        name = f"first call, {what}, {{}} cache, seconds"
+            rows.append(
+                at_most(
+                    "import of all that a simulation is made of, seconds",
+                    median(imports),
+                    IMPORT_TARGET,
+                    detail.format(min(imports)),
+                )
+            )
+        name = f"first call after that, {what}, {{}} cache, seconds"
         rows.append(at_most(name.format("warm"), median(calls), FIRST_CALL_TARGET, detail.format(min(calls))))
         rows.append(at_most(name.format("empty"), cold, COLD_CALL_TARGET, "1 process"))
     return rows

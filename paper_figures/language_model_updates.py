@@ -1,4 +1,4 @@
-"""SmolLM2 after 1, 4 and 16 updates on one rollout: how far it has moved, and what every ratio then estimates."""
+"""SmolLM2 after 1 to 16 updates on one rollout: how far it has moved, and what every ratio then estimates."""
 
 from collections.abc import Mapping
 

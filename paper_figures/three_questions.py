@@ -18,7 +18,7 @@ CAPTION = (
     "policies of SmolLM2 on arithmetic questions; exact, 1 is the least. Middle: how many points of a hundred success is higher "
     "with advantages divided by their group's standard deviation, one mark for each setting (difficulty, correlation of prompts, "
     "group size); at the steps of arXiv 2601.23135, and with each side at its own best step. Right: cosine of mean update and "
-    "gradient when several updates are made from the same responses; below 0 the update makes the policy worse. Means over "
+    "gradient when several updates are made from the same responses; below 0 the update makes the policy worse. Medians over "
     "random trees of four tokens, the policy having moved along the gradient by a drift."
 )
 SIZES = (2, 4, 8, 16, 32, 64)
@@ -69,7 +69,7 @@ def ratios(axes: Axes, table: pd.DataFrame) -> None:
     """Draw the cosine of the mean update and the gradient against the drift."""
     part = table.query(f"direction == 'learning' and quantity == 'cosine' and horizon == {HORIZON}")
     for name in SHOWN:
-        own, look = part[part["estimator"] == name].groupby("drift")["estimate"].mean(), RATIOS[name]
+        own, look = part[part["estimator"] == name].groupby("drift")["estimate"].median(), RATIOS[name]
         axes.plot(own.index, own, look.line, marker=look.marker, color=look.colour, markerfacecolor="white", label=look.label)
     axes.axhline(0.0, color=BLACK, linewidth=0.7)
     axes.set_xscale("log")

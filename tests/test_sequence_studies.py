@@ -201,17 +201,30 @@ def test_the_surrogates_gradient_is_its_slope():
 
 def test_what_updates_off_policy_estimate():
     study = drift.STUDY
-    cells = [dict(cell.settings) | {"drifts": [0.1, 1.0]} for cell in study.cells(True)]
-    found = judged(study, cells, chunks=2)
+    found = judged(study, [dict(cell.settings) for cell in study.cells(True)], chunks=2)
     assert found["power"].all()
     for name in ("T6/corrected", "T7/leave-one-out", "T7/own mean", "T7/corrected"):
         assert (found.loc[name, "verdict"] == "confirmed").all(), name
-    assert (found.loc["T7/printed", "verdict"] == "refuted").all()
-    nearer = found.loc["T6/printed", "verdict"]
-    assert (nearer[[name.startswith("T = 1") for name in nearer.index]] == "refuted").all()
+    for name in ("T6/printed", "T7/printed"):
+        assert (found.loc[name, "verdict"] == "refuted").all(), name
+    of_one_token = found.xs("T = 1, learning, drift 1", level="problem")["verdict"]
+    assert of_one_token[["T6/most", "T6/no ratio"]].tolist() == ["refuted", "confirmed"]
     assert (found.loc["T6/no ratio", "verdict"] == "confirmed").all()
     costs = found.loc["T8/token", "estimate"]
     assert (costs[["drift 0.1" in name for name in costs.index]] < 0.01).all()
+
+
+def test_a_tree_is_the_same_whatever_else_is_asked():
+    quick, full = ({cell.settings["horizon"]: cell.settings for cell in drift.STUDY.cells(quick)} for quick in (True, False))
+    assert {horizon: full[horizon] for horizon in quick} == quick
+
+
+def test_what_is_not_a_number_is_no_evidence_about_trees():
+    settings = dict(drift.STUDY.cells(True)[1].settings) | {"trees": 2}
+    table = table_of(drift.STUDY.rows(settings, [drift.STUDY.compute(settings, np.random.SeedSequence(0), 0)]))
+    table.loc[table.index[table["quantity"] == "cosine"][0], "estimate"] = np.nan
+    with pytest.raises(ValueError, match=r"must be (a number|numbers)"):
+        drift.STUDY.claims(table)
 
 
 def test_of_one_token_no_ratio_estimates_the_old_gradient_exactly():

@@ -438,3 +438,14 @@ def test_the_limit_law_solves_the_lyapunov_equation(problem, estimator):
     np.testing.assert_allclose(np.sort(law.weights), expected, rtol=1e-6)
     wrong = lyapunov_weights(c, estimator, 2, 2, 1.1 * step_scale)
     assert np.abs(wrong / expected - 1.0).max() > 1e-3
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+@pytest.mark.parametrize(("horizon", "end_token"), [(1, None), (3, 0), (2, None)])
+def test_conditionals_are_ratios_of_sums_over_responses(shape, horizon, end_token):
+    paths = gt.TokenTree(1, 3, horizon, end_token).paths
+    logs = np.random.default_rng(0).normal(size=(*shape, paths.n_responses))
+    logs[..., 0] = -np.inf
+    through = np.exp(logs) @ paths.incidence
+    prefixes = np.repeat(through.reshape(*shape, -1, 3).sum(axis=-1), 3, axis=-1)
+    np.testing.assert_allclose(np.exp(paths.conditionals(logs)), through / prefixes, rtol=1e-12)

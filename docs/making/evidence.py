@@ -76,7 +76,7 @@ def _points(interval: str, target: str) -> list[str]:
     names = (f"CI/{interval}/{target}", f"CI/{interval}")
     rows = VERDICTS[VERDICTS["id"].isin(names) & (VERDICTS["control"] == "refuted") & (VERDICTS["prediction"] == 0.95)]
     shares = [*zip(rows["estimate"], rows["problem"], strict=True)]
-    missing = VERDICTS[VERDICTS["id"] == f"plan/{target}"]
+    missing = VERDICTS[(VERDICTS["id"] == f"plan/{target}") & (VERDICTS["control"] == "refuted")]
     shares += zip(1.0 - missing["estimate"], missing["problem"], strict=True)
     return [f"{share:.1%} ({problem})" for share, problem in shares]
 

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
@@ -70,7 +71,7 @@ def _signature(*, readonly: bool) -> Any:
 SIGNATURE = _signature(readonly=False)
 KERNEL = types.FunctionType(SIGNATURE)
 _READ_ONLY = _signature(readonly=True)
-_SAID = re.compile(r"\w*Error: (.+)")
+_NAMED, _HEADING = re.compile(r"\w*Error: (.+)"), re.compile(r"(- )?(Failed in|Resolution failure|\w*Error:)")
 _WHOLE_BATCH = re.compile(r" of type Batch\(.*")
 
 CONTRACT = (
@@ -124,16 +125,33 @@ def compile_kernel(function: Callable) -> Any:
         whole = _guarded(stage(function)) if raises else function
         return compile_function(whole, SIGNATURE, as_value=True, pipeline_class=_KernelCompiler)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
-        raise TypeError(f"the kernel {function.__qualname__!r} does not compile: {_reason(error)}; {CONTRACT}") from None
+        raise TypeError(
+            f"the kernel {function.__qualname__!r} does not compile: {_reason(error, function)}; {CONTRACT}"
+        ) from None
 
 
-def _reason(error: Exception) -> str:
-    """Return what numba says last of why a function does not compile, and the line that it points at."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("Failed in")]
-    own_words = (found[1] for found in map(_SAID.match, lines) if found)
-    reason = next(own_words, lines[0] if lines else type(error).__name__)
-    code = next((line for line, mark in pairwise(lines) if mark == "^"), "")
-    return f"{_WHOLE_BATCH.sub('', reason).rstrip('. ')}, in `{code}`" if code else reason
+def _reason(error: Exception, function: Callable) -> str:
+    """Return the cause that numba names of why a function does not compile, and the function's line that it points at."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [found[1] for found in map(_NAMED.match, lines) if found]
+    said = [line for line in named + lines if not _HEADING.match(line)]
+    reason = said[0] if said else type(error).__name__
+    if reason.endswith(":") and (shown := [line for line in lines if line.startswith(">>>")]):
+        reason += shown[0].removeprefix(">>>")
+    code = _pointed_at(lines, Path(function.__code__.co_filename).name)
+    reason = _WHOLE_BATCH.sub("", reason).rstrip(". ")
+    return f"{reason}, in `{code}`" if code else reason
+
+
+def _pointed_at(lines: list[str], file: str) -> str:
+    """Return the line above the first mark of a file, or nothing."""
+    here = False
+    for line, mark in pairwise(lines):
+        if line.startswith("File "):
+            here = f'{file}"' in line
+        if here and mark == "^":
+            return line
+    return ""
 
 
 def _may_raise(function: Callable) -> bool:

@@ -85,15 +85,18 @@ class Share(Evidence):
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return limits that miss the truth with probability at most `level`."""
-        trials, hits = self.replications, round(self.estimate * self.replications)
-        low = float(betaincinv(hits, trials - hits + 1, level / 2.0)) if hits else 0.0
+        return self._limits(round(self.estimate * self.replications), self.replications, level)
+
+    @staticmethod
+    def _limits(hits: float, trials: int, level: float) -> tuple[float, float]:
+        low = float(betaincinv(hits, trials - hits + 1, level / 2.0)) if hits > 0 else 0.0
         high = float(betaincinv(hits + 1, trials - hits, 1.0 - level / 2.0)) if hits < trials else 1.0
         return low, high
 
     def half_width(self, level: float, replications: int) -> float:
-        """Return half the distance of the limits, scaled to another number of trials."""
-        low, high = self.interval(level)
-        return (high - low) / 2.0 * sqrt(self.replications / replications)
+        """Return the distance to the farther limit, which counts where the share is far from it, with so many trials."""
+        low, high = self._limits(self.estimate * replications, replications, level)
+        return max(high - self.estimate, self.estimate - low)
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,8 @@ def weigh_prompts(
     h'(p) is the prompt's weight. E h'(p) and E h'(p) p are polynomials' means, of degree G - 1 and G, measured where groups are
     as large; shares of hard and easy prompts are not, however large the groups, and are bounded (section 34).
 
-    Intervals of the shares cover nearly always, because they are bounds that cannot close. `mean_rate` of "max_rl" covers too
-    rarely in large groups of few prompts, because its weight reaches G on prompts too rare to be among few.
+    Unless prompts are few, intervals of the shares cover nearly always, because they are bounds that cannot close. `mean_rate` of
+    "max_rl" covers too rarely in large groups of few prompts, because its weight reaches G on prompts too rare to be among few.
 
     Parameters
     ----------

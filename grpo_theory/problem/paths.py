@@ -163,6 +163,8 @@ class Paths:
 
         The latter need not be normalised.
         """
+        if self.horizon == 1:
+            return log_probabilities - logsumexp(log_probabilities, axis=-1, keepdims=True)
         k, t = np.nonzero(self.taken)
         through, edges = log_probabilities[..., k], self.edges[k, t]
         top = np.full((*through.shape[:-1], self.n_logits), -np.inf)

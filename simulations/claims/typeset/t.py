@@ -26,26 +26,27 @@ FORMS = {
     "T5/smoothness, sharp": r"$$\|\nabla^2J\|\le2TRL$$",
     "T6": r"GRPO's update estimates the gradient at the old policy, $\nabla J(\theta_0)$, and not that at the current one, "
     r"$\nabla J(\theta_k)$.",
-    "T6/printed": r"The mean update with token ratios is nearer to $\nabla J(\theta_0)$ than to $\nabla J(\theta_k)$, "
-    "in most random trees.",
+    "T6/printed": r"The mean update with token ratios is nearer to $\nabla J(\theta_0)$ than to $\nabla J(\theta_k)$.",
+    "T6/most": r"For most random problems the mean update with token ratios is nearer to $\nabla J(\theta_0)$ than to $\nabla "
+    r"J(\theta_k)$.",
     "T6/corrected": r"The mean update with token ratios (leave-one-out, no clip) is the gradient at $\theta_k$ of the "
     r"objective whose prefixes and continuations are drawn from the old policy and whose token is drawn from the current one.",
     "T6/no ratio": r"The mean update without any ratio is nearer to $\nabla J(\theta_0)$ than to $\nabla J(\theta_k)$, "
-    "in most random trees.",
+    "for most random problems.",
     "T6/clipped": r"The mean update with token ratios clipped by sign at $0.8$ and $1.2$ still climbs: its cosine with $\nabla "
-    r"J(\theta_k)$ is above $0$, in most random trees.",
+    r"J(\theta_k)$ is above $0$, for most random problems.",
     "T7": r"TIC estimates the gradient at the current policy: $$T\cdot E[\text{update}]=\nabla J(\theta_k)$$",
     "T7/printed": r"With the own sample in the mean and the clip at $1.2$, $T$ times the mean update is $\nabla J(\theta_k)$.",
     "T7/leave-one-out": r"With the trajectory ratio, leave-one-out and no clip, the mean update is $\nabla J(\theta_k)$.",
     "T7/own mean": r"Without its clip, $T$ times TIC's mean update is $(1-1/G)\,\nabla J(\theta_k)$.",
     "T7/corrected": r"$$T\cdot E[\text{update}]=\left(1-\frac1G\right)E_k\left[1_D\,\nabla\log P_k\,(r-\mu_0)\right]$$",
     "T7/direction": r"TIC's mean update is nearer in direction to $\nabla J(\theta_k)$ than the mean update without any ratio, "
-    "in most random trees.",
+    "for most random problems.",
     "T8": r"Dropping importance sampling altogether costs nothing noticeable.",
     "T8/token": r"Against token ratios: the cosine of mean update and $\nabla J(\theta_k)$ falls by at most $0.05$, "
-    "in most random trees.",
+    "for most random problems.",
     "T8/gradient": r"Against an unbiased update: the cosine of mean update and $\nabla J(\theta_k)$ is at least $0.95$, "
-    "in most random trees.",
+    "for most random problems.",
     "T9": r"GRPO's average squared gradient is at most $$O\!\left(\frac{T^{7/2}\log\left|V\right|}{\sqrt "
     r"N}\,\mathrm{avg}(M_n^2\sigma_n^2)\right)+O\!\left(\frac{T^2\log\left|V\right|}{\left|G\right|}\right)$$",
     "T9/limit": r"As $N$ and $\left|G\right|$ grow the right side tends to $0$, and so does the left: the squared gradient "
