@@ -1,7 +1,10 @@
 """The evidence in the documentation: every planned quantity has its function, and the reference says what was measured of it."""
 
+import pytest
+
 import grpo_theory as gt
 from docs.making.evidence import COVERAGE, VERDICTS, measured
+from docs.making.places import DOCS
 from simulations.claims.planner import TEXTS
 from tools.write_evidence import PLANNED
 
@@ -23,3 +26,25 @@ def test_the_reference_says_how_often_plans_hold():
 
 def test_a_function_of_which_nothing_was_measured_has_no_lines():
     assert measured("group_size_law") == []
+
+
+FAR = r"drift (?:0\.4|1)$"
+SAID = {
+    "T6/most": {"T = 2": ("derivations", "results", "findings/token_ratios"), "T = 4": ("derivations",)}
+    | {"T = 6": ("derivations",), "T = 8": ("derivations", "results", "findings/token_ratios")},
+    "T6/clipped": {rf"T = [2468], learning, {FAR}": ("derivations", "results", "findings/token_ratios")},
+    "T7/direction": {rf"T = [468], \w+, {FAR}": ("derivations", "results")},
+    "T8/gradient": {rf"drift {drift}$": ("derivations", "results") for drift in (r"0\.1", r"0\.4", "1")},
+    "T8/token": {"drift 1$": ("derivations",)},
+}
+"""On which pages the range of the shares stands in which claims fail, by the settings meant."""
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "page"),
+    [(name, settings, page) for name, said in SAID.items() for settings, pages in said.items() for page in pages],
+)
+def test_ranges_of_shares_are_those_of_the_verdicts(name, settings, page):
+    rows = VERDICTS[(VERDICTS["id"] == name) & VERDICTS["problem"].str.contains(settings)]
+    text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
+    assert f"{rows['estimate'].min():.0%} to {rows['estimate'].max():.0%}" in text

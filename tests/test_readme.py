@@ -178,9 +178,9 @@ def test_the_second_finding_is_what_the_races_and_the_flows_say():
 
 def test_the_third_finding_is_what_the_drifts_say():
     far = claims("T6/clipped", r"T = [2468], learning, drift (?:0\.4|1)$")
-    away = (far["verdict"] == "refuted").sum()
-    assert f"points away from the gradient for most random problems in {away} of {len(far)} settings" in finding(3)
     assert len(far) == 8
+    low, high = far["estimate"].min(), far["estimate"].max()
+    assert f"points away from the gradient in {low:.0%} to {high:.0%} of random problems" in finding(3)
 
 
 def trainers():
