@@ -78,4 +78,5 @@ def ratios(axes: Axes, table: pd.DataFrame) -> None:
     axes.set_title("Which importance ratio?")
     axes.set_xlabel(r"drift of the policy $\|\theta - \theta_{\mathrm{old}}\|$")
     axes.set_ylabel("cosine with the gradient")
+    axes.set_ylim(bottom=-1.1)
     axes.legend(loc="lower left", fontsize="small")
