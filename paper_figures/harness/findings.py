@@ -78,12 +78,14 @@ def _assumption(found: Found) -> str:
 
 
 def _near_the_oracle(found: Found) -> str:
-    rows = found.rows("U6/near, G=8", "confirmed", "refuted")["estimate"]
-    far = found.rows("U6/same, G=32", "confirmed")["estimate"]
+    near, far = found.rows("U6/near, G=8"), found.rows("U6/same, G=32", "confirmed")
+    of_near, of_far = (rows.loc[rows["problem"].str.contains(", success "), "estimate"] for rows in (near, far))
+    if of_near.empty or of_far.empty:
+        raise NotSaidError("no head that was trained further was looked at")
     return (
         "The group's own mean is a good baseline all the same: on SmolLM2's head, trained further, its error with 8 responses a "
-        f"prompt is {_range(100.0 * rows, '.0f')}% above that of an oracle who knows the prompt's value, and with 32 at most "
-        f"{100.0 * far.max():.1f}%."
+        f"prompt is {_range(100.0 * of_near, '.0f')}% above that of an oracle who knows the prompt's value, and with 32 at most "
+        f"{100.0 * of_far.max():.1f}%."
     )
 
 
