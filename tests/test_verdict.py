@@ -119,6 +119,10 @@ def test_a_share_is_judged_like_any_other_evidence():
     found = KINDS["equality"](Share(0.95, 0.95, margin=0.01, replications=1000), LEVEL)
     assert found.verdict == "inconclusive"
     assert KINDS["equality"](Share(0.95, 0.95, margin=0.01, replications=2 * found.needed), LEVEL).verdict == "confirmed"
+    few = KINDS["upper bound"](Share(0.3, 0.5, margin=0.0, replications=20), LEVEL)
+    assert few.verdict == "inconclusive"
+    assert KINDS["upper bound"](Share(0.3, 0.5, margin=0.0, replications=-(-few.needed // 10) * 10), LEVEL).verdict == "confirmed"
+    assert KINDS["upper bound"](Share(0.3, 0.5, margin=0.0, replications=few.needed // 20 * 10), LEVEL).verdict == "inconclusive"
     for share, low, high in ((1.0, (LEVEL / 2) ** (1 / 30), 1.0), (0.0, 0.0, 1.0 - (LEVEL / 2) ** (1 / 30))):
         np.testing.assert_allclose(Share(share, 0.95, replications=30).interval(LEVEL), (low, high), rtol=1e-12)
     with pytest.raises(ValueError, match=r"a share must lie in \[0, 1\] and have replications, got 1.2 of 10"):

@@ -10,6 +10,8 @@ from scipy.special import betaincinv, stdtrit
 from grpo_theory.validation import as_count
 
 WHOSE = ("paper", "correction", "ours")
+VERY_MANY = 10**7
+"""Trials of which the limits of a share are those of a normal law."""
 SKEWNESS = sqrt(8.0)
 """The skewness of a squared normal: of a gap, a loss or a squared error in one direction, the most skewed of them."""
 
@@ -94,9 +96,10 @@ class Share(Evidence):
         return low, high
 
     def half_width(self, level: float, replications: int) -> float:
-        """Return the distance to the farther limit, which counts where the share is far from it, with so many trials."""
-        low, high = self._limits(self.estimate * replications, replications, level)
-        return max(high - self.estimate, self.estimate - low)
+        """Return the distance to the farther limit with so many trials, which of very many falls with their root."""
+        trials = min(replications, VERY_MANY)
+        low, high = self._limits(self.estimate * trials, trials, level)
+        return max(high - self.estimate, self.estimate - low) * sqrt(trials / replications)
 
 
 @dataclass(frozen=True)
