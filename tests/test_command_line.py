@@ -48,6 +48,7 @@ SMALL = {
     "gradient.estimators.GROUP_SIZES": (4, 8),
     "limit.gap_weights.CROWDS": (2, 4, 8, 16),
     "limit.gap_weights.STEPS": 1 << 12,
+    "sequence.drift.QUICK_TREES": {2: 16, 4: 16},
     "limit.limit_law.QUICK_RUNS": 256,
     "limit.limit_law.CHUNK_RUNS": 256,
     "training.training_gap.QUICK_RUNS": 64,
