@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from paper_figures.harness.style import BLACK, RATIOS, log_axis
+from paper_figures.harness.style import BLACK, DRIFT_TICKS, RATIOS, log_axis
 
 PLACE = 200
 TABLES = ("drift",)
@@ -25,7 +25,6 @@ LEAST = 3e-3
 """Where the axis of biases ends."""
 MARKED = 2
 """Every second of the exact points has a marker, to tell the lines apart."""
-TICKS = (0.03, 0.1, 0.3, 1.0)
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -48,7 +47,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         column[0].set_title(f"{horizon} tokens")
         column[-1].set_xlabel(r"drift $\|\theta_k-\theta_0\|$")
         column[-1].set_xscale("log")
-        column[-1].xaxis.set_major_locator(FixedLocator(TICKS))
+        column[-1].xaxis.set_major_locator(FixedLocator(DRIFT_TICKS))
         column[-1].xaxis.set_major_formatter("{x:g}")
         column[-1].xaxis.set_minor_locator(NullLocator())
         column[1].axhline(0.0, color=BLACK, linewidth=0.7)

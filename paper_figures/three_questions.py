@@ -8,7 +8,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import BLACK, BLUE, GREY, LANGUAGE_MODEL, PROBLEMS, RATIOS, group_size_axis, log_axis
+from paper_figures.harness.style import (
+    BLACK,
+    BLUE,
+    DRIFT_TICKS,
+    GREY,
+    LANGUAGE_MODEL,
+    PROBLEMS,
+    RATIOS,
+    group_size_axis,
+    log_axis,
+)
 
 PLACE = 1
 ABOUT = ""
@@ -25,7 +35,6 @@ SIZES = (2, 4, 8, 16, 32, 64)
 CONTESTS = {"printed steps": "the paper's\nsteps", "SGD": "best step,\nplain ascent", "Adam": "best step,\nAdam"}
 SHOWN = ("none", "trajectory, clipped", "token, clipped")
 HORIZON = 4
-DRIFTS = (0.03, 0.1, 0.3, 1.0)
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -73,7 +82,7 @@ def ratios(axes: Axes, table: pd.DataFrame) -> None:
         axes.plot(own.index, own, look.line, marker=look.marker, color=look.colour, markerfacecolor="white", label=look.label)
     axes.axhline(0.0, color=BLACK, linewidth=0.7)
     axes.set_xscale("log")
-    axes.set_xticks(DRIFTS, [f"{drift:g}" for drift in DRIFTS])
+    axes.set_xticks(DRIFT_TICKS, [f"{drift:g}" for drift in DRIFT_TICKS])
     axes.minorticks_off()
     axes.set_title("Which importance ratio?")
     axes.set_xlabel(r"drift of the policy $\|\theta - \theta_{\mathrm{old}}\|$")

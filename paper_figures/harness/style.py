@@ -76,6 +76,8 @@ RATIOS = {
     "trajectory, clipped": Look("trajectory ratio, clipped above", PURPLE, "P", "-"),
 }
 """Importance ratios off policy, clipped and not."""
+DRIFT_TICKS = (0.03, 0.1, 0.3, 1.0)
+"""Where axes of how far the policy has moved have ticks."""
 
 INTERVALS = (
     (BLUE, "D", "--"),

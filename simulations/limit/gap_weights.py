@@ -70,14 +70,13 @@ def _by_group_size(name: str) -> Rows:
     found = []
     for size in CURVE:
         baselines = PromptBaselines(name, size)
-        noise, oracle = _noise(baselines.problem, baselines.best, size), baselines.weights(baselines.moments.value)
-        difference = float(np.abs(baselines.of_noise(noise) - oracle).max())
-        found.append({"quantity": "rloo - oracle, closed form", "group_size": size, "estimate": difference})
-    for size in GROUP_SIZES:
-        baselines = PromptBaselines(name, size)
+        problem, best = baselines.problem, baselines.best
         oracle = baselines.weights(baselines.moments.value)
-        for quantity, kernel in (("rloo - oracle", "rloo"), ("control", TWICE)):
-            noise = _enumerated(baselines.problem, baselines.best, kernel, size)
+        noises = {"rloo - oracle, closed form": _noise(problem, best, size)}
+        if size in GROUP_SIZES:
+            noises["rloo - oracle"] = _enumerated(problem, best, "rloo", size)
+            noises["control"] = _enumerated(problem, best, TWICE, size)
+        for quantity, noise in noises.items():
             difference = float(np.abs(baselines.of_noise(noise) - oracle).max())
             found.append({"quantity": quantity, "group_size": size, "estimate": difference})
     return found
