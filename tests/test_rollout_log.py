@@ -392,8 +392,8 @@ GOOD = '{"prompt": "a", "reward": 1}\n{"prompt": "a", "reward": 0}\n'
          "row 3 of .* has no list, and the first has 2"),
         ("a.jsonl", GOOD.replace("}", ', "sketch": [1, null]}'), r"scores must be finite numbers; .*row 1 \(\[1, None\]\)"),
         ("a.parquet", b"PAR1 and no more", r"a\.parquet is no whole Parquet file: "),
-        ("a.csv.gz", gzip.compress(b"prompt,reward\nx,1\nx,0\n" * 50)[:-12], r"a\.csv\.gz is no whole CSV table"),
-        ("a.jsonl.gz", gzip.compress(GOOD.encode() * 50)[:-12], r"a\.jsonl\.gz is no whole file of JSON lines"),
+        ("a.csv.gz", gzip.compress(b"prompt,reward\nx,1\nx,0\n" * 50, mtime=0)[:-12], r"a\.csv\.gz is no whole CSV table"),
+        ("a.jsonl.gz", gzip.compress(GOOD.encode() * 50, mtime=0)[:-12], r"a\.jsonl\.gz is no whole file of JSON lines"),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("blocks")
