@@ -44,8 +44,14 @@ def record_type(record: type, *fields: types.Type) -> types.NamedTuple:
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
 """As drivers are compiled, which are called from Python alone; a value for drivers needs an entry of its own."""
-stage = numba.njit(**OPTIONS)
-"""Mark a function as one stage of a driver: it is compiled as a part of whatever calls it."""
+NO_ARRAYS: dict[str, Any] = {"_nrt": False}
+"""More, for what makes no arrays: nobody counts the references to them, which takes longer than work on a vector of lanes."""
+stage = numba.njit(forceinline=True, **NO_ARRAYS, **OPTIONS)
+"""Mark a function as one stage of a driver: it is compiled as a part of whatever calls it, and makes no arrays."""
+paragraph = numba.njit(inline="always", **NO_ARRAYS, **OPTIONS)
+"""Mark a function that calls stages, and is read into the text of whatever calls it: it is not compiled by itself before."""
+allocating_stage = numba.njit(**OPTIONS)
+"""Mark a stage that makes arrays of its own; it must not be called at every turn of a hot loop."""
 
 
 def compile_function(function: Callable, *signatures: Any, as_value: bool = False, **more: Any) -> Any:
@@ -98,6 +104,8 @@ def reliances(function: Callable) -> tuple[list[Callable], list[tuple[str, str]]
         for name, value in _named(called):
             if isinstance(value, Dispatcher):
                 waiting.append(value.py_func)
+            elif isinstance(value, FunctionType) and value.__module__.startswith(f"{__package__}."):
+                waiting.append(value)  # the compiler has its own for it, in the same file
             elif isinstance(value, np.ndarray):
                 constants.add((name, f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"))
             elif isinstance(value, bool | int | float | complex | str | tuple | np.generic):

@@ -2,15 +2,18 @@
 
 import numpy as np
 import pytest
+from compiled_stages import compiled
 from dense import Dense, token_case
 from enumeration import PENALTIES, POLICIES
 from numba import typeof
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
+from grpo_theory.compilation import plain
 from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.exact.table import multiset_ranks
+from grpo_theory.lanes import WIDTH
 from grpo_theory.simulate import (
     advance,
     ascent,
@@ -31,8 +34,10 @@ from grpo_theory.simulate import (
 from grpo_theory.simulate.alias import alias_table
 
 MODULES = (ascent, elementary, generator, learner, penalty, record, sums, tally, update, weighing)
-N, LANES, B, G = 5, 7, 2, 6
+N, LANES, B, G = WIDTH + 5, 2 * WIDTH, 2, 6
 """Lanes that are wanted, lanes that there are, prompts and responses."""
+AT, OWN = WIDTH, slice(WIDTH, 2 * WIDTH)
+"""Where the lanes begin that a stage over lanes is given here, and which they are."""
 
 
 def own(module):
@@ -47,7 +52,7 @@ STAGES = {name: value for module in MODULES for name, value in own(module).items
 def twins(name, *arguments):
     """Run a stage compiled and as plain Python on copies of the arguments; return what both have made of them."""
     made = []
-    for function in (STAGES[name], STAGES[name].py_func):
+    for function in (compiled(STAGES[name]), plain(STAGES[name])):
         copies = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
         with np.errstate(over="ignore"):
             function(*copies)
@@ -73,7 +78,6 @@ class Arrays:
         self.prompts = self.rng.integers(self.m, size=LANES)
         self.tokens = np.ascontiguousarray(self.point.token_probabilities[self.prompts].T)
         self.responses = np.repeat(np.arange(self.k), self.n_values)
-        self.scratch = np.zeros((4 + self.n_values, LANES))
         self.fixed = self.paths.edges, self.paths.lengths
         outcomes = self.rng.integers(self.o, size=(G, LANES))
         self.counts = np.stack([np.bincount(column, minlength=self.o) for column in outcomes.T], axis=1).astype(np.int32)
@@ -86,39 +90,58 @@ def words(*shape):
     return np.random.default_rng(8).integers(-(1 << 31), 1 << 31, shape, dtype=np.int32)
 
 
+def among(array, b=1):
+    """Return an array among B of them, the others of which are of zeros."""
+    return np.stack([array if number == b else np.zeros_like(array) for number in range(B)])
+
+
+def room(*shape, dtype=np.float64):
+    """Return room for what a stage fills in of B groups."""
+    return np.zeros((B, *shape, LANES), dtype=dtype)
+
+
+def only(array, b=1):
+    """Return what a stage has filled in of group b, in its own lanes; everywhere else there is nothing."""
+    others = array.copy()
+    others[b][..., OWN] = 0
+    assert not others.any()
+    return array[b][..., OWN]
+
+
 def test_tokens_are_a_softmax_at_each_prefix():
     a = Arrays()
-    logits, room = 5.0 * a.numbers(a.d, LANES), np.zeros((a.d, LANES))
-    _, size, _, tokens, logs, _ = twins("fill_tokens", logits, a.paths.vocabulary_size, N, room, room, a.scratch)
-    blocks = np.exp(logits).reshape(-1, size, LANES)
-    expected = (blocks / blocks.sum(axis=1, keepdims=True)).reshape(a.d, LANES)[:, :N]
-    np.testing.assert_allclose(tokens[:, :N], expected, rtol=1e-14)
-    np.testing.assert_allclose(logs[:, :N], np.log(expected), atol=1e-13)
-    assert (tokens[:, N:] == 0.0).all(), "lanes that are not wanted are left alone"
+    logits = 5.0 * a.numbers(B, a.d, LANES)
+    *_, size, tokens, logs = twins("fill_tokens", logits, 1, AT, a.paths.vocabulary_size, room(a.d), room(a.d))
+    blocks = np.exp(logits[1]).reshape(-1, size, LANES)
+    expected = (blocks / blocks.sum(axis=1, keepdims=True)).reshape(a.d, LANES)[:, OWN]
+    np.testing.assert_allclose(only(tokens), expected, rtol=1e-14)
+    np.testing.assert_allclose(only(logs), np.log(expected), atol=1e-13)
 
 
 def test_probabilities_of_responses_are_products_along_their_paths():
     a = Arrays()
-    *_, pi = twins("fill_responses", a.tokens, *a.fixed, N, np.zeros((a.k, LANES)))
-    np.testing.assert_allclose(pi[:, :N].T, a.point.probabilities[a.prompts[:N]], rtol=1e-13)
+    *_, pi = twins("fill_responses", among(a.tokens), 1, AT, *a.fixed, room(a.k))
+    np.testing.assert_allclose(only(pi).T, a.point.probabilities[a.prompts[OWN]], rtol=1e-13)
 
 
 def test_thresholds_and_counts():
     a = Arrays()
     pi = np.ascontiguousarray(a.point.probabilities[a.prompts].T)
     laws = np.ascontiguousarray(np.moveaxis(np.cumsum(a.problem.bandit.probabilities, axis=2), 0, 2))
-    room = np.zeros((a.o - 1, LANES), dtype=np.int32)
-    *_, thresholds, _ = twins("fill_thresholds", pi, laws, a.prompts, 0.7, N, room, a.scratch)
     below = np.cumsum(a.point.outcome_probabilities[a.prompts], axis=1).T[:-1]
-    np.testing.assert_allclose(thresholds[:, :N], np.floor(below[:, :N] * 2**30 + 0.7), atol=1.0)
-    for first in (0, 2):
-        drawn = words(G + 1, LANES + 2)
-        *_, counts = twins("count_outcomes", drawn, first, thresholds, N, np.zeros((a.o, LANES), dtype=np.int32))
-        *_, listed = twins("find_outcomes", drawn, first, thresholds, N, np.zeros((G + 1, LANES), dtype=np.int64))
-        for i in range(N):
-            expected = ((drawn[:, first + i] & (2**30 - 1))[:, None] >= thresholds[:, i]).sum(axis=1)
+    prompts = among(a.prompts)
+    for row, first in ((0, 0), (3, 2)):
+        drawn = words(G + 5, LANES + 2)
+        made = room(a.o - 1, dtype=np.int32), room(a.o, dtype=np.int32)
+        asked = drawn, row, first, G, among(pi), 1, AT, laws, prompts, 0.7
+        *_, thresholds, counts = twins("count_outcomes", *asked, *made)
+        np.testing.assert_allclose(only(thresholds), np.floor(below[:, OWN] * 2**30 + 0.7), atol=1.0)
+        *_, listed = twins("find_outcomes", drawn[row:], first, thresholds[1], LANES, np.zeros((G, LANES), dtype=np.int64))
+        for i in range(AT, LANES):
+            expected = ((drawn[row : row + G, first + i] & (2**30 - 1))[:, None] >= thresholds[1, :, i]).sum(axis=1)
             np.testing.assert_array_equal(listed[:, i], expected)
-            np.testing.assert_array_equal(counts[:, i], np.bincount(expected, minlength=a.o))
+            np.testing.assert_array_equal(counts[1, :, i], np.bincount(expected, minlength=a.o))
+        assert (only(counts).sum(axis=0) == G).all()
 
 
 def test_listed_outcomes_are_those_counted_with_the_lowest_reward_first():
@@ -136,17 +159,18 @@ def test_advantages_by_table_and_by_coefficients():
     a = Arrays()
     ranks, size = multiset_ranks(a.n_values, G), a.n_values
     table = a.numbers(count_multisets(size, G), size)
-    *_, found, _ = twins("sum_tabulated", a.counts, table, ranks, N, np.zeros((a.o, LANES)), a.scratch)
+    *_, found = twins("sum_tabulated", among(a.counts), 1, AT, table, ranks, room(1, a.o))
     reached = np.cumsum([a.counts[value::size].sum(axis=0) for value in range(size - 1)], axis=0)
     places = sum(ranks[level, row] for level, row in enumerate(reached))
     for o in range(a.o):
-        np.testing.assert_allclose(found[o, :N], (a.counts[o] * table[places, o % size])[:N])
-    *_, looked = twins("look_up_advantages", 100 * a.counts, table, ranks, N, a.scratch)
-    assert np.isin(looked[4:, :N], table).all(), "numbers that mean nothing lead nowhere"
-    rewards, fields, c = a.numbers(a.o, LANES), a.numbers(3, LANES), a.numbers(6)
-    *_, found, _ = twins("sum_affine", a.counts, rewards, fields, c, N, np.zeros((a.o, LANES)), a.scratch)
+        np.testing.assert_allclose(only(found)[0, o], (a.counts[o] * table[places, o % size])[OWN])
+    *_, found = twins("sum_tabulated", among(100 * a.counts), 1, AT, np.ones_like(table), ranks, room(1, a.o))
+    np.testing.assert_array_equal(only(found)[0], 100.0 * a.counts[:, OWN])  # numbers that mean nothing lead nowhere
+    values, penalties, fields, c = a.problem.bandit.values, a.numbers(a.k, LANES), a.numbers(3, LANES), a.numbers(6)
+    rewards = np.tile(values, a.k)[:, None] - penalties[a.responses]
+    *_, found = twins("sum_affine", among(a.counts), values, among(penalties), 1, AT, among(fields), c, room(1, a.o))
     each = c[0] * rewards + c[1] * (a.counts * rewards).sum(axis=0) + c[2:5] @ fields + c[5]
-    np.testing.assert_allclose(found[:, :N], (a.counts * each)[:, :N], atol=1e-13)
+    np.testing.assert_allclose(only(found)[0], (a.counts * each)[:, OWN], atol=1e-13)
 
 
 def test_groups_as_a_kernel_sees_them_and_what_it_makes_of_them():
@@ -186,52 +210,64 @@ def test_weights_of_edges_and_covectors(per_lane):
     drifts = a.numbers(a.k, a.paths.horizon, LANES)
     if not per_lane:
         gains[:, 1] = gains[:, 0]
-    *_, weights_found = twins("add_weights", totals, a.counts, *a.fixed, gains, drifts, N, np.zeros((a.d, LANES)))
+    asked = among(totals, 0), among(a.counts, 0), 0, AT, *a.fixed, gains, drifts
+    *_, weights_found, _ = twins("add_weights", *asked, room(a.d), 1)
     expected = np.zeros((a.d, LANES))
     for o, k in enumerate(a.responses):
         for t in range(a.paths.lengths[k]):
             gain = np.where(totals[:, o] > 0.0, gains[k, 0, t], gains[k, 1, t])
             expected[a.paths.edges[k, t]] += (totals[:, o] * gain).sum(axis=0) + a.counts[o] * drifts[k, t]
-    np.testing.assert_allclose(weights_found[:, :N], expected[:, :N], atol=1e-13)
-    covector, *_ = twins("centre_covector", expected, a.tokens, a.paths.vocabulary_size, N, np.zeros(LANES))
-    np.testing.assert_allclose(covector[:, :N], a.paths.centre(expected.T, a.tokens.T).T[:, :N], atol=1e-14)
-    if per_lane:
-        twins("add_by_sign", totals[0, 0], gains[0, 0, 0], gains[0, 1, 0], N, np.zeros(LANES))
+    np.testing.assert_allclose(only(weights_found), expected[:, OWN], atol=1e-13)
+    covectors, *_ = twins("centre_covector", among(expected), 1, among(a.tokens, 0), 0, AT, a.paths.vocabulary_size)
+    np.testing.assert_allclose(covectors[1][:, OWN], a.paths.centre(expected.T, a.tokens.T).T[:, OWN], atol=1e-14)
+    np.testing.assert_array_equal(covectors[1][:, :AT], expected[:, :AT])
+
+
+def test_what_is_not_there_weighs_nothing_though_its_gain_is_infinite():
+    a = Arrays()
+    gains = np.full((a.k, 2, a.paths.horizon, LANES), np.inf)
+    drifts = np.full((a.k, a.paths.horizon, LANES), np.inf)
+    *_, found, _ = twins("add_weights", room(1, a.o), room(a.o, dtype=np.int32), 0, AT, *a.fixed, gains, drifts, room(a.d), 1)
+    assert not found.any()
 
 
 @pytest.mark.parametrize("pool", [0, 1, 2])
 def test_pools_weigh_each_token_alike(pool):
     a = Arrays()
-    counts, covectors = np.stack([a.counts, a.counts[::-1]]), a.numbers(B, a.d, LANES)
-    *_, found, _ = twins("pool_covectors", counts, a.paths.lengths, pool, G, N, covectors, np.zeros(LANES))
-    tokens = np.einsum("boi,o->bi", counts, a.paths.lengths[a.responses])
+    counts, covectors = np.stack([0 * a.counts, a.counts, a.counts[::-1]]), a.numbers(B, a.d, LANES)
+    *_, found = twins("pool_covectors", counts, 1, AT, a.paths.lengths, pool, G, covectors)
+    tokens = np.einsum("boi,o->bi", counts[1:], a.paths.lengths[a.responses])
     groups = [[0], [1]] if pool == 1 else [[0, 1]]
     for members in groups if pool else []:
         factor = G * len(members) / tokens[members].sum(axis=0)
-        np.testing.assert_allclose(found[members][..., :N], (covectors[members] * factor)[..., :N], rtol=1e-13)
+        np.testing.assert_allclose(found[members][..., OWN], (covectors[members] * factor)[..., OWN], rtol=1e-13)
     if not pool:
         np.testing.assert_array_equal(found, covectors)
-    twins("count_tokens", a.counts, a.paths.lengths, N, np.zeros(LANES))
 
 
 def test_rewards_prompts_penalties_and_drifts():
     a = Arrays()
     values, penalties, log_tokens = a.problem.bandit.values, a.numbers(a.k, LANES), np.log(a.tokens)
-    *_, rewards = twins("fill_rewards", values, penalties, N, np.zeros((a.o, LANES)))
-    np.testing.assert_allclose(rewards[:, :N], (np.tile(values, a.k)[:, None] - penalties[a.responses])[:, :N])
-    drawn = np.random.default_rng(3).integers(0, 1 << 63, 400, dtype=np.uint64) * np.uint64(2)
-    *_, prompts = twins("draw_prompts", drawn, 100, *alias_table(np.array([[0.2, 0.5, 0.3]])), 300, np.zeros(300, dtype=np.int64))
-    assert set(prompts) == {0, 1, 2}
+    *_, rewards = twins("fill_rewards", values, among(penalties), 1, AT, room(a.o))
+    np.testing.assert_allclose(only(rewards), (np.tile(values, a.k)[:, None] - penalties[a.responses])[:, OWN])
+    drawn = np.random.default_rng(3).integers(0, 1 << 63, (3, 3 * LANES), dtype=np.uint64) * np.uint64(2)
+    table = alias_table(np.array([[0.2, 0.5, 0.3]]))
+    *_, prompts = twins("draw_prompts", drawn, 2, LANES, 1, AT, *table, room(dtype=np.int64))
+    uniforms = (drawn[2, LANES + AT : 2 * LANES] >> np.uint64(11)) * (3.0 / 2**53)
+    place = uniforms.astype(np.int64)
+    beyond = uniforms - place >= table.threshold[0, place]
+    np.testing.assert_array_equal(only(prompts), table.choices[0, 2 * place + beyond])
     reference = a.numbers(a.d, a.m)
-    *_, ratios = twins("fill_log_ratios", log_tokens, reference, a.prompts, N, np.zeros((a.d, LANES)))
-    np.testing.assert_allclose(ratios[:, :N], (log_tokens - reference[:, a.prompts])[:, :N])
-    *_, found = twins("add_up_penalties", ratios, *a.fixed, 0.3, N, np.zeros((a.k, LANES)))
-    expected = 0.3 * a.paths.along(np.ascontiguousarray(ratios.T)).T
-    np.testing.assert_allclose(found[:, :N], expected[:, :N], atol=1e-14)
-    *_, drifts = twins("fill_drifts", ratios, *a.fixed, 0.3, np.ones(a.k), N, np.zeros((a.k, a.paths.horizon, LANES)))
-    np.testing.assert_allclose(drifts[0, 0, :N], -0.3 * ratios[a.paths.edges[0, 0], :N])
-    *_, apart = twins("fill_drift", log_tokens, ratios, N, np.zeros((a.d, LANES)))
-    np.testing.assert_allclose(apart[:, :N], (log_tokens - ratios)[:, :N])
+    asked = among(log_tokens), 1, AT, reference, among(a.prompts, 0), 0
+    *_, ratios = twins("fill_log_ratios", *asked, np.zeros((a.d, LANES)))
+    expected = (log_tokens - reference[:, a.prompts])[:, OWN]
+    np.testing.assert_allclose(ratios[:, OWN], expected)
+    *_, found, _ = twins("add_up_penalties", ratios, AT, *a.fixed, 0.3, room(a.k), 1)
+    np.testing.assert_allclose(only(found), 0.3 * a.paths.along(np.ascontiguousarray(expected.T)).T, atol=1e-14)
+    *_, drifts = twins("fill_drifts", ratios, AT, *a.fixed, 0.3, np.ones(a.k), np.zeros((a.k, a.paths.horizon, LANES)))
+    np.testing.assert_allclose(drifts[0, 0, OWN], -0.3 * ratios[a.paths.edges[0, 0], OWN])
+    *_, apart = twins("fill_drift", among(log_tokens), 1, among(ratios, 0), 0, AT, np.zeros((a.d, LANES)))
+    np.testing.assert_allclose(apart[:, OWN], (log_tokens - ratios)[:, OWN])
 
 
 def test_score_norms_and_fields():
@@ -250,19 +286,31 @@ def test_score_norms_and_fields():
 
 def test_iterates_are_followed_projected_and_kept():
     a = Arrays()
-    theta, ball = a.numbers(3, N), np.array([0.1, -0.2, 0.3, 1.0])
+    theta, ball = a.numbers(3, LANES), np.array([0.1, -0.2, 0.3, 1.0])
     projected, *_ = twins("project", theta, ball, np.zeros(LANES))
-    for i in range(N):
+    for i in range(LANES):
         away = theta[:, i] - ball[:3]
         np.testing.assert_allclose(projected[:, i], ball[:3] + away * min(1.0, 1.0 / np.linalg.norm(away)), atol=1e-14)
     np.testing.assert_array_equal(twins("project", theta, np.empty(0), np.zeros(LANES))[0], theta)
-    start, average, farthest = a.numbers(3, N), a.numbers(3, N), np.array([0.0, 0.0, 0.0, 0.0, 99.0])
-    *_, mean, far, _ = twins("follow", theta, 4.0, start, average, farthest, np.zeros(LANES))
-    np.testing.assert_allclose(mean, 0.75 * average + 0.25 * theta, atol=1e-14)
-    np.testing.assert_allclose(far, np.maximum(farthest, ((theta - start) ** 2).sum(axis=0)), rtol=1e-14)
+    start, average = a.numbers(2, 3, LANES), a.numbers(2, 3, LANES)
+    farthest = np.zeros((2, LANES))
+    farthest[:, 4] = 99.0
+    *_, mean, far = twins("follow", theta, 1, 4.0, start, average, farthest)
+    np.testing.assert_allclose(mean[1], 0.75 * average[1] + 0.25 * theta, atol=1e-14)
+    np.testing.assert_allclose(far[1], np.maximum(farthest[1], ((theta - start[1]) ** 2).sum(axis=0)), rtol=1e-14)
+    np.testing.assert_array_equal(mean[0], average[0])
+    one, began, before = (np.ascontiguousarray(found[..., 4:5]) for found in (theta, start, average))
+    *_, mean_alone, far_alone = twins("follow_alone", one, 1, 4.0, began, before, np.zeros((2, 1)))
+    np.testing.assert_array_equal(mean_alone[1, :, 0], mean[1, :, 4])
+    np.testing.assert_allclose(far_alone[1, 0], ((theta - start[1])[:, 4] ** 2).sum(), rtol=1e-14)
     trace = record.NO_TRACE._replace(path=np.zeros((N, 3, 3)))
-    STAGES["keep_iterates"](2, theta, trace)
-    np.testing.assert_array_equal(trace.path[:, 2], theta.T)
+    compiled(STAGES["keep_iterates"])(2, theta, trace)
+    np.testing.assert_array_equal(trace.path[:, 2], theta.T[:N])
+    path = a.numbers(N, 3, 2)
+    whole = record.NO_TRACE._replace(path=path, mean_rewards=np.zeros((N, 2)), hessian=np.zeros((N, 2, 2)))
+    for stage in (compiled(STAGES["part_of"]), STAGES["part_of"].py_func):
+        np.testing.assert_array_equal(stage(whole, 32, 32).path, path[32:])
+        np.testing.assert_array_equal(stage(whole, 0, 32).path, path[:32])
 
 
 def test_the_hessian_agrees_with_plain_python():
@@ -280,7 +328,7 @@ def test_the_hessian_agrees_with_plain_python():
     full += np.swapaxes(np.tril(full, -1), -1, -2)
     dense = geometry.features(a.problem.policy)[a.prompts[:N]]
     gathered = np.zeros((a.d, columns.shape[1], LANES))
-    for function in (STAGES["add_congruence"], STAGES["add_congruence"].py_func):
+    for function in (compiled(STAGES["add_congruence"]), STAGES["add_congruence"].py_func):
         kept = trace._replace(hessian=np.ones((N, dense.shape[2], dense.shape[2])))
         function(forms, a.prompts, 0.2, N, kept, gathered, room, np.zeros(LANES))
         expected = 1.0 + 0.2 * np.einsum("ndi,nde,nej->nij", dense, full, dense)
@@ -292,6 +340,9 @@ ELSEWHERE = {
     "note_fault": "test_kernel_trial.py",
     "exponential": "test_training_paths.py",
     "logarithm": "test_training_paths.py",
+    "find_multiset": "test_training_stages.py, in sum_tabulated",
+    "count_below": "test_training_stages.py, in count_outcomes",
+    "penalise": "test_training.py",
     "fill_words": "streams_by_numpy.py",
     "next_uniform": "streams_by_numpy.py",
     "show_groups": "test_training.py",
@@ -305,7 +356,7 @@ def test_every_stage_is_tried():
     tried = {name for name in STAGES if f'twins("{name}"' in source or f'STAGES["{name}"]' in source}
     assert tried | set(ELSEWHERE) == set(STAGES)
     used = {name for name, value in vars(advance).items() if isinstance(value, Dispatcher)}
-    assert used <= set(STAGES)
+    assert used - set(own(advance)) <= set(STAGES)
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, "tree", "linear tree"])
@@ -319,16 +370,18 @@ def test_records_have_the_types_that_the_driver_declares(policy, penalty_kind, r
         for updates, optimiser in ((1, gt.SGD()), (2, gt.SGD()), (1, gt.Adam())):
             sizes = {"batch_size": 4, "group_size": 5, "inner_steps": updates, "optimiser": optimiser, "ball": None}
             course = runs.Course.of(problem, estimator, np.ones(8), **sizes)
-            begun = course.start(generator.block_streams(np.random.SeedSequence(0), 0), np.tile(problem.theta, (3, 1)))
+            streams = generator.block_streams(np.random.SeedSequence(0), 0)
+            begun = runs.Runs(course, runs.make_workplace(course), streams, np.tile(problem.theta, (3, 1)), record.NO_TRACE)
             given = [
                 (course.world, setting.WORLD),
                 (course.recipe, setting.RECIPE),
                 (course.parts, advance.PARTS),
-                (begun.rule, sums.RULE),
-                (begun.rollout, sums.ROLLOUT),
-                (begun.room, setting.ROOM),
-                (begun.states[0], setting.STATE),
-                (begun.batch, show.BATCH),
+                (begun.place.rule, sums.RULE),
+                (begun.place.words, setting.WORDS),
+                (begun.place.rollout, sums.ROLLOUT),
+                (begun.place.room, setting.ROOM),
+                (begun.state, setting.STATE),
+                (begun.place.batch, show.BATCH),
                 (begun.streams, generator.STREAMS),
                 (record.NO_TRACE, record.TRACE),
             ]

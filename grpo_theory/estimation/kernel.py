@@ -19,7 +19,7 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.typed_passes import NopythonTypeInference, type_inference_stage
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import CHECKS_BOUNDS, WITHOUT_COMPILER, compile_function, stage
+from grpo_theory.compilation import CHECKS_BOUNDS, WITHOUT_COMPILER, allocating_stage, compile_function
 
 
 class Batch(NamedTuple):
@@ -122,7 +122,7 @@ def compile_kernel(function: Callable) -> Any:
     """
     try:
         raises = (_may_raise(function) or CHECKS_BOUNDS) and not WITHOUT_COMPILER
-        whole = _guarded(stage(function)) if raises else function
+        whole = _guarded(allocating_stage(function)) if raises else function
         return compile_function(whole, SIGNATURE, as_value=True, pipeline_class=_KernelCompiler)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
         raise TypeError(

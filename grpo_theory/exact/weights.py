@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F1, F2, F4, I1, I2, compile_function, stage
+from grpo_theory.compilation import F1, F2, F4, I1, I2, allocating_stage, compile_function
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.clip import SIGNATURE as CLIP
 from grpo_theory.estimation.ratio import SIGNATURE as RATIO
@@ -169,7 +169,7 @@ def _drifts(current: Point, estimator: Estimator) -> Array:
     return drifts
 
 
-@stage
+@allocating_stage
 def fill_gains(fill_ratios, fill_weights, log_ratios, edges, lengths, shares, widths, gains):
     """Fill gains (K, 2, T, N) from the logs of pi/pi_0 on the edges (D, N), for N pairs of policies side by side."""
     n_responses, horizon = edges.shape

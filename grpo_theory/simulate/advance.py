@@ -1,8 +1,8 @@
 """The compiled driver of training runs: words to iterates, many runs side by side.
 
-A run is a lane: every loop of a stage ends in one over the n lanes that are wanted.  A rollout serves M updates, each on the
-groups of B/M of its prompts.  What only some estimators need (score norms, penalties, ratios, records) is a function of its own,
-compiled when it is first wanted.
+A run is a lane.  A share of the runs makes many steps before the next one does, so that a step's numbers stay in the first
+level of cache.  A rollout serves M updates, each on the groups of B/M of its prompts.  What only some estimators need (score
+norms, ratios, records, the kernel itself) is a function of its own, compiled when it is first wanted.
 """
 
 from functools import cache
@@ -12,17 +12,20 @@ import numba
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F1, F3, compile_function, record_type
+from grpo_theory.compilation import F1, F3, NO_ARRAYS, compile_function, paragraph, record_type
 from grpo_theory.estimation import clip, kl_term, ratio
+from grpo_theory.lanes import WIDTH
 from grpo_theory.simulate import ascent, optimiser, penalty, record, sums, weighing
-from grpo_theory.simulate.ascent import clear, follow, project
+from grpo_theory.simulate.ascent import clear, follow, follow_alone, project
+from grpo_theory.simulate.generator import STREAMS, fill_words, next_uniform
 from grpo_theory.simulate.learner import fill_responses, fill_tokens
-from grpo_theory.simulate.record import TRACE, keep_iterates
+from grpo_theory.simulate.penalty import penalise
+from grpo_theory.simulate.record import TRACE, keep_iterates, part_of
 from grpo_theory.simulate.setting import RECIPE, ROOM, STATE, WORDS, WORLD
 from grpo_theory.simulate.show import BATCH
 from grpo_theory.simulate.sums import ROLLOUT, RULE, note_fault, sum_affine, sum_tabulated
-from grpo_theory.simulate.tally import count_outcomes, fill_thresholds
-from grpo_theory.simulate.update import add_weights, centre_covector, draw_prompts, fill_rewards, pool_covectors
+from grpo_theory.simulate.tally import count_outcomes, draw_prompts
+from grpo_theory.simulate.update import add_weights, centre_covector, fill_rewards, pool_covectors
 
 
 class Parts(NamedTuple):
@@ -33,7 +36,6 @@ class Parts(NamedTuple):
     array: Array
     move: Any
     settings: Array
-    fill_penalties: Any
     fill_seen: Any
     fill_sums: Any
     weigh_tokens: Any
@@ -50,7 +52,6 @@ PARTS = record_type(
     F3,
     types.FunctionType(optimiser.MOVE),
     F1,
-    types.FunctionType(penalty.FILL_PENALTIES),
     types.FunctionType(penalty.FILL_SEEN),
     types.FunctionType(sums.SIGNATURE),
     types.FunctionType(weighing.SIGNATURE),
@@ -61,84 +62,144 @@ PARTS = record_type(
 )
 
 
-def advance(parts, world, recipe, rule, words, steps, start, ball, batch, rollout, room, state, trace):
-    """Advance R runs by the S rollouts of the words, each of which serves M updates.
+@paragraph
+def draw(words, s, first, n, world, rollout):
+    """Draw the prompts of the chunk's s-th rollout, for the n runs from the first on."""
+    for b in range(rollout.prompts.shape[0]):
+        for i in range(0, n, WIDTH):
+            row, threshold, choices = s * words.rows + b, world.prompt_threshold, world.prompt_choices
+            draw_prompts(words.prompts, row, first, b, i, threshold, choices, rollout.prompts)
 
-    steps (S M,) are the step sizes and `start` is the number of updates before them; ball is the centre (d,) followed by the
-    radius, or empty; the state is advanced in place, and the trace is filled.  A kernel's fault ends it, and is noted
-    in the rollout.
-    """
-    batch_size, n = rollout.prompts.shape[0], state.theta.shape[1]
-    scratch, groups = rollout.scratch, batch_size // recipe.updates
-    for s in range(words.dithers.shape[0]):
-        # The policy that samples, and its rollout.
+
+@paragraph
+def sample(words, s, first, b, n, world, recipe, rollout, room):
+    """Fill the probabilities of the b-th prompts of the chunk's s-th rollout, and draw and count their outcomes."""
+    size = recipe.group_size
+    row = 2 * (s * words.rows + rollout.prompts.shape[0]) + b * size
+    for i in range(0, n, WIDTH):
+        fill_tokens(room.logits, b, i, world.vocabulary_size, room.tokens, room.log_tokens)
+        fill_responses(room.tokens, b, i, world.edges, world.lengths, room.pi)
+        laws, dither = world.laws, words.dithers[s]
+        count_outcomes(
+            words.responses, row, first, size, room.pi, b, i, laws, rollout.prompts, dither, rollout.thresholds, rollout.counts
+        )
+
+
+@paragraph
+def evaluate(parts, world, recipe, rule, b, n, rollout, room):
+    """Fill what is made of the b-th groups' outcomes: rewards, what kernels see, and advantages if no kernel need be called."""
+    if recipe.in_reward > 0.0:
+        penalise(parts.fill_terms, world, recipe, b, n, rollout, room)
+    if recipe.wants_rewards:
+        for i in range(0, n, WIDTH):
+            fill_rewards(world.values, room.penalties, b, i, rollout.rewards)
+    if recipe.sees_fields:
+        parts.fill_seen(world, b, n, rollout, room)
+    if rule.advantages.shape[0] > 0:
+        for i in range(0, n, WIDTH):
+            sum_tabulated(rollout.counts, b, i, rule.advantages, rule.ranks, rollout.sums)
+    elif rule.coefficients.shape[0] > 0:
+        for i in range(0, n, WIDTH):
+            sum_affine(rollout.counts, world.values, room.penalties, b, i, rollout.fields, rule.coefficients, rollout.sums)
+
+
+@paragraph
+def weigh(parts, world, recipe, first, b, n, rollout, room):
+    """Fill the covectors of the b-th groups of an update, which are the rollout's from number `first` on."""
+    here = first + b
+    tokens, log_tokens, place = room.tokens, room.log_tokens, here
+    if recipe.updates > 1:
+        tokens, log_tokens, place = room.tokens_now, room.log_tokens_now, b
+        for i in range(0, n, WIDTH):
+            fill_tokens(room.logits_now, b, i, world.vocabulary_size, tokens, log_tokens)
+    if recipe.weighs_anew:
+        ratios, weights, terms = parts.fill_ratios, parts.fill_weights, parts.fill_terms
+        parts.weigh_tokens(ratios, weights, terms, world, recipe, rollout.prompts, here, log_tokens, place, n, room)
+    for i in range(0, n, WIDTH):
+        gains, drifts = room.gains, room.drifts
+        add_weights(rollout.sums, rollout.counts, here, i, world.edges, world.lengths, gains, drifts, room.covectors, b)
+        centre_covector(room.covectors, b, tokens, place, i, world.vocabulary_size)
+
+
+@paragraph
+def update(parts, world, recipe, j, count, step, ball, theta, s, n, rollout, room, state):
+    """Make the j-th update of a rollout, the `count`-th of the runs of share s, from theta (d, N) on."""
+    groups = rollout.prompts.shape[0] // recipe.updates
+    first = j * groups
+    prompts = rollout.prompts[first : first + groups]
+    if recipe.updates > 1:
+        parts.fill_logits(theta, prompts, parts.array, room.rows, room.logits_now)
+    for b in range(groups):
+        weigh(parts, world, recipe, first, b, n, rollout, room)
+    for i in range(0, n, WIDTH):
+        pool_covectors(rollout.counts, first, i, world.lengths, recipe.pool, recipe.group_size, room.covectors)
+    share = 1.0 / (groups * recipe.group_size)
+    if state.moments.shape[1] == 0:
+        parts.take_step(theta, prompts, parts.array, room.rows, room.covectors, step * share)
+    else:
+        clear(state.gradient)
+        parts.take_step(state.gradient, prompts, parts.array, room.rows, room.covectors, share)
+        parts.move(theta, state.gradient, state.moments[s], parts.settings, step, count)
+    project(theta, ball, state.distances)
+    if theta.shape[1] < WIDTH:
+        follow_alone(theta, s, count, state.start, state.average, state.farthest)
+    else:
+        follow(theta, s, count, state.start, state.average, state.farthest)
+
+
+@paragraph
+def go_on(parts, world, recipe, rule, words, place, rollouts, steps, start, ball, batch, rollout, room, state, trace, share):
+    """Advance the runs of a share by so many rollouts, from a place of the chunk on, which serve the updates after `start`."""
+    batch_size, size = rollout.prompts.shape[0], state.theta.shape[2]
+    first = share * size
+    n, theta, kept = min(size, state.wanted - first), state.theta[share], part_of(trace, first, size)
+    for s in range(place, place + rollouts):
+        draw(words, s, first, n, world, rollout)
+        parts.fill_logits(theta, rollout.prompts, parts.array, room.rows, room.logits)
         for b in range(batch_size):
-            own = words.prompts[s, b]
-            draw_prompts(own, words.first, world.prompt_threshold, world.prompt_choices, n, rollout.prompts[b])
-        parts.fill_logits(state.theta, rollout.prompts, parts.array, room.rows, room.logits)
-        drawn = words.responses[s, 2 * batch_size :]
-        for b in range(batch_size):
-            prompts, pi = rollout.prompts[b], room.pi[b]
-            fill_tokens(room.logits[b], world.vocabulary_size, n, room.tokens[b], room.log_tokens[b], scratch)
-            fill_responses(room.tokens[b], world.edges, world.lengths, n, pi)
-            fill_thresholds(pi, world.laws, prompts, words.dithers[s], n, rollout.thresholds[b], scratch)
-            group = drawn[b * recipe.group_size : (b + 1) * recipe.group_size]
-            count_outcomes(group, words.first, rollout.thresholds[b], n, rollout.counts[b])
-            if recipe.in_reward > 0.0:
-                parts.fill_penalties(parts.fill_terms, world, recipe, b, n, rollout, room)
-            if recipe.wants_rewards:
-                fill_rewards(world.values, room.penalties[b], n, rollout.rewards[b])
-            if recipe.sees_fields:
-                parts.fill_seen(world, b, n, rollout, room)
-            # Its advantages, where the kernel need not be called.
-            if rule.advantages.shape[0] > 0:
-                sum_tabulated(rollout.counts[b], rule.advantages, rule.ranks, n, rollout.sums[b, 0], scratch)
-            elif rule.coefficients.shape[0] > 0:
-                own_fields, own_sums = rollout.fields[b], rollout.sums[b, 0]
-                sum_affine(rollout.counts[b], rollout.rewards[b], own_fields, rule.coefficients, n, own_sums, scratch)
+            sample(words, s, first, b, n, world, recipe, rollout, room)
+            evaluate(parts, world, recipe, rule, b, n, rollout, room)
         if rule.is_called:
-            first, lengths = words.first, recipe.seen_lengths
+            drawn, lengths = words.responses[2 * (s * words.rows + batch_size) :], recipe.seen_lengths
             parts.fill_sums(rule, rollout, batch, drawn, first, n, world.responses, lengths, len(world.values))
             note_fault(room.logits, rollout.sums, batch.rewards, n, rollout.fault)
             if rollout.fault[0] > 0.0:
                 return
-        if trace.path.shape[0] > 0:
-            parts.keep_rollout(start // recipe.updates + s, rollout, room.tokens, recipe.group_size, world.strength, trace)
-        # The updates.
+        made = start + (s - place) * recipe.updates
+        if kept.path.shape[0] > 0:
+            parts.keep_rollout(made // recipe.updates, rollout, room.tokens, recipe.group_size, world.strength, kept)
         for j in range(recipe.updates):
-            first, update = j * groups, s * recipe.updates + j
-            prompts = rollout.prompts[first : first + groups]
-            if recipe.updates > 1:
-                parts.fill_logits(state.theta, prompts, parts.array, room.rows, room.logits_now)
-            for b in range(groups):
-                here, covector = first + b, room.covectors[b]
-                tokens, log_tokens = room.tokens[here], room.log_tokens[here]
-                if recipe.updates > 1:
-                    tokens, log_tokens = room.tokens_now, room.log_tokens_now
-                    fill_tokens(room.logits_now[b], world.vocabulary_size, n, tokens, log_tokens, scratch)
-                if recipe.weighs_anew:
-                    ratios, weights, terms = parts.fill_ratios, parts.fill_weights, parts.fill_terms
-                    parts.weigh_tokens(ratios, weights, terms, world, recipe, prompts[b], log_tokens, here, n, room)
-                counts = rollout.counts[here]
-                add_weights(rollout.sums[here], counts, world.edges, world.lengths, room.gains, room.drifts, n, covector)
-                centre_covector(covector, tokens, world.vocabulary_size, n, scratch[0])
-            used = rollout.counts[first : first + groups]
-            pool_covectors(used, world.lengths, recipe.pool, recipe.group_size, n, room.covectors, scratch[0])
-            share, step = 1.0 / (groups * recipe.group_size), steps[update]
-            if state.moments.shape[0] == 0:
-                parts.take_step(state.theta, prompts, parts.array, room.rows, room.covectors, step * share)
-            else:
-                clear(state.gradient)
-                parts.take_step(state.gradient, prompts, parts.array, room.rows, room.covectors, share)
-                parts.move(state.theta, state.gradient, state.moments, parts.settings, step, start + update + 1)
-            project(state.theta, ball, scratch[0])
-            follow(state.theta, start + update + 1.0, state.start, state.average, state.farthest, scratch[0])
-            if trace.path.shape[0] > 0:
-                keep_iterates(start + update + 1, state.theta, trace)
+            update(parts, world, recipe, j, made + j + 1, steps[made + j], ball, theta, share, n, rollout, room, state)
+            if kept.path.shape[0] > 0:
+                keep_iterates(made + j + 1, theta, kept)
+
+
+def advance(parts, world, recipe, rule, streams, words, steps, start, stop, ball, batch, rollout, room, state, trace):
+    """Advance R runs from update number `start` to `stop`: chunk of rollouts by chunk, and share by share of the runs.
+
+    steps (n,) are the step sizes of all updates; ball is the centre (d,) followed by the radius, or empty.  The streams, the
+    words and the state are advanced in place, and the trace is filled.  A kernel's fault ends it, and is noted in the rollout.
+    """
+    chunk = words.dithers.shape[0]
+    while start < stop:
+        place = start // recipe.updates % chunk
+        if place == 0:
+            fill_words(streams.lanes, words.prompts[: words.prompts.shape[0] - 1])
+            for s in range(chunk):
+                words.dithers[s] = next_uniform(streams.lone)
+        rollouts = min(chunk - place, (stop - start) // recipe.updates)
+        for share in range(state.theta.shape[0]):
+            go_on(
+                parts, world, recipe, rule, words, place, rollouts, steps, start, ball, batch, rollout, room, state, trace, share
+            )
+            if rollout.fault[0] > 0.0:
+                return
+        start += rollouts * recipe.updates
 
 
 @cache
 def compiled_advance() -> Any:
     """Compile `advance`, or read it from the cache; one machine code serves every kernel, policy and composition."""
-    arguments = (PARTS, WORLD, RECIPE, RULE, WORDS, F1, numba.int64, F1, BATCH, ROLLOUT, ROOM, STATE, TRACE)
-    return compile_function(advance, numba.void(*arguments))
+    count = numba.int64
+    arguments = (PARTS, WORLD, RECIPE, RULE, STREAMS, WORDS, F1, count, count, F1, BATCH, ROLLOUT, ROOM, STATE, TRACE)
+    return compile_function(advance, numba.void(*arguments), **NO_ARRAYS)

@@ -1,7 +1,7 @@
 """Stage 4, the step: from theta to the logits of prompts, and along covectors, one pair of functions for each kind of logit map.
 
-Theta is (d, R), one column for each run; prompts are (B, N), logits and covectors (B, D, N), the first R of whose N lanes are
-those of the runs.
+Theta is (d, n), one column for each run: a multiple of `WIDTH`, or one alone.  Prompts are (B, N), logits and covectors
+(B, D, N), the first n of whose N lanes are those of the runs.
 """
 
 from typing import Any, NamedTuple
@@ -11,9 +11,9 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F2, F3, I2, function_value, stage
+from grpo_theory.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take, where
 from grpo_theory.problem import Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
-from grpo_theory.simulate.generator import LANES
 from grpo_theory.simulate.geometry import features
 
 FILL_LOGITS = numba.void(F2, I2, F3, F2, F3)
@@ -26,93 +26,98 @@ multiplication takes a quarter of the time of a look-up."""
 class Ascent(NamedTuple):
     """``fill_logits(theta, prompts, array, rows, logits)``, ``take_step(theta, prompts, array, rows, covectors, step)``.
 
-    The array is what both understand, `rows` the number of rows that they compute in, `side_by_side` that of runs.
+    The array is what both understand, `rows` the number of rows that they compute in; `alone` says that they work on one run at a
+    time.
     """
 
     fill_logits: Any
     take_step: Any
     array: Array
     rows: int
-    side_by_side: int
+    alone: bool
 
 
 @function_value(FILL_LOGITS)
 def tabular_logits(theta, prompts, array, rows, logits):
     """Logits are entries of the table; array and rows are not read."""
-    for b in range(logits.shape[0]):
-        for k in range(logits.shape[1]):
-            for i in range(theta.shape[1]):
-                logits[b, k, i] = theta[np.uintp(prompts[b, i] * logits.shape[1] + k), i]
+    n_logits, n = logits.shape[1], theta.shape[1]
+    for i in range(0, n, WIDTH):
+        for b in range(logits.shape[0]):
+            place = load(prompts, b, i) * (n_logits * n) + (lane_numbers() + i)
+            for k in range(n_logits):
+                store(take(theta, place + k * n), logits, b, k, i)
 
 
 @function_value(TAKE_STEP)
 def tabular_step(theta, prompts, array, rows, covectors, step):
     """Theta's block of the prompt moves by step times the covector."""
-    for b in range(covectors.shape[0]):
-        for k in range(covectors.shape[1]):
-            for i in range(theta.shape[1]):
-                theta[np.uintp(prompts[b, i] * covectors.shape[1] + k), i] += step * covectors[b, k, i]
+    n_logits, n = covectors.shape[1], theta.shape[1]
+    for i in range(0, n, WIDTH):
+        for b in range(covectors.shape[0]):
+            place = load(prompts, b, i) * (n_logits * n) + (lane_numbers() + i)
+            for k in range(n_logits):
+                add_at(theta, place + k * n, step * load(covectors, b, k, i))
 
 
 @function_value(FILL_LOGITS)
 def dense_logits(theta, prompts, array, rows, logits):
     """Logits are phi(m, k) . theta, with array the features (M, D, d): those of the prompts drawn."""
-    for b in range(logits.shape[0]):
-        for k in range(logits.shape[1]):
-            for i in range(theta.shape[1]):
-                logits[b, k, i] = 0.0
-            for j in range(theta.shape[0]):
-                for i in range(theta.shape[1]):
-                    logits[b, k, i] += array[np.uintp(prompts[b, i]), k, j] * theta[j, i]
+    n_logits, dimension = array.shape[1], array.shape[2]
+    for i in range(0, theta.shape[1], WIDTH):
+        for b in range(logits.shape[0]):
+            place = load(prompts, b, i) * (n_logits * dimension)
+            for k in range(n_logits):
+                logit = reals(0.0)
+                for j in range(dimension):
+                    logit = logit + take(array, place + (k * dimension + j)) * load(theta, j, i)
+                store(logit, logits, b, k, i)
 
 
 @function_value(TAKE_STEP)
 def dense_step(theta, prompts, array, rows, covectors, step):
     """Theta moves by step times sum_k c_k phi(m, k)."""
-    for b in range(covectors.shape[0]):
-        for k in range(covectors.shape[1]):
-            for j in range(theta.shape[0]):
-                for i in range(theta.shape[1]):
-                    theta[j, i] += step * covectors[b, k, i] * array[np.uintp(prompts[b, i]), k, j]
+    n_logits, dimension = array.shape[1], array.shape[2]
+    for i in range(0, theta.shape[1], WIDTH):
+        for b in range(covectors.shape[0]):
+            place = load(prompts, b, i) * (n_logits * dimension)
+            for k in range(n_logits):
+                weight = step * load(covectors, b, k, i)
+                for j in range(dimension):
+                    store(load(theta, j, i) + weight * take(array, place + (k * dimension + j)), theta, j, i)
 
 
 @function_value(FILL_LOGITS)
 def few_logits(theta, prompts, array, rows, logits):
-    """Logits are phi(m, k) . theta, with array the features (M, D, d): those of all prompts, in the rows, and a choice."""
-    n_logits = array.shape[1]
-    for m in range(array.shape[0]):
-        for k in range(n_logits):
-            row = m * n_logits + k
-            weight = array[m, k, 0]
-            for i in range(theta.shape[1]):
-                rows[row, i] = weight * theta[0, i]
+    """Logits are phi(m, k) . theta, with array[0] the features (M D, d): all prompts' in the rows (M D, N), and a choice."""
+    n_logits, n = logits.shape[1], theta.shape[1]
+    for i in range(0, n, WIDTH):
+        for row in range(rows.shape[0]):
+            logit = array[0, row, 0] * load(theta, 0, i)
             for j in range(1, theta.shape[0]):
-                weight = array[m, k, j]
-                for i in range(theta.shape[1]):
-                    rows[row, i] += weight * theta[j, i]
-    for b in range(logits.shape[0]):
-        for k in range(n_logits):
-            for i in range(theta.shape[1]):
-                logits[b, k, i] = rows[np.uintp(prompts[b, i] * n_logits + k), i]
+                logit = logit + array[0, row, j] * load(theta, j, i)
+            store(logit, rows, row, i)
+        for b in range(logits.shape[0]):
+            place = load(prompts, b, i) * (n_logits * n) + (lane_numbers() + i)
+            for k in range(n_logits):
+                store(take(rows, place + k * n), logits, b, k, i)
 
 
 @function_value(TAKE_STEP)
 def few_step(theta, prompts, array, rows, covectors, step):
     """Theta moves by step times sum_mk c_mk phi(m, k), with the covectors of a prompt added up first, in the rows (M D, N)."""
-    n_logits = array.shape[1]
-    for row in range(rows.shape[0]):
-        for i in range(theta.shape[1]):
-            rows[row, i] = 0.0
-    for b in range(covectors.shape[0]):
-        for k in range(n_logits):
-            for i in range(theta.shape[1]):
-                rows[np.uintp(prompts[b, i] * n_logits + k), i] += step * covectors[b, k, i]
-    for m in range(array.shape[0]):
-        for k in range(n_logits):
-            for j in range(theta.shape[0]):
-                weight = array[m, k, j]
-                for i in range(theta.shape[1]):
-                    theta[j, i] += weight * rows[m * n_logits + k, i]
+    n_logits, n = covectors.shape[1], theta.shape[1]
+    for i in range(0, n, WIDTH):
+        for row in range(rows.shape[0]):
+            store(reals(0.0), rows, row, i)
+        for b in range(covectors.shape[0]):
+            place = load(prompts, b, i) * (n_logits * n) + (lane_numbers() + i)
+            for k in range(n_logits):
+                add_at(rows, place + k * n, step * load(covectors, b, k, i))
+        for j in range(theta.shape[0]):
+            x = load(theta, j, i)
+            for row in range(rows.shape[0]):
+                x = x + array[0, row, j] * load(rows, row, i)
+            store(x, theta, j, i)
 
 
 @function_value(FILL_LOGITS)
@@ -150,13 +155,14 @@ def ascent(policy: Policy, batch_size: int) -> Ascent:
     """Return the logits and the step of a policy: its own for the package's maps, dense features for any other class."""
     logit_map = policy.logit_map
     if type(logit_map) is TabularMap:
-        return Ascent(tabular_logits.value, tabular_step.value, np.empty((0, 0, 0)), 0, LANES)
+        return Ascent(tabular_logits.value, tabular_step.value, np.empty((0, 0, 0)), 0, alone=False)
     if type(logit_map) is HeadMap:
-        return Ascent(head_logits.value, head_step.value, logit_map.hidden[None].copy(), 0, 1)
+        return Ascent(head_logits.value, head_step.value, logit_map.hidden[None].copy(), 0, alone=True)
     array = features(policy)
     if policy.n_prompts <= FEW_PROMPTS * batch_size:
-        return Ascent(few_logits.value, few_step.value, array, policy.n_prompts * policy.n_logits, LANES)
-    return Ascent(dense_logits.value, dense_step.value, array, 0, LANES)
+        rows = array.reshape(1, -1, policy.dimension)
+        return Ascent(few_logits.value, few_step.value, rows, rows.shape[1], alone=False)
+    return Ascent(dense_logits.value, dense_step.value, array, 0, alone=False)
 
 
 @stage
@@ -186,17 +192,29 @@ def project(theta, ball, distances):
 
 
 @stage
-def follow(theta, count, start, average, farthest, distances):
-    """Take the iterates (d, R), the `count`-th of their runs, into averages and largest squared distances from the start."""
-    dimension, n = theta.shape
-    share = 1.0 / count
-    for i in range(n):
-        distances[i] = 0.0
-    for j in range(dimension):
-        for i in range(n):
-            x = theta[j, i]
-            average[j, i] += (x - average[j, i]) * share
-            gap = x - start[j, i]
-            distances[i] += gap * gap
-    for i in range(n):
-        farthest[i] = max(farthest[i], distances[i])
+def follow(theta, share, count, start, average, farthest):
+    """Take the iterates (d, n) of a share, the `count`-th of their runs, into the averages and the largest squared distances.
+
+    Averages and starts are (shares, d, n), distances from the start (shares, n).
+    """
+    weight = 1.0 / count
+    for i in range(0, theta.shape[1], WIDTH):
+        distance = reals(0.0)
+        for j in range(theta.shape[0]):
+            x, mean = load(theta, j, i), load(average, share, j, i)
+            store(mean + (x - mean) * weight, average, share, j, i)
+            gap = x - load(start, share, j, i)
+            distance = distance + gap * gap
+        largest = load(farthest, share, i)
+        store(where(distance > largest, distance, largest), farthest, share, i)
+
+
+@stage
+def follow_alone(theta, share, count, start, average, farthest):
+    """Do what `follow` does, for one run alone."""
+    weight, distance = 1.0 / count, 0.0
+    for j in range(theta.shape[0]):
+        average[share, j, 0] += (theta[j, 0] - average[share, j, 0]) * weight
+        gap = theta[j, 0] - start[share, j, 0]
+        distance += gap * gap
+    farthest[share, 0] = max(farthest[share, 0], distance)

@@ -1,8 +1,7 @@
-"""Exponential and logarithm as polynomials: loops over lanes vectorise, and the bits are the same on every machine."""
-
-import numpy as np
+"""Exponential and logarithm of lanes as polynomials, whose bits are the same on every machine."""
 
 from grpo_theory.compilation import stage
+from grpo_theory.lanes import as_real, bits_of, from_bits, where
 
 LOWEST = -708.0
 """Below it an exponential would not be a normal number: it is taken there."""
@@ -20,7 +19,7 @@ def exponential(x):
     x = n ln 2 + r with |r| at most (ln 2)/2, and exp(r) is its Taylor polynomial of degree 13, whose remainder is below 5e-18;
     its terms are added in pairs (Estrin), because a product that waits for the one before it leaves the processor idle.
     """
-    x = max(x, LOWEST)
+    x = where(x < LOWEST, LOWEST, x)
     shifted = x * _LOG2_E + _ROUND
     n = shifted - _ROUND
     r = (x - n * _LN2_HIGH) - n * _LN2_LOW
@@ -30,7 +29,7 @@ def exponential(x):
     middle = (0.001388888888888889 + 0.0001984126984126984 * r) + square * (2.48015873015873e-05 + 2.7557319223985893e-06 * r)
     high = (2.755731922398589e-07 + 2.505210838544172e-08 * r) + square * (2.08767569878681e-09 + 1.6059043836821613e-10 * r)
     p = 1.0 + (r + square * (low + fourth * (middle + fourth * high)))
-    return p * np.int64((np.float64(shifted).view(np.int64) + 1023) << 52).view(np.float64)
+    return p * from_bits((bits_of(shifted) + 1023) << 52)
 
 
 @stage
@@ -39,9 +38,9 @@ def logarithm(x):
 
     x = 2^n f with f in [1/sqrt 2, sqrt 2), and log f = 2 artanh((f - 1)/(f + 1)) by its series.
     """
-    bits = np.float64(x).view(np.int64) - _HALF_ROOT
-    n = bits >> 52
-    f = np.int64((bits & _FRACTION) + _HALF_ROOT).view(np.float64)
+    bits = bits_of(x) - _HALF_ROOT
+    n = as_real(bits >> 52)
+    f = from_bits((bits & _FRACTION) + _HALF_ROOT)
     s = (f - 1.0) / (f + 1.0)
     z = s * s
     square = z * z

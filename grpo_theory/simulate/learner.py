@@ -1,51 +1,44 @@
 """Stage 0 of a training step, the policy: logits to probabilities, and to all that draws and kernels need of them.
 
-Arrays are (D, N), (K, N) or (O, N): edges, responses or outcomes of the prompts of one group of each of n runs, of which
-the first n are wanted.
+Arrays are (B, D, N) or (B, K, N), edges or responses of the prompts of B groups of each run; a stage is for one group of the
+`WIDTH` runs from lane i on.
 """
 
 from grpo_theory.compilation import stage
+from grpo_theory.lanes import load, reals, store, where
 from grpo_theory.simulate.elementary import exponential, logarithm
 
 
 @stage
-def fill_tokens(logits, vocabulary_size, n, tokens, log_tokens, scratch):
-    """Fill the probabilities of tokens given their prefixes (D, N), and their logs if there is room for them."""
-    highest, totals = scratch[0], scratch[1]
-    for start in range(0, logits.shape[0], vocabulary_size):
+def fill_tokens(logits, b, i, vocabulary_size, tokens, log_tokens):
+    """Fill the probabilities of tokens given their prefixes, and their logs if there is room for them."""
+    for start in range(0, logits.shape[1], vocabulary_size):
         stop = start + vocabulary_size
-        for i in range(n):
-            highest[i] = logits[start, i]
-            totals[i] = 0.0
+        highest = load(logits, b, start, i)
         for d in range(start + 1, stop):
-            for i in range(n):
-                highest[i] = max(highest[i], logits[d, i])
+            x = load(logits, b, d, i)
+            highest = where(x > highest, x, highest)
+        total = reals(0.0)
         for d in range(start, stop):
-            for i in range(n):
-                x = exponential(logits[d, i] - highest[i])
-                tokens[d, i] = x
-                totals[i] += x
-        if log_tokens.shape[0] > 0:
-            for i in range(n):
-                highest[i] += logarithm(totals[i])
+            x = exponential(load(logits, b, d, i) - highest)
+            store(x, tokens, b, d, i)
+            total = total + x
+        if log_tokens.shape[1] > 0:
+            log_total = highest + logarithm(total)
             for d in range(start, stop):
-                for i in range(n):
-                    log_tokens[d, i] = logits[d, i] - highest[i]
-        for i in range(n):
-            totals[i] = 1.0 / totals[i]
+                store(load(logits, b, d, i) - log_total, log_tokens, b, d, i)
+        share = 1.0 / total
         for d in range(start, stop):
-            for i in range(n):
-                tokens[d, i] *= totals[i]
+            store(load(tokens, b, d, i) * share, tokens, b, d, i)
 
 
 @stage
-def fill_responses(tokens, edges, lengths, n, pi):
-    """Fill the probabilities of the responses (K, N), products along their paths; with one token they are the tokens' own."""
+def fill_responses(tokens, b, i, edges, lengths, pi):
+    """Fill the probabilities of the responses, products along their paths; with one token they are the tokens' own."""
     if edges.shape[1] == 1:
         return
-    for k in range(pi.shape[0]):
-        for i in range(n):
-            pi[k, i] = tokens[edges[k, 0], i]
+    for k in range(pi.shape[1]):
+        x = load(tokens, b, edges[k, 0], i)
         for t in range(1, lengths[k]):
-            for i in range(n):
-                pi[k, i] *= tokens[edges[k, t], i]
+            x = x * load(tokens, b, edges[k, t], i)
+        store(x, pi, b, k, i)

@@ -2,55 +2,47 @@
 
 import numba
 import numpy as np
-from numba import types
 
-from grpo_theory.compilation import function_value, stage
-from grpo_theory.estimation import kl_term
-from grpo_theory.simulate.setting import RECIPE, ROOM, WORLD
+from grpo_theory.compilation import allocating_stage, function_value, stage
+from grpo_theory.lanes import WIDTH, load, store, take, where
+from grpo_theory.simulate.setting import ROOM, WORLD
 from grpo_theory.simulate.sums import ROLLOUT
 
-FILL_PENALTIES = numba.void(types.FunctionType(kl_term.SIGNATURE), WORLD, RECIPE, numba.int64, numba.int64, ROLLOUT, ROOM)
 FILL_SEEN = numba.void(WORLD, numba.int64, numba.int64, ROLLOUT, ROOM)
 
 
 @stage
-def fill_log_ratios(log_tokens, log_reference, prompts, n, log_ratios):
-    """Fill the logs of pi/reference of the tokens (D, N); log_reference (D, M) is of all prompts."""
+def fill_log_ratios(log_tokens, b, i, log_reference, prompts, c, log_ratios):
+    """Fill the logs of pi/reference of tokens (D, N) from those of pi at b (B, D, N) and the reference (D, M) at prompts[c]."""
+    n_prompts, prompt = log_reference.shape[1], load(prompts, c, i)
     for d in range(log_ratios.shape[0]):
-        for i in range(n):
-            log_ratios[d, i] = log_tokens[d, i] - log_reference[d, np.uintp(prompts[i])]
+        store(load(log_tokens, b, d, i) - take(log_reference, prompt + d * n_prompts), log_ratios, d, i)
 
 
 @stage
-def add_up_penalties(terms, edges, lengths, strength, n, penalties):
-    """Fill the penalties of the responses (K, N), sums of terms (D, N) along their paths.
+def add_up_penalties(terms, i, edges, lengths, strength, penalties, b):
+    """Fill the penalties of the responses (B, K, N), sums of terms (D, N) along their paths.
 
     An infinite one is made 0: it is of a response with a token whose probability is below exp(-709), which is never drawn.
     """
-    for k in range(penalties.shape[0]):
-        for i in range(n):
-            penalties[k, i] = strength * terms[edges[k, 0], i]
+    for k in range(penalties.shape[1]):
+        penalty = strength * load(terms, edges[k, 0], i)
         for t in range(1, lengths[k]):
-            for i in range(n):
-                penalties[k, i] += strength * terms[edges[k, t], i]
-        for i in range(n):
-            penalties[k, i] = 0.0 if penalties[k, i] == np.inf else penalties[k, i]
-
-
-@function_value(FILL_PENALTIES)
-def no_penalties(fill_terms, world, recipe, b, n, rollout, room):
-    """Leave the penalties 0."""
-
-
-@function_value(FILL_PENALTIES)
-def penalise(fill_terms, world, recipe, b, n, rollout, room):
-    """Fill the penalties of the responses to prompt number b of the rollout."""
-    fill_log_ratios(room.log_tokens[b], world.log_reference, rollout.prompts[b], n, room.log_ratios)
-    fill_terms(room.log_ratios, room.terms)
-    add_up_penalties(room.terms, world.edges, world.lengths, recipe.in_reward, n, room.penalties[b])
+            penalty = penalty + strength * load(terms, edges[k, t], i)
+        store(where(penalty == np.inf, 0.0, penalty), penalties, b, k, i)
 
 
 @stage
+def penalise(fill_terms, world, recipe, b, n, rollout, room):
+    """Fill the penalties of the responses to prompt number b of the rollout."""
+    for i in range(0, n, WIDTH):
+        fill_log_ratios(room.log_tokens, b, i, world.log_reference, rollout.prompts, b, room.log_ratios)
+    fill_terms(room.log_ratios, room.terms)
+    for i in range(0, n, WIDTH):
+        add_up_penalties(room.terms, i, world.edges, world.lengths, recipe.in_reward, room.penalties, b)
+
+
+@allocating_stage
 def fill_norms(tokens, gram, edges, lengths, vocabulary_size, prompts, n, norms):
     """Fill the squared score norms of the responses (K, N); gram is (M, D, D)."""
     n_logits = tokens.shape[0]

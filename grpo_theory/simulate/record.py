@@ -46,10 +46,6 @@ class Trace(NamedTuple):
     parents: Integers
     vocabulary_size: int
 
-    def of(self, runs: slice) -> "Trace":
-        """Return what is kept of some of the runs."""
-        return self._replace(path=self.path[runs], mean_rewards=self.mean_rewards[runs], hessian=self.hessian[runs])
-
 
 _NONE = np.zeros(0, dtype=np.int64)
 NO_TRACE = Trace(
@@ -104,6 +100,24 @@ def leading_edges(paths: Paths) -> Integers:
     taken = paths.taken[:, 1:]
     parents[paths.edges[:, 1:][taken] // paths.vocabulary_size] = paths.edges[:, :-1][taken]
     return parents
+
+
+@stage
+def part_of(trace, first, n):
+    """Return what is kept of n of the runs, from the first on."""
+    stop = min(first + n, trace.path.shape[0])
+    return Trace(
+        trace.path[first:stop],
+        trace.mean_rewards[first:stop],
+        trace.hessian[first:stop],
+        trace.window,
+        trace.columns,
+        trace.features,
+        trace.edges,
+        trace.lengths,
+        trace.parents,
+        trace.vocabulary_size,
+    )
 
 
 @stage

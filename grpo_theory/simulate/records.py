@@ -75,7 +75,8 @@ def simulate_records(
         """Train one block, a pure function of its number."""
         begun = starts[number * BLOCK_RUNS : (number + 1) * BLOCK_RUNS]
         trace = empty_trace(problem.policy, compact, begun, steps, tail_start(steps, tail))
-        course.start(block_streams(seed, number), begun, trace).advance(steps)
+        with course.start(block_streams(seed, number), begun, trace) as runs:
+            runs.advance(steps)
         return TrainingRecord(sizes, trace.path, trace.mean_rewards, trace.hessian, tail=tail)
 
     return map_in_order(record, ((number,) for number in range(-(-replications // BLOCK_RUNS))), workers)

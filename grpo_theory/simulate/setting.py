@@ -1,6 +1,6 @@
 """What the training driver is given and computes in, as records of arrays.
 
-A run is a lane: arrays are (B, rows, N), B prompts of a rollout and N = 128 lanes, of which the first n are wanted.
+A run is a lane: arrays are (B, rows, N), B prompts of a rollout and N lanes, of which the first n are wanted.
 """
 
 from typing import NamedTuple
@@ -105,8 +105,8 @@ class Room(NamedTuple):
     pi, penalties : ndarray, shape (B, K, N)
         pi is tokens where responses have one token.
     log_ratios, terms : ndarray, shape (D, N)
-    logits_now, covectors : ndarray, shape (B/M, D, N)
-    tokens_now, log_tokens_now : ndarray, shape (D, N)
+    covectors : ndarray, shape (B/M, D, N)
+    logits_now, tokens_now, log_tokens_now : ndarray, shape (B/M, D, N)
         Of the policy that is updated, where a rollout serves several updates.
     gains : ndarray, shape (K, 2, T, 1 or N)
     drifts : ndarray, shape (K, T, N), or (0, 0, 0)
@@ -121,8 +121,8 @@ class Room(NamedTuple):
     penalties: Array
     log_ratios: Array
     terms: Array
-    logits_now: Array
     covectors: Array
+    logits_now: Array
     tokens_now: Array
     log_tokens_now: Array
     gains: Array
@@ -131,46 +131,52 @@ class Room(NamedTuple):
 
 
 class State(NamedTuple):
-    """R runs on their way, advanced in place.
+    """The runs of a block on their way, advanced in place: in shares of N runs each, the last of which may not all be wanted.
 
     Attributes
     ----------
-    theta, average, start : ndarray, shape (d, R)
+    wanted : int
+        The number of runs R.
+    theta, average, start : ndarray, shape (shares, d, N)
         The iterates, their averages so far, and where they began.
-    farthest : ndarray, shape (R,)
+    farthest : ndarray, shape (shares, N)
         The largest squared distance of an iterate from the start.
-    gradient : ndarray, shape (d, R), or (0, 0)
-        Room for an estimate, where the optimiser needs it.
-    moments : ndarray, shape (P, d, R), or (0, 0, 0)
+    moments : ndarray, shape (shares, P, d, N), or (shares, 0, 0, 0)
         What the optimiser remembers.
+    gradient : ndarray, shape (d, N), or (0, 0)
+        Room for an estimate, where the optimiser needs it.
+    distances : ndarray, shape (N,)
+        Room for a distance.
     """
 
+    wanted: int
     theta: Array
     average: Array
     start: Array
     farthest: Array
-    gradient: Array
     moments: Array
+    gradient: Array
+    distances: Array
 
 
 class Words(NamedTuple):
-    """The random words of S rollouts.
+    """The random words of a chunk of C rollouts, P rows of 128 words each, and more rows, as lanes may reach beyond the last.
 
     Attributes
     ----------
-    prompts : ndarray of uint64, shape (S, P, N)
+    rows : int
+        P.
+    prompts : ndarray of uint64, shape (at least C P + 1, 128)
         The first B rows of a rollout are for the prompts.
-    responses : ndarray of int32, shape (S, 2 P, N)
-        The same words in halves; those from row 2 B on are for the responses, group by group.
-    dithers : ndarray, shape (S,)
-    first : int
-        The lane at which the runs of the driver begin.
+    responses : ndarray of int32, shape (at least 2 (C P + 1), 128)
+        The same words in halves; of a rollout's, those from row 2 B on are for the responses, group by group.
+    dithers : ndarray, shape (C,)
     """
 
+    rows: int
     prompts: NDArray[np.uint64]
     responses: NDArray[np.int32]
     dithers: Array
-    first: int
 
 
 WORLD = record_type(World, F2, I2, I1, I2, I1, numba.int64, F1, F3, F2, F2, F2, numba.float64, F3)
@@ -189,6 +195,6 @@ RECIPE = record_type(
     numba.boolean,
     numba.boolean,
 )
-ROOM = record_type(Room, *[F3] * 5, F2, F2, F3, F3, F2, F2, F4, F3, F2)
-STATE = record_type(State, F2, F2, F2, F1, F2, F3)
-WORDS = record_type(Words, numba.uint64[:, :, ::1], numba.int32[:, :, ::1], F1, numba.int64)
+ROOM = record_type(Room, *[F3] * 5, F2, F2, *[F3] * 4, F4, F3, F2)
+STATE = record_type(State, numba.int64, F3, F3, F3, F2, F4, F2, F1)
+WORDS = record_type(Words, numba.int64, numba.uint64[:, ::1], numba.int32[:, ::1], F1)

@@ -7,7 +7,7 @@ The functions below differ in what they need to know of the kernel:
 - `sum_shown`: the kernel itself, which is shown every response, those with the lowest reward value first;
 - `sum_in_order`: the kernel itself, which is shown every response in the order in which they were drawn.
 
-The first two are for one group of each run, the others, which call the kernel, for all of a rollout.
+The first two are for one group of `WIDTH` runs, the others, which call the kernel, for all of a rollout.
 """
 
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, function_value, record_type, stage
 from grpo_theory.estimation.kernel import KERNEL
+from grpo_theory.lanes import as_integer, as_real, lane_numbers, load, reals, shorts, store, take, where
 from grpo_theory.simulate.show import BATCH, fill_advantages
 from grpo_theory.simulate.tally import MASK
 
@@ -54,7 +55,7 @@ class Rule(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """What one rollout of N = 128 runs is computed in; the first n are wanted.
+    """What one rollout of N runs is computed in; the first n are wanted.
 
     Attributes
     ----------
@@ -74,7 +75,6 @@ class Rollout(NamedTuple):
     listed : ndarray of int64, shape (B, G, N)
         Outcomes, where the kernel is called; (B, 0, N) where it is not.
     advantages : ndarray, shape (N B, G)
-    scratch : ndarray, shape (4 + L, N)
     fault : ndarray, shape (1 + G,)
         1 and the rewards of a group, if the kernel has left it an advantage that is not finite, and else 0.
     """
@@ -88,65 +88,60 @@ class Rollout(NamedTuple):
     sums: Array
     listed: Integers
     advantages: Array
-    scratch: Array
     fault: Array
 
 
 RULE = record_type(Rule, numba.boolean, KERNEL, numba.int64, F2, I2, F1)
-ROLLOUT = record_type(Rollout, I2, T3, T3, F3, F3, F3, F4, numba.int64[:, :, ::1], F2, F2, F1)
+ROLLOUT = record_type(Rollout, I2, T3, T3, F3, F3, F3, F4, numba.int64[:, :, ::1], F2, F1)
 WORDS = types.Array(numba.int32, 2, "C", readonly=False)
 SIGNATURE = numba.void(RULE, ROLLOUT, BATCH, WORDS, numba.int64, numba.int64, I1, I1, numba.int64)
 
 
 @stage
-def look_up_advantages(counts, advantages, ranks, n, scratch):
-    """Write the advantage of a response with each reward value to the rows of scratch from the fifth on."""
-    n_values = advantages.shape[1]
-    reached, places = scratch[2], scratch[3]
-    for i in range(n):
-        reached[i] = 0.0
-        places[i] = 0.0
-    highest = ranks.shape[1] - 1.0
+def find_multiset(counts, b, i, ranks):
+    """Find the number of each lane's multiset of reward values from the counts (B, O, N) of group b."""
+    n_values, n_reached = ranks.shape[0] + 1, ranks.shape[1]
+    reached, place = shorts(0), 0 * lane_numbers()
     for value in range(n_values - 1):
-        for o in range(value, counts.shape[0], n_values):
-            for i in range(n):
-                reached[i] += counts[o, i]
-        for i in range(n):
-            # Where a run has left the numbers, counts mean nothing; they must not lead out of the table.
-            places[i] += ranks[value, np.uintp(min(max(reached[i], 0.0), highest))]
-    for value in range(n_values):
-        for i in range(n):
-            scratch[4 + value, i] = advantages[np.uintp(places[i]), value]
+        for o in range(value, counts.shape[1], n_values):
+            reached = reached + load(counts, b, o, i)
+        # Where a run has left the numbers, counts mean nothing; they must not lead out of the table.
+        inside = where(reached < 0, 0, where(reached > n_reached - 1, n_reached - 1, reached))
+        place = place + take(ranks, as_integer(inside) + value * n_reached)
+    return place
 
 
 @stage
-def sum_tabulated(counts, advantages, ranks, n, sums, scratch):
-    """Sum the advantages of one group, (O, n), from the table (m, L) of a kernel."""
+def sum_tabulated(counts, b, i, advantages, ranks, sums):
+    """Sum the advantages of a group, in the first of sums (B, S, O, N), from the table (m, L) of a kernel."""
     n_values = advantages.shape[1]
-    look_up_advantages(counts, advantages, ranks, n, scratch)
-    for o in range(counts.shape[0]):
-        row = 4 + o % n_values
-        for i in range(n):
-            sums[o, i] = scratch[row, i] * counts[o, i]
+    place = n_values * find_multiset(counts, b, i, ranks)
+    for value in range(n_values):
+        advantage = take(advantages, place + value)
+        for o in range(value, counts.shape[1], n_values):
+            store(advantage * as_real(load(counts, b, o, i)), sums, b, 0, o, i)
 
 
 @stage
-def sum_affine(counts, rewards, fields, coefficients, n, sums, scratch):
-    """Sum the advantages of one group, (O, n), by the coefficients of an affine kernel."""
-    own, constant, common = coefficients[0], coefficients[5], scratch[0]
-    for i in range(n):
-        common[i] = 0.0
-    for o in range(counts.shape[0]):
-        for i in range(n):
-            common[i] += counts[o, i] * rewards[o, i]
-    for i in range(n):
-        common[i] = constant + coefficients[1] * common[i]
-    for f in range(fields.shape[0]):
-        for i in range(n):
-            common[i] += coefficients[2 + f] * fields[f, i]
-    for o in range(counts.shape[0]):
-        for i in range(n):
-            sums[o, i] = (own * rewards[o, i] + common[i]) * counts[o, i]
+def sum_affine(counts, values, penalties, b, i, fields, coefficients, sums):
+    """Sum the advantages of a group, in the first of sums (B, S, O, N), by the coefficients of an affine kernel.
+
+    Rewards are the values (L,) less the penalties (B, K, N).
+    """
+    n_values, total = values.shape[0], reals(0.0)
+    for k in range(penalties.shape[1]):
+        penalty = load(penalties, b, k, i)
+        for value in range(n_values):
+            total = total + as_real(load(counts, b, k * n_values + value, i)) * (values[value] - penalty)
+    common = coefficients[5] + coefficients[1] * total
+    for f in range(fields.shape[1]):
+        common = common + coefficients[2 + f] * load(fields, b, f, i)
+    for k in range(penalties.shape[1]):
+        penalty = load(penalties, b, k, i)
+        for value in range(n_values):
+            advantage = coefficients[0] * (values[value] - penalty) + common
+            o = k * n_values + value
+            store(advantage * as_real(load(counts, b, o, i)), sums, b, 0, o, i)
 
 
 @stage
@@ -282,7 +277,8 @@ def note_fault(logits, sums, seen_rewards, n, fault):
                     own += sums[b, part, o, i]
             if not np.isfinite(own):
                 fault[0] = 1.0
-                fault[1:] = seen_rewards[i * sums.shape[0] + b]
+                for g in range(seen_rewards.shape[1]):
+                    fault[1 + g] = seen_rewards[i * sums.shape[0] + b, g]
                 return
 
 

@@ -1,12 +1,14 @@
-"""Stage 1 of a training step, the draw: 30-bit words to numbers of responses with each outcome.
+"""Stage 1 of a training step, the draw: words to prompts, and 30-bit words to numbers of responses with each outcome.
 
 What an estimate needs of a group is how often each outcome (response, reward) came; integer comparisons and sums count that
-without finding out which response had it.
+without finding out which response had it.  A stage is for the b-th group of the `WIDTH` runs from lane i on, whose words
+begin in column `first` + i.
 """
 
 import numpy as np
 
 from grpo_theory.compilation import stage
+from grpo_theory.lanes import as_integer, as_real, as_short, load, reals, shorts, store, take
 
 ONE = 1 << 30
 """A probability of 1 in the units of the thresholds."""
@@ -14,54 +16,49 @@ MASK = np.int32(ONE - 1)
 
 
 @stage
-def fill_thresholds(pi, laws, prompts, dither, n, thresholds, scratch):
-    """Fill the distribution function F of the outcomes (O - 1, N) as the whole part of 2^30 F + dither.
-
-    The dither is uniform on [0, 1) and shared by all that one rollout draws: a response's law is exact, and the joint law of
-    several is so to 2^-60.  laws (K, L, M) are the distribution functions of the rewards given response and prompt.
-    """
-    below, n_values = scratch[0], laws.shape[1]
-    for i in range(n):
-        below[i] = 0.0
-    for k in range(pi.shape[0]):
-        for value in range(n_values - 1):
-            row = k * n_values + value
-            for i in range(n):
-                share = laws[k, value, np.uintp(prompts[i])]
-                thresholds[row, i] = np.int32((below[i] + pi[k, i] * share) * ONE + dither)
-        row = (k + 1) * n_values - 1
-        if row < thresholds.shape[0]:
-            for i in range(n):
-                below[i] += pi[k, i]
-                thresholds[row, i] = np.int32(below[i] * ONE + dither)
+def draw_prompts(words, row, first, b, i, threshold, choices, prompts):
+    """Draw prompts (B, N) from a row of the words (n, lanes) by the alias table of their law."""
+    n_prompts = threshold.shape[1]
+    x = as_real(as_integer(load(words, row, first + i) >> 11)) * (n_prompts / 9007199254740992.0)
+    place = as_integer(x)
+    beyond = as_integer(x - as_real(place) >= take(threshold, place))
+    store(take(choices, 2 * place + beyond), prompts, b, i)
 
 
 @stage
-def count_outcomes(words, first, thresholds, n, counts):
-    """Count the outcomes (O, N) of words (G, N), those from the lane `first` on.
+def count_below(words, row, first, group_size, i, threshold):
+    """Count the 30-bit words (n, lanes) below a threshold, so many rows from `row` on."""
+    found = shorts(0)
+    for g in range(row, row + group_size):
+        found = found + as_short((load(words, g, first + i) & MASK) < threshold)
+    return found
 
-    A word has the first outcome whose threshold is above it.
+
+@stage
+def count_outcomes(words, row, first, group_size, pi, b, i, laws, prompts, dither, thresholds, counts):
+    """Count the outcomes (B, O, N) of a group, whose words (n, lanes) are so many rows from `row` on.
+
+    A word has the first outcome whose threshold (B, O - 1, N) is above it: the whole part of 2^30 F + dither, with F the
+    distribution function of the outcomes.  The dither is uniform on [0, 1) and shared by all that one rollout draws: a response's
+    law is exact, and the joint law of several is so to 2^-60.  laws (K, L, M) are the distribution functions of the rewards given
+    response and prompt.
     """
-    group_size, last = words.shape[0], thresholds.shape[0]
-    for o in range(last):
-        for i in range(n):
-            counts[o, i] = 0
-    g = 0
-    while g + 4 <= group_size:
-        for o in range(last):
-            for i in range(n):
-                threshold, found = thresholds[o, i], counts[o, i]
-                for h in range(4):
-                    found += np.int32((words[g + h, np.uintp(first + i)] & MASK) < threshold)
-                counts[o, i] = found
-        g += 4
-    while g < group_size:
-        for o in range(last):
-            for i in range(n):
-                counts[o, i] += np.int32((words[g, np.uintp(first + i)] & MASK) < thresholds[o, i])
-        g += 1
-    for i in range(n):
-        counts[last, i] = group_size
-    for o in range(last, 0, -1):
-        for i in range(n):
-            counts[o, i] -= counts[o - 1, i]
+    n_values, n_prompts, last = laws.shape[1], laws.shape[2], thresholds.shape[1]
+    prompt, reached, before = load(prompts, b, i), reals(0.0), shorts(0)
+    for k in range(pi.shape[1]):
+        own = load(pi, b, k, i)
+        for value in range(n_values):
+            o = k * n_values + value
+            if o == last:
+                store(group_size - before, counts, b, last, i)
+                return
+            if value < n_values - 1:
+                share = take(laws, prompt + o * n_prompts)
+                threshold = as_short((reached + own * share) * ONE + dither)
+            else:
+                reached = reached + own
+                threshold = as_short(reached * ONE + dither)
+            store(threshold, thresholds, b, o, i)
+            found = count_below(words, row, first, group_size, i, threshold)
+            store(found - before, counts, b, o, i)
+            before = found

@@ -182,13 +182,13 @@ def _objectives(course: Course, streams: Streams, starts: Array, checkpoints: In
     """Train one block of runs; return J at the checkpoints, of iterates and averages, and where the runs end."""
     objectives = np.empty((len(starts), len(checkpoints)))
     averages = np.empty_like(objectives)
-    runs = course.start(streams, starts)
-    for c, checkpoint in enumerate(checkpoints):
-        runs.advance(int(checkpoint))
-        objectives[:, c] = _objective(course.problem, runs.theta)
-        averages[:, c] = _objective(course.problem, runs.average if checkpoint else runs.theta)
-    runs.advance(len(course.step_sizes))
-    return objectives, averages, runs.theta, runs.average, runs.farthest
+    with course.start(streams, starts) as runs:
+        for c, checkpoint in enumerate(checkpoints):
+            runs.advance(int(checkpoint))
+            objectives[:, c] = _objective(course.problem, runs.theta)
+            averages[:, c] = _objective(course.problem, runs.average if checkpoint else runs.theta)
+        runs.advance(len(course.step_sizes))
+        return objectives, averages, runs.theta, runs.average, runs.farthest
 
 
 def _objective(problem: Problem, theta: Array) -> Array:

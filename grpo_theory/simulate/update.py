@@ -1,113 +1,79 @@
 """Stage 3 of a training step, covectors: sums of advantages and the weights of tokens to the covector of a group's estimate.
 
 The covector of a token is e_edge - (the probabilities at its prefix), so weights are first added up on edges, and then centred
-at each prefix.
+at each prefix.  Arrays are (B, rows, N); a stage is for one group of the `WIDTH` runs from lane i on.
 """
 
-import numpy as np
-
 from grpo_theory.compilation import stage
+from grpo_theory.lanes import as_real, load, reals, store, where
 
 
 @stage
-def add_weights(sums, counts, edges, lengths, gains, drifts, n, covector):
-    """Add up the weights of the tokens of a group's responses on the edges that they take, (D, N).
+def add_weights(sums, counts, here, i, edges, lengths, gains, drifts, covectors, b):
+    """Add up the weights of the tokens of the responses of group `here` on the edges that they take, in covectors (B, D, N).
 
-    sums (S, O, N) are those of `grpo_theory.simulate.sums`, counts (O, N) the numbers of responses with each outcome.  A token
-    weighs A gain + drift: gains (K, 2, T, N or 1) are for positive and for other advantages, drifts (K, T, N) may be empty.
+    sums (B, S, O, N) are those of `grpo_theory.simulate.sums`, counts (B, O, N) the numbers of responses with each outcome.  A
+    token weighs A gain + drift: gains (K, 2, T, N or 1) are for positive and for other advantages, drifts (K, T, N) may be empty.
     What is not there weighs nothing, though its gain or drift be infinite.
     """
-    n_values = counts.shape[0] // edges.shape[0]
-    for d in range(covector.shape[0]):
-        for i in range(n):
-            covector[d, i] = 0.0
+    n_values = counts.shape[1] // edges.shape[0]
+    for d in range(covectors.shape[1]):
+        store(reals(0.0), covectors, b, d, i)
     for k in range(edges.shape[0]):
         for t in range(lengths[k]):
             edge = edges[k, t]
+            weight = load(covectors, b, edge, i)
             for o in range(k * n_values, (k + 1) * n_values):
-                for part in range(sums.shape[0]):
+                for part in range(sums.shape[1]):
+                    x = load(sums, here, part, o, i)
                     if gains.shape[3] > 1:
-                        add_by_sign(sums[part, o], gains[k, 0, t], gains[k, 1, t], n, covector[edge])
+                        gain = where(x > 0.0, load(gains, k, 0, t, i), load(gains, k, 1, t, i))
+                        weight = weight + x * where(x == 0.0, 0.0, gain)
                     else:
-                        gain = gains[k, 0, t, 0]
-                        for i in range(n):
-                            covector[edge, i] += sums[part, o, i] * gain
+                        weight = weight + x * gains[k, 0, t, 0]
                 if drifts.shape[0] > 0:
-                    for i in range(n):
-                        count = counts[o, i]
-                        covector[edge, i] += count * drifts[k, t, i] if count != 0 else 0.0
+                    count = as_real(load(counts, here, o, i))
+                    weight = weight + count * where(count == 0.0, 0.0, load(drifts, k, t, i))
+            store(weight, covectors, b, edge, i)
 
 
 @stage
-def add_by_sign(sums, positive, other, n, weights):
-    """Add to weights (64,) the sums of advantages (64,), times one gain (64,) where they are positive and another where not."""
-    for i in range(n):
-        x = sums[i]
-        weights[i] += x * (positive[i] if x > 0.0 else other[i]) if x != 0.0 else 0.0
+def pool_covectors(counts, here, i, lengths, pool, group_size, covectors):
+    """Scale the covectors (n, D, N) of groups that pool their tokens so that each token of the pool weighs the same.
 
-
-@stage
-def count_tokens(counts, lengths, n, tokens):
-    """Add the number of tokens of a group's responses to `tokens` (64,)."""
-    n_values = counts.shape[0] // lengths.shape[0]
-    for o in range(counts.shape[0]):
-        for i in range(n):
-            tokens[i] += counts[o, i] * lengths[o // n_values]
-
-
-@stage
-def pool_covectors(counts, lengths, pool, group_size, n, covectors, tokens):
-    """Scale the covectors (B, D, N) of groups that pool their tokens so that each token of the pool weighs the same.
-
-    Counts are (B, O, N).  So many groups at a time are a pool, or there is none if `pool` is 0.  The factor is the number of
-    the pool's responses over that of its tokens.
+    Counts (B, O, N) are those of the groups from `here` on.  So many groups at a time are a pool, or there is none if `pool` is
+    0.  The factor is the number of the pool's responses over that of its tokens.
     """
     if pool == 0:
         return
+    n_values = counts.shape[1] // lengths.shape[0]
     for first in range(0, covectors.shape[0], pool):
-        for i in range(n):
-            tokens[i] = 0.0
+        tokens = reals(0.0)
         for b in range(first, first + pool):
-            count_tokens(counts[b], lengths, n, tokens)
-        for i in range(n):
-            tokens[i] = group_size * pool / tokens[i]
+            for o in range(counts.shape[1]):
+                tokens = tokens + as_real(load(counts, here + b, o, i) * lengths[o // n_values])
+        factor = (group_size * pool) / tokens
         for b in range(first, first + pool):
             for d in range(covectors.shape[1]):
-                for i in range(n):
-                    covectors[b, d, i] *= tokens[i]
+                store(load(covectors, b, d, i) * factor, covectors, b, d, i)
 
 
 @stage
-def centre_covector(covector, token_probabilities, vocabulary_size, n, totals):
-    """Turn weights of edges (D, N) into a covector: less, at each prefix, their sum times the probabilities (D, N) there."""
-    for start in range(0, covector.shape[0], vocabulary_size):
-        stop = start + vocabulary_size
-        for i in range(n):
-            totals[i] = 0.0
-        for d in range(start, stop):
-            for i in range(n):
-                totals[i] += covector[d, i]
-        for d in range(start, stop):
-            for i in range(n):
-                covector[d, i] -= totals[i] * token_probabilities[d, i]
+def centre_covector(covectors, b, tokens, here, i, vocabulary_size):
+    """Turn weights of edges into a covector: less, at each prefix, their sum times the probabilities (B, D, N) there."""
+    for start in range(0, covectors.shape[1], vocabulary_size):
+        total = reals(0.0)
+        for d in range(start, start + vocabulary_size):
+            total = total + load(covectors, b, d, i)
+        for d in range(start, start + vocabulary_size):
+            store(load(covectors, b, d, i) - total * load(tokens, here, d, i), covectors, b, d, i)
 
 
 @stage
-def fill_rewards(values, penalties, n, rewards):
-    """Fill the rewards of the outcomes (O, N), less the penalties (K, N) of the responses."""
+def fill_rewards(values, penalties, b, i, rewards):
+    """Fill the rewards of the outcomes (B, O, N), less the penalties (B, K, N) of the responses."""
     n_values = values.shape[0]
-    for o in range(rewards.shape[0]):
-        k, value = o // n_values, values[o % n_values]
-        for i in range(n):
-            rewards[o, i] = value - penalties[k, i]
-
-
-@stage
-def draw_prompts(words, first, threshold, choices, n, prompts):
-    """Draw prompts (64,) from 64-bit words, those from the lane `first` on, by the alias table of their law."""
-    n_prompts = threshold.shape[1]
-    scale = n_prompts / 9007199254740992.0
-    for i in range(n):
-        x = (words[np.uintp(first + i)] >> np.uint64(11)) * scale
-        j = np.uintp(x)
-        prompts[i] = choices[0, np.uintp(2) * j + np.uintp(x - j >= threshold[0, j])]
+    for k in range(penalties.shape[1]):
+        penalty = load(penalties, b, k, i)
+        for value in range(n_values):
+            store(values[value] - penalty, rewards, b, k * n_values + value, i)

@@ -16,13 +16,14 @@ from grpo_theory.simulate.ascent import Ascent
 from grpo_theory.simulate.generator import LANES
 from grpo_theory.simulate.optimiser import Optimiser
 from grpo_theory.simulate.path import Path
-from grpo_theory.simulate.penalty import no_penalties, penalise, see_fields, see_rewards
+from grpo_theory.simulate.penalty import see_fields, see_rewards
 from grpo_theory.simulate.record import keep_nothing, keep_rollout
-from grpo_theory.simulate.setting import Recipe, Room, World
+from grpo_theory.simulate.setting import Recipe, Room, State, Words, World
 from grpo_theory.simulate.sums import Rollout, Rule, sum_in_order
 from grpo_theory.simulate.weighing import weigh_anew, weigh_as_before
 
-_NOTHING = np.empty((0, LANES))
+CHUNK_WORDS = 1 << 17
+"""The words that are drawn at a time: they stay in a second-level cache."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,6 @@ def make_parts(estimator: Estimator, recipe: Recipe, path: Path, ascent: Ascent,
         ascent.array,
         optimiser.move.value,
         optimiser.settings,
-        (penalise if recipe.in_reward > 0.0 else no_penalties).value,
         (see_fields if recipe.sees_fields else see_rewards).value,
         path.fill_sums.value,
         (weigh_anew if recipe.weighs_anew else weigh_as_before).value,
@@ -115,37 +115,36 @@ def make_parts(estimator: Estimator, recipe: Recipe, path: Path, ascent: Ascent,
     )
 
 
-def make_rollout(problem: Problem, estimator: Estimator, layout: Layout, path: Path) -> Rollout:
-    """Make room for a rollout."""
+def make_rollout(problem: Problem, estimator: Estimator, layout: Layout, path: Path, lanes: int) -> Rollout:
+    """Make room for a rollout of so many lanes."""
     n_responses, n_values, n_prompts = problem.bandit.n_responses, problem.bandit.values.size, layout.batch_size
     n_outcomes, reads = n_responses * n_values, estimator.advantage.reads
     norms = n_responses if reads & {"squared_score_norms", "optimal_baselines"} else 0
     return Rollout(
-        prompts=np.zeros((n_prompts, LANES), dtype=np.int64),
-        counts=np.zeros((n_prompts, n_outcomes, LANES), dtype=np.int32),
-        thresholds=np.zeros((n_prompts, n_outcomes - 1, LANES), dtype=np.int32),
-        rewards=np.zeros((n_prompts, n_outcomes, LANES)),
-        norms=np.zeros((n_prompts, norms, LANES)),
-        fields=np.zeros((n_prompts, 3 if reads & set(PROMPT_FIELDS) else 0, LANES)),
-        sums=np.zeros((n_prompts, 2 if path.fill_sums is sum_in_order else 1, n_outcomes, LANES)),
-        listed=np.zeros((n_prompts, layout.group_size if path.is_called else 0, LANES), dtype=np.int64),
-        advantages=np.zeros((LANES * n_prompts, layout.group_size)),
-        scratch=np.zeros((4 + n_values, LANES)),
+        prompts=np.zeros((n_prompts, lanes), dtype=np.int64),
+        counts=np.zeros((n_prompts, n_outcomes, lanes), dtype=np.int32),
+        thresholds=np.zeros((n_prompts, n_outcomes - 1, lanes), dtype=np.int32),
+        rewards=np.zeros((n_prompts, n_outcomes, lanes)),
+        norms=np.zeros((n_prompts, norms, lanes)),
+        fields=np.zeros((n_prompts, 3 if reads & set(PROMPT_FIELDS) else 0, lanes)),
+        sums=np.zeros((n_prompts, 2 if path.fill_sums is sum_in_order else 1, n_outcomes, lanes)),
+        listed=np.zeros((n_prompts, layout.group_size if path.is_called else 0, lanes), dtype=np.int64),
+        advantages=np.zeros((lanes * n_prompts, layout.group_size)),
         fault=np.zeros(1 + layout.group_size),
     )
 
 
-def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: Layout, rows: int) -> Room:
-    """Make room for a step."""
+def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: Layout, rows: int, lanes: int) -> Room:
+    """Make room for a step of so many lanes; the policy computes in so many rows."""
     paths = problem.policy.paths
     wants_logs = recipe.in_reward > 0.0 or recipe.in_loss > 0.0 or recipe.drifts_away
     several, weighed = layout.updates > 1, recipe.drifts_away or recipe.in_loss > 0.0
 
     def groups(rows: int, wanted: bool = True, count: int = layout.batch_size) -> Array:
-        return np.zeros((count, rows if wanted else 0, LANES))
+        return np.zeros((count, rows if wanted else 0, lanes))
 
-    def lanes(rows: int, wanted: bool) -> Array:
-        return np.zeros((rows, LANES)) if wanted else _NOTHING
+    def updated(wanted: bool) -> Array:
+        return groups(paths.n_logits, wanted, layout.n_updated)
 
     tokens = groups(paths.n_logits)
     return Room(
@@ -154,13 +153,39 @@ def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: La
         log_tokens=groups(paths.n_logits, wants_logs),
         pi=tokens if paths.horizon == 1 else groups(paths.n_responses),
         penalties=groups(paths.n_responses),
-        log_ratios=lanes(paths.n_logits, wants_logs),
-        terms=lanes(paths.n_logits, wants_logs),
-        logits_now=groups(paths.n_logits, several, layout.n_updated),
-        covectors=groups(paths.n_logits, count=layout.n_updated),
-        tokens_now=lanes(paths.n_logits, several),
-        log_tokens_now=lanes(paths.n_logits, several and wants_logs),
-        gains=gains_of(estimator, paths, np.zeros((paths.n_logits, LANES if weighed else 1))),
-        drifts=np.zeros((paths.n_responses, paths.horizon, LANES)) if recipe.in_loss > 0.0 else np.empty((0, 0, 0)),
-        rows=np.zeros((rows, LANES)),
+        log_ratios=groups(paths.n_logits, wants_logs)[0],
+        terms=groups(paths.n_logits, wants_logs)[0],
+        covectors=updated(True),
+        logits_now=updated(several),
+        tokens_now=updated(several),
+        log_tokens_now=updated(several and wants_logs),
+        gains=gains_of(estimator, paths, np.zeros((paths.n_logits, lanes if weighed else 1))),
+        drifts=np.zeros((paths.n_responses, paths.horizon, lanes)) if recipe.in_loss > 0.0 else np.empty((0, 0, 0)),
+        rows=np.zeros((rows, lanes)),
+    )
+
+
+def make_words(layout: Layout) -> Words:
+    """Make room for the words of a chunk."""
+    rows = layout.batch_size + -(-layout.batch_size * layout.group_size // 2)
+    chunk = max(1, CHUNK_WORDS // (LANES * rows))
+    words = np.zeros((-(-chunk * rows // 8) * 8 + 1, LANES), dtype=np.uint64)
+    return Words(rows, words, words.view(np.int32).reshape(-1, LANES), np.empty(chunk))
+
+
+def make_state(starts: Array, size: int, n_moments: int) -> State:
+    """Return the state of runs that are about to start, (R, d), in shares of a size; the last one's start fills its share."""
+    dimension = starts.shape[1]
+    shares = -(-len(starts) // size)
+    filled = np.concatenate([starts, np.repeat(starts[-1:], shares * size - len(starts), axis=0)])
+    columns = np.ascontiguousarray(filled.reshape(shares, size, dimension).transpose(0, 2, 1))
+    return State(
+        wanted=len(starts),
+        theta=columns,
+        average=np.zeros_like(columns),
+        start=columns.copy(),
+        farthest=np.zeros((shares, size)),
+        moments=np.zeros((shares, n_moments, dimension, size)) if n_moments else np.empty((shares, 0, 0, 0)),
+        gradient=np.zeros((dimension, size)) if n_moments else np.empty((0, 0)),
+        distances=np.zeros(size),
     )

@@ -1,0 +1,370 @@
+"""Lanes: numbers of thirty-two runs, or replications, side by side as one value, which vector instructions work on at once.
+
+In compiled code a value of lanes is a vector in registers, and operators work lane by lane.  Nothing is left for a compiler to
+find out: not that rows of arrays are apart, not that a loop may be turned into vectors.  So code over lanes is written as if
+there were one run, and what one line hands to the next need not pass through memory.  In plain Python the same functions work
+on arrays of thirty-two numbers, to the same bits.
+
+Lanes hold float64, int64 or int32 numbers, words of 64 bits (uint64) or truth values.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.core.imputils import lower_builtin, lower_cast
+from numba.core.typeconv.castgraph import Conversion
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import models, register_model
+
+from grpo_theory.compilation import CHECKS_BOUNDS
+
+WIDTH = 32
+"""The lanes of a value: several of a processor's vectors, because one alone would wait for its own results."""
+
+# ---- what they are in plain Python
+
+
+def load(array: np.ndarray, *place: Any) -> np.ndarray:
+    """Return the numbers of an array from a place on, along its last axis; the place has an index for each axis."""
+    *row, first = place
+    return array[tuple(row)][first : first + WIDTH].copy()
+
+
+def store(lanes: Any, array: np.ndarray, *place: Any) -> None:
+    """Write lanes to an array from a place on, along its last axis."""
+    *row, first = place
+    array[tuple(row)][first : first + WIDTH] = lanes
+
+
+def take(array: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return the number of an array at each lane's place, counted through the array as if it had one axis."""
+    return array.reshape(-1)[places]
+
+
+def add_at(array: np.ndarray, places: np.ndarray, lanes: np.ndarray) -> None:
+    """Add lanes to an array at each lane's place, counted as for `take`; no two lanes have the same place."""
+    array.reshape(-1)[places] += lanes
+
+
+def where(mask: np.ndarray, yes: Any, no: Any) -> np.ndarray:
+    """Return `yes` in the lanes where the mask is true, and `no` in the others."""
+    return np.where(mask, yes, no)
+
+
+def as_real(lanes: np.ndarray) -> np.ndarray:
+    """Return float64 lanes."""
+    return lanes.astype(np.float64)
+
+
+def as_integer(lanes: np.ndarray) -> np.ndarray:
+    """Return int64 lanes; of float64 lanes the whole part."""
+    return lanes.astype(np.int64)
+
+
+def as_short(lanes: np.ndarray) -> np.ndarray:
+    """Return int32 lanes; of float64 lanes the whole part."""
+    return lanes.astype(np.int32)
+
+
+def bits_of(lanes: np.ndarray) -> np.ndarray:
+    """Return the bits of float64 lanes as int64 lanes."""
+    return lanes.view(np.int64)
+
+
+def from_bits(lanes: np.ndarray) -> np.ndarray:
+    """Return float64 lanes from their bits."""
+    return lanes.view(np.float64)
+
+
+def reals(number: float) -> np.ndarray:
+    """Return float64 lanes that are all one number."""
+    return np.full(WIDTH, number, dtype=np.float64)
+
+
+def shorts(number: int) -> np.ndarray:
+    """Return int32 lanes that are all one number."""
+    return np.full(WIDTH, number, dtype=np.int32)
+
+
+def lane_numbers() -> np.ndarray:
+    """Return int64 lanes from 0 to 31."""
+    return np.arange(WIDTH, dtype=np.int64)
+
+
+# ---- their type in compiled code
+
+_BITS = ir.IntType(64)
+_LLVM: dict[Any, Any] = {
+    types.float64: ir.DoubleType(),
+    types.int64: _BITS,
+    types.uint64: _BITS,
+    types.int32: ir.IntType(32),
+    types.boolean: ir.IntType(1),
+}
+
+
+class LanesType(types.Type):
+    """The type of lanes that hold numbers of a type."""
+
+    def __init__(self, dtype: types.Type) -> None:
+        self.dtype = dtype
+        super().__init__(f"Lanes({dtype})")
+
+    def can_convert_from(self, typingctx: Any, other: types.Type) -> Conversion | None:
+        """Say that a number stands for lanes that are all this number."""
+        return Conversion.safe if isinstance(other, types.Number) else None
+
+
+@register_model(LanesType)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: LanesType) -> None:
+        super().__init__(manager, kind, _vector(kind.dtype))
+
+
+def _vector(dtype: types.Type) -> ir.VectorType:
+    return ir.VectorType(_LLVM[dtype], WIDTH)
+
+
+REALS, INTEGERS, SHORTS = LanesType(types.float64), LanesType(types.int64), LanesType(types.int32)
+WORDS, FLAGS = LanesType(types.uint64), LanesType(types.boolean)
+
+
+def _repeat(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
+    """Return a vector that is one number in every lane."""
+    vector = ir.VectorType(number.type, WIDTH)
+    nothing, first = ir.Constant(vector, ir.Undefined), ir.Constant(ir.IntType(32), 0)
+    alone = builder.insert_element(nothing, number, first)
+    return builder.shuffle_vector(alone, nothing, ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH))
+
+
+@lower_cast(types.Number, LanesType)
+def _from_number(context: Any, builder: ir.IRBuilder, given: types.Type, wanted: LanesType, value: ir.Value) -> ir.Value:
+    return _repeat(builder, context.cast(builder, value, given, wanted.dtype))
+
+
+# ---- operators
+
+
+def _type(function: Callable, find: Callable) -> None:
+    """Let `find` say, of the types of a function's arguments, which signature it has, or None if they are not its own."""
+
+    def generic(self: Any, arguments: Sequence[types.Type], keywords: Any) -> Any:
+        return find(*arguments)
+
+    infer_global(function)(type(f"Lanes_{function.__name__}", (AbstractTemplate,), {"key": function, "generic": generic}))
+
+
+def _type_operator(symbol: Callable, result: LanesType | None = None) -> None:
+    """Let an operator take lanes of one type, or such lanes and a number."""
+
+    def find(*arguments: types.Type) -> Any:
+        kind = next((argument for argument in arguments if isinstance(argument, LanesType)), None)
+        return None if kind is None else signature(result or kind, *[kind] * len(arguments))
+
+    _type(symbol, find)
+
+
+def _lower_operator(symbol: Callable, kinds: Sequence[LanesType], instruction: str) -> None:
+    def lowered(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+        return getattr(builder, instruction)(*values)
+
+    for kind in kinds:
+        lower_builtin(symbol, kind, kind)(lowered)
+
+
+def _lower_comparison(symbol: Callable, sign: str) -> None:
+    def of_reals(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+        return builder.fcmp_ordered(sign, *values)
+
+    def of_integers(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+        return builder.icmp_signed(sign, *values)
+
+    lower_builtin(symbol, REALS, REALS)(of_reals)
+    for kind in (INTEGERS, SHORTS):
+        lower_builtin(symbol, kind, kind)(of_integers)
+
+
+_WHOLE = (INTEGERS, SHORTS, WORDS)
+for _symbol, _real, _whole in (
+    (operator.add, "fadd", "add"),
+    (operator.sub, "fsub", "sub"),
+    (operator.mul, "fmul", "mul"),
+):
+    _type_operator(_symbol)
+    _lower_operator(_symbol, [REALS], _real)
+    _lower_operator(_symbol, _WHOLE, _whole)
+for _symbol, _kinds, _instruction in (
+    (operator.truediv, [REALS], "fdiv"),
+    (operator.and_, _WHOLE, "and_"),
+    (operator.lshift, _WHOLE, "shl"),
+    (operator.rshift, [INTEGERS, SHORTS], "ashr"),
+    (operator.rshift, [WORDS], "lshr"),
+):
+    _type_operator(_symbol)
+    _lower_operator(_symbol, _kinds, _instruction)
+for _symbol, _sign in ((operator.lt, "<"), (operator.le, "<="), (operator.gt, ">"), (operator.ge, ">="), (operator.eq, "==")):
+    _type_operator(_symbol, FLAGS)
+    _lower_comparison(_symbol, _sign)
+
+
+# ---- functions
+
+
+def _lower(function: Callable, *kinds: Any) -> Callable:
+    """Lower a function of this module by what is decorated, which is given the builder, the types and the values."""
+
+    def decorate(made: Callable) -> Callable:
+        def lowered(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+            found = made(context, builder, signature, values)
+            return context.get_dummy_value() if found is None else found
+
+        lower_builtin(function, *kinds)(lowered)
+        return made
+
+    return decorate
+
+
+def _data(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+    """Return the first number of an array, and its shape."""
+    found = context.make_array(kind)(context, builder, array)
+    return found.data, cgutils.unpack_tuple(builder, found.shape, kind.ndim)
+
+
+def _require(context: Any, builder: ir.IRBuilder, shape: Sequence[ir.Value], first: ir.Value, last: ir.Value) -> None:
+    """Raise if the places from the first to the last do not lie in an array."""
+    if CHECKS_BOUNDS:
+        size = ir.Constant(_BITS, 1)
+        for length in shape:
+            size = builder.mul(size, length)
+        outside = builder.or_(builder.icmp_signed("<", first, ir.Constant(_BITS, 0)), builder.icmp_signed(">=", last, size))
+        with builder.if_then(outside, likely=False):
+            context.call_conv.return_user_exc(builder, IndexError, ("lanes lie outside of their array",))
+
+
+def _address(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, indices: Sequence[ir.Value]) -> ir.Value:
+    """Return where lanes begin that an array has at these indices, as a vector's address."""
+    data, shape = _data(context, builder, kind, array)
+    place = indices[0]
+    for length, index in zip(shape[1:], indices[1:], strict=True):
+        place = builder.add(builder.mul(place, length), index)
+    _require(context, builder, shape, place, builder.add(place, ir.Constant(_BITS, WIDTH - 1)))
+    return builder.bitcast(builder.gep(data, [place]), _vector(kind.dtype).as_pointer())
+
+
+def _indices(context: Any, builder: ir.IRBuilder, kinds: Sequence[types.Type], values: Sequence[ir.Value]) -> list[ir.Value]:
+    return [context.cast(builder, value, kind, types.int64) for kind, value in zip(kinds, values, strict=True)]
+
+
+def _size(kind: Any) -> int:
+    return kind.dtype.bitwidth // 8
+
+
+_type(load, lambda array, *place: signature(LanesType(array.dtype), array, *place))
+
+
+@_lower(load, types.Array, types.VarArg(types.Integer))
+def _load(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    kind, *rest = signature.args
+    indices = _indices(context, builder, rest, values[1:])
+    return builder.load(_address(context, builder, kind, values[0], indices), align=_size(kind))
+
+
+_type(store, lambda lanes, array, *place: signature(types.none, LanesType(array.dtype), array, *place))
+
+
+@_lower(store, LanesType, types.Array, types.VarArg(types.Integer))
+def _store(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> None:
+    _, kind, *rest = signature.args
+    indices = _indices(context, builder, rest, values[2:])
+    builder.store(values[0], _address(context, builder, kind, values[1], indices), align=_size(kind))
+
+
+def _each(
+    context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, places: ir.Value
+) -> list[tuple[ir.Value, ir.Value]]:
+    """Return the number and the address of each lane's place in an array."""
+    data, shape = _data(context, builder, kind, array)
+    found = []
+    for j in range(WIDTH):
+        lane = ir.Constant(ir.IntType(32), j)
+        place = builder.extract_element(places, lane)
+        _require(context, builder, shape, place, place)
+        found.append((lane, builder.gep(data, [place])))
+    return found
+
+
+_type(take, lambda array, places: signature(LanesType(array.dtype), array, places))
+
+
+@_lower(take, types.Array, INTEGERS)
+def _take(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    kind, _ = signature.args
+    found = ir.Constant(_vector(kind.dtype), ir.Undefined)
+    for lane, address in _each(context, builder, kind, *values):
+        found = builder.insert_element(found, builder.load(address), lane)
+    return found
+
+
+_type(add_at, lambda array, places, lanes: signature(types.none, array, places, lanes))
+
+
+@_lower(add_at, types.Array, INTEGERS, REALS)
+def _add_at(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> None:
+    for lane, address in _each(context, builder, signature.args[0], *values[:2]):
+        builder.store(builder.fadd(builder.load(address), builder.extract_element(values[2], lane)), address)
+
+
+def _find_where(mask: types.Type, yes: types.Type, no: types.Type) -> Any:
+    kind = yes if isinstance(yes, LanesType) else no
+    return signature(kind, mask, kind, kind) if isinstance(kind, LanesType) else None
+
+
+_type(where, _find_where)
+
+
+@_lower(where, FLAGS, LanesType, LanesType)
+def _where(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    return builder.select(*values)
+
+
+def _convert(function: Callable, wanted: LanesType, instructions: dict[LanesType, str]) -> None:
+    """Let a function turn lanes of some types into those of another, by an instruction for each."""
+    _type(function, lambda lanes: signature(wanted, lanes) if lanes in instructions else None)
+    for kind, instruction in instructions.items():
+
+        def lowered(
+            context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value], instruction: str = instruction
+        ) -> ir.Value:
+            return getattr(builder, instruction)(values[0], _vector(wanted.dtype))
+
+        lower_builtin(function, kind)(lowered)
+
+
+_convert(as_real, REALS, {INTEGERS: "sitofp", SHORTS: "sitofp", WORDS: "uitofp"})
+_convert(as_integer, INTEGERS, {REALS: "fptosi", SHORTS: "sext", WORDS: "bitcast", FLAGS: "zext"})
+_convert(as_short, SHORTS, {REALS: "fptosi", INTEGERS: "trunc", FLAGS: "zext"})
+_convert(bits_of, INTEGERS, {REALS: "bitcast"})
+_convert(from_bits, REALS, {INTEGERS: "bitcast"})
+
+
+def _fill(function: Callable, kind: LanesType) -> None:
+    """Let a function return lanes that are all one number."""
+    _type(function, lambda number: signature(kind, kind.dtype))
+    _lower(function, kind.dtype)(lambda context, builder, signature, values: _repeat(builder, values[0]))
+
+
+_fill(reals, REALS)
+_fill(shorts, SHORTS)
+
+
+_type(lane_numbers, lambda: signature(INTEGERS))
+
+
+@_lower(lane_numbers)
+def _lane_numbers(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    return ir.Constant(_vector(types.int64), list(range(WIDTH)))
