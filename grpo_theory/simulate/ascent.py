@@ -89,8 +89,8 @@ def dense_step(theta, prompts, array, rows, covectors, step):
 @function_value(FILL_LOGITS)
 def few_logits(theta, prompts, array, rows, logits):
     """Logits are phi(m, k) . theta, with array[0] the features (M D, d): all prompts' in the rows (M D, N), and a choice."""
-    n_logits, n = logits.shape[1], theta.shape[1]
-    for i in range(0, n, WIDTH):
+    n_logits, n = logits.shape[1], rows.shape[1]
+    for i in range(0, theta.shape[1], WIDTH):
         for row in range(rows.shape[0]):
             logit = array[0, row, 0] * load(theta, 0, i)
             for j in range(1, theta.shape[0]):
@@ -105,8 +105,8 @@ def few_logits(theta, prompts, array, rows, logits):
 @function_value(TAKE_STEP)
 def few_step(theta, prompts, array, rows, covectors, step):
     """Theta moves by step times sum_mk c_mk phi(m, k), with the covectors of a prompt added up first, in the rows (M D, N)."""
-    n_logits, n = covectors.shape[1], theta.shape[1]
-    for i in range(0, n, WIDTH):
+    n_logits, n = covectors.shape[1], rows.shape[1]
+    for i in range(0, theta.shape[1], WIDTH):
         for row in range(rows.shape[0]):
             store(reals(0.0), rows, row, i)
         for b in range(covectors.shape[0]):

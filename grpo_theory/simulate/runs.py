@@ -185,7 +185,8 @@ class Runs:
 
     def __init__(self, course: Course, place: Workplace, streams: Streams, starts: Array, trace: Trace) -> None:
         self.course, self.place, self.streams, self.trace = course, place, streams, trace
-        self.state = make_state(starts, course.share_runs, course.optimiser.n_moments)
+        size = min(course.share_runs, -(-len(starts) // WIDTH) * WIDTH)
+        self.state = make_state(starts, size, course.optimiser.n_moments)
         self.count = 0
 
     @property
