@@ -5,9 +5,10 @@ find out: not that rows of arrays are apart, not that a loop may be turned into 
 there were one run, and what one line hands to the next need not pass through memory.  In plain Python the same functions work
 on arrays of thirty-two numbers, to the same bits.
 
-Lanes hold float64, int64 or int32 numbers, words of 64 bits (uint64) or truth values.
+Lanes hold float64, int64, int32 or int16 numbers, words of 64 bits (uint64), tallies (uint16) or truth values.
 """
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,6 +26,21 @@ from grpo_theory.compilation import CHECKS_BOUNDS
 
 WIDTH = 32
 """The lanes of a value: several of a processor's vectors, because one alone would wait for its own results."""
+
+PIECE = 16
+"""The bytes of a row that `spread` reads at once."""
+
+CACHE_LINE = 64
+"""The bytes that caches hold at once: as many as the longest vectors have."""
+
+
+def zeros(*shape: int, dtype: Any = np.float64) -> np.ndarray:
+    """Make an array of zeros whose vectors lie in one line of a cache each, which numpy's own seldom do."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + CACHE_LINE, dtype=np.uint8)
+    first = -memory.__array_interface__["data"][0] % CACHE_LINE
+    return memory[first : first + size].view(dtype).reshape(shape)
+
 
 # ---- what they are in plain Python
 
@@ -44,6 +60,21 @@ def store(lanes: Any, array: np.ndarray, *place: Any) -> None:
 def take(array: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Return the number of an array at each lane's place, counted through the array as if it had one axis."""
     return array.reshape(-1)[places]
+
+
+def spread(table: np.ndarray, places: np.ndarray, columns: np.ndarray) -> None:
+    """Write the row of a table (n, rows) at each lane's place down the lane's column, in columns (rows, WIDTH).
+
+    Rows are as long as `whole_rows` makes them.  They are read in pieces and turned round in registers, which takes a fraction of
+    the time of so many calls of `take`.
+    """
+    columns[:] = table[places].T
+
+
+def whole_rows(table: np.ndarray) -> np.ndarray:
+    """Return a table (n, rows) for `spread`: with as many columns more, of zeros, as make its rows a multiple of 16 bytes."""
+    more = -table.shape[1] % (PIECE // table.itemsize)
+    return np.ascontiguousarray(np.pad(table, ((0, 0), (0, more))))
 
 
 def add_at(array: np.ndarray, places: np.ndarray, lanes: np.ndarray) -> None:
@@ -71,6 +102,21 @@ def as_short(lanes: np.ndarray) -> np.ndarray:
     return lanes.astype(np.int32)
 
 
+def as_tally(lanes: np.ndarray) -> np.ndarray:
+    """Return uint16 lanes, 1 where truth values are true."""
+    return lanes.astype(np.uint16)
+
+
+def tally_below(found: np.ndarray, bound: np.ndarray, words: np.ndarray, *place: Any) -> np.ndarray:
+    """Return tallies, one more where the int16 lanes of an array from a place on are below others."""
+    return found + (load(words, *place) < bound)
+
+
+def some(mask: np.ndarray) -> bool:
+    """Say whether the mask is true in any lane."""
+    return bool(mask.any())
+
+
 def bits_of(lanes: np.ndarray) -> np.ndarray:
     """Return the bits of float64 lanes as int64 lanes."""
     return lanes.view(np.int64)
@@ -86,9 +132,19 @@ def reals(number: float) -> np.ndarray:
     return np.full(WIDTH, number, dtype=np.float64)
 
 
+def integers(number: int) -> np.ndarray:
+    """Return int64 lanes that are all one number."""
+    return np.full(WIDTH, number, dtype=np.int64)
+
+
 def shorts(number: int) -> np.ndarray:
     """Return int32 lanes that are all one number."""
     return np.full(WIDTH, number, dtype=np.int32)
+
+
+def tallies(number: int) -> np.ndarray:
+    """Return uint16 lanes that are all one number."""
+    return np.full(WIDTH, number, dtype=np.uint16)
 
 
 def lane_numbers() -> np.ndarray:
@@ -104,6 +160,8 @@ _LLVM: dict[Any, Any] = {
     types.int64: _BITS,
     types.uint64: _BITS,
     types.int32: ir.IntType(32),
+    types.int16: ir.IntType(16),
+    types.uint16: ir.IntType(16),
     types.boolean: ir.IntType(1),
 }
 
@@ -131,6 +189,7 @@ def _vector(dtype: types.Type) -> ir.VectorType:
 
 
 REALS, INTEGERS, SHORTS = LanesType(types.float64), LanesType(types.int64), LanesType(types.int32)
+SMALL, TALLIES = LanesType(types.int16), LanesType(types.uint16)
 WORDS, FLAGS = LanesType(types.uint64), LanesType(types.boolean)
 
 
@@ -184,12 +243,16 @@ def _lower_comparison(symbol: Callable, sign: str) -> None:
     def of_integers(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
         return builder.icmp_signed(sign, *values)
 
+    def of_tallies(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+        return builder.icmp_unsigned(sign, *values)
+
     lower_builtin(symbol, REALS, REALS)(of_reals)
-    for kind in (INTEGERS, SHORTS):
+    for kind in (INTEGERS, SHORTS, SMALL):
         lower_builtin(symbol, kind, kind)(of_integers)
+    lower_builtin(symbol, TALLIES, TALLIES)(of_tallies)
 
 
-_WHOLE = (INTEGERS, SHORTS, WORDS)
+_WHOLE = (INTEGERS, SHORTS, SMALL, TALLIES, WORDS)
 for _symbol, _real, _whole in (
     (operator.add, "fadd", "add"),
     (operator.sub, "fsub", "sub"),
@@ -310,6 +373,68 @@ def _take(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[
     return found
 
 
+def _join(builder: ir.IRBuilder, vectors: list[ir.Value], length: int) -> list[ir.Value]:
+    """Put vectors of one length end to end, until they have another."""
+    while (own := vectors[0].type.count) < length:
+        numbers = ir.Constant(ir.VectorType(ir.IntType(32), 2 * own), list(range(2 * own)))
+        vectors = [builder.shuffle_vector(one, other, numbers) for one, other in zip(vectors[::2], vectors[1::2], strict=True)]
+    return vectors
+
+
+def _separate(builder: ir.IRBuilder, vectors: list[ir.Value], n: int) -> list[list[ir.Value]]:
+    """Return n streams of vectors, to which the numbers of one stream of vectors go in turn."""
+    if n == 1:
+        return [vectors]
+    length, halves = vectors[0].type.count, []
+    for first in range(2):
+        numbers = ir.Constant(ir.VectorType(ir.IntType(32), length), list(range(first, 2 * length, 2)))
+        half = [builder.shuffle_vector(one, other, numbers) for one, other in zip(vectors[::2], vectors[1::2], strict=True)]
+        halves.append(_separate(builder, half, n // 2))
+    return [stream for pair in zip(*halves, strict=True) for stream in pair]
+
+
+_type(spread, lambda table, places, columns: signature(types.none, table, places, columns))
+
+
+def _steps(builder: ir.IRBuilder, stop: ir.Value, step: int) -> Any:
+    """Return a loop from 0 on."""
+    return cgutils.for_range_slice(builder, ir.Constant(_BITS, 0), stop, ir.Constant(_BITS, step), inc=True)
+
+
+def _in_memory(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
+    """Return the address of the first of a vector's numbers, in memory that the compiler does not look through.
+
+    An index is loaded from there in one instruction; from a register it takes two or three.
+    """
+    memory = cgutils.alloca_once(builder, vector.type)
+    builder.store(vector, memory)
+    address = builder.bitcast(memory, vector.type.element.as_pointer())
+    return builder.asm(ir.FunctionType(address.type, [address.type]), "", "=r,0", [address], False)
+
+
+@_lower(spread, types.Array, INTEGERS, types.Array)
+def _spread(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> None:
+    kind, _, columns = signature.args
+    data, shape = _data(context, builder, kind, values[0])
+    found, _ = _data(context, builder, columns, values[2])
+    n, at_once = PIECE // _size(kind), CACHE_LINE // _size(kind)
+    piece, part = ir.VectorType(_LLVM[kind.dtype], n), ir.VectorType(_LLVM[kind.dtype], at_once)
+    starts = _in_memory(builder, builder.mul(values[1], _repeat(builder, shape[1])))
+    with _steps(builder, ir.Constant(_BITS, WIDTH), at_once) as (lane, _):
+        rows = []
+        for j in range(at_once):
+            start = builder.load(builder.gep(starts, [builder.add(lane, ir.Constant(_BITS, j))]))
+            _require(context, builder, shape, start, start)
+            rows.append(builder.gep(data, [start]))
+        with _steps(builder, shape[1], n) as (first, _):
+            pieces = [builder.bitcast(builder.gep(row, [first]), piece.as_pointer()) for row in rows]
+            stream = _join(builder, [builder.load(one, align=_size(kind)) for one in pieces], at_once)
+            for k, vectors in enumerate(_separate(builder, stream, n)):
+                place = builder.mul(builder.add(first, ir.Constant(_BITS, k)), ir.Constant(_BITS, WIDTH))
+                address = builder.bitcast(builder.gep(found, [builder.add(place, lane)]), part.as_pointer())
+                builder.store(*vectors, address, align=_size(kind))
+
+
 _type(add_at, lambda array, places, lanes: signature(types.none, array, places, lanes))
 
 
@@ -345,9 +470,10 @@ def _convert(function: Callable, wanted: LanesType, instructions: dict[LanesType
         lower_builtin(function, kind)(lowered)
 
 
-_convert(as_real, REALS, {INTEGERS: "sitofp", SHORTS: "sitofp", WORDS: "uitofp"})
-_convert(as_integer, INTEGERS, {REALS: "fptosi", SHORTS: "sext", WORDS: "bitcast", FLAGS: "zext"})
+_convert(as_real, REALS, {INTEGERS: "sitofp", SHORTS: "sitofp", TALLIES: "uitofp", WORDS: "uitofp"})
+_convert(as_integer, INTEGERS, {REALS: "fptosi", SHORTS: "sext", TALLIES: "zext", WORDS: "bitcast", FLAGS: "zext"})
 _convert(as_short, SHORTS, {REALS: "fptosi", INTEGERS: "trunc", FLAGS: "zext"})
+_convert(as_tally, TALLIES, {FLAGS: "zext"})
 _convert(bits_of, INTEGERS, {REALS: "bitcast"})
 _convert(from_bits, REALS, {INTEGERS: "bitcast"})
 
@@ -359,7 +485,9 @@ def _fill(function: Callable, kind: LanesType) -> None:
 
 
 _fill(reals, REALS)
+_fill(integers, INTEGERS)
 _fill(shorts, SHORTS)
+_fill(tallies, TALLIES)
 
 
 _type(lane_numbers, lambda: signature(INTEGERS))
@@ -368,3 +496,31 @@ _type(lane_numbers, lambda: signature(INTEGERS))
 @_lower(lane_numbers)
 def _lane_numbers(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
     return ir.Constant(_vector(types.int64), list(range(WIDTH)))
+
+
+_type(some, lambda mask: signature(types.boolean, mask))
+
+
+@_lower(some, FLAGS)
+def _some(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    bits = builder.bitcast(values[0], ir.IntType(WIDTH))
+    return builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(WIDTH), 0))
+
+
+_type(tally_below, lambda found, bound, words, *place: signature(TALLIES, TALLIES, SMALL, words, *place))
+
+
+@_lower(tally_below, TALLIES, SMALL, types.Array, types.VarArg(types.Integer))
+def _tally_below(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    """Work on half the lanes at a time: comparisons of the longest vectors take a detour by registers of truth values."""
+    _, _, kind, *rest = signature.args
+    half = ir.VectorType(ir.IntType(16), WIDTH // 2)
+    indices = _indices(context, builder, rest, values[3:])
+    address = builder.bitcast(_address(context, builder, kind, values[2], indices), half.as_pointer())
+    halves = []
+    for h in range(2):
+        words = builder.load(builder.gep(address, [ir.Constant(_BITS, h)]), align=_size(kind))
+        numbers = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH // 2), list(range(h * WIDTH // 2, (h + 1) * WIDTH // 2)))
+        found, bound = (builder.shuffle_vector(value, value, numbers) for value in values[:2])
+        halves.append(builder.sub(found, builder.sext(builder.icmp_signed("<", words, bound), half)))
+    return _join(builder, halves, WIDTH)[0]

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, chi2
 
-from grpo_theory.simulate.alias import alias_table
 from grpo_theory.simulate.counting import compiled_fill_counts, make_counting_room, make_counts, make_sheet
 from grpo_theory.simulate.generator import LANES, block_streams, fill_words, next_uniform
-from grpo_theory.simulate.outcome_law import OutcomeLaw, split
+from grpo_theory.simulate.outcome_law import make_law, split
 
 LEVEL = 1e-6
 UNIT = 2.0**-16
@@ -37,19 +36,19 @@ TABLES = {
 
 
 def law_of(thresholds, residual):
-    """Return the laws that thresholds (O, M) and residual (M, O) draw from."""
-    reached = np.concatenate([np.full((1, thresholds.shape[1]), -(1 << 15)), thresholds.astype(int)])
-    whole = np.diff(reached, axis=0).T / (1 << 16)
+    """Return the laws that thresholds and residual, both (M, O), draw from."""
+    whole = np.diff(thresholds.astype(int), axis=1, prepend=-(1 << 15)) / (1 << 16)
     share = 1.0 - whole.sum(axis=1, keepdims=True)
     return whole + share * residual / residual.sum(axis=1, keepdims=True)
 
 
 def drawn(thresholds, residual, group_size, n_responses, seed):
     """Count the outcomes of so many responses, about, at one prompt."""
-    law = OutcomeLaw(*alias_table(np.ones((1, 1))), thresholds, residual)
-    counts, room, sheet = make_counts(8, 1, len(thresholds)), make_counting_room(len(thresholds)), make_sheet(group_size)
+    law = make_law(np.ones(1), thresholds, residual)
+    counts, sheet = make_counts(8, 1, residual.shape[1]), make_sheet(group_size)
+    room = make_counting_room(law.thresholds.shape[1])
     streams = block_streams(np.random.SeedSequence(seed), 0)
-    total, first = np.zeros(len(thresholds), dtype=np.int64), 0
+    total, first = np.zeros(residual.shape[1], dtype=np.int64), 0
     while total.sum() < n_responses:
         compiled_fill_counts()(streams, law, sheet, room, first, group_size, counts)
         total += counts.outcomes.sum(axis=(0, 1, 3), dtype=np.int64)
@@ -79,7 +78,7 @@ def test_tables_hold_their_laws(law):
     law = np.array([law, law[::-1]])
     thresholds, residual = split(law)
     np.testing.assert_allclose(law_of(thresholds, residual), law / law.sum(axis=1, keepdims=True), rtol=1e-10, atol=1e-16)
-    assert (np.diff(thresholds.astype(int), axis=0) >= 0).all()
+    assert (np.diff(thresholds.astype(int), axis=1) >= 0).all()
     assert thresholds.max() < (1 << 15)
     assert (residual >= 0.0).all()
 

@@ -84,11 +84,12 @@ class Simulated:
 
     def draw(self):
         strips, batch_size, group_size = self.sizes
-        shape, n_outcomes = (strips, batch_size), len(self.law.thresholds)
+        shape, n_outcomes = (strips, batch_size), self.law.residual.shape[1]
         counts = counting.make_counts(*shape, n_outcomes)
+        room = counting.make_counting_room(self.law.thresholds.shape[1])
         ordered = np.zeros((*shape, group_size, STRIP), dtype=np.uint16)
         for fill in (lambda one: one.fill(counts), lambda one: one.fill_ordered(counts, ordered)):
-            fill(Draws(generator.block_streams(self.seed, 0), self.law, group_size))
+            fill(Draws(generator.block_streams(self.seed, 0), self.law, group_size, counting.make_sheet(group_size), room))
         return routes.Panel(counts, ordered, group_size)
 
     def observe(self, estimator):
@@ -96,11 +97,13 @@ class Simulated:
         for route in self.routes:
             if estimator in route.estimators:
                 found = route.covectors(self.panel, routes.Scratch())
-                rows = np.empty((*found.shape[:2], 2 + len(self.directions), STRIP))
-                driver = errors.compiled_errors(self.geometry.fill_errors)
-                driver(self.geometry.truth, self.panel.counts.prompts, found, rows)
-                one = rows[route.estimators.index(estimator)]
-                return one.transpose(0, 2, 1).reshape(-1, one.shape[1])
+                rows = np.full((len(found), 2 + len(self.directions), 1 + found.shape[1], STRIP), np.nan)
+                driver, truth = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
+                room = errors.make_error_room(*errors.error_room_sizes(self.geometry.fill_errors, truth, found.shape))
+                driver(truth, self.panel.counts.prompts, found, room, 1, rows)
+                assert np.isnan(rows[:, :, 0]).all()
+                one = rows[route.estimators.index(estimator), :, 1:]
+                return one.reshape(len(one), -1).T
         raise LookupError(estimator.name)
 
     def by_replication(self):
@@ -371,7 +374,7 @@ def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
         assert np.isfinite(run.observe(estimator)).all()
     assert set(DRIVERS) == TRIED
     unused = STAGES - REACHED
-    assert unused == {"draw_outcomes", "look_up"}, "which pilots use"
+    assert unused == {"draw_prompts", "draw_outcomes", "look_up"}, "which pilots use"
 
 
 @pytest.mark.parametrize("policy", CASES)
@@ -380,7 +383,7 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
     made = [gt.estimators()["rloo"], gt.estimators()["optimal_loo"], gt.estimators()["oracle"], composed(kl="k3 in loss")]
     for problem in (c, c.replace(kl=None)):
         run = Simulated(problem, made[: 4 if problem.kl else 3], batch_size=2, group_size=3)
-        room, sheet = counting.make_counting_room(len(run.law.thresholds)), counting.make_sheet(3)
+        room, sheet = counting.make_counting_room(run.law.thresholds.shape[1]), counting.make_sheet(3)
         pairs = [
             (generator.block_streams(run.seed, 0), generator.STREAMS),
             (run.law, outcome_law.OUTCOME_LAW),

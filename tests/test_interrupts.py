@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def mind_interrupts():
     """Undo what a shell does to a job in the background, whose children ignore interrupts."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 from enumeration import case
 
 import grpo_theory as gt
-from grpo_theory.simulate.counting import make_counts
+from grpo_theory.simulate.counting import make_counting_room, make_counts, make_sheet
 from grpo_theory.simulate.experiment import Draws
 from grpo_theory.simulate.generator import block_streams
 from grpo_theory.simulate.outcome_law import outcome_law
@@ -117,9 +117,10 @@ def test_a_replication_is_the_same_whatever_the_number_of_them():
 def drawn(point, strips):
     """Draw the first strips of the first block, so many at a time: prompts (S, B, STRIP) and counts (S, B, O, STRIP)."""
     law = outcome_law(point)
-    draws, found = Draws(block_streams(as_seed_sequence(11), 0), law, 64), []
+    room = make_counting_room(law.thresholds.shape[1])
+    draws, found = Draws(block_streams(as_seed_sequence(11), 0), law, 64, make_sheet(64), room), []
     for n_strips in strips:
-        counts = make_counts(n_strips, 16, len(law.thresholds))
+        counts = make_counts(n_strips, 16, law.residual.shape[1])
         draws.fill(counts)
         found.append(counts)
     return [np.concatenate(parts) for parts in zip(*found, strict=True)]

@@ -5,19 +5,20 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F1, I1, I2, record_type, stage
+from grpo_theory.compilation import F2, I1, I2, record_type, stage
 from grpo_theory.exact.table import AdvantageTable
-from grpo_theory.simulate.strip import STRIP
+from grpo_theory.lanes import as_integer, integers, load, spread, take, tallies, whole_rows
 
 
 class Book(NamedTuple):
     """Tables of advantages one after another.
 
-    The advantage of estimator e at prompt m, over G, for value l in multiset i is advantages[starts[e] + steps[e] m + L i + l].
+    The advantage of estimator e at prompt m, over G, for value l in multiset i is advantages[starts[e] + steps[e] m + i, l].
 
     Attributes
     ----------
-    advantages : ndarray
+    advantages : ndarray, shape (n, at least L)
+        Rows are those of `whole_rows`.
     starts, steps : ndarray of int64, shape (E,)
         A step of 0 is that of a kernel which reads nothing of the prompt.
     ranks : ndarray of int64, shape (L - 1, G + 1)
@@ -30,13 +31,14 @@ class Book(NamedTuple):
     ranks: Integers
 
 
-BOOK = record_type(Book, F1, I1, I1, I2)
+BOOK = record_type(Book, F2, I1, I1, I2)
 
 
 def make_book(table: AdvantageTable, group_size: int) -> Book:
     """Make a book of one table."""
-    step = table.advantages[0].size if len(table.advantages) > 1 else 0
-    return Book(table.advantages.reshape(-1) / group_size, np.zeros(1, dtype=np.int64), np.array([step]), table.ranks)
+    n_prompts, n_multisets, n_values = table.advantages.shape
+    rows = whole_rows(table.advantages.reshape(-1, n_values) / group_size)
+    return Book(rows, np.zeros(1, dtype=np.int64), np.array([n_multisets if n_prompts > 1 else 0]), table.ranks)
 
 
 def join(books: list[Book]) -> Book:
@@ -52,28 +54,24 @@ def join(books: list[Book]) -> Book:
 
 
 @stage
-def find_multisets(outcomes, ranks, reached, places):
-    """Find the number of each lane's multiset of reward values, from counts of outcomes (O, STRIP); `reached` is room.
+def find_multisets(outcomes, s, b, i, ranks):
+    """Return the number of each lane's multiset of reward values, from counts of outcomes (S, B, O, STRIP), from lane i on.
 
     It is the sum over l of ranks[l] at n_1 + ... + n_l.
     """
     n_values = ranks.shape[0] + 1
-    for j in range(STRIP):
-        reached[j] = 0
-        places[j] = 0
+    places, reached = integers(0), tallies(0)
     for value in range(n_values - 1):
-        for o in range(value, outcomes.shape[0], n_values):
-            for j in range(STRIP):
-                reached[j] += outcomes[o, j]
-        for j in range(STRIP):
-            places[j] += ranks[value, np.uintp(reached[j])]
+        for o in range(value, outcomes.shape[2], n_values):
+            reached = reached + load(outcomes, s, b, o, i)
+        rank = as_integer(reached)
+        if value > 0:  # the first ranks are 0, 1, 2...
+            rank = take(ranks, rank + value * ranks.shape[1])
+        places = places + rank
+    return places
 
 
 @stage
 def find_advantages(book, e, prompts, places, advantages):
-    """Look up estimator e's advantages (L, STRIP), over G, of each reward value in the multisets with these numbers."""
-    n_values = advantages.shape[0]
-    start, step = book.starts[e], book.steps[e]
-    for value in range(n_values):
-        for j in range(STRIP):
-            advantages[value, j] = book.advantages[np.uintp(start + step * prompts[j] + n_values * places[j] + value)]
+    """Look up estimator e's advantages (at least L, WIDTH), over G, of each reward value in the multisets with these numbers."""
+    spread(book.advantages, prompts * book.steps[e] + (places + book.starts[e]), advantages)

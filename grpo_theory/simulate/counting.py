@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F1, compile_function, record_type, stage
-from grpo_theory.simulate.draw import draw_prompts
+from grpo_theory.compilation import F2, NO_ARRAYS, compile_function, record_type, stage
+from grpo_theory.lanes import WIDTH, as_integer, as_real, load, some, spread, store, tallies, tally_below, where, zeros
 from grpo_theory.simulate.generator import LANES, STREAMS, fill_words, next_uniform
-from grpo_theory.simulate.outcome_law import OUTCOME_LAW, S2, WORDS
+from grpo_theory.simulate.outcome_law import OUTCOME_LAW, S2
 from grpo_theory.simulate.strip import STRIP
 
 LARGEST_GROUP = 1 << 15
@@ -19,9 +19,7 @@ LARGEST_GROUP = 1 << 15
 SHEET_RESPONSES = 1 << 14
 """The words of so many responses are drawn at once, and are still in the first level of cache when they are read."""
 AT_ONCE = 4
-"""The words that are compared with a threshold while it stays in a register; a sheet has a multiple of them for each group."""
-NEVER_BELOW = np.int16(WORDS // 2 - 1)
-"""A word that no threshold is above."""
+"""A sheet has a multiple of so many words for each group, and a word is compared with so many thresholds at a time."""
 
 
 class Sheet(NamedTuple):
@@ -56,9 +54,18 @@ class Counts(NamedTuple):
 
 
 class CountingRoom(NamedTuple):
-    """Room for one strip of groups: uniforms (STRIP,), thresholds (O, STRIP), and counts of words below them (O, STRIP)."""
+    """Room for one vector of lanes, with as many rows as a prompt has thresholds.
 
-    uniforms: Array
+    Attributes
+    ----------
+    prompts : ndarray, shape (2, WIDTH)
+    thresholds : ndarray of int16, shape (at least O, WIDTH)
+        Rows of the law's tables.
+    below : ndarray of uint16, shape (at least O, WIDTH)
+        Counts of words below the thresholds.
+    """
+
+    prompts: Array
     thresholds: NDArray[np.int16]
     below: NDArray[np.uint16]
 
@@ -66,7 +73,7 @@ class CountingRoom(NamedTuple):
 U2 = numba.uint16[:, ::1]
 SHEET = record_type(Sheet, numba.uint64[:, ::1], numba.uint64[:, ::1], numba.int16[:, :, ::1])
 COUNTS = record_type(Counts, numba.int64[:, :, ::1], numba.uint16[:, :, :, ::1])
-COUNTING_ROOM = record_type(CountingRoom, F1, S2, U2)
+COUNTING_ROOM = record_type(CountingRoom, F2, S2, U2)
 
 
 def make_sheet(group_size: int) -> Sheet:
@@ -74,63 +81,56 @@ def make_sheet(group_size: int) -> Sheet:
     rows = -(-group_size // AT_ONCE) * AT_ONCE
     n_groups = max(1, SHEET_RESPONSES // (rows * STRIP))
     n_words = n_groups * (1 + rows // 4) * STRIP
-    words = np.zeros((-(-n_words // (8 * LANES)) * 8, LANES), dtype=np.uint64)
+    words = zeros(-(-n_words // (8 * LANES)) * 8, LANES, dtype=np.uint64)
     prompts, responses = np.split(words.reshape(-1)[:n_words], [n_groups * STRIP])
     return Sheet(words, prompts.reshape(-1, STRIP), responses.view(np.int16).reshape(n_groups, rows, STRIP))
 
 
 def make_counts(n_strips: int, batch_size: int, n_outcomes: int) -> Counts:
     """Make room for counts."""
-    prompts = np.zeros((n_strips, batch_size, STRIP), dtype=np.int64)
-    return Counts(prompts, np.zeros((n_strips, batch_size, n_outcomes, STRIP), dtype=np.uint16))
+    prompts = zeros(n_strips, batch_size, STRIP, dtype=np.int64)
+    return Counts(prompts, zeros(n_strips, batch_size, n_outcomes, STRIP, dtype=np.uint16))
 
 
-def make_counting_room(n_outcomes: int) -> CountingRoom:
-    """Make room for the counting of one strip of groups."""
-    shape = n_outcomes, STRIP
-    return CountingRoom(np.zeros(STRIP), np.zeros(shape, dtype=np.int16), np.zeros(shape, dtype=np.uint16))
-
-
-@stage
-def fill_uniforms(words, uniforms):
-    """Turn words of 64 bits into multiples of 2^-53 in [0, 1)."""
-    for j in range(STRIP):
-        uniforms[j] = np.int64(words[j] >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+def make_counting_room(n_thresholds: int) -> CountingRoom:
+    """Make room for the counting of groups whose prompts have so many thresholds in the law's table."""
+    shape = n_thresholds, WIDTH
+    return CountingRoom(zeros(2, WIDTH), zeros(*shape, dtype=np.int16), zeros(*shape, dtype=np.uint16))
 
 
 @stage
-def look_up_thresholds(table, prompts, found):
-    """Read the thresholds (O, STRIP) of each lane's prompt from a table (O, M)."""
-    for o in range(table.shape[0]):
-        for j in range(STRIP):
-            found[o, j] = table[o, np.uintp(prompts[j])]
+def choose_prompts(words, table, found):
+    """Return the prompts that lanes of words choose by their alias table (M, 2); the rows found there (2, WIDTH) are room."""
+    x = as_real(as_integer(words >> 11)) * (table.shape[0] / 9007199254740992.0)
+    place = as_integer(x)
+    spread(table, place, found)
+    return where(x - as_real(place) >= load(found, 0, 0), as_integer(load(found, 1, 0)), place)
 
 
 @stage
-def count_below(words, group_size, thresholds, below):
-    """Count for each lane the words, G rows of a multiple of 4, that are below each of its thresholds (O, STRIP)."""
-    for g in range(group_size, words.shape[0]):
-        for j in range(STRIP):
-            words[g, j] = NEVER_BELOW
-    for o in range(thresholds.shape[0]):
-        for j in range(STRIP):
-            below[o, j] = 0
-    for g in range(0, words.shape[0], AT_ONCE):
-        for o in range(thresholds.shape[0]):
-            for j in range(STRIP):
-                threshold = thresholds[o, j]
-                found = below[o, j]
-                for h in range(AT_ONCE):
-                    found += np.uint16(words[g + h, j] < threshold)
-                below[o, j] = found
+def count_below(words, place, j, group_size, thresholds, n_thresholds, below):
+    """Count the words of a group (n, G, STRIP) below each of the thresholds (O, WIDTH), for the lanes from j on."""
+    for o in range(0, n_thresholds, AT_ONCE):
+        first, second = load(thresholds, o, 0), load(thresholds, o + 1, 0)
+        third, fourth = load(thresholds, o + 2, 0), load(thresholds, o + 3, 0)
+        a, b, c, d = tallies(0), tallies(0), tallies(0), tallies(0)
+        for g in range(group_size):
+            a, b = tally_below(a, first, words, place, g, j), tally_below(b, second, words, place, g, j)
+            c, d = tally_below(c, third, words, place, g, j), tally_below(d, fourth, words, place, g, j)
+        store(a, below, o, 0)
+        store(b, below, o + 1, 0)
+        store(c, below, o + 2, 0)
+        store(d, below, o + 3, 0)
 
 
 @stage
-def take_differences(below, counts):
-    """Turn counts of words below each threshold into counts of the outcomes, both (O, STRIP)."""
-    for o in range(below.shape[0]):
-        for j in range(STRIP):
-            counts[o, j] = below[o, j] - (below[o - 1, j] if o > 0 else np.uint16(0))
+def take_differences(below, s, b, j, outcomes):
+    """Turn counts of words below each threshold into counts of the outcomes (S, B, O, STRIP)."""
+    before = tallies(0)
+    for o in range(outcomes.shape[2]):
+        reached = load(below, o, 0)
+        store(reached - before, outcomes, s, b, o, j)
+        before = reached
 
 
 @stage
@@ -151,16 +151,25 @@ def draw_residual(residual, lone):
 
 
 @stage
-def add_residual(below, group_size, prompts, residual, lone, counts):
+def add_residual(below, group_size, residual, lone, s, b, first, counts):
     """Draw the outcomes of the words past the last threshold from their prompts' residual laws, lane by lane, and count them."""
-    last = below.shape[0] - 1
-    drawn = 0
-    for j in range(STRIP):
-        drawn += below[last, j]
-    if drawn < group_size * STRIP:
-        for j in range(STRIP):
+    last = residual.shape[1] - 1
+    if some(load(below, last, 0) < group_size):
+        for j in range(WIDTH):
             for _ in range(group_size - np.int64(below[last, j])):
-                counts[draw_residual(residual[prompts[j]], lone), j] += np.uint16(1)
+                outcome = draw_residual(residual[counts.prompts[s, b, first + j]], lone)
+                counts.outcomes[s, b, outcome, first + j] += np.uint16(1)
+
+
+@stage
+def count_group(streams, law, sheet, place, room, group_size, s, b, j, counts):
+    """Draw and count group b of strip s from a place of the sheet, for the lanes from j on."""
+    prompts = choose_prompts(load(sheet.prompts, place, j), law.prompts, room.prompts)
+    store(prompts, counts.prompts, s, b, j)
+    spread(law.thresholds, prompts, room.thresholds)
+    count_below(sheet.responses, place, j, group_size, room.thresholds, law.residual.shape[1], room.below)
+    take_differences(room.below, s, b, j, counts.outcomes)
+    add_residual(room.below, group_size, law.residual, streams.lone, s, b, j, counts)
 
 
 def fill_counts(streams, law, sheet, room, first, group_size, counts):
@@ -170,17 +179,13 @@ def fill_counts(streams, law, sheet, room, first, group_size, counts):
         s, b, place = i // batch_size, i % batch_size, (first + i) % sheet.prompts.shape[0]
         if place == 0:
             fill_words(streams.lanes, sheet.words)
-        prompts, found = counts.prompts[s, b], counts.outcomes[s, b]
-        fill_uniforms(sheet.prompts[place], room.uniforms)
-        draw_prompts(room.uniforms, law.prompt_threshold, law.prompt_choices, prompts)
-        look_up_thresholds(law.thresholds, prompts, room.thresholds)
-        count_below(sheet.responses[place], group_size, room.thresholds, room.below)
-        take_differences(room.below, found)
-        add_residual(room.below, group_size, prompts, law.residual, streams.lone, found)
+        for j in range(0, STRIP, WIDTH):
+            count_group(streams, law, sheet, place, room, group_size, s, b, j, counts)
 
 
 @cache
 def compiled_fill_counts() -> Any:
     """Compile `fill_counts`, or read it from the cache."""
     integer = numba.int64
-    return compile_function(fill_counts, numba.void(STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, integer, integer, COUNTS))
+    arguments = STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, integer, integer, COUNTS
+    return compile_function(fill_counts, numba.void(*arguments), **NO_ARRAYS)

@@ -4,12 +4,13 @@ Every token then weighs its advantage, and all such estimators are worked on tog
 """
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
-import numpy as np
 
-from grpo_theory.compilation import F1, F2, I2, compile_function, stage
+from grpo_theory.arrays import Array
+from grpo_theory.compilation import F2, NO_ARRAYS, compile_function, record_type, stage
+from grpo_theory.lanes import WIDTH, as_real, load, reals, spread, store
 from grpo_theory.simulate.book import BOOK, find_advantages, find_multisets
 from grpo_theory.simulate.counting import COUNTS
 from grpo_theory.simulate.strip import STRIP
@@ -17,58 +18,65 @@ from grpo_theory.simulate.strip import STRIP
 COVECTORS = numba.float64[:, :, :, :, ::1]
 
 
-@stage
-def look_up_lanes(table, prompts, found):
-    """Read a table (rows, M) at each lane's prompt, into found (rows, STRIP)."""
-    for row in range(table.shape[0]):
-        for j in range(STRIP):
-            found[row, j] = table[row, np.uintp(prompts[j])]
+class CovectorRoom(NamedTuple):
+    """Room for one vector of lanes: advantages of the reward values (at least L, WIDTH), probabilities (at least D, WIDTH)."""
+
+    advantages: Array
+    tokens: Array
+
+
+COVECTOR_ROOM = record_type(CovectorRoom, F2, F2)
 
 
 @stage
-def weigh_outcomes(outcomes, advantages, weights):
-    """Weigh responses (K, STRIP): the sum over reward values of the advantage (L, STRIP) times the count."""
-    n_values = advantages.shape[0]
-    for k in range(weights.shape[0]):
-        for j in range(STRIP):
-            weights[k, j] = advantages[0, j] * outcomes[k * n_values, j]
-        for value in range(1, n_values):
-            for j in range(STRIP):
-                weights[k, j] += advantages[value, j] * outcomes[k * n_values + value, j]
+def weigh_outcomes(outcomes, s, b, i, advantages, n_values, covectors, e):
+    """Weigh responses, in covectors (E, S, B, K, STRIP): the sum over reward values of the advantage times the count.
 
-
-@stage
-def centre_lanes(weights, tokens, vocabulary_size, sums):
-    """Turn weights of edges (D, STRIP) into covectors: less, at each prefix, their sum times the probabilities there."""
-    for start in range(0, weights.shape[0], vocabulary_size):
-        for j in range(STRIP):
-            sums[j] = 0.0
-        for d in range(start, start + vocabulary_size):
-            for j in range(STRIP):
-                sums[j] += weights[d, j]
-        for d in range(start, start + vocabulary_size):
-            for j in range(STRIP):
-                weights[d, j] -= sums[j] * tokens[d, j]
-
-
-def fill_covectors(tokens, book, counts, places, advantages, here, sums, covectors):
-    """Fill in covectors (E, S, B, K, STRIP) by a book of E tables; `tokens` (K, M) are probabilities of the current policy.
-
-    The others are room: places (2, STRIP), advantages (L, STRIP), here (K, STRIP) and sums (STRIP,).
+    Returns the sum of the weights.
     """
-    n_strips, batch_size, _ = counts.prompts.shape
+    total = reals(0.0)
+    for k in range(covectors.shape[3]):
+        weight = load(advantages, 0, 0) * as_real(load(outcomes, s, b, k * n_values, i))
+        for value in range(1, n_values):
+            weight = weight + load(advantages, value, 0) * as_real(load(outcomes, s, b, k * n_values + value, i))
+        store(weight, covectors, e, s, b, k, i)
+        total = total + weight
+    return total
+
+
+@stage
+def add_up(covectors, e, s, b, i, start, stop):
+    """Return the sum of the weights of some edges (E, S, B, D, STRIP)."""
+    total = reals(0.0)
+    for d in range(start, stop):
+        total = total + load(covectors, e, s, b, d, i)
+    return total
+
+
+@stage
+def centre(covectors, e, s, b, i, start, stop, total, tokens):
+    """Turn weights of the edges at a prefix into covectors: less their sum times the probabilities (at least D, WIDTH)."""
+    for d in range(start, stop):
+        store(load(covectors, e, s, b, d, i) - total * load(tokens, d, 0), covectors, e, s, b, d, i)
+
+
+def fill_covectors(tokens, book, counts, room, covectors):
+    """Fill in covectors (E, S, B, K, STRIP) by a book of E tables; `tokens` (M, at least K) are the policy's probabilities."""
+    n_estimators, n_strips, batch_size, n_responses, _ = covectors.shape
+    n_values = book.ranks.shape[0] + 1
     for s in range(n_strips):
         for b in range(batch_size):
-            prompts, outcomes = counts.prompts[s, b], counts.outcomes[s, b]
-            look_up_lanes(tokens, prompts, here)
-            find_multisets(outcomes, book.ranks, places[0], places[1])
-            for e in range(covectors.shape[0]):
-                find_advantages(book, e, prompts, places[1], advantages)
-                weigh_outcomes(outcomes, advantages, covectors[e, s, b])
-                centre_lanes(covectors[e, s, b], here, tokens.shape[0], sums)
+            for i in range(0, STRIP, WIDTH):
+                prompts = load(counts.prompts, s, b, i)
+                spread(tokens, prompts, room.tokens)
+                places = find_multisets(counts.outcomes, s, b, i, book.ranks)
+                for e in range(n_estimators):
+                    find_advantages(book, e, prompts, places, room.advantages)
+                    total = weigh_outcomes(counts.outcomes, s, b, i, room.advantages, n_values, covectors, e)
+                    centre(covectors, e, s, b, i, 0, n_responses, total, room.tokens)
 
 
 @cache
 def compiled_fill_covectors() -> Any:
     """Compile `fill_covectors`, or read it from the cache; one machine code serves every problem and every kernel."""
-    return compile_function(fill_covectors, numba.void(F2, BOOK, COUNTS, I2, F2, F2, F1, COVECTORS))
+    return compile_function(fill_covectors, numba.void(F2, BOOK, COUNTS, COVECTOR_ROOM, COVECTORS), **NO_ARRAYS)

@@ -1,19 +1,21 @@
 """Covectors of groups to the squared errors of their batches, one driver for each way of adding up a batch.
 
 The estimate of a batch is (1/B) sum_b Phi_b' c_b, with c_b the covector of group b.  Of each replication the drivers fill in
-`observations` (E, S, 2 + J, STRIP): row 0 is the squared error of the batch's estimate about g, row 1 the mean of its groups'
-squared errors about their g(x), and the J others the estimate along the directions.
+`observations` (E, 2 + J, T, STRIP), from strip number `first` on: row 0 is the squared error of the batch's estimate about g,
+row 1 the mean of its groups' squared errors about their g(x), and the J others the estimate along the directions.
+
+A stage is for one vector of lanes, from lane i on, of strip s of the covectors, which is strip t of the observations.
 """
 
 from functools import cache
 from typing import Any, NamedTuple
 
 import numba
-import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F1, F2, F4, compile_function, record_type, stage
-from grpo_theory.simulate.covectors import COVECTORS, look_up_lanes
+from grpo_theory.compilation import F1, F2, F4, NO_ARRAYS, compile_function, record_type, stage
+from grpo_theory.lanes import WIDTH, add_at, lane_numbers, load, reals, spread, store, take, where, zeros
+from grpo_theory.simulate.covectors import COVECTORS
 from grpo_theory.simulate.strip import STRIP
 
 
@@ -22,8 +24,9 @@ class Truth(NamedTuple):
 
     Attributes
     ----------
-    facts : ndarray, shape (R, M)
-        Of each prompt: the logits of the directions, J D rows, and then what the driver asks for.
+    facts : ndarray, shape (M, at least R)
+        Of each prompt: the logits of the directions, J D numbers, and then what the driver asks for.  Rows are those of
+        `whole_rows`.
     array : ndarray of two dimensions
         A table that the driver understands.
     target : ndarray of one dimension
@@ -35,179 +38,246 @@ class Truth(NamedTuple):
     target: Array
 
 
+class ErrorRoom(NamedTuple):
+    """Room for one vector of lanes.
+
+    Attributes
+    ----------
+    facts : ndarray, shape (at least R, WIDTH)
+        Those of the lanes' prompts.
+    weights : ndarray, shape (B, WIDTH)
+        What a group weighs the others with.
+    sums : ndarray, shape (1, 1, n, m, WIDTH)
+        What a driver adds up.
+    """
+
+    facts: Array
+    weights: Array
+    sums: Array
+
+
 TRUTH = record_type(Truth, F2, F2, F1)
 I3 = numba.int64[:, :, ::1]
+ERROR_ROOM = record_type(ErrorRoom, F2, F2, COVECTORS)
 
 
 @stage
-def add_along(covectors, facts, observations):
+def add_along(covectors, e, s, b, i, facts, t, observations):
     """Add a group to the estimate along the J directions, whose logits are the first rows of `facts`."""
-    n_logits = covectors.shape[0]
-    for i in range(observations.shape[0] - 2):
+    n_logits = covectors.shape[3]
+    for k in range(observations.shape[1] - 2):
+        found = load(observations, e, 2 + k, t, i)
         for d in range(n_logits):
-            for j in range(STRIP):
-                observations[2 + i, j] += covectors[d, j] * facts[i * n_logits + d, j]
+            found = found + load(covectors, e, s, b, d, i) * load(facts, k * n_logits + d, 0)
+        store(found, observations, e, 2 + k, t, i)
 
 
 @stage
-def divide(observations, divisors):
-    """Divide each of the observations (2 + J, STRIP), the first two by numbers of their own and the others by the second."""
-    for i in range(observations.shape[0]):
-        for j in range(STRIP):
-            observations[i, j] /= divisors[min(i, 1)]
-
-
-# ---- maps where ||Phi' c||^2 is |c|^2 times a number of the prompt; the last 2 D facts are the covectors and the logits of g
+def begin(observations, e, t, i, error):
+    """Begin with an error, and with 0 for the other observations."""
+    store(reals(error), observations, e, 0, t, i)
+    for row in range(1, observations.shape[1]):
+        store(reals(0.0), observations, e, row, t, i)
 
 
 @stage
-def add_alone(covectors, facts, own, square, batch_size, observations):
+def divide(observations, e, t, i, error_divisor, divisor):
+    """Divide the squared error by a number of its own, and the other observations by another."""
+    store(load(observations, e, 0, t, i) / error_divisor, observations, e, 0, t, i)
+    for row in range(1, observations.shape[1]):
+        store(load(observations, e, row, t, i) / divisor, observations, e, row, t, i)
+
+
+# ---- maps where ||Phi' c||^2 is |c|^2 times a number of the prompt; after J D facts are g's covectors, and 2 B times its logits
+
+
+@stage
+def add_alone(covectors, e, s, b, i, facts, own, square, t, observations):
     """Add what a group contributes by itself: to B times the mean squared error about g(x), and to B^2 times that about g.
 
-    The latter is `square` (STRIP,) times its own square, less 2 B times its product with g; `own` are the prompts' numbers.
+    The latter is `square` times its own square, less 2 B times its product with g; `own` are the prompts' numbers.
     """
-    n_logits = covectors.shape[0]
-    first = facts.shape[0] - 2 * n_logits
-    twice = 2.0 * batch_size
+    n_logits = covectors.shape[3]
+    first = (observations.shape[1] - 2) * n_logits
+    error, prompt_error = load(observations, e, 0, t, i), load(observations, e, 1, t, i)
     for d in range(n_logits):
-        for j in range(STRIP):
-            covector = covectors[d, j]
-            error = covector - facts[first + d, j]
-            observations[0, j] += covector * (square[j] * covector - twice * facts[first + n_logits + d, j])
-            observations[1, j] += own[j] * error * error
+        covector = load(covectors, e, s, b, d, i)
+        gap = covector - load(facts, first + d, 0)
+        error = error + covector * (square * covector - load(facts, first + n_logits + d, 0))
+        prompt_error = prompt_error + own * gap * gap
+    store(error, observations, e, 0, t, i)
+    store(prompt_error, observations, e, 1, t, i)
 
 
 @stage
-def add_product(first, second, weights, times, found):
-    """Add the products of two covectors (D, STRIP), weighed by weights (STRIP,) so many times."""
-    n_logits = first.shape[0]
+def add_product(covectors, e, s, b, c, i, weight, found):
+    """Return `found` and so many times the product of the covectors of groups b and c."""
+    n_logits = covectors.shape[3]
     whole = n_logits // 4 * 4
     for d in range(0, whole, 4):
-        for j in range(STRIP):
-            total = 0.0
-            for h in range(4):
-                total += first[d + h, j] * second[d + h, j]
-            found[j] += times * weights[j] * total
+        total = reals(0.0)
+        for h in range(4):
+            total = total + load(covectors, e, s, b, d + h, i) * load(covectors, e, s, c, d + h, i)
+        found = found + weight * total
     for d in range(whole, n_logits):
-        for j in range(STRIP):
-            found[j] += times * weights[j] * (first[d, j] * second[d, j])
+        found = found + weight * (load(covectors, e, s, b, d, i) * load(covectors, e, s, c, d, i))
+    return found
 
 
 @stage
-def relate(prompts, b, inner, weights):
-    """Weigh the group with those before it and itself, (b + 1, STRIP), by inner products (M, M).
+def relate(prompts, s, b, i, inner, weights):
+    """Weigh the group with those before it and itself, (b + 1, WIDTH), by inner products (M, M).
 
     Without any, the prompts are orthogonal: 1 where they are the same.
     """
+    own = load(prompts, s, b, i)
     for c in range(b + 1):
         if inner.shape[0] == 0:
-            for j in range(STRIP):
-                weights[c, j] = 1.0 if prompts[c, j] == prompts[b, j] else 0.0
+            store(where(load(prompts, s, c, i) == own, reals(1.0), 0.0), weights, c, 0)
         else:
-            for j in range(STRIP):
-                weights[c, j] = inner[np.uintp(prompts[b, j]), np.uintp(prompts[c, j])]
-
-
-def fill_errors_by_pairs(truth, prompts, covectors, observations):
-    """Add up a batch as the products of all pairs of its groups; `array` has inner products of prompts, or is empty."""
-    n_estimators, n_strips, batch_size = covectors.shape[:3]
-    facts, weights = np.empty((truth.facts.shape[0], STRIP)), np.empty((batch_size, STRIP))
-    divisors = np.array([float(batch_size * batch_size), float(batch_size)])
-    observations[:] = 0.0
-    for s in range(n_strips):
-        for e in range(n_estimators):
-            for j in range(STRIP):
-                observations[e, s, 0, j] = truth.target[0] * divisors[0]
-        for b in range(batch_size):
-            look_up_lanes(truth.facts, prompts[s, b], facts)
-            relate(prompts[s], b, truth.array, weights)
-            for e in range(n_estimators):
-                own, found = covectors[e, s, b], observations[e, s]
-                add_alone(own, facts, weights[b], weights[b], batch_size, found)
-                add_along(own, facts, found)
-                for c in range(b):
-                    add_product(own, covectors[e, s, c], weights[c], 2.0, found[0])
-        for e in range(n_estimators):
-            divide(observations[e, s], divisors)
-
-
-def fill_errors_by_prompt(truth, prompts, covectors, observations):
-    """Add up a batch prompt by prompt, and then the products of the prompts; `array` has their inner products (M, M)."""
-    n_estimators, n_strips, batch_size, n_logits, _ = covectors.shape
-    n_prompts = truth.array.shape[0]
-    facts, own, ones = np.empty((truth.facts.shape[0], STRIP)), np.empty(STRIP), np.ones(STRIP)
-    totals, nothing = np.empty((n_prompts, n_logits, STRIP)), np.zeros(STRIP)
-    divisors = np.array([float(batch_size * batch_size), float(batch_size)])
-    observations[:] = 0.0
-    for s in range(n_strips):
-        for e in range(n_estimators):
-            found = observations[e, s]
-            totals[:] = 0.0
-            found[0] = truth.target[0] * divisors[0]
-            for b in range(batch_size):
-                look_up_lanes(truth.facts, prompts[s, b], facts)
-                for j in range(STRIP):
-                    here = np.uintp(prompts[s, b, j])
-                    own[j] = truth.array[here, here]
-                    for d in range(n_logits):
-                        totals[here, d, j] += covectors[e, s, b, d, j]
-                add_alone(covectors[e, s, b], facts, own, nothing, batch_size, found)
-                add_along(covectors[e, s, b], facts, found)
-            for m in range(n_prompts):
-                for n in range(m + 1):
-                    times = truth.array[m, n] if n == m else 2.0 * truth.array[m, n]
-                    if times != 0.0:
-                        add_product(totals[m], totals[n], ones, times, found[0])
-            divide(found, divisors)
-
-
-# ---- any other map, by its features: the last (D + 1) d facts are those of each edge, and g(x)
+            store(take(inner, own * inner.shape[0] + load(prompts, s, c, i)), weights, c, 0)
 
 
 @stage
-def add_gradient(covectors, facts, sums, gradient, observations):
-    """Add a group's gradient to the sums of the batch (d, STRIP), and its squared error about g(x); `gradient` is room."""
-    n_logits, dimension = covectors.shape[0], sums.shape[0]
-    first = facts.shape[0] - (n_logits + 1) * dimension
-    for i in range(dimension):
-        for j in range(STRIP):
-            gradient[j] = 0.0
+def add_pairs(covectors, e, s, b, i, weights, t, observations):
+    """Add the products of a group with those before it, which it weighs by `weights` (B, WIDTH)."""
+    found = load(observations, e, 0, t, i)
+    for c in range(b):
+        found = add_product(covectors, e, s, b, c, i, 2.0 * load(weights, c, 0), found)
+    store(found, observations, e, 0, t, i)
+
+
+def fill_errors_by_pairs(truth, prompts, covectors, room, first, observations):
+    """Add up a batch as the products of all pairs of its groups; `array` has inner products of prompts, or is empty."""
+    n_estimators, n_strips, batch_size = covectors.shape[:3]
+    square = float(batch_size * batch_size)
+    for s in range(n_strips):
+        for i in range(0, STRIP, WIDTH):
+            for e in range(n_estimators):
+                begin(observations, e, first + s, i, truth.target[0] * square)
+            for b in range(batch_size):
+                spread(truth.facts, load(prompts, s, b, i), room.facts)
+                relate(prompts, s, b, i, truth.array, room.weights)
+                own = load(room.weights, b, 0)
+                for e in range(n_estimators):
+                    add_alone(covectors, e, s, b, i, room.facts, own, own, first + s, observations)
+                    add_along(covectors, e, s, b, i, room.facts, first + s, observations)
+                    add_pairs(covectors, e, s, b, i, room.weights, first + s, observations)
+            for e in range(n_estimators):
+                divide(observations, e, first + s, i, square, float(batch_size))
+
+
+@stage
+def add_to_prompt(covectors, e, s, b, i, prompts, sums):
+    """Add a group to the sum (1, 1, M, D, WIDTH) of its prompt."""
+    places = prompts * (sums.shape[3] * WIDTH) + lane_numbers()
+    for d in range(sums.shape[3]):
+        add_at(sums, places + d * WIDTH, load(covectors, e, s, b, d, i))
+
+
+@stage
+def add_prompts(sums, inner, e, t, i, observations):
+    """Add the products of the sums (1, 1, M, D, WIDTH) of all pairs of prompts, by the prompts' inner products (M, M)."""
+    found = load(observations, e, 0, t, i)
+    for m in range(sums.shape[2]):
+        for n in range(m + 1):
+            times = inner[m, n] if n == m else 2.0 * inner[m, n]
+            if times != 0.0:
+                found = add_product(sums, 0, 0, m, n, 0, reals(times), found)
+    store(found, observations, e, 0, t, i)
+
+
+@stage
+def clear(sums):
+    """Put 0 wherever sums (1, 1, n, m, WIDTH) are."""
+    for row in range(sums.shape[2]):
+        for k in range(sums.shape[3]):
+            store(reals(0.0), sums, 0, 0, row, k, 0)
+
+
+def fill_errors_by_prompt(truth, prompts, covectors, room, first, observations):
+    """Add up a batch prompt by prompt, and then the products of the prompts; `array` has their inner products (M, M)."""
+    n_estimators, n_strips, batch_size = covectors.shape[:3]
+    square = float(batch_size * batch_size)
+    for s in range(n_strips):
+        for i in range(0, STRIP, WIDTH):
+            for e in range(n_estimators):
+                begin(observations, e, first + s, i, truth.target[0] * square)
+                clear(room.sums)
+                for b in range(batch_size):
+                    here = load(prompts, s, b, i)
+                    spread(truth.facts, here, room.facts)
+                    own = take(truth.array, here * (truth.array.shape[0] + 1))
+                    add_to_prompt(covectors, e, s, b, i, here, room.sums)
+                    add_alone(covectors, e, s, b, i, room.facts, own, reals(0.0), first + s, observations)
+                    add_along(covectors, e, s, b, i, room.facts, first + s, observations)
+                add_prompts(room.sums, truth.array, e, first + s, i, observations)
+                divide(observations, e, first + s, i, square, float(batch_size))
+
+
+# ---- any other map, by its features: after J D facts are those of each edge, D d numbers, and g(x)
+
+
+@stage
+def add_gradient(covectors, e, s, b, i, facts, sums, t, observations):
+    """Add a group's gradient to the sums of the batch (1, 1, E, d, WIDTH), and its squared error about g(x)."""
+    n_logits, dimension = covectors.shape[3], sums.shape[3]
+    first = (observations.shape[1] - 2) * n_logits
+    prompt_error = load(observations, e, 1, t, i)
+    for k in range(dimension):
+        gradient = reals(0.0)
         for d in range(n_logits):
-            for j in range(STRIP):
-                gradient[j] += covectors[d, j] * facts[first + d * dimension + i, j]
-        for j in range(STRIP):
-            error = gradient[j] - facts[first + n_logits * dimension + i, j]
-            sums[i, j] += gradient[j]
-            observations[1, j] += error * error
+            gradient = gradient + load(covectors, e, s, b, d, i) * load(facts, first + d * dimension + k, 0)
+        error = gradient - load(facts, first + n_logits * dimension + k, 0)
+        store(load(sums, 0, 0, e, k, 0) + gradient, sums, 0, 0, e, k, 0)
+        prompt_error = prompt_error + error * error
+    store(prompt_error, observations, e, 1, t, i)
 
 
-def fill_errors_by_features(truth, prompts, covectors, observations):
+@stage
+def add_error(sums, batch_size, target, e, t, i, observations):
+    """Add the squared error about g of the gradient whose sum over the batch is given."""
+    found = load(observations, e, 0, t, i)
+    for k in range(target.shape[0]):
+        error = load(sums, 0, 0, e, k, 0) / float(batch_size) - target[k]
+        found = found + error * error
+    store(found, observations, e, 0, t, i)
+
+
+def fill_errors_by_features(truth, prompts, covectors, room, first, observations):
     """Add up a batch as a gradient of d dimensions."""
     n_estimators, n_strips, batch_size = covectors.shape[:3]
-    dimension = truth.target.shape[0]
-    facts, gradient = np.empty((truth.facts.shape[0], STRIP)), np.empty(STRIP)
-    sums = np.empty((n_estimators, dimension, STRIP))
-    divisors = np.array([1.0, float(batch_size)])
-    observations[:] = 0.0
     for s in range(n_strips):
-        sums[:] = 0.0
-        for b in range(batch_size):
-            look_up_lanes(truth.facts, prompts[s, b], facts)
+        for i in range(0, STRIP, WIDTH):
+            clear(room.sums)
             for e in range(n_estimators):
-                add_gradient(covectors[e, s, b], facts, sums[e], gradient, observations[e, s])
-                add_along(covectors[e, s, b], facts, observations[e, s])
-        for e in range(n_estimators):
-            for i in range(dimension):
-                for j in range(STRIP):
-                    error = sums[e, i, j] / batch_size - truth.target[i]
-                    observations[e, s, 0, j] += error * error
-            divide(observations[e, s], divisors)
+                begin(observations, e, first + s, i, 0.0)
+            for b in range(batch_size):
+                spread(truth.facts, load(prompts, s, b, i), room.facts)
+                for e in range(n_estimators):
+                    add_gradient(covectors, e, s, b, i, room.facts, room.sums, first + s, observations)
+                    add_along(covectors, e, s, b, i, room.facts, first + s, observations)
+            for e in range(n_estimators):
+                add_error(room.sums, batch_size, truth.target, e, first + s, i, observations)
+                divide(observations, e, first + s, i, 1.0, float(batch_size))
 
 
-SIGNATURE = numba.void(TRUTH, I3, COVECTORS, F4)
+SIGNATURE = numba.void(TRUTH, I3, COVECTORS, ERROR_ROOM, numba.int64, F4)
+
+
+def make_error_room(n_facts: int, batch_size: int, n_sums: int, length: int) -> ErrorRoom:
+    """Make room for so many facts of each prompt, and sums of a length."""
+    return ErrorRoom(zeros(n_facts, WIDTH), zeros(batch_size, WIDTH), zeros(1, 1, n_sums, length, WIDTH))
+
+
+def error_room_sizes(driver: Any, truth: Truth, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Return the sizes that `make_error_room` is given for a driver, and covectors of a shape."""
+    n_estimators, _, batch_size, n_logits, _ = shape
+    sums = {fill_errors_by_prompt: (len(truth.array), n_logits), fill_errors_by_features: (n_estimators, len(truth.target))}
+    return truth.facts.shape[1], batch_size, *sums.get(driver, (0, 0))
 
 
 @cache
 def compiled_errors(driver: Any) -> Any:
     """Compile one of the drivers above, or read it from the cache."""
-    return compile_function(driver, SIGNATURE)
+    return compile_function(driver, SIGNATURE, **NO_ARRAYS)

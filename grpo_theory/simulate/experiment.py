@@ -6,8 +6,9 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
-from grpo_theory.simulate.counting import Counts, compiled_fill_counts, make_counting_room, make_sheet
-from grpo_theory.simulate.errors import compiled_errors
+from grpo_theory.lanes import zeros
+from grpo_theory.simulate.counting import CountingRoom, Counts, Sheet, compiled_fill_counts, make_counting_room, make_sheet
+from grpo_theory.simulate.errors import compiled_errors, error_room_sizes, make_error_room
 from grpo_theory.simulate.generator import Streams, block_streams
 from grpo_theory.simulate.geometry import Geometry
 from grpo_theory.simulate.ordering import compiled_fill_ordered
@@ -23,9 +24,9 @@ PANEL_NUMBERS = 1 << 18
 class Draws:
     """The draws of one block, panel by panel."""
 
-    def __init__(self, streams: Streams, law: OutcomeLaw, group_size: int) -> None:
+    def __init__(self, streams: Streams, law: OutcomeLaw, group_size: int, sheet: Sheet, room: CountingRoom) -> None:
         self.streams, self.law, self.group_size = streams, law, group_size
-        self.sheet, self.room = make_sheet(group_size), make_counting_room(len(law.thresholds))
+        self.sheet, self.room = sheet, room
         self.first = 0
 
     def fill(self, counts: Counts) -> None:
@@ -77,38 +78,40 @@ class Experiment:
             scratch = self._scratches.pop()
         except IndexError:
             scratch = Scratch()
-        draws = [Draws(block_streams(self.seed, block), self.law, self.group_size) for _ in range(1 + self.in_order)]
+        draws = [self._draws(block, name, scratch) for name in ("counted", "in order")[: 1 + self.in_order]]
         n_strips = -(-replications // STRIP)
         step = self._panel_strips()
-        observations = np.empty((len(self.estimators), 2 + self.n_directions, n_strips, STRIP))
+        order = [estimator for route in self.routes for estimator in route.estimators]
+        observations = zeros(len(order), 2 + self.n_directions, n_strips, STRIP)
         for start in range(0, n_strips, step):
-            stop = min(start + step, n_strips)
-            panel = self._draw(draws, stop - start, scratch)
+            panel = self._draw(draws, min(step, n_strips - start), scratch)
+            first = 0
             for route in self.routes:
-                found = self._observe(route, panel, scratch)
-                self._check(route, found, panel, replications - start * STRIP)
-                places = [self.estimators.index(estimator) for estimator in route.estimators]
-                observations[places, :, start:stop] = found.transpose(0, 2, 1, 3)
+                found = observations[first : first + len(route.estimators)]
+                self._observe(route, panel, scratch, start, found)
+                self._check(route, found[0, 0, start:], panel, replications - start * STRIP)
+                first += len(route.estimators)
         self._scratches.append(scratch)
+        if order != self.estimators:
+            observations = observations[[order.index(estimator) for estimator in self.estimators]]
         rows = observations.reshape(*observations.shape[:2], -1)[:, :, :replications]
         return GradientSimulation.of([estimator.name for estimator in self.estimators], rows.transpose(0, 2, 1))
 
+    def _draws(self, block: int, name: str, scratch: Scratch) -> Draws:
+        sheet = scratch.made(f"sheet, {name}", make_sheet, self.group_size)
+        room = scratch.made("counting", make_counting_room, self.law.thresholds.shape[1])
+        return Draws(block_streams(self.seed, block), self.law, self.group_size, sheet, room)
+
     def _panel_strips(self) -> int:
         strip = self.batch_size * STRIP
-        largest = max(len(route.estimators) for route in self.routes) * self.n_logits * strip
+        largest = max(len(route.estimators) * route.n_logits for route in self.routes) * strip
         return max(1, PANEL_NUMBERS // largest)
-
-    @property
-    def n_logits(self) -> int:
-        """The number of logits D."""
-        route = self.routes[0]
-        return len(route.weighing.tokens if isinstance(route, PushRoute) else route.tokens)
 
     def _draw(self, draws: list[Draws], n_strips: int, scratch: Scratch) -> Panel:
         shape = n_strips, self.batch_size
         counts = Counts(
             scratch.array("prompts", *shape, STRIP, dtype=np.int64),
-            scratch.array("outcomes", *shape, len(self.law.thresholds), STRIP, dtype=np.uint16),
+            scratch.array("outcomes", *shape, self.law.residual.shape[1], STRIP, dtype=np.uint16),
         )
         ordered = None
         if self.in_order:
@@ -117,17 +120,19 @@ class Experiment:
         draws[0].fill(counts)
         return Panel(counts, ordered, self.group_size)
 
-    def _observe(self, route: Route, panel: Panel, scratch: Scratch) -> Array:
-        """Return the observations of a route's estimators, shape (E, S, 2 + J, STRIP)."""
+    def _observe(self, route: Route, panel: Panel, scratch: Scratch, start: int, found: Array) -> None:
+        """Fill in the observations of a route's estimators, shape (E, 2 + J, S, STRIP), from a strip on."""
         covectors = route.covectors(panel, scratch)
-        found = scratch.array("observations", *covectors.shape[:2], 2 + self.n_directions, STRIP)
-        compiled_errors(self.geometry.fill_errors)(self.geometry.truth, panel.counts.prompts, covectors, found)
-        return found
+        fill_errors, truth = self.geometry
+        room = scratch.made("errors", make_error_room, *error_room_sizes(fill_errors, truth, covectors.shape))
+        compiled_errors(fill_errors)(truth, panel.counts.prompts, covectors, room, start, found)
 
-    def _check(self, route: Route, found: Array, panel: Panel, wanted: int) -> None:
-        """Raise if a kernel has left an advantage that is not finite, in one of the wanted replications."""
-        bad = ~np.isfinite(found[0, :, 0]).reshape(-1)[:wanted]
-        if isinstance(route, PushRoute) and bad.any():
+    def _check(self, route: Route, errors: Array, panel: Panel, wanted: int) -> None:
+        """Raise if a kernel has left an advantage that is not finite, in one of the wanted replications of a panel."""
+        if not isinstance(route, PushRoute):
+            return
+        bad = ~np.isfinite(errors[: len(panel.counts.prompts)]).reshape(-1)[:wanted]
+        if bad.any():
             strip, lane = divmod(int(np.argmax(bad)), STRIP)
             counts, prompt = panel.counts.outcomes[strip, 0, :, lane], panel.counts.prompts[strip, 0, lane]
             raise ValueError(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.arrays import Array
+from grpo_theory.lanes import whole_rows
 from grpo_theory.problem import Point, Policy
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate.errors import Truth, fill_errors_by_features, fill_errors_by_pairs, fill_errors_by_prompt
@@ -40,7 +41,7 @@ def geometry(point: Point, directions: Array, batch_size: int) -> Geometry:
         by_prompt = features(policy)
         facts = [by_prompt.reshape(len(by_prompt), -1), moments.prompt_gradients]
         return Geometry(fill_errors_by_features, _truth([*along, *facts], np.empty((0, 0)), moments.gradient))
-    facts = [*along, moments.gradient_covectors, of_gradient]
+    facts = [*along, moments.gradient_covectors, 2.0 * batch_size * of_gradient]
     power = np.array([moments.gradient_power])
     if policy.n_prompts < batch_size > PAIRED:
         return Geometry(fill_errors_by_prompt, _truth(facts, np.eye(policy.n_prompts) if inner is None else inner, power))
@@ -48,8 +49,8 @@ def geometry(point: Point, directions: Array, batch_size: int) -> Geometry:
 
 
 def _truth(facts: list[Array], array: Array, target: Array) -> Truth:
-    """Put the facts (M, ...) of each prompt one under another."""
-    table = np.concatenate([np.asarray(fact, dtype=np.float64).T for fact in facts])
+    """Put the facts (M, ...) of each prompt one after another."""
+    table = whole_rows(np.concatenate([np.asarray(fact, dtype=np.float64) for fact in facts], axis=1))
     return Truth(*(np.array(field, dtype=np.float64, order="C") for field in (table, array, target)))
 
 

@@ -4,11 +4,10 @@ from functools import cache
 from typing import Any
 
 import numba
-import numpy as np
 
-from grpo_theory.compilation import compile_function, stage
-from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, draw_residual, fill_uniforms, look_up_thresholds
-from grpo_theory.simulate.draw import draw_prompts
+from grpo_theory.compilation import NO_ARRAYS, compile_function, stage
+from grpo_theory.lanes import WIDTH, as_tally, load, spread, store, tallies
+from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, choose_prompts, draw_residual
 from grpo_theory.simulate.generator import STREAMS, fill_words
 from grpo_theory.simulate.outcome_law import OUTCOME_LAW
 from grpo_theory.simulate.strip import STRIP
@@ -17,24 +16,23 @@ ORDERED = numba.uint16[:, :, :, ::1]
 
 
 @stage
-def count_reached(words, thresholds, outcomes):
-    """Find the outcome of each word, of G rows at least: the number of the lane's thresholds that it has reached (G, STRIP)."""
-    for g in range(outcomes.shape[0]):
-        for j in range(STRIP):
-            outcomes[g, j] = 0
-        for o in range(thresholds.shape[0]):
-            for j in range(STRIP):
-                outcomes[g, j] += np.uint16(words[g, j] >= thresholds[o, j])
+def count_reached(words, place, j, thresholds, n_thresholds, s, b, outcomes):
+    """Find the outcome of each word of a group: the number of the lane's thresholds (O, WIDTH) that it has reached."""
+    for g in range(outcomes.shape[2]):
+        word, found = load(words, place, g, j), tallies(0)
+        for o in range(n_thresholds):
+            found = found + as_tally(word >= load(thresholds, o, 0))
+        store(found, outcomes, s, b, g, j)
 
 
 @stage
-def replace_residual(prompts, residual, lone, outcomes):
+def replace_residual(prompts, residual, lone, s, b, first, outcomes):
     """Draw the outcomes of the words past the last threshold from their prompts' residual laws, lane by lane."""
     past = residual.shape[1]
-    for j in range(STRIP):
-        for g in range(outcomes.shape[0]):
-            if outcomes[g, j] == past:
-                outcomes[g, j] = draw_residual(residual[prompts[j]], lone)
+    for j in range(first, first + WIDTH):
+        for g in range(outcomes.shape[2]):
+            if outcomes[s, b, g, j] == past:
+                outcomes[s, b, g, j] = draw_residual(residual[prompts[s, b, j]], lone)
 
 
 def fill_ordered(streams, law, sheet, room, first, prompts, outcomes):
@@ -44,15 +42,16 @@ def fill_ordered(streams, law, sheet, room, first, prompts, outcomes):
         s, b, place = i // batch_size, i % batch_size, (first + i) % sheet.prompts.shape[0]
         if place == 0:
             fill_words(streams.lanes, sheet.words)
-        fill_uniforms(sheet.prompts[place], room.uniforms)
-        draw_prompts(room.uniforms, law.prompt_threshold, law.prompt_choices, prompts[s, b])
-        look_up_thresholds(law.thresholds, prompts[s, b], room.thresholds)
-        count_reached(sheet.responses[place], room.thresholds, outcomes[s, b])
-        replace_residual(prompts[s, b], law.residual, streams.lone, outcomes[s, b])
+        for j in range(0, STRIP, WIDTH):
+            chosen = choose_prompts(load(sheet.prompts, place, j), law.prompts, room.prompts)
+            store(chosen, prompts, s, b, j)
+            spread(law.thresholds, chosen, room.thresholds)
+            count_reached(sheet.responses, place, j, room.thresholds, law.residual.shape[1], s, b, outcomes)
+            replace_residual(prompts, law.residual, streams.lone, s, b, j, outcomes)
 
 
 @cache
 def compiled_fill_ordered() -> Any:
     """Compile `fill_ordered`, or read it from the cache."""
-    prompts = numba.int64[:, :, ::1]
-    return compile_function(fill_ordered, numba.void(STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, numba.int64, prompts, ORDERED))
+    arguments = STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, numba.int64, numba.int64[:, :, ::1], ORDERED
+    return compile_function(fill_ordered, numba.void(*arguments), **NO_ARRAYS)

@@ -11,8 +11,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, I2, record_type
+from grpo_theory.arrays import Array
+from grpo_theory.compilation import F2, record_type
+from grpo_theory.lanes import whole_rows
 from grpo_theory.problem import Point
 from grpo_theory.simulate.alias import alias_table
 
@@ -24,32 +25,38 @@ class OutcomeLaw(NamedTuple):
 
     Attributes
     ----------
-    prompt_threshold, prompt_choices : ndarray, shapes (1, M) and (1, 2 M)
-        The prompts' alias table.
-    thresholds : ndarray of int16, shape (O, M)
+    prompts : ndarray, shape (M, 2)
+        The prompts' alias table: at each place its threshold, and what is chosen if that is reached; else it is the place.
+    thresholds : ndarray of int16, shape (M, at least O)
         The distribution function of the outcomes' whole parts, less 2^15: a word is as far below as the signed number of
-        the same bits is below 0.
+        the same bits is below 0.  Rows are those of `whole_rows`.
     residual : ndarray, shape (M, O)
         What is left of 65536 p.
     """
 
-    prompt_threshold: Array
-    prompt_choices: Integers
+    prompts: Array
     thresholds: NDArray[np.int16]
     residual: Array
 
 
 S2 = numba.int16[:, ::1]
-OUTCOME_LAW = record_type(OutcomeLaw, F2, I2, S2, F2)
+OUTCOME_LAW = record_type(OutcomeLaw, F2, S2, F2)
 
 
 def outcome_law(point: Point) -> OutcomeLaw:
     """Tabulate the law of prompts, and of outcomes at a point."""
-    return OutcomeLaw(*alias_table(point.bandit.prompt_weights[None]), *split(point.outcome_probabilities))
+    return make_law(point.bandit.prompt_weights, *split(point.outcome_probabilities))
+
+
+def make_law(prompt_weights: Array, thresholds: NDArray[np.int16], residual: Array) -> OutcomeLaw:
+    """Return the law of prompts with these weights (M,), and of outcomes that `split` has split."""
+    table = alias_table(prompt_weights[None])
+    prompts = np.column_stack([table.threshold[0], table.choices[0, 1::2]])
+    return OutcomeLaw(prompts, whole_rows(thresholds), residual)
 
 
 def split(probabilities: Array) -> tuple[NDArray[np.int16], Array]:
-    """Return thresholds (O, M) and residual (M, O) of the laws in the rows of `probabilities`, shape (M, O).
+    """Return thresholds and residual, both (M, O), of the laws in the rows of `probabilities`, shape (M, O).
 
     At least one word is left to the residual, so that every threshold is a number of 16 bits.
     """
@@ -58,4 +65,4 @@ def split(probabilities: Array) -> tuple[NDArray[np.int16], Array]:
     full = whole.sum(axis=1) >= WORDS
     whole[full, np.argmax(whole[full], axis=1)] -= 1.0
     thresholds = np.cumsum(whole, axis=1) - WORDS // 2
-    return np.ascontiguousarray(thresholds.T.astype(np.int16)), scaled - whole
+    return thresholds.astype(np.int16), scaled - whole

@@ -11,12 +11,13 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, compile_function, record_type, stage
+from grpo_theory.compilation import F2, F3, F4, I1, I2, NO_ARRAYS, compile_function, record_type, stage
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import TokenWeights
+from grpo_theory.lanes import WIDTH, as_real, load, reals, spread, store, take, where, whole_rows
 from grpo_theory.simulate.book import BOOK, find_advantages, find_multisets
 from grpo_theory.simulate.counting import COUNTS
-from grpo_theory.simulate.covectors import centre_lanes, look_up_lanes
+from grpo_theory.simulate.covectors import COVECTORS, add_up, centre
 from grpo_theory.simulate.strip import STRIP
 
 
@@ -25,8 +26,8 @@ class Weighing(NamedTuple):
 
     Attributes
     ----------
-    tokens : ndarray, shape (D, M)
-        Probabilities of tokens given their prefixes.
+    tokens : ndarray, shape (M, at least D)
+        Probabilities of tokens given their prefixes.  Rows are those of `whole_rows`.
     vocabulary_size : int
     edges, lengths : ndarray of int64, shapes (K, T) and (K,)
     gains : ndarray, shape (K, n_signs, T, P)
@@ -56,7 +57,7 @@ def make_weighing(weights: TokenWeights, estimator: Estimator, batch_size: int) 
     gains = weights.gains if weights.depends_on_sign else weights.gains[:, :1]
     same = bool((gains == gains[..., :1]).all())
     return Weighing(
-        tokens=np.ascontiguousarray(weights.token_probabilities.T),
+        tokens=whole_rows(weights.token_probabilities),
         vocabulary_size=weights.paths.vocabulary_size,
         edges=weights.paths.edges,
         lengths=weights.paths.lengths,
@@ -70,104 +71,120 @@ WEIGHING = record_type(Weighing, F2, numba.int64, I2, I1, F4, F3, numba.int64)
 
 
 @stage
-def push_outcomes(outcomes, advantages, n_signs, pushes):
-    """Add up the advantages (L, STRIP) of the outcomes' counts (O, STRIP), by sign and response (n_signs K, STRIP)."""
-    n_values = advantages.shape[0]
-    n_responses = outcomes.shape[0] // n_values
-    for row in range(pushes.shape[0]):
-        for j in range(STRIP):
-            pushes[row, j] = 0.0
-    for value in range(n_values):
-        for response in range(n_responses):
-            for j in range(STRIP):
-                advantage = advantages[value, j]
-                push = advantage * outcomes[response * n_values + value, j]
-                if advantage > 0.0 or n_signs == 1:
-                    pushes[response, j] += push
-                else:
-                    pushes[n_responses + response, j] += push
+def push_outcomes(outcomes, s, b, i, advantages, n_values, n_signs, pushes):
+    """Add up the advantages (at least L, WIDTH) of the outcomes, by sign and response, in pushes (S, B, n_signs K, STRIP)."""
+    n_responses = outcomes.shape[2] // n_values
+    for k in range(n_responses):
+        above, others = reals(0.0), reals(0.0)
+        for value in range(n_values):
+            advantage = load(advantages, value, 0)
+            push = advantage * as_real(load(outcomes, s, b, k * n_values + value, i))
+            if n_signs == 1:
+                above = above + push
+            else:
+                positive = advantage > 0.0
+                above, others = where(positive, above + push, above), where(positive, others, others + push)
+        store(above, pushes, s, b, k, i)
+        if n_signs > 1:
+            store(others, pushes, s, b, n_responses + k, i)
 
 
-def fill_pushes_by_book(book, counts, n_signs, places, advantages, pushes):
-    """Fill in pushes (S, B, n_signs K, STRIP) of the one table of a book; places (2, STRIP), advantages (L, STRIP) are room."""
+def fill_pushes_by_book(book, counts, n_signs, advantages, pushes):
+    """Fill in pushes (S, B, n_signs K, STRIP) of the one table of a book; advantages (at least L, WIDTH) are room."""
     n_strips, batch_size, _ = counts.prompts.shape
+    n_values = book.ranks.shape[0] + 1
     for s in range(n_strips):
         for b in range(batch_size):
-            find_multisets(counts.outcomes[s, b], book.ranks, places[0], places[1])
-            find_advantages(book, 0, counts.prompts[s, b], places[1], advantages)
-            push_outcomes(counts.outcomes[s, b], advantages, n_signs, pushes[s, b])
+            for i in range(0, STRIP, WIDTH):
+                places = find_multisets(counts.outcomes, s, b, i, book.ranks)
+                find_advantages(book, 0, load(counts.prompts, s, b, i), places, advantages)
+                push_outcomes(counts.outcomes, s, b, i, advantages, n_values, n_signs, pushes)
 
 
 @stage
-def weigh_tokens(weighing, prompts, pushes, weights):
-    """Put the pushes (n_signs K, STRIP), times the gains, on the edges that the tokens take (D, STRIP)."""
+def gain_of(gains, k, sign, t, prompts):
+    """Return what gains (K, n_signs, T, P) an advantage of the sign has at the t-th token of response k."""
+    if gains.shape[3] == 1:
+        return reals(gains[k, sign, t, 0])
+    return take(gains, prompts + ((k * gains.shape[1] + sign) * gains.shape[2] + t) * gains.shape[3])
+
+
+@stage
+def weigh_tokens(weighing, prompts, pushes, s, b, i, covectors):
+    """Put pushes (S, B, n_signs K, STRIP), times the gains, on the edges that tokens take, in covectors (1, S, B, D, STRIP)."""
     n_responses, n_signs = weighing.gains.shape[0], weighing.gains.shape[1]
-    step = 0 if weighing.gains.shape[3] == 1 else 1
-    for d in range(weights.shape[0]):
-        for j in range(STRIP):
-            weights[d, j] = 0.0
+    for d in range(covectors.shape[3]):
+        store(reals(0.0), covectors, 0, s, b, d, i)
     for k in range(n_responses):
         for t in range(weighing.lengths[k]):
             edge = weighing.edges[k, t]
+            weight = load(covectors, 0, s, b, edge, i)
             for sign in range(n_signs):
-                for j in range(STRIP):
-                    gain = weighing.gains[k, sign, t, np.uintp(step * prompts[j])]
-                    weights[edge, j] += pushes[sign * n_responses + k, j] * gain
+                gain = gain_of(weighing.gains, k, sign, t, prompts)
+                weight = weight + load(pushes, s, b, sign * n_responses + k, i) * gain
+            store(weight, covectors, 0, s, b, edge, i)
 
 
 @stage
-def add_drifts(weighing, prompts, outcomes, group_size, weights):
+def add_drifts(weighing, prompts, outcomes, s, b, i, group_size, covectors):
     """Add what tokens weigh whatever the advantage, times the share of the group's responses that have them."""
-    n_values = outcomes.shape[0] // weighing.lengths.shape[0]
-    for k in range(weighing.drifts.shape[0]):
+    drifts, n_values = weighing.drifts, outcomes.shape[2] // weighing.lengths.shape[0]
+    for k in range(drifts.shape[0]):
         for t in range(weighing.lengths[k]):
             edge = weighing.edges[k, t]
+            weight = load(covectors, 0, s, b, edge, i)
+            drift = take(drifts, prompts + (k * drifts.shape[1] + t) * drifts.shape[2])
             for outcome in range(k * n_values, (k + 1) * n_values):
-                for j in range(STRIP):
-                    drift = weighing.drifts[k, t, np.uintp(prompts[j])]
-                    weights[edge, j] += drift * outcomes[outcome, j] / group_size
+                weight = weight + drift * as_real(load(outcomes, s, b, outcome, i)) / float(group_size)
+            store(weight, covectors, 0, s, b, edge, i)
 
 
 @stage
-def find_factors(weighing, outcomes, group_size, factors):
-    """Find what scales the tokens of groups (n, O, STRIP) that pool them: the number of responses over that of tokens."""
-    n_outcomes = outcomes.shape[1]
+def find_factor(weighing, outcomes, s, first, i, group_size):
+    """Return what scales the tokens of the groups that pool them, from the first on: the responses' number over the tokens'."""
+    n_outcomes = outcomes.shape[2]
     n_values = n_outcomes // weighing.lengths.shape[0]
-    for j in range(STRIP):
-        factors[j] = 0.0
-    for c in range(outcomes.shape[0]):
+    n_tokens = reals(0.0)
+    for b in range(first, first + weighing.together):
         for outcome in range(n_outcomes):
-            for j in range(STRIP):
-                factors[j] += weighing.lengths[outcome // n_values] * outcomes[c, outcome, j]
-    for j in range(STRIP):
-        factors[j] = group_size * outcomes.shape[0] / factors[j]
+            n_tokens = n_tokens + as_real(load(outcomes, s, b, outcome, i)) * float(weighing.lengths[outcome // n_values])
+    return float(group_size * weighing.together) / n_tokens
 
 
-def fill_covectors_of_pushes(weighing, group_size, counts, pushes, here, sums, covectors):
-    """Turn pushes into covectors (S, B, D, STRIP); here (D, STRIP) and sums (STRIP,) are room."""
+@stage
+def scale(covectors, s, b, i, factor):
+    """Multiply a group's covector (1, S, B, D, STRIP)."""
+    for d in range(covectors.shape[3]):
+        store(load(covectors, 0, s, b, d, i) * factor, covectors, 0, s, b, d, i)
+
+
+def fill_covectors_of_pushes(weighing, group_size, counts, pushes, tokens, covectors):
+    """Turn pushes into covectors (1, S, B, D, STRIP); tokens (at least D, WIDTH) are room."""
     n_strips, batch_size, _ = counts.prompts.shape
-    factors = np.ones(STRIP)
     for s in range(n_strips):
-        for b in range(batch_size):
-            prompts, weights = counts.prompts[s, b], covectors[s, b]
-            if weighing.together > 0 and b % weighing.together == 0:
-                find_factors(weighing, counts.outcomes[s, b : b + weighing.together], group_size, factors)
-            weigh_tokens(weighing, prompts, pushes[s, b], weights)
-            add_drifts(weighing, prompts, counts.outcomes[s, b], group_size, weights)
-            for d in range(weights.shape[0]):
-                for j in range(STRIP):
-                    weights[d, j] *= factors[j]
-            look_up_lanes(weighing.tokens, prompts, here)
-            centre_lanes(weights, here, weighing.vocabulary_size, sums)
+        for i in range(0, STRIP, WIDTH):
+            factor = reals(1.0)
+            for b in range(batch_size):
+                prompts = load(counts.prompts, s, b, i)
+                if weighing.together > 0 and b % weighing.together == 0:
+                    factor = find_factor(weighing, counts.outcomes, s, b, i, group_size)
+                weigh_tokens(weighing, prompts, pushes, s, b, i, covectors)
+                add_drifts(weighing, prompts, counts.outcomes, s, b, i, group_size, covectors)
+                scale(covectors, s, b, i, factor)
+                spread(weighing.tokens, prompts, tokens)
+                for start in range(0, covectors.shape[3], weighing.vocabulary_size):
+                    stop = start + weighing.vocabulary_size
+                    centre(covectors, 0, s, b, i, start, stop, add_up(covectors, 0, s, b, i, start, stop), tokens)
 
 
 @cache
 def compiled_fill_pushes_by_book() -> Any:
     """Compile `fill_pushes_by_book`, or read it from the cache."""
-    return compile_function(fill_pushes_by_book, numba.void(BOOK, COUNTS, numba.int64, I2, F2, F4))
+    return compile_function(fill_pushes_by_book, numba.void(BOOK, COUNTS, numba.int64, F2, F4), **NO_ARRAYS)
 
 
 @cache
 def compiled_fill_covectors_of_pushes() -> Any:
     """Compile `fill_covectors_of_pushes`, or read it from the cache."""
-    return compile_function(fill_covectors_of_pushes, numba.void(WEIGHING, numba.int64, COUNTS, F4, F2, F1, F4))
+    arguments = WEIGHING, numba.int64, COUNTS, F4, F2, COVECTORS
+    return compile_function(fill_covectors_of_pushes, numba.void(*arguments), **NO_ARRAYS)

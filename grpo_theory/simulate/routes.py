@@ -1,5 +1,6 @@
 """From counted groups to covectors: the routes of estimators, with one function each that runs the compiled drivers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,11 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import SIGNATURE
 from grpo_theory.exact.seen import seen_at
 from grpo_theory.exact.weights import token_weights
+from grpo_theory.lanes import WIDTH, zeros
 from grpo_theory.problem import Point
 from grpo_theory.simulate.book import Book, join, make_book
 from grpo_theory.simulate.counting import Counts
-from grpo_theory.simulate.covectors import compiled_fill_covectors
+from grpo_theory.simulate.covectors import CovectorRoom, compiled_fill_covectors
 from grpo_theory.simulate.pushes import Weighing, compiled_fill_covectors_of_pushes, compiled_fill_pushes_by_book, make_weighing
 from grpo_theory.simulate.show import make_batch
 from grpo_theory.simulate.showing import is_exchangeable, shown_to, table_of
@@ -27,17 +29,21 @@ SHOWN_RESPONSES = 1 << 12
 
 
 class Scratch:
-    """Arrays of one thread that are used again, panel after panel."""
+    """What one thread uses again, panel after panel and block after block."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, np.ndarray] = {}
+        self._kept: dict[str, tuple[tuple, Any]] = {}
 
     def array(self, name: str, *shape: int, dtype: type = np.float64) -> np.ndarray:
         """Return the array of this name, with whatever it has in it; a new one if the last had another shape."""
+        return self.made(name, zeros, *shape, dtype=dtype)
+
+    def made(self, name: str, make: Callable, *arguments: Any, **options: Any) -> Any:
+        """Return what was made under this name; made anew if the last was made of other arguments."""
         kept = self._kept.get(name)
-        if kept is None or kept.shape != shape:
-            kept = self._kept[name] = np.zeros(shape, dtype=dtype)
-        return kept
+        if kept is None or kept[0] != arguments:
+            kept = self._kept[name] = arguments, make(*arguments, **options)
+        return kept[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +68,7 @@ class TableRoute:
     """Estimators whose kernels are tables and whose responses are one token that weighs its advantage."""
 
     estimators: list[Estimator]
+    n_logits: int
     tokens: Array
     book: Book
 
@@ -73,16 +80,11 @@ class TableRoute:
 
     def covectors(self, panel: Panel, scratch: Scratch) -> Array:
         """Return covectors of each estimator, shape (E, S, B, D, STRIP)."""
-        n_strips, batch_size, n_outcomes, _ = panel.counts.outcomes.shape
-        n_logits = len(self.tokens)
-        found = scratch.array("table", len(self.estimators), n_strips, batch_size, n_logits, STRIP)
-        room = (
-            scratch.array("places", 2, STRIP, dtype=np.int64),
-            scratch.array("advantages", n_outcomes // n_logits, STRIP),
-            scratch.array("here", n_logits, STRIP),
-            scratch.array("sums", STRIP),
-        )
-        compiled_fill_covectors()(self.tokens, self.book, panel.counts, *room, found)
+        n_strips, batch_size, *_ = panel.counts.outcomes.shape
+        found = scratch.array("table", len(self.estimators), n_strips, batch_size, self.n_logits, STRIP)
+        advantages = scratch.array("advantages", self.book.advantages.shape[1], WIDTH)
+        room = CovectorRoom(advantages, scratch.array("here", self.tokens.shape[1], WIDTH))
+        compiled_fill_covectors()(self.tokens, self.book, panel.counts, room, found)
         return found
 
 
@@ -93,6 +95,7 @@ class PushRoute:
     Attributes
     ----------
     estimators : list of one Estimator
+    n_logits : int
     kernel : compiled function
     shown : Shown
     weighing : Weighing
@@ -105,6 +108,7 @@ class PushRoute:
     """
 
     estimators: list[Estimator]
+    n_logits: int
     kernel: Any
     shown: Shown
     weighing: Weighing
@@ -120,11 +124,10 @@ class PushRoute:
     def covectors(self, panel: Panel, scratch: Scratch) -> Array:
         """Return covectors of the estimator, shape (1, S, B, D, STRIP)."""
         n_strips, batch_size, *_ = panel.counts.outcomes.shape
-        n_logits = len(self.weighing.tokens)
         pushes = self.pushes(panel, scratch)
-        found = scratch.array("pushed", 1, n_strips, batch_size, n_logits, STRIP)
-        room = scratch.array("here", n_logits, STRIP), scratch.array("sums", STRIP)
-        compiled_fill_covectors_of_pushes()(self.weighing, panel.group_size, panel.counts, pushes, *room, found[0])
+        found = scratch.array("pushed", 1, n_strips, batch_size, self.n_logits, STRIP)
+        tokens = scratch.array("here", self.weighing.tokens.shape[1], WIDTH)
+        compiled_fill_covectors_of_pushes()(self.weighing, panel.group_size, panel.counts, pushes, tokens, found)
         return found
 
     def pushes(self, panel: Panel, scratch: Scratch) -> Array:
@@ -133,9 +136,8 @@ class PushRoute:
         n_strips, batch_size, n_outcomes, _ = counts.outcomes.shape
         found = scratch.array("pushes", n_strips, batch_size, n_signs * self.shown.n_responses, STRIP)
         if self.book is not None:
-            places = scratch.array("places", 2, STRIP, dtype=np.int64)
-            advantages = scratch.array("advantages", n_outcomes // self.shown.n_responses, STRIP)
-            compiled_fill_pushes_by_book()(self.book, counts, n_signs, places, advantages, found)
+            advantages = scratch.array("advantages", self.book.advantages.shape[1], WIDTH)
+            compiled_fill_pushes_by_book()(self.book, counts, n_signs, advantages, found)
             return found
         parameters = self.estimators[0].advantage.parameter_array
         seen = make_batch(self.at_once, panel.group_size, parameters)
@@ -160,6 +162,7 @@ def push_route(current: Point, sampler: Point, estimator: Estimator, batch_size:
     at_once = max(1, min(batch_size * STRIP, SHOWN_RESPONSES // group_size))
     return PushRoute(
         estimators=[estimator],
+        n_logits=current.policy.n_logits,
         kernel=first_class(advantage.kernel, SIGNATURE),
         shown=shown_to(estimator, seen, 2 if weights.depends_on_sign else 1),
         weighing=make_weighing(weights, estimator, batch_size),
@@ -183,5 +186,6 @@ def routes_of(current: Point, sampler: Point, estimators: list[Estimator], batch
             found.append(route)
     if together:
         tokens = together[0].weighing.tokens
-        found.append(TableRoute([route.estimators[0] for route in together], tokens, join(books)))
+        estimators = [route.estimators[0] for route in together]
+        found.append(TableRoute(estimators, current.policy.n_logits, tokens, join(books)))
     return found

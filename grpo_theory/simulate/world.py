@@ -9,6 +9,7 @@ from grpo_theory.compilation import first_class
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
 from grpo_theory.exact.weights import gains_of
+from grpo_theory.lanes import zeros
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advance import Parts
 from grpo_theory.simulate.alias import alias_table
@@ -121,15 +122,15 @@ def make_rollout(problem: Problem, estimator: Estimator, layout: Layout, path: P
     n_outcomes, reads = n_responses * n_values, estimator.advantage.reads
     norms = n_responses if reads & {"squared_score_norms", "optimal_baselines"} else 0
     return Rollout(
-        prompts=np.zeros((n_prompts, lanes), dtype=np.int64),
-        counts=np.zeros((n_prompts, n_outcomes, lanes), dtype=np.int32),
-        thresholds=np.zeros((n_prompts, n_outcomes - 1, lanes), dtype=np.int32),
-        rewards=np.zeros((n_prompts, n_outcomes, lanes)),
-        norms=np.zeros((n_prompts, norms, lanes)),
-        fields=np.zeros((n_prompts, 3 if reads & set(PROMPT_FIELDS) else 0, lanes)),
-        sums=np.zeros((n_prompts, 2 if path.fill_sums is sum_in_order else 1, n_outcomes, lanes)),
-        listed=np.zeros((n_prompts, layout.group_size if path.is_called else 0, lanes), dtype=np.int64),
-        advantages=np.zeros((lanes * n_prompts, layout.group_size)),
+        prompts=zeros(n_prompts, lanes, dtype=np.int64),
+        counts=zeros(n_prompts, n_outcomes, lanes, dtype=np.int32),
+        thresholds=zeros(n_prompts, n_outcomes - 1, lanes, dtype=np.int32),
+        rewards=zeros(n_prompts, n_outcomes, lanes),
+        norms=zeros(n_prompts, norms, lanes),
+        fields=zeros(n_prompts, 3 if reads & set(PROMPT_FIELDS) else 0, lanes),
+        sums=zeros(n_prompts, 2 if path.fill_sums is sum_in_order else 1, n_outcomes, lanes),
+        listed=zeros(n_prompts, layout.group_size if path.is_called else 0, lanes, dtype=np.int64),
+        advantages=zeros(lanes * n_prompts, layout.group_size),
         fault=np.zeros(1 + layout.group_size),
     )
 
@@ -141,7 +142,7 @@ def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: La
     several, weighed = layout.updates > 1, recipe.drifts_away or recipe.in_loss > 0.0
 
     def groups(rows: int, wanted: bool = True, count: int = layout.batch_size) -> Array:
-        return np.zeros((count, rows if wanted else 0, lanes))
+        return zeros(count, rows if wanted else 0, lanes)
 
     def updated(wanted: bool) -> Array:
         return groups(paths.n_logits, wanted, layout.n_updated)
@@ -160,8 +161,8 @@ def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: La
         tokens_now=updated(several),
         log_tokens_now=updated(several and wants_logs),
         gains=gains_of(estimator, paths, np.zeros((paths.n_logits, lanes if weighed else 1))),
-        drifts=np.zeros((paths.n_responses, paths.horizon, lanes)) if recipe.in_loss > 0.0 else np.empty((0, 0, 0)),
-        rows=np.zeros((rows, lanes)),
+        drifts=zeros(paths.n_responses, paths.horizon, lanes) if recipe.in_loss > 0.0 else np.empty((0, 0, 0)),
+        rows=zeros(rows, lanes),
     )
 
 
@@ -169,7 +170,7 @@ def make_words(layout: Layout) -> Words:
     """Make room for the words of a chunk."""
     rows = layout.batch_size + -(-layout.batch_size * layout.group_size // 2)
     chunk = max(1, CHUNK_WORDS // (LANES * rows))
-    words = np.zeros((-(-chunk * rows // 8) * 8 + 1, LANES), dtype=np.uint64)
+    words = zeros(-(-chunk * rows // 8) * 8 + 1, LANES, dtype=np.uint64)
     return Words(rows, words, words.view(np.int32).reshape(-1, LANES), np.empty(chunk))
 
 
@@ -178,14 +179,16 @@ def make_state(starts: Array, size: int, n_moments: int) -> State:
     dimension = starts.shape[1]
     shares = -(-len(starts) // size)
     filled = np.concatenate([starts, np.repeat(starts[-1:], shares * size - len(starts), axis=0)])
-    columns = np.ascontiguousarray(filled.reshape(shares, size, dimension).transpose(0, 2, 1))
+    columns = zeros(shares, dimension, size)
+    start = zeros(*columns.shape)
+    columns[:] = start[:] = filled.reshape(shares, size, dimension).transpose(0, 2, 1)
     return State(
         wanted=len(starts),
         theta=columns,
-        average=np.zeros_like(columns),
-        start=columns.copy(),
-        farthest=np.zeros((shares, size)),
-        moments=np.zeros((shares, n_moments, dimension, size)) if n_moments else np.empty((shares, 0, 0, 0)),
-        gradient=np.zeros((dimension, size)) if n_moments else np.empty((0, 0)),
-        distances=np.zeros(size),
+        average=zeros(*columns.shape),
+        start=start,
+        farthest=zeros(shares, size),
+        moments=zeros(shares, n_moments, dimension, size) if n_moments else np.empty((shares, 0, 0, 0)),
+        gradient=zeros(dimension, size) if n_moments else np.empty((0, 0)),
+        distances=zeros(size),
     )
