@@ -2,7 +2,10 @@
 
 import hashlib
 import inspect
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -16,10 +19,28 @@ from numba.core.registry import cpu_target
 from numba.core.types.function_type import CompileResultWAP
 from numba.extending import typeof_impl
 
+
+@contextmanager
+def interrupts_late() -> Iterator[None]:
+    """Let an interrupt come when this is over: one that comes while the compiler calls back would be lost."""
+    if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):
+        yield
+        return
+    came: list[tuple] = []
+    previous = signal.signal(signal.SIGINT, lambda *arguments: came.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if came and callable(previous):
+            previous(*came[0])
+
+
 # numba loads its tables of types at the first compiled function, which takes ten times as long as loading the function:
 # that belongs to the import.
-cpu_target.typing_context.refresh()
-cpu_target.target_context.refresh()
+with interrupts_late():
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
 
 WITHOUT_COMPILER = bool(vars(numba.config)["DISABLE_JIT"])
 """NUMBA_DISABLE_JIT=1: everything runs as plain Python, slowly, as people who debug a kernel want it."""
@@ -67,7 +88,8 @@ def compile_function(function: Callable, *signatures: Any, as_value: bool = Fals
     except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
         dispatcher = numba.njit(function, **options)
     for signature in signatures:
-        dispatcher.compile(signature)
+        with interrupts_late():
+            dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher
 

@@ -25,6 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         return obey(options)
     except KeyboardInterrupt:
         print("interrupted: what was drawn is kept, run the same command to draw it all", file=sys.stderr)
+        exec("")  # Python ends by the signal if one came while it ran a text, as named tuples do: this makes it forget that
         return 130
 
 

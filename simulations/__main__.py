@@ -82,6 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         print("interrupted: what was finished is kept, run the same command to go on", file=sys.stderr)
+        exec("")  # Python ends by the signal if one came while it ran a text, as named tuples do: this makes it forget that
         return 130
 
 

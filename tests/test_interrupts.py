@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from grpo_theory.compilation import interrupts_late
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -83,3 +85,14 @@ def test_an_interrupt_ends_a_long_training_at_once(workers):
         _, error = process.communicate(timeout=60)
     assert time.monotonic() - start < 3.0
     assert error.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_an_interrupt_while_the_compiler_works_comes_when_it_is_done():
+    """In a callback of the compiler it would be written to the screen, and be forgotten."""
+    reached = False
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        with interrupts_late():
+            os.kill(os.getpid(), signal.SIGINT)
+            reached = True
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
