@@ -89,11 +89,17 @@ def test_an_interrupt_ends_a_long_training_at_once(workers):
 
 def test_an_interrupt_while_the_compiler_works_comes_when_it_is_done():
     """In a callback of the compiler it would be written to the screen, and be forgotten."""
-    before, reached = signal.signal(signal.SIGINT, signal.default_int_handler), False
-    try:
-        with pytest.raises(KeyboardInterrupt), interrupts_late():
+    reached = []
+
+    def interrupted():
+        with interrupts_late():
             signal.getsignal(signal.SIGINT)(signal.SIGINT, None)
-            reached = True
+            reached.append(True)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
         assert reached
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
