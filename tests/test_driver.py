@@ -1,5 +1,6 @@
 """The stages and drivers of the simulators: compiled and as plain Python, and against dense arithmetic."""
 
+import numba
 import numpy as np
 import pytest
 from dense import TREES, Dense, token_case
@@ -13,6 +14,7 @@ from grpo_theory.estimation.kernel import SIGNATURE
 from grpo_theory.estimation.kl_term import KL_TERMS
 from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.exact import weights
+from grpo_theory.lanes import WIDTH, load, store
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate import (
     alias,
@@ -115,6 +117,24 @@ def try_draw_prompts(stage):
     table = alias.alias_table(np.array([[0.2, 0.5, 0.3]]))
     *_, found = twins(stage, a.uniforms(200), *table, np.zeros(200, dtype=np.int64))
     assert set(found) == {0, 1, 2}
+
+
+def try_choose_prompts(stage):
+    drawn = np.random.default_rng(3).integers(0, 1 << 63, 3 * WIDTH, dtype=np.uint64) * np.uint64(2)
+    law = np.array([0.2, 0.5, 0.3])
+    table, rows = alias.alias_table(law[None]), alias.alias_rows(law)
+
+    def choose(words, rows, room, prompts):
+        store(stage(load(words, WIDTH), rows, room), prompts, 0)
+
+    compiled, plain = np.zeros((2, WIDTH), dtype=np.int64)
+    numba.njit(choose)(drawn, rows, np.zeros((2, WIDTH)), compiled)
+    store(stage.py_func(load(drawn, WIDTH), rows, np.zeros((2, WIDTH))), plain, 0)
+    uniforms = (drawn[WIDTH : 2 * WIDTH] >> np.uint64(11)) * (3.0 / 2**53)
+    place = uniforms.astype(np.int64)
+    beyond = uniforms - place >= table.threshold[0, place]
+    np.testing.assert_array_equal(compiled, table.choices[0, 2 * place + beyond])
+    np.testing.assert_array_equal(plain, compiled)
 
 
 def try_look_up(stage):

@@ -17,6 +17,7 @@ from grpo_theory.lanes import WIDTH
 from grpo_theory.simulate import (
     advance,
     ascent,
+    draw,
     elementary,
     generator,
     geometry,
@@ -31,9 +32,8 @@ from grpo_theory.simulate import (
     update,
     weighing,
 )
-from grpo_theory.simulate.alias import alias_table
 
-MODULES = (ascent, elementary, generator, learner, penalty, record, sums, tally, update, weighing)
+MODULES = (ascent, draw, elementary, generator, learner, penalty, record, sums, tally, update, weighing)
 N, LANES, B, G = WIDTH + 5, 2 * WIDTH, 2, 6
 """Lanes that are wanted, lanes that there are, prompts and responses."""
 AT, OWN = WIDTH, slice(WIDTH, 2 * WIDTH)
@@ -245,18 +245,11 @@ def test_pools_weigh_each_token_alike(pool):
         np.testing.assert_array_equal(found, covectors)
 
 
-def test_rewards_prompts_penalties_and_drifts():
+def test_rewards_penalties_and_drifts():
     a = Arrays()
     values, penalties, log_tokens = a.problem.bandit.values, a.numbers(a.k, LANES), np.log(a.tokens)
     *_, rewards = twins("fill_rewards", values, among(penalties), 1, AT, room(a.o))
     np.testing.assert_allclose(only(rewards), (np.tile(values, a.k)[:, None] - penalties[a.responses])[:, OWN])
-    drawn = np.random.default_rng(3).integers(0, 1 << 63, (3, 3 * LANES), dtype=np.uint64) * np.uint64(2)
-    table = alias_table(np.array([[0.2, 0.5, 0.3]]))
-    *_, prompts = twins("draw_prompts", drawn, 2, LANES, 1, AT, *table, room(dtype=np.int64))
-    uniforms = (drawn[2, LANES + AT : 2 * LANES] >> np.uint64(11)) * (3.0 / 2**53)
-    place = uniforms.astype(np.int64)
-    beyond = uniforms - place >= table.threshold[0, place]
-    np.testing.assert_array_equal(only(prompts), table.choices[0, 2 * place + beyond])
     reference = a.numbers(a.d, a.m)
     asked = among(log_tokens), 1, AT, reference, among(a.prompts, 0), 0
     *_, ratios = twins("fill_log_ratios", *asked, np.zeros((a.d, LANES)))
@@ -336,6 +329,7 @@ def test_the_hessian_agrees_with_plain_python():
 
 
 ELSEWHERE = {
+    **dict.fromkeys(own(draw), "test_driver.py"),
     "clear": "test_training.py",
     "note_fault": "test_kernel_trial.py",
     "exponential": "test_training_paths.py",

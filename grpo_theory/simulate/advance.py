@@ -14,9 +14,10 @@ from numba import types
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F3, NO_ARRAYS, compile_function, paragraph, record_type
 from grpo_theory.estimation import clip, kl_term, ratio
-from grpo_theory.lanes import WIDTH
+from grpo_theory.lanes import WIDTH, load, store
 from grpo_theory.simulate import ascent, optimiser, penalty, record, sums, weighing
 from grpo_theory.simulate.ascent import clear, follow, follow_alone, project
+from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import STREAMS, fill_words, next_uniform
 from grpo_theory.simulate.learner import fill_responses, fill_tokens
 from grpo_theory.simulate.penalty import penalise
@@ -24,7 +25,7 @@ from grpo_theory.simulate.record import TRACE, keep_iterates, part_of
 from grpo_theory.simulate.setting import RECIPE, ROOM, STATE, WORDS, WORLD
 from grpo_theory.simulate.show import BATCH
 from grpo_theory.simulate.sums import ROLLOUT, RULE, note_fault, sum_affine, sum_tabulated
-from grpo_theory.simulate.tally import count_outcomes, draw_prompts
+from grpo_theory.simulate.tally import count_outcomes
 from grpo_theory.simulate.update import add_weights, centre_covector, fill_rewards, pool_covectors
 
 
@@ -63,12 +64,12 @@ PARTS = record_type(
 
 
 @paragraph
-def draw(words, s, first, n, world, rollout):
+def draw(words, s, first, n, world, rollout, room):
     """Draw the prompts of the chunk's s-th rollout, for the n runs from the first on."""
     for b in range(rollout.prompts.shape[0]):
         for i in range(0, n, WIDTH):
-            row, threshold, choices = s * words.rows + b, world.prompt_threshold, world.prompt_choices
-            draw_prompts(words.prompts, row, first, b, i, threshold, choices, rollout.prompts)
+            drawn = load(words.prompts, s * words.rows + b, first + i)
+            store(choose_prompts(drawn, world.prompts, room.choice), rollout.prompts, b, i)
 
 
 @paragraph
@@ -154,7 +155,7 @@ def go_on(parts, world, recipe, rule, words, place, rollouts, steps, start, ball
     first = share * size
     n, theta, kept = min(size, state.wanted - first), state.theta[share], part_of(trace, first, size)
     for s in range(place, place + rollouts):
-        draw(words, s, first, n, world, rollout)
+        draw(words, s, first, n, world, rollout, room)
         parts.fill_logits(theta, rollout.prompts, parts.array, room.rows, room.logits)
         for b in range(batch_size):
             sample(words, s, first, b, n, world, recipe, rollout, room)

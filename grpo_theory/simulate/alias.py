@@ -68,3 +68,9 @@ def alias_table(probabilities: Array) -> AliasTable:
     table = AliasTable(np.empty((n_rows, n_points)), np.empty((n_rows, 2 * n_points), dtype=np.int64))
     fill_alias(probabilities, *table)
     return table
+
+
+def alias_rows(law: Array) -> Array:
+    """Return the table of a law (O,), place by place: its threshold, and what is chosen if that is reached, shape (O, 2)."""
+    table = alias_table(law[None])
+    return np.column_stack([table.threshold[0], table.choices[0, 1::2]])

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F2, NO_ARRAYS, compile_function, record_type, stage
-from grpo_theory.lanes import WIDTH, as_integer, as_real, load, some, spread, store, tallies, tally_below, where, zeros
+from grpo_theory.lanes import WIDTH, load, some, spread, store, tallies, tally_below, zeros
+from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import LANES, STREAMS, fill_words, next_uniform
 from grpo_theory.simulate.outcome_law import OUTCOME_LAW, S2
 from grpo_theory.simulate.strip import STRIP
@@ -96,15 +97,6 @@ def make_counting_room(n_thresholds: int) -> CountingRoom:
     """Make room for the counting of groups whose prompts have so many thresholds in the law's table."""
     shape = n_thresholds, WIDTH
     return CountingRoom(zeros(2, WIDTH), zeros(*shape, dtype=np.int16), zeros(*shape, dtype=np.uint16))
-
-
-@stage
-def choose_prompts(words, table, found):
-    """Return the prompts that lanes of words choose by their alias table (M, 2); the rows found there (2, WIDTH) are room."""
-    x = as_real(as_integer(words >> 11)) * (table.shape[0] / 9007199254740992.0)
-    place = as_integer(x)
-    spread(table, place, found)
-    return where(x - as_real(place) >= load(found, 0, 0), as_integer(load(found, 1, 0)), place)
 
 
 @stage

@@ -7,6 +7,7 @@ prompt: lane b R + r is group b of run r.
 import numpy as np
 
 from grpo_theory.compilation import stage
+from grpo_theory.lanes import as_integer, as_real, load, spread, where
 
 
 @stage
@@ -17,6 +18,15 @@ def draw_prompts(uniforms, threshold, choices, prompts):
         x = uniforms[i] * n_prompts
         j = np.uintp(x)
         prompts[i] = choices[0, np.uintp(2) * j + np.uintp(x - j >= threshold[0, j])]
+
+
+@stage
+def choose_prompts(words, table, found):
+    """Return the prompts that lanes of words choose by their alias table (M, 2); the rows found there (2, WIDTH) are room."""
+    x = as_real(as_integer(words >> 11)) * (table.shape[0] / 9007199254740992.0)
+    place = as_integer(x)
+    spread(table, place, found)
+    return where(x - as_real(place) >= load(found, 0, 0), as_integer(load(found, 1, 0)), place)
 
 
 @stage

@@ -7,7 +7,8 @@ import numba
 
 from grpo_theory.compilation import NO_ARRAYS, compile_function, stage
 from grpo_theory.lanes import WIDTH, as_tally, load, spread, store, tallies
-from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, choose_prompts, draw_residual
+from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, draw_residual
+from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import STREAMS, fill_words
 from grpo_theory.simulate.outcome_law import OUTCOME_LAW
 from grpo_theory.simulate.strip import STRIP

@@ -15,7 +15,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.compilation import F2, record_type
 from grpo_theory.lanes import whole_rows
 from grpo_theory.problem import Point
-from grpo_theory.simulate.alias import alias_table
+from grpo_theory.simulate.alias import alias_rows
 
 WORDS = 1 << 16
 
@@ -26,7 +26,7 @@ class OutcomeLaw(NamedTuple):
     Attributes
     ----------
     prompts : ndarray, shape (M, 2)
-        The prompts' alias table: at each place its threshold, and what is chosen if that is reached; else it is the place.
+        The prompts' alias table, see `alias_rows`.
     thresholds : ndarray of int16, shape (M, at least O)
         The distribution function of the outcomes' whole parts, less 2^15: a word is as far below as the signed number of
         the same bits is below 0.  Rows are those of `whole_rows`.
@@ -50,9 +50,7 @@ def outcome_law(point: Point) -> OutcomeLaw:
 
 def make_law(prompt_weights: Array, thresholds: NDArray[np.int16], residual: Array) -> OutcomeLaw:
     """Return the law of prompts with these weights (M,), and of outcomes that `split` has split."""
-    table = alias_table(prompt_weights[None])
-    prompts = np.column_stack([table.threshold[0], table.choices[0, 1::2]])
-    return OutcomeLaw(prompts, whole_rows(thresholds), residual)
+    return OutcomeLaw(alias_rows(prompt_weights), whole_rows(thresholds), residual)
 
 
 def split(probabilities: Array) -> tuple[NDArray[np.int16], Array]:

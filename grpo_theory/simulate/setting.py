@@ -18,8 +18,8 @@ class World(NamedTuple):
 
     Attributes
     ----------
-    prompt_threshold, prompt_choices : ndarray, shapes (1, M) and (1, 2 M)
-        The prompts' alias table.
+    prompts : ndarray, shape (M, 2)
+        The prompts' alias table, see `alias_rows`.
     responses : ndarray of int64, shape (O,)
         The response of each outcome.
     edges, lengths : ndarray of int64, shapes (K, T) and (K,)
@@ -38,8 +38,7 @@ class World(NamedTuple):
         Phi Phi' of the policy, or of shape (0, 0, 0) where the kernel reads no score norm.
     """
 
-    prompt_threshold: Array
-    prompt_choices: Integers
+    prompts: Array
     responses: Integers
     edges: Integers
     lengths: Integers
@@ -112,6 +111,8 @@ class Room(NamedTuple):
     drifts : ndarray, shape (K, T, N), or (0, 0, 0)
     rows : ndarray, shape (rows, N)
         For the logits and the step of the policy.
+    choice : ndarray, shape (2, WIDTH)
+        For the choice of prompts.
     """
 
     logits: Array
@@ -128,6 +129,7 @@ class Room(NamedTuple):
     gains: Array
     drifts: Array
     rows: Array
+    choice: Array
 
 
 class State(NamedTuple):
@@ -179,7 +181,7 @@ class Words(NamedTuple):
     dithers: Array
 
 
-WORLD = record_type(World, F2, I2, I1, I2, I1, numba.int64, F1, F3, F2, F2, F2, numba.float64, F3)
+WORLD = record_type(World, F2, I1, I2, I1, numba.int64, F1, F3, F2, F2, F2, numba.float64, F3)
 RECIPE = record_type(
     Recipe,
     numba.int64,
@@ -195,6 +197,6 @@ RECIPE = record_type(
     numba.boolean,
     numba.boolean,
 )
-ROOM = record_type(Room, *[F3] * 5, F2, F2, *[F3] * 4, F4, F3, F2)
+ROOM = record_type(Room, *[F3] * 5, F2, F2, *[F3] * 4, F4, F3, F2, F2)
 STATE = record_type(State, numba.int64, F3, F3, F3, F2, F4, F2, F1)
 WORDS = record_type(Words, numba.int64, numba.uint64[:, ::1], numba.int32[:, ::1], F1)

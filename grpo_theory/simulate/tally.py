@@ -1,4 +1,4 @@
-"""Stage 1 of a training step, the draw: words to prompts, and 30-bit words to numbers of responses with each outcome.
+"""Stage 1 of a training step, the draw: 30-bit words to numbers of responses with each outcome.
 
 What an estimate needs of a group is how often each outcome (response, reward) came; integer comparisons and sums count that
 without finding out which response had it.  A stage is for the b-th group of the `WIDTH` runs from lane i on, whose words
@@ -8,21 +8,11 @@ begin in column `first` + i.
 import numpy as np
 
 from grpo_theory.compilation import stage
-from grpo_theory.lanes import as_integer, as_real, as_short, load, reals, shorts, store, take
+from grpo_theory.lanes import as_short, load, reals, shorts, store, take
 
 ONE = 1 << 30
 """A probability of 1 in the units of the thresholds."""
 MASK = np.int32(ONE - 1)
-
-
-@stage
-def draw_prompts(words, row, first, b, i, threshold, choices, prompts):
-    """Draw prompts (B, N) from a row of the words (n, lanes) by the alias table of their law."""
-    n_prompts = threshold.shape[1]
-    x = as_real(as_integer(load(words, row, first + i) >> 11)) * (n_prompts / 9007199254740992.0)
-    place = as_integer(x)
-    beyond = as_integer(x - as_real(place) >= take(threshold, place))
-    store(take(choices, 2 * place + beyond), prompts, b, i)
 
 
 @stage

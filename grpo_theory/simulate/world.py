@@ -9,10 +9,10 @@ from grpo_theory.compilation import first_class
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
 from grpo_theory.exact.weights import gains_of
-from grpo_theory.lanes import zeros
+from grpo_theory.lanes import WIDTH, zeros
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advance import Parts
-from grpo_theory.simulate.alias import alias_table
+from grpo_theory.simulate.alias import alias_rows
 from grpo_theory.simulate.ascent import Ascent
 from grpo_theory.simulate.generator import LANES
 from grpo_theory.simulate.optimiser import Optimiser
@@ -49,7 +49,7 @@ def make_world(problem: Problem, estimator: Estimator) -> World:
     mean_squares = bandit.probabilities @ bandit.values**2
     reads_norms = bool(estimator.advantage.reads & {"squared_score_norms", "optimal_baselines"})
     return World(
-        *alias_table(bandit.prompt_weights[None]),
+        prompts=alias_rows(bandit.prompt_weights),
         responses=np.repeat(np.arange(bandit.n_responses), bandit.values.size),
         edges=paths.edges,
         lengths=paths.lengths,
@@ -163,6 +163,7 @@ def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: La
         gains=gains_of(estimator, paths, np.zeros((paths.n_logits, lanes if weighed else 1))),
         drifts=zeros(paths.n_responses, paths.horizon, lanes) if recipe.in_loss > 0.0 else np.empty((0, 0, 0)),
         rows=zeros(rows, lanes),
+        choice=zeros(2, WIDTH),
     )
 
 
