@@ -113,7 +113,7 @@ def test_multinomial_weights():
 def test_classes_join_what_a_kernel_cannot_tell_apart():
     c = case("tabular", "binary")
     point = c.problem.at(c.theta)
-    seen = seen_at(point, gt.estimators()["rloo"])
+    seen = seen_at(point, gt.estimators()["rloo"].kl)
     by_reward = classes(point, seen, frozenset({"rewards"}))[0]
     assert by_reward.prompts[0] == 0
     rewards, norms, lengths = by_reward.fields[:, 0]
@@ -134,7 +134,7 @@ def test_classes_join_what_a_kernel_cannot_tell_apart():
 def test_classes_by_length_part_what_a_group_of_sequences_may_hold():
     problem = gt.Problem(gt.Bandit(np.full((1, 3), 0.5)), gt.TokenTree(1, 2, 2, end_token=0), theta=[0.3, 0.0, -0.2, 0.5])
     point = problem.at(problem.theta)
-    (by_length,) = classes(point, seen_at(point, gt.estimators()["rloo"]), frozenset({"lengths"}))
+    (by_length,) = classes(point, seen_at(point, gt.estimators()["rloo"].kl), frozenset({"lengths"}))
     assert by_length.fields[2].tolist() == [[1.0, 2.0]]
     pi = point.probabilities[0]
     np.testing.assert_allclose(by_length.probabilities, [[pi[0], pi[1] + pi[2]]], rtol=1e-14)
@@ -145,7 +145,7 @@ def test_prompts_of_unequal_numbers_of_classes_stand_apart_and_those_that_look_a
     success = [[0.2, 0.9], [1.0, 1.0], [0.5, 0.1], [0.4, 0.4]]
     problem = gt.Problem(gt.Bandit(np.array(success)), gt.TabularSoftmax(4, 2))
     point = problem.at(np.zeros(8))
-    seen = seen_at(point, gt.estimators()["rloo"])
+    seen = seen_at(point, gt.estimators()["rloo"].kl)
     one, two = classes(point, seen, frozenset({"rewards"}))
     assert (one.prompts.tolist(), two.prompts.tolist()) == ([1], [0, 2, 3])
     assert (one.fields[0].tolist(), two.fields[0].tolist()) == ([[1.0]], [[0.0, 1.0]] * 3)

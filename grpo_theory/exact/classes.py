@@ -7,13 +7,14 @@ suffice for exact expectations, and with binary rewards there are G + 1 of them 
 
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
+from grpo_theory.estimation import KLTerm
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS
-from grpo_theory.exact.seen import Seen
+from grpo_theory.exact.seen import Seen, seen_at
 from grpo_theory.problem import Point
 
 
@@ -37,8 +38,9 @@ class Classes:
     fields: Array
 
 
-class Looks(NamedTuple):
-    """The L ways in which prompts look to a kernel.
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """The L ways in which prompts look to a kernel; equal to others that show the same numbers.
 
     Attributes
     ----------
@@ -50,6 +52,16 @@ class Looks(NamedTuple):
 
     fields: Array
     prompt_fields: Array
+
+    @cached_property
+    def _shown(self) -> tuple[tuple[int, ...], bytes, bytes]:
+        return self.fields.shape, self.fields.tobytes(), self.prompt_fields.tobytes()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Looks) and self._shown == other._shown
+
+    def __hash__(self) -> int:
+        return hash(self._shown)
 
 
 def classes(point: Point, seen: Seen, reads: Set[str]) -> list[Classes]:
@@ -101,3 +113,13 @@ def looks_of(kinds: Classes, seen: Seen, reads: Set[str]) -> tuple[Looks, Intege
     look = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows])
     _, first = np.unique(look, return_index=True)
     return Looks(kinds.fields[:, first], prompt_fields[:, first]), look
+
+
+@lru_cache(maxsize=4)
+def looked_at(point: Point, kl: KLTerm, reads: frozenset[str]) -> list[tuple[Classes, Looks, Integers]]:
+    """Return the classes of a point, and how they look to a kernel that reads these fields, of an estimator with this KL term.
+
+    The last are kept, because estimators are compared at one point; the tuples are classes, and what `looks_of` returns.
+    """
+    seen = seen_at(point, kl)
+    return [(kinds, *looks_of(kinds, seen, reads)) for kinds in classes(point, seen, reads)]

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS
-from grpo_theory.exact.classes import Looks, classes, looks_of
+from grpo_theory.exact.classes import Looks, looked_at
 from grpo_theory.exact.group_estimate import Share, means_and_powers, second_moments
 from grpo_theory.exact.multisets import (
     MAXIMUM_COUNTS,
@@ -21,7 +21,6 @@ from grpo_theory.exact.multisets import (
     count_multisets,
     group_moments,
 )
-from grpo_theory.exact.seen import seen_at
 from grpo_theory.exact.weights import TokenWeights, token_weights
 from grpo_theory.problem import Point, Policy, Problem
 from grpo_theory.validation import as_count, as_real_array, check_shape, typed
@@ -192,15 +191,13 @@ def law_between(current: Point, sampler: Point, estimator: str | Estimator, *, b
         raise NotEnumerableError(
             f"estimator {estimator.name!r} couples groups: use simulate_gradients, exact sums need one group"
         )
-    seen = seen_at(sampler, estimator)
     weights = token_weights(current, sampler, estimator)
-    kinds = classes(sampler, seen, estimator.reads)
-    found = [looks_of(one, seen, estimator.reads) for one in kinds]
-    shown = [looks for looks, _ in found]
+    partition = looked_at(sampler, estimator.kl, estimator.reads)
+    shown = tuple(looks for _, looks, _ in partition)
     _check_enumerable(estimator, shown, group_size)
     check_exchangeable(estimator.advantage, shown, group_size)
     shares = []
-    for one, (looks, look) in zip(kinds, found, strict=True):
+    for one, looks, look in partition:
         features = _features(estimator, looks, weights)
         log_p = np.log(one.probabilities)
         sums = group_moments(estimator.advantage, looks, look, log_p, group_size, features, weights.n_features)
@@ -220,7 +217,7 @@ def law_between(current: Point, sampler: Point, estimator: str | Estimator, *, b
     )
 
 
-def _check_enumerable(estimator: Estimator, shown: list[Looks], group_size: int) -> None:
+def _check_enumerable(estimator: Estimator, shown: tuple[Looks, ...], group_size: int) -> None:
     sizes = [(*looks.fields.shape[1:], count_multisets(looks.fields.shape[2], group_size)) for looks in shown]
     responses = sum(n_looks * group_size * multisets for n_looks, _, multisets in sizes)
     most = max(n_classes * multisets for _, n_classes, multisets in sizes)

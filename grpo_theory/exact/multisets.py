@@ -7,7 +7,7 @@ E[sum over class r of the products of its features]: given the counts, the respo
 class's conditional law.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
@@ -25,6 +25,8 @@ from grpo_theory.exact.classes import Looks
 MAXIMUM_RESPONSES = 10**8
 MAXIMUM_COUNTS = 10**8
 _ROWS = 1 << 18
+_KEPT = 1 << 14
+"""The most responses of a table of advantages that is kept, in case the same kernel is asked for the same again."""
 _CHECKED = 4096
 _CHECKED_RESPONSES = 1 << 18
 _FEWEST = 16
@@ -153,11 +155,12 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     return advantages
 
 
-def check_exchangeable(advantage: Advantage, shown: list[Looks], group_size: int) -> None:
+@lru_cache(maxsize=256)
+def check_exchangeable(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
     """Raise unless a kernel treats responses alike, whatever their places, and each group by itself.
 
     It is tried on some thousands of groups, fewer if they are large, of multisets that are spread evenly over all, from every
-    look of a prompt.
+    look of a prompt; once, and not again for the same looks at another theta.
     """
     wanted = min(_CHECKED, _CHECKED_RESPONSES // group_size)
     share = max(_FEWEST, wanted // sum(looks.fields.shape[1] for looks in shown))
@@ -261,17 +264,38 @@ def group_moments(
     ValueError
         If the kernel tells members of a class apart, or leaves a value that is not finite.
     """
-    n_looks, (n_prompts, n_classes) = looks.fields.shape[1], log_probabilities.shape
-    counts = multisets(n_classes, group_size)
+    n_prompts, n_classes = log_probabilities.shape
     moments = GroupMoments.zeros(n_prompts, n_classes, n_features)
+    for counts, advantages in class_tables(advantage, looks, group_size):
+        found = np.ascontiguousarray(features(counts, advantages))
+        log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
+        add_moments(counts, log_weights, log_probabilities, look, found, moments.mean, moments.product, moments.squares)
+    return moments
+
+
+def class_tables(advantage: Advantage, looks: Looks, group_size: int) -> Iterator[tuple[Integers, Array]]:
+    """Yield counts of multisets (n, R) and what the kernel gives each class in them by look, (L, n, R), part by part."""
+    n_looks, n_classes = looks.fields.shape[1:]
+    if n_looks * max(group_size, n_classes) * count_multisets(n_classes, group_size) <= _KEPT:
+        yield multisets(n_classes, group_size), _kept_table(advantage, looks, group_size)
+        return
+    counts = multisets(n_classes, group_size)
     step = max(2, _ROWS // (group_size * n_looks))
     for start in range(0, len(counts), step):
         part = counts[start : start + step]
-        advantages = advantages_of(advantage, batch_of(advantage, looks, members(part)))
-        by_class = np.empty((n_looks * len(part), n_classes))
-        if class_advantages(np.tile(part, (n_looks, 1)), advantages, by_class) > _TOLERANCE:
-            raise ValueError(f"estimator {advantage.name!r} must give equal advantages to responses that it cannot tell apart")
-        found = np.ascontiguousarray(features(part, by_class.reshape(n_looks, *part.shape)))
-        log_weights = gammaln(group_size + 1.0) - gammaln(part + 1.0).sum(axis=1)
-        add_moments(part, log_weights, log_probabilities, look, found, moments.mean, moments.product, moments.squares)
-    return moments
+        yield part, class_table(advantage, looks, part)
+
+
+@lru_cache(maxsize=256)
+def _kept_table(advantage: Advantage, looks: Looks, group_size: int) -> Array:
+    return class_table(advantage, looks, multisets(looks.fields.shape[2], group_size))
+
+
+def class_table(advantage: Advantage, looks: Looks, counts: Integers) -> Array:
+    """Return what the kernel gives each class in the multisets with these counts (n, R), by look, (L, n, R)."""
+    n_looks, n_classes = looks.fields.shape[1:]
+    advantages = advantages_of(advantage, batch_of(advantage, looks, members(counts)))
+    by_class = np.empty((n_looks * len(counts), n_classes))
+    if class_advantages(np.tile(counts, (n_looks, 1)), advantages, by_class) > _TOLERANCE:
+        raise ValueError(f"estimator {advantage.name!r} must give equal advantages to responses that it cannot tell apart")
+    return by_class.reshape(n_looks, *counts.shape)

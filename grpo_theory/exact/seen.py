@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.estimation import Estimator
+from grpo_theory.estimation import KLTerm
 from grpo_theory.problem import Moments, Point
 
 
@@ -34,22 +34,22 @@ class Seen:
         return self.moments.value, self.moments.standard_deviation, self.moments.optimal_baseline
 
 
-def seen_at(point: Point, estimator: Estimator) -> Seen:
-    """Return what the estimator's kernel sees of responses drawn at a point."""
+def seen_at(point: Point, kl: KLTerm) -> Seen:
+    """Return what the kernel of an estimator with this KL term sees of responses drawn at a point."""
     rewards, moments = point.rewards, point.moments
-    if point.kl is not None and estimator.kl.name != "k1 in reward":
-        rewards = point.rewards_less(reward_penalties(point, estimator))
+    if point.kl is not None and kl.name != "k1 in reward":
+        rewards = point.rewards_less(reward_penalties(point, kl))
         moments = point.moments_of(rewards)
     return Seen(rewards, point.squared_score_norms, point.policy.paths.lengths, moments)
 
 
-def reward_penalties(point: Point, estimator: Estimator) -> Array:
-    """Return what the estimator subtracts from the rewards of the responses, shape (M, K): 0 if the penalty is in the loss.
+def reward_penalties(point: Point, kl: KLTerm) -> Array:
+    """Return what an estimator with this KL term subtracts from the responses' rewards, (M, K): 0 if the term is in the loss.
 
     It is 0, too, for a response of probability 0, whose estimate of the divergence may be infinite.
     """
-    if point.kl is None or estimator.kl.place != "reward":
+    if point.kl is None or kl.place != "reward":
         return np.zeros(point.probabilities.shape)
     terms = np.empty_like(point.log_ratios_to_reference)
-    estimator.kl.fill(np.ascontiguousarray(point.log_ratios_to_reference), terms)
+    kl.fill(np.ascontiguousarray(point.log_ratios_to_reference), terms)
     return np.where(point.probabilities > 0.0, point.kl.strength * point.policy.paths.along(terms), 0.0)

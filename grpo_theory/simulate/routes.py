@@ -155,7 +155,7 @@ Route = TableRoute | PushRoute
 
 def push_route(current: Point, sampler: Point, estimator: Estimator, batch_size: int, group_size: int) -> PushRoute:
     """Return the route of an estimator by itself."""
-    advantage, seen = estimator.advantage, seen_at(sampler, estimator)
+    advantage, seen = estimator.advantage, seen_at(sampler, estimator.kl)
     weights = token_weights(current, sampler, estimator)
     table = table_of(estimator, seen, sampler, group_size)
     in_order = table is None and not is_exchangeable(advantage, seen, sampler, batch_size, group_size)
