@@ -16,25 +16,29 @@ GROUPS = types.Array(numba.float64, 3, "C", readonly=True)
 
 
 @stage
-def mean_beyond_first(values, j):
-    """Return the mean of values (G, J)[:, j] less the first of them; exactly 0 where they are constant."""
-    size = values.shape[0]
-    total = 0.0
+def fill_means_beyond_first(values, means):
+    """Fill in the means (J,) of values (G, J) less the first of them; exactly 0 where they are constant."""
+    size, width = values.shape
+    for j in range(width):
+        means[j] = 0.0
     for g in range(1, size):
-        total += values[g, j] - values[0, j]
-    return total / size
+        for j in range(width):
+            means[j] += values[g, j] - values[0, j]
+    for j in range(width):
+        means[j] /= size
 
 
 @function_value(numba.void(GROUPS, F3))
 def deviations(values, found):
     """Fill in the deviations (N, G, J) of values from their mean over the group; exactly 0 where they are constant."""
     n, size, width = values.shape
+    means = np.empty(width)
     for i in range(n):
         w, out = values[i], found[i]
-        for j in range(width):
-            first, mean = w[0, j], mean_beyond_first(w, j)
-            for g in range(size):
-                out[g, j] = w[g, j] - first - mean
+        fill_means_beyond_first(w, means)
+        for g in range(size):
+            for j in range(width):
+                out[g, j] = w[g, j] - w[0, j] - means[j]
 
 
 @function_value(numba.void(F2, GROUPS, F2))
@@ -47,10 +51,12 @@ def gradients(centred_rewards, scores, found):
     for i in range(n):
         z, w, out = centred_rewards[i], scores[i], found[i]
         for j in range(width):
-            first, total = w[0, j], 0.0
-            for g in range(1, size):
-                total += z[g] * (w[g, j] - first)
-            out[j] = total / (size - 1.0)
+            out[j] = 0.0
+        for g in range(1, size):
+            for j in range(width):
+                out[j] += z[g] * (w[g, j] - w[0, j])
+        for j in range(width):
+            out[j] /= size - 1.0
 
 
 @function_value(numba.void(F2, GROUPS, F2))
@@ -58,19 +64,44 @@ def jackknife_variances(centred_rewards, scores, found):
     """Fill in the jackknife variances (N, J) of the gradients' estimates; exactly 0 where the products are constant."""
     n, size, width = scores.shape
     factor = size / (size - 2.0) ** 2 / (size - 1.0)
-    products = np.empty(size)
+    means, average, products = np.empty(width), np.empty(width), np.empty((size, width))
     for i in range(n):
         z, w, out = centred_rewards[i], scores[i], found[i]
+        fill_means_beyond_first(w, means)
+        for g in range(size):
+            for j in range(width):
+                products[g, j] = z[g] * (w[g, j] - w[0, j] - means[j])
+        fill_means_beyond_first(products, average)
         for j in range(width):
-            first, mean = w[0, j], mean_beyond_first(w, j)
-            product, power = 0.0, 0.0
-            for g in range(size):
-                products[g] = z[g] * (w[g, j] - first - mean)
-                product += products[g] - products[0]
-            product /= size
-            for g in range(size):
-                power += (products[g] - products[0] - product) ** 2
-            out[j] = factor * power
+            out[j] = 0.0
+        for g in range(size):
+            for j in range(width):
+                out[j] += (products[g, j] - products[0, j] - average[j]) ** 2
+        for j in range(width):
+            out[j] *= factor
+
+
+@stage
+def add_squares(z, w, means, sums):
+    """Add up, over a group's centred rewards z (G,) and scores w (G, J), what `powers` needs of each component, (5, J).
+
+    These are the products of reward and score, both centred; the squares of scores, of their products with z, of the centred
+    scores, and of their products with z.
+    """
+    size, width = w.shape
+    for j in range(width):
+        for row in range(5):
+            sums[row, j] = 0.0
+    for g in range(size):
+        for j in range(width):
+            score = w[g, j]
+            deviation = score - w[0, j] - means[j]
+            weighted, weighted_deviation = z[g] * score, z[g] * deviation
+            sums[0, j] += weighted_deviation
+            sums[1, j] += score * score
+            sums[2, j] += weighted * weighted
+            sums[3, j] += deviation * deviation
+            sums[4, j] += weighted_deviation * weighted_deviation
 
 
 @function_value(numba.void(F2, GROUPS, F2))
@@ -79,28 +110,20 @@ def powers(centred_rewards, scores, found):
     n, size, width = scores.shape
     pairs = size * (size - 1.0)
     triples = pairs * (size - 2.0)
+    means, sums = np.empty(width), np.empty((5, width))
     for i in range(n):
         z, w = centred_rewards[i], scores[i]
+        fill_means_beyond_first(w, means)
+        add_squares(z, w, means, sums)
         reward_power = norms = weighted_norms = centred_norms = weighted_centred_norms = squared_total = 0.0
         for g in range(size):
             reward_power += z[g] ** 2
         for j in range(width):
-            first, mean = w[0, j], mean_beyond_first(w, j)
-            total = square = weighted_square = centred_square = weighted_centred_square = 0.0
-            for g in range(size):
-                score = w[g, j]
-                deviation = score - first - mean
-                weighted, weighted_deviation = z[g] * score, z[g] * deviation
-                total += weighted_deviation
-                square += score * score
-                weighted_square += weighted * weighted
-                centred_square += deviation * deviation
-                weighted_centred_square += weighted_deviation * weighted_deviation
-            squared_total += total**2
-            norms += square
-            weighted_norms += weighted_square
-            centred_norms += centred_square
-            weighted_centred_norms += weighted_centred_square
+            squared_total += sums[0, j] ** 2
+            norms += sums[1, j]
+            weighted_norms += sums[2, j]
+            centred_norms += sums[3, j]
+            weighted_centred_norms += sums[4, j]
         quadruple = (size - 1.0) * (size - 2.0) * squared_total - pairs * weighted_centred_norms + centred_norms * reward_power
         found[i, 0] = quadruple / (triples * (size - 3.0))
         found[i, 1] = (pairs * weighted_norms - norms * reward_power) / triples
