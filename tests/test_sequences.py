@@ -31,7 +31,7 @@ from grpo_theory.estimation import make_estimator
 from grpo_theory.estimation.trainers import CONVENTIONS
 from grpo_theory.exact import check_optimum
 from grpo_theory.exact import gradient as exact_gradient
-from grpo_theory.exact.surface import fill_objectives
+from grpo_theory.exact.surface import fill_objectives, hessian_along
 from grpo_theory.theory import leave_one_out_covariance, training_law
 
 LIBRARY = tuple(
@@ -299,6 +299,9 @@ def test_gradient_and_hessian_of_the_objective(features, rewards, penalty):
         assert_close(gt.objective(c.problem, theta), objective(c, theta))
         assert_close(exact_gradient(c.problem, theta), differentiate(lambda t: objective(c, t), theta))
         assert_close(gt.hessian(c.problem, theta), hessian(c, theta))
+    points, directions = np.stack([c.theta, 0.7 * c.theta]), np.random.default_rng(0).normal(size=(3, len(c.theta)))
+    for form, theta in zip(hessian_along(c.problem, points, directions), points, strict=True):
+        assert_close(form, directions @ hessian(c, theta) @ directions.T)
 
 
 @ALL_TREES

@@ -12,13 +12,17 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.law import gradient_mse
 from grpo_theory.exact.maximiser import check_optimum
-from grpo_theory.exact.surface import gradient, hessian, objective
+from grpo_theory.exact.surface import directional_derivatives, hessian_along, objective
 from grpo_theory.problem import Problem
 from grpo_theory.validation import as_positive, typed
 
 POINTS, ERROR_POINTS, POLISHED = 1024, 64, 4
 LEAST_RADIUS = 1e-3
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-50, 1e50
+AT_ONCE = 64
+"""The points of a net at which a function is evaluated together: their Hessians need memory."""
+DIFFERENCE = 1.5e-8
+"""The step of the differences that are the slopes of the polish: the root of the rounding error."""
 
 
 @dataclass(frozen=True)
@@ -81,16 +85,16 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
     best = problem.policy.check_theta(optimum)
     highest = float(objective(problem, best))
 
-    def gap(point: Array) -> float:
-        return highest - float(objective(problem, best + directions @ point))
+    def gap(points: Array) -> Array:
+        return np.asarray(highest - objective(problem, best + points @ directions.T))
 
-    def curvature(point: Array) -> float:
-        form = directions.T @ hessian(problem, best + directions @ point) @ directions
-        return float(np.abs(np.linalg.eigvalsh(form)).max())
+    def curvature(points: Array) -> Array:
+        forms = hessian_along(problem, best + points @ directions.T, directions.T)
+        return np.abs(np.linalg.eigvalsh(forms)).max(axis=-1)
 
-    def flatness(point: Array) -> float:
-        slope = gradient(problem, best + directions @ point)
-        return -float(slope @ slope) / (2.0 * gap(point))
+    def flatness(points: Array) -> Array:
+        slopes = directional_derivatives(problem, best + points @ directions.T, np.eye(len(best)))
+        return -(slopes**2).sum(axis=-1) / (2.0 * gap(points))
 
     rank = directions.shape[1]
     inner, outer = net(rank, radius, POINTS), net(rank, radius + reach, POINTS)
@@ -117,9 +121,9 @@ def steepest_ray(problem: Problem, optimum: ArrayLike, *, radius: float) -> floa
     _, directions = check_optimum(problem, optimum)
     best = problem.policy.check_theta(optimum)
 
-    def slope(point: Array) -> float:
-        ascent = directions.T @ gradient(problem, best + directions @ point)
-        return float(point @ ascent / (point @ point))
+    def slope(points: Array) -> Array:
+        ascents = directional_derivatives(problem, best + points @ directions.T, directions.T)
+        return (points * ascents).sum(axis=1) / (points**2).sum(axis=1)
 
     return largest(slope, net(directions.shape[1], radius, POINTS), radius)
 
@@ -155,7 +159,7 @@ def largest_error(
     def error(point: Array) -> float:
         return gradient_mse(problem, best + directions @ point, estimator, **sizes)
 
-    return largest(error, net(directions.shape[1], radius, ERROR_POINTS), radius)
+    return largest(one_by_one(error), net(directions.shape[1], radius, ERROR_POINTS), radius)
 
 
 @typed
@@ -174,7 +178,7 @@ def longest_estimate(problem: Problem, optimum: ArrayLike, *, radius: float) -> 
         advantage = max(float(np.abs(here.rewards).max()), float(np.ptp(here.rewards, axis=1).max()))
         return float(np.sqrt(here.squared_score_norms.max())) * advantage
 
-    return largest(bound, net(directions.shape[1], radius, ERROR_POINTS), radius)
+    return largest(one_by_one(bound), net(directions.shape[1], radius, ERROR_POINTS), radius)
 
 
 def _as_radius(name: str, value: float) -> float:
@@ -196,22 +200,34 @@ def net(rank: int, radius: float, points: int) -> Array:
     return radius * lengths[:, None] * ball
 
 
-def largest(function: Callable[[Array], float], points: Array, radius: float) -> float:
-    """Return the largest value of a function over a ball: the best points of a net, polished."""
+Function = Callable[[Array], Array]
+"""``function(points)`` of points (P, rank) returns its values there, shape (P,)."""
+
+
+def one_by_one(function: Callable[[Array], float]) -> Function:
+    """Return the function of many points that a function of one point (rank,) is."""
+    return lambda points: np.array([function(point) for point in points])
+
+
+def largest(function: Function, points: Array, radius: float) -> float:
+    """Return the largest value of a function over a ball: the best points of a net (P, rank), polished."""
     from scipy.optimize import minimize  # slow to import, and seldom wanted
 
-    values = np.array([function(point) for point in points])
+    parts = np.array_split(points, -(-len(points) // AT_ONCE))
+    values = np.concatenate([function(part) for part in parts])
     best = float(values.max())
     limits: Any = (
         {"type": "ineq", "fun": lambda u: 1.0 - u @ u / radius**2},
         {"type": "ineq", "fun": lambda u: u @ u / radius**2 - LEAST_RADIUS**2},
     )
 
-    def loss(point: Array) -> float:
-        return -function(point)
+    def loss(point: Array) -> tuple[float, Array]:
+        near = point + np.diag(np.where(point < 0.0, -DIFFERENCE, DIFFERENCE))
+        values = -function(np.concatenate([point[None], near]))
+        return float(values[0]), (values[1:] - values[0]) / (np.diag(near) - point)
 
     for start in points[np.argsort(values)[-POLISHED:]]:
-        found = minimize(loss, start, method="SLSQP", constraints=limits, options={"ftol": 1e-12}).x
+        found = minimize(loss, start, jac=True, method="SLSQP", constraints=limits, options={"ftol": 1e-12}).x
         length = float(np.linalg.norm(found)) / radius
-        best = max(best, function(found * np.clip(length, LEAST_RADIUS, 1.0) / length))
+        best = max(best, float(function((found * np.clip(length, LEAST_RADIUS, 1.0) / length)[None])[0]))
     return best

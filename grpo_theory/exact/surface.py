@@ -91,15 +91,30 @@ def hessian(problem: Problem, theta: ArrayLike) -> Array:
 
     and that in theta is its congruence with Phi, averaged over prompts.
     """
-    point = problem.at(theta)
-    paths = problem.policy.paths
-    strength = 0.0 if problem.kl is None else problem.kl.strength
-    reward = problem.bandit.mean_reward - point.penalties
-    pi, covectors = point.probabilities, point.covectors
-    lead = pi * (reward - (pi * reward).sum(axis=1, keepdims=True))
-    forms = np.swapaxes(covectors, 1, 2) @ ((lead - strength * pi)[:, :, None] * covectors)
-    forms -= prefix_forms(paths, paths.by_prefix(paths.collect(lead)), point.token_probabilities)
-    return problem.policy.logit_map.congruence(problem.bandit.prompt_weights[:, None, None] * forms)
+    return problem.policy.logit_map.congruence(_forms(problem, problem.policy.check_theta(theta)))
+
+
+def hessian_along(problem: Problem, theta: Array, directions: Array) -> Array:
+    """Return v' H w for all pairs of directions (J, d), shape (..., J, J), for theta of shape (..., d); see `hessian`."""
+    logits = problem.policy.logits(directions, "directions")
+    turned = _forms(problem, theta) @ np.moveaxis(logits, 0, -1)
+    return np.einsum("jmd,...mdk->...jk", logits, turned)
+
+
+def _forms(problem: Problem, theta: ArrayLike) -> Array:
+    """Return the objective's Hessian in the logits of each prompt, with the prompt's weight, shape (..., M, D, D)."""
+    bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
+    log_tokens = paths.log_probabilities(problem.policy.logits(theta))
+    tokens, pi = np.exp(log_tokens), np.exp(paths.along(log_tokens))
+    strength, reward = 0.0, bandit.mean_reward
+    if kl is not None and problem.log_reference is not None:
+        strength = kl.strength
+        reward = reward - strength * paths.along(log_tokens - problem.log_reference)
+    lead = pi * (reward - (pi * reward).sum(axis=-1, keepdims=True))
+    covectors = paths.centre(paths.incidence, tokens[..., None, :])
+    forms = np.swapaxes(covectors, -1, -2) @ ((lead - strength * pi)[..., None] * covectors)
+    forms -= prefix_forms(paths, paths.by_prefix(paths.collect(lead)), tokens)
+    return bandit.prompt_weights[:, None, None] * forms
 
 
 def prefix_forms(paths: Paths, weights: Array, token_probabilities: Array) -> Array:

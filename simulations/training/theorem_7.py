@@ -15,7 +15,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from grpo_theory.exact import Region, region
-from grpo_theory.exact.ball import ERROR_POINTS, largest, net
+from grpo_theory.exact.ball import ERROR_POINTS, largest, net, one_by_one
 from grpo_theory.theory import constant_step_bound, harmonic_step_bound
 from simulations.claims import claim
 from simulations.harness.evidence import exact, farthest
@@ -57,8 +57,9 @@ def suprema(name: str, radius: float) -> tuple[Array, Array]:
     def error(size: int, point: Array) -> float:
         return float(law_at(point.tobytes()).mse(1, size))
 
-    constants = [largest(partial(constant, name), points, radius) for name in ("c1", "c2", "c3")]
-    return np.array(constants), np.array([largest(partial(error, size), points, radius) for size in GROUP_SIZES])
+    constants = [largest(one_by_one(partial(constant, name)), points, radius) for name in ("c1", "c2", "c3")]
+    errors = [largest(one_by_one(partial(error, size)), points, radius) for size in GROUP_SIZES]
+    return np.array(constants), np.array(errors)
 
 
 def bounds(found: Region, errors: Array) -> dict[str, Array]:
