@@ -13,6 +13,8 @@ import pytest
 from grpo_theory.compilation import interrupts_late
 
 ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+"""Where all tests run in one process, another's threads warn at any fork; what these fork becomes a new program at once."""
 
 
 def mind_interrupts():
