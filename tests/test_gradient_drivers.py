@@ -10,6 +10,7 @@ from numba import typeof
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
+from grpo_theory.compilation import plain as plain_throughout
 from grpo_theory.compilation import reliances
 from grpo_theory.simulate import (
     book,
@@ -46,7 +47,7 @@ DRIVERS = (
 
 
 STAGES = {name for module in MODULES for name, value in vars(module).items() if isinstance(value, Dispatcher)}
-REACHED = {function.__name__ for driver in DRIVERS for function in reliances(driver)[0]}
+REACHED = {one.__name__ for driver in (*DRIVERS, generator.begin_streams.function) for one in reliances(driver)[0]}
 
 
 def composed(**parts):
@@ -404,10 +405,30 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
 
 def test_the_streams_of_a_block_let_their_first_words_go():
     states = np.random.default_rng(3).integers(0, 1 << 63, (4, 5), dtype=np.uint64)
-    found = states.copy()
-    generator.mix(found)
-    for column, state in zip(found.T, states.T, strict=True):
+    for state in states.T:
+        column = generator.mix(*state)
         numpys = np.random.SFC64(0)
         numpys.state = numpys.state | {"state": {"state": state.copy()}}
         numpys.random_raw(generator.WARM_UP)
         np.testing.assert_array_equal(column, numpys.state["state"]["state"])
+
+
+@pytest.mark.parametrize("block", [0, 1, 1 << 40])
+def test_streams_begin_alike_compiled_and_as_plain_python(block):
+    """A lane's state is the seed's words, the third with the lane's number added; the lone stream's has the block's number."""
+    words = np.array([5, (1 << 64) - 7, (1 << 64) - 2], dtype=np.uint64)
+    compiled, by_python = generator.make_streams(), generator.make_streams()
+    generator.begin_streams(words, block * generator.LANES, compiled)
+    with np.errstate(over="ignore"):
+        plain_throughout(generator.begin_streams.function)(words, block * generator.LANES, by_python)
+    for one, other in zip(compiled, by_python, strict=True):
+        np.testing.assert_array_equal(one, other)
+    first, second, third = map(int, words)
+    numbers = [block * generator.LANES + j for j in range(generator.LANES)]
+    begun = [(first, second, (third + number) % (1 << 64), 1) for number in numbers]
+    begun.append((first ^ ((1 << 64) - 1), second, (third + block) % (1 << 64), 1))
+    for state, found in zip(begun, (*compiled.lanes.T, compiled.lone), strict=True):
+        numpys = np.random.SFC64(0)
+        numpys.state = numpys.state | {"state": {"state": np.array(state, dtype=np.uint64)}}
+        numpys.random_raw(generator.WARM_UP)
+        np.testing.assert_array_equal(found, numpys.state["state"]["state"])

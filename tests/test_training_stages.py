@@ -339,6 +339,7 @@ ELSEWHERE = {
     "penalise": "test_training.py",
     "fill_words": "streams_by_numpy.py",
     "next_uniform": "streams_by_numpy.py",
+    "mix": "test_gradient_drivers.py",
     "show_groups": "test_training.py",
     "call_kernel": "test_training.py",
 }

@@ -35,30 +35,42 @@ class Streams(NamedTuple):
 STREAMS = record_type(Streams, numba.uint64[:, ::1], numba.uint64[::1])
 
 
+def make_streams() -> Streams:
+    """Make room for the streams of a block."""
+    return Streams(np.empty((4, LANES), dtype=np.uint64), np.empty(4, dtype=np.uint64))
+
+
+def stream_words(seed: np.random.SeedSequence) -> NDArray[np.uint64]:
+    """Return what the streams of all blocks of a seed begin with, shape (3,)."""
+    return np.asarray(seed.generate_state(3, np.uint64), dtype=np.uint64)
+
+
 def block_streams(seed: np.random.SeedSequence, block: int) -> Streams:
     """Return the streams of one block at their beginning: a pure function of the seed and the block's number."""
-    first, second, third = (int(word) for word in seed.generate_state(3, np.uint64))
-    numbers = block * LANES + np.arange(LANES, dtype=np.uint64)
-    lanes = np.empty((4, LANES), dtype=np.uint64)
-    lanes[0], lanes[1], lanes[2], lanes[3] = first, second, np.uint64(third) + numbers, 1
-    lone = np.array([~np.uint64(first), second, (third + block) % (1 << 64), 1], dtype=np.uint64)
-    mix(lanes)
-    mix(lone[:, None])
-    return Streams(lanes, lone)
+    streams = make_streams()
+    begin_streams(stream_words(seed), block * LANES, streams)
+    return streams
 
 
-@function_value(numba.void(numba.uint64[:, ::1]))
-def mix(states):
-    """Make the first rounds of the streams in the columns of states (4, n), and let their words go."""
-    for j in range(states.shape[1]):
-        a, b, c, counter = states[0, j], states[1, j], states[2, j], states[3, j]
-        for _ in range(WARM_UP):
-            word = a + b + counter
-            a = b ^ (b >> np.uint64(11))
-            b = c + (c << np.uint64(3))
-            c = ((c << np.uint64(24)) | (c >> np.uint64(40))) + word
-            counter += np.uint64(1)
-        states[0, j], states[1, j], states[2, j], states[3, j] = a, b, c, counter
+@stage
+def mix(a, b, c, counter):
+    """Make the first rounds of a stream, and let their words go; return its state."""
+    for _ in range(WARM_UP):
+        word = a + b + counter
+        a = b ^ (b >> np.uint64(11))
+        b = c + (c << np.uint64(3))
+        c = ((c << np.uint64(24)) | (c >> np.uint64(40))) + word
+        counter += np.uint64(1)
+    return a, b, c, counter
+
+
+@function_value(numba.void(numba.uint64[::1], numba.int64, STREAMS))
+def begin_streams(words, first, streams):
+    """Begin the streams of a block, whose first lane has this number among the lanes of all blocks, from a seed's words (3,)."""
+    lanes, lone, one = streams.lanes, streams.lone, np.uint64(1)
+    for j in range(LANES):
+        lanes[0, j], lanes[1, j], lanes[2, j], lanes[3, j] = mix(words[0], words[1], words[2] + np.uint64(first + j), one)
+    lone[0], lone[1], lone[2], lone[3] = mix(~words[0], words[1], words[2] + np.uint64(first // LANES), one)
 
 
 @stage
