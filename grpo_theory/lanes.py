@@ -117,6 +117,13 @@ def some(mask: np.ndarray) -> bool:
     return bool(mask.any())
 
 
+def sum_lanes(lanes: np.ndarray) -> float:
+    """Return the sum of float64 lanes: halves are added to one another until one number is left."""
+    while len(lanes) > 1:
+        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+    return lanes[0]
+
+
 def bits_of(lanes: np.ndarray) -> np.ndarray:
     """Return the bits of float64 lanes as int64 lanes."""
     return lanes.view(np.int64)
@@ -505,6 +512,18 @@ _type(some, lambda mask: signature(types.boolean, mask))
 def _some(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
     bits = builder.bitcast(values[0], ir.IntType(WIDTH))
     return builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(WIDTH), 0))
+
+
+_type(sum_lanes, lambda lanes: signature(types.float64, lanes) if lanes == REALS else None)
+
+
+@_lower(sum_lanes, REALS)
+def _sum_lanes(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    (vector,) = values
+    while (half := vector.type.count // 2) > 0:
+        numbers = [ir.Constant(ir.VectorType(ir.IntType(32), half), list(range(first, first + half))) for first in (0, half)]
+        vector = builder.fadd(*(builder.shuffle_vector(vector, vector, places) for places in numbers))
+    return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
 
 
 _type(tally_below, lambda found, bound, words, *place: signature(TALLIES, TALLIES, SMALL, words, *place))

@@ -22,6 +22,7 @@ from grpo_theory.lanes import (
     reals,
     shorts,
     store,
+    sum_lanes,
     take,
     where,
 )
@@ -46,6 +47,13 @@ def arithmetic(x, n, s, w, p, out):
     store(as_real(load(n, 3, 7) >> 2), out, 6, 0)
     store(as_real(load(s, 3, 7) * load(s, 1, 1)), out, 7, 0)
     store(as_real(as_integer(load(w, 1, 4) >> 11)), out, 8, 0)
+
+
+def sums(x, n, s, w, p, out):
+    """Sums over the lanes, in the order of halves."""
+    for i in range(4):
+        out[i, 0] = sum_lanes(load(x, i, 3))
+        out[4 + i, i] = sum_lanes(load(x, i, 0) * load(x, i, 5) - 1.0)
 
 
 def comparisons(x, n, s, w, p, out):
@@ -79,7 +87,7 @@ def places(x, n, s, w, p, out):
     add_at(out, 2 * out.shape[1] + at, load(x, 1, 0))
 
 
-@pytest.mark.parametrize("function", [arithmetic, comparisons, conversions, places])
+@pytest.mark.parametrize("function", [arithmetic, sums, comparisons, conversions, places])
 def test_compiled_lanes_are_numpys(function):
     made = []
     for way in (numba.njit(**OPTIONS)(function), function):
