@@ -6,12 +6,41 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.lanes import WIDTH, zeros
+from grpo_theory.simulate.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _ARRAYS = ("means", "mse_scatter", "prompt_mse_scatter", "along_scatter")
+
+
+def pairs_of(n_estimators: int, n_directions: int) -> Integers:
+    """Return the pairs of rows whose products are summed, shape (P, 2); row e (2 + J) + r is row r of estimator e.
+
+    They are those on and below the diagonals: of the estimators' errors about g, of those about g(x), and then, for each
+    estimator, of its directions.
+    """
+    n_rows = 2 + n_directions
+    starts = n_rows * np.arange(n_estimators, dtype=np.int64)
+    of_estimators = starts[np.stack(np.tril_indices(n_estimators), axis=1)]
+    of_directions = 2 + np.stack(np.tril_indices(n_directions), axis=1) + starts[:, None, None]
+    return np.concatenate([of_estimators, of_estimators + 1, of_directions.reshape(-1, 2)])
+
+
+def _from_half(half: Array, size: int) -> Array:
+    """Return symmetric matrices, shape (..., m, m), from what is on and below their diagonals, shape (..., P)."""
+    i, j = np.tril_indices(size)
+    found = np.empty((*half.shape[:-1], size, size))
+    found[..., i, j] = found[..., j, i] = half
+    return found
+
+
+def _half(matrices: Array) -> Array:
+    """Return what is on and below the diagonals of matrices, one after another."""
+    i, j = np.tril_indices(matrices.shape[-1])
+    return matrices[..., i, j].reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -40,16 +69,39 @@ class GradientSimulation:
 
     @classmethod
     def of(cls, estimators: Sequence[str], observations: Array) -> Self:
-        """Summarise the observations of one block, shape (E, R, 2 + J)."""
-        means = observations.mean(axis=1)
-        deviations = observations - means[:, None, :]
+        """Summarise observations, shape (E, R, 2 + J)."""
+        n_estimators, count, n_rows = observations.shape
+        rows = zeros(n_estimators * n_rows, -(-count // WIDTH) * WIDTH)
+        rows[:, :count] = observations.transpose(0, 2, 1).reshape(-1, count)
+        moments = make_moments(pairs_of(n_estimators, n_rows - 2), len(rows))
+        compiled_fill_moments()(rows, count, 0, moments)
+        return cls.of_moments(estimators, moments, range(n_estimators))
+
+    @classmethod
+    def of_moments(cls, estimators: Sequence[str], moments: Moments, places: Sequence[int]) -> Self:
+        """Return one set of moments, of the pairs that `pairs_of` has, whose estimators are at these places of it."""
+        n_estimators = len(estimators)
+        means = moments.means.reshape(n_estimators, -1)
+        errors, along = np.split(moments.products[0], [n_estimators * (n_estimators + 1)])
+        error, prompt_error = _from_half(errors.reshape(2, -1), n_estimators)
+        matrix = np.ix_(places, places)
         return cls(
             estimators=tuple(estimators),
-            replications=observations.shape[1],
-            means=means,
-            mse_scatter=np.einsum("er,fr->ef", deviations[:, :, 0], deviations[:, :, 0]),
-            prompt_mse_scatter=np.einsum("er,fr->ef", deviations[:, :, 1], deviations[:, :, 1]),
-            along_scatter=np.einsum("erj,erk->ejk", deviations[:, :, 2:], deviations[:, :, 2:]),
+            replications=int(moments.counts[0]),
+            means=means[places],
+            mse_scatter=error[matrix],
+            prompt_mse_scatter=prompt_error[matrix],
+            along_scatter=_from_half(along.reshape(n_estimators, -1), means.shape[1] - 2)[places],
+        )
+
+    def to_moments(self) -> Moments:
+        """Return what `of_moments` makes this of, in arrays of its own."""
+        n_estimators, n_rows = self.means.shape
+        return Moments(
+            pairs_of(n_estimators, n_rows - 2),
+            np.array([self.replications], dtype=np.int64),
+            np.array(self.means, dtype=np.float64).reshape(1, -1),
+            np.concatenate([_half(one) for one in (self.mse_scatter, self.prompt_mse_scatter, self.along_scatter)])[None],
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,18 +121,9 @@ class GradientSimulation:
         """Return the moments of both sets of replications (Chan's update)."""
         if self.estimators != other.estimators or self.means.shape != other.means.shape:
             raise ValueError(f"only runs of the same estimators merge, got {self.estimators} and {other.estimators}")
-        n = self.replications + other.replications
-        gap = other.means - self.means
-        weight = self.replications * other.replications / n
-        along = gap[:, 2:]
-        return type(self)(
-            estimators=self.estimators,
-            replications=n,
-            means=self.means + gap * (other.replications / n),
-            mse_scatter=self.mse_scatter + other.mse_scatter + weight * np.outer(gap[:, 0], gap[:, 0]),
-            prompt_mse_scatter=self.prompt_mse_scatter + other.prompt_mse_scatter + weight * np.outer(gap[:, 1], gap[:, 1]),
-            along_scatter=self.along_scatter + other.along_scatter + weight * along[:, :, None] * along[:, None, :],
-        )
+        total = self.to_moments()
+        compiled_merge_moments()(total, other.to_moments())
+        return self.of_moments(self.estimators, total, range(len(self.estimators)))
 
     def to_frame(self) -> "pd.DataFrame":
         """Return a DataFrame: a row an estimator, with its errors, its means along directions, and their standard errors."""
