@@ -74,11 +74,21 @@ print("begun", flush=True)
 gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.1), steps=5_000_000, **sizes)
 """
 
+GRADIENTS = """
+import grpo_theory as gt
+problem = gt.gallery.problem("tabular")
+sizes = {"batch_size": 2, "group_size": 512, "rng": 1, "workers": WORKERS}
+gt.simulate_gradients(problem, problem.theta, "rloo", replications=1, **sizes)
+print("begun", flush=True)
+gt.simulate_gradients(problem, problem.theta, "rloo", replications=1_000_000_000, **sizes)
+"""
+
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_an_interrupt_ends_a_long_training_at_once(workers):
-    """Five million steps take minutes; the blocks that threads are at do not go on to their ends."""
-    made = [sys.executable, "-c", TRAINING.replace("WORKERS", workers)]
+@pytest.mark.parametrize("text", [TRAINING, GRADIENTS], ids=["training", "gradients"])
+def test_an_interrupt_ends_a_long_simulation_at_once(text, workers):
+    """It would take minutes; the blocks that threads are at do not go on to their ends, nor threads to further blocks."""
+    made = [sys.executable, "-c", text.replace("WORKERS", workers)]
     with started(made, cwd=ROOT) as process:
         assert process.stdout.readline() == "begun\n"
         time.sleep(0.5)

@@ -10,6 +10,7 @@ import grpo_theory as gt
 from grpo_theory.simulate.counting import make_counting_room, make_counts, make_sheet
 from grpo_theory.simulate.experiment import Draws
 from grpo_theory.simulate.generator import block_streams
+from grpo_theory.simulate.gradients import JOB_BLOCKS, jobs_of
 from grpo_theory.simulate.outcome_law import outcome_law
 from grpo_theory.simulate.streams import as_seed_sequence, block_generator
 from grpo_theory.simulate.strip import STRIP
@@ -37,6 +38,29 @@ def test_any_number_of_workers_gives_the_same_bits():
     assert one.replications == 2 * BLOCK + 7
     for workers in (2, 5, None):
         assert state(simulate(workers=workers)) == state(one)
+
+
+def test_many_blocks_at_once_give_the_bits_of_one_at_a_time():
+    """Threads are given several blocks each; what they find is merged block by block."""
+    replications = 70 * BLOCK + 7
+    merged = simulate("rloo", replications=BLOCK)
+    for block in range(1, 71):
+        merged = merged.merge(simulate("rloo", replications=min(BLOCK, replications - block * BLOCK), first_block=block))
+    for workers in (1, 2, 3):
+        assert state(simulate("rloo", replications=replications, workers=workers)) == state(merged)
+
+
+@pytest.mark.parametrize(("replications", "size"), [(1, 1), (7, 10), (1000, 10), (100_001, 128)])
+@pytest.mark.parametrize("workers", [1, 2, 50])
+def test_jobs_are_all_the_blocks_one_after_another(replications, size, workers):
+    made = list(jobs_of(3, replications, size, workers))
+    n_blocks = [-(-count // size) for _, count in made]
+    assert sum(count for _, count in made) == replications
+    assert all(count % size == 0 for _, count in made[:-1])
+    assert [block for block, _ in made] == (3 + np.cumsum([0, *n_blocks[:-1]])).tolist()
+    assert n_blocks == sorted(n_blocks, reverse=True)
+    assert n_blocks[0] <= JOB_BLOCKS
+    assert n_blocks[-min(len(made), workers) :] == [1] * min(len(made), workers)
 
 
 def test_a_seed_is_honoured():

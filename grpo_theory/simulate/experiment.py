@@ -1,32 +1,48 @@
-"""A gradient simulation with everything tabulated: what a block needs but its number."""
+"""A gradient simulation with everything tabulated: what blocks need but their numbers."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
 from grpo_theory.lanes import zeros
-from grpo_theory.simulate.counting import CountingRoom, Counts, Sheet, compiled_fill_counts, make_counting_room, make_sheet
-from grpo_theory.simulate.errors import compiled_errors, error_room_sizes, make_error_room
-from grpo_theory.simulate.generator import Streams, block_streams
+from grpo_theory.simulate.blocks import check_wanted
+from grpo_theory.simulate.counting import (
+    CountingRoom,
+    Counts,
+    Sheet,
+    compiled_fill_counts,
+    make_counting_room,
+    make_counts,
+    make_sheet,
+)
+from grpo_theory.simulate.errors import ErrorRoom, compiled_errors, error_room_sizes, make_error_room
+from grpo_theory.simulate.generator import LANES, Streams, begin_streams, make_streams
 from grpo_theory.simulate.geometry import Geometry
+from grpo_theory.simulate.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments
 from grpo_theory.simulate.ordering import compiled_fill_ordered
 from grpo_theory.simulate.outcome_law import OutcomeLaw
 from grpo_theory.simulate.routes import Panel, PushRoute, Route, Scratch
 from grpo_theory.simulate.strip import STRIP
-from grpo_theory.simulate.summary import GradientSimulation
+from grpo_theory.simulate.summary import pairs_of
 
 PANEL_NUMBERS = 1 << 18
 """The numbers that the covectors of a panel take, unless one strip has more: few enough for a cache, and many for each call."""
 
 
 class Draws:
-    """The draws of one block, panel by panel."""
+    """The draws of one block after another, panel by panel."""
 
     def __init__(self, streams: Streams, law: OutcomeLaw, group_size: int, sheet: Sheet, room: CountingRoom) -> None:
         self.streams, self.law, self.group_size = streams, law, group_size
         self.sheet, self.room = sheet, room
+        self.first = 0
+
+    def begin(self, words: NDArray[np.uint64], block: int) -> None:
+        """Begin a block, from the words of `stream_words`."""
+        begin_streams(words, block * LANES, self.streams)
         self.first = 0
 
     def fill(self, counts: Counts) -> None:
@@ -46,97 +62,147 @@ class Draws:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Estimators on the same draws, and what they are compared with."""
+    """Estimators on the same draws, and what they are compared with.
 
-    estimators: list[Estimator]
+    Attributes
+    ----------
+    routes : list of Route
+        Those of E estimators, whose order is that of the rows of moments.
+    law : OutcomeLaw
+    geometry : Geometry
+    n_directions : int
+        The number J of directions.
+    batch_size, group_size : int
+    block_replications : int
+        The replications of a block, unless it is the last.
+    words : ndarray of uint64, shape (3,)
+        Those of the seed, see `stream_words`.
+    """
+
     routes: list[Route]
     law: OutcomeLaw
     geometry: Geometry
     n_directions: int
     batch_size: int
     group_size: int
-    seed: np.random.SeedSequence
-    _scratches: list[Scratch] = field(default_factory=list)
+    block_replications: int
+    words: NDArray[np.uint64]
+    _places: list["Workplace"] = field(default_factory=list)
 
     def compile(self) -> None:
         """Compile everything before the first thread starts."""
+        _ = begin_streams.dispatcher
         compiled_fill_counts()
         compiled_errors(self.geometry.fill_errors)
         for route in self.routes:
             route.compile()
         if self.in_order:
             compiled_fill_ordered()
+        compiled_fill_moments()
+        compiled_merge_moments()
+
+    @property
+    def estimators(self) -> list[Estimator]:
+        """The estimators, in the order of the routes."""
+        return [estimator for route in self.routes for estimator in route.estimators]
 
     @property
     def in_order(self) -> bool:
         """Whether a kernel asks for the responses in the order drawn."""
         return any(route.in_order for route in self.routes)
 
-    def run(self, block: int, replications: int) -> GradientSimulation:
-        """Simulate the first replications of a block."""
-        try:
-            scratch = self._scratches.pop()
-        except IndexError:
-            scratch = Scratch()
-        draws = [self._draws(block, name, scratch) for name in ("counted", "in order")[: 1 + self.in_order]]
-        n_strips = -(-replications // STRIP)
-        step = self._panel_strips()
-        order = [estimator for route in self.routes for estimator in route.estimators]
-        observations = zeros(len(order), 2 + self.n_directions, n_strips, STRIP)
-        for start in range(0, n_strips, step):
-            panel = self._draw(draws, min(step, n_strips - start), scratch)
-            first = 0
-            for route in self.routes:
-                found = observations[first : first + len(route.estimators)]
-                self._observe(route, panel, scratch, start, found)
-                self._check(route, found[0, 0, start:], panel, replications - start * STRIP)
-                first += len(route.estimators)
-        self._scratches.append(scratch)
-        if order != self.estimators:
-            observations = observations[[order.index(estimator) for estimator in self.estimators]]
-        rows = observations.reshape(*observations.shape[:2], -1)[:, :, :replications]
-        return GradientSimulation.of([estimator.name for estimator in self.estimators], rows.transpose(0, 2, 1))
-
-    def _draws(self, block: int, name: str, scratch: Scratch) -> Draws:
-        sheet = scratch.made(f"sheet, {name}", make_sheet, self.group_size)
-        room = scratch.made("counting", make_counting_room, self.law.thresholds.shape[1])
-        return Draws(block_streams(self.seed, block), self.law, self.group_size, sheet, room)
-
-    def _panel_strips(self) -> int:
+    @property
+    def panel_strips(self) -> int:
+        """The most strips of a panel."""
         strip = self.batch_size * STRIP
         largest = max(len(route.estimators) * route.n_logits for route in self.routes) * strip
         return max(1, PANEL_NUMBERS // largest)
 
-    def _draw(self, draws: list[Draws], n_strips: int, scratch: Scratch) -> Panel:
-        shape = n_strips, self.batch_size
-        counts = Counts(
-            scratch.array("prompts", *shape, STRIP, dtype=np.int64),
-            scratch.array("outcomes", *shape, self.law.residual.shape[1], STRIP, dtype=np.uint16),
-        )
-        ordered = None
-        if self.in_order:
-            ordered = scratch.array("ordered", *shape, self.group_size, STRIP, dtype=np.uint16)
-            draws[1].fill_ordered(counts, ordered)
-        draws[0].fill(counts)
-        return Panel(counts, ordered, self.group_size)
+    def make_moments(self, n_sets: int = 1) -> Moments:
+        """Make room for moments of the estimators."""
+        n_estimators = len(self.estimators)
+        pairs = pairs_of(n_estimators, self.n_directions)
+        return make_moments(pairs, n_estimators * (2 + self.n_directions), n_sets)
 
-    def _observe(self, route: Route, panel: Panel, scratch: Scratch, start: int, found: Array) -> None:
+    def run(self, first: int, replications: int) -> Moments:
+        """Simulate replications of blocks from the first on, and return the moments of each block."""
+        try:
+            place = self._places.pop()
+        except IndexError:
+            place = Workplace(self)
+        size = self.block_replications
+        moments = self.make_moments(-(-replications // size))
+        for i in range(len(moments.counts)):
+            check_wanted()
+            place.run(first + i, min(size, replications - i * size), i, moments)
+        self._places.append(place)
+        return moments
+
+
+class Workplace:
+    """What one thread works in, at one block after another: nothing that is in it before a block begins is read."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self.scratch = Scratch()
+        self.panel_strips = experiment.panel_strips
+        law, group_size = experiment.law, experiment.group_size
+        room = make_counting_room(law.thresholds.shape[1])
+        forms = 1 + experiment.in_order  # as counts, and in the order drawn
+        self.draws = [Draws(make_streams(), law, group_size, make_sheet(group_size), room) for _ in range(forms)]
+        n_strips = -(-experiment.block_replications // STRIP)
+        observations = zeros(len(experiment.estimators), 2 + experiment.n_directions, n_strips, STRIP)
+        self.rows = observations.reshape(-1, n_strips * STRIP)
+        lengths = [len(route.estimators) for route in experiment.routes]
+        self.found = np.split(observations, np.cumsum(lengths)[:-1])
+
+    def run(self, block: int, replications: int, i: int, moments: Moments) -> None:
+        """Simulate the first replications of a block, and fill in the i-th moments."""
+        for draws in self.draws:
+            draws.begin(self.experiment.words, block)
+        n_strips = -(-replications // STRIP)
+        for start in range(0, n_strips, self.panel_strips):
+            panel = self._draw(min(self.panel_strips, n_strips - start))
+            for route, found in zip(self.experiment.routes, self.found, strict=True):
+                self._observe(route, panel, start, found)
+                if isinstance(route, PushRoute):
+                    self._check(route, panel, found[0, 0, start:], replications - start * STRIP)
+        compiled_fill_moments()(self.rows, replications, i, moments)
+
+    def _draw(self, n_strips: int) -> Panel:
+        """Draw the next strips."""
+        panel = self.scratch.made("panel", self._make_panel, n_strips)
+        if panel.ordered is not None:
+            self.draws[1].fill_ordered(panel.counts, panel.ordered)
+        self.draws[0].fill(panel.counts)
+        return panel
+
+    def _make_panel(self, n_strips: int) -> Panel:
+        """Make room for so many strips."""
+        experiment, shape = self.experiment, (n_strips, self.experiment.batch_size)
+        counts = make_counts(*shape, experiment.law.residual.shape[1])
+        ordered = zeros(*shape, experiment.group_size, STRIP, dtype=np.uint16) if experiment.in_order else None
+        return Panel(counts, ordered, experiment.group_size)
+
+    def _observe(self, route: Route, panel: Panel, start: int, found: Array) -> None:
         """Fill in the observations of a route's estimators, shape (E, 2 + J, S, STRIP), from a strip on."""
-        covectors = route.covectors(panel, scratch)
-        fill_errors, truth = self.geometry
-        room = scratch.made("errors", make_error_room, *error_room_sizes(fill_errors, truth, covectors.shape))
+        covectors = route.covectors(panel, self.scratch)
+        fill_errors, truth = self.experiment.geometry
+        room = self.scratch.made("errors", self._make_error_room, covectors.shape)
         compiled_errors(fill_errors)(truth, panel.counts.prompts, covectors, room, start, found)
 
-    def _check(self, route: Route, errors: Array, panel: Panel, wanted: int) -> None:
+    def _make_error_room(self, shape: tuple[int, ...]) -> ErrorRoom:
+        """Make room for the errors of covectors of a shape."""
+        return make_error_room(*error_room_sizes(*self.experiment.geometry, shape))
+
+    def _check(self, route: PushRoute, panel: Panel, errors: Array, wanted: int) -> None:
         """Raise if a kernel has left an advantage that is not finite, in one of the wanted replications of a panel."""
-        if not isinstance(route, PushRoute):
-            return
         bad = ~np.isfinite(errors[: len(panel.counts.prompts)]).reshape(-1)[:wanted]
         if bad.any():
             strip, lane = divmod(int(np.argmax(bad)), STRIP)
             counts, prompt = panel.counts.outcomes[strip, 0, :, lane], panel.counts.prompts[strip, 0, lane]
             raise ValueError(
                 f"the kernel of estimator {route.estimators[0].name!r} must fill finite advantages, and does not for a batch "
-                f"of {self.batch_size} x {self.group_size} responses, the first with rewards "
+                f"of {self.experiment.batch_size} x {self.experiment.group_size} responses, the first with rewards "
                 f"{np.repeat(route.shown.rewards[prompt], counts).tolist()}"
             )

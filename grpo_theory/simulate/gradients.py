@@ -1,8 +1,7 @@
 """The gradient simulator."""
 
 import os
-from collections.abc import Iterable, Sequence
-from functools import reduce
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +11,9 @@ from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.blocks import map_in_order
 from grpo_theory.simulate.counting import LARGEST_GROUP
 from grpo_theory.simulate.experiment import Experiment
+from grpo_theory.simulate.generator import stream_words
 from grpo_theory.simulate.geometry import geometry
+from grpo_theory.simulate.moments import compiled_merge_moments
 from grpo_theory.simulate.outcome_law import outcome_law
 from grpo_theory.simulate.routes import routes_of
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
@@ -21,6 +22,10 @@ from grpo_theory.simulate.summary import GradientSimulation
 from grpo_theory.validation import as_count, as_real_array, check_shape, typed
 
 BLOCK_RESPONSES = 1 << 21
+JOB_BLOCKS = 16
+"""The most blocks that a thread is given at once."""
+JOBS_LEFT = 4
+"""The jobs for each thread that are left at least, unless a job is one block."""
 
 
 def block_replications(batch_size: int, group_size: int) -> int:
@@ -94,12 +99,26 @@ def simulate_gradients(
     seed = as_seed_sequence(rng)
     current = problem.at(theta)
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
-    experiment = _experiment(current, sampler, chosen, (batch_size, group_size), directions, seed)
+    size = min(replications, block_replications(batch_size, group_size))
+    experiment = _experiment(current, sampler, chosen, (batch_size, group_size), size, directions, seed)
 
-    size = block_replications(batch_size, group_size)
-    n_blocks = -(-replications // size)
-    jobs = ((first_block + i, min(size, replications - i * size)) for i in range(n_blocks))
-    return reduce(GradientSimulation.merge, map_in_order(experiment.run, jobs, workers))
+    total = experiment.make_moments()
+    for moments in map_in_order(experiment.run, jobs_of(first_block, replications, size, workers), workers):
+        compiled_merge_moments()(total, moments)
+    places = [experiment.estimators.index(estimator) for estimator in chosen]
+    return GradientSimulation.of_moments([estimator.name for estimator in chosen], total, places)
+
+
+def jobs_of(block: int, replications: int, block_replications: int, workers: int) -> Iterator[tuple[int, int]]:
+    """Yield blocks and how many replications to simulate from each on: several blocks' at once, and fewer towards the end.
+
+    To hand a job to a thread takes as long as a part of a block; that threads end together takes jobs that are small then.
+    """
+    while replications > 0:
+        n_blocks = max(1, min(JOB_BLOCKS, replications // (JOBS_LEFT * workers * block_replications)))
+        yield block, min(replications, n_blocks * block_replications)
+        block += n_blocks
+        replications -= n_blocks * block_replications
 
 
 def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Estimator]:
@@ -121,6 +140,7 @@ def _experiment(
     sampler: Point,
     estimators: list[Estimator],
     shape: tuple[int, int],
+    block_replications: int,
     directions: ArrayLike | None,
     seed: np.random.SeedSequence,
 ) -> Experiment:
@@ -129,14 +149,14 @@ def _experiment(
     along = np.empty((0, dimension)) if directions is None else as_real_array("directions", directions, 2)
     check_shape("directions", along, (len(along), dimension), "(J, d)")
     made = Experiment(
-        estimators=estimators,
         routes=routes_of(current, sampler, estimators, *shape),
         law=outcome_law(sampler),
         geometry=geometry(current, along, shape[0]),
         n_directions=len(along),
         batch_size=shape[0],
         group_size=shape[1],
-        seed=seed,
+        block_replications=block_replications,
+        words=stream_words(seed),
     )
     made.compile()
     return made

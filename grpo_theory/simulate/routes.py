@@ -32,18 +32,18 @@ class Scratch:
     """What one thread uses again, panel after panel and block after block."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[tuple, Any]] = {}
+        self._kept: dict[tuple, Any] = {}
 
     def array(self, name: str, *shape: int, dtype: type = np.float64) -> np.ndarray:
-        """Return the array of this name, with whatever it has in it; a new one if the last had another shape."""
+        """Return the array of this name and shape, with whatever it has in it."""
         return self.made(name, zeros, *shape, dtype=dtype)
 
     def made(self, name: str, make: Callable, *arguments: Any, **options: Any) -> Any:
-        """Return what was made under this name; made anew if the last was made of other arguments."""
-        kept = self._kept.get(name)
-        if kept is None or kept[0] != arguments:
-            kept = self._kept[name] = arguments, make(*arguments, **options)
-        return kept[1]
+        """Return what was made under this name of these arguments."""
+        key = name, *arguments
+        if key not in self._kept:
+            self._kept[key] = make(*arguments, **options)
+        return self._kept[key]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +80,16 @@ class TableRoute:
 
     def covectors(self, panel: Panel, scratch: Scratch) -> Array:
         """Return covectors of each estimator, shape (E, S, B, D, STRIP)."""
-        n_strips, batch_size, *_ = panel.counts.outcomes.shape
-        found = scratch.array("table", len(self.estimators), n_strips, batch_size, self.n_logits, STRIP)
-        advantages = scratch.array("advantages", self.book.advantages.shape[1], WIDTH)
-        room = CovectorRoom(advantages, scratch.array("here", self.tokens.shape[1], WIDTH))
+        found, room = scratch.made("table", self._make_room, panel)
         compiled_fill_covectors()(self.tokens, self.book, panel.counts, room, found)
         return found
+
+    def _make_room(self, panel: Panel) -> tuple[Array, CovectorRoom]:
+        """Make room for the covectors of a panel."""
+        n_strips, batch_size, *_ = panel.counts.outcomes.shape
+        advantages, here = zeros(self.book.advantages.shape[1], WIDTH), zeros(self.tokens.shape[1], WIDTH)
+        found = zeros(len(self.estimators), n_strips, batch_size, self.n_logits, STRIP)
+        return found, CovectorRoom(advantages, here)
 
 
 @dataclass(frozen=True, eq=False)
