@@ -42,13 +42,16 @@ def from_a_file(batch, advantages):
 
 
 SMALL = {
-    "gradient.cells.QUICK_RESPONSES": 1 << 19,
+    "gradient.cells.QUICK_RESPONSES": 1 << 18,
     "gradient.error_law.GROUP_SIZES": (4, 8, 32),
     "gradient.gradient_error.GROUP_SIZES": (4, 6, 8, 32, 64),
     "gradient.estimators.GROUP_SIZES": (4, 8),
     "limit.gap_weights.CROWDS": (2, 4, 8, 16),
     "limit.gap_weights.STEPS": 1 << 12,
+    "normalisation.success_flow.TOLERANCE": 1e-8,
+    "plan.plan_coverage.QUICK_REPLICATIONS": 25,
     "sequence.drift.QUICK_TREES": {2: 16, 4: 16},
+    "sequence.drift.DRIFTS": (0.1, 0.4, 1.0),
     "limit.limit_law.QUICK_RUNS": 256,
     "limit.limit_law.CHUNK_RUNS": 256,
     "training.training_gap.QUICK_RUNS": 64,
