@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, NO_ARRAYS, compile_function, record_type, stage
+from grpo_theory.compilation import F2, NO_ARRAYS, compile_function, paragraph, record_type, stage
 from grpo_theory.lanes import WIDTH, load, some, spread, store, tallies, tally_below, zeros
 from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import LANES, STREAMS, fill_words, next_uniform
@@ -153,7 +153,7 @@ def add_residual(below, group_size, residual, lone, s, b, first, counts):
                 counts.outcomes[s, b, outcome, first + j] += np.uint16(1)
 
 
-@stage
+@paragraph
 def count_group(streams, law, sheet, place, room, group_size, s, b, j, counts):
     """Draw and count group b of strip s from a place of the sheet, for the lanes from j on."""
     prompts = choose_prompts(load(sheet.prompts, place, j), law.prompts, room.prompts)
