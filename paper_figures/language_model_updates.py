@@ -63,7 +63,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for axes in above[1:]:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     log_axis(below[0])
-    above[2].legend(loc="upper left", fontsize="small")
+    above[0].legend(loc="lower right", fontsize="small")
     figure.legend(*below[1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
