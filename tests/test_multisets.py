@@ -1,5 +1,7 @@
 """Multisets of classes, and the sums over them, against ordered groups."""
 
+import gc
+import weakref
 from collections import Counter
 from itertools import combinations_with_replacement, product
 from math import comb, factorial, prod
@@ -12,8 +14,16 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 import grpo_theory as gt
-from grpo_theory.exact.classes import classes, looks_of
-from grpo_theory.exact.multisets import GroupMoments, add_moments, class_advantages, count_multisets, members, multisets
+from grpo_theory.exact.classes import classes, looked_at, looks_of
+from grpo_theory.exact.multisets import (
+    GroupMoments,
+    add_moments,
+    advantages_of,
+    class_advantages,
+    count_multisets,
+    members,
+    multisets,
+)
 from grpo_theory.exact.seen import seen_at
 
 
@@ -156,3 +166,43 @@ def test_prompts_of_unequal_numbers_of_classes_stand_apart_and_those_that_look_a
     looks, look = looks_of(two, seen, frozenset({"rewards", "values"}))
     assert look.tolist() == [0, 1, 2]
     np.testing.assert_allclose(looks.prompt_fields[0], [0.55, 0.3, 0.4], rtol=1e-14)
+
+
+def test_classes_are_kept_while_their_point_is_and_not_longer():
+    problem = gt.gallery.problem("tabular")
+    point, rloo = problem.at(problem.theta), gt.estimators()["rloo"]
+    first = looked_at(point, rloo.kl, frozenset({"rewards"}))
+    assert looked_at(point, rloo.kl, frozenset({"rewards", "parameters"})) is first
+    assert looked_at(point, rloo.kl, frozenset({"lengths"})) is not first
+    gone = weakref.ref(point)
+    gt.exact.law_between(point, point, "rloo", batch_size=2, group_size=4)
+    del point
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_kernel_is_asked_once_for_the_same_looks(registry, monkeypatch):
+    @gt.estimator("asked_for_a_test")
+    def own(batch, advantages):
+        """A = Z."""
+        for b in range(batch.rewards.shape[0]):
+            for g in range(batch.rewards.shape[1]):
+                advantages[b, g] = batch.rewards[b, g]
+
+    asked = []
+
+    def noted(advantage, batch):
+        asked.append(batch.rewards.shape)
+        return advantages_of(advantage, batch)
+
+    monkeypatch.setattr("grpo_theory.exact.multisets.advantages_of", noted)
+    problem = gt.gallery.problem("tabular")
+    sizes = {"batch_size": 1, "group_size": 4}
+    before = gt.gradient_mse(problem, problem.theta, own, **sizes)
+    once = len(asked)
+    assert once > 0
+    assert gt.gradient_mse(problem, problem.theta, own, **sizes) == before
+    assert gt.gradient_mse(problem, problem.theta + 0.1, own, **sizes) != before
+    assert len(asked) == once
+    gt.gradient_mse(problem, problem.theta, own, batch_size=1, group_size=5)
+    assert len(asked) == 2 * once

@@ -52,14 +52,15 @@ def test_many_blocks_at_once_give_the_bits_of_one_at_a_time():
 
 @pytest.mark.parametrize(("replications", "size"), [(1, 1), (7, 10), (1000, 10), (100_001, 128)])
 @pytest.mark.parametrize("workers", [1, 2, 50])
-def test_jobs_are_all_the_blocks_one_after_another(replications, size, workers):
-    made = list(jobs_of(3, replications, size, workers))
+@pytest.mark.parametrize("most", [1, JOB_BLOCKS])
+def test_jobs_are_all_the_blocks_one_after_another(replications, size, workers, most):
+    made = list(jobs_of(3, replications, size, workers, most))
     n_blocks = [-(-count // size) for _, count in made]
     assert sum(count for _, count in made) == replications
     assert all(count % size == 0 for _, count in made[:-1])
     assert [block for block, _ in made] == (3 + np.cumsum([0, *n_blocks[:-1]])).tolist()
     assert n_blocks == sorted(n_blocks, reverse=True)
-    assert n_blocks[0] <= JOB_BLOCKS
+    assert n_blocks[0] <= most
     assert n_blocks[-min(len(made), workers) :] == [1] * min(len(made), workers)
 
 

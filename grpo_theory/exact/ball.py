@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,10 @@ from grpo_theory.validation import as_positive, typed
 POINTS, ERROR_POINTS, POLISHED = 1024, 64, 4
 LEAST_RADIUS = 1e-3
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-50, 1e50
-AT_ONCE = 64
-"""The points of a net at which a function is evaluated together: their Hessians need memory."""
+NUMBERS = 1 << 18
+"""The numbers of the tables of points at which a function is evaluated together: few enough for a cache."""
 DIFFERENCE = 1.5e-8
-"""The step of the differences that are the slopes of the polish: the root of the rounding error."""
+"""The step of the differences that are the slopes of the polish, relative where it would be lost: the root of the rounding."""
 
 
 @dataclass(frozen=True)
@@ -93,20 +94,23 @@ def region(problem: Problem, optimum: ArrayLike, *, radius: float, reach: float)
         return np.abs(np.linalg.eigvalsh(forms)).max(axis=-1)
 
     def flatness(points: Array) -> Array:
-        slopes = directional_derivatives(problem, best + points @ directions.T, np.eye(len(best)))
-        return -(slopes**2).sum(axis=-1) / (2.0 * gap(points))
+        slopes, gaps = directional_derivatives(problem, best + points @ directions.T, np.eye(len(best))), gap(points)
+        lower = gaps > 0.0
+        return np.where(lower, -(slopes**2).sum(axis=-1) / (2.0 * np.where(lower, gaps, 1.0)), np.inf)
 
-    rank = directions.shape[1]
+    rank, logits = directions.shape[1], problem.policy.n_prompts * problem.policy.n_logits
     inner, outer = net(rank, radius, POINTS), net(rank, radius + reach, POINTS)
-    pl = -largest(flatness, inner, radius)
+    pl = -largest(in_parts(flatness, logits), inner, radius)
     if not pl > 0.0:
-        raise ValueError(f"radius must leave out points as high as the optimum, got {radius:g}: mu is not above 0 over that ball")
+        raise ValueError(
+            f"radius must leave out points as high as the optimum, to rounding, got {radius:g}: mu is not above 0 over that ball"
+        )
     return Region(
         radius=radius,
         reach=reach,
-        smoothness=largest(curvature, outer, radius + reach),
+        smoothness=largest(in_parts(curvature, logits * problem.policy.n_logits), outer, radius + reach),
         pl=pl,
-        highest_gap=largest(gap, inner, radius),
+        highest_gap=largest(in_parts(gap, logits), inner, radius),
         steepest_ray=steepest_ray(problem, best, radius=radius + reach),
     )
 
@@ -125,7 +129,8 @@ def steepest_ray(problem: Problem, optimum: ArrayLike, *, radius: float) -> floa
         ascents = directional_derivatives(problem, best + points @ directions.T, directions.T)
         return (points * ascents).sum(axis=1) / (points**2).sum(axis=1)
 
-    return largest(slope, net(directions.shape[1], radius, POINTS), radius)
+    numbers = problem.policy.n_prompts * problem.policy.n_logits
+    return largest(in_parts(slope, numbers), net(directions.shape[1], radius, POINTS), radius)
 
 
 @typed
@@ -209,25 +214,40 @@ def one_by_one(function: Callable[[Array], float]) -> Function:
     return lambda points: np.array([function(point) for point in points])
 
 
+def in_parts(function: Function, numbers: int) -> Function:
+    """Return the same function, which is given so few points at once that their tables, of so many numbers each, are small."""
+    at_once = max(1, NUMBERS // numbers)
+    return lambda points: np.concatenate([function(points[i : i + at_once]) for i in range(0, len(points), at_once)])
+
+
 def largest(function: Function, points: Array, radius: float) -> float:
     """Return the largest value of a function over a ball: the best points of a net (P, rank), polished."""
     from scipy.optimize import minimize  # slow to import, and seldom wanted
 
-    parts = np.array_split(points, -(-len(points) // AT_ONCE))
-    values = np.concatenate([function(part) for part in parts])
+    values = function(points)
     best = float(values.max())
+    if not np.isfinite(best):
+        return best
     limits: Any = (
         {"type": "ineq", "fun": lambda u: 1.0 - u @ u / radius**2},
         {"type": "ineq", "fun": lambda u: u @ u / radius**2 - LEAST_RADIUS**2},
     )
 
-    def loss(point: Array) -> tuple[float, Array]:
-        near = point + np.diag(np.where(point < 0.0, -DIFFERENCE, DIFFERENCE))
-        values = -function(np.concatenate([point[None], near]))
-        return float(values[0]), (values[1:] - values[0]) / (np.diag(near) - point)
+    @lru_cache(maxsize=1)  # a slope is asked for where the loss has just been
+    def loss_at(point: bytes) -> float:
+        return -float(function(np.frombuffer(point)[None])[0])
+
+    def loss(point: Array) -> float:
+        return loss_at(point.tobytes())
+
+    def slope(point: Array) -> Array:
+        lost = point + DIFFERENCE == point
+        steps = DIFFERENCE * np.where(lost, np.abs(point), 1.0)
+        near = point + np.diag(np.where(point < 0.0, -steps, steps))
+        return (-function(near) - loss(point)) / (np.diag(near) - point)
 
     for start in points[np.argsort(values)[-POLISHED:]]:
-        found = minimize(loss, start, jac=True, method="SLSQP", constraints=limits, options={"ftol": 1e-12}).x
+        found = minimize(loss, start, jac=slope, method="SLSQP", constraints=limits, options={"ftol": 1e-12}).x
         length = float(np.linalg.norm(found)) / radius
-        best = max(best, float(function((found * np.clip(length, LEAST_RADIUS, 1.0) / length)[None])[0]))
+        best = max(best, -loss(found * np.clip(length, LEAST_RADIUS, 1.0) / length))
     return best

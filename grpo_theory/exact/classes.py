@@ -7,7 +7,8 @@ suffice for exact expectations, and with binary rewards there are G + 1 of them 
 
 from collections.abc import Set
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -115,11 +116,19 @@ def looks_of(kinds: Classes, seen: Seen, reads: Set[str]) -> tuple[Looks, Intege
     return Looks(kinds.fields[:, first], prompt_fields[:, first]), look
 
 
-@lru_cache(maxsize=4)
-def looked_at(point: Point, kl: KLTerm, reads: frozenset[str]) -> list[tuple[Classes, Looks, Integers]]:
+Looked = list[tuple[Classes, Looks, Integers]]
+_LOOKED: WeakKeyDictionary[Point, dict[tuple[KLTerm, frozenset[str]], Looked]] = WeakKeyDictionary()
+
+
+def looked_at(point: Point, kl: KLTerm, reads: frozenset[str]) -> Looked:
     """Return the classes of a point, and how they look to a kernel that reads these fields, of an estimator with this KL term.
 
-    The last are kept, because estimators are compared at one point; the tuples are classes, and what `looks_of` returns.
+    They are kept as long as the point is, because estimators are compared at one point; the tuples are classes, and what
+    `looks_of` returns.
     """
-    seen = seen_at(point, kl)
-    return [(kinds, *looks_of(kinds, seen, reads)) for kinds in classes(point, seen, reads)]
+    kept = _LOOKED.setdefault(point, {})
+    key = kl, reads.intersection(RESPONSE_FIELDS + PROMPT_FIELDS)
+    if key not in kept:
+        seen = seen_at(point, kl)
+        kept[key] = [(kinds, *looks_of(kinds, seen, reads)) for kinds in classes(point, seen, reads)]
+    return kept[key]

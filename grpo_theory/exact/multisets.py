@@ -155,13 +155,19 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     return advantages
 
 
-@lru_cache(maxsize=256)
 def check_exchangeable(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
     """Raise unless a kernel treats responses alike, whatever their places, and each group by itself.
 
     It is tried on some thousands of groups, fewer if they are large, of multisets that are spread evenly over all, from every
-    look of a prompt; once, and not again for the same looks at another theta.
+    look of a prompt; once, and not again for the same looks at another theta, if they are few.
     """
+    if group_size * sum(looks.fields.size for looks in shown) <= _KEPT:
+        _kept_check(advantage, shown, group_size)
+    else:
+        _check(advantage, shown, group_size)
+
+
+def _check(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
     wanted = min(_CHECKED, _CHECKED_RESPONSES // group_size)
     share = max(_FEWEST, wanted // sum(looks.fields.shape[1] for looks in shown))
     batches = []
@@ -177,6 +183,9 @@ def check_exchangeable(advantage: Advantage, shown: tuple[Looks, ...], group_siz
             "group, nor on other groups, for its exact moments to be enumerated; if it couples groups, register it with "
             "couples_groups=True and simulate it"
         )
+
+
+_kept_check = lru_cache(maxsize=64)(_check)
 
 
 def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
@@ -286,7 +295,7 @@ def class_tables(advantage: Advantage, looks: Looks, group_size: int) -> Iterato
         yield part, class_table(advantage, looks, part)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _kept_table(advantage: Advantage, looks: Looks, group_size: int) -> Array:
     return class_table(advantage, looks, multisets(looks.fields.shape[2], group_size))
 

@@ -1,11 +1,12 @@
 """A gradient simulation with everything tabulated: what blocks need but their numbers."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
 from grpo_theory.lanes import zeros
 from grpo_theory.simulate.blocks import check_wanted
@@ -118,11 +119,14 @@ class Experiment:
         largest = max(len(route.estimators) * route.n_logits for route in self.routes) * strip
         return max(1, PANEL_NUMBERS // largest)
 
+    @cached_property
+    def pairs(self) -> Integers:
+        """The pairs of rows of which there are products, see `pairs_of`."""
+        return pairs_of(len(self.estimators), self.n_directions)
+
     def make_moments(self, n_sets: int = 1) -> Moments:
         """Make room for moments of the estimators."""
-        n_estimators = len(self.estimators)
-        pairs = pairs_of(n_estimators, self.n_directions)
-        return make_moments(pairs, n_estimators * (2 + self.n_directions), n_sets)
+        return make_moments(self.pairs, len(self.estimators) * (2 + self.n_directions), n_sets)
 
     def run(self, first: int, replications: int) -> Moments:
         """Simulate replications of blocks from the first on, and return the moments of each block."""

@@ -24,6 +24,8 @@ from grpo_theory.validation import as_count, as_real_array, check_shape, typed
 BLOCK_RESPONSES = 1 << 21
 JOB_BLOCKS = 16
 """The most blocks that a thread is given at once."""
+JOB_PRODUCTS = 1 << 16
+"""The most products of moments that a thread keeps for the blocks of a job, unless one block has more."""
 JOBS_LEFT = 4
 """The jobs for each thread that are left at least, unless a job is one block."""
 
@@ -102,20 +104,20 @@ def simulate_gradients(
     size = min(replications, block_replications(batch_size, group_size))
     experiment = _experiment(current, sampler, chosen, (batch_size, group_size), size, directions, seed)
 
-    total = experiment.make_moments()
-    for moments in map_in_order(experiment.run, jobs_of(first_block, replications, size, workers), workers):
+    total, most = experiment.make_moments(), max(1, min(JOB_BLOCKS, JOB_PRODUCTS // len(experiment.pairs)))
+    for moments in map_in_order(experiment.run, jobs_of(first_block, replications, size, workers, most), workers):
         compiled_merge_moments()(total, moments)
     places = [experiment.estimators.index(estimator) for estimator in chosen]
     return GradientSimulation.of_moments([estimator.name for estimator in chosen], total, places)
 
 
-def jobs_of(block: int, replications: int, block_replications: int, workers: int) -> Iterator[tuple[int, int]]:
-    """Yield blocks and how many replications to simulate from each on: several blocks' at once, and fewer towards the end.
+def jobs_of(block: int, replications: int, block_replications: int, workers: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield blocks and how many replications to simulate from each on: at most so many blocks' at once, fewer towards the end.
 
     To hand a job to a thread takes as long as a part of a block; that threads end together takes jobs that are small then.
     """
     while replications > 0:
-        n_blocks = max(1, min(JOB_BLOCKS, replications // (JOBS_LEFT * workers * block_replications)))
+        n_blocks = max(1, min(most, replications // (JOBS_LEFT * workers * block_replications)))
         yield block, min(replications, n_blocks * block_replications)
         block += n_blocks
         replications -= n_blocks * block_replications
