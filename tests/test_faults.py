@@ -83,7 +83,7 @@ def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(tmp
         start(*asked, calm)
         assert ended() == 0
         total, before, kills = kept(calm), 0, 0
-        while kills < 24:
+        while kills < 20:
             run, wanted = start(*asked, root), before + moments.choice((0, 0, 1, 2, 3))
             deadline = time.monotonic() + 120.0
             while len(files(root)) < min(wanted, total) and time.monotonic() < deadline:
