@@ -14,6 +14,7 @@ import pytest
 
 from grpo_theory.estimation import SourceFile, find
 from simulations import __main__ as command
+from simulations.harness.discovery import studies
 from simulations.harness.fingerprint import dependencies, estimator_fingerprint
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -240,6 +241,7 @@ def second(batch, advantages):
 
 def test_only_the_chunks_of_an_edited_kernel_are_computed_again(registry, tmp_path, monkeypatch, capsys):
     """From the command line: a comment costs nothing, an edit costs the kernel's own chunks, and draws stay what they were."""
+    studies()  # read while all estimators are there, because some studies look theirs up when they are imported
     for name in set(registry) - {"rloo"}:
         del registry[name]
     monkeypatch.setattr("simulations.gradient.estimators.PROBLEMS", ("two-arms", "tabular"))
