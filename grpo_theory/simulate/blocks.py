@@ -4,9 +4,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 Result = TypeVar("Result")
+Place = TypeVar("Place")
 _OWN = threading.local()
 
 
@@ -14,6 +16,17 @@ def check_wanted() -> None:
     """Raise in a worker of `map_in_order` whose results nobody waits for any more; long work calls it now and then."""
     if hasattr(_OWN, "over") and _OWN.over.is_set():
         raise CancelledError
+
+
+@contextmanager
+def borrowed(places: list[Place], make: Callable[[], Place]) -> Iterator[Place]:
+    """Give a thread what it works in, from a list or made anew; where all went well, it is put back for whoever comes next."""
+    try:
+        place = places.pop()
+    except IndexError:
+        place = make()
+    yield place
+    places.append(place)
 
 
 def map_in_order(function: Callable[..., Result], jobs: Iterable[tuple], workers: int) -> Iterator[Result]:

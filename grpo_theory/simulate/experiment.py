@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
 from grpo_theory.lanes import zeros
-from grpo_theory.simulate.blocks import check_wanted
+from grpo_theory.simulate.blocks import borrowed, check_wanted
 from grpo_theory.simulate.counting import (
     CountingRoom,
     Counts,
@@ -130,16 +130,12 @@ class Experiment:
 
     def run(self, first: int, replications: int) -> Moments:
         """Simulate replications of blocks from the first on, and return the moments of each block."""
-        try:
-            place = self._places.pop()
-        except IndexError:
-            place = Workplace(self)
         size = self.block_replications
         moments = self.make_moments(-(-replications // size))
-        for i in range(len(moments.counts)):
-            check_wanted()
-            place.run(first + i, min(size, replications - i * size), i, moments)
-        self._places.append(place)
+        with borrowed(self._places, lambda: Workplace(self)) as place:
+            for i in range(len(moments.counts)):
+                check_wanted()
+                place.run(first + i, min(size, replications - i * size), i, moments)
         return moments
 
 

@@ -16,7 +16,7 @@ from grpo_theory.lanes import WIDTH
 from grpo_theory.problem import Policy, Problem
 from grpo_theory.simulate.advance import Parts, compiled_advance
 from grpo_theory.simulate.ascent import Ascent, ascent
-from grpo_theory.simulate.blocks import check_wanted
+from grpo_theory.simulate.blocks import borrowed, check_wanted
 from grpo_theory.simulate.generator import LANES, Streams
 from grpo_theory.simulate.optimiser import Optimiser, check_optimiser
 from grpo_theory.simulate.path import Path, find_path
@@ -139,12 +139,8 @@ class Course:
     @contextmanager
     def start(self, streams: Streams, starts: Array, trace: Trace = NO_TRACE) -> Iterator["Runs"]:
         """Give a block of runs at their starts (R, d), R at most a block's number; what they were computed in is used again."""
-        try:
-            place = self._places.pop()
-        except IndexError:
-            place = make_workplace(self)
-        yield Runs(self, place, streams, starts, trace)
-        self._places.append(place)
+        with borrowed(self._places, lambda: make_workplace(self)) as place:
+            yield Runs(self, place, streams, starts, trace)
 
 
 class Workplace(NamedTuple):
