@@ -195,7 +195,8 @@ def test_a_kernel_is_asked_once_for_the_same_looks(registry, monkeypatch):
         asked.append(batch.rewards.shape)
         return advantages_of(advantage, batch)
 
-    monkeypatch.setattr("grpo_theory.exact.multisets.advantages_of", noted)
+    for module in ("exchangeability", "multisets"):
+        monkeypatch.setattr(f"grpo_theory.exact.{module}.advantages_of", noted)
     problem = gt.gallery.problem("tabular")
     sizes = {"batch_size": 1, "group_size": 4}
     before = gt.gradient_mse(problem, problem.theta, own, **sizes)

@@ -12,12 +12,12 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS
 from grpo_theory.exact.classes import Looks, looked_at
+from grpo_theory.exact.exchangeability import check_exchangeable
 from grpo_theory.exact.group_estimate import Share, means_and_powers, second_moments
 from grpo_theory.exact.multisets import (
     MAXIMUM_COUNTS,
     MAXIMUM_RESPONSES,
     Features,
-    check_exchangeable,
     count_multisets,
     group_moments,
 )

@@ -25,13 +25,10 @@ from grpo_theory.exact.classes import Looks
 MAXIMUM_RESPONSES = 10**8
 MAXIMUM_COUNTS = 10**8
 _ROWS = 1 << 18
-_KEPT = 1 << 14
-"""The most responses of a table of advantages that is kept, in case the same kernel is asked for the same again."""
-_CHECKED = 4096
-_CHECKED_RESPONSES = 1 << 18
-_FEWEST = 16
-_DECOYS = ((0.1, 0.7), (0.3, 0.45))
-_TOLERANCE = 1e-9
+KEPT = 1 << 14
+"""The most responses of what is kept of a kernel, in case it is asked for the same again."""
+TOLERANCE = 1e-9
+"""The difference of advantages that counts as rounding, relative to the larger of 1 and their size."""
 
 Features = Callable[[Integers, Array], Array]
 """``features(counts, advantages)`` turns counts (n, R) and advantages by look, (L, n, R), into features (L, n, R, F)."""
@@ -155,88 +152,6 @@ def advantages_of(advantage: Advantage, batch: Batch) -> Array:
     return advantages
 
 
-def check_exchangeable(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
-    """Raise unless a kernel treats responses alike, whatever their places, and each group by itself.
-
-    It is tried on some thousands of groups, fewer if they are large, of multisets that are spread evenly over all, from every
-    look of a prompt; once, and not again for the same looks at another theta, if they are few.
-    """
-    if group_size * sum(looks.fields.size for looks in shown) <= _KEPT:
-        _kept_check(advantage, shown, group_size)
-    else:
-        _check(advantage, shown, group_size)
-
-
-def _check(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
-    wanted = min(_CHECKED, _CHECKED_RESPONSES // group_size)
-    share = max(_FEWEST, wanted // sum(looks.fields.shape[1] for looks in shown))
-    batches = []
-    for looks in shown:
-        counts = multisets(looks.fields.shape[2], group_size)
-        batches.append(batch_of(advantage, looks, members(counts[:: max(1, len(counts) // share)])))
-    fields = zip(*(batch[:-1] for batch in batches), strict=True)
-    batch = Batch._make([*map(np.concatenate, fields), advantage.parameter_array])
-    advantages = advantages_of(advantage, batch)
-    if not (treats_alike(advantage, batch, advantages) and sees_alone(advantage, batch, advantages)):
-        raise ValueError(
-            f"estimator {advantage.name!r} must give each response an advantage that does not depend on its place in the "
-            "group, nor on other groups, for its exact moments to be enumerated; if it couples groups, register it with "
-            "couples_groups=True and simulate it"
-        )
-
-
-_kept_check = lru_cache(maxsize=64)(_check)
-
-
-def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
-    """Whether advantages stay with the responses when the responses of each group change places.
-
-    They are rotated by one place, and the first two are exchanged, because these two generate all permutations.  The check takes
-    the groups of the batch, all or some thousands.
-    """
-    places = np.arange(batch.rewards.shape[1])
-    exchanged = np.concatenate([places[:2][::-1], places[2:]])
-    for order in (np.roll(places, 1), exchanged):
-        fields = (field[:, order] if field.ndim == 2 else field for field in map(_some, batch[:-1]))
-        found = advantages_of(advantage, Batch._make([*map(np.ascontiguousarray, fields), batch.parameters]))
-        if not _agree(found, _some(advantages)[:, order]):
-            return False
-    return True
-
-
-def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
-    """Whether advantages stay what they are when the groups are given last first, between groups of another prompt.
-
-    The other groups have other rewards, other score norms and other fields of the prompt.
-    """
-    picked, expected = [_some(field) for field in batch[:-1]], _some(advantages)
-    for shift, scale in _DECOYS:  # two, because any one of them leaves some value as it is
-        decoys = [field if field.dtype.kind == "i" else shift + scale * field for field in picked]
-        fields = (np.concatenate([d, p, d]) for d, p in zip(decoys, picked, strict=True))
-        found = advantages_of(advantage, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
-        if not _agree(found, expected):
-            return False
-    return True
-
-
-def check_alone(advantage: Advantage, batch: Batch, advantages: Array) -> None:
-    """Raise unless the kernel sees each group by itself."""
-    if not sees_alone(advantage, batch, advantages):
-        raise ValueError(
-            f"estimator {advantage.name!r} must give a group the same advantages whatever the other groups of the batch are; "
-            "if it couples groups, register it with couples_groups=True"
-        )
-
-
-def _agree(found: Array, expected: Array) -> bool:
-    return bool((np.abs(found - expected) <= _TOLERANCE * np.maximum(1.0, np.abs(expected).max())).all())
-
-
-def _some(array: np.ndarray) -> np.ndarray:
-    """Some thousands of the groups, the last first."""
-    return np.ascontiguousarray(array[:: -max(1, len(array) // _CHECKED)])
-
-
 def group_moments(
     advantage: Advantage,
     looks: Looks,
@@ -285,7 +200,7 @@ def group_moments(
 def class_tables(advantage: Advantage, looks: Looks, group_size: int) -> Iterator[tuple[Integers, Array]]:
     """Yield counts of multisets (n, R) and what the kernel gives each class in them by look, (L, n, R), part by part."""
     n_looks, n_classes = looks.fields.shape[1:]
-    if n_looks * max(group_size, n_classes) * count_multisets(n_classes, group_size) <= _KEPT:
+    if n_looks * max(group_size, n_classes) * count_multisets(n_classes, group_size) <= KEPT:
         yield multisets(n_classes, group_size), _kept_table(advantage, looks, group_size)
         return
     counts = multisets(n_classes, group_size)
@@ -305,6 +220,6 @@ def class_table(advantage: Advantage, looks: Looks, counts: Integers) -> Array:
     n_looks, n_classes = looks.fields.shape[1:]
     advantages = advantages_of(advantage, batch_of(advantage, looks, members(counts)))
     by_class = np.empty((n_looks * len(counts), n_classes))
-    if class_advantages(np.tile(counts, (n_looks, 1)), advantages, by_class) > _TOLERANCE:
+    if class_advantages(np.tile(counts, (n_looks, 1)), advantages, by_class) > TOLERANCE:
         raise ValueError(f"estimator {advantage.name!r} must give equal advantages to responses that it cannot tell apart")
     return by_class.reshape(n_looks, *counts.shape)

@@ -14,15 +14,14 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS
 from grpo_theory.exact.classes import Looks
+from grpo_theory.exact.exchangeability import check_alone, treats_alike
 from grpo_theory.exact.multisets import (
     advantages_of,
     batch_of,
-    check_alone,
     class_advantages,
     count_multisets,
     members,
     multisets,
-    treats_alike,
 )
 
 LARGEST_TABLE = 1 << 22

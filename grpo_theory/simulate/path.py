@@ -11,7 +11,8 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.exact.multisets import NotFiniteError, advantages_of, check_alone, treats_alike
+from grpo_theory.exact.exchangeability import check_alone, treats_alike
+from grpo_theory.exact.multisets import NotFiniteError, advantages_of
 from grpo_theory.exact.table import UNREAD, AdvantageTable, advantage_table, can_be_tabulated
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.sums import call_nothing, sum_in_order, sum_shown

@@ -6,7 +6,8 @@ from grpo_theory.arrays import Integers
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.exact.multisets import NotFiniteError, check_alone, treats_alike
+from grpo_theory.exact.exchangeability import check_alone, treats_alike
+from grpo_theory.exact.multisets import NotFiniteError
 from grpo_theory.exact.seen import Seen
 from grpo_theory.exact.table import UNREAD, AdvantageTable, advantage_table, can_be_tabulated
 from grpo_theory.problem import Point

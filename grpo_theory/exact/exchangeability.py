@@ -1,0 +1,101 @@
+"""Whether a kernel is one that can be enumerated, and tabulated: it treats responses alike, and sees each group by itself.
+
+Both are tried on groups in another order, and among others, because no kernel can be asked for its reasons.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from grpo_theory.arrays import Array
+from grpo_theory.estimation.advantage import Advantage
+from grpo_theory.estimation.kernel import Batch
+from grpo_theory.exact.classes import Looks
+from grpo_theory.exact.multisets import KEPT, TOLERANCE, advantages_of, batch_of, members, multisets
+
+_CHECKED = 4096
+_CHECKED_RESPONSES = 1 << 18
+_FEWEST = 16
+_DECOYS = ((0.1, 0.7), (0.3, 0.45))
+
+
+def check_exchangeable(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
+    """Raise unless a kernel treats responses alike, whatever their places, and each group by itself.
+
+    It is tried on some thousands of groups, fewer if they are large, of multisets that are spread evenly over all, from every
+    look of a prompt; once, and not again for the same looks at another theta, if they are few.
+    """
+    if group_size * sum(looks.fields.size for looks in shown) <= KEPT:
+        _kept_check(advantage, shown, group_size)
+    else:
+        _check(advantage, shown, group_size)
+
+
+def _check(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
+    wanted = min(_CHECKED, _CHECKED_RESPONSES // group_size)
+    share = max(_FEWEST, wanted // sum(looks.fields.shape[1] for looks in shown))
+    batches = []
+    for looks in shown:
+        counts = multisets(looks.fields.shape[2], group_size)
+        batches.append(batch_of(advantage, looks, members(counts[:: max(1, len(counts) // share)])))
+    fields = zip(*(batch[:-1] for batch in batches), strict=True)
+    batch = Batch._make([*map(np.concatenate, fields), advantage.parameter_array])
+    advantages = advantages_of(advantage, batch)
+    if not (treats_alike(advantage, batch, advantages) and sees_alone(advantage, batch, advantages)):
+        raise ValueError(
+            f"estimator {advantage.name!r} must give each response an advantage that does not depend on its place in the "
+            "group, nor on other groups, for its exact moments to be enumerated; if it couples groups, register it with "
+            "couples_groups=True and simulate it"
+        )
+
+
+_kept_check = lru_cache(maxsize=64)(_check)
+
+
+def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
+    """Whether advantages stay with the responses when the responses of each group change places.
+
+    They are rotated by one place, and the first two are exchanged, because these two generate all permutations.  The check takes
+    the groups of the batch, all or some thousands.
+    """
+    places = np.arange(batch.rewards.shape[1])
+    exchanged = np.concatenate([places[:2][::-1], places[2:]])
+    for order in (np.roll(places, 1), exchanged):
+        fields = (field[:, order] if field.ndim == 2 else field for field in map(_some, batch[:-1]))
+        found = advantages_of(advantage, Batch._make([*map(np.ascontiguousarray, fields), batch.parameters]))
+        if not _agree(found, _some(advantages)[:, order]):
+            return False
+    return True
+
+
+def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
+    """Whether advantages stay what they are when the groups are given last first, between groups of another prompt.
+
+    The other groups have other rewards, other score norms and other fields of the prompt.
+    """
+    picked, expected = [_some(field) for field in batch[:-1]], _some(advantages)
+    for shift, scale in _DECOYS:  # two, because any one of them leaves some value as it is
+        decoys = [field if field.dtype.kind == "i" else shift + scale * field for field in picked]
+        fields = (np.concatenate([d, p, d]) for d, p in zip(decoys, picked, strict=True))
+        found = advantages_of(advantage, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
+        if not _agree(found, expected):
+            return False
+    return True
+
+
+def check_alone(advantage: Advantage, batch: Batch, advantages: Array) -> None:
+    """Raise unless the kernel sees each group by itself."""
+    if not sees_alone(advantage, batch, advantages):
+        raise ValueError(
+            f"estimator {advantage.name!r} must give a group the same advantages whatever the other groups of the batch are; "
+            "if it couples groups, register it with couples_groups=True"
+        )
+
+
+def _agree(found: Array, expected: Array) -> bool:
+    return bool((np.abs(found - expected) <= TOLERANCE * np.maximum(1.0, np.abs(expected).max())).all())
+
+
+def _some(array: np.ndarray) -> np.ndarray:
+    """Some thousands of the groups, the last first."""
+    return np.ascontiguousarray(array[:: -max(1, len(array) // _CHECKED)])
