@@ -48,7 +48,6 @@ SMALL = {
     "gradient.estimators.GROUP_SIZES": (4, 8),
     "limit.gap_weights.CROWDS": (2, 4, 8, 16),
     "limit.gap_weights.STEPS": 1 << 12,
-    "normalisation.success_flow.TOLERANCE": 1e-8,
     "plan.plan_coverage.QUICK_REPLICATIONS": 25,
     "sequence.drift.QUICK_TREES": {2: 16, 4: 16},
     "sequence.drift.DRIFTS": (0.1, 0.4, 1.0),
