@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom
 
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Evidence
@@ -77,6 +76,8 @@ def success_rates(setting: str) -> list[float]:
 
 def counts_law(horizon: int, n: int) -> Array:
     """Return P(a prompt has been drawn k times in t updates), t = 0 to the horizon, k up to where 1e-16 is left."""
+    from scipy.stats import binom  # slow to import, and seldom wanted
+
     most = int(binom.isf(1e-16, horizon, 1.0 / n)) + 1
     return np.asarray(binom.pmf(np.arange(most + 1), np.arange(horizon + 1)[:, None], 1.0 / n))
 
