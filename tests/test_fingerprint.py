@@ -29,12 +29,12 @@ from simulations.harness import fingerprint
 top, rounds = Path(sys.argv[1]), json.loads(sys.argv[2])
 assert Path(grpo_theory.__file__).is_relative_to(top)
 assert Path(fingerprint.__file__).is_relative_to(top)
-normal_form = cache(fingerprint._normal_form)
+read = cache(fingerprint._read)
 
 
 def fingerprints():
     fresh = importlib.reload(fingerprint)  # as in a new process: nothing is remembered but what a text says
-    fresh._normal_form = normal_form
+    fresh._read = read
     return [fresh.module_fingerprint(f"simulations.{study}") for study in ("gradient.u_statistic", "coverage.coverage_pairs")]
 
 

@@ -8,10 +8,11 @@ import ast
 import hashlib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from grpo_theory.compilation import reliances
 from grpo_theory.estimation import Estimator
@@ -37,7 +38,7 @@ def module_fingerprint(module: str) -> str:
     """Return a checksum of the code of a module and of all modules of the project that it depends on."""
     digest = hashlib.sha256()
     for name in dependencies(module):
-        digest.update(f"{name}:{_code(name)}\n".encode())
+        digest.update(f"{name}:{_read(_file(name).read_text(encoding='utf-8')).checksum}\n".encode())
     return digest.hexdigest()
 
 
@@ -68,33 +69,47 @@ def dependencies(module: str) -> list[str]:
     return sorted(seen)
 
 
+class _Reading(NamedTuple):
+    """A checksum of a text's normal form, its imports, and the chains a.b.c in it that begin at a package of the project."""
+
+    checksum: str
+    imports: tuple[ast.Import | ast.ImportFrom, ...]
+    chains: tuple[tuple[str, ...], ...]
+
+
 @cache
-def _code(module: str) -> str:
-    """Return a checksum of one module's own code."""
-    return hashlib.sha256(_normal_form(_file(module).read_text(encoding="utf-8")).encode()).hexdigest()
+def _read(text: str) -> _Reading:
+    """Read a text once; its tree is not kept, because the garbage collector would look at every node of it again and again."""
+    tree = ast.parse(text)
+    imports = tuple(node for node in _statements(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    aliases = _aliases(imports)
+    chains = {_dotted(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)} if aliases else ()
+    checksum = hashlib.sha256(_normal_form(tree).encode()).hexdigest()
+    return _Reading(checksum, imports, tuple(chain for chain in sorted(chains) if chain and chain[0] in aliases))
+
+
+def _aliases(imports: Iterable[ast.Import | ast.ImportFrom]) -> dict[str, str]:
+    """Return what a text calls the packages of the project."""
+    names = (alias for node in imports if isinstance(node, ast.Import) for alias in node.names)
+    return {alias.asname or alias.name: alias.name for alias in names if alias.name in PROJECT}
 
 
 def _function_form(function: Callable) -> str:
     """Return a function's code in its normal form, or, where it has no source, as at a prompt, its bytecode."""
     code = function.__code__
     try:
-        return _normal_form(textwrap.dedent(inspect.getsource(code)))
+        return _normal_form(ast.parse(textwrap.dedent(inspect.getsource(code))))
     except (OSError, SyntaxError):
         return repr((code.co_code, code.co_names, code.co_consts))
 
 
-def _normal_form(text: str) -> str:
+def _normal_form(tree: ast.Module) -> str:
     """Return code without comments, docstrings and layout; the remarks that stand below constants are docstrings too."""
-    tree = _parse(text)
     for node in _statements(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [one for one in body if not _is_remark(one)] or [ast.Pass()]  # type: ignore[attr-defined]
     return ast.dump(tree, annotate_fields=False)
-
-
-_parse = cache(ast.parse)
-"""A text is read for its normal form and for its imports."""
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
@@ -113,27 +128,31 @@ def _is_remark(statement: ast.stmt) -> bool:
 
 
 @cache
-def _file(module: str) -> Path:
-    spec = find_spec(module)
+def _find(module: str) -> Path | None:
+    """Return the file of a module, and None if there is none; looked for in its folder, because an import runs code."""
+    top, *inner = module.split(".")
+    spec = find_spec(top)
     if spec is None or spec.origin is None:
+        return None
+    if not inner:
+        return Path(spec.origin)
+    place = Path(spec.origin).parent.joinpath(*inner)
+    return next((path for path in (place / "__init__.py", place.with_suffix(".py")) if path.is_file()), None)
+
+
+def _file(module: str) -> Path:
+    path = _find(module)
+    if path is None:
         raise ValueError(f"module must be one of the project, got {module!r}")
-    return Path(spec.origin)
+    return path
 
 
 @cache
-def _tree(module: str) -> ast.Module:
-    """Return the syntax tree of a module; of the package's face, that of the stub that lists what it offers."""
+def _read_module(module: str) -> _Reading:
+    """Read a module; of a package's face, the stub that lists what it offers."""
     path = _file(module)
     stub = path.with_suffix(".pyi")
-    return _parse((stub if stub.is_file() else path).read_text(encoding="utf-8"))
-
-
-@cache
-def _is_module(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+    return _read((stub if stub.is_file() else path).read_text(encoding="utf-8"))
 
 
 @cache
@@ -144,25 +163,20 @@ def _imported(module: str) -> frozenset[str]:
 
 def _imports(module: str) -> Iterator[str]:
     """Yield the modules of the project that a module imports names from, packages' faces seen through."""
-    tree = _tree(module)
-    aliases = {}
-    for node in _statements(tree):
+    reading = _read_module(module)
+    for node in reading.imports:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name in PROJECT:
-                    aliases[alias.asname or alias.name] = alias.name
-                elif alias.name.split(".")[0] in PROJECT:
+                if alias.name not in PROJECT and alias.name.split(".")[0] in PROJECT:
                     yield alias.name
-        elif isinstance(node, ast.ImportFrom):
+        else:
             package = _absolute(module, node)
             if package.split(".")[0] in PROJECT:
                 for alias in node.names:
                     yield from _origins(package, alias.name)
-    for node in ast.walk(tree) if aliases else ():
-        if isinstance(node, ast.Attribute):
-            path = _dotted(node)
-            if path and path[0] in aliases:
-                yield from _follow(aliases[path[0]], path[1:])
+    aliases = _aliases(reading.imports)
+    for first, *names in reading.chains:
+        yield from _follow(aliases[first], names)
 
 
 def _absolute(module: str, node: ast.ImportFrom) -> str:
@@ -174,43 +188,42 @@ def _absolute(module: str, node: ast.ImportFrom) -> str:
     return f"{base}.{node.module}" if node.module else base
 
 
-def _dotted(node: ast.expr) -> list[str]:
+def _dotted(node: ast.expr) -> tuple[str, ...]:
     """Return the names of a chain a.b.c."""
     if isinstance(node, ast.Name):
-        return [node.id]
+        return (node.id,)
     if isinstance(node, ast.Attribute):
         head = _dotted(node.value)
-        return [*head, node.attr] if head else []
-    return []
+        return (*head, node.attr) if head else ()
+    return ()
 
 
-def _follow(package: str, names: list[str]) -> Iterator[str]:
+def _follow(package: str, names: Sequence[str]) -> Iterator[str]:
     """Yield the modules behind package.name.name..."""
-    found = list(_origins(package, names[0]))
+    found = sorted(_origins(package, names[0]))
     if len(names) > 1 and len(found) == 1 and _file(found[0]).name == "__init__.py":
         yield from _follow(found[0], names[1:])
     else:
         yield from found
 
 
-def _origins(package: str, name: str) -> Iterator[str]:
-    """Yield the module that defines what `from package import name` binds, and modules that the package runs besides."""
-    if _is_module(f"{package}.{name}"):
-        yield f"{package}.{name}"
-        return
+@cache
+def _origins(package: str, name: str) -> frozenset[str]:
+    """Return the module that defines what `from package import name` binds, and modules that the package runs besides."""
+    if _find(f"{package}.{name}"):
+        return frozenset({f"{package}.{name}"})
     if _file(package).name != "__init__.py":
-        yield package
-        return
+        return frozenset({package})
+    found: set[str] = set()
     defined = True
-    for node in _tree(package).body:
+    for node in _read_module(package).imports:
         if not isinstance(node, ast.ImportFrom):
             continue
         origin = _absolute(package, node)
         for alias in node.names:
             if (alias.asname or alias.name) == name:
                 defined = False
-                yield from _origins(origin, alias.name)
+                found |= _origins(origin, alias.name)
             elif origin == package and package not in PROJECT:
-                yield from _origins(origin, alias.name)
-    if defined:
-        yield package
+                found |= _origins(origin, alias.name)
+    return frozenset(found | {package} if defined else found)
