@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from simulations import __main__ as command
+from simulations.gradient import estimators
 from simulations.harness import cluster
 from simulations.harness.executors import EXECUTORS, executor_named
 
@@ -30,11 +31,23 @@ def half_mean(batch, advantages):
 """
 
 
+FEWER = {"PROBLEMS": ("lm-few-shot", "tabular"), "GROUP_SIZES": (4, 16)}
+NARROWED = f"""
+import sys
+from simulations import __main__ as command
+from simulations.gradient import estimators
+
+vars(estimators).update({FEWER})
+sys.exit(command.main(sys.argv[1:]))
+"""
+"""A run in which the study has fewer cells."""
+
+
 @contextmanager
 def program(*words, **streams):
     """Run a program of Python's from another folder, which finds the project as a worker of a cluster does; end it at last."""
     where = {"cwd": "/", "env": {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"}}
-    with subprocess.Popen([sys.executable, "-m", *words], text=True, **where, **streams) as process:
+    with subprocess.Popen([sys.executable, *words], text=True, **where, **streams) as process:
         try:
             yield process
         finally:
@@ -44,7 +57,7 @@ def program(*words, **streams):
 @contextmanager
 def scheduler(folder):
     """Start a scheduler, and yield its HOST:PORT."""
-    asked = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
+    asked = ["-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
     log = folder / "scheduler.log"
     with log.open("w") as out, program(*asked, stdout=out, stderr=subprocess.STDOUT):
         deadline = time.monotonic() + 120.0
@@ -55,13 +68,13 @@ def scheduler(folder):
 
 def worker(address):
     """Start a worker of one thread, which nobody starts again."""
-    asked = ["distributed.cli.dask_worker", f"tcp://{address}", "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    asked = ["-m", "distributed.cli.dask_worker", f"tcp://{address}", "--nthreads", "1", "--no-nanny", "--no-dashboard"]
     return program(*asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def a_run(*asked):
     """Start a run of the studies, whose last word is the executor."""
-    return program("simulations", *asked[:-1], "--executor", asked[-1], stdout=subprocess.DEVNULL)
+    return program("-c", NARROWED, *asked[:-1], "--executor", asked[-1], stdout=subprocess.DEVNULL)
 
 
 def chunks(root):
@@ -69,11 +82,13 @@ def chunks(root):
     return len(list((root / "chunks").rglob("[0-9]*.json")))
 
 
-def test_a_worker_that_dies_and_one_that_comes_late_change_no_byte(registry, tmp_path):
+def test_a_worker_that_dies_and_one_that_comes_late_change_no_byte(registry, tmp_path, monkeypatch):
     """The first worker is killed after five chunks; then there is none until the second one comes, which does the rest."""
     kernels = tmp_path / "half.py"
     kernels.write_text(KERNEL)
     asked = [*ASKED, "--kernels", str(kernels), "--results"]
+    for name, value in FEWER.items():
+        monkeypatch.setattr(estimators, name, value)
     assert command.main([*asked, str(tmp_path / "threads")]) == 0
     total, root = chunks(tmp_path / "threads"), tmp_path / "dask"
     with scheduler(tmp_path) as address, worker(address) as first, a_run(*asked, str(root), f"dask://{address}") as run:

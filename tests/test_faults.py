@@ -25,28 +25,26 @@ ASKED = ("error_law", "dynamic_sampling")
 NURSERY = """
 import os, sys
 from simulations.__main__ import main
-from simulations.harness import command
-from simulations.harness.discovery import studies
-from simulations.harness.fingerprint import module_fingerprint
 
-for study in studies().values():
-    module_fingerprint(study.module)
+out, sys.stdout = sys.stdout, open(os.devnull, "w")
+print(main(sys.argv[1:]), file=out, flush=True)
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
-        sys.stdout = sys.stderr = open(os.devnull, "w")
+        sys.stderr = sys.stdout
         os._exit(main(line.split()))
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    print(child, file=out, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=out, flush=True)
 """
-"""Imports everything once, which takes seconds; then each run, a process of its own, begins at once."""
+"""Makes a run itself, which imports and compiles everything once; then each run, a process of its own, begins at once."""
 
 
 @contextmanager
-def nursery():
-    """Make runs one after another: yields what starts one, given a command's words, and what waits for its end."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", NURSERY], cwd=ROOT, **pipes) as parent:
+def nursery(*words):
+    """Make one run undisturbed, then others: yields what starts one, given a command's words, and what waits for its end."""
+    made = [sys.executable, "-c", NURSERY, *map(str, words)]
+    with subprocess.Popen(made, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert int(parent.stdout.readline()) == 0
 
         def start(*words):
             parent.stdin.write(" ".join(str(word) for word in words) + "\n")
@@ -79,9 +77,7 @@ def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(tmp
     moments = random.Random(20261122)
     asked = ("run", *ASKED, "--quick", "--workers", "2", "--results")
     calm, root = tmp_path / "undisturbed", tmp_path / "killed"
-    with nursery() as (start, ended):
-        start(*asked, calm)
-        assert ended() == 0
+    with nursery(*asked, calm) as (start, ended):
         total, before, kills = kept(calm), 0, 0
         while kills < 20:
             run, wanted = start(*asked, root), before + moments.choice((0, 0, 1, 2, 3))
