@@ -4,6 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from simulations.harness.interrupts import ended, ending_at_once
+
+INTERRUPTED = "interrupted: what was drawn is kept, run the same command to draw it all"
+
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
@@ -19,14 +23,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
     try:
-        print("reading the figures, which takes some seconds", flush=True)
-        from paper_figures.harness.command import obey  # here, because an interrupt during the import is one too
+        with ending_at_once(INTERRUPTED):
+            print("reading the figures, which takes some seconds", flush=True)
+            from paper_figures.harness import command, discovery
 
-        return obey(options)
+            discovery.figures()
+        return command.obey(options)
     except KeyboardInterrupt:
-        print("interrupted: what was drawn is kept, run the same command to draw it all", file=sys.stderr)
-        exec("")  # Python ends by the signal if one came while it ran a text, as named tuples do: this makes it forget that
-        return 130
+        return ended(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 from simulations.harness.executors import executor_named
+from simulations.harness.interrupts import ended, ending_at_once
 from simulations.harness.shard import Shard
+
+INTERRUPTED = "interrupted: what was finished is kept, run the same command to go on"
 
 
 def _count(text: str) -> int:
@@ -70,10 +73,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
     try:
-        if options.command != "list":
-            print("reading the studies, which takes some seconds", flush=True)
-        from simulations.harness import command  # here, because an interrupt during the import is one too
+        with ending_at_once(INTERRUPTED):
+            if options.command != "list":
+                print("reading the studies, which takes some seconds", flush=True)
+            from simulations.harness import command, discovery
 
+            discovery.studies()
         status = command.obey(options)
         sys.stdout.flush()
         return status
@@ -81,9 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        print("interrupted: what was finished is kept, run the same command to go on", file=sys.stderr)
-        exec("")  # Python ends by the signal if one came while it ran a text, as named tuples do: this makes it forget that
-        return 130
+        return ended(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from grpo_theory.compilation import interrupts_late
+from simulations.harness.interrupts import ending_at_once
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
@@ -50,6 +51,44 @@ def test_an_interrupt_during_the_imports_is_one_line(tmp_path, asked, seconds):
     assert error.startswith("interrupted: ")
     assert error.count("\n") == 1
     assert not (tmp_path / "results").exists()
+
+
+EXTENSION = """
+import signal
+from contextlib import nullcontext
+from simulations.harness.interrupts import ending_at_once
+with GUARD:
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except BaseException:
+        raise ImportError("initialization failed") from None
+print("went on")
+"""
+"""What an extension module does that is interrupted while it is initialised."""
+
+
+@pytest.mark.parametrize(("guard", "status"), [("ending_at_once('interrupted: x')", 130), ("nullcontext()", 1)])
+def test_an_interrupt_is_one_line_where_an_exception_would_be_turned_into_another(guard, status):
+    made = [sys.executable, "-c", EXTENSION.replace("GUARD", guard)]
+    with started(made, cwd=ROOT) as process:
+        output, error = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert output == ""
+    assert (error == "interrupted: x\n") == (status == 130)
+
+
+def test_interrupts_that_are_ignored_stay_so_and_others_are_exceptions_again():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with ending_at_once("interrupted: x"):
+            signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with ending_at_once("interrupted: x"):
+            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_while_figures_are_drawn_is_one_line(tmp_path, monkeypatch, capsys):
