@@ -24,6 +24,7 @@ from grpo_theory.simulate import (
     geometry,
     show,
 )
+from grpo_theory.simulate.choice import FEW
 from grpo_theory.simulate.draws import block_draws, by_replication, tabulate
 
 MODULES = (alias, draw, show, weights)
@@ -121,7 +122,11 @@ def try_draw_prompts(stage):
 
 def try_choose_prompts(stage):
     drawn = np.random.default_rng(3).integers(0, 1 << 63, 3 * WIDTH, dtype=np.uint64) * np.uint64(2)
-    law = np.array([0.2, 0.5, 0.3])
+    for law in (np.array([0.2, 0.5, 0.3]), np.random.default_rng(4).dirichlet(np.ones(FEW + 4))):
+        _try_choosing(stage, drawn, law)
+
+
+def _try_choosing(stage, drawn, law):
     table, rows = alias.alias_table(law[None]), alias.alias_rows(law)
 
     def choose(words, rows, room, prompts):
@@ -130,7 +135,7 @@ def try_choose_prompts(stage):
     compiled, plain = np.zeros((2, WIDTH), dtype=np.int64)
     numba.njit(choose)(drawn, rows, np.zeros((2, WIDTH)), compiled)
     store(stage.py_func(load(drawn, WIDTH), rows, np.zeros((2, WIDTH))), plain, 0)
-    uniforms = (drawn[WIDTH : 2 * WIDTH] >> np.uint64(11)) * (3.0 / 2**53)
+    uniforms = (drawn[WIDTH : 2 * WIDTH] >> np.uint64(11)) * (len(law) / 2**53)
     place = uniforms.astype(np.int64)
     beyond = uniforms - place >= table.threshold[0, place]
     np.testing.assert_array_equal(compiled, table.choices[0, 2 * place + beyond])

@@ -380,7 +380,7 @@ def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
         assert np.isfinite(run.observe(estimator)).all()
     assert set(DRIVERS) == TRIED
     unused = STAGES - REACHED
-    assert unused == {"draw_prompts", "draw_outcomes", "look_up"}, "which pilots use"
+    assert unused == {"draw_prompts", "draw_outcomes", "look_up", "copy_streams"}, "which pilots and training use"
 
 
 @pytest.mark.parametrize("policy", CASES)
@@ -422,7 +422,7 @@ def test_the_streams_of_a_block_let_their_first_words_go():
 def test_streams_begin_alike_compiled_and_as_plain_python(block):
     """A lane's state is the seed's words, the third with the lane's number added; the lone stream's has the block's number."""
     words = np.array([5, (1 << 64) - 7, (1 << 64) - 2], dtype=np.uint64)
-    compiled, by_python = generator.make_streams(), generator.make_streams()
+    compiled, by_python = generator.make_streams(2), generator.make_streams(2)
     generator.begin_streams(words, block * generator.LANES, compiled)
     with np.errstate(over="ignore"):
         plain_throughout(generator.begin_streams.function)(words, block * generator.LANES, by_python)
@@ -432,7 +432,9 @@ def test_streams_begin_alike_compiled_and_as_plain_python(block):
     numbers = [block * generator.LANES + j for j in range(generator.LANES)]
     begun = [(first, second, (third + number) % (1 << 64), 1) for number in numbers]
     begun.append((first ^ ((1 << 64) - 1), second, (third + block) % (1 << 64), 1))
-    for state, found in zip(begun, (*compiled.lanes.T, compiled.lone), strict=True):
+    begun += [(one, second, (last + (generator.LANES if one == first else 1)) % (1 << 64), 1) for one, _, last, _ in begun]
+    states = [one for rows in (slice(4), slice(4, 8)) for one in (*compiled.lanes[rows].T, compiled.lone[rows])]
+    for state, found in zip(begun, states, strict=True):
         numpys = np.random.SFC64(0)
         numpys.state = numpys.state | {"state": {"state": np.array(state, dtype=np.uint64)}}
         numpys.random_raw(generator.WARM_UP)

@@ -187,6 +187,9 @@ def test_blocks_of_lanes_have_streams_of_their_own():
     states = [tuple(state) for one in streams[:3] for state in (*one.lanes.T, one.lone)]
     assert len(set(states)) == len(states)
     np.testing.assert_array_equal(streams[1].lanes, streams[3].lanes)
+    together = block_streams(as_seed_sequence(9), 0, 3)
+    np.testing.assert_array_equal(together.lanes, np.concatenate([one.lanes for one in streams[:3]]))
+    np.testing.assert_array_equal(together.lone, np.concatenate([one.lone for one in streams[:3]]))
 
 
 def test_the_block_is_fixed_by_the_shape_of_a_batch():

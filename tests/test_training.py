@@ -18,6 +18,7 @@ from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate import advance as advance_module
 from grpo_theory.simulate import (
     ascent,
+    choice,
     elementary,
     generator,
     learner,
@@ -31,6 +32,7 @@ from grpo_theory.simulate import (
     world,
 )
 from grpo_theory.simulate import optimiser as optimiser_module
+from grpo_theory.simulate import training as training_module
 from grpo_theory.simulate.alias import alias_table
 from grpo_theory.simulate.runs import BLOCK_RUNS
 from grpo_theory.simulate.world import CHUNK_WORDS
@@ -189,6 +191,23 @@ def test_more_words_than_a_chunk_has_are_drawn_chunk_by_chunk():
         np.testing.assert_allclose(training.theta[run], expected.path[-1], atol=1e-10)
 
 
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_blocks_that_go_on_in_one_call_are_those_that_go_on_alone(setting, monkeypatch):
+    """Ten blocks, the last of them not whole, through some chunks; in calls that end in the middle of chunks, too."""
+    asked = {"replications": 9 * BLOCK_RUNS + 30, "steps": 600, "checkpoints": [298, 600]} | setting
+    calls, block_streams = [], training_module.block_streams
+    monkeypatch.setattr(training_module, "block_streams", lambda *which: calls.append(which[1:]) or block_streams(*which))
+    together = small(workers=1, **asked)
+    assert calls == [(first, 2) for first in range(0, 10, 2)]
+    monkeypatch.setattr("grpo_theory.simulate.runs.CALL_WORDS", 1 << 15)
+    alone = small(workers=2, **asked)
+    assert sorted(calls[5:]) == [(number, 1) for number in range(10)]
+    for name in ("theta", "average", "farthest", "objectives", "average_objectives"):
+        np.testing.assert_array_equal(getattr(together, name), getattr(alone, name))
+    firsts = together.theta[::BLOCK_RUNS]
+    assert len(np.unique(firsts[:, 0])) == len(firsts)
+
+
 def test_a_second_block_has_uniforms_of_its_own():
     c = token_case("tree")
     sizes, n = {"batch_size": 2, "group_size": 3}, 10
@@ -306,6 +325,7 @@ def plain(monkeypatch):
 MODULES = (
     advance_module,
     ascent,
+    choice,
     elementary,
     learner,
     optimiser_module,

@@ -1,5 +1,6 @@
 """The stages of a training step, one at a time: compiled and as plain Python on the same arrays, and against numpy."""
 
+import numba
 import numpy as np
 import pytest
 from compiled_stages import compiled
@@ -13,10 +14,11 @@ from grpo_theory.compilation import plain
 from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.exact.table import multiset_ranks
-from grpo_theory.lanes import WIDTH
+from grpo_theory.lanes import WIDTH, load, store
 from grpo_theory.simulate import (
     advance,
     ascent,
+    choice,
     draw,
     elementary,
     generator,
@@ -33,7 +35,7 @@ from grpo_theory.simulate import (
     weighing,
 )
 
-MODULES = (ascent, draw, elementary, generator, learner, penalty, record, sums, tally, update, weighing)
+MODULES = (ascent, choice, draw, elementary, generator, learner, penalty, record, sums, tally, update, weighing)
 N, LANES, B, G = WIDTH + 5, 2 * WIDTH, 2, 6
 """Lanes that are wanted, lanes that there are, prompts and responses."""
 AT, OWN = WIDTH, slice(WIDTH, 2 * WIDTH)
@@ -127,14 +129,17 @@ def test_probabilities_of_responses_are_products_along_their_paths():
 def test_thresholds_and_counts():
     a = Arrays()
     pi = np.ascontiguousarray(a.point.probabilities[a.prompts].T)
-    laws = np.ascontiguousarray(np.moveaxis(np.cumsum(a.problem.bandit.probabilities, axis=2), 0, 2))
+    laws = np.cumsum(a.problem.bandit.probabilities, axis=2).reshape(a.m, -1).T.copy()
     below = np.cumsum(a.point.outcome_probabilities[a.prompts], axis=1).T[:-1]
     prompts = among(a.prompts)
     for row, first in ((0, 0), (3, 2)):
         drawn = words(G + 5, LANES + 2)
         made = room(a.o - 1, dtype=np.int32), room(a.o, dtype=np.int32)
-        asked = drawn, row, first, G, among(pi), 1, AT, laws, prompts, 0.7
+        asked = drawn, row, first, G, among(pi), 1, AT, a.n_values, laws, prompts, 0.7
         *_, thresholds, counts = twins("count_outcomes", *asked, *made)
+        *_, unkept, again = twins("count_outcomes", *asked, room(0, dtype=np.int32), made[1])
+        assert unkept.size == 0
+        np.testing.assert_array_equal(again, counts)
         np.testing.assert_allclose(only(thresholds), np.floor(below[:, OWN] * 2**30 + 0.7), atol=1.0)
         *_, listed = twins("find_outcomes", drawn[row:], first, thresholds[1], LANES, np.zeros((G, LANES), dtype=np.int64))
         for i in range(AT, LANES):
@@ -142,6 +147,38 @@ def test_thresholds_and_counts():
             np.testing.assert_array_equal(listed[:, i], expected)
             np.testing.assert_array_equal(counts[1, :, i], np.bincount(expected, minlength=a.o))
         assert (only(counts).sum(axis=0) == G).all()
+
+
+MANY = (1, 2, choice.FEW, choice.FEW + 1, choice.FEW + 9)
+"""Numbers of prompts, on both sides of that from which on one looks up what belongs to each."""
+
+
+@pytest.mark.parametrize("n_prompts", MANY)
+def test_blocks_of_prompts_are_read_and_added_to(n_prompts):
+    rng, size = np.random.default_rng(4), 3
+    prompts, table = rng.integers(n_prompts, size=LANES), rng.normal(size=(size * n_prompts, LANES))
+    *_, logits = twins("read_blocks", table, among(prompts), 1, AT, room(size))
+    blocks, lanes = table.reshape(n_prompts, size, LANES), np.arange(LANES)
+    np.testing.assert_array_equal(only(logits), blocks[prompts, :, lanes].T[:, OWN])
+    covectors = rng.normal(size=(size, LANES))
+    *_, moved = twins("add_to_blocks", among(covectors), among(prompts), 1, AT, 0.3, table)
+    expected = blocks.copy()
+    expected[prompts[OWN], :, lanes[OWN]] += 0.3 * covectors.T[OWN]
+    np.testing.assert_array_equal(moved, expected.reshape(table.shape))
+
+
+@pytest.mark.parametrize("n_prompts", MANY)
+def test_numbers_of_prompts_are_found_in_a_row_of_their_table(n_prompts):
+    rng = np.random.default_rng(5)
+    prompts, table, stage = rng.integers(n_prompts, size=LANES), rng.normal(size=(3, n_prompts)), STAGES["at_prompts"]
+
+    def find(table, prompts, found):
+        store(stage(table, 1, load(prompts, AT)), found, AT)
+
+    found = np.zeros(LANES)
+    numba.njit(find)(table, prompts, found)
+    np.testing.assert_array_equal(found[OWN], table[1, prompts[OWN]])
+    np.testing.assert_array_equal(stage.py_func(table, 1, prompts[OWN]), found[OWN])
 
 
 def test_listed_outcomes_are_those_counted_with_the_lowest_reward_first():
@@ -334,6 +371,7 @@ ELSEWHERE = {
     "note_fault": "test_kernel_trial.py",
     "exponential": "test_training_paths.py",
     "logarithm": "test_training_paths.py",
+    "copy_streams": "test_training.py",
     "find_multiset": "test_training_stages.py, in sum_tabulated",
     "count_below": "test_training_stages.py, in count_outcomes",
     "penalise": "test_training.py",

@@ -18,7 +18,7 @@ from grpo_theory.lanes import WIDTH, load, store
 from grpo_theory.simulate import ascent, optimiser, penalty, record, sums, weighing
 from grpo_theory.simulate.ascent import clear, follow, follow_alone, project
 from grpo_theory.simulate.draw import choose_prompts
-from grpo_theory.simulate.generator import STREAMS, fill_words, next_uniform
+from grpo_theory.simulate.generator import LANES, STREAMS, copy_streams, fill_words, next_uniform
 from grpo_theory.simulate.learner import fill_responses, fill_tokens
 from grpo_theory.simulate.penalty import penalise
 from grpo_theory.simulate.record import TRACE, keep_iterates, part_of
@@ -80,10 +80,9 @@ def sample(words, s, first, b, n, world, recipe, rollout, room):
     for i in range(0, n, WIDTH):
         fill_tokens(room.logits, b, i, world.vocabulary_size, room.tokens, room.log_tokens)
         fill_responses(room.tokens, b, i, world.edges, world.lengths, room.pi)
-        laws, dither = world.laws, words.dithers[s]
-        count_outcomes(
-            words.responses, row, first, size, room.pi, b, i, laws, rollout.prompts, dither, rollout.thresholds, rollout.counts
-        )
+        prompts, dither, n_values = rollout.prompts, words.dithers[s], len(world.values)
+        laws, thresholds, counts = world.laws, rollout.thresholds, rollout.counts
+        count_outcomes(words.responses, row, first, size, room.pi, b, i, n_values, laws, prompts, dither, thresholds, counts)
 
 
 @paragraph
@@ -149,11 +148,12 @@ def update(parts, world, recipe, j, count, step, ball, theta, s, n, rollout, roo
 
 
 @paragraph
-def go_on(parts, world, recipe, rule, words, place, rollouts, steps, start, ball, batch, rollout, room, state, trace, share):
-    """Advance the runs of a share by so many rollouts, from a place of the chunk on, which serve the updates after `start`."""
+def go_on(parts, world, recipe, rule, words, rollouts, steps, start, ball, batch, rollout, room, state, trace, share):
+    """Advance the runs of a share by so many rollouts of the chunk, which serve the updates after `start`."""
     batch_size, size = rollout.prompts.shape[0], state.theta.shape[2]
-    first = share * size
-    n, theta, kept = min(size, state.wanted - first), state.theta[share], part_of(trace, first, size)
+    n, theta, kept = min(size, state.wanted - share * size), state.theta[share], part_of(trace, share * size, size)
+    first = share * size % LANES  # the column where the words of the share's runs begin
+    place = start // recipe.updates % words.dithers.shape[0]
     for s in range(place, place + rollouts):
         draw(words, s, first, n, world, rollout, room)
         parts.fill_logits(theta, rollout.prompts, parts.array, room.rows, room.logits)
@@ -175,27 +175,36 @@ def go_on(parts, world, recipe, rule, words, place, rollouts, steps, start, ball
                 keep_iterates(made + j + 1, theta, kept)
 
 
-def advance(parts, world, recipe, rule, streams, words, steps, start, stop, ball, batch, rollout, room, state, trace):
-    """Advance R runs from update number `start` to `stop`: chunk of rollouts by chunk, and share by share of the runs.
+@paragraph
+def fill_chunk(streams, row, words):
+    """Fill a chunk's words, of the block whose streams begin in a row; the streams stay where they are, where it begins."""
+    copy_streams(streams.lanes, streams.lone, row, words.lanes, words.lone, 0)
+    fill_words(words.lanes, words.prompts[: words.prompts.shape[0] - 1])
+    for s in range(words.dithers.shape[0]):
+        words.dithers[s] = next_uniform(words.lone)
 
-    steps (n,) are the step sizes of all updates; ball is the centre (d,) followed by the radius, or empty.  The streams, the
-    words and the state are advanced in place, and the trace is filled.  A kernel's fault ends it, and is noted in the rollout.
+
+def advance(parts, world, recipe, rule, streams, words, steps, start, stop, ball, batch, rollout, room, state, trace):
+    """Advance R runs from update number `start` to `stop`: block by block, chunk of rollouts by chunk, and share by share.
+
+    steps (n,) are the step sizes of all updates; ball is the centre (d,) followed by the radius, or empty.  The streams, which
+    stand where chunks begin, and the state are advanced in place, and the trace is filled.  A kernel's fault ends it, and is
+    noted in the rollout.
     """
-    chunk = words.dithers.shape[0]
-    while start < stop:
-        place = start // recipe.updates % chunk
-        if place == 0:
-            fill_words(streams.lanes, words.prompts[: words.prompts.shape[0] - 1])
-            for s in range(chunk):
-                words.dithers[s] = next_uniform(streams.lone)
-        rollouts = min(chunk - place, (stop - start) // recipe.updates)
-        for share in range(state.theta.shape[0]):
-            go_on(
-                parts, world, recipe, rule, words, place, rollouts, steps, start, ball, batch, rollout, room, state, trace, share
-            )
-            if rollout.fault[0] > 0.0:
-                return
-        start += rollouts * recipe.updates
+    chunk, n_shares = words.dithers.shape[0], LANES // state.theta.shape[2]
+    for block in range(streams.lone.shape[0] // 4):
+        made = start
+        while made < stop:
+            place = made // recipe.updates % chunk
+            rollouts = min(chunk - place, (stop - made) // recipe.updates)
+            fill_chunk(streams, 4 * block, words)
+            for share in range(block * n_shares, min((block + 1) * n_shares, state.theta.shape[0])):
+                go_on(parts, world, recipe, rule, words, rollouts, steps, made, ball, batch, rollout, room, state, trace, share)
+                if rollout.fault[0] > 0.0:
+                    return
+            if place + rollouts == chunk:
+                copy_streams(words.lanes, words.lone, 0, streams.lanes, streams.lone, 4 * block)
+            made += rollouts * recipe.updates
 
 
 @cache

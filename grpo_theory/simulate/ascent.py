@@ -11,9 +11,10 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F2, F3, I2, function_value, stage
-from grpo_theory.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take, where
+from grpo_theory.lanes import WIDTH, load, reals, store, take, where
 from grpo_theory.problem import Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
+from grpo_theory.simulate.choice import add_to_blocks, read_blocks
 from grpo_theory.simulate.geometry import features
 
 FILL_LOGITS = numba.void(F2, I2, F3, F2, F3)
@@ -40,23 +41,17 @@ class Ascent(NamedTuple):
 @function_value(FILL_LOGITS)
 def tabular_logits(theta, prompts, array, rows, logits):
     """Logits are entries of the table; array and rows are not read."""
-    n_logits, n = logits.shape[1], theta.shape[1]
-    for i in range(0, n, WIDTH):
+    for i in range(0, theta.shape[1], WIDTH):
         for b in range(logits.shape[0]):
-            place = load(prompts, b, i) * (n_logits * n) + (lane_numbers() + i)
-            for k in range(n_logits):
-                store(take(theta, place + k * n), logits, b, k, i)
+            read_blocks(theta, prompts, b, i, logits)
 
 
 @function_value(TAKE_STEP)
 def tabular_step(theta, prompts, array, rows, covectors, step):
     """Theta's block of the prompt moves by step times the covector."""
-    n_logits, n = covectors.shape[1], theta.shape[1]
-    for i in range(0, n, WIDTH):
+    for i in range(0, theta.shape[1], WIDTH):
         for b in range(covectors.shape[0]):
-            place = load(prompts, b, i) * (n_logits * n) + (lane_numbers() + i)
-            for k in range(n_logits):
-                add_at(theta, place + k * n, step * load(covectors, b, k, i))
+            add_to_blocks(covectors, prompts, b, i, step, theta)
 
 
 @function_value(FILL_LOGITS)
@@ -89,7 +84,6 @@ def dense_step(theta, prompts, array, rows, covectors, step):
 @function_value(FILL_LOGITS)
 def few_logits(theta, prompts, array, rows, logits):
     """Logits are phi(m, k) . theta, with array[0] the features (M D, d): all prompts' in the rows (M D, N), and a choice."""
-    n_logits, n = logits.shape[1], rows.shape[1]
     for i in range(0, theta.shape[1], WIDTH):
         for row in range(rows.shape[0]):
             logit = array[0, row, 0] * load(theta, 0, i)
@@ -97,22 +91,17 @@ def few_logits(theta, prompts, array, rows, logits):
                 logit = logit + array[0, row, j] * load(theta, j, i)
             store(logit, rows, row, i)
         for b in range(logits.shape[0]):
-            place = load(prompts, b, i) * (n_logits * n) + (lane_numbers() + i)
-            for k in range(n_logits):
-                store(take(rows, place + k * n), logits, b, k, i)
+            read_blocks(rows, prompts, b, i, logits)
 
 
 @function_value(TAKE_STEP)
 def few_step(theta, prompts, array, rows, covectors, step):
     """Theta moves by step times sum_mk c_mk phi(m, k), with the covectors of a prompt added up first, in the rows (M D, N)."""
-    n_logits, n = covectors.shape[1], rows.shape[1]
     for i in range(0, theta.shape[1], WIDTH):
         for row in range(rows.shape[0]):
             store(reals(0.0), rows, row, i)
         for b in range(covectors.shape[0]):
-            place = load(prompts, b, i) * (n_logits * n) + (lane_numbers() + i)
-            for k in range(n_logits):
-                add_at(rows, place + k * n, step * load(covectors, b, k, i))
+            add_to_blocks(covectors, prompts, b, i, step, rows)
         for j in range(theta.shape[0]):
             x = load(theta, j, i)
             for row in range(rows.shape[0]):

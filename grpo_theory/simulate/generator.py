@@ -18,14 +18,14 @@ WARM_UP = 24
 
 
 class Streams(NamedTuple):
-    """The streams of one block, in the middle of their way.
+    """The streams of some blocks one after another, in the middle of their way.
 
     Attributes
     ----------
-    lanes : ndarray of uint64, shape (4, 128)
+    lanes : ndarray of uint64, shape (4 blocks, 128)
         Three words of state and the counter, one column for each lane.
-    lone : ndarray of uint64, shape (4,)
-        Of a stream that the lanes share, for what is drawn seldom.
+    lone : ndarray of uint64, shape (4 blocks,)
+        Of a stream that the lanes of a block share, for what is drawn seldom.
     """
 
     lanes: NDArray[np.uint64]
@@ -35,9 +35,9 @@ class Streams(NamedTuple):
 STREAMS = record_type(Streams, numba.uint64[:, ::1], numba.uint64[::1])
 
 
-def make_streams() -> Streams:
-    """Make room for the streams of a block."""
-    return Streams(np.empty((4, LANES), dtype=np.uint64), np.empty(4, dtype=np.uint64))
+def make_streams(n_blocks: int = 1) -> Streams:
+    """Make room for the streams of some blocks."""
+    return Streams(np.empty((4 * n_blocks, LANES), dtype=np.uint64), np.empty(4 * n_blocks, dtype=np.uint64))
 
 
 def stream_words(seed: np.random.SeedSequence) -> NDArray[np.uint64]:
@@ -45,9 +45,9 @@ def stream_words(seed: np.random.SeedSequence) -> NDArray[np.uint64]:
     return np.asarray(seed.generate_state(3, np.uint64), dtype=np.uint64)
 
 
-def block_streams(seed: np.random.SeedSequence, block: int) -> Streams:
-    """Return the streams of one block at their beginning: a pure function of the seed and the block's number."""
-    streams = make_streams()
+def block_streams(seed: np.random.SeedSequence, block: int, n_blocks: int = 1) -> Streams:
+    """Return the streams of some blocks at their beginning, of each a pure function of the seed and the block's number."""
+    streams = make_streams(n_blocks)
     begin_streams(stream_words(seed), block * LANES, streams)
     return streams
 
@@ -66,11 +66,22 @@ def mix(a, b, c, counter):
 
 @function_value(numba.void(numba.uint64[::1], numba.int64, STREAMS))
 def begin_streams(words, first, streams):
-    """Begin the streams of a block, whose first lane has this number among the lanes of all blocks, from a seed's words (3,)."""
+    """Begin the streams of blocks, whose first lane has this number among the lanes of all blocks, from a seed's words (3,)."""
     lanes, lone, one = streams.lanes, streams.lone, np.uint64(1)
-    for j in range(LANES):
-        lanes[0, j], lanes[1, j], lanes[2, j], lanes[3, j] = mix(words[0], words[1], words[2] + np.uint64(first + j), one)
-    lone[0], lone[1], lone[2], lone[3] = mix(~words[0], words[1], words[2] + np.uint64(first // LANES), one)
+    for a in range(0, lone.shape[0], 4):
+        b, c, d, number = a + 1, a + 2, a + 3, first + a // 4 * LANES
+        for j in range(LANES):
+            lanes[a, j], lanes[b, j], lanes[c, j], lanes[d, j] = mix(words[0], words[1], words[2] + np.uint64(number + j), one)
+        lone[a], lone[b], lone[c], lone[d] = mix(~words[0], words[1], words[2] + np.uint64(number // LANES), one)
+
+
+@stage
+def copy_streams(lanes, lone, row, to_lanes, to_lone, to_row):
+    """Copy the streams of a block, which begin in a row."""
+    for i in range(4):
+        to_lone[to_row + i] = lone[row + i]
+        for j in range(LANES):
+            to_lanes[to_row + i, j] = lanes[row + i, j]
 
 
 @stage

@@ -4,7 +4,8 @@ import numba
 import numpy as np
 
 from grpo_theory.compilation import allocating_stage, function_value, stage
-from grpo_theory.lanes import WIDTH, load, store, take, where
+from grpo_theory.lanes import WIDTH, load, store, where
+from grpo_theory.simulate.choice import at_prompts
 from grpo_theory.simulate.setting import ROOM, WORLD
 from grpo_theory.simulate.sums import ROLLOUT
 
@@ -14,9 +15,9 @@ FILL_SEEN = numba.void(WORLD, numba.int64, numba.int64, ROLLOUT, ROOM)
 @stage
 def fill_log_ratios(log_tokens, b, i, log_reference, prompts, c, log_ratios):
     """Fill the logs of pi/reference of tokens (D, N) from those of pi at b (B, D, N) and the reference (D, M) at prompts[c]."""
-    n_prompts, prompt = log_reference.shape[1], load(prompts, c, i)
+    own = load(prompts, c, i)
     for d in range(log_ratios.shape[0]):
-        store(load(log_tokens, b, d, i) - take(log_reference, prompt + d * n_prompts), log_ratios, d, i)
+        store(load(log_tokens, b, d, i) - at_prompts(log_reference, d, own), log_ratios, d, i)
 
 
 @stage

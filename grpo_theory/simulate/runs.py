@@ -34,12 +34,17 @@ from grpo_theory.simulate.world import (
     make_state,
     make_words,
     make_world,
+    words_rows,
 )
 from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
 
 BLOCK_RUNS = LANES
 CALL_WORDS = 1 << 22
 """The words that a call of the driver uses at most: for tens of milliseconds, in which nobody can interrupt it."""
+NEAR_NUMBERS = 1 << 13
+"""About the numbers of a step that the first level of cache holds, with what it loads ahead."""
+CALL_NUMBERS = 1 << 17
+"""The numbers that the iterates of several blocks have at most, so that memory is flat."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +80,17 @@ def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Arr
     return starts
 
 
-def share_of(found: Ascent, recipe: Recipe, calls: bool) -> int:
+def share_of(problem: Problem, layout: Layout, found: Ascent, recipe: Recipe, calls: bool) -> int:
     """Return how many runs go on side by side; `calls` says whether a kernel is called, or a trace kept.
 
-    What is a function of its own is called for all runs at once, because a call takes longer than its work for a few.
+    What is a function of its own is called for all runs at once, because a call takes longer than its work for a few; but a step
+    of many runs, each of many numbers, leaves the first level of cache.
     """
     if found.alone:
         return 1
-    return LANES if calls or recipe.weighs_anew else 2 * WIDTH
+    paths, n_outcomes = problem.policy.paths, problem.bandit.n_responses * problem.bandit.values.size
+    numbers = layout.batch_size * (4 * paths.n_logits + 2 * n_outcomes) + found.rows + 3 * problem.policy.dimension
+    return LANES if calls or recipe.weighs_anew or numbers * LANES <= NEAR_NUMBERS else 2 * WIDTH
 
 
 @dataclass(frozen=True)
@@ -133,12 +141,18 @@ class Course:
         world = make_world(problem, estimator)
         recipe = make_recipe(problem, estimator, layout, keeps or path.is_called)
         parts = make_parts(estimator, recipe, path, found, optimiser, keeps)
-        share = share_of(found, recipe, path.is_called or keeps)
+        share = share_of(problem, layout, found, recipe, path.is_called or keeps)
         return cls(problem, estimator, step_sizes, layout, projected, found, optimiser, path, world, recipe, parts, share)
+
+    @property
+    def blocks_at_once(self) -> int:
+        """How many blocks go on in one call of the driver: many of short runs, because a call takes longer than their work."""
+        words = LANES * words_rows(self.layout) * len(self.step_sizes) // self.layout.updates
+        return max(1, min(CALL_WORDS // words, CALL_NUMBERS // (BLOCK_RUNS * self.problem.policy.dimension)))
 
     @contextmanager
     def start(self, streams: Streams, starts: Array, trace: Trace = NO_TRACE) -> Iterator["Runs"]:
-        """Give a block of runs at their starts (R, d), R at most a block's number; what they were computed in is used again."""
+        """Give the runs of some blocks at their starts (R, d); what they were computed in is used again."""
         with borrowed(self._places, lambda: make_workplace(self)) as place:
             yield Runs(self, place, streams, starts, trace)
 
@@ -168,10 +182,10 @@ def make_workplace(course: Course) -> Workplace:
 
 
 class Runs:
-    """A block of runs on their way: side by side in shares or, where their parameters are many, one after another.
+    """The runs of some blocks on their way: side by side in shares or, where their parameters are many, one after another.
 
     Words are drawn for a whole block, and rollout by rollout, so that no number depends on how many runs are wanted, how long
-    they are or where they are looked at.
+    they are or where they are looked at.  All blocks but the last are whole.
 
     Attributes
     ----------
@@ -207,7 +221,8 @@ class Runs:
     def advance(self, count: int) -> None:
         """Make updates until there have been so many."""
         course, place = self.course, self.place
-        at_once = course.layout.updates * max(1, CALL_WORDS // (LANES * place.words.rows))
+        n_blocks = len(self.streams.lone) // 4
+        at_once = course.layout.updates * max(1, CALL_WORDS // (n_blocks * LANES * place.words.rows))
         while self.count < count:
             check_wanted()
             stop = min(self.count + at_once, count)

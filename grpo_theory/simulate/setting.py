@@ -26,8 +26,8 @@ class World(NamedTuple):
     vocabulary_size : int
     values : ndarray, shape (L,)
         The reward values.
-    laws : ndarray, shape (K, L, M)
-        The distribution functions of the values.
+    laws : ndarray, shape (O, M)
+        The distribution functions of the values given response and prompt, those of a response one after another.
     mean_rewards, mean_squares : ndarray, shape (K, M)
         E[Z | m, k] and E[Z^2 | m, k].
     log_reference : ndarray, shape (D, M)
@@ -173,15 +173,19 @@ class Words(NamedTuple):
     responses : ndarray of int32, shape (at least 2 (C P + 1), 128)
         The same words in halves; of a rollout's, those from row 2 B on are for the responses, group by group.
     dithers : ndarray, shape (C,)
+    lanes, lone : ndarray of uint64, shapes (4, 128) and (4,)
+        The streams of the block behind the chunk.
     """
 
     rows: int
     prompts: NDArray[np.uint64]
     responses: NDArray[np.int32]
     dithers: Array
+    lanes: NDArray[np.uint64]
+    lone: NDArray[np.uint64]
 
 
-WORLD = record_type(World, F2, I1, I2, I1, numba.int64, F1, F3, F2, F2, F2, numba.float64, F3)
+WORLD = record_type(World, F2, I1, I2, I1, numba.int64, F1, F2, F2, F2, F2, numba.float64, F3)
 RECIPE = record_type(
     Recipe,
     numba.int64,
@@ -199,4 +203,4 @@ RECIPE = record_type(
 )
 ROOM = record_type(Room, *[F3] * 5, F2, F2, *[F3] * 4, F4, F3, F2, F2)
 STATE = record_type(State, numba.int64, F3, F3, F3, F2, F4, F2, F1)
-WORDS = record_type(Words, numba.int64, numba.uint64[:, ::1], numba.int32[:, ::1], F1)
+WORDS = record_type(Words, numba.int64, numba.uint64[:, ::1], numba.int32[:, ::1], F1, numba.uint64[:, ::1], numba.uint64[::1])

@@ -63,6 +63,7 @@ class Rollout(NamedTuple):
     counts : ndarray of int32, shape (B, O, N)
         The number of the group's responses with each outcome.
     thresholds : ndarray of int32, shape (B, O - 1, N)
+        Where responses are wanted in the order drawn; (B, 0, N) where they are not.
     rewards : ndarray, shape (B, O, N)
         Of the outcomes, less the penalty if it is in the reward.
     norms : ndarray, shape (B, K, N)

@@ -8,7 +8,8 @@ begin in column `first` + i.
 import numpy as np
 
 from grpo_theory.compilation import stage
-from grpo_theory.lanes import as_short, load, reals, shorts, store, take
+from grpo_theory.lanes import as_short, load, reals, shorts, store
+from grpo_theory.simulate.choice import at_prompts
 
 ONE = 1 << 30
 """A probability of 1 in the units of the thresholds."""
@@ -25,16 +26,15 @@ def count_below(words, row, first, group_size, i, threshold):
 
 
 @stage
-def count_outcomes(words, row, first, group_size, pi, b, i, laws, prompts, dither, thresholds, counts):
+def count_outcomes(words, row, first, group_size, pi, b, i, n_values, laws, prompts, dither, thresholds, counts):
     """Count the outcomes (B, O, N) of a group, whose words (n, lanes) are so many rows from `row` on.
 
-    A word has the first outcome whose threshold (B, O - 1, N) is above it: the whole part of 2^30 F + dither, with F the
-    distribution function of the outcomes.  The dither is uniform on [0, 1) and shared by all that one rollout draws: a response's
-    law is exact, and the joint law of several is so to 2^-60.  laws (K, L, M) are the distribution functions of the rewards given
-    response and prompt.
+    A word has the first outcome whose threshold is above it: the whole part of 2^30 F + dither, with F the distribution function
+    of the outcomes.  The thresholds (B, O - 1, N) are kept if there is room.  The dither is uniform on [0, 1) and shared by all
+    that one rollout draws: a response's law is exact, and the joint law of several is so to 2^-60.  laws (O, M) are the
+    distribution functions of the n_values rewards given response and prompt.
     """
-    n_values, n_prompts, last = laws.shape[1], laws.shape[2], thresholds.shape[1]
-    prompt, reached, before = load(prompts, b, i), reals(0.0), shorts(0)
+    last, own_prompts, reached, before = counts.shape[1] - 1, load(prompts, b, i), reals(0.0), shorts(0)
     for k in range(pi.shape[1]):
         own = load(pi, b, k, i)
         for value in range(n_values):
@@ -43,12 +43,13 @@ def count_outcomes(words, row, first, group_size, pi, b, i, laws, prompts, dithe
                 store(group_size - before, counts, b, last, i)
                 return
             if value < n_values - 1:
-                share = take(laws, prompt + o * n_prompts)
+                share = at_prompts(laws, o, own_prompts)
                 threshold = as_short((reached + own * share) * ONE + dither)
             else:
                 reached = reached + own
                 threshold = as_short(reached * ONE + dither)
-            store(threshold, thresholds, b, o, i)
+            if thresholds.shape[1] > 0:
+                store(threshold, thresholds, b, o, i)
             found = count_below(words, row, first, group_size, i, threshold)
             store(found - before, counts, b, o, i)
             before = found

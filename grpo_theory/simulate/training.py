@@ -24,6 +24,9 @@ from grpo_theory.validation import as_count, as_numbers, shown
 if TYPE_CHECKING:
     import pandas as pd
 
+JOBS = 4
+"""The least number of jobs for each thread, if there are so many blocks: then all end at about the same time."""
+
 
 @dataclass(frozen=True)
 class TrainingRuns:
@@ -154,12 +157,15 @@ def simulate_training(
         warn_if_unstable(problem, starts[0], course.step_sizes)
     seed = as_seed_sequence(rng)
 
-    def run(number: int) -> tuple[Array, ...]:
-        return _objectives(course, block_streams(seed, number), starts[number * BLOCK_RUNS : (number + 1) * BLOCK_RUNS], kept)
+    n_blocks = -(-replications // BLOCK_RUNS)
+    at_once = max(1, min(course.blocks_at_once, n_blocks // (JOBS * workers)))
 
-    jobs = ((number,) for number in range(-(-replications // BLOCK_RUNS)))
-    blocks = list(map_in_order(run, jobs, workers))
-    objectives, averages, theta, average, farthest = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    def run(first: int) -> tuple[Array, ...]:
+        wanted = slice(first * BLOCK_RUNS, (first + at_once) * BLOCK_RUNS)
+        return _objectives(course, block_streams(seed, first, min(at_once, n_blocks - first)), starts[wanted], kept)
+
+    parts = list(map_in_order(run, ((first,) for first in range(0, n_blocks, at_once)), workers))
+    objectives, averages, theta, average, farthest = (np.concatenate(part) for part in zip(*parts, strict=True))
     return TrainingRuns(chosen.name, kept, objectives, averages, theta, average, farthest)
 
 
@@ -179,7 +185,7 @@ def _checkpoints(checkpoints: Sequence[int] | None, steps: int, inner_steps: int
 
 
 def _objectives(course: Course, streams: Streams, starts: Array, checkpoints: Integers) -> tuple[Array, ...]:
-    """Train one block of runs; return J at the checkpoints, of iterates and averages, and where the runs end."""
+    """Train the runs of some blocks; return J at the checkpoints, of iterates and averages, and where the runs end."""
     objectives = np.empty((len(starts), len(checkpoints)))
     averages = np.empty_like(objectives)
     with course.start(streams, starts) as runs:

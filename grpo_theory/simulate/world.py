@@ -14,7 +14,7 @@ from grpo_theory.problem import Problem
 from grpo_theory.simulate.advance import Parts
 from grpo_theory.simulate.alias import alias_rows
 from grpo_theory.simulate.ascent import Ascent
-from grpo_theory.simulate.generator import LANES
+from grpo_theory.simulate.generator import LANES, make_streams
 from grpo_theory.simulate.optimiser import Optimiser
 from grpo_theory.simulate.path import Path
 from grpo_theory.simulate.penalty import see_fields, see_rewards
@@ -55,7 +55,7 @@ def make_world(problem: Problem, estimator: Estimator) -> World:
         lengths=paths.lengths,
         vocabulary_size=paths.vocabulary_size,
         values=bandit.values.copy(),
-        laws=np.ascontiguousarray(np.moveaxis(np.cumsum(bandit.probabilities, axis=2), 0, 2)),
+        laws=np.cumsum(bandit.probabilities, axis=2).reshape(bandit.n_prompts, -1).T.copy(),
         mean_rewards=np.ascontiguousarray(bandit.mean_reward.T),
         mean_squares=np.ascontiguousarray(mean_squares.T),
         log_reference=np.ascontiguousarray(log_reference),
@@ -119,16 +119,16 @@ def make_parts(estimator: Estimator, recipe: Recipe, path: Path, ascent: Ascent,
 def make_rollout(problem: Problem, estimator: Estimator, layout: Layout, path: Path, lanes: int) -> Rollout:
     """Make room for a rollout of so many lanes."""
     n_responses, n_values, n_prompts = problem.bandit.n_responses, problem.bandit.values.size, layout.batch_size
-    n_outcomes, reads = n_responses * n_values, estimator.advantage.reads
+    n_outcomes, reads, in_order = n_responses * n_values, estimator.advantage.reads, path.fill_sums is sum_in_order
     norms = n_responses if reads & {"squared_score_norms", "optimal_baselines"} else 0
     return Rollout(
         prompts=zeros(n_prompts, lanes, dtype=np.int64),
         counts=zeros(n_prompts, n_outcomes, lanes, dtype=np.int32),
-        thresholds=zeros(n_prompts, n_outcomes - 1, lanes, dtype=np.int32),
+        thresholds=zeros(n_prompts, n_outcomes - 1 if in_order else 0, lanes, dtype=np.int32),
         rewards=zeros(n_prompts, n_outcomes, lanes),
         norms=zeros(n_prompts, norms, lanes),
         fields=zeros(n_prompts, 3 if reads & set(PROMPT_FIELDS) else 0, lanes),
-        sums=zeros(n_prompts, 2 if path.fill_sums is sum_in_order else 1, n_outcomes, lanes),
+        sums=zeros(n_prompts, 2 if in_order else 1, n_outcomes, lanes),
         listed=zeros(n_prompts, layout.group_size if path.is_called else 0, lanes, dtype=np.int64),
         advantages=zeros(lanes * n_prompts, layout.group_size),
         fault=np.zeros(1 + layout.group_size),
@@ -167,12 +167,17 @@ def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: La
     )
 
 
+def words_rows(layout: Layout) -> int:
+    """Return the words that a rollout of a run takes: one for each prompt, and half of one for each response."""
+    return layout.batch_size + -(-layout.batch_size * layout.group_size // 2)
+
+
 def make_words(layout: Layout) -> Words:
     """Make room for the words of a chunk."""
-    rows = layout.batch_size + -(-layout.batch_size * layout.group_size // 2)
+    rows = words_rows(layout)
     chunk = max(1, CHUNK_WORDS // (LANES * rows))
     words = zeros(-(-chunk * rows // 8) * 8 + 1, LANES, dtype=np.uint64)
-    return Words(rows, words, words.view(np.int32).reshape(-1, LANES), np.empty(chunk))
+    return Words(rows, words, words.view(np.int32).reshape(-1, LANES), np.empty(chunk), *make_streams())
 
 
 def make_state(starts: Array, size: int, n_moments: int) -> State:
