@@ -11,7 +11,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F2, F3, I2, function_value, stage
-from grpo_theory.lanes import WIDTH, load, reals, store, take, where
+from grpo_theory.lanes import WIDTH, load, reals, store, sum_lanes, take, where
 from grpo_theory.problem import Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
 from grpo_theory.simulate.choice import add_to_blocks, read_blocks
@@ -111,32 +111,33 @@ def few_step(theta, prompts, array, rows, covectors, step):
 
 @function_value(FILL_LOGITS)
 def head_logits(theta, prompts, array, rows, logits):
-    """Logits are W h_m, with array[0] the hidden states (M, H); one run at a time."""
+    """Logits are W h_m, with array[0] the hidden states (M, H); one run at a time, whose parameters are the lanes."""
     width, flat = array.shape[2], theta.ravel()
+    whole = width - width % WIDTH
     for b in range(logits.shape[0]):
         m = np.uintp(prompts[b, 0])
         for k in range(logits.shape[1]):
-            # Four sums, because a sum into one place waits for the sum before it.
-            first, second, third, fourth, start = 0.0, 0.0, 0.0, 0.0, k * width
-            for j in range(0, width - 3, 4):
-                first += array[0, m, j] * flat[start + j]
-                second += array[0, m, j + 1] * flat[start + j + 1]
-                third += array[0, m, j + 2] * flat[start + j + 2]
-                fourth += array[0, m, j + 3] * flat[start + j + 3]
-            for j in range(width // 4 * 4, width):
-                first += array[0, m, j] * flat[start + j]
-            logits[b, k, 0] = (first + second) + (third + fourth)
+            sums = reals(0.0)
+            for j in range(0, whole, WIDTH):
+                sums = sums + load(array, 0, m, j) * load(flat, k * width + j)
+            logit = sum_lanes(sums)
+            for j in range(whole, width):
+                logit += array[0, m, j] * flat[k * width + j]
+            logits[b, k, 0] = logit
 
 
 @function_value(TAKE_STEP)
 def head_step(theta, prompts, array, rows, covectors, step):
     """Row k of the head moves by step times c_k h_m; one run at a time."""
     width, flat = array.shape[2], theta.ravel()
+    whole = width - width % WIDTH
     for b in range(covectors.shape[0]):
         m = np.uintp(prompts[b, 0])
         for k in range(covectors.shape[1]):
             weight, start = step * covectors[b, k, 0], k * width
-            for j in range(width):
+            for j in range(0, whole, WIDTH):
+                store(load(flat, start + j) + weight * load(array, 0, m, j), flat, start + j)
+            for j in range(whole, width):
                 flat[start + j] += weight * array[0, m, j]
 
 

@@ -191,14 +191,16 @@ def _objectives(course: Course, streams: Streams, starts: Array, checkpoints: In
     with course.start(streams, starts) as runs:
         for c, checkpoint in enumerate(checkpoints):
             runs.advance(int(checkpoint))
-            objectives[:, c] = _objective(course.problem, runs.theta)
-            averages[:, c] = _objective(course.problem, runs.average if checkpoint else runs.theta)
+            reached = runs.theta
+            both = np.stack([reached, runs.average if checkpoint else reached])
+            objectives[:, c], averages[:, c] = _finite_objectives(course.problem, both)
         runs.advance(len(course.step_sizes))
         return objectives, averages, runs.theta, runs.average, runs.farthest
 
 
-def _objective(problem: Problem, theta: Array) -> Array:
-    finite = np.isfinite(theta).all(axis=1)
-    found = np.full(len(theta), np.nan)
+def _finite_objectives(problem: Problem, theta: Array) -> Array:
+    """Return J(theta), shape (...,), for theta (..., d); NaN where it has left the finite numbers."""
+    finite = np.isfinite(theta).all(axis=-1)
+    found = np.full(finite.shape, np.nan)
     found[finite] = objective(problem, theta[finite])
     return found
