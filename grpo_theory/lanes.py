@@ -112,6 +112,11 @@ def tally_below(found: np.ndarray, bound: np.ndarray, words: np.ndarray, *place:
     return found + (load(words, *place) < bound)
 
 
+def root(lanes: np.ndarray) -> np.ndarray:
+    """Return the square roots of float64 lanes."""
+    return np.sqrt(lanes)
+
+
 def some(mask: np.ndarray) -> bool:
     """Say whether the mask is true in any lane."""
     return bool(mask.any())
@@ -503,6 +508,15 @@ _type(lane_numbers, lambda: signature(INTEGERS))
 @_lower(lane_numbers)
 def _lane_numbers(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
     return ir.Constant(_vector(types.int64), list(range(WIDTH)))
+
+
+_type(root, lambda lanes: signature(lanes, lanes) if lanes == REALS else None)
+
+
+@_lower(root, REALS)
+def _root(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    kind = ir.FunctionType(values[0].type, [values[0].type])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{WIDTH}f64"), values)
 
 
 _type(some, lambda mask: signature(types.boolean, mask))

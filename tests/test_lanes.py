@@ -20,6 +20,7 @@ from grpo_theory.lanes import (
     lane_numbers,
     load,
     reals,
+    root,
     shorts,
     store,
     sum_lanes,
@@ -42,6 +43,7 @@ def arithmetic(x, n, s, w, p, out):
     store(a - 2.0 * b, out, 1, 0)
     store(3.0 / (a * b), out, 2, 0)
     store((1.0 - a) / 7.0, out, 3, 0)
+    store(root(a * a + 0.3), out, 9, 0)
     store(as_real(load(n, 0, 1) * 3 + load(n, 1, 2) - 5), out, 4, 0)
     store(as_real((load(n, 2, 0) & 255) << 3), out, 5, 0)
     store(as_real(load(n, 3, 7) >> 2), out, 6, 0)

@@ -309,9 +309,14 @@ def test_score_norms_and_fields():
     pi = np.ascontiguousarray(a.point.probabilities[a.prompts].T)
     penalties = np.ascontiguousarray(a.problem.kl.strength * a.paths.along(a.point.log_ratios_to_reference)[a.prompts].T)
     means, squares = bandit.mean_reward.T.copy(), (bandit.probabilities @ bandit.values**2).T.copy()
-    *_, fields = twins("fill_fields", pi, penalties, norms, means, squares, a.prompts, N, np.zeros((3, LANES)))
+    every = np.ascontiguousarray(a.point.squared_score_norms[a.prompts].T)
+    asked = among(pi), among(penalties), among(every), means, squares, among(a.prompts), 1, AT
+    *_, fields = twins("fill_fields", *asked, room(3))
     expected = np.stack([found.value, found.standard_deviation, found.optimal_baseline])[:, a.prompts]
-    np.testing.assert_allclose(fields[:, :N], expected[:, :N], atol=1e-12)
+    np.testing.assert_allclose(only(fields), expected[:, OWN], atol=1e-12)
+    *_, without = twins("fill_fields", *asked[:2], room(0), *asked[3:], room(3))
+    np.testing.assert_array_equal(only(without)[:2], only(fields)[:2])
+    np.testing.assert_array_equal(only(without)[2], only(fields)[0])
 
 
 def test_iterates_are_followed_projected_and_kept():

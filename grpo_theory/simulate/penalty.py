@@ -4,7 +4,7 @@ import numba
 import numpy as np
 
 from grpo_theory.compilation import allocating_stage, function_value, stage
-from grpo_theory.lanes import WIDTH, load, store, where
+from grpo_theory.lanes import WIDTH, load, reals, root, store, where
 from grpo_theory.simulate.choice import at_prompts
 from grpo_theory.simulate.setting import ROOM, WORLD
 from grpo_theory.simulate.sums import ROLLOUT
@@ -74,29 +74,26 @@ def fill_norms(tokens, gram, edges, lengths, vocabulary_size, prompts, n, norms)
 
 
 @stage
-def fill_fields(pi, penalties, norms, mean_rewards, mean_squares, prompts, n, fields):
-    """Fill values, standard deviations and optimal baselines of the prompts (3, N).
+def fill_fields(pi, penalties, norms, mean_rewards, mean_squares, prompts, b, i, fields):
+    """Fill values, standard deviations and optimal baselines of the prompts (B, 3, N).
 
-    mean_rewards and mean_squares (K, M) are those of the reward before the penalty.
+    mean_rewards and mean_squares (K, M) are those of the reward before the penalty; norms (B, K, N), or (B, 0, N).
     """
-    for i in range(n):
-        m = np.uintp(prompts[i])
-        value = 0.0
-        for k in range(pi.shape[0]):
-            value += pi[k, i] * (mean_rewards[k, m] - penalties[k, i])
-        variance = 0.0
-        power = 0.0
-        weighted = 0.0
-        for k in range(pi.shape[0]):
-            mean = mean_rewards[k, m] - penalties[k, i]
-            spread = mean_squares[k, m] - mean_rewards[k, m] ** 2
-            variance += pi[k, i] * (spread + (mean - value) ** 2)
-            if norms.shape[0] > 0:
-                power += pi[k, i] * norms[k, i]
-                weighted += pi[k, i] * norms[k, i] * mean
-        fields[0, i] = value
-        fields[1, i] = np.sqrt(max(variance, 0.0))
-        fields[2, i] = weighted / power if power > 0.0 else value
+    own, value = load(prompts, b, i), reals(0.0)
+    for k in range(pi.shape[1]):
+        value = value + load(pi, b, k, i) * (at_prompts(mean_rewards, k, own) - load(penalties, b, k, i))
+    variance, power, weighted = reals(0.0), reals(0.0), reals(0.0)
+    for k in range(pi.shape[1]):
+        chance, reward = load(pi, b, k, i), at_prompts(mean_rewards, k, own)
+        mean = reward - load(penalties, b, k, i)
+        away, spread = mean - value, at_prompts(mean_squares, k, own) - reward * reward
+        variance = variance + chance * (spread + away * away)
+        if norms.shape[1] > 0:
+            weight = chance * load(norms, b, k, i)
+            power, weighted = power + weight, weighted + weight * mean
+    store(value, fields, b, 0, i)
+    store(root(where(variance < 0.0, 0.0, variance)), fields, b, 1, i)
+    store(where(power > 0.0, weighted / where(power > 0.0, power, 1.0), value), fields, b, 2, i)
 
 
 @function_value(FILL_SEEN)
@@ -111,5 +108,6 @@ def see_fields(world, b, n, rollout, room):
     if rollout.norms.shape[1] > 0:
         fill_norms(room.tokens[b], world.gram, world.edges, world.lengths, world.vocabulary_size, prompts, n, rollout.norms[b])
     if rollout.fields.shape[1] > 0:
-        norms, fields = rollout.norms[b], rollout.fields[b]
-        fill_fields(room.pi[b], room.penalties[b], norms, world.mean_rewards, world.mean_squares, prompts, n, fields)
+        means, squares = world.mean_rewards, world.mean_squares
+        for i in range(0, n, WIDTH):
+            fill_fields(room.pi, room.penalties, rollout.norms, means, squares, rollout.prompts, b, i, rollout.fields)
