@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import softmax
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Flags
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap
 
 OWN = "own"
@@ -106,10 +106,16 @@ def ascent(problem: gt.Problem, power: float, updates: int, stride: float = STRI
 
 def cosines(products: Array, covectors: Array) -> Array:
     """Return the cosines of all pairs of prompts' gradients, shape (M (M - 1)/2,), from products (M, M) and covectors (M, K)."""
-    both = products * (covectors @ covectors.T)
+    both = covectors @ covectors.T
+    both *= products
     lengths = np.sqrt(np.diag(both))
-    pairs = np.triu_indices(len(both), 1)
-    return (both / np.outer(lengths, lengths))[pairs]
+    both /= np.outer(lengths, lengths)
+    return both[_above_diagonal(len(both))]
+
+
+@cache
+def _above_diagonal(n: int) -> Flags:
+    return np.triu(np.ones((n, n), dtype=np.bool_), 1)
 
 
 NEAR = 0.1
