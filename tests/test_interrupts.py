@@ -77,6 +77,15 @@ def test_an_interrupt_is_one_line_where_an_exception_would_be_turned_into_anothe
     assert (error == "interrupted: x\n") == (status == 130)
 
 
+def test_an_interrupt_ends_a_command_whose_line_nobody_can_read():
+    text = EXTENSION.replace("GUARD", "ending_at_once('interrupted: x')").replace(
+        "import signal", "import os, signal\nos.close(2)", 1
+    )
+    with started([sys.executable, "-c", text], cwd=ROOT) as process:
+        assert process.communicate(timeout=60) == ("", "")
+    assert process.returncode == 130
+
+
 def test_interrupts_that_are_ignored_stay_so_and_others_are_exceptions_again():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -32,6 +32,7 @@ from grpo_theory.simulate import (
     world,
 )
 from grpo_theory.simulate import optimiser as optimiser_module
+from grpo_theory.simulate import runs as runs_module
 from grpo_theory.simulate import training as training_module
 from grpo_theory.simulate.alias import alias_table
 from grpo_theory.simulate.runs import BLOCK_RUNS
@@ -191,21 +192,51 @@ def test_more_words_than_a_chunk_has_are_drawn_chunk_by_chunk():
         np.testing.assert_allclose(training.theta[run], expected.path[-1], atol=1e-10)
 
 
-@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
-def test_blocks_that_go_on_in_one_call_are_those_that_go_on_alone(setting, monkeypatch):
+def short_courses():
+    """Problems whose runs go on so many at a time, with an estimator, prompts and updates of a rollout."""
+    rng = np.random.default_rng(2)
+    head = gt.Problem(gt.Bandit(rng.uniform(0.1, 0.9, (1, 3))), gt.SoftmaxHead(rng.normal(size=(1, 37)), 3))
+    named = gt.gallery.problem("kl-tabular"), gt.gallery.problem("kl-sequence"), gt.gallery.problem("linear")
+    return [(named[0], "rloo", 1, 1, 128), (named[1], "gspo", 4, 2, 128), (named[2], "rloo", 4, 1, 64), (head, "grpo", 4, 1, 1)]
+
+
+@pytest.mark.parametrize("course", range(4))
+def test_blocks_that_go_on_in_one_call_are_those_that_go_on_alone(course, monkeypatch):
     """Ten blocks, the last of them not whole, through some chunks; in calls that end in the middle of chunks, too."""
-    asked = {"replications": 9 * BLOCK_RUNS + 30, "steps": 600, "checkpoints": [298, 600]} | setting
-    calls, block_streams = [], training_module.block_streams
-    monkeypatch.setattr(training_module, "block_streams", lambda *which: calls.append(which[1:]) or block_streams(*which))
-    together = small(workers=1, **asked)
-    assert calls == [(first, 2) for first in range(0, 10, 2)]
-    monkeypatch.setattr("grpo_theory.simulate.runs.CALL_WORDS", 1 << 15)
-    alone = small(workers=2, **asked)
-    assert sorted(calls[5:]) == [(number, 1) for number in range(10)]
-    for name in ("theta", "average", "farthest", "objectives", "average_objectives"):
-        np.testing.assert_array_equal(getattr(together, name), getattr(alone, name))
-    firsts = together.theta[::BLOCK_RUNS]
-    assert len(np.unique(firsts[:, 0])) == len(firsts)
+    problem, estimator, batch_size, inner_steps, share = short_courses()[course]
+    shares, share_of = [], runs_module.share_of
+    monkeypatch.setattr(runs_module, "share_of", lambda *asked: shares.append(share_of(*asked)) or shares[-1])
+    blocks, block_streams = [], training_module.block_streams
+    monkeypatch.setattr(training_module, "block_streams", lambda *which: blocks.append(which[1:]) or block_streams(*which))
+    sizes = {"batch_size": batch_size, "group_size": 5, "steps": 150, "replications": 9 * BLOCK_RUNS + 30, "rng": 9}
+
+    def train(**how):
+        schedule = gt.Constant(0.1)
+        return gt.simulate_training(problem, np.zeros(problem.policy.dimension), estimator, schedule, **sizes, **how)
+
+    together = train(inner_steps=inner_steps, workers=1)
+    assert blocks == [(first, 2) for first in range(0, 10, 2)]
+    alone = [train(inner_steps=inner_steps, workers=2, checkpoints=[74, 150])]
+    monkeypatch.setattr(runs_module, "CALL_WORDS", 1 << 15)
+    alone.append(train(inner_steps=inner_steps, workers=1))
+    assert sorted(blocks[5:]) == sorted(2 * [(number, 1) for number in range(10)])
+    assert set(shares) == {share}
+    for other in alone:
+        for name in ("theta", "average", "farthest"):
+            np.testing.assert_array_equal(getattr(together, name), getattr(other, name))
+        for name in ("objectives", "average_objectives"):
+            np.testing.assert_array_equal(getattr(together, name)[:, -1], getattr(other, name)[:, -1])
+    assert len(np.unique(together.theta[::BLOCK_RUNS, 0])) == 10
+
+
+def test_blocks_that_go_on_together_go_to_their_end_at_once():
+    """The words in the room are the last block's: whoever went on in the middle would get another's."""
+    problem = gt.gallery.problem("tabular")
+    sizes = {"batch_size": 1, "group_size": 2, "inner_steps": 1, "optimiser": gt.SGD(), "ball": None}
+    course = runs_module.Course.of(problem, gt.estimators()["rloo"], np.ones(20), **sizes)
+    streams = generator.block_streams(np.random.SeedSequence(0), 0, 2)
+    with course.start(streams, np.tile(problem.theta, (200, 1))) as runs, pytest.raises(ValueError, match="count must be 20"):
+        runs.advance(10)
 
 
 def test_a_second_block_has_uniforms_of_its_own():

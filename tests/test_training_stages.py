@@ -376,7 +376,6 @@ ELSEWHERE = {
     "note_fault": "test_kernel_trial.py",
     "exponential": "test_training_paths.py",
     "logarithm": "test_training_paths.py",
-    "copy_streams": "test_training.py",
     "find_multiset": "test_training_stages.py, in sum_tabulated",
     "count_below": "test_training_stages.py, in count_outcomes",
     "penalise": "test_training.py",

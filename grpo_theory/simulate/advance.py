@@ -18,7 +18,7 @@ from grpo_theory.lanes import WIDTH, load, store
 from grpo_theory.simulate import ascent, optimiser, penalty, record, sums, weighing
 from grpo_theory.simulate.ascent import clear, follow, follow_alone, project
 from grpo_theory.simulate.draw import choose_prompts
-from grpo_theory.simulate.generator import LANES, STREAMS, copy_streams, fill_words, next_uniform
+from grpo_theory.simulate.generator import LANES, STREAMS, fill_words, next_uniform
 from grpo_theory.simulate.learner import fill_responses, fill_tokens
 from grpo_theory.simulate.penalty import penalise
 from grpo_theory.simulate.record import TRACE, keep_iterates, part_of
@@ -176,34 +176,33 @@ def go_on(parts, world, recipe, rule, words, rollouts, steps, start, ball, batch
 
 
 @paragraph
-def fill_chunk(streams, row, words):
-    """Fill a chunk's words, of the block whose streams begin in a row; the streams stay where they are, where it begins."""
-    copy_streams(streams.lanes, streams.lone, row, words.lanes, words.lone, 0)
-    fill_words(words.lanes, words.prompts[: words.prompts.shape[0] - 1])
-    for s in range(words.dithers.shape[0]):
-        words.dithers[s] = next_uniform(words.lone)
+def fill_chunk(lanes, lone, rollouts, words):
+    """Fill the words of so many rollouts of a chunk, from streams that stand at its beginning."""
+    fill_words(lanes, words.prompts[: (rollouts * words.rows + 7) // 8 * 8])
+    for s in range(rollouts):
+        words.dithers[s] = next_uniform(lone)
 
 
 def advance(parts, world, recipe, rule, streams, words, steps, start, stop, ball, batch, rollout, room, state, trace):
     """Advance R runs from update number `start` to `stop`: block by block, chunk of rollouts by chunk, and share by share.
 
-    steps (n,) are the step sizes of all updates; ball is the centre (d,) followed by the radius, or empty.  The streams, which
-    stand where chunks begin, and the state are advanced in place, and the trace is filled.  A kernel's fault ends it, and is
-    noted in the rollout.
+    Several blocks go from the first update to the last at once, because the words are those of the last block's last chunk.
+    steps (n,) are the step sizes of all updates; ball is the centre (d,) followed by the radius, or empty.  The streams, the
+    words and the state are advanced in place, and the trace is filled.  A kernel's fault ends it, and is noted in the rollout.
     """
     chunk, n_shares = words.dithers.shape[0], LANES // state.theta.shape[2]
     for block in range(streams.lone.shape[0] // 4):
-        made = start
+        made, rows = start, slice(4 * block, 4 * block + 4)
         while made < stop:
             place = made // recipe.updates % chunk
+            if place == 0:
+                left = (steps.shape[0] - made) // recipe.updates
+                fill_chunk(streams.lanes[rows], streams.lone[rows], min(chunk, left), words)
             rollouts = min(chunk - place, (stop - made) // recipe.updates)
-            fill_chunk(streams, 4 * block, words)
             for share in range(block * n_shares, min((block + 1) * n_shares, state.theta.shape[0])):
                 go_on(parts, world, recipe, rule, words, rollouts, steps, made, ball, batch, rollout, room, state, trace, share)
                 if rollout.fault[0] > 0.0:
                     return
-            if place + rollouts == chunk:
-                copy_streams(words.lanes, words.lone, 0, streams.lanes, streams.lone, 4 * block)
             made += rollouts * recipe.updates
 
 

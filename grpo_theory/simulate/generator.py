@@ -76,15 +76,6 @@ def begin_streams(words, first, streams):
 
 
 @stage
-def copy_streams(lanes, lone, row, to_lanes, to_lone, to_row):
-    """Copy the streams of a block, which begin in a row."""
-    for i in range(4):
-        to_lone[to_row + i] = lone[row + i]
-        for j in range(LANES):
-            to_lanes[to_row + i, j] = lanes[row + i, j]
-
-
-@stage
 def fill_words(lanes, words):
     """Fill words (n, 128), each lane's next n words in its column; n is a multiple of 8, so that 8 words stay in registers."""
     for i in range(0, words.shape[0], 8):

@@ -88,6 +88,7 @@ def share_of(problem: Problem, layout: Layout, found: Ascent, recipe: Recipe, ca
     """
     if found.alone:
         return 1
+    # Like this 1, whatever is returned divides a block's number of runs: blocks follow one another share by share.
     paths, n_outcomes = problem.policy.paths, problem.bandit.n_responses * problem.bandit.values.size
     numbers = layout.batch_size * (4 * paths.n_logits + 2 * n_outcomes) + found.rows + 3 * problem.policy.dimension
     return LANES if calls or recipe.weighs_anew or numbers * LANES <= NEAR_NUMBERS else 2 * WIDTH
@@ -146,7 +147,10 @@ class Course:
 
     @property
     def blocks_at_once(self) -> int:
-        """How many blocks go on in one call of the driver: many of short runs, because a call takes longer than their work."""
+        """How many blocks can go from start to end in one call of the driver: many of short runs, one of long ones.
+
+        A call takes as long as the work of a block of short runs.
+        """
         words = LANES * words_rows(self.layout) * len(self.step_sizes) // self.layout.updates
         return max(1, min(CALL_WORDS // words, CALL_NUMBERS // (BLOCK_RUNS * self.problem.policy.dimension)))
 
@@ -158,7 +162,7 @@ class Course:
 
 
 class Workplace(NamedTuple):
-    """What a block of runs is computed in: nothing that is in it before the block begins is read."""
+    """What the runs of some blocks are computed in: nothing that is in it before the first begins is read."""
 
     rule: Rule
     words: Words
@@ -221,8 +225,10 @@ class Runs:
     def advance(self, count: int) -> None:
         """Make updates until there have been so many."""
         course, place = self.course, self.place
-        n_blocks = len(self.streams.lone) // 4
-        at_once = course.layout.updates * max(1, CALL_WORDS // (n_blocks * LANES * place.words.rows))
+        n_blocks, end = len(self.streams.lone) // 4, len(course.step_sizes)
+        if n_blocks > 1 and not {self.count, count} <= {0, end}:
+            raise ValueError(f"count must be {end}, because {n_blocks} blocks go to their end at once, got {count}")
+        at_once = course.layout.updates * max(1, CALL_WORDS // (LANES * place.words.rows))
         while self.count < count:
             check_wanted()
             stop = min(self.count + at_once, count)

@@ -133,7 +133,7 @@ class Room(NamedTuple):
 
 
 class State(NamedTuple):
-    """The runs of a block on their way, advanced in place: in shares of N runs each, the last of which may not all be wanted.
+    """The runs of some blocks on their way, advanced in place: in shares of N runs each, the last of which may not all be wanted.
 
     Attributes
     ----------
@@ -173,16 +173,12 @@ class Words(NamedTuple):
     responses : ndarray of int32, shape (at least 2 (C P + 1), 128)
         The same words in halves; of a rollout's, those from row 2 B on are for the responses, group by group.
     dithers : ndarray, shape (C,)
-    lanes, lone : ndarray of uint64, shapes (4, 128) and (4,)
-        The streams of the block behind the chunk.
     """
 
     rows: int
     prompts: NDArray[np.uint64]
     responses: NDArray[np.int32]
     dithers: Array
-    lanes: NDArray[np.uint64]
-    lone: NDArray[np.uint64]
 
 
 WORLD = record_type(World, F2, I1, I2, I1, numba.int64, F1, F2, F2, F2, F2, numba.float64, F3)
@@ -203,4 +199,4 @@ RECIPE = record_type(
 )
 ROOM = record_type(Room, *[F3] * 5, F2, F2, *[F3] * 4, F4, F3, F2, F2)
 STATE = record_type(State, numba.int64, F3, F3, F3, F2, F4, F2, F1)
-WORDS = record_type(Words, numba.int64, numba.uint64[:, ::1], numba.int32[:, ::1], F1, numba.uint64[:, ::1], numba.uint64[::1])
+WORDS = record_type(Words, numba.int64, numba.uint64[:, ::1], numba.int32[:, ::1], F1)

@@ -158,7 +158,7 @@ def simulate_training(
     seed = as_seed_sequence(rng)
 
     n_blocks = -(-replications // BLOCK_RUNS)
-    at_once = max(1, min(course.blocks_at_once, n_blocks // (JOBS * workers)))
+    at_once = max(1, min(course.blocks_at_once, n_blocks // (JOBS * workers))) if list(kept) == [steps] else 1
 
     def run(first: int) -> tuple[Array, ...]:
         wanted = slice(first * BLOCK_RUNS, (first + at_once) * BLOCK_RUNS)
@@ -185,7 +185,10 @@ def _checkpoints(checkpoints: Sequence[int] | None, steps: int, inner_steps: int
 
 
 def _objectives(course: Course, streams: Streams, starts: Array, checkpoints: Integers) -> tuple[Array, ...]:
-    """Train the runs of some blocks; return J at the checkpoints, of iterates and averages, and where the runs end."""
+    """Train the runs of some blocks; return J at the checkpoints, of iterates and averages, and where the runs end.
+
+    Objectives are found block by block: the last bits of products of matrices may depend on how many rows they have.
+    """
     objectives = np.empty((len(starts), len(checkpoints)))
     averages = np.empty_like(objectives)
     with course.start(streams, starts) as runs:
@@ -193,7 +196,9 @@ def _objectives(course: Course, streams: Streams, starts: Array, checkpoints: In
             runs.advance(int(checkpoint))
             reached = runs.theta
             both = np.stack([reached, runs.average if checkpoint else reached])
-            objectives[:, c], averages[:, c] = _finite_objectives(course.problem, both)
+            for first in range(0, len(starts), BLOCK_RUNS):
+                own = slice(first, first + BLOCK_RUNS)
+                objectives[own, c], averages[own, c] = _finite_objectives(course.problem, both[:, own])
         runs.advance(len(course.step_sizes))
         return objectives, averages, runs.theta, runs.average, runs.farthest
 
@@ -201,6 +206,8 @@ def _objectives(course: Course, streams: Streams, starts: Array, checkpoints: In
 def _finite_objectives(problem: Problem, theta: Array) -> Array:
     """Return J(theta), shape (...,), for theta (..., d); NaN where it has left the finite numbers."""
     finite = np.isfinite(theta).all(axis=-1)
+    if finite.all():
+        return objective(problem, theta)
     found = np.full(finite.shape, np.nan)
     found[finite] = objective(problem, theta[finite])
     return found

@@ -14,7 +14,7 @@ from grpo_theory.problem import Problem
 from grpo_theory.simulate.advance import Parts
 from grpo_theory.simulate.alias import alias_rows
 from grpo_theory.simulate.ascent import Ascent
-from grpo_theory.simulate.generator import LANES, make_streams
+from grpo_theory.simulate.generator import LANES
 from grpo_theory.simulate.optimiser import Optimiser
 from grpo_theory.simulate.path import Path
 from grpo_theory.simulate.penalty import see_fields, see_rewards
@@ -177,7 +177,7 @@ def make_words(layout: Layout) -> Words:
     rows = words_rows(layout)
     chunk = max(1, CHUNK_WORDS // (LANES * rows))
     words = zeros(-(-chunk * rows // 8) * 8 + 1, LANES, dtype=np.uint64)
-    return Words(rows, words, words.view(np.int32).reshape(-1, LANES), np.empty(chunk), *make_streams())
+    return Words(rows, words, words.view(np.int32).reshape(-1, LANES), np.empty(chunk))
 
 
 def make_state(starts: Array, size: int, n_moments: int) -> State:

@@ -10,6 +10,8 @@ from types import FrameType
 
 STATUS = 130
 """What a shell expects of a command that ended by an interrupt."""
+STANDARD_ERROR = 2
+"""The number of the file, which may be closed or stand for something else in Python."""
 
 
 @contextmanager
@@ -21,8 +23,10 @@ def ending_at_once(line: str) -> Iterator[None]:
     """
 
     def end(number: int, frame: FrameType | None) -> None:
-        os.write(sys.stderr.fileno(), f"{line}\n".encode())
-        os._exit(STATUS)
+        try:
+            os.write(STANDARD_ERROR, f"{line}\n".encode())
+        finally:
+            os._exit(STATUS)
 
     minds = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a job in the background ignores interrupts
     if not minds or threading.current_thread() is not threading.main_thread():
