@@ -204,10 +204,11 @@ def _objectives(course: Course, streams: Streams, starts: Array, checkpoints: In
 
 
 def _finite_objectives(problem: Problem, theta: Array) -> Array:
-    """Return J(theta), shape (...,), for theta (..., d); NaN where it has left the finite numbers."""
+    """Return J(theta), shape (...,), for theta (..., d); NaN where it has left the finite numbers.
+
+    What is looked at is always a copy: the last bits of sums may depend on how theta lies in memory.
+    """
     finite = np.isfinite(theta).all(axis=-1)
-    if finite.all():
-        return objective(problem, theta)
     found = np.full(finite.shape, np.nan)
     found[finite] = objective(problem, theta[finite])
     return found
