@@ -2,11 +2,9 @@
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, I2, function_value
 
 
 class AliasTable(NamedTuple):
@@ -25,49 +23,34 @@ class AliasTable(NamedTuple):
     choices: Integers
 
 
-@function_value(numba.void(F2, F2, I2))
-def fill_alias(probabilities, threshold, choices):
-    """Fill the tables row by row (Vose's order)."""
-    n_rows, n_points = probabilities.shape
-    small = np.empty(n_points, dtype=np.int64)
-    large = np.empty(n_points, dtype=np.int64)
-    for row in range(n_rows):
-        total = probabilities[row].sum()
-        n_small = 0
-        n_large = 0
-        for j in range(n_points):
-            threshold[row, j] = probabilities[row, j] * n_points / total
-            choices[row, 2 * j] = j
-            choices[row, 2 * j + 1] = j
-            if threshold[row, j] < 1.0:
-                small[n_small] = j
-                n_small += 1
-            else:
-                large[n_large] = j
-                n_large += 1
-        while n_small > 0 and n_large > 0:
-            n_small -= 1
-            low, high = small[n_small], large[n_large - 1]
-            choices[row, 2 * low + 1] = high
-            threshold[row, high] -= 1.0 - threshold[row, low]
-            if threshold[row, high] < 1.0:
-                n_large -= 1
-                small[n_small] = high
-                n_small += 1
-        # What is left is 1 up to rounding; a point of probability 0 is never left, because its deficit is 1.
-        for i in range(n_large):
-            threshold[row, large[i]] = 1.0
-        for i in range(n_small):
-            threshold[row, small[i]] = 1.0
-
-
 def alias_table(probabilities: Array) -> AliasTable:
     """Build the tables of the laws in the rows of `probabilities`, shape (rows, O)."""
-    probabilities = np.array(probabilities, order="C")
-    n_rows, n_points = probabilities.shape
+    n_rows, n_points = np.shape(probabilities)
     table = AliasTable(np.empty((n_rows, n_points)), np.empty((n_rows, 2 * n_points), dtype=np.int64))
-    fill_alias(probabilities, *table)
+    for row, law in enumerate(np.asarray(probabilities, dtype=np.float64)):
+        table.threshold[row], table.choices[row, 1::2] = _alias(law.tolist())
+        table.choices[row, ::2] = np.arange(n_points)
     return table
+
+
+def _alias(law: list[float]) -> tuple[list[float], list[int]]:
+    """Return the thresholds of a law, and what is chosen where they are reached (Vose's order)."""
+    total = 0.0
+    for p in law:
+        total += p
+    threshold, other = [p * len(law) / total for p in law], list(range(len(law)))
+    small = [j for j, height in enumerate(threshold) if height < 1.0]
+    large = [j for j, height in enumerate(threshold) if not height < 1.0]
+    while small and large:
+        low, high = small.pop(), large[-1]
+        other[low] = high
+        threshold[high] -= 1.0 - threshold[low]
+        if threshold[high] < 1.0:
+            small.append(large.pop())
+    # What is left is 1 up to rounding; a point of probability 0 is never left, because its deficit is 1.
+    for j in small + large:
+        threshold[j] = 1.0
+    return threshold, other
 
 
 def alias_rows(law: Array) -> Array:
