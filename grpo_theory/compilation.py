@@ -1,12 +1,13 @@
 """Every option with which the package compiles, in one place."""
 
+import gc
 import hashlib
 import inspect
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -14,9 +15,9 @@ from typing import Any
 import numba
 import numpy as np
 from numba import types
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
-from numba.core.registry import cpu_target
-from numba.core.types.function_type import CompileResultWAP
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.extending import typeof_impl
 
 
@@ -42,6 +43,27 @@ with interrupts_late():
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 
+LEVEL = 1
+"""The most that LLVM optimises what we compile.  Code over lanes is made of vectors as it is written, so that higher levels take
+half as long again and find nothing more."""
+
+
+@contextmanager
+def frugally() -> Iterator[None]:
+    """Compile without what costs time and gives nothing: high levels, and collections of garbage that is hardly any."""
+    with global_compiler_lock:
+        config, collects = vars(numba.config), gc.isenabled()
+        level = config["OPT"]
+        config["OPT"] = type(level)(min(level, LEVEL))
+        gc.disable()
+        try:
+            yield
+        finally:
+            config["OPT"] = level
+            if collects:
+                gc.enable()
+
+
 WITHOUT_COMPILER = bool(vars(numba.config)["DISABLE_JIT"])
 """NUMBA_DISABLE_JIT=1: everything runs as plain Python, slowly, as people who debug a kernel want it."""
 
@@ -64,31 +86,50 @@ def record_type(record: type, *fields: types.Type) -> types.NamedTuple:
 
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
-"""As drivers are compiled, which are called from Python alone; a value for drivers needs an entry of its own."""
+"""As everything is compiled."""
 NO_ARRAYS: dict[str, Any] = {"_nrt": False}
 """More, for what makes no arrays: nobody counts the references to them, which takes longer than work on a vector of lanes."""
-stage = numba.njit(forceinline=True, **NO_ARRAYS, **OPTIONS)
-"""Mark a function as one stage of a driver: it is compiled as a part of whatever calls it, and makes no arrays."""
+
+
+class Stage(CPUDispatcher):
+    """A function that is compiled as a part of whatever compiled function calls it, without a wrapper for Python."""
+
+    def __init__(self, function: Callable, **more: Any) -> None:
+        super().__init__(function, targetoptions=OPTIONS | {"nopython": True, "no_cpython_wrapper": True} | more)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run as plain Python, because there is nothing compiled that Python could call."""
+        return self.py_func(*arguments)
+
+
+def stage(function: Callable) -> Any:
+    """Mark a function as one stage of a driver: it is compiled as a part of whatever calls it, and makes no arrays."""
+    return function if WITHOUT_COMPILER else Stage(function, forceinline=True, **NO_ARRAYS)
+
+
+def allocating_stage(function: Callable) -> Any:
+    """Mark a stage that makes arrays of its own; it must not be called at every turn of a hot loop."""
+    return function if WITHOUT_COMPILER else Stage(function)
+
+
 paragraph = numba.njit(inline="always", **NO_ARRAYS, **OPTIONS)
 """Mark a function that calls stages, and is read into the text of whatever calls it: it is not compiled by itself before."""
-allocating_stage = numba.njit(**OPTIONS)
-"""Mark a stage that makes arrays of its own; it must not be called at every turn of a hot loop."""
 
 
-def compile_function(function: Callable, *signatures: Any, as_value: bool = False, **more: Any) -> Any:
+def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
     """Compile with the package's options, and more; cached on disk where the function has a file that allows it."""
     if WITHOUT_COMPILER:
         return function
     if isinstance(function, Dispatcher):
         function = function.py_func
-    options = OPTIONS | {"no_cfunc_wrapper": not as_value} | more
+    options = OPTIONS | more
     try:
         dispatcher = numba.njit(function, cache=True, **options)
         dispatcher._cache._cache_file._source_stamp = source_stamp(function)
     except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
         dispatcher = numba.njit(function, **options)
     for signature in signatures:
-        with interrupts_late():
+        with interrupts_late(), frugally():
             dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher
@@ -172,53 +213,3 @@ def plain(function: Callable) -> Callable:
     made = FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
     made.__kwdefaults__ = function.__kwdefaults__
     return made
-
-
-def first_class(dispatcher: Any, signature: Any) -> Any:
-    """Return the compiled function as a value that a driver takes, its type resolved once and not at every call."""
-    if WITHOUT_COMPILER:
-        return dispatcher
-    return CompileResultWAP(dispatcher.overloads[signature.args])
-
-
-class FunctionValue:
-    """A function of arrays with its one signature, compiled at its first use, that drivers take as a value.
-
-    Attributes
-    ----------
-    function : callable
-        The function as plain Python, the twin that the tests run.
-    signature : numba signature
-    """
-
-    def __init__(self, function: Callable, signature: Any) -> None:
-        self.function = function
-        self.signature = signature
-        self.__doc__ = function.__doc__
-
-    @cached_property
-    def dispatcher(self) -> Any:
-        """The compiled function."""
-        return compile_function(self.function, self.signature, as_value=True)
-
-    @cached_property
-    def value(self) -> Any:
-        """The compiled function as a value that a driver takes."""
-        return first_class(self.dispatcher, self.signature)
-
-    @cached_property
-    def type(self) -> types.FunctionType:
-        """The type of the value, for signatures of drivers."""
-        return types.FunctionType(self.signature)
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Run the compiled function."""
-        return self.dispatcher(*arguments)
-
-    def __repr__(self) -> str:
-        return f"FunctionValue({self.function.__qualname__})"
-
-
-def function_value(signature: Any) -> Callable[[Callable], FunctionValue]:
-    """Make a function a `FunctionValue` with this signature."""
-    return lambda function: FunctionValue(function, signature)

@@ -5,9 +5,10 @@ from functools import cache
 import numba
 
 from grpo_theory.compilation import OPTIONS
+from grpo_theory.first_class import FunctionValue
 
 
 @cache
 def compiled(stage):
-    """Return a stage as a function that Python can call."""
-    return numba.njit(**OPTIONS)(stage.py_func)
+    """Return a stage, or a function value, as a compiled function that Python can call."""
+    return stage.dispatcher if isinstance(stage, FunctionValue) else numba.njit(**OPTIONS)(stage.py_func)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from compiled_stages import compiled
 from scipy.stats import binomtest, chi2
 
 from grpo_theory.simulate.counting import compiled_fill_counts, make_counting_room, make_counts, make_sheet
@@ -120,7 +121,7 @@ def test_lanes_are_numpys_generator_state_for_state():
         bit_generator = np.random.SFC64()
         bit_generator.state = {**bit_generator.state, "state": {"state": state.copy()}}
         generators.append(bit_generator)
-    fill_words(streams.lanes, words)
+    compiled(fill_words)(streams.lanes, words)
     for lane in range(LANES):
         np.testing.assert_array_equal(words[:, lane], generators[lane].random_raw(40))
         np.testing.assert_array_equal(streams.lanes[:, lane], generators[lane].state["state"]["state"])
@@ -131,5 +132,5 @@ def test_the_lone_stream_is_numpys_generator():
     bit_generator = np.random.SFC64()
     bit_generator.state = {**bit_generator.state, "state": {"state": streams.lone.copy()}}
     expected = np.random.Generator(bit_generator).random(50)
-    np.testing.assert_array_equal([next_uniform(streams.lone) for _ in range(50)], expected)
+    np.testing.assert_array_equal([compiled(next_uniform)(streams.lone) for _ in range(50)], expected)
     np.testing.assert_array_equal(streams.lone, bit_generator.state["state"]["state"])

@@ -3,17 +3,18 @@
 import numba
 import numpy as np
 import pytest
+from compiled_stages import compiled
 from dense import TREES, Dense, token_case
 from enumeration import POLICIES, case
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
-from grpo_theory.compilation import FunctionValue, first_class
 from grpo_theory.estimation.clip import CLIPS
 from grpo_theory.estimation.kernel import SIGNATURE
 from grpo_theory.estimation.kl_term import KL_TERMS
 from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.exact import weights
+from grpo_theory.first_class import FunctionValue, first_class
 from grpo_theory.lanes import WIDTH, load, store
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate import (
@@ -51,20 +52,21 @@ def twins(stage, *arguments):
     A `FunctionValue` and an `Advantage` among the arguments are given to each in its own form.
     """
 
-    def given(argument, compiled):
+    def given(argument, is_compiled):
         if isinstance(argument, FunctionValue):
-            return argument.value if compiled else argument.function
+            return argument.value if is_compiled else argument.function
         if isinstance(argument, gt.Estimator):
             kernel = argument.advantage
-            return first_class(kernel.kernel, SIGNATURE) if compiled else kernel.function
+            return first_class(kernel.kernel, SIGNATURE) if is_compiled else kernel.function
         if isinstance(argument, tuple):
-            return type(argument)._make(given(part, compiled) for part in argument)
+            return type(argument)._make(given(part, is_compiled) for part in argument)
         return argument.copy() if isinstance(argument, np.ndarray) else argument
 
-    plain = stage.function if isinstance(stage, FunctionValue) else stage.py_func
+    by_value = isinstance(stage, FunctionValue)
+    machine, plain = (stage, stage.function) if by_value else (compiled(stage), stage.py_func)
     results = []
-    for function, compiled in ((stage, True), (plain, False)):
-        copies = [given(argument, compiled) for argument in arguments]
+    for function, is_compiled in ((machine, True), (plain, False)):
+        copies = [given(argument, is_compiled) for argument in arguments]
         results.append((function(*copies), *copies))
     same(*results)
     return results[0]
@@ -106,11 +108,6 @@ class Arrays:
 
     def uniforms(self, *shape):
         return self.rng.random(shape)
-
-
-def try_fill_alias(stage):
-    law = np.random.default_rng(1).dirichlet(np.ones(5), size=2)
-    twins(stage, law, np.empty((2, 5)), np.empty((2, 10), dtype=np.int64))
 
 
 def try_draw_prompts(stage):
@@ -220,11 +217,8 @@ def composed(**parts):
 @pytest.fixture
 def plain(monkeypatch):
     """Drivers run as plain Python, their stages included; what is compiled has been compiled before."""
-    for compiled in (
-        draws.compiled_fill_outcomes,
-        weights.compiled_fill_gains,
-    ):
-        compiled()
+    for make in (draws.compiled_fill_outcomes, weights.compiled_fill_gains):
+        make()
     for module in (*MODULES, draws):
         for name, value in vars(module).items():
             if isinstance(value, Dispatcher):
@@ -267,7 +261,7 @@ def test_what_cannot_happen_is_not_drawn_by_the_largest_uniform():
     uniforms = np.full((1, 2, 1), np.nextafter(1.0, 0.0))
     uniforms[0, 0] = 0.5
     prompts, outcomes = np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1, 1), dtype=np.int64)
-    draws.fill_outcomes(uniforms, tables, prompts, outcomes)
+    draws.compiled_fill_outcomes()(uniforms, tables, prompts, outcomes)
     assert prompts[0, 0] == 1
     assert c.problem.at(c.theta).outcome_probabilities[1, -1] == 0.0
     assert outcomes[0, 0, 0] == 10

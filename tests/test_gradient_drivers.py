@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from compiled_stages import compiled
 from dense import TREES, Dense, token_case
 from enumeration import NAMED, POLICIES, case
 from numba import typeof
@@ -411,7 +412,7 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
 def test_the_streams_of_a_block_let_their_first_words_go():
     states = np.random.default_rng(3).integers(0, 1 << 63, (4, 5), dtype=np.uint64)
     for state in states.T:
-        column = generator.mix(*state)
+        column = compiled(generator.mix)(*state)
         numpys = np.random.SFC64(0)
         numpys.state = numpys.state | {"state": {"state": state.copy()}}
         numpys.random_raw(generator.WARM_UP)
@@ -422,18 +423,18 @@ def test_the_streams_of_a_block_let_their_first_words_go():
 def test_streams_begin_alike_compiled_and_as_plain_python(block):
     """A lane's state is the seed's words, the third with the lane's number added; the lone stream's has the block's number."""
     words = np.array([5, (1 << 64) - 7, (1 << 64) - 2], dtype=np.uint64)
-    compiled, by_python = generator.make_streams(2), generator.make_streams(2)
-    generator.begin_streams(words, block * generator.LANES, compiled)
+    by_machine, by_python = generator.make_streams(2), generator.make_streams(2)
+    generator.begin_streams(words, block * generator.LANES, by_machine)
     with np.errstate(over="ignore"):
         plain_throughout(generator.begin_streams.function)(words, block * generator.LANES, by_python)
-    for one, other in zip(compiled, by_python, strict=True):
+    for one, other in zip(by_machine, by_python, strict=True):
         np.testing.assert_array_equal(one, other)
     first, second, third = map(int, words)
     numbers = [block * generator.LANES + j for j in range(generator.LANES)]
     begun = [(first, second, (third + number) % (1 << 64), 1) for number in numbers]
     begun.append((first ^ ((1 << 64) - 1), second, (third + block) % (1 << 64), 1))
     begun += [(one, second, (last + (generator.LANES if one == first else 1)) % (1 << 64), 1) for one, _, last, _ in begun]
-    states = [one for rows in (slice(4), slice(4, 8)) for one in (*compiled.lanes[rows].T, compiled.lone[rows])]
+    states = [one for rows in (slice(4), slice(4, 8)) for one in (*by_machine.lanes[rows].T, by_machine.lone[rows])]
     for state, found in zip(begun, states, strict=True):
         numpys = np.random.SFC64(0)
         numpys.state = numpys.state | {"state": {"state": np.array(state, dtype=np.uint64)}}

@@ -22,7 +22,7 @@ import json, time
 import grpo_theory as gt
 from grpo_theory.exact.multisets import add_moments, class_advantages
 from grpo_theory.exact.weights import compiled_fill_gains
-from grpo_theory.simulate.alias import fill_alias
+from grpo_theory.exact.surface import fill_objectives
 from grpo_theory.simulate.counting import compiled_fill_counts
 from grpo_theory.simulate.covectors import compiled_fill_covectors
 from grpo_theory.simulate.errors import compiled_errors, fill_errors_by_pairs
@@ -34,7 +34,7 @@ exact = [gt.gradient_mse(*problem, name, batch_size=2, group_size=4) for name in
 run = gt.simulate_gradients(*problem, names, batch_size=2, group_size=4, replications=100, rng=0, workers=1)
 seconds = time.perf_counter() - start
 compiled = [gt.estimators()[name].advantage.kernel for name in names]
-compiled += [one.dispatcher for one in (add_moments, class_advantages, fill_alias)]
+compiled += [one.dispatcher for one in (add_moments, class_advantages, fill_objectives)]
 compiled += [compiled_fill_gains(), compiled_fill_counts(), compiled_fill_covectors(), compiled_errors(fill_errors_by_pairs)]
 print(json.dumps({
     "exact": exact,

@@ -1,18 +1,19 @@
 """The training simulator: against a plain transcription of the algorithm, and its contract."""
 
 import warnings
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from compiled_stages import compiled
 from dense import TREES, Dense, token_case
 from enumeration import NAMED, POLICIES, Case
 from numba.core.dispatcher import Dispatcher
 from streams_by_numpy import uniforms_of_runs
 
 import grpo_theory as gt
-from grpo_theory.compilation import FunctionValue
 from grpo_theory.exact import weights
+from grpo_theory.first_class import FunctionValue
 from grpo_theory.lanes import WIDTH
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate import advance as advance_module
@@ -332,16 +333,19 @@ def plain(monkeypatch):
     def switch():
         for module in MODULES:
             for name, value in vars(module).items():
-                if isinstance(value, Dispatcher) and value.py_func.__module__ != generator.__name__:
-                    monkeypatch.setattr(module, name, value.py_func)
+                if isinstance(value, Dispatcher):
+                    draws = value.py_func.__module__ == generator.__name__
+                    monkeypatch.setattr(module, name, compiled(value) if draws else value.py_func)
 
-        def parts(*arguments):
-            estimator, made = arguments[0], world.make_parts(*arguments)
-            plain = {name: kinds[id(value)] for name, value in made._asdict().items() if id(value) in kinds}
+        def parts(*arguments, **keywords):
+            made = world.make_parts(*arguments, **keywords)
+            functions = {name: value for name, value in made._asdict().items() if name not in ("array", "settings")}
+            estimator = arguments[0]
             own = {"fill_ratios": estimator.ratio, "fill_weights": estimator.clip, "fill_terms": estimator.kl}
-            made = made._replace(**plain, **{name: part.fill.function for name, part in own.items()})
-            assert all(name in ("array", "settings") or isinstance(value, FunctionType) for name, value in made._asdict().items())
-            return made
+            there = {name: kinds.get(id(value)) for name, value in functions.items() if value.address}
+            there |= {name: part.fill.function for name, part in own.items() if name in there}
+            assert all(there.values())
+            return made._replace(**dict.fromkeys(functions, None) | there)
 
         def rule(estimator, layout, path):
             return world.make_rule(estimator, layout, path)._replace(kernel=estimator.advantage.function)

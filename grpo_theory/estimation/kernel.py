@@ -20,6 +20,7 @@ from numba.core.typed_passes import NopythonTypeInference, type_inference_stage
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import CHECKS_BOUNDS, WITHOUT_COMPILER, allocating_stage, compile_function
+from grpo_theory.first_class import FirstClassType
 
 
 class Batch(NamedTuple):
@@ -69,7 +70,7 @@ def _signature(*, readonly: bool) -> Any:
 
 
 SIGNATURE = _signature(readonly=False)
-KERNEL = types.FunctionType(SIGNATURE)
+KERNEL = FirstClassType(SIGNATURE)
 _READ_ONLY = _signature(readonly=True)
 _NAMED, _HEADING = re.compile(r"\w*Error: (.+)"), re.compile(r"(- )?(Failed in|Resolution failure|\w*Error:)")
 _WHOLE_BATCH = re.compile(r" of type Batch\(.*")
@@ -123,7 +124,7 @@ def compile_kernel(function: Callable) -> Any:
     try:
         raises = (_may_raise(function) or CHECKS_BOUNDS) and not WITHOUT_COMPILER
         whole = _guarded(allocating_stage(function)) if raises else function
-        return compile_function(whole, SIGNATURE, as_value=True, pipeline_class=_KernelCompiler)
+        return compile_function(whole, SIGNATURE, pipeline_class=_KernelCompiler)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
         raise TypeError(
             f"the kernel {function.__qualname__!r} does not compile: {_reason(error, function)}; {CONTRACT}"

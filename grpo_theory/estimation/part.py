@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from grpo_theory.compilation import FunctionValue
 from grpo_theory.estimation.source import SourceFile
+from grpo_theory.first_class import FunctionValue
 from grpo_theory.validation import check_name
 
 

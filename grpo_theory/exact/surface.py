@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F1, F2, F3, I1, I2, function_value
+from grpo_theory.compilation import F1, F2, F3, I1, I2
+from grpo_theory.first_class import function_value
 from grpo_theory.problem import Moments, Paths, Problem
 from grpo_theory.validation import as_real_array, typed
 

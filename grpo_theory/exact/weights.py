@@ -12,6 +12,7 @@ from grpo_theory.compilation import F1, F2, F4, I1, I2, allocating_stage, compil
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.clip import SIGNATURE as CLIP
 from grpo_theory.estimation.ratio import SIGNATURE as RATIO
+from grpo_theory.first_class import FirstClassType
 from grpo_theory.problem import KL, Paths, Point
 from grpo_theory.validation import typed
 
@@ -89,8 +90,11 @@ def token_weights(current: Point, behaviour: Point, estimator: Estimator) -> Tok
     if not estimator.ratio.constant:
         check_support(current, behaviour)
     paths = current.policy.paths
-    log_ratios = current.token_log_probabilities - behaviour.token_log_probabilities
-    gains = gains_of(estimator, paths, log_ratios.T)
+    if current is behaviour:
+        gains = gains_on_policy(estimator, paths, len(current.token_probabilities))
+    else:
+        log_ratios = current.token_log_probabilities - behaviour.token_log_probabilities
+        gains = gains_of(estimator, paths, log_ratios.T)
     _forget_undrawn(gains, current, behaviour)
     drifts = _drifts(current, estimator)
     _forget_unsampled(drifts, behaviour, estimator)
@@ -105,6 +109,23 @@ def gains_of(estimator: Estimator, paths: Paths, log_ratios: Array) -> Array:
     compiled_fill_gains()(
         *parts, np.ascontiguousarray(log_ratios), paths.edges, paths.lengths, shares, estimator.clip.widths, gains
     )
+    return gains
+
+
+def gains_on_policy(estimator: Estimator, paths: Paths, n_pairs: int) -> Array:
+    """Return the gains (K, 2, T, N) for N pairs of a policy and itself.
+
+    Responses of one length have the same, but for their shares, so that nothing need be compiled.
+    """
+    shares, widths = estimator.aggregation.shares(paths.lengths), estimator.clip.widths
+    gains = np.zeros((paths.n_responses, 2, paths.horizon, n_pairs))
+    for length in np.unique(paths.lengths).tolist():
+        ratios, weights = np.zeros((2, paths.horizon, 1))
+        estimator.ratio.fill.function(np.zeros((paths.horizon, 1)), length, ratios)
+        alike = paths.lengths == length
+        for sign in range(2):
+            estimator.clip.fill.function(ratios, length, sign == 0, widths, weights)
+            gains[alike, sign, :length] = shares[alike, None, None] * weights[:length]
     return gains
 
 
@@ -192,5 +213,5 @@ def fill_gains(fill_ratios, fill_weights, log_ratios, edges, lengths, shares, wi
 @cache
 def compiled_fill_gains() -> Any:
     """Compile `fill_gains` for use by itself, or read it from the cache."""
-    parts = types.FunctionType(RATIO), types.FunctionType(CLIP)
+    parts = FirstClassType(RATIO), FirstClassType(CLIP)
     return compile_function(fill_gains, types.void(*parts, F2, I2, I1, F1, F1, F4))

@@ -9,57 +9,73 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numba
-from numba import types
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F3, NO_ARRAYS, compile_function, paragraph, record_type
 from grpo_theory.estimation import clip, kl_term, ratio
+from grpo_theory.first_class import FirstClassType
 from grpo_theory.lanes import WIDTH, load, store
-from grpo_theory.simulate import ascent, optimiser, penalty, record, sums, weighing
-from grpo_theory.simulate.ascent import clear, follow, follow_alone, project
+from grpo_theory.simulate import ascent, optimiser, penalty, record, sums, update, weighing
+from grpo_theory.simulate.ascent import clear, follow
 from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import LANES, STREAMS, fill_words, next_uniform
 from grpo_theory.simulate.learner import fill_responses, fill_tokens
-from grpo_theory.simulate.penalty import penalise
-from grpo_theory.simulate.record import TRACE, keep_iterates, part_of
+from grpo_theory.simulate.record import TRACE
 from grpo_theory.simulate.setting import RECIPE, ROOM, STATE, WORDS, WORLD
 from grpo_theory.simulate.show import BATCH
-from grpo_theory.simulate.sums import ROLLOUT, RULE, note_fault, sum_affine, sum_tabulated
+from grpo_theory.simulate.sums import ROLLOUT, RULE, sum_tabulated
 from grpo_theory.simulate.tally import count_outcomes
-from grpo_theory.simulate.update import add_weights, centre_covector, fill_rewards, pool_covectors
+from grpo_theory.simulate.update import add_weights, centre_covector
 
 
 class Parts(NamedTuple):
-    """Functions that differ between policies, estimators and optimisers, and the arrays that policy and optimiser read."""
+    """Functions that differ between policies, estimators and optimisers, and the arrays that policy and optimiser read.
+
+    The first two are always there, any other only where it is called (see `wanted`).
+    """
 
     fill_logits: Any
     take_step: Any
     array: Array
     move: Any
     settings: Array
+    penalise: Any
+    fill_rewards: Any
     fill_seen: Any
+    sum_affine: Any
     fill_sums: Any
     weigh_tokens: Any
-    keep_rollout: Any
     fill_ratios: Any
     fill_weights: Any
     fill_terms: Any
+    pool_covectors: Any
+    project: Any
+    follow_alone: Any
+    keep_rollout: Any
+    keep_iterates: Any
 
 
 PARTS = record_type(
     Parts,
-    types.FunctionType(ascent.FILL_LOGITS),
-    types.FunctionType(ascent.TAKE_STEP),
+    FirstClassType(ascent.FILL_LOGITS),
+    FirstClassType(ascent.TAKE_STEP),
     F3,
-    types.FunctionType(optimiser.MOVE),
+    FirstClassType(optimiser.MOVE),
     F1,
-    types.FunctionType(penalty.FILL_SEEN),
-    types.FunctionType(sums.SIGNATURE),
-    types.FunctionType(weighing.SIGNATURE),
-    types.FunctionType(record.SIGNATURE),
-    types.FunctionType(ratio.SIGNATURE),
-    types.FunctionType(clip.SIGNATURE),
-    types.FunctionType(kl_term.SIGNATURE),
+    FirstClassType(penalty.PENALISE),
+    FirstClassType(update.FILL_REWARDS),
+    FirstClassType(penalty.FILL_SEEN),
+    FirstClassType(sums.SUM_AFFINE),
+    FirstClassType(sums.SIGNATURE),
+    FirstClassType(weighing.SIGNATURE),
+    FirstClassType(ratio.SIGNATURE),
+    FirstClassType(clip.SIGNATURE),
+    FirstClassType(kl_term.SIGNATURE),
+    FirstClassType(update.POOL_COVECTORS),
+    FirstClassType(ascent.PROJECT),
+    FirstClassType(ascent.FOLLOW),
+    FirstClassType(record.KEEP_ROLLOUT),
+    FirstClassType(record.KEEP_ITERATES),
 )
 
 
@@ -88,19 +104,28 @@ def sample(words, s, first, b, n, world, recipe, rollout, room):
 @paragraph
 def evaluate(parts, world, recipe, rule, b, n, rollout, room):
     """Fill what is made of the b-th groups' outcomes: rewards, what kernels see, and advantages if no kernel need be called."""
+    prompts, penalties, counts = rollout.prompts, room.penalties, rollout.counts
     if recipe.in_reward > 0.0:
-        penalise(parts.fill_terms, world, recipe, b, n, rollout, room)
+        terms, logs, reference, strength = parts.fill_terms, room.log_tokens, world.log_reference, recipe.in_reward
+        edges, lengths, log_ratios = world.edges, world.lengths, room.log_ratios
+        parts.penalise(terms, logs, prompts, b, n, reference, edges, lengths, strength, log_ratios, room.terms, penalties)
     if recipe.wants_rewards:
-        for i in range(0, n, WIDTH):
-            fill_rewards(world.values, room.penalties, b, i, rollout.rewards)
+        parts.fill_rewards(world.values, penalties, b, n, rollout.rewards)
     if recipe.sees_fields:
         parts.fill_seen(world, b, n, rollout, room)
     if rule.advantages.shape[0] > 0:
         for i in range(0, n, WIDTH):
-            sum_tabulated(rollout.counts, b, i, rule.advantages, rule.ranks, rollout.sums)
+            sum_tabulated(counts, b, i, rule.advantages, rule.ranks, rollout.sums)
     elif rule.coefficients.shape[0] > 0:
-        for i in range(0, n, WIDTH):
-            sum_affine(rollout.counts, world.values, room.penalties, b, i, rollout.fields, rule.coefficients, rollout.sums)
+        parts.sum_affine(counts, world.values, penalties, b, n, rollout.fields, rule.coefficients, rollout.sums)
+
+
+@paragraph
+def show(parts, world, recipe, rule, words, s, first, n, batch, rollout, room):
+    """Fill the sums of the advantages of the chunk's s-th rollout, by calling the kernel."""
+    drawn = words.responses[2 * (s * words.rows + rollout.prompts.shape[0]) :]
+    responses, lengths, n_values = world.responses, recipe.seen_lengths, len(world.values)
+    parts.fill_sums(rule, rollout, batch, drawn, first, n, responses, lengths, n_values, room.logits)
 
 
 @paragraph
@@ -122,7 +147,7 @@ def weigh(parts, world, recipe, first, b, n, rollout, room):
 
 
 @paragraph
-def update(parts, world, recipe, j, count, step, ball, theta, s, n, rollout, room, state):
+def make_update(parts, world, recipe, j, count, step, ball, theta, s, n, rollout, room, state):
     """Make the j-th update of a rollout, the `count`-th of the runs of share s, from theta (d, N) on."""
     groups = rollout.prompts.shape[0] // recipe.updates
     first = j * groups
@@ -131,8 +156,8 @@ def update(parts, world, recipe, j, count, step, ball, theta, s, n, rollout, roo
         parts.fill_logits(theta, prompts, parts.array, room.rows, room.logits_now)
     for b in range(groups):
         weigh(parts, world, recipe, first, b, n, rollout, room)
-    for i in range(0, n, WIDTH):
-        pool_covectors(rollout.counts, first, i, world.lengths, recipe.pool, recipe.group_size, room.covectors)
+    if recipe.pool > 0:
+        parts.pool_covectors(rollout.counts, first, n, world.lengths, recipe.pool, recipe.group_size, room.covectors)
     share = 1.0 / (groups * recipe.group_size)
     if state.moments.shape[1] == 0:
         parts.take_step(theta, prompts, parts.array, room.rows, room.covectors, step * share)
@@ -140,39 +165,12 @@ def update(parts, world, recipe, j, count, step, ball, theta, s, n, rollout, roo
         clear(state.gradient)
         parts.take_step(state.gradient, prompts, parts.array, room.rows, room.covectors, share)
         parts.move(theta, state.gradient, state.moments[s], parts.settings, step, count)
-    project(theta, ball, state.distances)
+    if ball.shape[0] > 0:
+        parts.project(theta, ball, state.distances)
     if theta.shape[1] < WIDTH:
-        follow_alone(theta, s, count, state.start, state.average, state.farthest)
+        parts.follow_alone(theta, s, count, state.start, state.average, state.farthest)
     else:
         follow(theta, s, count, state.start, state.average, state.farthest)
-
-
-@paragraph
-def go_on(parts, world, recipe, rule, words, rollouts, steps, start, ball, batch, rollout, room, state, trace, share):
-    """Advance the runs of a share by so many rollouts of the chunk, which serve the updates after `start`."""
-    batch_size, size = rollout.prompts.shape[0], state.theta.shape[2]
-    n, theta, kept = min(size, state.wanted - share * size), state.theta[share], part_of(trace, share * size, size)
-    first = share * size % LANES  # the column where the words of the share's runs begin
-    place = start // recipe.updates % words.dithers.shape[0]
-    for s in range(place, place + rollouts):
-        draw(words, s, first, n, world, rollout, room)
-        parts.fill_logits(theta, rollout.prompts, parts.array, room.rows, room.logits)
-        for b in range(batch_size):
-            sample(words, s, first, b, n, world, recipe, rollout, room)
-            evaluate(parts, world, recipe, rule, b, n, rollout, room)
-        if rule.is_called:
-            drawn, lengths = words.responses[2 * (s * words.rows + batch_size) :], recipe.seen_lengths
-            parts.fill_sums(rule, rollout, batch, drawn, first, n, world.responses, lengths, len(world.values))
-            note_fault(room.logits, rollout.sums, batch.rewards, n, rollout.fault)
-            if rollout.fault[0] > 0.0:
-                return
-        made = start + (s - place) * recipe.updates
-        if kept.path.shape[0] > 0:
-            parts.keep_rollout(made // recipe.updates, rollout, room.tokens, recipe.group_size, world.strength, kept)
-        for j in range(recipe.updates):
-            update(parts, world, recipe, j, made + j + 1, steps[made + j], ball, theta, share, n, rollout, room, state)
-            if kept.path.shape[0] > 0:
-                keep_iterates(made + j + 1, theta, kept)
 
 
 @paragraph
@@ -190,20 +188,39 @@ def advance(parts, world, recipe, rule, streams, words, steps, start, stop, ball
     steps (n,) are the step sizes of all updates; ball is the centre (d,) followed by the radius, or empty.  The streams, the
     words and the state are advanced in place, and the trace is filled.  A kernel's fault ends it, and is noted in the rollout.
     """
-    chunk, n_shares = words.dithers.shape[0], LANES // state.theta.shape[2]
+    chunk, size, keeps = words.dithers.shape[0], state.theta.shape[2], trace.path.shape[0] > 0
+    n_shares = LANES // size
     for block in range(streams.lone.shape[0] // 4):
-        made, rows = start, slice(4 * block, 4 * block + 4)
-        while made < stop:
-            place = made // recipe.updates % chunk
+        before, rows = start, slice(4 * block, 4 * block + 4)
+        while before < stop:
+            place = before // recipe.updates % chunk
             if place == 0:
-                left = (steps.shape[0] - made) // recipe.updates
+                left = (steps.shape[0] - before) // recipe.updates
                 fill_chunk(streams.lanes[rows], streams.lone[rows], min(chunk, left), words)
-            rollouts = min(chunk - place, (stop - made) // recipe.updates)
+            rollouts = min(chunk - place, (stop - before) // recipe.updates)
             for share in range(block * n_shares, min((block + 1) * n_shares, state.theta.shape[0])):
-                go_on(parts, world, recipe, rule, words, rollouts, steps, made, ball, batch, rollout, room, state, trace, share)
-                if rollout.fault[0] > 0.0:
-                    return
-            made += rollouts * recipe.updates
+                n, theta, run = min(size, state.wanted - share * size), state.theta[share], share * size
+                for s in range(place, place + rollouts):
+                    made = before + (s - place) * recipe.updates
+                    draw(words, s, run % LANES, n, world, rollout, room)
+                    parts.fill_logits(theta, rollout.prompts, parts.array, room.rows, room.logits)
+                    for b in range(rollout.prompts.shape[0]):
+                        sample(words, s, run % LANES, b, n, world, recipe, rollout, room)
+                        evaluate(parts, world, recipe, rule, b, n, rollout, room)
+                    if rule.is_called:
+                        show(parts, world, recipe, rule, words, s, run % LANES, n, batch, rollout, room)
+                        if rollout.fault[0] > 0.0:
+                            return
+                    if keeps:
+                        number, group_size, strength = made // recipe.updates, recipe.group_size, world.strength
+                        parts.keep_rollout(number, rollout, room.tokens, group_size, strength, trace, run, size)
+                    for j in range(recipe.updates):
+                        make_update(
+                            parts, world, recipe, j, made + j + 1, steps[made + j], ball, theta, share, n, rollout, room, state
+                        )
+                        if keeps:
+                            parts.keep_iterates(made + j + 1, theta, trace, run)
+            before += rollouts * recipe.updates
 
 
 @cache

@@ -10,7 +10,8 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F2, F3, I2, function_value, stage
+from grpo_theory.compilation import F1, F2, F3, I2, stage
+from grpo_theory.first_class import function_value
 from grpo_theory.lanes import WIDTH, load, reals, store, sum_lanes, take, where
 from grpo_theory.problem import Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
@@ -19,6 +20,8 @@ from grpo_theory.simulate.geometry import features
 
 FILL_LOGITS = numba.void(F2, I2, F3, F2, F3)
 TAKE_STEP = numba.void(F2, I2, F3, F2, F3, numba.float64)
+PROJECT = numba.void(F2, F1, F1)
+FOLLOW = numba.void(F2, numba.int64, numba.int64, F3, F3, F2)
 FEW_PROMPTS = 4
 """Logits of all prompts are cheaper than those of the prompts drawn while there are at most so many times as many: a
 multiplication takes a quarter of the time of a look-up."""
@@ -163,11 +166,9 @@ def clear(gradient):
             gradient[j, i] = 0.0
 
 
-@stage
+@function_value(PROJECT)
 def project(theta, ball, distances):
-    """Project the iterates (d, R) onto the ball: the centre (d,) followed by the radius, or empty for none."""
-    if ball.shape[0] == 0:
-        return
+    """Project the iterates (d, R) onto the ball: the centre (d,) followed by the radius."""
     dimension, n = theta.shape
     for i in range(n):
         distances[i] = 0.0
@@ -199,7 +200,7 @@ def follow(theta, share, count, start, average, farthest):
         store(where(distance > largest, distance, largest), farthest, share, i)
 
 
-@stage
+@function_value(FOLLOW)
 def follow_alone(theta, share, count, start, average, farthest):
     """Do what `follow` does, for one run alone."""
     weight, distance = 1.0 / count, 0.0

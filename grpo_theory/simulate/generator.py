@@ -10,7 +10,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.compilation import function_value, record_type, stage
+from grpo_theory.compilation import record_type, stage
+from grpo_theory.first_class import function_value
 
 LANES = 128
 WARM_UP = 24

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import FunctionValue
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.affine import affine_coefficients
@@ -14,8 +13,9 @@ from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.exact.exchangeability import check_alone, treats_alike
 from grpo_theory.exact.multisets import NotFiniteError, advantages_of
 from grpo_theory.exact.table import UNREAD, AdvantageTable, advantage_table, can_be_tabulated
+from grpo_theory.first_class import FunctionValue
 from grpo_theory.problem import Problem
-from grpo_theory.simulate.sums import call_nothing, sum_in_order, sum_shown
+from grpo_theory.simulate.sums import sum_in_order, sum_shown
 
 _TRIED = 256
 """Made-up groups on which a kernel is tried."""
@@ -25,14 +25,14 @@ NO_TABLE = AdvantageTable(np.empty((1, 0, 0)), np.empty((0, 0), dtype=np.int64))
 class Path(NamedTuple):
     """How advantages are found, with what that takes."""
 
-    fill_sums: FunctionValue = call_nothing
+    fill_sums: FunctionValue | None = None
     table: AdvantageTable = NO_TABLE
     coefficients: Array = np.empty(0)
 
     @property
     def is_called(self) -> bool:
         """Whether the kernel is called."""
-        return self.fill_sums is not call_nothing
+        return self.fill_sums is not None
 
 
 def find_path(problem: Problem, estimator: Estimator, group_size: int) -> Path:

@@ -3,13 +3,17 @@
 import numba
 import numpy as np
 
-from grpo_theory.compilation import allocating_stage, function_value, stage
+from grpo_theory.compilation import F2, F3, I1, I2, allocating_stage, stage
+from grpo_theory.estimation import kl_term
+from grpo_theory.first_class import FirstClassType, function_value
 from grpo_theory.lanes import WIDTH, load, reals, root, store, where
 from grpo_theory.simulate.choice import at_prompts
 from grpo_theory.simulate.setting import ROOM, WORLD
 from grpo_theory.simulate.sums import ROLLOUT
 
 FILL_SEEN = numba.void(WORLD, numba.int64, numba.int64, ROLLOUT, ROOM)
+TERMS = FirstClassType(kl_term.SIGNATURE)
+PENALISE = numba.void(TERMS, F3, I2, numba.int64, numba.int64, F2, I2, I1, numba.float64, F2, F2, F3)
 
 
 @stage
@@ -33,14 +37,14 @@ def add_up_penalties(terms, i, edges, lengths, strength, penalties, b):
         store(where(penalty == np.inf, 0.0, penalty), penalties, b, k, i)
 
 
-@stage
-def penalise(fill_terms, world, recipe, b, n, rollout, room):
-    """Fill the penalties of the responses to prompt number b of the rollout."""
+@function_value(PENALISE)
+def penalise(fill_terms, log_tokens, prompts, b, n, log_reference, edges, lengths, strength, log_ratios, terms, penalties):
+    """Fill the penalties (B, K, N) of the responses to prompt number b of n runs; log_ratios and terms (D, N) are room."""
     for i in range(0, n, WIDTH):
-        fill_log_ratios(room.log_tokens, b, i, world.log_reference, rollout.prompts, b, room.log_ratios)
-    fill_terms(room.log_ratios, room.terms)
+        fill_log_ratios(log_tokens, b, i, log_reference, prompts, b, log_ratios)
+    fill_terms(log_ratios, terms)
     for i in range(0, n, WIDTH):
-        add_up_penalties(room.terms, i, world.edges, world.lengths, recipe.in_reward, room.penalties, b)
+        add_up_penalties(terms, i, edges, lengths, strength, penalties, b)
 
 
 @allocating_stage
@@ -94,11 +98,6 @@ def fill_fields(pi, penalties, norms, mean_rewards, mean_squares, prompts, b, i,
     store(value, fields, b, 0, i)
     store(root(where(variance < 0.0, 0.0, variance)), fields, b, 1, i)
     store(where(power > 0.0, weighted / where(power > 0.0, power, 1.0), value), fields, b, 2, i)
-
-
-@function_value(FILL_SEEN)
-def see_rewards(world, b, n, rollout, room):
-    """The kernel reads rewards and lengths alone."""
 
 
 @function_value(FILL_SEEN)

@@ -6,7 +6,8 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, F3, I1, I2, function_value, record_type, stage
+from grpo_theory.compilation import F2, F3, I1, I2, record_type, stage
+from grpo_theory.first_class import function_value
 from grpo_theory.problem import Paths, Policy
 from grpo_theory.simulate.geometry import features
 from grpo_theory.simulate.sums import ROLLOUT
@@ -61,7 +62,8 @@ NO_TRACE = Trace(
     1,
 )
 TRACE = record_type(Trace, F3, F2, F3, I1, I2, F3, I2, I1, I1, numba.int64)
-SIGNATURE = numba.void(numba.int64, ROLLOUT, F3, numba.int64, numba.float64, TRACE)
+KEEP_ROLLOUT = numba.void(numba.int64, ROLLOUT, F3, numba.int64, numba.float64, TRACE, numba.int64, numba.int64)
+KEEP_ITERATES = numba.void(numba.int64, F2, TRACE, numba.int64)
 
 
 def empty_trace(policy: Policy, compact: tuple[Integers, Array], starts: Array, steps: int, first: int) -> Trace:
@@ -214,14 +216,13 @@ def add_congruence(forms, prompts, share, n, trace, gathered, half, entry):
                     trace.hessian[i, other, one] += share * entry[i]
 
 
-@function_value(SIGNATURE)
-def keep_nothing(number, rollout, tokens, group_size, strength, trace):
-    """Keep nothing of a rollout."""
+@function_value(KEEP_ROLLOUT)
+def keep_rollout(number, rollout, tokens, group_size, strength, whole, first, size):
+    """Keep the mean rewards of the rollout of that number and, within the window, its part of the Hessian.
 
-
-@function_value(SIGNATURE)
-def keep_rollout(number, rollout, tokens, group_size, strength, trace):
-    """Keep the mean rewards of the rollout of that number and, within the window, its part of the Hessian."""
+    The rollout is that of `size` runs of the trace, from the first on, or fewer where the trace ends.
+    """
+    trace = part_of(whole, first, size)
     n, batch_size = trace.path.shape[0], rollout.prompts.shape[0]
     n_logits, lanes = tokens.shape[1], tokens.shape[2]
     in_window = trace.window[0] <= number < trace.window[1]
@@ -243,9 +244,9 @@ def keep_rollout(number, rollout, tokens, group_size, strength, trace):
             add_congruence(forms, rollout.prompts[b], share, n, trace, gathered, half, entry)
 
 
-@stage
-def keep_iterates(count, theta, trace):
-    """Keep the iterates (d, R), the `count`-th of their runs."""
-    for run in range(trace.path.shape[0]):
+@function_value(KEEP_ITERATES)
+def keep_iterates(count, theta, trace, first):
+    """Keep the iterates (d, N), the `count`-th of their runs, which are the trace's from the first on."""
+    for run in range(min(theta.shape[1], trace.path.shape[0] - first)):
         for j in range(theta.shape[0]):
-            trace.path[run, count, j] = theta[j, run]
+            trace.path[first + run, count, j] = theta[j, run]

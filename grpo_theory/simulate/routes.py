@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import first_class
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import SIGNATURE
 from grpo_theory.exact.seen import seen_at
 from grpo_theory.exact.weights import token_weights
+from grpo_theory.first_class import first_class
 from grpo_theory.lanes import WIDTH, zeros
 from grpo_theory.problem import Point
 from grpo_theory.simulate.book import Book, join, make_book

@@ -140,7 +140,7 @@ class Course:
         found, path = ascent(problem.policy, batch_size), find_path(problem, estimator, group_size)
         world = make_world(problem, estimator)
         recipe = make_recipe(problem, estimator, layout, keeps or path.is_called)
-        parts = make_parts(estimator, recipe, path, found, optimiser, keeps)
+        parts = make_parts(estimator, recipe, path, found, optimiser, projects=ball is not None, keeps=keeps)
         share = share_of(problem, layout, found, recipe, path.is_called or keeps)
         return cls(problem, estimator, step_sizes, layout, projected, found, optimiser, path, world, recipe, parts, share)
 

@@ -7,7 +7,8 @@ The functions below differ in what they need to know of the kernel:
 - `sum_shown`: the kernel itself, which is shown every response, those with the lowest reward value first;
 - `sum_in_order`: the kernel itself, which is shown every response in the order in which they were drawn.
 
-The first two are for one group of `WIDTH` runs, the others, which call the kernel, for all of a rollout.
+The first is a stage, for one group of `WIDTH` runs; the second is for one group of all runs, and the others, which call the
+kernel, are for all of a rollout.
 """
 
 from typing import Any, NamedTuple
@@ -18,9 +19,10 @@ from numba import types
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, function_value, record_type, stage
+from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, record_type, stage
 from grpo_theory.estimation.kernel import KERNEL
-from grpo_theory.lanes import as_integer, as_real, lane_numbers, load, reals, shorts, store, take, where
+from grpo_theory.first_class import function_value
+from grpo_theory.lanes import WIDTH, as_integer, as_real, lane_numbers, load, reals, shorts, store, take, where
 from grpo_theory.simulate.show import BATCH, fill_advantages
 from grpo_theory.simulate.tally import MASK
 
@@ -95,7 +97,8 @@ class Rollout(NamedTuple):
 RULE = record_type(Rule, numba.boolean, KERNEL, numba.int64, F2, I2, F1)
 ROLLOUT = record_type(Rollout, I2, T3, T3, F3, F3, F3, F4, numba.int64[:, :, ::1], F2, F1)
 WORDS = types.Array(numba.int32, 2, "C", readonly=False)
-SIGNATURE = numba.void(RULE, ROLLOUT, BATCH, WORDS, numba.int64, numba.int64, I1, I1, numba.int64)
+SIGNATURE = numba.void(RULE, ROLLOUT, BATCH, WORDS, numba.int64, numba.int64, I1, I1, numba.int64, F3)
+SUM_AFFINE = numba.void(T3, F1, F3, numba.int64, numba.int64, F3, F1, F4)
 
 
 @stage
@@ -123,26 +126,28 @@ def sum_tabulated(counts, b, i, advantages, ranks, sums):
             store(advantage * as_real(load(counts, b, o, i)), sums, b, 0, o, i)
 
 
-@stage
-def sum_affine(counts, values, penalties, b, i, fields, coefficients, sums):
-    """Sum the advantages of a group, in the first of sums (B, S, O, N), by the coefficients of an affine kernel.
+@function_value(SUM_AFFINE)
+def sum_affine(counts, values, penalties, b, n, fields, coefficients, sums):
+    """Sum the advantages of the b-th groups of n runs, in the first of sums (B, S, O, N), by an affine kernel's coefficients.
 
     Rewards are the values (L,) less the penalties (B, K, N).
     """
-    n_values, total = values.shape[0], reals(0.0)
-    for k in range(penalties.shape[1]):
-        penalty = load(penalties, b, k, i)
-        for value in range(n_values):
-            total = total + as_real(load(counts, b, k * n_values + value, i)) * (values[value] - penalty)
-    common = coefficients[5] + coefficients[1] * total
-    for f in range(fields.shape[1]):
-        common = common + coefficients[2 + f] * load(fields, b, f, i)
-    for k in range(penalties.shape[1]):
-        penalty = load(penalties, b, k, i)
-        for value in range(n_values):
-            advantage = coefficients[0] * (values[value] - penalty) + common
-            o = k * n_values + value
-            store(advantage * as_real(load(counts, b, o, i)), sums, b, 0, o, i)
+    n_values = values.shape[0]
+    for i in range(0, n, WIDTH):
+        total = reals(0.0)
+        for k in range(penalties.shape[1]):
+            penalty = load(penalties, b, k, i)
+            for value in range(n_values):
+                total = total + as_real(load(counts, b, k * n_values + value, i)) * (values[value] - penalty)
+        common = coefficients[5] + coefficients[1] * total
+        for f in range(fields.shape[1]):
+            common = common + coefficients[2 + f] * load(fields, b, f, i)
+        for k in range(penalties.shape[1]):
+            penalty = load(penalties, b, k, i)
+            for value in range(n_values):
+                advantage = coefficients[0] * (values[value] - penalty) + common
+                o = k * n_values + value
+                store(advantage * as_real(load(counts, b, o, i)), sums, b, 0, o, i)
 
 
 @stage
@@ -284,12 +289,7 @@ def note_fault(logits, sums, seen_rewards, n, fault):
 
 
 @function_value(SIGNATURE)
-def call_nothing(rule, rollout, batch, words, first, n, responses, lengths, n_values):
-    """Leave the sums to those who need not call the kernel."""
-
-
-@function_value(SIGNATURE)
-def sum_shown(rule, rollout, batch, words, first, n, responses, lengths, n_values):
+def sum_shown(rule, rollout, batch, words, first, n, responses, lengths, n_values, logits):
     """Sum the advantages of a kernel that treats responses alike: those with one outcome have one advantage."""
     counts, listed, advantages, sums = rollout.counts, rollout.listed, rollout.advantages, rollout.sums
     for b in range(counts.shape[0]):
@@ -298,10 +298,11 @@ def sum_shown(rule, rollout, batch, words, first, n, responses, lengths, n_value
     call_kernel(rule, rollout, batch, n)
     for b in range(counts.shape[0]):
         sum_alike(listed[b], b, counts.shape[0], advantages, counts[b], n, sums[b])
+    note_fault(logits, sums, batch.rewards, n, rollout.fault)
 
 
 @function_value(SIGNATURE)
-def sum_in_order(rule, rollout, batch, words, first, n, responses, lengths, n_values):
+def sum_in_order(rule, rollout, batch, words, first, n, responses, lengths, n_values, logits):
     """Sum the advantages of a kernel that does not treat responses alike, each for itself."""
     counts, listed, advantages, sums = rollout.counts, rollout.listed, rollout.advantages, rollout.sums
     group_size = listed.shape[1]
@@ -311,3 +312,4 @@ def sum_in_order(rule, rollout, batch, words, first, n, responses, lengths, n_va
     call_kernel(rule, rollout, batch, n)
     for b in range(counts.shape[0]):
         sum_each(listed[b], b, counts.shape[0], advantages, counts[b], n, sums[b])
+    note_fault(logits, sums, batch.rewards, n, rollout.fault)

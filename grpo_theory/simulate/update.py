@@ -4,8 +4,15 @@ The covector of a token is e_edge - (the probabilities at its prefix), so weight
 at each prefix.  Arrays are (B, rows, N); a stage is for one group of the `WIDTH` runs from lane i on.
 """
 
-from grpo_theory.compilation import stage
-from grpo_theory.lanes import as_real, load, reals, store, where
+import numba
+
+from grpo_theory.compilation import F1, F3, I1, stage
+from grpo_theory.first_class import function_value
+from grpo_theory.lanes import WIDTH, as_real, load, reals, store, where
+from grpo_theory.simulate.sums import T3
+
+FILL_REWARDS = numba.void(F1, F3, numba.int64, numba.int64, F3)
+POOL_COVECTORS = numba.void(T3, numba.int64, numba.int64, I1, numba.int64, numba.int64, F3)
 
 
 @stage
@@ -37,25 +44,24 @@ def add_weights(sums, counts, here, i, edges, lengths, gains, drifts, covectors,
             store(weight, covectors, b, edge, i)
 
 
-@stage
-def pool_covectors(counts, here, i, lengths, pool, group_size, covectors):
-    """Scale the covectors (n, D, N) of groups that pool their tokens so that each token of the pool weighs the same.
+@function_value(POOL_COVECTORS)
+def pool_covectors(counts, here, n, lengths, pool, group_size, covectors):
+    """Scale the covectors (B/M, D, N) of groups that pool their tokens so that each token of the pool weighs the same.
 
-    Counts (B, O, N) are those of the groups from `here` on.  So many groups at a time are a pool, or there is none if `pool` is
-    0.  The factor is the number of the pool's responses over that of its tokens.
+    Counts (B, O, N) are those of the groups from `here` on, of n runs.  So many groups at a time are a pool.  The factor is the
+    number of the pool's responses over that of its tokens.
     """
-    if pool == 0:
-        return
     n_values = counts.shape[1] // lengths.shape[0]
-    for first in range(0, covectors.shape[0], pool):
-        tokens = reals(0.0)
-        for b in range(first, first + pool):
-            for o in range(counts.shape[1]):
-                tokens = tokens + as_real(load(counts, here + b, o, i) * lengths[o // n_values])
-        factor = (group_size * pool) / tokens
-        for b in range(first, first + pool):
-            for d in range(covectors.shape[1]):
-                store(load(covectors, b, d, i) * factor, covectors, b, d, i)
+    for i in range(0, n, WIDTH):
+        for first in range(0, covectors.shape[0], pool):
+            tokens = reals(0.0)
+            for b in range(first, first + pool):
+                for o in range(counts.shape[1]):
+                    tokens = tokens + as_real(load(counts, here + b, o, i) * lengths[o // n_values])
+            factor = (group_size * pool) / tokens
+            for b in range(first, first + pool):
+                for d in range(covectors.shape[1]):
+                    store(load(covectors, b, d, i) * factor, covectors, b, d, i)
 
 
 @stage
@@ -69,11 +75,12 @@ def centre_covector(covectors, b, tokens, here, i, vocabulary_size):
             store(load(covectors, b, d, i) - total * load(tokens, here, d, i), covectors, b, d, i)
 
 
-@stage
-def fill_rewards(values, penalties, b, i, rewards):
-    """Fill the rewards of the outcomes (B, O, N), less the penalties (B, K, N) of the responses."""
+@function_value(FILL_REWARDS)
+def fill_rewards(values, penalties, b, n, rewards):
+    """Fill the rewards of the outcomes (B, O, N) of n runs, less the penalties (B, K, N) of the responses."""
     n_values = values.shape[0]
-    for k in range(penalties.shape[1]):
-        penalty = load(penalties, b, k, i)
-        for value in range(n_values):
-            store(values[value] - penalty, rewards, b, k * n_values + value, i)
+    for i in range(0, n, WIDTH):
+        for k in range(penalties.shape[1]):
+            penalty = load(penalties, b, k, i)
+            for value in range(n_values):
+                store(values[value] - penalty, rewards, b, k * n_values + value, i)

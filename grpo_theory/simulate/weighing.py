@@ -1,16 +1,16 @@
 """Stage 3 of a training step, what only some estimators need: importance ratios, clips, and KL terms in the loss."""
 
 import numba
-from numba import types
 
-from grpo_theory.compilation import F3, I2, function_value, stage
+from grpo_theory.compilation import F3, I2, stage
 from grpo_theory.estimation import clip, kl_term, ratio
 from grpo_theory.exact.weights import fill_gains
+from grpo_theory.first_class import FirstClassType, function_value
 from grpo_theory.lanes import WIDTH, load, store
 from grpo_theory.simulate.penalty import fill_log_ratios
 from grpo_theory.simulate.setting import RECIPE, ROOM, WORLD
 
-FUNCTIONS = (types.FunctionType(part.SIGNATURE) for part in (ratio, clip, kl_term))
+FUNCTIONS = (FirstClassType(part.SIGNATURE) for part in (ratio, clip, kl_term))
 SIGNATURE = numba.void(*FUNCTIONS, WORLD, RECIPE, I2, numba.int64, F3, numba.int64, numba.int64, ROOM)
 
 
@@ -27,11 +27,6 @@ def fill_drift(log_now, b, log_then, here, i, log_ratios):
     """Fill the logs of pi/pi_0 (D, N) from those of pi at b and of pi_0 at `here`, (B, D, N)."""
     for d in range(log_ratios.shape[0]):
         store(load(log_now, b, d, i) - load(log_then, here, d, i), log_ratios, d, i)
-
-
-@function_value(SIGNATURE)
-def weigh_as_before(fill_ratios, fill_weights, fill_terms, world, recipe, prompts, here, log_tokens, b, n, room):
-    """Leave gains and drifts what they are: ratios are 1, and nothing is added in the loss."""
 
 
 @function_value(SIGNATURE)

@@ -5,23 +5,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import first_class
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
-from grpo_theory.exact.weights import gains_of
+from grpo_theory.exact.weights import gains_on_policy
+from grpo_theory.first_class import first_class, wanted
 from grpo_theory.lanes import WIDTH, zeros
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advance import Parts
 from grpo_theory.simulate.alias import alias_rows
-from grpo_theory.simulate.ascent import Ascent
+from grpo_theory.simulate.ascent import Ascent, follow_alone, project
 from grpo_theory.simulate.generator import LANES
 from grpo_theory.simulate.optimiser import Optimiser
 from grpo_theory.simulate.path import Path
-from grpo_theory.simulate.penalty import see_fields, see_rewards
-from grpo_theory.simulate.record import keep_nothing, keep_rollout
+from grpo_theory.simulate.penalty import penalise, see_fields
+from grpo_theory.simulate.record import keep_iterates, keep_rollout
 from grpo_theory.simulate.setting import Recipe, Room, State, Words, World
-from grpo_theory.simulate.sums import Rollout, Rule, sum_in_order
-from grpo_theory.simulate.weighing import weigh_anew, weigh_as_before
+from grpo_theory.simulate.sums import Rollout, Rule, sum_affine, sum_in_order, sum_shown
+from grpo_theory.simulate.update import fill_rewards, pool_covectors
+from grpo_theory.simulate.weighing import weigh_anew
 
 CHUNK_WORDS = 1 << 17
 """The words that are drawn at a time: they stay in a second-level cache."""
@@ -98,21 +99,31 @@ def make_rule(estimator: Estimator, layout: Layout, path: Path) -> Rule:
     )
 
 
-def make_parts(estimator: Estimator, recipe: Recipe, path: Path, ascent: Ascent, optimiser: Optimiser, keeps: bool) -> Parts:
+def make_parts(
+    estimator: Estimator, recipe: Recipe, path: Path, ascent: Ascent, optimiser: Optimiser, *, projects: bool, keeps: bool
+) -> Parts:
     """Collect the functions that differ from policy to policy, from estimator to estimator and between optimisers."""
+    penalised = recipe.in_reward > 0.0
     return Parts(
         ascent.fill_logits,
         ascent.take_step,
         ascent.array,
-        optimiser.move.value,
+        wanted(optimiser.move, optimiser.n_moments > 0),
         optimiser.settings,
-        (see_fields if recipe.sees_fields else see_rewards).value,
-        path.fill_sums.value,
-        (weigh_anew if recipe.weighs_anew else weigh_as_before).value,
-        (keep_rollout if keeps else keep_nothing).value,
-        estimator.ratio.fill.value,
-        estimator.clip.fill.value,
-        estimator.kl.fill.value,
+        wanted(penalise, penalised),
+        wanted(fill_rewards, recipe.wants_rewards),
+        wanted(see_fields, recipe.sees_fields),
+        wanted(sum_affine, path.coefficients.size > 0),
+        wanted(path.fill_sums or sum_shown, path.is_called),
+        wanted(weigh_anew, recipe.weighs_anew),
+        wanted(estimator.ratio.fill, recipe.drifts_away),
+        wanted(estimator.clip.fill, recipe.drifts_away),
+        wanted(estimator.kl.fill, penalised or recipe.in_loss > 0.0),
+        wanted(pool_covectors, recipe.pool > 0),
+        wanted(project, projects),
+        wanted(follow_alone, ascent.alone),
+        wanted(keep_rollout, keeps),
+        wanted(keep_iterates, keeps),
     )
 
 
@@ -160,7 +171,7 @@ def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: La
         logits_now=updated(several),
         tokens_now=updated(several),
         log_tokens_now=updated(several and wants_logs),
-        gains=gains_of(estimator, paths, np.zeros((paths.n_logits, lanes if weighed else 1))),
+        gains=gains_on_policy(estimator, paths, lanes if weighed else 1),
         drifts=zeros(paths.n_responses, paths.horizon, lanes) if recipe.in_loss > 0.0 else np.empty((0, 0, 0)),
         rows=zeros(rows, lanes),
         choice=zeros(2, WIDTH),

@@ -1,0 +1,113 @@
+"""Functions as values that compiled code takes, and what compiling costs others: neither their options nor their garbage."""
+
+import gc
+import threading
+
+import numba
+import numpy as np
+import pytest
+
+from grpo_theory.compilation import F1, LEVEL, OPTIONS, frugally, stage
+from grpo_theory.first_class import FirstClassType, function_value, wanted
+
+SCALE = numba.void(F1, numba.float64)
+
+
+@function_value(SCALE)
+def double(array, by):
+    """Multiply by twice a number."""
+    for i in range(array.shape[0]):
+        array[i] *= 2.0 * by
+
+
+@function_value(SCALE)
+def refuse(array, by):
+    """Raise if the number is negative, and else leave everything as it is."""
+    if by < 0.0:
+        raise ValueError("by must not be negative")
+
+
+def call(function, array, by):
+    function(array, by)
+
+
+@pytest.fixture(scope="module")
+def driver():
+    """A compiled function that calls the one that it is given, one machine code for all."""
+    compiled = numba.njit(numba.void(FirstClassType(SCALE), F1, numba.int64), **OPTIONS)(call)
+    compiled.disable_compile()
+    return compiled
+
+
+def test_one_machine_code_calls_any_function_of_the_signature(driver):
+    array = np.array([1.0, -3.0])
+    driver(double.value, array, 5)  # an integer, where the signature has a real number
+    np.testing.assert_array_equal(array, [10.0, -30.0])
+    driver(refuse.value, array, 1)
+    double.value(array, 0.5)
+    np.testing.assert_array_equal(array, [10.0, -30.0])
+    assert len(driver.signatures) == 1
+
+
+def test_what_a_function_raises_reaches_python(driver):
+    with pytest.raises(ValueError, match="by must not be negative"):
+        driver(refuse.value, np.ones(2), -1)
+
+
+def test_a_function_that_is_not_wanted_is_not_compiled_and_not_called(driver):
+    @function_value(SCALE)
+    def unwanted(array, by):
+        """Do nothing."""
+
+    absent = wanted(unwanted, False)
+    assert "dispatcher" not in vars(unwanted)
+    with pytest.raises(RuntimeError, match="said not to be needed"):
+        driver(absent, np.ones(2), 1)
+    assert wanted(unwanted, True) is unwanted.value
+
+
+def test_a_function_of_another_signature_is_refused(driver):
+    other = function_value(numba.void(F1, F1))(double.function)
+    assert other.type != double.type
+    with pytest.raises(TypeError, match="No matching definition"):
+        driver(wanted(other, False), np.ones(2), 1)
+
+    def wrongly(function, array):
+        function(array)
+
+    with pytest.raises(numba.TypingError):
+        numba.njit(numba.void(FirstClassType(SCALE), F1), **OPTIONS)(wrongly)
+
+
+def test_a_stage_that_python_calls_is_plain_python():
+    @stage
+    def whose(array):
+        return type(array)
+
+    assert whose(np.ma.ones(2)) is np.ma.MaskedArray  # of which compiled code knows nothing
+    assert not whose.overloads
+
+
+def test_options_and_garbage_of_others_are_left_as_they_were():
+    level = vars(numba.config)["OPT"]
+    inside = threading.Event()
+    seen = []
+
+    def wait():
+        with frugally():
+            seen.append((int(vars(numba.config)["OPT"]), gc.isenabled()))
+            inside.set()
+
+    with frugally():
+        other = threading.Thread(target=wait)
+        other.start()
+        assert not inside.wait(0.05), "two threads at once would each restore what the other has set"
+        assert vars(numba.config)["OPT"] == min(level, LEVEL)
+    other.join()
+    assert seen == [(min(level, LEVEL), False)]
+    assert vars(numba.config)["OPT"] is level
+    assert gc.isenabled()
+    with pytest.raises(KeyError), frugally():
+        raise KeyError
+    assert vars(numba.config)["OPT"] is level
+    assert gc.isenabled()
