@@ -7,7 +7,7 @@ import grpo_theory as gt
 from benchmarks import numpy_training
 from benchmarks.jax_process import Request, ask, where
 from benchmarks.peaks import measure_peaks
-from benchmarks.rivalry import NO_JAX, floor_row, ratio_row
+from benchmarks.rivalry import NO_JAX, SEEING, floor_row, ratio_row, seeing
 from benchmarks.table import Row, at_most
 from benchmarks.timing import Timed, fastest, timed
 from benchmarks.training_task import PRECISIONS, TRAINING_TASKS, TrainingTask, trainer
@@ -53,7 +53,8 @@ def study_row() -> Row:
 def _by_precision(rival: str, place: str, task: TrainingTask, own: Timed, rivals: list[Timed], target: float) -> list[Row]:
     rows = []
     for precision in PRECISIONS:
-        best = fastest([other for other in rivals if precision in other.name])
-        name = f"{rival} in {precision} precision / trainer, {place}; {task.label}"
-        rows.append(ratio_row(name, best, own.cost, target))
+        so_precise = [other for other in rivals if precision in other.name]
+        for kind, others in ((f"{rival} {SEEING}", seeing(so_precise)), (rival, so_precise)):
+            name = f"{kind} in {precision} precision / trainer, {place}; {task.label}"
+            rows.append(ratio_row(name, fastest(others), own.cost, target))
     return rows

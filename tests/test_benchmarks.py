@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import numpy_counts
+from benchmarks import numpy_counts, numpy_training
 from benchmarks.comparison import comparison, is_worse
 from benchmarks.numpy_rivals import tuned
 from benchmarks.results import Results, ResultsError
+from benchmarks.rivalry import seeing
 from benchmarks.simulator import simulate
 from benchmarks.table import Row, at_least, at_most
 from benchmarks.task import Task
@@ -227,3 +228,22 @@ class TestTiming:
     def test_fastest(self):
         assert fastest([Timed("a", Cost(2.0, 1.0)), Timed("b", Cost(1.5, 1.4))]).name == "b"
         assert Timed.read(["a", [2.0, 1.0]]) == Timed("a", Cost(2.0, 1.0))
+
+    @pytest.mark.filterwarnings("ignore:Explicitly requested dtype")
+    @pytest.mark.parametrize("task", [TINY, HEAD])
+    def test_rivals_that_count_are_told_from_those_that_see_every_response(self, task):
+        def names(contenders):
+            return [each.name for each in contenders]
+
+        training = TrainingTask("kl-tabular", 1, 4, Harmonic(5.0, 10), 10, 4096)
+        counting, others = names(numpy_counts.rivals(task)), names([tuned(task)])
+        steps = names(numpy_training.rivals(training))
+        if find_spec("jax") is not None:
+            from benchmarks import jax_counts, jax_rivals, jax_training
+
+            counting += names(jax_counts.rivals(task))
+            others += names(jax_rivals.rivals(task))
+            steps += names(jax_training.rivals(training))
+        found = [each.name for each in seeing([Timed(name, Cost(1.0, 1.0)) for name in (*counting, *others, *steps)])]
+        assert found == others + [name for name in steps if "uniforms" in name]
+        assert len(found) > len(others)
