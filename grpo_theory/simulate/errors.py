@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F1, F2, F4, NO_ARRAYS, compile_function, record_type, stage
+from grpo_theory.compilation import F1, F2, F3, F4, NO_ARRAYS, compile_function, record_type, stage
 from grpo_theory.lanes import WIDTH, add_at, lane_numbers, load, reals, spread, store, take, where, zeros
 from grpo_theory.simulate.covectors import COVECTORS
 from grpo_theory.simulate.strip import STRIP
@@ -45,8 +45,8 @@ class ErrorRoom(NamedTuple):
     ----------
     facts : ndarray, shape (at least R, WIDTH)
         Those of the lanes' prompts.
-    weights : ndarray, shape (B, WIDTH)
-        What a group weighs the others with.
+    weights : ndarray, shape (2, B, WIDTH)
+        What one group after another, or two at once, weigh the others with.
     sums : ndarray, shape (1, 1, n, m, WIDTH)
         What a driver adds up.
     """
@@ -58,7 +58,7 @@ class ErrorRoom(NamedTuple):
 
 TRUTH = record_type(Truth, F2, F2, F1)
 I3 = numba.int64[:, :, ::1]
-ERROR_ROOM = record_type(ErrorRoom, F2, F2, COVECTORS)
+ERROR_ROOM = record_type(ErrorRoom, F2, F3, COVECTORS)
 
 
 @stage
@@ -99,51 +99,65 @@ def add_alone(covectors, e, s, b, i, facts, own, square, t, observations):
     """
     n_logits = covectors.shape[3]
     first = (observations.shape[1] - 2) * n_logits
-    error, prompt_error = load(observations, e, 0, t, i), load(observations, e, 1, t, i)
+    error, gaps = load(observations, e, 0, t, i), reals(0.0)
     for d in range(n_logits):
         covector = load(covectors, e, s, b, d, i)
         gap = covector - load(facts, first + d, 0)
         error = error + covector * (square * covector - load(facts, first + n_logits + d, 0))
-        prompt_error = prompt_error + own * gap * gap
+        gaps = gaps + gap * gap
     store(error, observations, e, 0, t, i)
-    store(prompt_error, observations, e, 1, t, i)
+    store(load(observations, e, 1, t, i) + own * gaps, observations, e, 1, t, i)
 
 
 @stage
 def add_product(covectors, e, s, b, c, i, weight, found):
     """Return `found` and so many times the product of the covectors of groups b and c."""
-    n_logits = covectors.shape[3]
-    whole = n_logits // 4 * 4
-    for d in range(0, whole, 4):
-        total = reals(0.0)
-        for h in range(4):
-            total = total + load(covectors, e, s, b, d + h, i) * load(covectors, e, s, c, d + h, i)
-        found = found + weight * total
-    for d in range(whole, n_logits):
-        found = found + weight * (load(covectors, e, s, b, d, i) * load(covectors, e, s, c, d, i))
-    return found
+    total = reals(0.0)
+    for d in range(covectors.shape[3]):
+        total = total + load(covectors, e, s, b, d, i) * load(covectors, e, s, c, d, i)
+    return found + weight * total
 
 
 @stage
-def relate(prompts, s, b, i, inner, weights):
-    """Weigh the group with those before it and itself, (b + 1, WIDTH), by inner products (M, M).
+def relate(prompts, s, b, i, inner, weights, row):
+    """Weigh the group with those before it and itself, in a row of weights (2, B, WIDTH), by inner products (M, M).
 
     Without any, the prompts are orthogonal: 1 where they are the same.
     """
     own = load(prompts, s, b, i)
     for c in range(b + 1):
         if inner.shape[0] == 0:
-            store(where(load(prompts, s, c, i) == own, reals(1.0), 0.0), weights, c, 0)
+            store(where(load(prompts, s, c, i) == own, reals(1.0), 0.0), weights, row, c, 0)
         else:
-            store(take(inner, own * inner.shape[0] + load(prompts, s, c, i)), weights, c, 0)
+            store(take(inner, own * inner.shape[0] + load(prompts, s, c, i)), weights, row, c, 0)
 
 
 @stage
 def add_pairs(covectors, e, s, b, i, weights, t, observations):
-    """Add the products of a group with those before it, which it weighs by `weights` (B, WIDTH)."""
+    """Add the products of a group with those before it, which the first row of `weights` (2, B, WIDTH) weighs."""
     found = load(observations, e, 0, t, i)
     for c in range(b):
-        found = add_product(covectors, e, s, b, c, i, 2.0 * load(weights, c, 0), found)
+        found = add_product(covectors, e, s, b, c, i, 2.0 * load(weights, 0, c, 0), found)
+    store(found, observations, e, 0, t, i)
+
+
+@stage
+def add_pairs_of_two(covectors, e, s, b, i, weights, t, observations):
+    """Add the products of groups b and b + 1, b even, with one another and with those before, by the rows of `weights`.
+
+    Two by two, because a number that is loaded is then used twice.
+    """
+    found = load(observations, e, 0, t, i)
+    found = add_product(covectors, e, s, b, b + 1, i, 2.0 * load(weights, 1, b, 0), found)
+    for c in range(0, b, 2):
+        first, second, third, fourth = reals(0.0), reals(0.0), reals(0.0), reals(0.0)
+        for d in range(covectors.shape[3]):
+            x, y = load(covectors, e, s, b, d, i), load(covectors, e, s, b + 1, d, i)
+            u, v = load(covectors, e, s, c, d, i), load(covectors, e, s, c + 1, d, i)
+            first, second, third, fourth = first + x * u, second + x * v, third + y * u, fourth + y * v
+        upper = load(weights, 0, c, 0) * first + load(weights, 0, c + 1, 0) * second
+        lower = load(weights, 1, c, 0) * third + load(weights, 1, c + 1, 0) * fourth
+        found = found + 2.0 * (upper + lower)
     store(found, observations, e, 0, t, i)
 
 
@@ -157,12 +171,15 @@ def fill_errors_by_pairs(truth, prompts, covectors, room, first, observations):
                 begin(observations, e, first + s, i, truth.target[0] * square)
             for b in range(batch_size):
                 spread(truth.facts, load(prompts, s, b, i), room.facts)
-                relate(prompts, s, b, i, truth.array, room.weights)
-                own = load(room.weights, b, 0)
+                relate(prompts, s, b, i, truth.array, room.weights, b % 2)
+                own = load(room.weights, b % 2, b, 0)
                 for e in range(n_estimators):
                     add_alone(covectors, e, s, b, i, room.facts, own, own, first + s, observations)
                     add_along(covectors, e, s, b, i, room.facts, first + s, observations)
-                    add_pairs(covectors, e, s, b, i, room.weights, first + s, observations)
+                    if b % 2 == 1:
+                        add_pairs_of_two(covectors, e, s, b - 1, i, room.weights, first + s, observations)
+                    elif b == batch_size - 1:
+                        add_pairs(covectors, e, s, b, i, room.weights, first + s, observations)
             for e in range(n_estimators):
                 divide(observations, e, first + s, i, square, float(batch_size))
 
@@ -267,7 +284,7 @@ SIGNATURE = numba.void(TRUTH, I3, COVECTORS, ERROR_ROOM, numba.int64, F4)
 
 def make_error_room(n_facts: int, batch_size: int, n_sums: int, length: int) -> ErrorRoom:
     """Make room for so many facts of each prompt, and sums of a length."""
-    return ErrorRoom(zeros(n_facts, WIDTH), zeros(batch_size, WIDTH), zeros(1, 1, n_sums, length, WIDTH))
+    return ErrorRoom(zeros(n_facts, WIDTH), zeros(2, batch_size, WIDTH), zeros(1, 1, n_sums, length, WIDTH))
 
 
 def error_room_sizes(driver: Any, truth: Truth, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
