@@ -12,7 +12,9 @@ from grpo_theory.estimation.registry import estimator
 @estimator("reinforce")
 def reinforce(batch, advantages):
     """A = Z: no baseline (Williams 1992); "vanilla" in the papers."""
-    advantages[:, :] = batch.rewards
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g]
 
 
 @estimator("oracle")
