@@ -199,11 +199,10 @@ def test_parts_of_an_estimator_agree_with_plain_python(part):
 @pytest.mark.parametrize(
     ("policy", "kind"), [*zip(POLICIES, MAPS, strict=True), ("tree", "tabular"), ("linear tree", "dense"), ("head tree", "head")]
 )
-def test_a_policy_has_the_functions_of_its_map(policy, kind, monkeypatch):
+def test_a_policy_has_the_functions_of_its_map(policy, kind):
     chosen = token_case(policy).policy
     assert type(chosen.logit_map) is MAPS[kind]
     logits, step = getattr(ascent, f"{kind}_logits"), getattr(ascent, f"{kind}_step")
-    monkeypatch.setattr(ascent, "FEW_PROMPTS", 0)
     assert ascent.ascent(chosen, 2)[:2] == (logits.value, step.value)
 
 

@@ -490,9 +490,8 @@ def test_a_kernel_that_couples_groups_sees_one_batch_of_one_run(registry, inner_
 
 @pytest.mark.parametrize("batch_size", [3, 1])
 @pytest.mark.parametrize("policy", [*POLICIES, *TREES])
-def test_logits_and_steps_are_those_of_the_policy(policy, batch_size, monkeypatch):
-    """A share of runs, or one run where the policy's functions are for one; with few prompts and, so to speak, with many."""
-    monkeypatch.setattr(ascent, "FEW_PROMPTS", 1 if batch_size == 3 else 0)
+def test_logits_and_steps_are_those_of_the_policy(policy, batch_size):
+    """A share of runs, or one run where the policy's functions are for one."""
     c = token_case(policy)
     found, rng = ascent.ascent(c.policy, batch_size), np.random.default_rng(6)
     runs, lanes = 1 if found.alone else 2 * WIDTH, 2 * WIDTH

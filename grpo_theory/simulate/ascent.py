@@ -12,7 +12,7 @@ import numpy as np
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F2, F3, I2, stage
 from grpo_theory.first_class import function_value
-from grpo_theory.lanes import WIDTH, load, reals, store, sum_lanes, take, where
+from grpo_theory.lanes import WIDTH, load, reals, spread, store, sum_lanes, where, whole_rows
 from grpo_theory.problem import Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
 from grpo_theory.simulate.choice import add_to_blocks, read_blocks
@@ -22,16 +22,13 @@ FILL_LOGITS = numba.void(F2, I2, F3, F2, F3)
 TAKE_STEP = numba.void(F2, I2, F3, F2, F3, numba.float64)
 PROJECT = numba.void(F2, F1, F1)
 FOLLOW = numba.void(F2, numba.int64, numba.int64, F3, F3, F2)
-FEW_PROMPTS = 4
-"""Logits of all prompts are cheaper than those of the prompts drawn while there are at most so many times as many: a
-multiplication takes a quarter of the time of a look-up."""
 
 
 class Ascent(NamedTuple):
     """``fill_logits(theta, prompts, array, rows, logits)``, ``take_step(theta, prompts, array, rows, covectors, step)``.
 
-    The array is what both understand, `rows` the number of rows that they compute in; `alone` says that they work on one run at a
-    time.
+    The array is what both understand, `rows` the number of rows that they compute in: a step follows the logits of its prompts,
+    and finds what these have left there.  `alone` says that they work on one run at a time.
     """
 
     fill_logits: Any
@@ -59,57 +56,31 @@ def tabular_step(theta, prompts, array, rows, covectors, step):
 
 @function_value(FILL_LOGITS)
 def dense_logits(theta, prompts, array, rows, logits):
-    """Logits are phi(m, k) . theta, with array the features (M, D, d): those of the prompts drawn."""
-    n_logits, dimension = array.shape[1], array.shape[2]
-    for i in range(0, theta.shape[1], WIDTH):
+    """Logits are phi(m, k) . theta, with array[0] the features (M, at least D d); those of the prompts drawn stay in the rows."""
+    n, size, features = theta.shape[1], array.shape[2], rows.reshape(-1, WIDTH)
+    for i in range(0, n, WIDTH):
         for b in range(logits.shape[0]):
-            place = load(prompts, b, i) * (n_logits * dimension)
-            for k in range(n_logits):
+            first = (b * n + i) // WIDTH * size
+            spread(array[0], load(prompts, b, i), features[first : first + size])
+            for k in range(logits.shape[1]):
                 logit = reals(0.0)
-                for j in range(dimension):
-                    logit = logit + take(array, place + (k * dimension + j)) * load(theta, j, i)
+                for j in range(theta.shape[0]):
+                    logit = logit + load(features, first + k * theta.shape[0] + j, 0) * load(theta, j, i)
                 store(logit, logits, b, k, i)
 
 
 @function_value(TAKE_STEP)
 def dense_step(theta, prompts, array, rows, covectors, step):
-    """Theta moves by step times sum_k c_k phi(m, k)."""
-    n_logits, dimension = array.shape[1], array.shape[2]
-    for i in range(0, theta.shape[1], WIDTH):
-        for b in range(covectors.shape[0]):
-            place = load(prompts, b, i) * (n_logits * dimension)
-            for k in range(n_logits):
-                weight = step * load(covectors, b, k, i)
-                for j in range(dimension):
-                    store(load(theta, j, i) + weight * take(array, place + (k * dimension + j)), theta, j, i)
-
-
-@function_value(FILL_LOGITS)
-def few_logits(theta, prompts, array, rows, logits):
-    """Logits are phi(m, k) . theta, with array[0] the features (M D, d): all prompts' in the rows (M D, N), and a choice."""
-    for i in range(0, theta.shape[1], WIDTH):
-        for row in range(rows.shape[0]):
-            logit = array[0, row, 0] * load(theta, 0, i)
-            for j in range(1, theta.shape[0]):
-                logit = logit + array[0, row, j] * load(theta, j, i)
-            store(logit, rows, row, i)
-        for b in range(logits.shape[0]):
-            read_blocks(rows, prompts, b, i, logits)
-
-
-@function_value(TAKE_STEP)
-def few_step(theta, prompts, array, rows, covectors, step):
-    """Theta moves by step times sum_mk c_mk phi(m, k), with the covectors of a prompt added up first, in the rows (M D, N)."""
-    for i in range(0, theta.shape[1], WIDTH):
-        for row in range(rows.shape[0]):
-            store(reals(0.0), rows, row, i)
-        for b in range(covectors.shape[0]):
-            add_to_blocks(covectors, prompts, b, i, step, rows)
+    """Theta moves by step times sum_bk c_bk phi(m_b, k), with the features that the logits have left in the rows."""
+    n, size, features = theta.shape[1], array.shape[2], rows.reshape(-1, WIDTH)
+    for i in range(0, n, WIDTH):
         for j in range(theta.shape[0]):
-            x = load(theta, j, i)
-            for row in range(rows.shape[0]):
-                x = x + array[0, row, j] * load(rows, row, i)
-            store(x, theta, j, i)
+            total = reals(0.0)
+            for b in range(covectors.shape[0]):
+                first = (b * n + i) // WIDTH * size + j
+                for k in range(covectors.shape[1]):
+                    total = total + load(covectors, b, k, i) * load(features, first + k * theta.shape[0], 0)
+            store(load(theta, j, i) + step * total, theta, j, i)
 
 
 @function_value(FILL_LOGITS)
@@ -151,11 +122,9 @@ def ascent(policy: Policy, batch_size: int) -> Ascent:
         return Ascent(tabular_logits.value, tabular_step.value, np.empty((0, 0, 0)), 0, alone=False)
     if type(logit_map) is HeadMap:
         return Ascent(head_logits.value, head_step.value, logit_map.hidden[None].copy(), 0, alone=True)
-    array = features(policy)
-    if policy.n_prompts <= FEW_PROMPTS * batch_size:
-        rows = array.reshape(1, -1, policy.dimension)
-        return Ascent(few_logits.value, few_step.value, rows, rows.shape[1], alone=False)
-    return Ascent(dense_logits.value, dense_step.value, array, 0, alone=False)
+    by_prompt = features(policy)
+    array = whole_rows(by_prompt.reshape(len(by_prompt), -1))[None]
+    return Ascent(dense_logits.value, dense_step.value, array, batch_size * array.shape[2], alone=False)
 
 
 @stage
