@@ -63,12 +63,12 @@ def take(array: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def spread(table: np.ndarray, places: np.ndarray, columns: np.ndarray) -> None:
-    """Write the row of a table (n, rows) at each lane's place down the lane's column, in columns (rows, WIDTH).
+    """Write the row of a table (n, rows) at each lane's place down the lane's column, in columns (at least rows, WIDTH).
 
     Rows are as long as `whole_rows` makes them.  They are read in pieces and turned round in registers, which takes a fraction of
     the time of so many calls of `take`.
     """
-    columns[:] = table[places].T
+    columns[: table.shape[1]] = table[places].T
 
 
 def whole_rows(table: np.ndarray) -> np.ndarray:
@@ -428,7 +428,9 @@ def _in_memory(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
 def _spread(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> None:
     kind, _, columns = signature.args
     data, shape = _data(context, builder, kind, values[0])
-    found, _ = _data(context, builder, columns, values[2])
+    found, room = _data(context, builder, columns, values[2])
+    last = builder.sub(builder.mul(shape[1], ir.Constant(_BITS, WIDTH)), ir.Constant(_BITS, 1))
+    _require(context, builder, room, ir.Constant(_BITS, 0), last)
     n, at_once = PIECE // _size(kind), CACHE_LINE // _size(kind)
     piece, part = ir.VectorType(_LLVM[kind.dtype], n), ir.VectorType(_LLVM[kind.dtype], at_once)
     starts = _in_memory(builder, builder.mul(values[1], _repeat(builder, shape[1])))

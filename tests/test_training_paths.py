@@ -206,8 +206,9 @@ def count(pi, dither, words):
     """Count the responses of one group of WIDTH runs, (K, WIDTH); return the thresholds too, (K - 1, WIDTH)."""
     k = len(pi)
     thresholds, counts = np.zeros((1, k - 1, WIDTH), dtype=np.int32), np.zeros((1, k, WIDTH), dtype=np.int32)
-    laws, prompts, tiled = np.ones((k, 1)), np.zeros((1, WIDTH), dtype=np.int64), np.tile(np.array(pi)[:, None], (1, 1, WIDTH))
-    compiled(count_outcomes)(words, 0, 0, len(words), tiled, 0, 0, 1, laws, prompts, dither, thresholds, counts)
+    laws, prompts, tiled = np.ones((1, 0)), np.zeros((1, WIDTH), dtype=np.int64), np.tile(np.array(pi)[:, None], (1, 1, WIDTH))
+    made = laws, prompts, dither, np.zeros((0, WIDTH)), thresholds, counts
+    compiled(count_outcomes)(words, 0, 0, len(words), tiled, 0, 0, 1, *made)
     return counts[0], thresholds[0]
 
 

@@ -15,7 +15,7 @@ from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.exact.table import multiset_ranks
 from grpo_theory.first_class import FunctionValue
-from grpo_theory.lanes import WIDTH, load, store
+from grpo_theory.lanes import WIDTH, load, store, whole_rows
 from grpo_theory.simulate import (
     advance,
     ascent,
@@ -134,13 +134,14 @@ def test_probabilities_of_responses_are_products_along_their_paths():
 def test_thresholds_and_counts():
     a = Arrays()
     pi = np.ascontiguousarray(a.point.probabilities[a.prompts].T)
-    laws = np.cumsum(a.problem.bandit.probabilities, axis=2).reshape(a.m, -1).T.copy()
+    laws = whole_rows(np.cumsum(a.problem.bandit.probabilities, axis=2)[:, :, :-1].reshape(a.m, -1))
+    facts = np.zeros((laws.shape[1], WIDTH))
     below = np.cumsum(a.point.outcome_probabilities[a.prompts], axis=1).T[:-1]
     prompts = among(a.prompts)
     for row, first in ((0, 0), (3, 2)):
         drawn = words(G + 5, LANES + 2)
         made = room(a.o - 1, dtype=np.int32), room(a.o, dtype=np.int32)
-        asked = drawn, row, first, G, among(pi), 1, AT, a.n_values, laws, prompts, 0.7
+        asked = drawn, row, first, G, among(pi), 1, AT, a.n_values, laws, prompts, 0.7, facts
         *_, thresholds, counts = twins("count_outcomes", *asked, *made)
         *_, unkept, again = twins("count_outcomes", *asked, room(0, dtype=np.int32), made[1])
         assert unkept.size == 0
@@ -175,15 +176,18 @@ def test_blocks_of_prompts_are_read_and_added_to(n_prompts):
 @pytest.mark.parametrize("n_prompts", MANY)
 def test_numbers_of_prompts_are_found_in_a_row_of_their_table(n_prompts):
     rng = np.random.default_rng(5)
-    prompts, table, stage = rng.integers(n_prompts, size=LANES), rng.normal(size=(3, n_prompts)), STAGES["at_prompts"]
+    prompts, table, at_prompts = rng.integers(n_prompts, size=LANES), rng.normal(size=(n_prompts, 4)), STAGES["at_prompts"]
+    read_rows = STAGES["read_rows"]
 
-    def find(table, prompts, found):
-        store(stage(table, 1, load(prompts, AT)), found, AT)
+    def find(table, prompts, facts, found):
+        own = load(prompts, AT)
+        read_rows(table, own, facts)
+        store(at_prompts(table, 1, own, facts), found, AT)
 
-    found = np.zeros(LANES)
-    numba.njit(find)(table, prompts, found)
-    np.testing.assert_array_equal(found[OWN], table[1, prompts[OWN]])
-    np.testing.assert_array_equal(stage.py_func(table, 1, prompts[OWN]), found[OWN])
+    for function in (numba.njit(find), find):
+        found = np.zeros(LANES)
+        function(table, prompts, np.zeros((4, WIDTH)), found)
+        np.testing.assert_array_equal(found[OWN], table[prompts[OWN], 1])
 
 
 def test_listed_outcomes_are_those_counted_with_the_lowest_reward_first():
@@ -292,10 +296,10 @@ def test_rewards_penalties_and_drifts():
     *_, rewards = twins("fill_rewards", values, among(penalties), 1, N, room(a.o))
     np.testing.assert_allclose(rewards[1], np.tile(values, a.k)[:, None] - penalties[a.responses])
     assert not rewards[0].any()
-    reference = a.numbers(a.d, a.m)
-    asked = among(log_tokens), 1, AT, reference, among(a.prompts, 0), 0
+    reference = a.numbers(a.m, a.d)
+    asked = among(log_tokens), 1, AT, whole_rows(reference), among(a.prompts, 0), 0, np.zeros((a.d + 1, WIDTH))
     *_, ratios = twins("fill_log_ratios", *asked, np.zeros((a.d, LANES)))
-    expected = (log_tokens - reference[:, a.prompts])[:, OWN]
+    expected = (log_tokens - reference[a.prompts].T)[:, OWN]
     np.testing.assert_allclose(ratios[:, OWN], expected)
     *_, found, _ = twins("add_up_penalties", ratios, AT, *a.fixed, 0.3, room(a.k), 1)
     np.testing.assert_allclose(only(found), 0.3 * a.paths.along(np.ascontiguousarray(expected.T)).T, atol=1e-14)
@@ -313,9 +317,9 @@ def test_score_norms_and_fields():
     bandit, found = a.problem.bandit, a.point.moments
     pi = np.ascontiguousarray(a.point.probabilities[a.prompts].T)
     penalties = np.ascontiguousarray(a.problem.kl.strength * a.paths.along(a.point.log_ratios_to_reference)[a.prompts].T)
-    means, squares = bandit.mean_reward.T.copy(), (bandit.probabilities @ bandit.values**2).T.copy()
+    rewards = whole_rows(np.concatenate([bandit.mean_reward, bandit.probabilities @ bandit.values**2], axis=1))
     every = np.ascontiguousarray(a.point.squared_score_norms[a.prompts].T)
-    asked = among(pi), among(penalties), among(every), means, squares, among(a.prompts), 1, AT
+    asked = among(pi), among(penalties), among(every), rewards, among(a.prompts), 1, AT, np.zeros((rewards.shape[1], WIDTH))
     *_, fields = twins("fill_fields", *asked, room(3))
     expected = np.stack([found.value, found.standard_deviation, found.optimal_baseline])[:, a.prompts]
     np.testing.assert_allclose(only(fields), expected[:, OWN], atol=1e-12)

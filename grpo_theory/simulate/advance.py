@@ -97,8 +97,9 @@ def sample(words, s, first, b, n, world, recipe, rollout, room):
         fill_tokens(room.logits, b, i, world.vocabulary_size, room.tokens, room.log_tokens)
         fill_responses(room.tokens, b, i, world.edges, world.lengths, room.pi)
         prompts, dither, n_values = rollout.prompts, words.dithers[s], len(world.values)
-        laws, thresholds, counts = world.laws, rollout.thresholds, rollout.counts
-        count_outcomes(words.responses, row, first, size, room.pi, b, i, n_values, laws, prompts, dither, thresholds, counts)
+        laws, facts, thresholds, counts = world.laws, room.facts, rollout.thresholds, rollout.counts
+        drawn = words.responses
+        count_outcomes(drawn, row, first, size, room.pi, b, i, n_values, laws, prompts, dither, facts, thresholds, counts)
 
 
 @paragraph
@@ -107,8 +108,8 @@ def evaluate(parts, world, recipe, rule, b, n, rollout, room):
     prompts, penalties, counts = rollout.prompts, room.penalties, rollout.counts
     if recipe.in_reward > 0.0:
         terms, logs, reference, strength = parts.fill_terms, room.log_tokens, world.log_reference, recipe.in_reward
-        edges, lengths, log_ratios = world.edges, world.lengths, room.log_ratios
-        parts.penalise(terms, logs, prompts, b, n, reference, edges, lengths, strength, log_ratios, room.terms, penalties)
+        edges, lengths, facts, ratios = world.edges, world.lengths, room.facts, room.log_ratios
+        parts.penalise(terms, logs, prompts, b, n, reference, edges, lengths, strength, facts, ratios, room.terms, penalties)
     if recipe.wants_rewards:
         parts.fill_rewards(world.values, penalties, b, n, rollout.rewards)
     if recipe.sees_fields:

@@ -4,22 +4,31 @@ A choice compares each prompt's number with those of all lanes at once, and a lo
 """
 
 from grpo_theory.compilation import stage
-from grpo_theory.lanes import add_at, lane_numbers, load, reals, store, take, where
+from grpo_theory.lanes import add_at, lane_numbers, load, reals, spread, store, take, where
 
 FEW = 5
 """The most prompts among which one is chosen: a look-up takes as long as comparisons with one or two more."""
 
 
 @stage
-def at_prompts(table, row, prompts):
-    """Return the number that a row of a table (rows, M) has at each lane's prompt."""
-    n_prompts = table.shape[1]
-    if n_prompts > FEW:
-        return take(table, prompts + row * n_prompts)
-    found = reals(table[row, 0])
-    for m in range(1, n_prompts):
-        found = where(prompts == m, table[row, m], found)
-    return found
+def read_rows(table, prompts, found):
+    """Read the row of a table (M, n) at each lane's prompt, down the lane's column of found (at least n, WIDTH).
+
+    Nothing is read where the prompts are few, see `at_prompts`.  Rows of the table are those of `whole_rows`.
+    """
+    if table.shape[0] > FEW:
+        spread(table, prompts, found)
+
+
+@stage
+def at_prompts(table, column, prompts, found):
+    """Return the number that a column of a table (M, n) has at each lane's prompt; `found` is what `read_rows` has left."""
+    if table.shape[0] > FEW:
+        return load(found, column, 0)
+    chosen = reals(table[0, column])
+    for m in range(1, table.shape[0]):
+        chosen = where(prompts == m, table[m, column], chosen)
+    return chosen
 
 
 @stage

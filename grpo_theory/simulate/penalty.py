@@ -7,21 +7,25 @@ from grpo_theory.compilation import F2, F3, I1, I2, allocating_stage, stage
 from grpo_theory.estimation import kl_term
 from grpo_theory.first_class import FirstClassType, function_value
 from grpo_theory.lanes import WIDTH, load, reals, root, store, where
-from grpo_theory.simulate.choice import at_prompts
+from grpo_theory.simulate.choice import at_prompts, read_rows
 from grpo_theory.simulate.setting import ROOM, WORLD
 from grpo_theory.simulate.sums import ROLLOUT
 
 FILL_SEEN = numba.void(WORLD, numba.int64, numba.int64, ROLLOUT, ROOM)
 TERMS = FirstClassType(kl_term.SIGNATURE)
-PENALISE = numba.void(TERMS, F3, I2, numba.int64, numba.int64, F2, I2, I1, numba.float64, F2, F2, F3)
+PENALISE = numba.void(TERMS, F3, I2, numba.int64, numba.int64, F2, I2, I1, numba.float64, F2, F2, F2, F3)
 
 
 @stage
-def fill_log_ratios(log_tokens, b, i, log_reference, prompts, c, log_ratios):
-    """Fill the logs of pi/reference of tokens (D, N) from those of pi at b (B, D, N) and the reference (D, M) at prompts[c]."""
+def fill_log_ratios(log_tokens, b, i, log_reference, prompts, c, facts, log_ratios):
+    """Fill the logs of pi/reference of tokens (D, N) from those of pi at b (B, D, N) and the reference (M, D) at prompts[c].
+
+    Facts (at least D, WIDTH) are room.
+    """
     own = load(prompts, c, i)
+    read_rows(log_reference, own, facts)
     for d in range(log_ratios.shape[0]):
-        store(load(log_tokens, b, d, i) - at_prompts(log_reference, d, own), log_ratios, d, i)
+        store(load(log_tokens, b, d, i) - at_prompts(log_reference, d, own, facts), log_ratios, d, i)
 
 
 @stage
@@ -38,10 +42,10 @@ def add_up_penalties(terms, i, edges, lengths, strength, penalties, b):
 
 
 @function_value(PENALISE)
-def penalise(fill_terms, log_tokens, prompts, b, n, log_reference, edges, lengths, strength, log_ratios, terms, penalties):
-    """Fill the penalties (B, K, N) of the responses to prompt number b of n runs; log_ratios and terms (D, N) are room."""
+def penalise(fill_terms, log_tokens, prompts, b, n, log_reference, edges, lengths, strength, facts, log_ratios, terms, penalties):
+    """Fill the penalties (B, K, N) of the responses to prompt number b of n runs; facts, log_ratios and terms are room."""
     for i in range(0, n, WIDTH):
-        fill_log_ratios(log_tokens, b, i, log_reference, prompts, b, log_ratios)
+        fill_log_ratios(log_tokens, b, i, log_reference, prompts, b, facts, log_ratios)
     fill_terms(log_ratios, terms)
     for i in range(0, n, WIDTH):
         add_up_penalties(terms, i, edges, lengths, strength, penalties, b)
@@ -78,20 +82,22 @@ def fill_norms(tokens, gram, edges, lengths, vocabulary_size, prompts, n, norms)
 
 
 @stage
-def fill_fields(pi, penalties, norms, mean_rewards, mean_squares, prompts, b, i, fields):
+def fill_fields(pi, penalties, norms, rewards, prompts, b, i, facts, fields):
     """Fill values, standard deviations and optimal baselines of the prompts (B, 3, N).
 
-    mean_rewards and mean_squares (K, M) are those of the reward before the penalty; norms (B, K, N), or (B, 0, N).
+    rewards (M, at least 2 K) are the means of the reward before the penalty, and then of its square; norms (B, K, N), or
+    (B, 0, N); facts (at least 2 K, WIDTH) are room.
     """
-    own, value = load(prompts, b, i), reals(0.0)
-    for k in range(pi.shape[1]):
-        value = value + load(pi, b, k, i) * (at_prompts(mean_rewards, k, own) - load(penalties, b, k, i))
+    own, value, n_responses = load(prompts, b, i), reals(0.0), pi.shape[1]
+    read_rows(rewards, own, facts)
+    for k in range(n_responses):
+        value = value + load(pi, b, k, i) * (at_prompts(rewards, k, own, facts) - load(penalties, b, k, i))
     variance, power, weighted = reals(0.0), reals(0.0), reals(0.0)
-    for k in range(pi.shape[1]):
-        chance, reward = load(pi, b, k, i), at_prompts(mean_rewards, k, own)
+    for k in range(n_responses):
+        chance, reward = load(pi, b, k, i), at_prompts(rewards, k, own, facts)
         mean = reward - load(penalties, b, k, i)
-        away, spread = mean - value, at_prompts(mean_squares, k, own) - reward * reward
-        variance = variance + chance * (spread + away * away)
+        away, within = mean - value, at_prompts(rewards, n_responses + k, own, facts) - reward * reward
+        variance = variance + chance * (within + away * away)
         if norms.shape[1] > 0:
             weight = chance * load(norms, b, k, i)
             power, weighted = power + weight, weighted + weight * mean
@@ -107,6 +113,5 @@ def see_fields(world, b, n, rollout, room):
     if rollout.norms.shape[1] > 0:
         fill_norms(room.tokens[b], world.gram, world.edges, world.lengths, world.vocabulary_size, prompts, n, rollout.norms[b])
     if rollout.fields.shape[1] > 0:
-        means, squares = world.mean_rewards, world.mean_squares
         for i in range(0, n, WIDTH):
-            fill_fields(room.pi, room.penalties, rollout.norms, means, squares, rollout.prompts, b, i, rollout.fields)
+            fill_fields(room.pi, room.penalties, rollout.norms, world.rewards, rollout.prompts, b, i, room.facts, rollout.fields)

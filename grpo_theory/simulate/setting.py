@@ -26,11 +26,12 @@ class World(NamedTuple):
     vocabulary_size : int
     values : ndarray, shape (L,)
         The reward values.
-    laws : ndarray, shape (O, M)
-        The distribution functions of the values given response and prompt, those of a response one after another.
-    mean_rewards, mean_squares : ndarray, shape (K, M)
-        E[Z | m, k] and E[Z^2 | m, k].
-    log_reference : ndarray, shape (D, M)
+    laws : ndarray, shape (M, at least K (L - 1))
+        The distribution functions of the values given prompt and response, but for their last values, those of a response one
+        after another.  The rows of this and of the next two tables are those of `whole_rows`.
+    rewards : ndarray, shape (M, at least 2 K)
+        E[Z | m, k], and then E[Z^2 | m, k].
+    log_reference : ndarray, shape (M, at least D)
         Log probabilities of tokens given their prefixes under the penalty's reference.
     strength : float
         Of the penalty; 0 for none.
@@ -45,8 +46,7 @@ class World(NamedTuple):
     vocabulary_size: int
     values: Array
     laws: Array
-    mean_rewards: Array
-    mean_squares: Array
+    rewards: Array
     log_reference: Array
     strength: float
     gram: Array
@@ -113,6 +113,8 @@ class Room(NamedTuple):
         For the logits and the step of the policy.
     choice : ndarray, shape (2, WIDTH)
         For the choice of prompts.
+    facts : ndarray, shape (rows, WIDTH)
+        For a row of the world's tables at each lane's prompt.
     """
 
     logits: Array
@@ -130,6 +132,7 @@ class Room(NamedTuple):
     drifts: Array
     rows: Array
     choice: Array
+    facts: Array
 
 
 class State(NamedTuple):
@@ -181,7 +184,7 @@ class Words(NamedTuple):
     dithers: Array
 
 
-WORLD = record_type(World, F2, I1, I2, I1, numba.int64, F1, F2, F2, F2, F2, numba.float64, F3)
+WORLD = record_type(World, F2, I1, I2, I1, numba.int64, F1, F2, F2, F2, numba.float64, F3)
 RECIPE = record_type(
     Recipe,
     numba.int64,
@@ -197,6 +200,6 @@ RECIPE = record_type(
     numba.boolean,
     numba.boolean,
 )
-ROOM = record_type(Room, *[F3] * 5, F2, F2, *[F3] * 4, F4, F3, F2, F2)
+ROOM = record_type(Room, *[F3] * 5, F2, F2, *[F3] * 4, F4, F3, F2, F2, F2)
 STATE = record_type(State, numba.int64, F3, F3, F3, F2, F4, F2, F1)
 WORDS = record_type(Words, numba.int64, numba.uint64[:, ::1], numba.int32[:, ::1], F1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from grpo_theory.compilation import stage
 from grpo_theory.lanes import as_short, load, reals, shorts, store
-from grpo_theory.simulate.choice import at_prompts
+from grpo_theory.simulate.choice import at_prompts, read_rows
 
 ONE = 1 << 30
 """A probability of 1 in the units of the thresholds."""
@@ -26,15 +26,17 @@ def count_below(words, row, first, group_size, i, threshold):
 
 
 @stage
-def count_outcomes(words, row, first, group_size, pi, b, i, n_values, laws, prompts, dither, thresholds, counts):
+def count_outcomes(words, row, first, group_size, pi, b, i, n_values, laws, prompts, dither, facts, thresholds, counts):
     """Count the outcomes (B, O, N) of a group, whose words (n, lanes) are so many rows from `row` on.
 
     A word has the first outcome whose threshold is above it: the whole part of 2^30 F + dither, with F the distribution function
     of the outcomes.  The thresholds (B, O - 1, N) are kept if there is room.  The dither is uniform on [0, 1) and shared by all
-    that one rollout draws: a response's law is exact, and the joint law of several is so to 2^-60.  laws (O, M) are the
-    distribution functions of the n_values rewards given response and prompt.
+    that one rollout draws: a response's law is exact, and the joint law of several is so to 2^-60.  laws (M, at least
+    K (L - 1)) are the distribution functions of the n_values rewards given prompt and response, but for their last values; facts
+    (at least as many, WIDTH) are room for those of the lanes' prompts.
     """
     last, own_prompts, reached, before = counts.shape[1] - 1, load(prompts, b, i), reals(0.0), shorts(0)
+    read_rows(laws, own_prompts, facts)
     for k in range(pi.shape[1]):
         own = load(pi, b, k, i)
         for value in range(n_values):
@@ -43,7 +45,7 @@ def count_outcomes(words, row, first, group_size, pi, b, i, n_values, laws, prom
                 store(group_size - before, counts, b, last, i)
                 return
             if value < n_values - 1:
-                share = at_prompts(laws, o, own_prompts)
+                share = at_prompts(laws, k * (n_values - 1) + value, own_prompts, facts)
                 threshold = as_short((reached + own * share) * ONE + dither)
             else:
                 reached = reached + own

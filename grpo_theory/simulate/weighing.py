@@ -40,7 +40,7 @@ def weigh_anew(fill_ratios, fill_weights, fill_terms, world, recipe, prompts, he
         )
     if recipe.in_loss > 0.0:
         for i in range(0, n, WIDTH):
-            fill_log_ratios(log_tokens, b, i, world.log_reference, prompts, here, room.log_ratios)
+            fill_log_ratios(log_tokens, b, i, world.log_reference, prompts, here, room.facts, room.log_ratios)
         fill_terms(room.log_ratios, room.terms)
         for i in range(0, n, WIDTH):
             fill_drifts(room.terms, i, world.edges, world.lengths, recipe.in_loss, recipe.shares, room.drifts)

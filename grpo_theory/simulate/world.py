@@ -9,7 +9,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
 from grpo_theory.exact.weights import gains_on_policy
 from grpo_theory.first_class import first_class, wanted
-from grpo_theory.lanes import WIDTH, zeros
+from grpo_theory.lanes import WIDTH, whole_rows, zeros
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advance import Parts
 from grpo_theory.simulate.alias import alias_rows
@@ -45,9 +45,9 @@ class Layout:
 def make_world(problem: Problem, estimator: Estimator) -> World:
     """Tabulate a problem."""
     bandit, policy, paths = problem.bandit, problem.policy, problem.policy.paths
-    shape = (paths.n_logits, bandit.n_prompts)
-    log_reference = np.zeros(shape) if problem.log_reference is None else problem.log_reference.T
-    mean_squares = bandit.probabilities @ bandit.values**2
+    none = np.zeros((bandit.n_prompts, paths.n_logits))
+    below = np.cumsum(bandit.probabilities, axis=2)[:, :, :-1]
+    rewards = np.concatenate([bandit.mean_reward, bandit.probabilities @ bandit.values**2], axis=1)
     reads_norms = bool(estimator.advantage.reads & {"squared_score_norms", "optimal_baselines"})
     return World(
         prompts=alias_rows(bandit.prompt_weights),
@@ -56,10 +56,9 @@ def make_world(problem: Problem, estimator: Estimator) -> World:
         lengths=paths.lengths,
         vocabulary_size=paths.vocabulary_size,
         values=bandit.values.copy(),
-        laws=np.cumsum(bandit.probabilities, axis=2).reshape(bandit.n_prompts, -1).T.copy(),
-        mean_rewards=np.ascontiguousarray(bandit.mean_reward.T),
-        mean_squares=np.ascontiguousarray(mean_squares.T),
-        log_reference=np.ascontiguousarray(log_reference),
+        laws=whole_rows(below.reshape(bandit.n_prompts, -1)),
+        rewards=whole_rows(rewards),
+        log_reference=whole_rows(none if problem.log_reference is None else problem.log_reference),
         strength=0.0 if problem.kl is None else problem.kl.strength,
         gram=np.array(policy.logit_map.gram(), dtype=np.float64, order="C") if reads_norms else np.empty((0, 0, 0)),
     )
@@ -152,6 +151,9 @@ def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: La
     wants_logs = recipe.in_reward > 0.0 or recipe.in_loss > 0.0 or recipe.drifts_away
     several, weighed = layout.updates > 1, recipe.drifts_away or recipe.in_loss > 0.0
 
+    n_values = problem.bandit.values.size
+    widest = whole_rows(np.empty((0, max(paths.n_logits, paths.n_responses * max(2, n_values - 1))))).shape[1]
+
     def groups(rows: int, wanted: bool = True, count: int = layout.batch_size) -> Array:
         return zeros(count, rows if wanted else 0, lanes)
 
@@ -175,6 +177,7 @@ def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: La
         drifts=zeros(paths.n_responses, paths.horizon, lanes) if recipe.in_loss > 0.0 else np.empty((0, 0, 0)),
         rows=zeros(rows, lanes),
         choice=zeros(2, WIDTH),
+        facts=zeros(widest, WIDTH),
     )
 
 
