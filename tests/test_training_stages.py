@@ -205,12 +205,13 @@ def test_advantages_by_table_and_by_coefficients():
     a = Arrays()
     ranks, size = multiset_ranks(a.n_values, G), a.n_values
     table = a.numbers(count_multisets(size, G), size)
-    *_, found = twins("sum_tabulated", among(a.counts), 1, AT, table, ranks, room(1, a.o))
+    rows, facts = whole_rows(table), np.zeros((size + 1, WIDTH))
+    *_, found = twins("sum_tabulated", among(a.counts), 1, AT, rows, ranks, facts, room(1, a.o))
     reached = np.cumsum([a.counts[value::size].sum(axis=0) for value in range(size - 1)], axis=0)
     places = sum(ranks[level, row] for level, row in enumerate(reached))
     for o in range(a.o):
         np.testing.assert_allclose(only(found)[0, o], (a.counts[o] * table[places, o % size])[OWN])
-    *_, found = twins("sum_tabulated", among(100 * a.counts), 1, AT, np.ones_like(table), ranks, room(1, a.o))
+    *_, found = twins("sum_tabulated", among(100 * a.counts), 1, AT, np.ones_like(rows), ranks, facts, room(1, a.o))
     np.testing.assert_array_equal(only(found)[0], 100.0 * a.counts[:, OWN])  # numbers that mean nothing lead nowhere
     values, penalties, fields, c = a.problem.bandit.values, a.numbers(a.k, LANES), a.numbers(3, LANES), a.numbers(6)
     rewards = np.tile(values, a.k)[:, None] - penalties[a.responses]

@@ -22,7 +22,7 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, record_type, stage
 from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.first_class import function_value
-from grpo_theory.lanes import WIDTH, as_integer, as_real, lane_numbers, load, reals, shorts, store, take, where
+from grpo_theory.lanes import WIDTH, as_integer, as_real, lane_numbers, load, reals, shorts, spread, store, take, where
 from grpo_theory.simulate.show import BATCH, fill_advantages
 from grpo_theory.simulate.tally import MASK
 
@@ -39,8 +39,8 @@ class Rule(NamedTuple):
     kernel : compiled function
     at_a_time : int
         How many groups the kernel is given at once; 0 for all.
-    advantages : ndarray, shape (n, L)
-        The kernel's table; empty if it is not used.
+    advantages : ndarray, shape (n, at least L)
+        The kernel's table, whose rows are those of `whole_rows`; empty if it is not used.
     ranks : ndarray of int64, shape (L - 1, G + 1)
         See `AdvantageTable`.
     coefficients : ndarray, shape (6,)
@@ -110,18 +110,23 @@ def find_multiset(counts, b, i, ranks):
         for o in range(value, counts.shape[1], n_values):
             reached = reached + load(counts, b, o, i)
         # Where a run has left the numbers, counts mean nothing; they must not lead out of the table.
-        inside = where(reached < 0, 0, where(reached > n_reached - 1, n_reached - 1, reached))
-        place = place + take(ranks, as_integer(inside) + value * n_reached)
+        rank = as_integer(where(reached < 0, 0, where(reached > n_reached - 1, n_reached - 1, reached)))
+        if value > 0:  # the first ranks are 0, 1, 2...
+            rank = take(ranks, rank + value * n_reached)
+        place = place + rank
     return place
 
 
 @stage
-def sum_tabulated(counts, b, i, advantages, ranks, sums):
-    """Sum the advantages of a group, in the first of sums (B, S, O, N), from the table (m, L) of a kernel."""
-    n_values = advantages.shape[1]
-    place = n_values * find_multiset(counts, b, i, ranks)
+def sum_tabulated(counts, b, i, advantages, ranks, facts, sums):
+    """Sum the advantages of a group, in the first of sums (B, S, O, N), from the table (m, at least L) of a kernel.
+
+    Facts (at least L, WIDTH) are room.
+    """
+    n_values = ranks.shape[0] + 1
+    spread(advantages, find_multiset(counts, b, i, ranks), facts)
     for value in range(n_values):
-        advantage = take(advantages, place + value)
+        advantage = load(facts, value, 0)
         for o in range(value, counts.shape[1], n_values):
             store(advantage * as_real(load(counts, b, o, i)), sums, b, 0, o, i)
 

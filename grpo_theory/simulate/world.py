@@ -92,7 +92,7 @@ def make_rule(estimator: Estimator, layout: Layout, path: Path) -> Rule:
         is_called=path.is_called,
         kernel=first_class(estimator.advantage.kernel, SIGNATURE),
         at_a_time=layout.batch_size if estimator.advantage.couples_groups else 0,
-        advantages=path.table.advantages[0],
+        advantages=whole_rows(path.table.advantages[0]),
         ranks=path.table.ranks,
         coefficients=path.coefficients,
     )
@@ -152,7 +152,7 @@ def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: La
     several, weighed = layout.updates > 1, recipe.drifts_away or recipe.in_loss > 0.0
 
     n_values = problem.bandit.values.size
-    widest = whole_rows(np.empty((0, max(paths.n_logits, paths.n_responses * max(2, n_values - 1))))).shape[1]
+    widest = whole_rows(np.empty((0, max(n_values, paths.n_logits, paths.n_responses * max(2, n_values - 1))))).shape[1]
 
     def groups(rows: int, wanted: bool = True, count: int = layout.batch_size) -> Array:
         return zeros(count, rows if wanted else 0, lanes)
