@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -94,9 +94,6 @@ NO_ARRAYS: dict[str, Any] = {"_nrt": False}
 class Stage(CPUDispatcher):
     """A function that is compiled as a part of whatever compiled function calls it, without a wrapper for Python."""
 
-    def __init__(self, function: Callable, **more: Any) -> None:
-        super().__init__(function, targetoptions=OPTIONS | {"nopython": True, "no_cpython_wrapper": True} | more)
-
     def __call__(self, *arguments: Any) -> Any:
         """Run as plain Python, because there is nothing compiled that Python could call."""
         return self.py_func(*arguments)
@@ -104,12 +101,18 @@ class Stage(CPUDispatcher):
 
 def stage(function: Callable) -> Any:
     """Mark a function as one stage of a driver: it is compiled as a part of whatever calls it, and makes no arrays."""
-    return function if WITHOUT_COMPILER else Stage(function, forceinline=True, **NO_ARRAYS)
+    return _as_stage(function, forceinline=True, **NO_ARRAYS)
 
 
 def allocating_stage(function: Callable) -> Any:
     """Mark a stage that makes arrays of its own; it must not be called at every turn of a hot loop."""
-    return function if WITHOUT_COMPILER else Stage(function)
+    return _as_stage(function)
+
+
+def _as_stage(function: Callable, **more: Any) -> Any:
+    if WITHOUT_COMPILER:
+        return function
+    return Stage(function, targetoptions=OPTIONS | {"nopython": True, "no_cpython_wrapper": True} | more)
 
 
 paragraph = numba.njit(inline="always", **NO_ARRAYS, **OPTIONS)
@@ -125,7 +128,7 @@ def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
     options = OPTIONS | more
     try:
         dispatcher = numba.njit(function, cache=True, **options)
-        dispatcher._cache._cache_file._source_stamp = source_stamp(function)
+        dispatcher._cache._cache_file._source_stamp = (*source_stamp(function), *layouts(signatures))
     except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
         dispatcher = numba.njit(function, **options)
     for signature in signatures:
@@ -133,6 +136,14 @@ def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
             dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher
+
+
+def layouts(signatures: Iterable[Any]) -> Iterator[tuple]:
+    """Yield the records among the arguments of signatures, field by field: numba's own key has their types, not their names."""
+    for signature in signatures:
+        for kind in getattr(signature, "args", ()):
+            if isinstance(kind, types.NamedTuple):
+                yield kind.instance_class.__qualname__, *kind.fields
 
 
 def source_stamp(function: Callable) -> tuple:
@@ -143,7 +154,7 @@ def source_stamp(function: Callable) -> tuple:
     """
     functions, constants = reliances(function)
     modules = sorted({called.__module__ for called in functions})
-    files = {called.__code__.co_filename for called in functions}
+    files = {called.__code__.co_filename for called in functions} | {__file__, str(Path(__file__).with_name("first_class.py"))}
     facts = ((path, path.stat()) for path in sorted(map(Path, files)) if path.exists())
     return (*tuple((str(path), fact.st_mtime, fact.st_size) for path, fact in facts), *modules, *constants)
 

@@ -37,6 +37,10 @@ class FirstClass:
         """Run the compiled function."""
         return self.dispatcher(*arguments)
 
+    def __reduce__(self) -> Any:
+        """Raise, because an address means nothing in another process."""
+        raise TypeError("a compiled function as a value cannot be pickled: pickle the FunctionValue that it is the value of")
+
 
 class FirstClassType(types.Callable):
     """The type of first-class functions with one signature."""
@@ -130,6 +134,10 @@ class FunctionValue:
     def __call__(self, *arguments: Any) -> Any:
         """Run the compiled function."""
         return self.dispatcher(*arguments)
+
+    def __reduce__(self) -> Any:
+        """Leave what was compiled behind."""
+        return FunctionValue, (self.function, self.signature)
 
     def __repr__(self) -> str:
         return f"FunctionValue({self.function.__qualname__})"

@@ -1,6 +1,9 @@
 """Functions as values that compiled code takes, and what compiling costs others: neither their options nor their garbage."""
 
 import gc
+import pickle
+import subprocess
+import sys
 import threading
 
 import numba
@@ -8,6 +11,8 @@ import numpy as np
 import pytest
 
 from grpo_theory.compilation import F1, LEVEL, OPTIONS, frugally, stage
+from grpo_theory.estimation.centring import centre
+from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.first_class import FirstClassType, function_value, wanted
 
 SCALE = numba.void(F1, numba.float64)
@@ -111,3 +116,18 @@ def test_options_and_garbage_of_others_are_left_as_they_were():
         raise KeyError
     assert vars(numba.config)["OPT"] is level
     assert gc.isenabled()
+
+
+def test_what_is_pickled_of_a_function_is_compiled_anew():
+    value = RATIOS["token"].fill
+    address = value.value.address
+    assert address
+    with pytest.raises(TypeError, match="cannot be pickled: pickle the FunctionValue"):
+        pickle.dumps(value.value)
+    again = pickle.loads(pickle.dumps(value))
+    assert again.function is value.function
+    assert vars(again).keys() == {"function", "signature", "__doc__"}
+    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer)([1.0, 2.0], __import__('numpy').empty(2)))"
+    found = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(centre), capture_output=True, check=False)
+    assert found.returncode == 1  # a list has no size: the stage has arrived, and ran
+    assert b"'list' object has no attribute 'size'" in found.stderr

@@ -488,10 +488,13 @@ def test_a_kernel_that_couples_groups_sees_one_batch_of_one_run(registry, inner_
     np.testing.assert_allclose(alone, expected.path[-1], atol=1e-10)
 
 
+@pytest.mark.parametrize("way", ["few", "stay", "spread again"])
 @pytest.mark.parametrize("batch_size", [3, 1])
 @pytest.mark.parametrize("policy", [*POLICIES, *TREES])
-def test_logits_and_steps_are_those_of_the_policy(policy, batch_size):
-    """A share of runs, or one run where the policy's functions are for one."""
+def test_logits_and_steps_are_those_of_the_policy(policy, batch_size, way, monkeypatch):
+    """A share of runs, or one run where the policy's functions are for one; dense features in each of the ways they are read."""
+    monkeypatch.setattr(ascent, "is_cheaper_for_all", lambda *_: way == "few")
+    monkeypatch.setattr(ascent, "KEPT_NUMBERS", 1 << 17 if way == "stay" else 0)
     c = token_case(policy)
     found, rng = ascent.ascent(c.policy, batch_size), np.random.default_rng(6)
     runs, lanes = 1 if found.alone else 2 * WIDTH, 2 * WIDTH
@@ -508,6 +511,20 @@ def test_logits_and_steps_are_those_of_the_policy(policy, batch_size):
             np.testing.assert_allclose(logits[b, :, run], features @ thetas[:, run], atol=1e-13)
             expected[:, run] += 0.3 * features.T @ covectors[b, :, run]
     np.testing.assert_allclose(moved, expected, atol=1e-13)
+
+
+def test_dense_features_are_read_in_the_way_that_costs_less():
+    """Those of all prompts where they are few beside the batch and have many dimensions; their room has a bound."""
+    for (n_prompts, dimension, batch_size), few, rows in (
+        ((12, 5, 4), False, 4 * 26),
+        ((8, 32, 16), True, 8 * 5),
+        ((4, 2, 1), False, 10),
+        ((100, 64, 16), False, 320),
+    ):
+        features = np.random.default_rng(0).normal(size=(n_prompts, 5, dimension))
+        found = ascent.ascent(gt.LinearSoftmax(features), batch_size)
+        assert found.fill_logits is (ascent.few_logits if few else ascent.dense_logits).value
+        assert found.rows == rows
 
 
 @pytest.mark.parametrize("runs", [1, WIDTH, BLOCK_RUNS])

@@ -50,9 +50,14 @@ def own(module):
 
 
 STAGES = {name: value for module in MODULES for name, value in own(module).items()}
-VALUES = (ascent.follow_alone, ascent.project, record.keep_iterates, sums.sum_affine, update.fill_rewards, update.pool_covectors)
+VALUES = {
+    name: value
+    for module in MODULES
+    for name, value in vars(module).items()
+    if isinstance(value, FunctionValue) and value.function.__module__ == module.__name__
+}
 """What drivers call only if it is wanted: functions for all of the runs, of which the first N are."""
-STAGES |= {value.function.__name__: value for value in VALUES}
+STAGES |= VALUES
 
 
 def twins(name, *arguments):
@@ -384,6 +389,9 @@ def test_the_hessian_agrees_with_plain_python():
 
 ELSEWHERE = {
     **dict.fromkeys(own(draw), "test_driver.py"),
+    **{f"{kind}_{what}": "test_training.py" for kind in ("tabular", "dense", "few", "head") for what in ("logits", "step")},
+    **dict.fromkeys(("penalise", "see_fields", "sum_in_order", "sum_shown", "keep_rollout", "weigh_anew"), "test_training.py"),
+    "begin_streams": "test_gradient_drivers.py",
     "clear": "test_training.py",
     "note_fault": "test_kernel_trial.py",
     "exponential": "test_training_paths.py",

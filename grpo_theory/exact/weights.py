@@ -119,13 +119,14 @@ def gains_on_policy(estimator: Estimator, paths: Paths, n_pairs: int) -> Array:
     """
     shares, widths = estimator.aggregation.shares(paths.lengths), estimator.clip.widths
     gains = np.zeros((paths.n_responses, 2, paths.horizon, n_pairs))
-    for length in np.unique(paths.lengths).tolist():
-        ratios, weights = np.zeros((2, paths.horizon, 1))
-        estimator.ratio.fill.function(np.zeros((paths.horizon, 1)), length, ratios)
-        alike = paths.lengths == length
-        for sign in range(2):
-            estimator.clip.fill.function(ratios, length, sign == 0, widths, weights)
-            gains[alike, sign, :length] = shares[alike, None, None] * weights[:length]
+    with np.errstate(all="ignore"):
+        for length in np.unique(paths.lengths).tolist():
+            ratios, alike = np.zeros((paths.horizon, 1)), paths.lengths == length
+            estimator.ratio.fill.function(np.zeros((paths.horizon, 1)), length, ratios)
+            for sign in range(2):
+                weights = np.zeros((paths.horizon, 1))
+                estimator.clip.fill.function(ratios, length, sign == 0, widths, weights)
+                gains[alike, sign, :length] = shares[alike, None, None] * weights[:length]
     return gains
 
 

@@ -16,19 +16,22 @@ from grpo_theory.lanes import WIDTH, load, reals, spread, store, sum_lanes, wher
 from grpo_theory.problem import Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
 from grpo_theory.simulate.choice import add_to_blocks, read_blocks
+from grpo_theory.simulate.generator import LANES
 from grpo_theory.simulate.geometry import features
 
 FILL_LOGITS = numba.void(F2, I2, F3, F2, F3)
 TAKE_STEP = numba.void(F2, I2, F3, F2, F3, numba.float64)
 PROJECT = numba.void(F2, F1, F1)
 FOLLOW = numba.void(F2, numba.int64, numba.int64, F3, F3, F2)
+KEPT_NUMBERS = 1 << 17
+"""The numbers of features that stay for the step at most: what a second level of cache holds."""
 
 
 class Ascent(NamedTuple):
     """``fill_logits(theta, prompts, array, rows, logits)``, ``take_step(theta, prompts, array, rows, covectors, step)``.
 
     The array is what both understand, `rows` the number of rows that they compute in: a step follows the logits of its prompts,
-    and finds what these have left there.  `alone` says that they work on one run at a time.
+    and may find there what these have left.  `alone` says that they work on one run at a time.
     """
 
     fill_logits: Any
@@ -56,11 +59,15 @@ def tabular_step(theta, prompts, array, rows, covectors, step):
 
 @function_value(FILL_LOGITS)
 def dense_logits(theta, prompts, array, rows, logits):
-    """Logits are phi(m, k) . theta, with array[0] the features (M, at least D d); those of the prompts drawn stay in the rows."""
+    """Logits are phi(m, k) . theta, with array[0] the features (M, at least D d): those of the prompts drawn, spread in the rows.
+
+    Where there are rows enough for all groups, they stay there for the step.
+    """
     n, size, features = theta.shape[1], array.shape[2], rows.reshape(-1, WIDTH)
+    stay = rows.shape[0] >= logits.shape[0] * size
     for i in range(0, n, WIDTH):
         for b in range(logits.shape[0]):
-            first = (b * n + i) // WIDTH * size
+            first = (b * n + i) // WIDTH * size if stay else 0
             spread(array[0], load(prompts, b, i), features[first : first + size])
             for k in range(logits.shape[1]):
                 logit = reals(0.0)
@@ -71,16 +78,47 @@ def dense_logits(theta, prompts, array, rows, logits):
 
 @function_value(TAKE_STEP)
 def dense_step(theta, prompts, array, rows, covectors, step):
-    """Theta moves by step times sum_bk c_bk phi(m_b, k), with the features that the logits have left in the rows."""
+    """Theta moves by step times sum_k c_k phi(m, k), group by group; the features are those that the logits have left, if any."""
     n, size, features = theta.shape[1], array.shape[2], rows.reshape(-1, WIDTH)
+    stay = rows.shape[0] >= covectors.shape[0] * size
     for i in range(0, n, WIDTH):
-        for j in range(theta.shape[0]):
-            total = reals(0.0)
-            for b in range(covectors.shape[0]):
-                first = (b * n + i) // WIDTH * size + j
+        for b in range(covectors.shape[0]):
+            first = (b * n + i) // WIDTH * size if stay else 0
+            if not stay:
+                spread(array[0], load(prompts, b, i), features[:size])
+            for j in range(theta.shape[0]):
+                total = reals(0.0)
                 for k in range(covectors.shape[1]):
-                    total = total + load(covectors, b, k, i) * load(features, first + k * theta.shape[0], 0)
-            store(load(theta, j, i) + step * total, theta, j, i)
+                    total = total + load(covectors, b, k, i) * load(features, first + k * theta.shape[0] + j, 0)
+                store(load(theta, j, i) + step * total, theta, j, i)
+
+
+@function_value(FILL_LOGITS)
+def few_logits(theta, prompts, array, rows, logits):
+    """Logits are phi(m, k) . theta, with array[0] the features (M D, d): all prompts' in the rows (M D, N), and a choice."""
+    for i in range(0, theta.shape[1], WIDTH):
+        for row in range(rows.shape[0]):
+            logit = array[0, row, 0] * load(theta, 0, i)
+            for j in range(1, theta.shape[0]):
+                logit = logit + array[0, row, j] * load(theta, j, i)
+            store(logit, rows, row, i)
+        for b in range(logits.shape[0]):
+            read_blocks(rows, prompts, b, i, logits)
+
+
+@function_value(TAKE_STEP)
+def few_step(theta, prompts, array, rows, covectors, step):
+    """Theta moves by step times sum_mk c_mk phi(m, k), with the covectors of a prompt added up first, in the rows (M D, N)."""
+    for i in range(0, theta.shape[1], WIDTH):
+        for row in range(rows.shape[0]):
+            store(reals(0.0), rows, row, i)
+        for b in range(covectors.shape[0]):
+            add_to_blocks(covectors, prompts, b, i, step, rows)
+        for j in range(theta.shape[0]):
+            x = load(theta, j, i)
+            for row in range(rows.shape[0]):
+                x = x + array[0, row, j] * load(rows, row, i)
+            store(x, theta, j, i)
 
 
 @function_value(FILL_LOGITS)
@@ -123,8 +161,22 @@ def ascent(policy: Policy, batch_size: int) -> Ascent:
     if type(logit_map) is HeadMap:
         return Ascent(head_logits.value, head_step.value, logit_map.hidden[None].copy(), 0, alone=True)
     by_prompt = features(policy)
+    if is_cheaper_for_all(policy.n_prompts, policy.dimension, batch_size):
+        array = by_prompt.reshape(1, -1, policy.dimension)
+        return Ascent(few_logits.value, few_step.value, array, array.shape[1], alone=False)
     array = whole_rows(by_prompt.reshape(len(by_prompt), -1))[None]
-    return Ascent(dense_logits.value, dense_step.value, array, batch_size * array.shape[2], alone=False)
+    size = array.shape[2]
+    rows = batch_size * size if batch_size * size * LANES <= KEPT_NUMBERS else size
+    return Ascent(dense_logits.value, dense_step.value, array, rows, alone=False)
+
+
+def is_cheaper_for_all(n_prompts: int, dimension: int, batch_size: int) -> bool:
+    """Whether logits of all prompts, and a choice among them, cost less than the features of the prompts drawn.
+
+    A number of features costs 1.2 cycles to spread and use twice, and 0.16 for each use where all lanes have the same; to choose
+    a logit, and to add to it, takes 5: measured in steps of 2 to 32 dimensions.
+    """
+    return n_prompts * dimension <= 4 * batch_size * (dimension - 4)
 
 
 @stage

@@ -16,7 +16,7 @@ def read_rows(table, prompts, found):
 
     Nothing is read where the prompts are few, see `at_prompts`.  Rows of the table are those of `whole_rows`.
     """
-    if table.shape[0] > FEW:
+    if table.shape[0] > FEW and table.shape[1] > 0:
         spread(table, prompts, found)
 
 
