@@ -36,7 +36,7 @@ def alias_table(probabilities: Array) -> AliasTable:
 def _alias(law: list[float]) -> tuple[list[float], list[int]]:
     """Return the thresholds of a law, and what is chosen where they are reached (Vose's order)."""
     total = 0.0
-    for p in law:
+    for p in law:  # sum() adds more exactly from Python 3.12 on: other bits
         total += p
     threshold, other = [p * len(law) / total for p in law], list(range(len(law)))
     small = [j for j, height in enumerate(threshold) if height < 1.0]

@@ -175,12 +175,14 @@ def make_workplace(course: Course) -> Workplace:
     problem, estimator, layout = course.problem, course.estimator, course.layout
     lanes = max(course.share_runs, WIDTH)
     shown = course.share_runs * layout.batch_size if course.path.is_called else 0
+    world, rule = course.world, make_rule(estimator, layout, course.path)
+    facts = max(table.shape[1] for table in (world.laws, world.rewards, world.log_reference, rule.advantages))
     return Workplace(
-        make_rule(estimator, layout, course.path),
+        rule,
         make_words(layout),
         make_batch(shown, layout.group_size, estimator.advantage.parameter_array),
         make_rollout(problem, estimator, layout, course.path, lanes),
-        make_room(problem, estimator, course.recipe, layout, course.ascent.rows, lanes),
+        make_room(problem, estimator, course.recipe, layout, course.ascent.rows, facts, lanes),
     )
 
 

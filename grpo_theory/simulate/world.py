@@ -145,20 +145,17 @@ def make_rollout(problem: Problem, estimator: Estimator, layout: Layout, path: P
     )
 
 
-def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: Layout, rows: int, lanes: int) -> Room:
-    """Make room for a step of so many lanes; the policy computes in so many rows."""
+def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: Layout, rows: int, facts: int, lanes: int) -> Room:
+    """Make room for a step of so many lanes; the policy computes in so many rows, and tables have as many facts in a row."""
     paths = problem.policy.paths
     wants_logs = recipe.in_reward > 0.0 or recipe.in_loss > 0.0 or recipe.drifts_away
     several, weighed = layout.updates > 1, recipe.drifts_away or recipe.in_loss > 0.0
 
-    n_values = problem.bandit.values.size
-    widest = whole_rows(np.empty((0, max(n_values, paths.n_logits, paths.n_responses * max(2, n_values - 1))))).shape[1]
+    def groups(rows: int, whether: bool = True, count: int = layout.batch_size) -> Array:
+        return zeros(count, rows if whether else 0, lanes)
 
-    def groups(rows: int, wanted: bool = True, count: int = layout.batch_size) -> Array:
-        return zeros(count, rows if wanted else 0, lanes)
-
-    def updated(wanted: bool) -> Array:
-        return groups(paths.n_logits, wanted, layout.n_updated)
+    def updated(whether: bool) -> Array:
+        return groups(paths.n_logits, whether, layout.n_updated)
 
     tokens = groups(paths.n_logits)
     return Room(
@@ -177,7 +174,7 @@ def make_room(problem: Problem, estimator: Estimator, recipe: Recipe, layout: La
         drifts=zeros(paths.n_responses, paths.horizon, lanes) if recipe.in_loss > 0.0 else np.empty((0, 0, 0)),
         rows=zeros(rows, lanes),
         choice=zeros(2, WIDTH),
-        facts=zeros(widest, WIDTH),
+        facts=zeros(facts, WIDTH),
     )
 
 
