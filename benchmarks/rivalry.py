@@ -26,6 +26,11 @@ def seeing(rivals: list[Timed]) -> list[Timed]:
     return [rival for rival in rivals if not any(name in rival.name for name in COUNTING)]
 
 
+def kinds_of(rival: str, found: list[Timed]) -> list[tuple[str, list[Timed]]]:
+    """Return the kinds of a library's rivals by name: those that look at every response, and all of them."""
+    return [(f"{rival} {SEEING}", seeing(found)), (rival, found)]
+
+
 def ratio_row(name: str, rival: Timed, own: Cost, target: float | None) -> Row:
     """Return the row of a rival's median cost over the simulator's; the detail has medians and, in brackets, the least costs."""
     return at_least(name, rival.cost.median / own.median, target, f"{rival.cost} / {own} ns a response; {rival.name}")
@@ -53,8 +58,10 @@ def _numpy_rows(task: Task, peaks: Peaks) -> list[Row]:
     return [
         floor_row(task.label, own.cost, peaks.floor(gradient_work(task))),
         ratio_row(f"NumPy, textbook / simulator; {task.label}", printed, own.cost, TEXTBOOK_TARGET),
-        ratio_row(f"NumPy {SEEING}, fastest found / simulator; {task.label}", fastest(seeing(others)), own.cost, NUMPY_TARGET),
-        ratio_row(f"NumPy, fastest found / simulator; {task.label}", fastest(others), own.cost, NUMPY_TARGET),
+        *(
+            ratio_row(f"{kind}, fastest found / simulator; {task.label}", fastest(found), own.cost, NUMPY_TARGET)
+            for kind, found in kinds_of("NumPy", others)
+        ),
     ]
 
 
@@ -66,7 +73,7 @@ def jax_rows(processors: int) -> list[Row]:
         return [Row(name, None, NO_JAX, "higher", target) for name, target in zip(names, targets, strict=True)]
     found, rows = ask("gradients", Request(processors, [task.key for task in TASKS])), []
     for task, target, (own, *rivals) in zip(TASKS, targets, found, strict=True):
-        for kind, others in ((f"JAX {SEEING}", seeing(rivals)), ("JAX", rivals)):
+        for kind, others in kinds_of("JAX", rivals):
             name = f"{kind}, fastest found / simulator, {where(processors)}; {task.label}"
             rows.append(ratio_row(name, fastest(others), own.cost, target))
     return rows

@@ -7,7 +7,7 @@ import grpo_theory as gt
 from benchmarks import numpy_training
 from benchmarks.jax_process import Request, ask, where
 from benchmarks.peaks import measure_peaks
-from benchmarks.rivalry import NO_JAX, SEEING, floor_row, ratio_row, seeing
+from benchmarks.rivalry import NO_JAX, floor_row, kinds_of, ratio_row
 from benchmarks.table import Row, at_most
 from benchmarks.timing import Timed, fastest, timed
 from benchmarks.training_task import PRECISIONS, TRAINING_TASKS, TrainingTask, trainer
@@ -54,7 +54,7 @@ def _by_precision(rival: str, place: str, task: TrainingTask, own: Timed, rivals
     rows = []
     for precision in PRECISIONS:
         so_precise = [other for other in rivals if precision in other.name]
-        for kind, others in ((f"{rival} {SEEING}", seeing(so_precise)), (rival, so_precise)):
+        for kind, others in kinds_of(rival, so_precise):
             name = f"{kind} in {precision} precision / trainer, {place}; {task.label}"
             rows.append(ratio_row(name, fastest(others), own.cost, target))
     return rows
