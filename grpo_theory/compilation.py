@@ -43,6 +43,9 @@ with interrupts_late():
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 
+PROCESSOR = frozenset(cpu_target.target_context.codegen().magic_tuple()[2].split(","))
+"""What the processor that is compiled for can do, as LLVM names it."""
+
 LEVEL = 1
 """The most that LLVM optimises what we compile.  Code over lanes is made of vectors as it is written, so that higher levels take
 half as long again and find nothing more."""

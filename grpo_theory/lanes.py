@@ -22,7 +22,7 @@ from numba.core.typeconv.castgraph import Conversion
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import models, register_model
 
-from grpo_theory.compilation import CHECKS_BOUNDS
+from grpo_theory.compilation import CHECKS_BOUNDS, PROCESSOR
 
 WIDTH = 32
 """The lanes of a value: several of a processor's vectors, because one alone would wait for its own results."""
@@ -32,6 +32,9 @@ PIECE = 16
 
 CACHE_LINE = 64
 """The bytes that caches hold at once: as many as the longest vectors have."""
+
+PICKED = 16 if {"+avx512f", "+avx512bw"} <= PROCESSOR else 0
+"""The numbers that `pick` picks from, held in registers; 0 where the processor has no instruction for it."""
 
 
 def zeros(*shape: int, dtype: Any = np.float64) -> np.ndarray:
@@ -69,6 +72,20 @@ def spread(table: np.ndarray, places: np.ndarray, columns: np.ndarray) -> None:
     the time of so many calls of `take`.
     """
     columns[: table.shape[1]] = table[places].T
+
+
+def pick(columns: np.ndarray, column: int, places: np.ndarray) -> np.ndarray:
+    """Return the number of a column at each lane's place: one of a table's that was turned by `turned`.
+
+    Where `PICKED` is above 0, the column is in registers while one instruction picks for eight lanes or more.
+    """
+    return columns[column][places]
+
+
+def turned(table: np.ndarray) -> np.ndarray:
+    """Return a table (n, rows) for `pick`: its columns one after another, each filled up with zeros."""
+    width = max(PICKED, CACHE_LINE // table.itemsize)
+    return np.ascontiguousarray(np.pad(table.T, ((0, 0), (0, width - len(table)))))
 
 
 def whole_rows(table: np.ndarray) -> np.ndarray:
@@ -376,13 +393,17 @@ def _each(
 _type(take, lambda array, places: signature(LanesType(array.dtype), array, places))
 
 
-@_lower(take, types.Array, INTEGERS)
-def _take(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    kind, _ = signature.args
+def _gather(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, places: ir.Value) -> ir.Value:
+    """Return the number at each lane's place in an array."""
     found = ir.Constant(_vector(kind.dtype), ir.Undefined)
-    for lane, address in _each(context, builder, kind, *values):
+    for lane, address in _each(context, builder, kind, array, places):
         found = builder.insert_element(found, builder.load(address), lane)
     return found
+
+
+@_lower(take, types.Array, INTEGERS)
+def _take(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    return _gather(context, builder, signature.args[0], *values)
 
 
 def _join(builder: ir.IRBuilder, vectors: list[ir.Value], length: int) -> list[ir.Value]:
@@ -447,6 +468,36 @@ def _spread(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequenc
                 place = builder.mul(builder.add(first, ir.Constant(_BITS, k)), ir.Constant(_BITS, WIDTH))
                 address = builder.bitcast(builder.gep(found, [builder.add(place, lane)]), part.as_pointer())
                 builder.store(*vectors, address, align=_size(kind))
+
+
+_type(pick, lambda columns, column, places: signature(LanesType(columns.dtype), columns, types.int64, places))
+
+
+def _call(builder: ir.IRBuilder, name: str, result: ir.Type, *values: ir.Value) -> ir.Value:
+    kind = ir.FunctionType(result, [value.type for value in values])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)
+
+
+@_lower(pick, types.Array, types.Integer, INTEGERS)
+def _pick(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    kind, *_ = signature.args
+    data, shape = _data(context, builder, kind, values[0])
+    start, size = builder.mul(values[1], shape[1]), _size(kind)
+    if not PICKED:
+        return _gather(context, builder, kind, values[0], builder.add(values[2], _repeat(builder, start)))
+    _require(context, builder, shape, start, builder.add(start, ir.Constant(_BITS, max(PICKED, CACHE_LINE // size) - 1)))
+    n = CACHE_LINE // size
+    part, numbers = ir.VectorType(_LLVM[kind.dtype], n), ir.VectorType(ir.IntType(8 * size), WIDTH)
+    firsts = [builder.add(start, ir.Constant(_BITS, first)) for first in range(0, PICKED, n)]
+    tables = [builder.load(builder.bitcast(builder.gep(data, [first]), part.as_pointer()), align=size) for first in firsts]
+    places = values[2] if numbers == values[2].type else builder.trunc(values[2], numbers)
+    found = []
+    for lane in range(0, WIDTH, n):
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(lane, lane + n)))
+        here = builder.shuffle_vector(places, places, lanes)
+        name = "permvar.hi" if len(tables) == 1 else "vpermi2var.pd"
+        found.append(_call(builder, f"llvm.x86.avx512.{name}.512", part, tables[0], here, *tables[1:]))
+    return _join(builder, found, WIDTH)[0]
 
 
 _type(add_at, lambda array, places, lanes: signature(types.none, array, places, lanes))

@@ -99,7 +99,7 @@ class Simulated:
         for route in self.routes:
             if estimator in route.estimators:
                 found = route.covectors(self.panel, routes.Scratch())
-                rows = np.full((len(found), 2 + len(self.directions), 1 + found.shape[1], STRIP), np.nan)
+                rows = np.full((len(found), 2 + len(self.directions), 1 + self.sizes[0], STRIP), np.nan)
                 driver, truth = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
                 room = errors.make_error_room(*errors.error_room_sizes(self.geometry.fill_errors, truth, found.shape))
                 driver(truth, self.panel.counts.prompts, found, room, 1, rows)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from grpo_theory import lanes
-from grpo_theory.lanes import WIDTH, load, some, spread, store, tallies, tally_below, whole_rows, zeros
+from grpo_theory.lanes import WIDTH, load, pick, some, spread, store, tallies, tally_below, turned, whole_rows, zeros
 
 PLACES = np.random.default_rng(0).integers(0, 7, WIDTH)
 
@@ -13,6 +13,12 @@ PLACES = np.random.default_rng(0).integers(0, 7, WIDTH)
 @numba.njit
 def spread_compiled(table, places, columns):
     spread(table, load(places, 0), columns)
+
+
+@numba.njit
+def pick_compiled(columns, places, found):
+    for k in range(columns.shape[0]):
+        store(pick(columns, k, load(places, 0)), found, k, 0)
 
 
 @numba.njit
@@ -26,6 +32,21 @@ def tally_compiled(words, bound, found):
 @numba.njit
 def some_compiled(numbers):
     return some(load(numbers, 0) > 5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int16])
+@pytest.mark.parametrize("n_rows", [1, 7, 16])
+def test_numbers_of_a_short_column_are_picked(dtype, n_rows):
+    table = np.random.default_rng(n_rows).integers(-(1 << 15), 1 << 15, (n_rows, 3)).astype(dtype)
+    places = np.random.default_rng(2).integers(n_rows, size=WIDTH)
+    columns = turned(table)
+    np.testing.assert_array_equal(columns[:, :n_rows], table.T)
+    made = [zeros(3, WIDTH, dtype=dtype) for _ in range(2)]
+    pick_compiled(columns, places, made[0])
+    for k in range(3):
+        store(pick(columns, k, places), made[1], k, 0)
+    np.testing.assert_array_equal(made[0], made[1])
+    np.testing.assert_array_equal(made[0].T, table[places])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.int16])

@@ -14,7 +14,7 @@ from streams_by_numpy import uniforms_of_runs
 import grpo_theory as gt
 from grpo_theory.exact import weights
 from grpo_theory.first_class import FunctionValue
-from grpo_theory.lanes import WIDTH
+from grpo_theory.lanes import PICKED, WIDTH
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate import advance as advance_module
 from grpo_theory.simulate import (
@@ -488,12 +488,15 @@ def test_a_kernel_that_couples_groups_sees_one_batch_of_one_run(registry, inner_
     np.testing.assert_allclose(alone, expected.path[-1], atol=1e-10)
 
 
-@pytest.mark.parametrize("way", ["few", "stay", "spread again"])
+@pytest.mark.parametrize("way", ["few", "picked", "stay", "spread again"])
 @pytest.mark.parametrize("batch_size", [3, 1])
 @pytest.mark.parametrize("policy", [*POLICIES, *TREES])
 def test_logits_and_steps_are_those_of_the_policy(policy, batch_size, way, monkeypatch):
     """A share of runs, or one run where the policy's functions are for one; dense features in each of the ways they are read."""
+    if way == "picked" and not PICKED:
+        pytest.skip("this processor cannot pick")
     monkeypatch.setattr(ascent, "is_cheaper_for_all", lambda *_: way == "few")
+    monkeypatch.setattr(ascent, "PICKED", PICKED if way == "picked" else 0)
     monkeypatch.setattr(ascent, "KEPT_NUMBERS", 1 << 17 if way == "stay" else 0)
     c = token_case(policy)
     found, rng = ascent.ascent(c.policy, batch_size), np.random.default_rng(6)
@@ -513,17 +516,21 @@ def test_logits_and_steps_are_those_of_the_policy(policy, batch_size, way, monke
     np.testing.assert_allclose(moved, expected, atol=1e-13)
 
 
-def test_dense_features_are_read_in_the_way_that_costs_less():
+@pytest.mark.parametrize("picked", [0, 16])
+def test_dense_features_are_read_in_the_way_that_costs_less(picked, monkeypatch):
     """Those of all prompts where they are few beside the batch and have many dimensions; their room has a bound."""
-    for (n_prompts, dimension, batch_size), few, rows in (
-        ((12, 5, 4), False, 4 * 26),
-        ((8, 32, 16), True, 8 * 5),
-        ((4, 2, 1), False, 10),
-        ((100, 64, 16), False, 320),
+    monkeypatch.setattr(ascent, "PICKED", picked)
+    for (n_prompts, dimension, batch_size), way, rows in (
+        ((12, 5, 4), "picked", 4 * 26),
+        ((8, 32, 16), "few", 8 * 5),
+        ((4, 2, 1), "picked", 10),
+        ((16, 128, 4), "picked", 640),
+        ((100, 64, 16), "dense", 320),
     ):
         features = np.random.default_rng(0).normal(size=(n_prompts, 5, dimension))
         found = ascent.ascent(gt.LinearSoftmax(features), batch_size)
-        assert found.fill_logits is (ascent.few_logits if few else ascent.dense_logits).value
+        way, rows = (way, 0) if picked and way == "picked" else (way.replace("picked", "dense"), rows)
+        assert found.fill_logits is getattr(ascent, f"{way}_logits").value
         assert found.rows == rows
 
 

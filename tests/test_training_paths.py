@@ -12,6 +12,7 @@ from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated, multiset_ranks
 from grpo_theory.lanes import WIDTH, load, store
 from grpo_theory.simulate import path as path_module
+from grpo_theory.simulate.choice import lookup
 from grpo_theory.simulate.elementary import exponential, logarithm
 from grpo_theory.simulate.path import Path, find_path
 from grpo_theory.simulate.sums import sum_in_order, sum_shown
@@ -206,7 +207,11 @@ def count(pi, dither, words):
     """Count the responses of one group of WIDTH runs, (K, WIDTH); return the thresholds too, (K - 1, WIDTH)."""
     k = len(pi)
     thresholds, counts = np.zeros((1, k - 1, WIDTH), dtype=np.int32), np.zeros((1, k, WIDTH), dtype=np.int32)
-    laws, prompts, tiled = np.ones((1, 0)), np.zeros((1, WIDTH), dtype=np.int64), np.tile(np.array(pi)[:, None], (1, 1, WIDTH))
+    laws, prompts, tiled = (
+        lookup(np.ones((1, 0))),
+        np.zeros((1, WIDTH), dtype=np.int64),
+        np.tile(np.array(pi)[:, None], (1, 1, WIDTH)),
+    )
     made = laws, prompts, dither, np.zeros((0, WIDTH)), thresholds, counts
     compiled(count_outcomes)(words, 0, 0, len(words), tiled, 0, 0, 1, *made)
     return counts[0], thresholds[0]

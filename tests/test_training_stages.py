@@ -15,7 +15,7 @@ from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.exact.table import multiset_ranks
 from grpo_theory.first_class import FunctionValue
-from grpo_theory.lanes import WIDTH, load, store, whole_rows
+from grpo_theory.lanes import WIDTH, load, store
 from grpo_theory.simulate import (
     advance,
     ascent,
@@ -35,6 +35,7 @@ from grpo_theory.simulate import (
     update,
     weighing,
 )
+from grpo_theory.simulate.choice import lookup
 
 MODULES = (ascent, choice, draw, elementary, generator, learner, penalty, record, sums, tally, update, weighing)
 N, LANES, B, G = WIDTH + 5, 2 * WIDTH, 2, 6
@@ -139,8 +140,8 @@ def test_probabilities_of_responses_are_products_along_their_paths():
 def test_thresholds_and_counts():
     a = Arrays()
     pi = np.ascontiguousarray(a.point.probabilities[a.prompts].T)
-    laws = whole_rows(np.cumsum(a.problem.bandit.probabilities, axis=2)[:, :, :-1].reshape(a.m, -1))
-    facts = np.zeros((laws.shape[1], WIDTH))
+    laws = lookup(np.cumsum(a.problem.bandit.probabilities, axis=2)[:, :, :-1].reshape(a.m, -1))
+    facts = np.zeros((laws.rows.shape[1], WIDTH))
     below = np.cumsum(a.point.outcome_probabilities[a.prompts], axis=1).T[:-1]
     prompts = among(a.prompts)
     for row, first in ((0, 0), (3, 2)):
@@ -160,7 +161,7 @@ def test_thresholds_and_counts():
         assert (only(counts).sum(axis=0) == G).all()
 
 
-MANY = (1, 2, choice.FEW, choice.FEW + 1, choice.FEW + 9)
+MANY = (1, 2, choice.FEW, choice.FEW + 1, choice.FEW + 9, 16, 17)
 """Numbers of prompts, on both sides of that from which on one looks up what belongs to each."""
 
 
@@ -181,18 +182,18 @@ def test_blocks_of_prompts_are_read_and_added_to(n_prompts):
 @pytest.mark.parametrize("n_prompts", MANY)
 def test_numbers_of_prompts_are_found_in_a_row_of_their_table(n_prompts):
     rng = np.random.default_rng(5)
-    prompts, table, at_prompts = rng.integers(n_prompts, size=LANES), rng.normal(size=(n_prompts, 4)), STAGES["at_prompts"]
-    read_rows = STAGES["read_rows"]
+    prompts, numbers, at_places = rng.integers(n_prompts, size=LANES), rng.normal(size=(n_prompts, 4)), STAGES["at_places"]
+    read_rows, table = STAGES["read_rows"], lookup(numbers)
 
     def find(table, prompts, facts, found):
         own = load(prompts, AT)
         read_rows(table, own, facts)
-        store(at_prompts(table, 1, own, facts), found, AT)
+        store(at_places(table, 1, own, facts), found, AT)
 
     for function in (numba.njit(find), find):
         found = np.zeros(LANES)
         function(table, prompts, np.zeros((4, WIDTH)), found)
-        np.testing.assert_array_equal(found[OWN], table[prompts[OWN], 1])
+        np.testing.assert_array_equal(found[OWN], numbers[prompts[OWN], 1])
 
 
 def test_listed_outcomes_are_those_counted_with_the_lowest_reward_first():
@@ -210,13 +211,13 @@ def test_advantages_by_table_and_by_coefficients():
     a = Arrays()
     ranks, size = multiset_ranks(a.n_values, G), a.n_values
     table = a.numbers(count_multisets(size, G), size)
-    rows, facts = whole_rows(table), np.zeros((size + 1, WIDTH))
+    rows, ones, facts = lookup(table), lookup(np.ones_like(table)), np.zeros((size + 1, WIDTH))
     *_, found = twins("sum_tabulated", among(a.counts), 1, AT, rows, ranks, facts, room(1, a.o))
     reached = np.cumsum([a.counts[value::size].sum(axis=0) for value in range(size - 1)], axis=0)
     places = sum(ranks[level, row] for level, row in enumerate(reached))
     for o in range(a.o):
         np.testing.assert_allclose(only(found)[0, o], (a.counts[o] * table[places, o % size])[OWN])
-    *_, found = twins("sum_tabulated", among(100 * a.counts), 1, AT, np.ones_like(rows), ranks, facts, room(1, a.o))
+    *_, found = twins("sum_tabulated", among(100 * a.counts), 1, AT, ones, ranks, facts, room(1, a.o))
     np.testing.assert_array_equal(only(found)[0], 100.0 * a.counts[:, OWN])  # numbers that mean nothing lead nowhere
     values, penalties, fields, c = a.problem.bandit.values, a.numbers(a.k, LANES), a.numbers(3, LANES), a.numbers(6)
     rewards = np.tile(values, a.k)[:, None] - penalties[a.responses]
@@ -303,7 +304,7 @@ def test_rewards_penalties_and_drifts():
     np.testing.assert_allclose(rewards[1], np.tile(values, a.k)[:, None] - penalties[a.responses])
     assert not rewards[0].any()
     reference = a.numbers(a.m, a.d)
-    asked = among(log_tokens), 1, AT, whole_rows(reference), among(a.prompts, 0), 0, np.zeros((a.d + 1, WIDTH))
+    asked = among(log_tokens), 1, AT, lookup(reference), among(a.prompts, 0), 0, np.zeros((a.d + 1, WIDTH))
     *_, ratios = twins("fill_log_ratios", *asked, np.zeros((a.d, LANES)))
     expected = (log_tokens - reference[a.prompts].T)[:, OWN]
     np.testing.assert_allclose(ratios[:, OWN], expected)
@@ -323,9 +324,9 @@ def test_score_norms_and_fields():
     bandit, found = a.problem.bandit, a.point.moments
     pi = np.ascontiguousarray(a.point.probabilities[a.prompts].T)
     penalties = np.ascontiguousarray(a.problem.kl.strength * a.paths.along(a.point.log_ratios_to_reference)[a.prompts].T)
-    rewards = whole_rows(np.concatenate([bandit.mean_reward, bandit.probabilities @ bandit.values**2], axis=1))
+    rewards = lookup(np.concatenate([bandit.mean_reward, bandit.probabilities @ bandit.values**2], axis=1))
     every = np.ascontiguousarray(a.point.squared_score_norms[a.prompts].T)
-    asked = among(pi), among(penalties), among(every), rewards, among(a.prompts), 1, AT, np.zeros((rewards.shape[1], WIDTH))
+    asked = among(pi), among(penalties), among(every), rewards, among(a.prompts), 1, AT, np.zeros((rewards.rows.shape[1], WIDTH))
     *_, fields = twins("fill_fields", *asked, room(3))
     expected = np.stack([found.value, found.standard_deviation, found.optimal_baseline])[:, a.prompts]
     np.testing.assert_allclose(only(fields), expected[:, OWN], atol=1e-12)
@@ -389,7 +390,11 @@ def test_the_hessian_agrees_with_plain_python():
 
 ELSEWHERE = {
     **dict.fromkeys(own(draw), "test_driver.py"),
-    **{f"{kind}_{what}": "test_training.py" for kind in ("tabular", "dense", "few", "head") for what in ("logits", "step")},
+    **{
+        f"{kind}_{what}": "test_training.py"
+        for kind in ("tabular", "picked", "dense", "few", "head")
+        for what in ("logits", "step")
+    },
     **dict.fromkeys(("penalise", "see_fields", "sum_in_order", "sum_shown", "keep_rollout", "weigh_anew"), "test_training.py"),
     "begin_streams": "test_gradient_drivers.py",
     "clear": "test_training.py",

@@ -114,7 +114,7 @@ def evaluate(parts, world, recipe, rule, b, n, rollout, room):
         parts.fill_rewards(world.values, penalties, b, n, rollout.rewards)
     if recipe.sees_fields:
         parts.fill_seen(world, b, n, rollout, room)
-    if rule.advantages.shape[0] > 0:
+    if rule.advantages.rows.shape[0] > 0:
         for i in range(0, n, WIDTH):
             sum_tabulated(counts, b, i, rule.advantages, rule.ranks, room.facts, rollout.sums)
     elif rule.coefficients.shape[0] > 0:

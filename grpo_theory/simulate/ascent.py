@@ -12,7 +12,7 @@ import numpy as np
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F2, F3, I2, stage
 from grpo_theory.first_class import function_value
-from grpo_theory.lanes import WIDTH, load, reals, spread, store, sum_lanes, where, whole_rows
+from grpo_theory.lanes import PICKED, WIDTH, load, pick, reals, spread, store, sum_lanes, turned, where, whole_rows
 from grpo_theory.problem import Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
 from grpo_theory.simulate.choice import add_to_blocks, read_blocks
@@ -94,6 +94,32 @@ def dense_step(theta, prompts, array, rows, covectors, step):
 
 
 @function_value(FILL_LOGITS)
+def picked_logits(theta, prompts, array, rows, logits):
+    """Logits are phi(m, k) . theta, with array[0] the features (D d, at least M), in columns that are picked from."""
+    for i in range(0, theta.shape[1], WIDTH):
+        for b in range(logits.shape[0]):
+            own = load(prompts, b, i)
+            for k in range(logits.shape[1]):
+                logit = reals(0.0)
+                for j in range(theta.shape[0]):
+                    logit = logit + pick(array[0], k * theta.shape[0] + j, own) * load(theta, j, i)
+                store(logit, logits, b, k, i)
+
+
+@function_value(TAKE_STEP)
+def picked_step(theta, prompts, array, rows, covectors, step):
+    """Theta moves by step times sum_k c_k phi(m, k), group by group."""
+    for i in range(0, theta.shape[1], WIDTH):
+        for b in range(covectors.shape[0]):
+            own = load(prompts, b, i)
+            for j in range(theta.shape[0]):
+                total = reals(0.0)
+                for k in range(covectors.shape[1]):
+                    total = total + load(covectors, b, k, i) * pick(array[0], k * theta.shape[0] + j, own)
+                store(load(theta, j, i) + step * total, theta, j, i)
+
+
+@function_value(FILL_LOGITS)
 def few_logits(theta, prompts, array, rows, logits):
     """Logits are phi(m, k) . theta, with array[0] the features (M D, d): all prompts' in the rows (M D, N), and a choice."""
     for i in range(0, theta.shape[1], WIDTH):
@@ -164,6 +190,9 @@ def ascent(policy: Policy, batch_size: int) -> Ascent:
     if is_cheaper_for_all(policy.n_prompts, policy.dimension, batch_size):
         array = by_prompt.reshape(1, -1, policy.dimension)
         return Ascent(few_logits.value, few_step.value, array, array.shape[1], alone=False)
+    if policy.n_prompts <= PICKED:
+        array = turned(by_prompt.reshape(policy.n_prompts, -1))[None]
+        return Ascent(picked_logits.value, picked_step.value, array, 0, alone=False)
     array = whole_rows(by_prompt.reshape(len(by_prompt), -1))[None]
     size = array.shape[2]
     rows = batch_size * size if batch_size * size * LANES <= KEPT_NUMBERS else size
@@ -173,9 +202,11 @@ def ascent(policy: Policy, batch_size: int) -> Ascent:
 def is_cheaper_for_all(n_prompts: int, dimension: int, batch_size: int) -> bool:
     """Whether logits of all prompts, and a choice among them, cost less than the features of the prompts drawn.
 
-    A number of features costs 1.2 cycles to spread and use twice, and 0.16 for each use where all lanes have the same; to choose
-    a logit, and to add to it, takes 5: measured in steps of 2 to 32 dimensions.
+    A number of features costs 1.2 cycles to spread and use twice, 0.6 to pick twice, and 0.16 for each use where all lanes have
+    the same; to choose a logit, and to add to it, takes 5: measured in steps of 2 to 128 dimensions.
     """
+    if n_prompts <= PICKED:
+        return n_prompts * dimension <= 2 * batch_size * (dimension - 6)
     return n_prompts * dimension <= 4 * batch_size * (dimension - 4)
 
 

@@ -1,33 +1,71 @@
 """What belongs to the prompts of lanes: chosen from what belongs to all prompts, or looked up where these are many.
 
-A choice compares each prompt's number with those of all lanes at once, and a look-up goes to memory for each lane.
+A choice compares each prompt's number with those of all lanes at once, or picks from registers where the processor can; a look-up
+goes to memory for each lane.
 """
 
-from grpo_theory.compilation import stage
-from grpo_theory.lanes import add_at, lane_numbers, load, reals, spread, store, take, where
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.arrays import Array
+from grpo_theory.compilation import F2, record_type, stage
+from grpo_theory.lanes import PICKED, add_at, lane_numbers, load, pick, reals, spread, store, take, turned, where, whole_rows
 
 FEW = 5
 """The most prompts among which one is chosen: a look-up takes as long as comparisons with one or two more."""
 
 
-@stage
-def read_rows(table, prompts, found):
-    """Read the row of a table (M, n) at each lane's prompt, down the lane's column of found (at least n, WIDTH).
+class Lookup(NamedTuple):
+    """A table (M, n) in which lanes look up a row each, by its number.
 
-    Nothing is read where the prompts are few, see `at_prompts`.  Rows of the table are those of `whole_rows`.
+    Attributes
+    ----------
+    rows : ndarray, shape (M, at least n)
+        Those of `whole_rows`.
+    columns : ndarray, shape (n, at least M)
+        Those of `turned` where a number of a short column is picked, or chosen; and otherwise (0, 0).
     """
-    if table.shape[0] > FEW and table.shape[1] > 0:
-        spread(table, prompts, found)
+
+    rows: Array
+    columns: Array
+
+
+LOOKUP = record_type(Lookup, F2, F2)
+
+
+def lookup(table: Array) -> Lookup:
+    """Make a table one to look up in."""
+    return Lookup(whole_rows(table), short_columns(table))
+
+
+def short_columns(table: np.ndarray) -> np.ndarray:
+    """Return the columns of a table (M, n) that is short enough to pick from or to choose among, and otherwise none."""
+    if len(table) > (PICKED or FEW):
+        return np.empty((0, 0), dtype=table.dtype)
+    return turned(table) if PICKED else np.ascontiguousarray(table.T)
 
 
 @stage
-def at_prompts(table, column, prompts, found):
-    """Return the number that a column of a table (M, n) has at each lane's prompt; `found` is what `read_rows` has left."""
-    if table.shape[0] > FEW:
+def read_rows(table, places, found):
+    """Read the row of a table (M, n) at each lane's place, down the lane's column of found (at least n, WIDTH).
+
+    Nothing is read from a short table, see `at_places`.
+    """
+    if table.columns.shape[0] == 0 and table.rows.shape[1] > 0:
+        spread(table.rows, places, found)
+
+
+@stage
+def at_places(table, column, places, found):
+    """Return the number that a column of a table (M, n) has at each lane's place; `found` is what `read_rows` has left."""
+    if table.columns.shape[0] == 0:
         return load(found, column, 0)
-    chosen = reals(table[0, column])
-    for m in range(1, table.shape[0]):
-        chosen = where(prompts == m, table[m, column], chosen)
+    if PICKED:
+        return pick(table.columns, column, places)
+    chosen = reals(table.columns[column, 0])
+    for m in range(1, table.columns.shape[1]):
+        chosen = where(places == m, table.columns[column, m], chosen)
     return chosen
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F2, NO_ARRAYS, compile_function, paragraph, record_type, stage
-from grpo_theory.lanes import WIDTH, load, some, spread, store, tallies, tally_below, zeros
+from grpo_theory.lanes import WIDTH, load, pick, some, spread, store, tallies, tally_below, zeros
 from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import LANES, STREAMS, fill_words, next_uniform
 from grpo_theory.simulate.outcome_law import OUTCOME_LAW, S2
@@ -153,12 +153,22 @@ def add_residual(below, group_size, residual, lone, s, b, first, counts):
                 counts.outcomes[s, b, outcome, first + j] += np.uint16(1)
 
 
+@stage
+def find_thresholds(law, prompts, found):
+    """Look up the thresholds of the lanes' prompts, in found (at least O, WIDTH)."""
+    if law.columns.shape[0] == 0:
+        spread(law.thresholds, prompts, found)
+        return
+    for o in range(law.columns.shape[0]):
+        store(pick(law.columns, o, prompts), found, o, 0)
+
+
 @paragraph
 def count_group(streams, law, sheet, place, room, group_size, s, b, j, counts):
     """Draw and count group b of strip s from a place of the sheet, for the lanes from j on."""
     prompts = choose_prompts(load(sheet.prompts, place, j), law.prompts, room.prompts)
     store(prompts, counts.prompts, s, b, j)
-    spread(law.thresholds, prompts, room.thresholds)
+    find_thresholds(law, prompts, room.thresholds)
     count_below(sheet.responses, place, j, group_size, room.thresholds, law.residual.shape[1], room.below)
     take_differences(room.below, s, b, j, counts.outcomes)
     add_residual(room.below, group_size, law.residual, streams.lone, s, b, j, counts)

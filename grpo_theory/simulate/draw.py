@@ -7,8 +7,8 @@ prompt: lane b R + r is group b of run r.
 import numpy as np
 
 from grpo_theory.compilation import stage
-from grpo_theory.lanes import as_integer, as_real, load, reals, spread, where
-from grpo_theory.simulate.choice import FEW
+from grpo_theory.lanes import as_integer, as_real, where
+from grpo_theory.simulate.choice import at_places, read_rows
 
 
 @stage
@@ -24,16 +24,10 @@ def draw_prompts(uniforms, threshold, choices, prompts):
 @stage
 def choose_prompts(words, table, found):
     """Return the prompts that lanes of words choose by their alias table (M, 2); the rows found there (2, WIDTH) are room."""
-    x = as_real(as_integer(words >> 11)) * (table.shape[0] / 9007199254740992.0)
+    x = as_real(as_integer(words >> 11)) * (table.rows.shape[0] / 9007199254740992.0)
     place = as_integer(x)
-    if table.shape[0] > FEW:
-        spread(table, place, found)
-        threshold, other = load(found, 0, 0), load(found, 1, 0)
-    else:
-        threshold, other = reals(table[0, 0]), reals(table[0, 1])
-        for m in range(1, table.shape[0]):
-            here = place == m
-            threshold, other = where(here, table[m, 0], threshold), where(here, table[m, 1], other)
+    read_rows(table, place, found)
+    threshold, other = at_places(table, 0, place, found), at_places(table, 1, place, found)
     return where(x - as_real(place) >= threshold, as_integer(other), place)
 
 

@@ -4,7 +4,8 @@ The estimate of a batch is (1/B) sum_b Phi_b' c_b, with c_b the covector of grou
 `observations` (E, 2 + J, T, STRIP), from strip number `first` on: row 0 is the squared error of the batch's estimate about g,
 row 1 the mean of its groups' squared errors about their g(x), and the J others the estimate along the directions.
 
-A stage is for one vector of lanes, from lane i on, of strip s of the covectors, which is strip t of the observations.
+A stage is for one vector of lanes: vector v of the covectors (E, V, B, D, WIDTH), which are the lanes from i on of strip s of the
+prompts and of strip t of the observations.
 """
 
 from functools import cache
@@ -14,9 +15,10 @@ import numba
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F2, F3, F4, NO_ARRAYS, compile_function, record_type, stage
-from grpo_theory.lanes import WIDTH, add_at, lane_numbers, load, reals, spread, store, take, where, zeros
+from grpo_theory.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take, where, zeros
+from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, read_rows
 from grpo_theory.simulate.covectors import COVECTORS
-from grpo_theory.simulate.strip import STRIP
+from grpo_theory.simulate.strip import VECTORS
 
 
 class Truth(NamedTuple):
@@ -24,16 +26,15 @@ class Truth(NamedTuple):
 
     Attributes
     ----------
-    facts : ndarray, shape (M, at least R)
-        Of each prompt: the logits of the directions, J D numbers, and then what the driver asks for.  Rows are those of
-        `whole_rows`.
+    facts : Lookup
+        Of each prompt: the logits of the directions, J D numbers, and then what the driver asks for.
     array : ndarray of two dimensions
         A table that the driver understands.
     target : ndarray of one dimension
         ||g||^2, or g.
     """
 
-    facts: Array
+    facts: Lookup
     array: Array
     target: Array
 
@@ -56,19 +57,19 @@ class ErrorRoom(NamedTuple):
     sums: Array
 
 
-TRUTH = record_type(Truth, F2, F2, F1)
+TRUTH = record_type(Truth, LOOKUP, F2, F1)
 I3 = numba.int64[:, :, ::1]
 ERROR_ROOM = record_type(ErrorRoom, F2, F3, COVECTORS)
 
 
 @stage
-def add_along(covectors, e, s, b, i, facts, t, observations):
-    """Add a group to the estimate along the J directions, whose logits are the first rows of `facts`."""
+def add_along(covectors, e, v, b, facts, prompts, here, t, i, observations):
+    """Add a group to the estimate along the J directions, whose logits are the first facts."""
     n_logits = covectors.shape[3]
     for k in range(observations.shape[1] - 2):
         found = load(observations, e, 2 + k, t, i)
         for d in range(n_logits):
-            found = found + load(covectors, e, s, b, d, i) * load(facts, k * n_logits + d, 0)
+            found = found + load(covectors, e, v, b, d, 0) * at_places(facts, k * n_logits + d, prompts, here)
         store(found, observations, e, 2 + k, t, i)
 
 
@@ -92,7 +93,7 @@ def divide(observations, e, t, i, error_divisor, divisor):
 
 
 @stage
-def add_alone(covectors, e, s, b, i, facts, own, square, t, observations):
+def add_alone(covectors, e, v, b, facts, prompts, here, own, square, t, i, observations):
     """Add what a group contributes by itself: to B times the mean squared error about g(x), and to B^2 times that about g.
 
     The latter is `square` times its own square, less 2 B times its product with g; `own` are the prompts' numbers.
@@ -101,20 +102,21 @@ def add_alone(covectors, e, s, b, i, facts, own, square, t, observations):
     first = (observations.shape[1] - 2) * n_logits
     error, gaps = load(observations, e, 0, t, i), reals(0.0)
     for d in range(n_logits):
-        covector = load(covectors, e, s, b, d, i)
-        gap = covector - load(facts, first + d, 0)
-        error = error + covector * (square * covector - load(facts, first + n_logits + d, 0))
+        covector = load(covectors, e, v, b, d, 0)
+        gap = covector - at_places(facts, first + d, prompts, here)
+        along = at_places(facts, first + n_logits + d, prompts, here)
+        error = error + covector * (square * covector - along)
         gaps = gaps + gap * gap
     store(error, observations, e, 0, t, i)
     store(load(observations, e, 1, t, i) + own * gaps, observations, e, 1, t, i)
 
 
 @stage
-def add_product(covectors, e, s, b, c, i, weight, found):
+def add_product(covectors, e, v, b, c, weight, found):
     """Return `found` and so many times the product of the covectors of groups b and c."""
     total = reals(0.0)
     for d in range(covectors.shape[3]):
-        total = total + load(covectors, e, s, b, d, i) * load(covectors, e, s, c, d, i)
+        total = total + load(covectors, e, v, b, d, 0) * load(covectors, e, v, c, d, 0)
     return found + weight * total
 
 
@@ -133,28 +135,28 @@ def relate(prompts, s, b, i, inner, weights, row):
 
 
 @stage
-def add_pairs(covectors, e, s, b, i, weights, t, observations):
+def add_pairs(covectors, e, v, b, weights, t, i, observations):
     """Add the products of a group with those before it, which the first row of `weights` (2, B, WIDTH) weighs."""
     found = load(observations, e, 0, t, i)
     for c in range(b):
-        found = add_product(covectors, e, s, b, c, i, 2.0 * load(weights, 0, c, 0), found)
+        found = add_product(covectors, e, v, b, c, 2.0 * load(weights, 0, c, 0), found)
     store(found, observations, e, 0, t, i)
 
 
 @stage
-def add_pairs_of_two(covectors, e, s, b, i, weights, t, observations):
+def add_pairs_of_two(covectors, e, v, b, weights, t, i, observations):
     """Add the products of groups b and b + 1, b even, with one another and with those before, by the rows of `weights`.
 
     Two by two, because a number that is loaded is then used twice.
     """
     found = load(observations, e, 0, t, i)
-    found = add_product(covectors, e, s, b, b + 1, i, 2.0 * load(weights, 1, b, 0), found)
+    found = add_product(covectors, e, v, b, b + 1, 2.0 * load(weights, 1, b, 0), found)
     for c in range(0, b, 2):
         first, second, third, fourth = reals(0.0), reals(0.0), reals(0.0), reals(0.0)
         for d in range(covectors.shape[3]):
-            x, y = load(covectors, e, s, b, d, i), load(covectors, e, s, b + 1, d, i)
-            u, v = load(covectors, e, s, c, d, i), load(covectors, e, s, c + 1, d, i)
-            first, second, third, fourth = first + x * u, second + x * v, third + y * u, fourth + y * v
+            x, y = load(covectors, e, v, b, d, 0), load(covectors, e, v, b + 1, d, 0)
+            z, w = load(covectors, e, v, c, d, 0), load(covectors, e, v, c + 1, d, 0)
+            first, second, third, fourth = first + x * z, second + x * w, third + y * z, fourth + y * w
         upper = load(weights, 0, c, 0) * first + load(weights, 0, c + 1, 0) * second
         lower = load(weights, 1, c, 0) * third + load(weights, 1, c + 1, 0) * fourth
         found = found + 2.0 * (upper + lower)
@@ -163,33 +165,35 @@ def add_pairs_of_two(covectors, e, s, b, i, weights, t, observations):
 
 def fill_errors_by_pairs(truth, prompts, covectors, room, first, observations):
     """Add up a batch as the products of all pairs of its groups; `array` has inner products of prompts, or is empty."""
-    n_estimators, n_strips, batch_size = covectors.shape[:3]
+    n_estimators, n_vectors, batch_size = covectors.shape[:3]
     square = float(batch_size * batch_size)
-    for s in range(n_strips):
-        for i in range(0, STRIP, WIDTH):
+    for v in range(n_vectors):
+        s, i = v // VECTORS, v % VECTORS * WIDTH
+        t = first + s
+        for e in range(n_estimators):
+            begin(observations, e, t, i, truth.target[0] * square)
+        for b in range(batch_size):
+            here = load(prompts, s, b, i)
+            read_rows(truth.facts, here, room.facts)
+            relate(prompts, s, b, i, truth.array, room.weights, b % 2)
+            own = load(room.weights, b % 2, b, 0)
             for e in range(n_estimators):
-                begin(observations, e, first + s, i, truth.target[0] * square)
-            for b in range(batch_size):
-                spread(truth.facts, load(prompts, s, b, i), room.facts)
-                relate(prompts, s, b, i, truth.array, room.weights, b % 2)
-                own = load(room.weights, b % 2, b, 0)
-                for e in range(n_estimators):
-                    add_alone(covectors, e, s, b, i, room.facts, own, own, first + s, observations)
-                    add_along(covectors, e, s, b, i, room.facts, first + s, observations)
-                    if b % 2 == 1:
-                        add_pairs_of_two(covectors, e, s, b - 1, i, room.weights, first + s, observations)
-                    elif b == batch_size - 1:
-                        add_pairs(covectors, e, s, b, i, room.weights, first + s, observations)
-            for e in range(n_estimators):
-                divide(observations, e, first + s, i, square, float(batch_size))
+                add_alone(covectors, e, v, b, truth.facts, here, room.facts, own, own, t, i, observations)
+                add_along(covectors, e, v, b, truth.facts, here, room.facts, t, i, observations)
+                if b % 2 == 1:
+                    add_pairs_of_two(covectors, e, v, b - 1, room.weights, t, i, observations)
+                elif b == batch_size - 1:
+                    add_pairs(covectors, e, v, b, room.weights, t, i, observations)
+        for e in range(n_estimators):
+            divide(observations, e, t, i, square, float(batch_size))
 
 
 @stage
-def add_to_prompt(covectors, e, s, b, i, prompts, sums):
+def add_to_prompt(covectors, e, v, b, prompts, sums):
     """Add a group to the sum (1, 1, M, D, WIDTH) of its prompt."""
     places = prompts * (sums.shape[3] * WIDTH) + lane_numbers()
     for d in range(sums.shape[3]):
-        add_at(sums, places + d * WIDTH, load(covectors, e, s, b, d, i))
+        add_at(sums, places + d * WIDTH, load(covectors, e, v, b, d, 0))
 
 
 @stage
@@ -200,7 +204,7 @@ def add_prompts(sums, inner, e, t, i, observations):
         for n in range(m + 1):
             times = inner[m, n] if n == m else 2.0 * inner[m, n]
             if times != 0.0:
-                found = add_product(sums, 0, 0, m, n, 0, reals(times), found)
+                found = add_product(sums, 0, 0, m, n, reals(times), found)
     store(found, observations, e, 0, t, i)
 
 
@@ -214,29 +218,31 @@ def clear(sums):
 
 def fill_errors_by_prompt(truth, prompts, covectors, room, first, observations):
     """Add up a batch prompt by prompt, and then the products of the prompts; `array` has their inner products (M, M)."""
-    n_estimators, n_strips, batch_size = covectors.shape[:3]
+    n_estimators, n_vectors, batch_size = covectors.shape[:3]
     square = float(batch_size * batch_size)
-    for s in range(n_strips):
-        for i in range(0, STRIP, WIDTH):
-            for e in range(n_estimators):
-                begin(observations, e, first + s, i, truth.target[0] * square)
-                clear(room.sums)
-                for b in range(batch_size):
-                    here = load(prompts, s, b, i)
-                    spread(truth.facts, here, room.facts)
-                    own = take(truth.array, here * (truth.array.shape[0] + 1))
-                    add_to_prompt(covectors, e, s, b, i, here, room.sums)
-                    add_alone(covectors, e, s, b, i, room.facts, own, reals(0.0), first + s, observations)
-                    add_along(covectors, e, s, b, i, room.facts, first + s, observations)
-                add_prompts(room.sums, truth.array, e, first + s, i, observations)
-                divide(observations, e, first + s, i, square, float(batch_size))
+    for v in range(n_vectors):
+        s, i = v // VECTORS, v % VECTORS * WIDTH
+        t = first + s
+        for e in range(n_estimators):
+            begin(observations, e, t, i, truth.target[0] * square)
+            clear(room.sums)
+            for b in range(batch_size):
+                here = load(prompts, s, b, i)
+                read_rows(truth.facts, here, room.facts)
+                own = take(truth.array, here * (truth.array.shape[0] + 1))
+                add_to_prompt(covectors, e, v, b, here, room.sums)
+                facts, none = truth.facts, reals(0.0)
+                add_alone(covectors, e, v, b, facts, here, room.facts, own, none, t, i, observations)
+                add_along(covectors, e, v, b, facts, here, room.facts, t, i, observations)
+            add_prompts(room.sums, truth.array, e, t, i, observations)
+            divide(observations, e, t, i, square, float(batch_size))
 
 
 # ---- any other map, by its features: after J D facts are those of each edge, D d numbers, and g(x)
 
 
 @stage
-def add_gradient(covectors, e, s, b, i, facts, sums, t, observations):
+def add_gradient(covectors, e, v, b, facts, prompts, here, sums, t, i, observations):
     """Add a group's gradient to the sums of the batch (1, 1, E, d, WIDTH), and its squared error about g(x)."""
     n_logits, dimension = covectors.shape[3], sums.shape[3]
     first = (observations.shape[1] - 2) * n_logits
@@ -244,8 +250,9 @@ def add_gradient(covectors, e, s, b, i, facts, sums, t, observations):
     for k in range(dimension):
         gradient = reals(0.0)
         for d in range(n_logits):
-            gradient = gradient + load(covectors, e, s, b, d, i) * load(facts, first + d * dimension + k, 0)
-        error = gradient - load(facts, first + n_logits * dimension + k, 0)
+            feature = at_places(facts, first + d * dimension + k, prompts, here)
+            gradient = gradient + load(covectors, e, v, b, d, 0) * feature
+        error = gradient - at_places(facts, first + n_logits * dimension + k, prompts, here)
         store(load(sums, 0, 0, e, k, 0) + gradient, sums, 0, 0, e, k, 0)
         prompt_error = prompt_error + error * error
     store(prompt_error, observations, e, 1, t, i)
@@ -263,20 +270,23 @@ def add_error(sums, batch_size, target, e, t, i, observations):
 
 def fill_errors_by_features(truth, prompts, covectors, room, first, observations):
     """Add up a batch as a gradient of d dimensions."""
-    n_estimators, n_strips, batch_size = covectors.shape[:3]
-    for s in range(n_strips):
-        for i in range(0, STRIP, WIDTH):
-            clear(room.sums)
+    n_estimators, n_vectors, batch_size = covectors.shape[:3]
+    for v in range(n_vectors):
+        s, i = v // VECTORS, v % VECTORS * WIDTH
+        t = first + s
+        clear(room.sums)
+        for e in range(n_estimators):
+            begin(observations, e, t, i, 0.0)
+        for b in range(batch_size):
+            here = load(prompts, s, b, i)
+            read_rows(truth.facts, here, room.facts)
             for e in range(n_estimators):
-                begin(observations, e, first + s, i, 0.0)
-            for b in range(batch_size):
-                spread(truth.facts, load(prompts, s, b, i), room.facts)
-                for e in range(n_estimators):
-                    add_gradient(covectors, e, s, b, i, room.facts, room.sums, first + s, observations)
-                    add_along(covectors, e, s, b, i, room.facts, first + s, observations)
-            for e in range(n_estimators):
-                add_error(room.sums, batch_size, truth.target, e, first + s, i, observations)
-                divide(observations, e, first + s, i, 1.0, float(batch_size))
+                facts, sums = truth.facts, room.sums
+                add_gradient(covectors, e, v, b, facts, here, room.facts, sums, t, i, observations)
+                add_along(covectors, e, v, b, facts, here, room.facts, t, i, observations)
+        for e in range(n_estimators):
+            add_error(room.sums, batch_size, truth.target, e, t, i, observations)
+            divide(observations, e, t, i, 1.0, float(batch_size))
 
 
 SIGNATURE = numba.void(TRUTH, I3, COVECTORS, ERROR_ROOM, numba.int64, F4)
@@ -291,7 +301,7 @@ def error_room_sizes(driver: Any, truth: Truth, shape: tuple[int, ...]) -> tuple
     """Return the sizes that `make_error_room` is given for a driver, and covectors of a shape."""
     n_estimators, _, batch_size, n_logits, _ = shape
     sums = {fill_errors_by_prompt: (len(truth.array), n_logits), fill_errors_by_features: (n_estimators, len(truth.target))}
-    return truth.facts.shape[1], batch_size, *sums.get(driver, (0, 0))
+    return truth.facts.rows.shape[1], batch_size, *sums.get(driver, (0, 0))
 
 
 @cache

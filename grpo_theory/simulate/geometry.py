@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.lanes import whole_rows
 from grpo_theory.problem import Point, Policy
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
+from grpo_theory.simulate.choice import lookup
 from grpo_theory.simulate.errors import Truth, fill_errors_by_features, fill_errors_by_pairs, fill_errors_by_prompt
 
 LARGEST_FEATURES = 1 << 27
@@ -50,8 +50,8 @@ def geometry(point: Point, directions: Array, batch_size: int) -> Geometry:
 
 def _truth(facts: list[Array], array: Array, target: Array) -> Truth:
     """Put the facts (M, ...) of each prompt one after another."""
-    table = whole_rows(np.concatenate([np.asarray(fact, dtype=np.float64) for fact in facts], axis=1))
-    return Truth(*(np.array(field, dtype=np.float64, order="C") for field in (table, array, target)))
+    table = lookup(np.concatenate([np.asarray(fact, dtype=np.float64) for fact in facts], axis=1))
+    return Truth(table, *(np.array(field, dtype=np.float64, order="C") for field in (array, target)))
 
 
 def features(policy: Policy) -> Array:

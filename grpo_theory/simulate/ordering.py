@@ -6,8 +6,8 @@ from typing import Any
 import numba
 
 from grpo_theory.compilation import NO_ARRAYS, compile_function, stage
-from grpo_theory.lanes import WIDTH, as_tally, load, spread, store, tallies
-from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, draw_residual
+from grpo_theory.lanes import WIDTH, as_tally, load, store, tallies
+from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, draw_residual, find_thresholds
 from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import STREAMS, fill_words
 from grpo_theory.simulate.outcome_law import OUTCOME_LAW
@@ -46,7 +46,7 @@ def fill_ordered(streams, law, sheet, room, first, prompts, outcomes):
         for j in range(0, STRIP, WIDTH):
             chosen = choose_prompts(load(sheet.prompts, place, j), law.prompts, room.prompts)
             store(chosen, prompts, s, b, j)
-            spread(law.thresholds, chosen, room.thresholds)
+            find_thresholds(law, chosen, room.thresholds)
             count_reached(sheet.responses, place, j, room.thresholds, law.residual.shape[1], s, b, outcomes)
             replace_residual(prompts, law.residual, streams.lone, s, b, j, outcomes)
 

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F2, record_type
-from grpo_theory.lanes import whole_rows
+from grpo_theory.lanes import PICKED, whole_rows
 from grpo_theory.problem import Point
 from grpo_theory.simulate.alias import alias_rows
+from grpo_theory.simulate.choice import LOOKUP, Lookup, lookup, short_columns
 
 WORDS = 1 << 16
 
@@ -25,22 +26,25 @@ class OutcomeLaw(NamedTuple):
 
     Attributes
     ----------
-    prompts : ndarray, shape (M, 2)
-        The prompts' alias table, see `alias_rows`.
+    prompts : Lookup
+        The prompts' alias table (M, 2), see `alias_rows`.
     thresholds : ndarray of int16, shape (M, at least O)
         The distribution function of the outcomes' whole parts, less 2^15: a word is as far below as the signed number of
         the same bits is below 0.  Rows are those of `whole_rows`.
+    columns : ndarray of int16, shape (O, at least M), or (0, 0)
+        The same as `turned` has it, if prompts are few enough to be picked.
     residual : ndarray, shape (M, O)
         What is left of 65536 p.
     """
 
-    prompts: Array
+    prompts: Lookup
     thresholds: NDArray[np.int16]
+    columns: NDArray[np.int16]
     residual: Array
 
 
 S2 = numba.int16[:, ::1]
-OUTCOME_LAW = record_type(OutcomeLaw, F2, S2, F2)
+OUTCOME_LAW = record_type(OutcomeLaw, LOOKUP, S2, S2, F2)
 
 
 def outcome_law(point: Point) -> OutcomeLaw:
@@ -50,7 +54,8 @@ def outcome_law(point: Point) -> OutcomeLaw:
 
 def make_law(prompt_weights: Array, thresholds: NDArray[np.int16], residual: Array) -> OutcomeLaw:
     """Return the law of prompts with these weights (M,), and of outcomes that `split` has split."""
-    return OutcomeLaw(alias_rows(prompt_weights), whole_rows(thresholds), residual)
+    columns = short_columns(thresholds) if PICKED else np.empty((0, 0), dtype=np.int16)
+    return OutcomeLaw(lookup(alias_rows(prompt_weights)), whole_rows(thresholds), columns, residual)
 
 
 def split(probabilities: Array) -> tuple[NDArray[np.int16], Array]:

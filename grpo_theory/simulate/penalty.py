@@ -7,13 +7,13 @@ from grpo_theory.compilation import F2, F3, I1, I2, allocating_stage, stage
 from grpo_theory.estimation import kl_term
 from grpo_theory.first_class import FirstClassType, function_value
 from grpo_theory.lanes import WIDTH, load, reals, root, store, where
-from grpo_theory.simulate.choice import at_prompts, read_rows
+from grpo_theory.simulate.choice import LOOKUP, at_places, read_rows
 from grpo_theory.simulate.setting import ROOM, WORLD
 from grpo_theory.simulate.sums import ROLLOUT
 
 FILL_SEEN = numba.void(WORLD, numba.int64, numba.int64, ROLLOUT, ROOM)
 TERMS = FirstClassType(kl_term.SIGNATURE)
-PENALISE = numba.void(TERMS, F3, I2, numba.int64, numba.int64, F2, I2, I1, numba.float64, F2, F2, F2, F3)
+PENALISE = numba.void(TERMS, F3, I2, numba.int64, numba.int64, LOOKUP, I2, I1, numba.float64, F2, F2, F2, F3)
 
 
 @stage
@@ -25,7 +25,7 @@ def fill_log_ratios(log_tokens, b, i, log_reference, prompts, c, facts, log_rati
     own = load(prompts, c, i)
     read_rows(log_reference, own, facts)
     for d in range(log_ratios.shape[0]):
-        store(load(log_tokens, b, d, i) - at_prompts(log_reference, d, own, facts), log_ratios, d, i)
+        store(load(log_tokens, b, d, i) - at_places(log_reference, d, own, facts), log_ratios, d, i)
 
 
 @stage
@@ -91,12 +91,12 @@ def fill_fields(pi, penalties, norms, rewards, prompts, b, i, facts, fields):
     own, value, n_responses = load(prompts, b, i), reals(0.0), pi.shape[1]
     read_rows(rewards, own, facts)
     for k in range(n_responses):
-        value = value + load(pi, b, k, i) * (at_prompts(rewards, k, own, facts) - load(penalties, b, k, i))
+        value = value + load(pi, b, k, i) * (at_places(rewards, k, own, facts) - load(penalties, b, k, i))
     variance, power, weighted = reals(0.0), reals(0.0), reals(0.0)
     for k in range(n_responses):
-        chance, reward = load(pi, b, k, i), at_prompts(rewards, k, own, facts)
+        chance, reward = load(pi, b, k, i), at_places(rewards, k, own, facts)
         mean = reward - load(penalties, b, k, i)
-        away, within = mean - value, at_prompts(rewards, n_responses + k, own, facts) - reward * reward
+        away, within = mean - value, at_places(rewards, n_responses + k, own, facts) - reward * reward
         variance = variance + chance * (within + away * away)
         if norms.shape[1] > 0:
             weight = chance * load(norms, b, k, i)

@@ -14,11 +14,12 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F2, F3, F4, I1, I2, NO_ARRAYS, compile_function, record_type, stage
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import TokenWeights
-from grpo_theory.lanes import WIDTH, as_real, load, reals, spread, store, take, where, whole_rows
+from grpo_theory.lanes import WIDTH, as_real, load, reals, store, take, where
 from grpo_theory.simulate.book import BOOK, find_advantages, find_multisets
+from grpo_theory.simulate.choice import LOOKUP, Lookup, lookup, read_rows
 from grpo_theory.simulate.counting import COUNTS
 from grpo_theory.simulate.covectors import COVECTORS, add_up, centre
-from grpo_theory.simulate.strip import STRIP
+from grpo_theory.simulate.strip import STRIP, VECTORS
 
 
 class Weighing(NamedTuple):
@@ -26,8 +27,8 @@ class Weighing(NamedTuple):
 
     Attributes
     ----------
-    tokens : ndarray, shape (M, at least D)
-        Probabilities of tokens given their prefixes.  Rows are those of `whole_rows`.
+    tokens : Lookup
+        Probabilities (M, D) of tokens given their prefixes.
     vocabulary_size : int
     edges, lengths : ndarray of int64, shapes (K, T) and (K,)
     gains : ndarray, shape (K, n_signs, T, P)
@@ -38,7 +39,7 @@ class Weighing(NamedTuple):
         The number of groups that pool their tokens: 0 for no pooling, 1, or B.
     """
 
-    tokens: Array
+    tokens: Lookup
     vocabulary_size: int
     edges: Integers
     lengths: Integers
@@ -57,7 +58,7 @@ def make_weighing(weights: TokenWeights, estimator: Estimator, batch_size: int) 
     gains = weights.gains if weights.depends_on_sign else weights.gains[:, :1]
     same = bool((gains == gains[..., :1]).all())
     return Weighing(
-        tokens=whole_rows(weights.token_probabilities),
+        tokens=lookup(weights.token_probabilities),
         vocabulary_size=weights.paths.vocabulary_size,
         edges=weights.paths.edges,
         lengths=weights.paths.lengths,
@@ -67,7 +68,7 @@ def make_weighing(weights: TokenWeights, estimator: Estimator, batch_size: int) 
     )
 
 
-WEIGHING = record_type(Weighing, F2, numba.int64, I2, I1, F4, F3, numba.int64)
+WEIGHING = record_type(Weighing, LOOKUP, numba.int64, I2, I1, F4, F3, numba.int64)
 
 
 @stage
@@ -110,33 +111,33 @@ def gain_of(gains, k, sign, t, prompts):
 
 
 @stage
-def weigh_tokens(weighing, prompts, pushes, s, b, i, covectors):
-    """Put pushes (S, B, n_signs K, STRIP), times the gains, on the edges that tokens take, in covectors (1, S, B, D, STRIP)."""
+def weigh_tokens(weighing, prompts, pushes, s, b, i, covectors, v):
+    """Put pushes (S, B, n_signs K, STRIP), times the gains, on the edges that tokens take, in covectors (1, V, B, D, WIDTH)."""
     n_responses, n_signs = weighing.gains.shape[0], weighing.gains.shape[1]
     for d in range(covectors.shape[3]):
-        store(reals(0.0), covectors, 0, s, b, d, i)
+        store(reals(0.0), covectors, 0, v, b, d, 0)
     for k in range(n_responses):
         for t in range(weighing.lengths[k]):
             edge = weighing.edges[k, t]
-            weight = load(covectors, 0, s, b, edge, i)
+            weight = load(covectors, 0, v, b, edge, 0)
             for sign in range(n_signs):
                 gain = gain_of(weighing.gains, k, sign, t, prompts)
                 weight = weight + load(pushes, s, b, sign * n_responses + k, i) * gain
-            store(weight, covectors, 0, s, b, edge, i)
+            store(weight, covectors, 0, v, b, edge, 0)
 
 
 @stage
-def add_drifts(weighing, prompts, outcomes, s, b, i, group_size, covectors):
+def add_drifts(weighing, prompts, outcomes, s, b, i, group_size, covectors, v):
     """Add what tokens weigh whatever the advantage, times the share of the group's responses that have them."""
     drifts, n_values = weighing.drifts, outcomes.shape[2] // weighing.lengths.shape[0]
     for k in range(drifts.shape[0]):
         for t in range(weighing.lengths[k]):
             edge = weighing.edges[k, t]
-            weight = load(covectors, 0, s, b, edge, i)
+            weight = load(covectors, 0, v, b, edge, 0)
             drift = take(drifts, prompts + (k * drifts.shape[1] + t) * drifts.shape[2])
             for outcome in range(k * n_values, (k + 1) * n_values):
                 weight = weight + drift * as_real(load(outcomes, s, b, outcome, i)) / float(group_size)
-            store(weight, covectors, 0, s, b, edge, i)
+            store(weight, covectors, 0, v, b, edge, 0)
 
 
 @stage
@@ -152,29 +153,29 @@ def find_factor(weighing, outcomes, s, first, i, group_size):
 
 
 @stage
-def scale(covectors, s, b, i, factor):
-    """Multiply a group's covector (1, S, B, D, STRIP)."""
+def scale(covectors, v, b, factor):
+    """Multiply a group's covector (1, V, B, D, WIDTH)."""
     for d in range(covectors.shape[3]):
-        store(load(covectors, 0, s, b, d, i) * factor, covectors, 0, s, b, d, i)
+        store(load(covectors, 0, v, b, d, 0) * factor, covectors, 0, v, b, d, 0)
 
 
 def fill_covectors_of_pushes(weighing, group_size, counts, pushes, tokens, covectors):
-    """Turn pushes into covectors (1, S, B, D, STRIP); tokens (at least D, WIDTH) are room."""
-    n_strips, batch_size, _ = counts.prompts.shape
-    for s in range(n_strips):
-        for i in range(0, STRIP, WIDTH):
-            factor = reals(1.0)
-            for b in range(batch_size):
-                prompts = load(counts.prompts, s, b, i)
-                if weighing.together > 0 and b % weighing.together == 0:
-                    factor = find_factor(weighing, counts.outcomes, s, b, i, group_size)
-                weigh_tokens(weighing, prompts, pushes, s, b, i, covectors)
-                add_drifts(weighing, prompts, counts.outcomes, s, b, i, group_size, covectors)
-                scale(covectors, s, b, i, factor)
-                spread(weighing.tokens, prompts, tokens)
-                for start in range(0, covectors.shape[3], weighing.vocabulary_size):
-                    stop = start + weighing.vocabulary_size
-                    centre(covectors, 0, s, b, i, start, stop, add_up(covectors, 0, s, b, i, start, stop), tokens)
+    """Turn pushes into covectors (1, V, B, D, WIDTH); tokens (at least D, WIDTH) are room."""
+    _, n_vectors, batch_size, n_logits, _ = covectors.shape
+    for v in range(n_vectors):
+        s, i, factor = v // VECTORS, v % VECTORS * WIDTH, reals(1.0)
+        for b in range(batch_size):
+            prompts = load(counts.prompts, s, b, i)
+            if weighing.together > 0 and b % weighing.together == 0:
+                factor = find_factor(weighing, counts.outcomes, s, b, i, group_size)
+            weigh_tokens(weighing, prompts, pushes, s, b, i, covectors, v)
+            add_drifts(weighing, prompts, counts.outcomes, s, b, i, group_size, covectors, v)
+            scale(covectors, v, b, factor)
+            read_rows(weighing.tokens, prompts, tokens)
+            for start in range(0, n_logits, weighing.vocabulary_size):
+                stop = start + weighing.vocabulary_size
+                total = add_up(covectors, 0, v, b, start, stop)
+                centre(covectors, 0, v, b, start, stop, total, weighing.tokens, prompts, tokens)
 
 
 @cache

@@ -16,13 +16,14 @@ from grpo_theory.first_class import first_class
 from grpo_theory.lanes import WIDTH, zeros
 from grpo_theory.problem import Point
 from grpo_theory.simulate.book import Book, join, make_book
+from grpo_theory.simulate.choice import Lookup
 from grpo_theory.simulate.counting import Counts
 from grpo_theory.simulate.covectors import CovectorRoom, compiled_fill_covectors
 from grpo_theory.simulate.pushes import Weighing, compiled_fill_covectors_of_pushes, compiled_fill_pushes_by_book, make_weighing
 from grpo_theory.simulate.show import make_batch
 from grpo_theory.simulate.showing import is_exchangeable, shown_to, table_of
 from grpo_theory.simulate.shown import Shown, compiled_fill_ordered_pushes, compiled_fill_pushes
-from grpo_theory.simulate.strip import STRIP
+from grpo_theory.simulate.strip import STRIP, VECTORS
 
 SHOWN_RESPONSES = 1 << 12
 """The responses that a kernel is shown at once, unless one group, or one batch of those that it couples, has more."""
@@ -69,7 +70,7 @@ class TableRoute:
 
     estimators: list[Estimator]
     n_logits: int
-    tokens: Array
+    tokens: Lookup
     book: Book
 
     in_order = False
@@ -79,7 +80,7 @@ class TableRoute:
         compiled_fill_covectors()
 
     def covectors(self, panel: Panel, scratch: Scratch) -> Array:
-        """Return covectors of each estimator, shape (E, S, B, D, STRIP)."""
+        """Return covectors of each estimator, shape (E, V, B, D, WIDTH)."""
         found, room = scratch.made("table", self._make_room, panel)
         compiled_fill_covectors()(self.tokens, self.book, panel.counts, room, found)
         return found
@@ -87,8 +88,8 @@ class TableRoute:
     def _make_room(self, panel: Panel) -> tuple[Array, CovectorRoom]:
         """Make room for the covectors of a panel."""
         n_strips, batch_size, *_ = panel.counts.outcomes.shape
-        advantages, here = zeros(self.book.advantages.shape[1], WIDTH), zeros(self.tokens.shape[1], WIDTH)
-        found = zeros(len(self.estimators), n_strips, batch_size, self.n_logits, STRIP)
+        advantages, here = zeros(self.book.advantages.shape[1], WIDTH), zeros(self.tokens.rows.shape[1], WIDTH)
+        found = zeros(len(self.estimators), n_strips * VECTORS, batch_size, self.n_logits, WIDTH)
         return found, CovectorRoom(advantages, here)
 
 
@@ -126,11 +127,11 @@ class PushRoute:
         compiled_fill_covectors_of_pushes()
 
     def covectors(self, panel: Panel, scratch: Scratch) -> Array:
-        """Return covectors of the estimator, shape (1, S, B, D, STRIP)."""
+        """Return covectors of the estimator, shape (1, V, B, D, WIDTH)."""
         n_strips, batch_size, *_ = panel.counts.outcomes.shape
         pushes = self.pushes(panel, scratch)
-        found = scratch.array("pushed", 1, n_strips, batch_size, self.n_logits, STRIP)
-        tokens = scratch.array("here", self.weighing.tokens.shape[1], WIDTH)
+        found = scratch.array("pushed", 1, n_strips * VECTORS, batch_size, self.n_logits, WIDTH)
+        tokens = scratch.array("here", self.weighing.tokens.rows.shape[1], WIDTH)
         compiled_fill_covectors_of_pushes()(self.weighing, panel.group_size, panel.counts, pushes, tokens, found)
         return found
 

@@ -176,7 +176,7 @@ def make_workplace(course: Course) -> Workplace:
     lanes = max(course.share_runs, WIDTH)
     shown = course.share_runs * layout.batch_size if course.path.is_called else 0
     world, rule = course.world, make_rule(estimator, layout, course.path)
-    facts = max(table.shape[1] for table in (world.laws, world.rewards, world.log_reference, rule.advantages))
+    facts = max(table.rows.shape[1] for table in (world.laws, world.rewards, world.log_reference, rule.advantages))
     return Workplace(
         rule,
         make_words(layout),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, record_type
+from grpo_theory.simulate.choice import LOOKUP, Lookup
 
 
 class World(NamedTuple):
@@ -18,36 +19,36 @@ class World(NamedTuple):
 
     Attributes
     ----------
-    prompts : ndarray, shape (M, 2)
-        The prompts' alias table, see `alias_rows`.
+    prompts : Lookup
+        The prompts' alias table (M, 2), see `alias_rows`.
     responses : ndarray of int64, shape (O,)
         The response of each outcome.
     edges, lengths : ndarray of int64, shapes (K, T) and (K,)
     vocabulary_size : int
     values : ndarray, shape (L,)
         The reward values.
-    laws : ndarray, shape (M, at least K (L - 1))
-        The distribution functions of the values given prompt and response, but for their last values, those of a response one
-        after another.  The rows of this and of the next two tables are those of `whole_rows`.
-    rewards : ndarray, shape (M, at least 2 K)
-        E[Z | m, k], and then E[Z^2 | m, k].
-    log_reference : ndarray, shape (M, at least D)
-        Log probabilities of tokens given their prefixes under the penalty's reference.
+    laws : Lookup
+        The distribution functions (M, K (L - 1)) of the values given prompt and response, but for their last values, those of a
+        response one after another.
+    rewards : Lookup
+        E[Z | m, k], and then E[Z^2 | m, k], (M, 2 K).
+    log_reference : Lookup
+        Log probabilities (M, D) of tokens given their prefixes under the penalty's reference.
     strength : float
         Of the penalty; 0 for none.
     gram : ndarray, shape (M, D, D)
         Phi Phi' of the policy, or of shape (0, 0, 0) where the kernel reads no score norm.
     """
 
-    prompts: Array
+    prompts: Lookup
     responses: Integers
     edges: Integers
     lengths: Integers
     vocabulary_size: int
     values: Array
-    laws: Array
-    rewards: Array
-    log_reference: Array
+    laws: Lookup
+    rewards: Lookup
+    log_reference: Lookup
     strength: float
     gram: Array
 
@@ -184,7 +185,7 @@ class Words(NamedTuple):
     dithers: Array
 
 
-WORLD = record_type(World, F2, I1, I2, I1, numba.int64, F1, F2, F2, F2, numba.float64, F3)
+WORLD = record_type(World, LOOKUP, I1, I2, I1, numba.int64, F1, LOOKUP, LOOKUP, LOOKUP, numba.float64, F3)
 RECIPE = record_type(
     Recipe,
     numba.int64,

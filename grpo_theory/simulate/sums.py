@@ -22,7 +22,8 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, record_type, stage
 from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.first_class import function_value
-from grpo_theory.lanes import WIDTH, as_integer, as_real, lane_numbers, load, reals, shorts, spread, store, take, where
+from grpo_theory.lanes import WIDTH, as_integer, as_real, lane_numbers, load, reals, shorts, store, take, where
+from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, read_rows
 from grpo_theory.simulate.show import BATCH, fill_advantages
 from grpo_theory.simulate.tally import MASK
 
@@ -39,8 +40,8 @@ class Rule(NamedTuple):
     kernel : compiled function
     at_a_time : int
         How many groups the kernel is given at once; 0 for all.
-    advantages : ndarray, shape (n, at least L)
-        The kernel's table, whose rows are those of `whole_rows`; empty if it is not used.
+    advantages : Lookup
+        The kernel's table (n, L); empty if it is not used.
     ranks : ndarray of int64, shape (L - 1, G + 1)
         See `AdvantageTable`.
     coefficients : ndarray, shape (6,)
@@ -51,7 +52,7 @@ class Rule(NamedTuple):
     is_called: bool
     kernel: Any
     at_a_time: int
-    advantages: Array
+    advantages: Lookup
     ranks: Integers
     coefficients: Array
 
@@ -94,7 +95,7 @@ class Rollout(NamedTuple):
     fault: Array
 
 
-RULE = record_type(Rule, numba.boolean, KERNEL, numba.int64, F2, I2, F1)
+RULE = record_type(Rule, numba.boolean, KERNEL, numba.int64, LOOKUP, I2, F1)
 ROLLOUT = record_type(Rollout, I2, T3, T3, F3, F3, F3, F4, numba.int64[:, :, ::1], F2, F1)
 WORDS = types.Array(numba.int32, 2, "C", readonly=False)
 SIGNATURE = numba.void(RULE, ROLLOUT, BATCH, WORDS, numba.int64, numba.int64, I1, I1, numba.int64, F3)
@@ -119,14 +120,14 @@ def find_multiset(counts, b, i, ranks):
 
 @stage
 def sum_tabulated(counts, b, i, advantages, ranks, facts, sums):
-    """Sum the advantages of a group, in the first of sums (B, S, O, N), from the table (m, at least L) of a kernel.
+    """Sum the advantages of a group, in the first of sums (B, S, O, N), from the table (m, L) of a kernel.
 
     Facts (at least L, WIDTH) are room.
     """
-    n_values = ranks.shape[0] + 1
-    spread(advantages, find_multiset(counts, b, i, ranks), facts)
+    n_values, places = ranks.shape[0] + 1, find_multiset(counts, b, i, ranks)
+    read_rows(advantages, places, facts)
     for value in range(n_values):
-        advantage = load(facts, value, 0)
+        advantage = at_places(advantages, value, places, facts)
         for o in range(value, counts.shape[1], n_values):
             store(advantage * as_real(load(counts, b, o, i)), sums, b, 0, o, i)
 

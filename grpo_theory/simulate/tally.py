@@ -9,7 +9,7 @@ import numpy as np
 
 from grpo_theory.compilation import stage
 from grpo_theory.lanes import as_short, load, reals, shorts, store
-from grpo_theory.simulate.choice import at_prompts, read_rows
+from grpo_theory.simulate.choice import at_places, read_rows
 
 ONE = 1 << 30
 """A probability of 1 in the units of the thresholds."""
@@ -45,7 +45,7 @@ def count_outcomes(words, row, first, group_size, pi, b, i, n_values, laws, prom
                 store(group_size - before, counts, b, last, i)
                 return
             if value < n_values - 1:
-                share = at_prompts(laws, k * (n_values - 1) + value, own_prompts, facts)
+                share = at_places(laws, k * (n_values - 1) + value, own_prompts, facts)
                 threshold = as_short((reached + own * share) * ONE + dither)
             else:
                 reached = reached + own

@@ -9,11 +9,12 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
 from grpo_theory.exact.weights import gains_on_policy
 from grpo_theory.first_class import first_class, wanted
-from grpo_theory.lanes import WIDTH, whole_rows, zeros
+from grpo_theory.lanes import WIDTH, zeros
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advance import Parts
 from grpo_theory.simulate.alias import alias_rows
 from grpo_theory.simulate.ascent import Ascent, follow_alone, project
+from grpo_theory.simulate.choice import lookup
 from grpo_theory.simulate.generator import LANES
 from grpo_theory.simulate.optimiser import Optimiser
 from grpo_theory.simulate.path import Path
@@ -50,15 +51,15 @@ def make_world(problem: Problem, estimator: Estimator) -> World:
     rewards = np.concatenate([bandit.mean_reward, bandit.probabilities @ bandit.values**2], axis=1)
     reads_norms = bool(estimator.advantage.reads & {"squared_score_norms", "optimal_baselines"})
     return World(
-        prompts=alias_rows(bandit.prompt_weights),
+        prompts=lookup(alias_rows(bandit.prompt_weights)),
         responses=np.repeat(np.arange(bandit.n_responses), bandit.values.size),
         edges=paths.edges,
         lengths=paths.lengths,
         vocabulary_size=paths.vocabulary_size,
         values=bandit.values.copy(),
-        laws=whole_rows(below.reshape(bandit.n_prompts, -1)),
-        rewards=whole_rows(rewards),
-        log_reference=whole_rows(none if problem.log_reference is None else problem.log_reference),
+        laws=lookup(below.reshape(bandit.n_prompts, -1)),
+        rewards=lookup(rewards),
+        log_reference=lookup(none if problem.log_reference is None else problem.log_reference),
         strength=0.0 if problem.kl is None else problem.kl.strength,
         gram=np.array(policy.logit_map.gram(), dtype=np.float64, order="C") if reads_norms else np.empty((0, 0, 0)),
     )
@@ -92,7 +93,7 @@ def make_rule(estimator: Estimator, layout: Layout, path: Path) -> Rule:
         is_called=path.is_called,
         kernel=first_class(estimator.advantage.kernel, SIGNATURE),
         at_a_time=layout.batch_size if estimator.advantage.couples_groups else 0,
-        advantages=whole_rows(path.table.advantages[0]),
+        advantages=lookup(path.table.advantages[0]),
         ranks=path.table.ranks,
         coefficients=path.coefficients,
     )

@@ -1,0 +1,55 @@
+"""The simulators on this processor, which may pick numbers from its registers, and on one of which nothing is known."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+
+GRADIENTS = (("bandit of 3", 5), ("bandit of 7", 3), ("bandit of 7", 20), ("bandit of 18", 4))
+TRAINED = ("kl-tabular", "linear", "two-arms")
+
+PROGRAM = """
+import json
+from test_processors import simulate_all
+print(json.dumps(simulate_all()))
+"""
+
+
+def bandit(n_prompts):
+    rng = np.random.default_rng(n_prompts)
+    features = rng.normal(size=(n_prompts, 3, 4))
+    return gt.Problem(gt.Bandit(rng.uniform(0.1, 0.9, (n_prompts, 3))), gt.LinearSoftmax(features), theta=rng.normal(size=4))
+
+
+def simulate_all():
+    """Simulate gradients and training, and return what comes out to the last bit."""
+    found = {}
+    for name, group_size in GRADIENTS:
+        problem = bandit(int(name.split()[-1]))
+        sizes = {"batch_size": 3, "group_size": group_size, "replications": 500}
+        run = gt.simulate_gradients(problem, problem.theta, ["grpo", "oracle"], **sizes, rng=1, workers=1)
+        found[f"{name}, {group_size}"] = [mean.hex() for mean in run.means.ravel().tolist()]
+    for name in TRAINED:
+        problem = gt.gallery.problem(name)
+        sizes = {"batch_size": 2, "group_size": 4, "steps": 30, "replications": 70}
+        run = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.3), **sizes, rng=1, workers=1)
+        found[name] = [number.hex() for number in run.theta.ravel().tolist()]
+    return found
+
+
+@pytest.mark.skipif(bool(os.environ.get("NUMBA_CPU_NAME")), reason="a processor has been asked for")
+def test_every_processor_makes_the_same_bits():
+    """The other one compares, or looks numbers up in memory."""
+    environment = os.environ | {"NUMBA_CPU_NAME": "generic", "PYTHONPATH": os.pathsep.join(["tests", *sys.path])}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    other, own = json.loads(done.stdout), simulate_all()
+    assert own.keys() == other.keys()
+    for name, numbers in own.items():
+        assert numbers == other[name], name
+    assert len(own) == len(GRADIENTS) + len(TRAINED)
