@@ -12,6 +12,7 @@ from numba.core.dispatcher import Dispatcher
 from streams_by_numpy import uniforms_of_runs
 
 import grpo_theory as gt
+from grpo_theory import elementary, softmax
 from grpo_theory.exact import weights
 from grpo_theory.first_class import FunctionValue
 from grpo_theory.lanes import PICKED, WIDTH
@@ -20,9 +21,7 @@ from grpo_theory.simulate import advance as advance_module
 from grpo_theory.simulate import (
     ascent,
     choice,
-    elementary,
     generator,
-    learner,
     penalty,
     record,
     show,
@@ -362,7 +361,7 @@ MODULES = (
     ascent,
     choice,
     elementary,
-    learner,
+    softmax,
     optimiser_module,
     penalty,
     record,
