@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F2, F3, F4, I1, I2
 from grpo_theory.first_class import function_value
-from grpo_theory.lanes import WIDTH, load, reals, store, zeros
+from grpo_theory.lanes import WIDTH, load, reals, store
 from grpo_theory.problem import Moments, Paths, Problem
 from grpo_theory.softmax import fill_responses, fill_tokens
 from grpo_theory.validation import as_real_array, typed
@@ -28,9 +28,9 @@ def objective(problem: Problem, theta: ArrayLike) -> Array:
     log_reference = np.empty((0, 0)) if kl is None else np.log(kl.reference)
     facts = (bandit.mean_reward, log_reference, bandit.prompt_weights)
     tables = (np.array(fact, dtype=np.float64, order="C") for fact in facts)
-    tokens = zeros(*points.shape[1:])
-    log_tokens = tokens[:, :0] if kl is None else zeros(*tokens.shape)
-    pi = tokens if paths.horizon == 1 else zeros(len(tokens), paths.n_responses, WIDTH)
+    tokens = np.empty(points.shape[1:])
+    log_tokens = np.empty((len(tokens), 0 if kl is None else tokens.shape[1], WIDTH))
+    pi = tokens if paths.horizon == 1 else np.empty((len(tokens), paths.n_responses, WIDTH))
     found = np.empty((len(points), WIDTH))
     strength, room = 0.0 if kl is None else kl.strength, (tokens, log_tokens, pi)
     fill_objectives(points, *tables, strength, paths.edges, paths.lengths, paths.vocabulary_size, *room, found)
