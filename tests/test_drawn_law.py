@@ -45,7 +45,7 @@ def law_of(thresholds, residual):
 
 def drawn(thresholds, residual, group_size, n_responses, seed):
     """Count the outcomes of so many responses, about, at one prompt."""
-    law = make_law(np.ones(1), thresholds, residual)
+    law = make_law(np.ones(1), thresholds, residual, 1)
     counts, sheet = make_counts(8, 1, residual.shape[1]), make_sheet(group_size)
     room = make_counting_room(law.thresholds.shape[1])
     streams = block_streams(np.random.SeedSequence(seed), 0)
@@ -90,6 +90,36 @@ def test_draws_follow_the_law(name, group_size, seed):
     law = np.array(TABLES[name])
     counts = drawn(*split(law[None]), group_size, 1 << 25, seed(list(TABLES).index(name) + group_size))
     assert p_value(counts, law / law.sum()) > LEVEL
+
+
+@pytest.mark.parametrize(("n_values", "n_responses"), [(2, 5), (2, 8), (3, 5), (4, 3)])
+def test_outcomes_that_exclude_one_another_are_counted_together(n_values, n_responses):
+    """Where prompt and response decide the reward: the same counts as threshold by threshold, from fewer comparisons."""
+    rng, n_prompts = np.random.default_rng(n_values), 7
+    pi, rewards = rng.dirichlet(np.full(n_responses, 0.4), n_prompts), rng.integers(n_values, size=(n_prompts, n_responses))
+    pi[0], pi[1] = np.eye(n_responses)[-1], [1e-7, *np.full(n_responses - 2, 1e-6), 0.0]
+    pi[1, -1] = 1.0 - pi[1].sum()
+    probabilities = np.zeros((n_prompts, n_responses, n_values))
+    np.put_along_axis(probabilities, rewards[:, :, None], pi[:, :, None], axis=2)
+    law = make_law(np.ones(n_prompts), *split(probabilities.reshape(n_prompts, -1)), n_values)
+    assert law.stride == n_values
+    found = []
+    for each in (law, law._replace(stride=1)):
+        counts, sheet, room = (
+            make_counts(30, 2, n_responses * n_values),
+            make_sheet(6),
+            make_counting_room(law.thresholds.shape[1]),
+        )
+        compiled_fill_counts()(block_streams(np.random.SeedSequence(4), 0), each, sheet, room, 0, 6, counts)
+        found.append(counts)
+    np.testing.assert_array_equal(found[0].prompts, found[1].prompts)
+    np.testing.assert_array_equal(found[0].outcomes, found[1].outcomes)
+    assert (found[0].outcomes.sum(axis=2) == 6).all()
+    seen = found[0].outcomes.reshape(30, 2, n_responses, n_values, -1).transpose(0, 1, 4, 2, 3)
+    assert not seen[probabilities[found[0].prompts] == 0.0].any()
+    probabilities[3, 0, :2] += 1e-4
+    both = make_law(np.ones(n_prompts), *split(probabilities.reshape(n_prompts, -1)), n_values)
+    assert both.stride == 1, "one prompt whose first response may have two rewards"
 
 
 @pytest.mark.parametrize("name", ["one in a billion", "all but one in a billion"])

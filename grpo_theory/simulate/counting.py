@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F2, NO_ARRAYS, compile_function, paragraph, record_type, stage
-from grpo_theory.lanes import WIDTH, load, pick, some, spread, store, tallies, tally_below, zeros
+from grpo_theory.lanes import WIDTH, load, pick, some, spread, store, tallies, tally_below, where, zeros
 from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import LANES, STREAMS, fill_words, next_uniform
-from grpo_theory.simulate.outcome_law import OUTCOME_LAW, S2
+from grpo_theory.simulate.outcome_law import LOWEST, OUTCOME_LAW, S2
 from grpo_theory.simulate.strip import STRIP
 
 LARGEST_GROUP = 1 << 15
@@ -61,7 +61,7 @@ class CountingRoom(NamedTuple):
     ----------
     prompts : ndarray, shape (2, WIDTH)
     thresholds : ndarray of int16, shape (at least O, WIDTH)
-        Rows of the law's tables.
+        Rows of the law's tables, and as many more as are read where so many are compared at once.
     below : ndarray of uint16, shape (at least O, WIDTH)
         Counts of words below the thresholds.
     """
@@ -95,34 +95,57 @@ def make_counts(n_strips: int, batch_size: int, n_outcomes: int) -> Counts:
 
 def make_counting_room(n_thresholds: int) -> CountingRoom:
     """Make room for the counting of groups whose prompts have so many thresholds in the law's table."""
-    shape = n_thresholds, WIDTH
+    shape = AT_ONCE * n_thresholds, WIDTH
     return CountingRoom(zeros(2, WIDTH), zeros(*shape, dtype=np.int16), zeros(*shape, dtype=np.uint16))
 
 
 @stage
-def count_below(words, place, j, group_size, thresholds, n_thresholds, below):
-    """Count the words of a group (n, G, STRIP) below each of the thresholds (O, WIDTH), for the lanes from j on."""
-    for o in range(0, n_thresholds, AT_ONCE):
-        first, second = load(thresholds, o, 0), load(thresholds, o + 1, 0)
-        third, fourth = load(thresholds, o + 2, 0), load(thresholds, o + 3, 0)
+def count_below(words, place, j, group_size, thresholds, stride, n_counted, below):
+    """Count the words of a group (n, G, STRIP) below so many thresholds (O, WIDTH), a stride apart, for the lanes from j on.
+
+    The first is the last threshold of the first stride.  They are compared four at once, or the last ones two.
+    """
+    rest = n_counted % AT_ONCE
+    whole = n_counted - rest if rest <= AT_ONCE // 2 else n_counted
+    for row in range(0, whole, AT_ONCE):
+        o = row * stride + stride - 1
+        first, second = load(thresholds, o, 0), load(thresholds, o + stride, 0)
+        third, fourth = load(thresholds, o + 2 * stride, 0), load(thresholds, o + 3 * stride, 0)
         a, b, c, d = tallies(0), tallies(0), tallies(0), tallies(0)
         for g in range(group_size):
             a, b = tally_below(a, first, words, place, g, j), tally_below(b, second, words, place, g, j)
             c, d = tally_below(c, third, words, place, g, j), tally_below(d, fourth, words, place, g, j)
-        store(a, below, o, 0)
-        store(b, below, o + 1, 0)
-        store(c, below, o + 2, 0)
-        store(d, below, o + 3, 0)
+        store(a, below, row, 0)
+        store(b, below, row + 1, 0)
+        store(c, below, row + 2, 0)
+        store(d, below, row + 3, 0)
+    if whole < n_counted:
+        o = whole * stride + stride - 1
+        first, second = load(thresholds, o, 0), load(thresholds, o + stride, 0)
+        a, b = tallies(0), tallies(0)
+        for g in range(group_size):
+            a, b = tally_below(a, first, words, place, g, j), tally_below(b, second, words, place, g, j)
+        store(a, below, whole, 0)
+        store(b, below, whole + 1, 0)
 
 
 @stage
-def take_differences(below, s, b, j, outcomes):
-    """Turn counts of words below each threshold into counts of the outcomes (S, B, O, STRIP)."""
+def take_differences(below, n_counted, thresholds, stride, s, b, j, outcomes):
+    """Turn counts of words below each threshold into counts of the outcomes (S, B, O, STRIP).
+
+    What was counted for a stride belongs to its one outcome whose threshold is above the one before.
+    """
     before = tallies(0)
-    for o in range(outcomes.shape[2]):
-        reached = load(below, o, 0)
-        store(reached - before, outcomes, s, b, o, j)
-        before = reached
+    for row in range(n_counted):
+        reached = load(below, row, 0)
+        found, before = reached - before, reached
+        if stride == 1:
+            store(found, outcomes, s, b, row, j)
+            continue
+        for o in range(row * stride, (row + 1) * stride):
+            here = load(thresholds, o, 0)
+            is_drawn = here > LOWEST if o == 0 else here > load(thresholds, o - 1, 0)
+            store(where(is_drawn, found, 0), outcomes, s, b, o, j)
 
 
 @stage
@@ -143,9 +166,8 @@ def draw_residual(residual, lone):
 
 
 @stage
-def add_residual(below, group_size, residual, lone, s, b, first, counts):
+def add_residual(below, last, group_size, residual, lone, s, b, first, counts):
     """Draw the outcomes of the words past the last threshold from their prompts' residual laws, lane by lane, and count them."""
-    last = residual.shape[1] - 1
     if some(load(below, last, 0) < group_size):
         for j in range(WIDTH):
             for _ in range(group_size - np.int64(below[last, j])):
@@ -169,9 +191,10 @@ def count_group(streams, law, sheet, place, room, group_size, s, b, j, counts):
     prompts = choose_prompts(load(sheet.prompts, place, j), law.prompts, room.prompts)
     store(prompts, counts.prompts, s, b, j)
     find_thresholds(law, prompts, room.thresholds)
-    count_below(sheet.responses, place, j, group_size, room.thresholds, law.residual.shape[1], room.below)
-    take_differences(room.below, s, b, j, counts.outcomes)
-    add_residual(room.below, group_size, law.residual, streams.lone, s, b, j, counts)
+    stride, n_counted = law.stride, law.residual.shape[1] // law.stride
+    count_below(sheet.responses, place, j, group_size, room.thresholds, stride, n_counted, room.below)
+    take_differences(room.below, n_counted, room.thresholds, stride, s, b, j, counts.outcomes)
+    add_residual(room.below, n_counted - 1, group_size, law.residual, streams.lone, s, b, j, counts)
 
 
 def fill_counts(streams, law, sheet, room, first, group_size, counts):

@@ -19,6 +19,7 @@ from grpo_theory.simulate.alias import alias_rows
 from grpo_theory.simulate.choice import LOOKUP, Lookup, lookup, short_columns
 
 WORDS = 1 << 16
+LOWEST = -(WORDS // 2)
 
 
 class OutcomeLaw(NamedTuple):
@@ -35,27 +36,33 @@ class OutcomeLaw(NamedTuple):
         The same as `turned` has it, if prompts are few enough to be picked.
     residual : ndarray, shape (M, O)
         What is left of 65536 p.
+    stride : int
+        The number of outcomes one after another of which, at any prompt, 16 bits draw one at the most: that of the reward values
+        where the prompt and the response decide the reward, and otherwise 1.
     """
 
     prompts: Lookup
     thresholds: NDArray[np.int16]
     columns: NDArray[np.int16]
     residual: Array
+    stride: int
 
 
 S2 = numba.int16[:, ::1]
-OUTCOME_LAW = record_type(OutcomeLaw, LOOKUP, S2, S2, F2)
+OUTCOME_LAW = record_type(OutcomeLaw, LOOKUP, S2, S2, F2, numba.int64)
 
 
 def outcome_law(point: Point) -> OutcomeLaw:
     """Tabulate the law of prompts, and of outcomes at a point."""
-    return make_law(point.bandit.prompt_weights, *split(point.outcome_probabilities))
+    return make_law(point.bandit.prompt_weights, *split(point.outcome_probabilities), point.bandit.values.size)
 
 
-def make_law(prompt_weights: Array, thresholds: NDArray[np.int16], residual: Array) -> OutcomeLaw:
-    """Return the law of prompts with these weights (M,), and of outcomes that `split` has split."""
+def make_law(prompt_weights: Array, thresholds: NDArray[np.int16], residual: Array, n_values: int) -> OutcomeLaw:
+    """Return the law of prompts with these weights (M,), and of outcomes that `split` has split, with so many reward values."""
+    lengths = np.diff(thresholds.astype(np.int64), axis=1, prepend=LOWEST).reshape(len(thresholds), -1, n_values)
+    stride = n_values if (np.count_nonzero(lengths, axis=2) <= 1).all() else 1
     columns = short_columns(thresholds) if PICKED else np.empty((0, 0), dtype=np.int16)
-    return OutcomeLaw(lookup(alias_rows(prompt_weights)), whole_rows(thresholds), columns, residual)
+    return OutcomeLaw(lookup(alias_rows(prompt_weights)), whole_rows(thresholds), columns, residual, stride)
 
 
 def split(probabilities: Array) -> tuple[NDArray[np.int16], Array]:
@@ -67,5 +74,5 @@ def split(probabilities: Array) -> tuple[NDArray[np.int16], Array]:
     whole = np.floor(scaled)
     full = whole.sum(axis=1) >= WORDS
     whole[full, np.argmax(whole[full], axis=1)] -= 1.0
-    thresholds = np.cumsum(whole, axis=1) - WORDS // 2
+    thresholds = np.cumsum(whole, axis=1) + LOWEST
     return thresholds.astype(np.int16), scaled - whole
