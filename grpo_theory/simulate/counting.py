@@ -130,18 +130,22 @@ def count_below(words, place, j, group_size, thresholds, stride, n_counted, belo
 
 
 @stage
-def take_differences(below, n_counted, thresholds, stride, s, b, j, outcomes):
-    """Turn counts of words below each threshold into counts of the outcomes (S, B, O, STRIP).
+def take_differences(below, s, b, j, outcomes):
+    """Turn counts of words below each threshold into counts of the outcomes (S, B, O, STRIP)."""
+    before = tallies(0)
+    for o in range(outcomes.shape[2]):
+        reached = load(below, o, 0)
+        store(reached - before, outcomes, s, b, o, j)
+        before = reached
 
-    What was counted for a stride belongs to its one outcome whose threshold is above the one before.
-    """
+
+@stage
+def share_differences(below, n_counted, thresholds, stride, s, b, j, outcomes):
+    """Do the same where words were counted for strides of outcomes: each has one, whose threshold is above the one before."""
     before = tallies(0)
     for row in range(n_counted):
         reached = load(below, row, 0)
         found, before = reached - before, reached
-        if stride == 1:
-            store(found, outcomes, s, b, row, j)
-            continue
         for o in range(row * stride, (row + 1) * stride):
             here = load(thresholds, o, 0)
             is_drawn = here > LOWEST if o == 0 else here > load(thresholds, o - 1, 0)
@@ -186,26 +190,29 @@ def find_thresholds(law, prompts, found):
 
 
 @paragraph
-def count_group(streams, law, sheet, place, room, group_size, s, b, j, counts):
-    """Draw and count group b of strip s from a place of the sheet, for the lanes from j on."""
+def count_group(streams, law, n_counted, sheet, place, room, group_size, s, b, j, counts):
+    """Draw and count group b of strip s from a place of the sheet, for the lanes from j on; so many thresholds are compared."""
     prompts = choose_prompts(load(sheet.prompts, place, j), law.prompts, room.prompts)
     store(prompts, counts.prompts, s, b, j)
     find_thresholds(law, prompts, room.thresholds)
-    stride, n_counted = law.stride, law.residual.shape[1] // law.stride
-    count_below(sheet.responses, place, j, group_size, room.thresholds, stride, n_counted, room.below)
-    take_differences(room.below, n_counted, room.thresholds, stride, s, b, j, counts.outcomes)
+    count_below(sheet.responses, place, j, group_size, room.thresholds, law.stride, n_counted, room.below)
+    if law.stride == 1:
+        take_differences(room.below, s, b, j, counts.outcomes)
+    else:
+        share_differences(room.below, n_counted, room.thresholds, law.stride, s, b, j, counts.outcomes)
     add_residual(room.below, n_counted - 1, group_size, law.residual, streams.lone, s, b, j, counts)
 
 
 def fill_counts(streams, law, sheet, room, first, group_size, counts):
     """Draw some strips of groups, the first of which is group number `first` of its lane: prompts and counts of outcomes."""
     n_strips, batch_size, _ = counts.prompts.shape
+    n_counted = law.residual.shape[1] // law.stride
     for i in range(n_strips * batch_size):
         s, b, place = i // batch_size, i % batch_size, (first + i) % sheet.prompts.shape[0]
         if place == 0:
             fill_words(streams.lanes, sheet.words)
         for j in range(0, STRIP, WIDTH):
-            count_group(streams, law, sheet, place, room, group_size, s, b, j, counts)
+            count_group(streams, law, n_counted, sheet, place, room, group_size, s, b, j, counts)
 
 
 @cache

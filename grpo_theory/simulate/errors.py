@@ -122,12 +122,12 @@ def add_product(covectors, e, v, b, c, weight, found):
 
 @stage
 def relate(prompts, s, b, i, inner, weights, row):
-    """Weigh the group with those before it and itself, in a row of weights (2, B, WIDTH), by inner products (M, M).
+    """Weigh the group with those before it, in a row of weights (2, B, WIDTH), by inner products (M, M).
 
     Without any, the prompts are orthogonal: 1 where they are the same.
     """
     own = load(prompts, s, b, i)
-    for c in range(b + 1):
+    for c in range(b):
         if inner.shape[0] == 0:
             store(where(load(prompts, s, c, i) == own, reals(1.0), 0.0), weights, row, c, 0)
         else:
@@ -164,9 +164,12 @@ def add_pairs_of_two(covectors, e, v, b, weights, t, i, observations):
 
 
 def fill_errors_by_pairs(truth, prompts, covectors, room, first, observations):
-    """Add up a batch as the products of all pairs of its groups; `array` has inner products of prompts, or is empty."""
-    n_estimators, n_vectors, batch_size = covectors.shape[:3]
-    square = float(batch_size * batch_size)
+    """Add up a batch as the products of all pairs of its groups; `array` has inner products of prompts, or is empty.
+
+    If it is not, the last fact is the inner product of the prompt with itself.
+    """
+    n_estimators, n_vectors, batch_size, n_logits = covectors.shape[:4]
+    square, last = float(batch_size * batch_size), observations.shape[1] * n_logits
     for v in range(n_vectors):
         s, i = v // VECTORS, v % VECTORS * WIDTH
         t = first + s
@@ -176,7 +179,7 @@ def fill_errors_by_pairs(truth, prompts, covectors, room, first, observations):
             here = load(prompts, s, b, i)
             read_rows(truth.facts, here, room.facts)
             relate(prompts, s, b, i, truth.array, room.weights, b % 2)
-            own = load(room.weights, b % 2, b, 0)
+            own = at_places(truth.facts, last, here, room.facts) if truth.array.shape[0] > 0 else reals(1.0)
             for e in range(n_estimators):
                 add_alone(covectors, e, v, b, truth.facts, here, room.facts, own, own, t, i, observations)
                 add_along(covectors, e, v, b, truth.facts, here, room.facts, t, i, observations)

@@ -45,7 +45,9 @@ def geometry(point: Point, directions: Array, batch_size: int) -> Geometry:
     power = np.array([moments.gradient_power])
     if policy.n_prompts < batch_size > PAIRED:
         return Geometry(fill_errors_by_prompt, _truth(facts, np.eye(policy.n_prompts) if inner is None else inner, power))
-    return Geometry(fill_errors_by_pairs, _truth(facts, np.empty((0, 0)) if inner is None else inner, power))
+    if inner is None:
+        return Geometry(fill_errors_by_pairs, _truth(facts, np.empty((0, 0)), power))
+    return Geometry(fill_errors_by_pairs, _truth([*facts, np.diag(inner)[:, None]], inner, power))
 
 
 def _truth(facts: list[Array], array: Array, target: Array) -> Truth:
