@@ -14,7 +14,7 @@ from benchmarks.task import Task
 from benchmarks.training_task import TrainingTask
 
 EXPONENTIAL = 20
-"""Operations of `grpo_theory.elementary.exponential`, whose comparison and shifts are not counted."""
+"""Operations of `simulate.elementary.exponential`, whose comparison and shifts are not counted."""
 LOGARITHM = 19
 """And of `logarithm`, whose division is not counted either."""
 

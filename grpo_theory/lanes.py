@@ -84,7 +84,7 @@ def pick(columns: np.ndarray, column: int, places: np.ndarray) -> np.ndarray:
 
 def turned(table: np.ndarray) -> np.ndarray:
     """Return a table (n, rows) for `pick`: its columns one after another, each filled up with zeros."""
-    width = max(PICKED, CACHE_LINE // table.itemsize)
+    width = max(PICKED, CACHE_LINE // table.itemsize, len(table))
     return np.ascontiguousarray(np.pad(table.T, ((0, 0), (0, width - len(table)))))
 
 

@@ -31,8 +31,7 @@ from grpo_theory.estimation import make_estimator
 from grpo_theory.estimation.trainers import CONVENTIONS
 from grpo_theory.exact import check_optimum
 from grpo_theory.exact import gradient as exact_gradient
-from grpo_theory.exact.surface import fill_objectives, hessian_along, in_lanes
-from grpo_theory.lanes import WIDTH
+from grpo_theory.exact.surface import fill_objectives, hessian_along
 from grpo_theory.theory import leave_one_out_covariance, training_law
 
 LIBRARY = tuple(
@@ -283,30 +282,14 @@ def test_objectives_agree_with_plain_python_point_by_point():
     logits[3, 0, 0] = np.nan
     tables = bandit.mean_reward.copy(), np.log(found.problem.kl.reference), bandit.prompt_weights.copy()
     tree = paths.edges, paths.lengths, paths.vocabulary_size
-    room = [np.zeros((len(tables[0]), rows, WIDTH)) for rows in (paths.n_logits, paths.n_logits, paths.n_responses)]
-
-    def fill(function, logits):
-        found = np.empty((1, WIDTH))
-        function(in_lanes(logits), *tables, 0.4, *tree, *room, found)
-        return found[0, : len(logits)]
-
-    together, plain = fill(fill_objectives, logits), fill(fill_objectives.function, logits)
+    together, plain, alone = np.empty(5), np.empty(5), np.empty(5)
+    fill_objectives(logits, *tables, 0.4, *tree, together)
+    fill_objectives.function(logits, *tables, 0.4, *tree, plain)
     np.testing.assert_allclose(together, plain, rtol=1e-13)
-    alone = [fill(fill_objectives, logits[point : point + 1])[0] for point in range(5)]
+    for point in range(5):
+        fill_objectives(logits[point : point + 1], *tables, 0.4, *tree, alone[point : point + 1])
     np.testing.assert_array_equal(alone, together)
     np.testing.assert_array_equal(np.isnan(together), np.arange(5) == 3)
-
-
-def test_objectives_of_more_points_than_lanes_and_of_none():
-    found = case("tabular", "binary", "kl")
-    thetas = np.random.default_rng(7).normal(size=(3, 50, found.problem.policy.dimension))
-    together = gt.objective(found.problem, thetas)
-    assert together.shape == (3, 50)
-    for place in ((0, 0), (0, 31), (1, 17), (2, 49)):
-        assert together[place] == gt.objective(found.problem, thetas[place])
-        assert_close(together[place], objective(found, thetas[place]))
-    assert gt.objective(found.problem, thetas[:0]).shape == (0, 50)
-    assert np.ndim(gt.objective(found.problem, thetas[0, 0])) == 0
 
 
 @ALL_TREES

@@ -12,7 +12,6 @@ from numba.core.dispatcher import Dispatcher
 from streams_by_numpy import uniforms_of_runs
 
 import grpo_theory as gt
-from grpo_theory import elementary, softmax
 from grpo_theory.exact import weights
 from grpo_theory.first_class import FunctionValue
 from grpo_theory.lanes import PICKED, WIDTH
@@ -21,7 +20,9 @@ from grpo_theory.simulate import advance as advance_module
 from grpo_theory.simulate import (
     ascent,
     choice,
+    elementary,
     generator,
+    learner,
     penalty,
     record,
     show,
@@ -361,7 +362,7 @@ MODULES = (
     ascent,
     choice,
     elementary,
-    softmax,
+    learner,
     optimiser_module,
     penalty,
     record,

@@ -8,12 +8,12 @@ from scipy import stats
 
 import grpo_theory as gt
 from grpo_theory.compilation import compile_function
-from grpo_theory.elementary import exponential, logarithm
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated, multiset_ranks
 from grpo_theory.lanes import WIDTH, load, store
 from grpo_theory.simulate import path as path_module
 from grpo_theory.simulate.choice import lookup
+from grpo_theory.simulate.elementary import exponential, logarithm
 from grpo_theory.simulate.path import Path, find_path
 from grpo_theory.simulate.sums import sum_in_order, sum_shown
 from grpo_theory.simulate.tally import ONE, count_outcomes

@@ -10,7 +10,6 @@ from numba import typeof
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
-from grpo_theory import elementary, softmax
 from grpo_theory.compilation import plain
 from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
@@ -22,8 +21,10 @@ from grpo_theory.simulate import (
     ascent,
     choice,
     draw,
+    elementary,
     generator,
     geometry,
+    learner,
     penalty,
     record,
     runs,
@@ -36,7 +37,7 @@ from grpo_theory.simulate import (
 )
 from grpo_theory.simulate.choice import lookup
 
-MODULES = (ascent, choice, draw, elementary, generator, softmax, penalty, record, sums, tally, update, weighing)
+MODULES = (ascent, choice, draw, elementary, generator, learner, penalty, record, sums, tally, update, weighing)
 N, LANES, B, G = WIDTH + 5, 2 * WIDTH, 2, 6
 """Lanes that are wanted, lanes that there are, prompts and responses."""
 AT, OWN = WIDTH, slice(WIDTH, 2 * WIDTH)

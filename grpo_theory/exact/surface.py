@@ -1,15 +1,15 @@
 """The objective over theta: its value, gradient and second derivative, exactly."""
 
+from math import exp, log
+
 import numba
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F1, F2, F3, F4, I1, I2
+from grpo_theory.compilation import F1, F2, F3, I1, I2
 from grpo_theory.first_class import function_value
-from grpo_theory.lanes import WIDTH, load, reals, store
 from grpo_theory.problem import Moments, Paths, Problem
-from grpo_theory.softmax import fill_responses, fill_tokens
 from grpo_theory.validation import as_real_array, typed
 
 
@@ -24,51 +24,47 @@ def objective(problem: Problem, theta: ArrayLike) -> Array:
     """Return J(theta) = E[Z] - strength * E KL(pi || reference), shape (...,), for theta (..., d); NaN where theta is."""
     bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
     logits = problem.policy.logits(theta)
-    points = in_lanes(logits.reshape(-1, *logits.shape[-2:]))
-    log_reference = np.empty((0, 0)) if kl is None else np.log(kl.reference)
+    points = np.require(logits.reshape(-1, *logits.shape[-2:]), np.float64, ["C", "W"])
+    log_reference = np.zeros(bandit.mean_reward.shape) if kl is None else np.log(kl.reference)
     facts = (bandit.mean_reward, log_reference, bandit.prompt_weights)
     tables = (np.array(fact, dtype=np.float64, order="C") for fact in facts)
-    tokens = np.empty((bandit.n_prompts, paths.n_logits, WIDTH))
-    log_tokens = np.empty((bandit.n_prompts, 0 if kl is None else paths.n_logits, WIDTH))
-    pi = tokens if paths.horizon == 1 else np.empty((bandit.n_prompts, paths.n_responses, WIDTH))
-    found = np.empty((len(points), WIDTH))
-    strength, room = 0.0 if kl is None else kl.strength, (tokens, log_tokens, pi)
-    fill_objectives(points, *tables, strength, paths.edges, paths.lengths, paths.vocabulary_size, *room, found)
-    return found.reshape(-1)[: logits[..., 0, 0].size].reshape(logits.shape[:-2])[()]
+    strength = 0.0 if kl is None else kl.strength
+    found = np.empty(len(points))
+    fill_objectives(points, *tables, strength, paths.edges, paths.lengths, paths.vocabulary_size, found)
+    return found.reshape(logits.shape[:-2])[()]
 
 
-def in_lanes(points: Array) -> Array:
-    """Return logits (P, M, D) with points side by side, shape (V, M, D, WIDTH); in lanes past the last they are 0."""
-    whole = np.zeros((-(-len(points) // WIDTH) * WIDTH, *points.shape[1:]))
-    whole[: len(points)] = points
-    return np.ascontiguousarray(whole.reshape(-1, WIDTH, *points.shape[1:]).transpose(0, 2, 3, 1))
-
-
-@function_value(numba.void(F4, F2, F2, F1, numba.float64, I2, I1, numba.int64, F3, F3, F3, F2))
-def fill_objectives(
-    logits, rewards, log_reference, weights, strength, edges, lengths, vocabulary_size, tokens, log_tokens, pi, objectives
-):
-    """Fill the objectives (V, WIDTH) of points with logits (V, M, D, WIDTH), for mean rewards (M, K) and weights (M,).
-
-    With a penalty there are a log reference (M, K), and log tokens (M, D, WIDTH); otherwise both are empty.  Tokens (M, D, WIDTH)
-    and pi (M, K, WIDTH) are room as well.
-    """
-    for v in range(logits.shape[0]):
-        total = reals(0.0)
+@function_value(numba.void(F3, F2, F2, F1, numba.float64, I2, I1, numba.int64, F1))
+def fill_objectives(logits, rewards, log_reference, weights, strength, edges, lengths, vocabulary_size, objectives):
+    """Fill the objectives (P,) of points with logits (P, M, D), for mean rewards and log reference (M, K) and weights (M,)."""
+    tokens, log_tokens = np.empty(logits.shape[2]), np.empty(logits.shape[2])
+    for point in range(logits.shape[0]):
+        objectives[point] = 0.0
         for m in range(logits.shape[1]):
-            fill_tokens(logits[v], m, 0, vocabulary_size, tokens, log_tokens)
-            fill_responses(tokens, m, 0, edges, lengths, pi)
-            value = reals(0.0)
+            own = logits[point, m]
+            for start in range(0, own.shape[0], vocabulary_size):
+                stop = start + vocabulary_size
+                most = own[start]
+                for d in range(start + 1, stop):
+                    most = max(most, own[d])
+                total = 0.0
+                for d in range(start, stop):
+                    tokens[d] = exp(own[d] - most)
+                    total += tokens[d]
+                log_total, share = log(total) if strength != 0.0 else 0.0, 1.0 / total
+                for d in range(start, stop):
+                    tokens[d] *= share
+                    log_tokens[d] = own[d] - most - log_total
+            value = 0.0
             for k in range(edges.shape[0]):
-                reward = reals(rewards[m, k])
-                if log_tokens.shape[1] > 0:
-                    log_chance = load(log_tokens, m, edges[k, 0], 0)
-                    for t in range(1, lengths[k]):
-                        log_chance = log_chance + load(log_tokens, m, edges[k, t], 0)
-                    reward = reward - strength * (log_chance - log_reference[m, k])
-                value = value + load(pi, m, k, 0) * reward
-            total = total + weights[m] * value
-        store(total, objectives, v, 0)
+                chance, log_chance = 1.0, 0.0
+                for t in range(lengths[k]):
+                    chance *= tokens[edges[k, t]]
+                    log_chance += log_tokens[edges[k, t]]
+                # Where the chance is NaN it is not 0 either.
+                if chance != 0.0:
+                    value += chance * (rewards[m, k] - strength * (log_chance - log_reference[m, k]))
+            objectives[point] += weights[m] * value
 
 
 @typed

@@ -19,13 +19,13 @@ from grpo_theory.simulate import ascent, optimiser, penalty, record, sums, updat
 from grpo_theory.simulate.ascent import clear, follow
 from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import LANES, STREAMS, fill_words, next_uniform
+from grpo_theory.simulate.learner import fill_responses, fill_tokens
 from grpo_theory.simulate.record import TRACE
 from grpo_theory.simulate.setting import RECIPE, ROOM, STATE, WORDS, WORLD
 from grpo_theory.simulate.show import BATCH
 from grpo_theory.simulate.sums import ROLLOUT, RULE, sum_tabulated
 from grpo_theory.simulate.tally import count_outcomes
 from grpo_theory.simulate.update import add_weights, centre_covector
-from grpo_theory.softmax import fill_responses, fill_tokens
 
 
 class Parts(NamedTuple):

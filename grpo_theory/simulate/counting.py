@@ -20,7 +20,8 @@ LARGEST_GROUP = 1 << 15
 SHEET_RESPONSES = 1 << 14
 """The words of so many responses are drawn at once, and are still in the first level of cache when they are read."""
 AT_ONCE = 4
-"""A sheet has a multiple of so many words for each group, and a word is compared with so many thresholds at a time."""
+"""A sheet has a multiple of so many words for each group, and a word is compared with so many thresholds at a time, or
+with half as many at the end."""
 
 
 class Sheet(NamedTuple):

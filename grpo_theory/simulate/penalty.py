@@ -85,7 +85,7 @@ def fill_norms(tokens, gram, edges, lengths, vocabulary_size, prompts, n, norms)
 def fill_fields(pi, penalties, norms, rewards, prompts, b, i, facts, fields):
     """Fill values, standard deviations and optimal baselines of the prompts (B, 3, N).
 
-    rewards (M, at least 2 K) are the means of the reward before the penalty, and then of its square; norms (B, K, N), or
+    rewards (M, 2 K) are the means of the reward before the penalty, and then of its square; norms (B, K, N), or
     (B, 0, N); facts (at least 2 K, WIDTH) are room.
     """
     own, value, n_responses = load(prompts, b, i), reals(0.0), pi.shape[1]

@@ -31,9 +31,9 @@ def count_outcomes(words, row, first, group_size, pi, b, i, n_values, laws, prom
 
     A word has the first outcome whose threshold is above it: the whole part of 2^30 F + dither, with F the distribution function
     of the outcomes.  The thresholds (B, O - 1, N) are kept if there is room.  The dither is uniform on [0, 1) and shared by all
-    that one rollout draws: a response's law is exact, and the joint law of several is so to 2^-60.  laws (M, at least
-    K (L - 1)) are the distribution functions of the n_values rewards given prompt and response, but for their last values; facts
-    (at least as many, WIDTH) are room for those of the lanes' prompts.
+    that one rollout draws: a response's law is exact, and the joint law of several is so to 2^-60.  laws (M, K (L - 1)) are
+    the distribution functions of the n_values rewards given prompt and response, but for their last values; facts (at least as
+    many, WIDTH) are room for those of the lanes' prompts.
     """
     last, own_prompts, reached, before = counts.shape[1] - 1, load(prompts, b, i), reals(0.0), shorts(0)
     read_rows(laws, own_prompts, facts)

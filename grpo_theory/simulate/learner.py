@@ -1,12 +1,12 @@
-"""The policy in lanes: logits to probabilities, and to all that draws, kernels and the objective need of them.
+"""Stage 0 of a training step, the policy: logits to probabilities, and to all that draws and kernels need of them.
 
-Arrays are (B, D, N) or (B, K, N), edges or responses of B prompts in N lanes; a stage is for one prompt of the `WIDTH` lanes from
-i on.  In training they are stage 0 of a step.
+Arrays are (B, D, N) or (B, K, N), edges or responses of the prompts of B groups of each run; a stage is for one group of the
+`WIDTH` runs from lane i on.
 """
 
 from grpo_theory.compilation import stage
-from grpo_theory.elementary import exponential, logarithm
 from grpo_theory.lanes import load, reals, store, where
+from grpo_theory.simulate.elementary import exponential, logarithm
 
 
 @stage
