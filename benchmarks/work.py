@@ -12,6 +12,7 @@ import numpy as np
 import grpo_theory as gt
 from benchmarks.task import Task
 from benchmarks.training_task import TrainingTask
+from grpo_theory.simulate.outcome_law import drawn_again, outcome_law
 
 EXPONENTIAL = 20
 """Operations of `simulate.elementary.exponential`, whose comparison and shifts are not counted."""
@@ -27,7 +28,7 @@ class Work(NamedTuple):
     words : float
         Random words of 64 bits.
     comparisons : float
-        Of 16 bits, each with the addition that counts it; a comparison of 32 bits is two of them.
+        Of 16 bits, each with the addition that counts it; a comparison of 32 bits is two of them, one of 8 bits half of one.
     operations : float
         Multiplications and additions of doubles; a product that is added to something is one.
     """
@@ -41,7 +42,8 @@ def gradient_work(task: Task, n_estimators: int = 1) -> Work:
     """Return the work for a response of a gradient simulation whose kernels are tables.
 
     A group draws a word for its prompt and 16 bits for each response, and compares these with the threshold of every outcome
-    that its prompt makes possible (the last one included: the words beyond it are drawn again).  For each estimator a logit
+    that its prompt makes possible (the last one included: the words beyond it are drawn again).  A large group draws 8 bits for
+    each response, and 16 for those that may have to be drawn again.  For each estimator a logit
     takes one operation per outcome to weigh the counts, 2 to centre, 5 for its squared errors about g and g(x), and one for each
     pair of groups; or, with the d features of any other map, d to be pulled back, after which each parameter takes 3.
     """
@@ -53,7 +55,10 @@ def gradient_work(task: Task, n_estimators: int = 1) -> Work:
     else:
         pairs = min((b - 1) / 2, task.problem.bandit.n_prompts**2 / b)
         errors = n_logits * (5.0 + pairs)
-    return Work((1.0 + g / 4.0) / g, float(outcomes), n_estimators * (covectors + errors) / g)
+    law = outcome_law(task.point, g)
+    by_bytes, by_pairs = (g, drawn_again(law.coarse, g)) if len(law.coarse) else (0, g)
+    words, comparisons = 1.0 + by_bytes / 8.0 + by_pairs / 4.0, outcomes * (by_bytes / 2.0 + by_pairs)
+    return Work(words / g, comparisons / g, n_estimators * (covectors + errors) / g)
 
 
 def training_work(task: TrainingTask) -> Work:

@@ -5,7 +5,7 @@ find out: not that rows of arrays are apart, not that a loop may be turned into 
 there were one run, and what one line hands to the next need not pass through memory.  In plain Python the same functions work
 on arrays of thirty-two numbers, to the same bits.
 
-Lanes hold float64, int64, int32 or int16 numbers, words of 64 bits (uint64), tallies (uint16) or truth values.
+Lanes hold float64, int64, int32, int16 or int8 numbers, words of 64 bits (uint64), tallies (uint16 or uint8) or truth values.
 """
 
 import math
@@ -29,6 +29,9 @@ WIDTH = 32
 
 PIECE = 16
 """The bytes of a row that `spread` reads at once."""
+
+SHORTER = 32
+"""The bytes of the second longest vectors, in which small numbers are compared."""
 
 CACHE_LINE = 64
 """The bytes that caches hold at once: as many as the longest vectors have."""
@@ -120,12 +123,22 @@ def as_short(lanes: np.ndarray) -> np.ndarray:
 
 
 def as_tally(lanes: np.ndarray) -> np.ndarray:
-    """Return uint16 lanes, 1 where truth values are true."""
+    """Return uint16 lanes; 1 where truth values are true."""
     return lanes.astype(np.uint16)
 
 
+def as_those(words: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+    """Return int16 lanes as numbers of the type that an array has, int16 or int8."""
+    return lanes.astype(words.dtype)
+
+
+def tallies_of(words: np.ndarray) -> np.ndarray:
+    """Return tallies that are all 0, each of as many bits as the numbers of an array: int16 or int8."""
+    return np.zeros(WIDTH, dtype=f"u{words.itemsize}")
+
+
 def tally_below(found: np.ndarray, bound: np.ndarray, words: np.ndarray, *place: Any) -> np.ndarray:
-    """Return tallies, one more where the int16 lanes of an array from a place on are below others."""
+    """Return tallies, one more where the lanes of an array from a place on are below others: all of int16, or all of int8."""
     return found + (load(words, *place) < bound)
 
 
@@ -191,6 +204,8 @@ _LLVM: dict[Any, Any] = {
     types.int32: ir.IntType(32),
     types.int16: ir.IntType(16),
     types.uint16: ir.IntType(16),
+    types.int8: ir.IntType(8),
+    types.uint8: ir.IntType(8),
     types.boolean: ir.IntType(1),
 }
 
@@ -219,6 +234,7 @@ def _vector(dtype: types.Type) -> ir.VectorType:
 
 REALS, INTEGERS, SHORTS = LanesType(types.float64), LanesType(types.int64), LanesType(types.int32)
 SMALL, TALLIES = LanesType(types.int16), LanesType(types.uint16)
+BYTES, BYTE_TALLIES = LanesType(types.int8), LanesType(types.uint8)
 WORDS, FLAGS = LanesType(types.uint64), LanesType(types.boolean)
 
 
@@ -276,7 +292,7 @@ def _lower_comparison(symbol: Callable, sign: str) -> None:
         return builder.icmp_unsigned(sign, *values)
 
     lower_builtin(symbol, REALS, REALS)(of_reals)
-    for kind in (INTEGERS, SHORTS, SMALL):
+    for kind in (INTEGERS, SHORTS, SMALL, BYTES):
         lower_builtin(symbol, kind, kind)(of_integers)
     lower_builtin(symbol, TALLIES, TALLIES)(of_tallies)
 
@@ -293,6 +309,8 @@ for _symbol, _real, _whole in (
 for _symbol, _kinds, _instruction in (
     (operator.truediv, [REALS], "fdiv"),
     (operator.and_, _WHOLE, "and_"),
+    (operator.or_, [WORDS], "or_"),
+    (operator.xor, [WORDS], "xor"),
     (operator.lshift, _WHOLE, "shl"),
     (operator.rshift, [INTEGERS, SHORTS], "ashr"),
     (operator.rshift, [WORDS], "lshr"),
@@ -538,7 +556,7 @@ def _convert(function: Callable, wanted: LanesType, instructions: dict[LanesType
 _convert(as_real, REALS, {INTEGERS: "sitofp", SHORTS: "sitofp", TALLIES: "uitofp", WORDS: "uitofp"})
 _convert(as_integer, INTEGERS, {REALS: "fptosi", SHORTS: "sext", TALLIES: "zext", WORDS: "bitcast", FLAGS: "zext"})
 _convert(as_short, SHORTS, {REALS: "fptosi", INTEGERS: "trunc", FLAGS: "zext"})
-_convert(as_tally, TALLIES, {FLAGS: "zext"})
+_convert(as_tally, TALLIES, {FLAGS: "zext", BYTE_TALLIES: "zext", TALLIES: "bitcast"})
 _convert(bits_of, INTEGERS, {REALS: "bitcast"})
 _convert(from_bits, REALS, {INTEGERS: "bitcast"})
 
@@ -593,20 +611,44 @@ def _sum_lanes(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequ
     return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
 
 
-_type(tally_below, lambda found, bound, words, *place: signature(TALLIES, TALLIES, SMALL, words, *place))
+_type(as_those, lambda words, lanes: signature(LanesType(words.dtype), words, lanes) if lanes == SMALL else None)
+
+
+@_lower(as_those, types.Array, SMALL)
+def _as_those(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    return builder.trunc(values[1], _vector(signature.args[0].dtype)) if _size(signature.args[0]) == 1 else values[1]
+
+
+_TALLIES = {types.int16: TALLIES, types.int8: BYTE_TALLIES}
+
+_type(tallies_of, lambda words: signature(_TALLIES[words.dtype], words))
+
+
+@_lower(tallies_of, types.Array)
+def _tallies_of(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    return ir.Constant(_vector(signature.return_type.dtype), [0] * WIDTH)
+
+
+def _find_tally_below(found: LanesType, bound: LanesType, words: types.Array, *place: types.Type) -> Any:
+    return signature(_TALLIES[words.dtype], _TALLIES[words.dtype], LanesType(words.dtype), words, *place)
+
+
+_type(tally_below, _find_tally_below)
 
 
 @_lower(tally_below, TALLIES, SMALL, types.Array, types.VarArg(types.Integer))
+@_lower(tally_below, BYTE_TALLIES, BYTES, types.Array, types.VarArg(types.Integer))
 def _tally_below(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    """Work on half the lanes at a time: comparisons of the longest vectors take a detour by registers of truth values."""
+    """Work on 32 bytes at a time: comparisons of the longest vectors take a detour by registers of truth values."""
     _, _, kind, *rest = signature.args
-    half = ir.VectorType(ir.IntType(16), WIDTH // 2)
+    n = SHORTER // _size(kind)
+    part = ir.VectorType(_LLVM[kind.dtype], n)
     indices = _indices(context, builder, rest, values[3:])
-    address = builder.bitcast(_address(context, builder, kind, values[2], indices), half.as_pointer())
-    halves = []
-    for h in range(2):
+    address = builder.bitcast(_address(context, builder, kind, values[2], indices), part.as_pointer())
+    parts = []
+    for h in range(WIDTH // n):
         words = builder.load(builder.gep(address, [ir.Constant(_BITS, h)]), align=_size(kind))
-        numbers = ir.Constant(ir.VectorType(ir.IntType(32), WIDTH // 2), list(range(h * WIDTH // 2, (h + 1) * WIDTH // 2)))
+        numbers = ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(h * n, (h + 1) * n)))
         found, bound = (builder.shuffle_vector(value, value, numbers) for value in values[:2])
-        halves.append(builder.sub(found, builder.sext(builder.icmp_signed("<", words, bound), half)))
-    return _join(builder, halves, WIDTH)[0]
+        parts.append(builder.sub(found, builder.sext(builder.icmp_signed("<", words, bound), part)))
+    return _join(builder, parts, WIDTH)[0]

@@ -5,9 +5,10 @@ import pytest
 from compiled_stages import compiled
 from scipy.stats import binomtest, chi2
 
+from grpo_theory.simulate.choice import short_lookup
 from grpo_theory.simulate.counting import compiled_fill_counts, make_counting_room, make_counts, make_sheet
 from grpo_theory.simulate.generator import LANES, block_streams, fill_words, next_uniform
-from grpo_theory.simulate.outcome_law import make_law, split
+from grpo_theory.simulate.outcome_law import make_law
 
 LEVEL = 1e-6
 UNIT = 2.0**-16
@@ -36,64 +37,79 @@ TABLES = {
 }
 
 
-def law_of(thresholds, residual):
-    """Return the laws that thresholds and residual, both (M, O), draw from."""
-    whole = np.diff(thresholds.astype(int), axis=1, prepend=-(1 << 15)) / (1 << 16)
-    share = 1.0 - whole.sum(axis=1, keepdims=True)
-    return whole + share * residual / residual.sum(axis=1, keepdims=True)
+def law_of(law):
+    """Return what the tables draw outcomes from, shape (M, O)."""
+
+    def found(residual, thresholds, bits, rest):
+        whole = np.diff(thresholds.astype(int), axis=1, prepend=-(1 << (bits - 1))) / (1 << bits)
+        share = 1.0 - whole.sum(axis=1, keepdims=True)
+        return whole + share * (residual / residual.sum(axis=1, keepdims=True) if rest is None else rest)
+
+    levels = law.numbers.rows[:, : law.fine.shape[1]], law.numbers.rows[:, law.fine.shape[1] : 2 * law.fine.shape[1]]
+    if len(law.coarse) == 0:
+        return found(law.fine, levels[0], 16, None)
+    return found(law.coarse, levels[0], 8, found(law.fine, levels[1], 16, None))
 
 
-def drawn(thresholds, residual, group_size, n_responses, seed):
-    """Count the outcomes of so many responses, about, at one prompt."""
-    law = make_law(np.ones(1), thresholds, residual, 1)
-    counts, sheet = make_counts(8, 1, residual.shape[1]), make_sheet(group_size)
-    room = make_counting_room(law.thresholds.shape[1])
+def drawn(law, group_size, n_responses, seed, change=lambda law, sheet: (law, sheet)):
+    """Count the outcomes of so many responses, about, at one prompt with a law (O,)."""
+    made = make_law(np.ones(1), law[None], 1, group_size)
+    made, sheet = change(made, make_sheet(made, group_size))
+    room, counts = make_counting_room(made, sheet), make_counts(8, 1, len(law))
     streams = block_streams(np.random.SeedSequence(seed), 0)
-    total, first = np.zeros(residual.shape[1], dtype=np.int64), 0
+    total, first = np.zeros(len(law), dtype=np.int64), 0
     while total.sum() < n_responses:
-        compiled_fill_counts()(streams, law, sheet, room, first, group_size, counts)
+        compiled_fill_counts()(streams, made, sheet, room, first, group_size, counts)
         total += counts.outcomes.sum(axis=(0, 1, 3), dtype=np.int64)
         first += 8
     return total
 
 
 def p_value(counts, law):
-    """Return the p-value of counts under a law: exact for two outcomes, else by chi-square, expected counts below 50 pooled."""
+    """Return the p-value of counts under a law: of the least probable outcome alone, exactly, and by chi-square.
+
+    For the latter outcomes expected below 50 times are pooled with the least probable of the others.
+    """
     if (counts[law == 0.0] > 0).any():
         return 0.0
-    counts, law = counts[law > 0.0], law[law > 0.0]
-    rare = counts.sum() * law < 50.0
-    if rare.sum() > 1:
-        counts, law = (np.append(part[~rare], part[rare].sum()) for part in (counts, law))
-    if len(law) == 1:
-        return 1.0
-    if len(law) == 2 or (counts.sum() * law).min() < 50.0:
-        least = int(np.argmin(law))
-        return binomtest(int(counts[least]), int(counts.sum()), law[least]).pvalue
-    expected = counts.sum() * law
-    return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), len(law) - 1))
+    order = np.argsort(law[law > 0.0])
+    counts, law, total = counts[law > 0.0][order], law[law > 0.0][order], counts.sum()
+    least = binomtest(int(counts[0]), int(total), law[0] / law.sum()).pvalue
+    first = int((total * law < 50.0).sum())
+    counts, expected = (np.append(part[: first + 1].sum(), part[first + 1 :]) for part in (counts, total * law / law.sum()))
+    if len(counts) <= 2:
+        return least
+    return min(1.0, 2.0 * min(least, chi2.sf(((counts - expected) ** 2 / expected).sum(), len(counts) - 1)))
 
 
+@pytest.mark.parametrize("group_size", [7, 4096])
 @pytest.mark.parametrize("law", TABLES.values(), ids=TABLES)
-def test_tables_hold_their_laws(law):
+def test_tables_hold_their_laws(law, group_size):
     law = np.array([law, law[::-1]])
-    thresholds, residual = split(law)
-    np.testing.assert_allclose(law_of(thresholds, residual), law / law.sum(axis=1, keepdims=True), rtol=1e-10, atol=1e-16)
-    assert (np.diff(thresholds.astype(int), axis=1) >= 0).all()
-    assert thresholds.max() < (1 << 15)
-    assert (residual >= 0.0).all()
+    made = make_law(np.ones(2), law, 1, group_size)
+    assert len(made.coarse) == (2 if group_size == 4096 else 0)
+    np.testing.assert_allclose(law_of(made), law / law.sum(axis=1, keepdims=True), rtol=1e-10, atol=1e-16)
+    n, lowest = law.shape[1], -(1 << 15)
+    for first in range(0, n * (1 + (len(made.coarse) > 0)), n):
+        thresholds = made.numbers.rows[:, first : first + n].astype(int)
+        assert (np.diff(thresholds, axis=1) >= 0).all()
+        assert thresholds.min() >= (lowest if first or not len(made.coarse) else -128)
+        assert thresholds.max() < (1 << 15 if first or not len(made.coarse) else 128)
+    assert (made.coarse >= 0.0).all()
+    assert (made.fine >= 0.0).all()
 
 
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("group_size", [7, 4096])
 def test_draws_follow_the_law(name, group_size, seed):
     law = np.array(TABLES[name])
-    counts = drawn(*split(law[None]), group_size, 1 << 25, seed(list(TABLES).index(name) + group_size))
+    counts = drawn(law, group_size, 1 << 25, seed(list(TABLES).index(name) + group_size))
     assert p_value(counts, law / law.sum()) > LEVEL
 
 
+@pytest.mark.parametrize("group_size", [6, 300])
 @pytest.mark.parametrize(("n_values", "n_responses"), [(2, 5), (2, 8), (3, 5), (4, 3)])
-def test_outcomes_that_exclude_one_another_are_counted_together(n_values, n_responses):
+def test_outcomes_that_exclude_one_another_are_counted_together(n_values, n_responses, group_size):
     """Where prompt and response decide the reward: the same counts as threshold by threshold, from fewer comparisons."""
     rng, n_prompts = np.random.default_rng(n_values), 7
     pi, rewards = rng.dirichlet(np.full(n_responses, 0.4), n_prompts), rng.integers(n_values, size=(n_prompts, n_responses))
@@ -101,32 +117,66 @@ def test_outcomes_that_exclude_one_another_are_counted_together(n_values, n_resp
     pi[1, -1] = 1.0 - pi[1].sum()
     probabilities = np.zeros((n_prompts, n_responses, n_values))
     np.put_along_axis(probabilities, rewards[:, :, None], pi[:, :, None], axis=2)
-    law = make_law(np.ones(n_prompts), *split(probabilities.reshape(n_prompts, -1)), n_values)
-    assert law.stride == n_values
+    flat = probabilities.reshape(n_prompts, -1)
+    together = make_law(np.ones(n_prompts), flat, n_values, group_size)
+    one_by_one = make_law(np.ones(n_prompts), flat, 1, group_size)
+    assert (together.stride, one_by_one.stride) == (n_values, 1)
+    assert (len(together.coarse) > 0) == (group_size == 300)
     found = []
-    for each in (law, law._replace(stride=1)):
-        counts, sheet, room = (
-            make_counts(30, 2, n_responses * n_values),
-            make_sheet(6),
-            make_counting_room(law.thresholds.shape[1]),
-        )
-        compiled_fill_counts()(block_streams(np.random.SeedSequence(4), 0), each, sheet, room, 0, 6, counts)
+    for law in (together, one_by_one):
+        counts, sheet = make_counts(30, 2, n_responses * n_values), make_sheet(law, group_size)
+        streams, room = block_streams(np.random.SeedSequence(4), 0), make_counting_room(law, sheet)
+        compiled_fill_counts()(streams, law, sheet, room, 0, group_size, counts)
         found.append(counts)
     np.testing.assert_array_equal(found[0].prompts, found[1].prompts)
     np.testing.assert_array_equal(found[0].outcomes, found[1].outcomes)
-    assert (found[0].outcomes.sum(axis=2) == 6).all()
+    assert (found[0].outcomes.sum(axis=2) == group_size).all()
     seen = found[0].outcomes.reshape(30, 2, n_responses, n_values, -1).transpose(0, 1, 4, 2, 3)
     assert not seen[probabilities[found[0].prompts] == 0.0].any()
     probabilities[3, 0, :2] += 1e-4
-    both = make_law(np.ones(n_prompts), *split(probabilities.reshape(n_prompts, -1)), n_values)
+    both = make_law(np.ones(n_prompts), flat, n_values, group_size)
     assert both.stride == 1, "one prompt whose first response may have two rewards"
+
+
+def without_words(law, sheet):
+    """Let nothing be drawn again by 16 bits, so that all of it is late."""
+    return law, sheet._replace(fine=sheet.fine[:, :0].copy())
+
+
+def again_from_everything(law, sheet):
+    """Draw what 8 bits leave from the outcomes' own law, and not from what is left of it."""
+    own = make_law(np.ones(1), law_of(law), 1, 7).numbers.rows[:, : law.fine.shape[1]]
+    return law._replace(numbers=short_lookup(np.hstack([law.numbers.rows[:, : law.fine.shape[1]], own]))), sheet
+
+
+def late_from_everything(law, sheet):
+    """And what is late from what 16 bits leave."""
+    return without_words(law._replace(coarse=law_of(law)), sheet)
+
+
+@pytest.mark.parametrize("name", ["eight", "twenty", "many"])
+def test_what_8_bits_leave_is_drawn_from_what_is_left(name, seed):
+    """With words of 16 bits and without any; from another law, both are found out."""
+    law = np.array(TABLES[name])
+    for change, is_right in ((without_words, True), (again_from_everything, False), (late_from_everything, False)):
+        counts = drawn(law, 4096, 1 << 26, seed(5), change)
+        assert (p_value(counts, law) > LEVEL) == is_right, change.__name__
+
+
+def test_few_bits_are_for_large_groups_that_leave_little():
+    for probabilities, group_size, is_coarse in (([0.3, 0.7], 31, False), ([0.3, 0.7], 32, True), ([1 / 300] * 300, 512, False)):
+        law = make_law(np.ones(1), np.array([probabilities]), 1, group_size)
+        assert (len(law.coarse) > 0) == is_coarse
+        sheet = make_sheet(law, group_size)
+        assert sheet.coarse.shape[1] >= group_size * is_coarse
+        assert sheet.fine.shape[1] >= (1 if is_coarse else group_size)
 
 
 @pytest.mark.parametrize("name", ["one in a billion", "all but one in a billion"])
 def test_one_in_a_billion_comes_once_in_a_billion(name, seed):
     """Two billion draws; a law with twice or half the probability, let alone none, would be 2 or 4 draws away."""
     law = np.array(TABLES[name])
-    assert p_value(drawn(*split(law[None]), 32_768, 2e9, seed(3)), law) > LEVEL
+    assert p_value(drawn(law, 32_768, 2e9, seed(3)), law) > LEVEL
 
 
 @pytest.mark.parametrize(
@@ -139,7 +189,7 @@ def test_thresholds_without_the_residual_are_found_out(name, seed):
     if name == "just below a unit":
         rounded = np.floor(law / UNIT) * UNIT
     rounded[np.argmax(law)] += 1.0 - rounded.sum()
-    counts = drawn(*split(rounded[None]), 4096, 1 << 28, seed(4))
+    counts = drawn(rounded, 4096, 1 << 28, seed(4))
     assert p_value(counts, law) < LEVEL
 
 

@@ -77,7 +77,7 @@ class Simulated:
         self.theta, self.behaviour = c.theta, c.theta if behaviour is None else behaviour
         self.directions = np.empty((0, c.policy.dimension)) if directions is None else directions
         current, sampler = c.problem.at(self.theta), c.problem.at(self.behaviour)
-        self.law = outcome_law.outcome_law(sampler)
+        self.law = outcome_law.outcome_law(sampler, group_size)
         self.routes = routes.routes_of(current, sampler, estimators, batch_size, group_size)
         self.geometry = geometry.geometry(current, self.directions, batch_size)
         self.sizes = strips, batch_size, group_size
@@ -86,12 +86,13 @@ class Simulated:
 
     def draw(self):
         strips, batch_size, group_size = self.sizes
-        shape, n_outcomes = (strips, batch_size), self.law.residual.shape[1]
+        shape, n_outcomes = (strips, batch_size), self.law.fine.shape[1]
         counts = counting.make_counts(*shape, n_outcomes)
-        room = counting.make_counting_room(self.law.thresholds.shape[1])
         ordered = np.zeros((*shape, group_size, STRIP), dtype=np.uint16)
         for fill in (lambda one: one.fill(counts), lambda one: one.fill_ordered(counts, ordered)):
-            fill(Draws(generator.block_streams(self.seed, 0), self.law, group_size, counting.make_sheet(group_size), room))
+            sheet = counting.make_sheet(self.law, group_size)
+            room = counting.make_counting_room(self.law, sheet)
+            fill(Draws(generator.block_streams(self.seed, 0), self.law, group_size, sheet, room))
         return routes.Panel(counts, ordered, group_size)
 
     def observe(self, estimator):
@@ -276,13 +277,16 @@ def test_groups_have_a_largest_size():
 # ---- drivers
 
 
-def test_counts_are_those_of_the_outcomes_in_the_order_drawn():
-    c = token_case("tree")
-    for group_size in (1, 3, 4, 9):
-        run = Simulated(c, [gt.estimators()["reinforce"]], batch_size=5, group_size=group_size, strips=3)
-        counts, ordered = run.panel.counts.outcomes, run.panel.ordered
-        for outcome in range(counts.shape[2]):
-            np.testing.assert_array_equal(counts[:, :, outcome], (ordered == outcome).sum(axis=2))
+@pytest.mark.parametrize("policy", ["tree", "head"])
+@pytest.mark.parametrize("group_size", [1, 3, 4, 9, 31, 32, 70, 600])
+def test_counts_are_those_of_the_outcomes_in_the_order_drawn(policy, group_size):
+    """Drawn by 16 bits and by 8, with rewards that are random and that response and prompt decide."""
+    c = token_case(policy)
+    run = Simulated(c, [gt.estimators()["reinforce"]], batch_size=5, group_size=group_size, strips=3)
+    assert (len(run.law.coarse) > 0) == (group_size >= outcome_law.COARSE_GROUP)
+    counts, ordered = run.panel.counts.outcomes, run.panel.ordered
+    for outcome in range(counts.shape[2]):
+        np.testing.assert_array_equal(counts[:, :, outcome], (ordered == outcome).sum(axis=2))
 
 
 COMPILED = [
@@ -311,9 +315,10 @@ def plain(monkeypatch):
 
 def copy(value):
     if isinstance(value, counting.Sheet):  # its arrays look at one another
-        made = counting.make_sheet(value.responses.shape[1])
-        made.words[:] = value.words
-        return made
+        words, parts = value.words.copy(), value[1:]
+        memory = np.split(words.reshape(-1), np.cumsum([part.nbytes // 8 for part in parts]))[:-1]
+        views = (own.view(part.dtype).reshape(part.shape) for own, part in zip(memory, parts, strict=True))
+        return counting.Sheet(words, *views)
     if isinstance(value, tuple):
         return type(value)._make(copy(part) for part in value) if hasattr(value, "_fields") else tuple(map(copy, value))
     return value.copy() if isinstance(value, np.ndarray) else value
@@ -351,18 +356,18 @@ def same(one, other):
 
 
 TWINNED = [
-    ("tabular", {"advantage": "grpo"}, 2, False),
-    ("head", {"advantage": "optimal_loo"}, 2, False),
-    ("linear tree", {"ratio": "token", "clip": "by sign", "aggregation": "group tokens", "kl": "k3 in loss"}, 2, False),
-    ("tree", {"ratio": "token", "clip": "by sign", "advantage": "optimal_loo", "aggregation": "batch tokens"}, 2, True),
-    ("tabular", {"advantage": "dr_grpo"}, 33, False),
+    ("tabular", {"advantage": "grpo"}, (2, 300), False),
+    ("head", {"advantage": "optimal_loo"}, (2, 40), False),
+    ("linear tree", {"ratio": "token", "clip": "by sign", "aggregation": "group tokens", "kl": "k3 in loss"}, (2, 3), False),
+    ("tree", {"ratio": "token", "clip": "by sign", "advantage": "optimal_loo", "aggregation": "batch tokens"}, (2, 3), True),
+    ("tabular", {"advantage": "dr_grpo"}, (33, 3), False),
 ]
 
 
 def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
     """Every driver, and with them every stage that they are made of."""
     compiled_errors = errors.compiled_errors
-    for policy, parts, batch_size, in_order in TWINNED:
+    for policy, parts, (batch_size, group_size), in_order in TWINNED:
         registry.pop("composed_for_one_test", None)
         c, estimator = token_case(policy, "kl"), composed(**parts)
         if policy == "tabular":
@@ -374,7 +379,7 @@ def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
                 if hasattr(user, name):
                     monkeypatch.setattr(user, name, lambda twins=twins: twins)
         monkeypatch.setattr(errors, "compiled_errors", lambda driver, kernel=kernel: Twins(compiled_errors(driver), kernel))
-        sizes = {"batch_size": batch_size, "group_size": 3, "behaviour": -0.6 * c.theta}
+        sizes = {"batch_size": batch_size, "group_size": group_size, "behaviour": -0.6 * c.theta}
         run = Simulated(c, [estimator], **sizes, directions=np.eye(c.policy.dimension)[:1])
         if in_order:
             run.routes[0] = replace(run.routes[0], in_order=True)
@@ -390,7 +395,8 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
     made = [gt.estimators()["rloo"], gt.estimators()["optimal_loo"], gt.estimators()["oracle"], composed(kl="k3 in loss")]
     for problem in (c, c.replace(kl=None)):
         run = Simulated(problem, made[: 4 if problem.kl else 3], batch_size=2, group_size=3)
-        room, sheet = counting.make_counting_room(run.law.thresholds.shape[1]), counting.make_sheet(3)
+        sheet = counting.make_sheet(run.law, 3)
+        room = counting.make_counting_room(run.law, sheet)
         pairs = [
             (generator.block_streams(run.seed, 0), generator.STREAMS),
             (run.law, outcome_law.OUTCOME_LAW),

@@ -5,7 +5,21 @@ import numpy as np
 import pytest
 
 from grpo_theory import lanes
-from grpo_theory.lanes import WIDTH, load, pick, some, spread, store, tallies, tally_below, turned, whole_rows, zeros
+from grpo_theory.lanes import (
+    WIDTH,
+    as_tally,
+    as_those,
+    load,
+    pick,
+    some,
+    spread,
+    store,
+    tallies_of,
+    tally_below,
+    turned,
+    whole_rows,
+    zeros,
+)
 
 PLACES = np.random.default_rng(0).integers(0, 7, WIDTH)
 
@@ -23,10 +37,10 @@ def pick_compiled(columns, places, found):
 
 @numba.njit
 def tally_compiled(words, bound, found):
-    tally = tallies(0)
+    tally = tallies_of(words)
     for g in range(words.shape[0]):
-        tally = tally_below(tally, load(bound, 0), words, g, 0)
-    store(tally, found, 0)
+        tally = tally_below(tally, as_those(words, load(bound, 0)), words, g, 0)
+    store(as_tally(tally), found, 0)
 
 
 @numba.njit
@@ -63,16 +77,19 @@ def test_rows_become_columns(dtype, n_columns):
     np.testing.assert_array_equal(made[0][:n_columns].T, table[PLACES])
 
 
-def test_words_below_a_bound_are_tallied():
-    words = np.random.default_rng(1).integers(-(1 << 15), 1 << 15, (9, WIDTH), dtype=np.int16)
+@pytest.mark.parametrize("dtype", [np.int16, np.int8])
+def test_words_below_a_bound_are_tallied(dtype):
+    limits = np.iinfo(dtype)
+    words = np.random.default_rng(1).integers(limits.min, limits.max, (200, WIDTH), dtype=dtype, endpoint=True)
     bound, found = words[::-1].mean(axis=0).astype(np.int16), np.zeros(WIDTH, dtype=np.uint16)
+    bound[:2] = limits.min, limits.max
     tally_compiled(words, bound, found)
     np.testing.assert_array_equal(found, (words < bound).sum(axis=0))
-    tally = tallies(0)
+    tally = tallies_of(words)
     for g in range(len(words)):
-        tally = tally_below(tally, bound, words, g, 0)
-    np.testing.assert_array_equal(found, tally)
-    assert tally.dtype == np.uint16
+        tally = tally_below(tally, as_those(words, bound), words, g, 0)
+    np.testing.assert_array_equal(found, as_tally(tally))
+    assert tally.dtype == np.dtype(f"u{words.itemsize}")
 
 
 @pytest.mark.parametrize("lane", [None, 0, 17, WIDTH - 1])

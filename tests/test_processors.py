@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.simulate import ascent, book, choice, outcome_law
+from grpo_theory.simulate import ascent, book, choice
 
 GRADIENTS = (("bandit of 3", 5), ("bandit of 7", 3), ("bandit of 7", 20), ("bandit of 18", 4))
 TRAINED = ("kl-tabular", "linear", "two-arms", "wide")
@@ -67,7 +67,7 @@ def test_every_processor_makes_the_same_bits():
 def test_tables_are_read_by_rows_or_by_columns_to_the_same_bits(monkeypatch):
     """As if no table were short enough to pick from, or to choose among."""
     own = simulate_all()
-    for module in (ascent, book, choice, outcome_law):
+    for module in (ascent, book, choice):
         monkeypatch.setattr(module, "PICKED", 0)
     monkeypatch.setattr(choice, "FEW", 0)
     assert not choice.lookup(np.ones((1, 2))).columns.size

@@ -141,11 +141,11 @@ def test_a_replication_is_the_same_whatever_the_number_of_them():
 
 def drawn(point, strips):
     """Draw the first strips of the first block, so many at a time: prompts (S, B, STRIP) and counts (S, B, O, STRIP)."""
-    law = outcome_law(point)
-    room = make_counting_room(law.thresholds.shape[1])
-    draws, found = Draws(block_streams(as_seed_sequence(11), 0), law, 64, make_sheet(64), room), []
+    law = outcome_law(point, 64)
+    sheet = make_sheet(law, 64)
+    draws, found = Draws(block_streams(as_seed_sequence(11), 0), law, 64, sheet, make_counting_room(law, sheet)), []
     for n_strips in strips:
-        counts = make_counts(n_strips, 16, law.residual.shape[1])
+        counts = make_counts(n_strips, 16, law.fine.shape[1])
         draws.fill(counts)
         found.append(counts)
     return [np.concatenate(parts) for parts in zip(*found, strict=True)]

@@ -6,12 +6,15 @@ goes to memory for each lane.
 
 from typing import NamedTuple
 
+import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F2, record_type, stage
 from grpo_theory.lanes import PICKED, add_at, lane_numbers, load, pick, reals, spread, store, take, turned, where, whole_rows
 
+S2 = numba.int16[:, ::1]
 FEW = 5
 """The most prompts among which one is chosen: a look-up takes as long as comparisons with one or two more."""
 
@@ -31,12 +34,26 @@ class Lookup(NamedTuple):
     columns: Array
 
 
+class ShortLookup(NamedTuple):
+    """The same of numbers of 16 bits."""
+
+    rows: NDArray[np.int16]
+    columns: NDArray[np.int16]
+
+
 LOOKUP = record_type(Lookup, F2, F2)
+SHORT_LOOKUP = record_type(ShortLookup, S2, S2)
 
 
 def lookup(table: Array) -> Lookup:
     """Make a table one to look up in."""
     return Lookup(whole_rows(table), short_columns(table))
+
+
+def short_lookup(table: NDArray[np.int16]) -> ShortLookup:
+    """Make a table of numbers of 16 bits one to look up in; it is picked from, or spread, and never chosen from."""
+    columns = short_columns(table) if PICKED else np.empty((0, 0), dtype=np.int16)
+    return ShortLookup(whole_rows(table), columns)
 
 
 def short_columns(table: np.ndarray) -> np.ndarray:
@@ -67,6 +84,16 @@ def at_places(table, column, places, found):
     for m in range(1, table.columns.shape[1]):
         chosen = where(places == m, table.columns[column, m], chosen)
     return chosen
+
+
+@stage
+def read_short(table, places, found):
+    """Read the row of a table of numbers of 16 bits (M, n) at each lane's place, down the lane's column of found."""
+    if table.columns.shape[0] == 0:
+        spread(table.rows, places, found)
+        return
+    for column in range(table.columns.shape[0]):
+        store(pick(table.columns, column, places), found, column, 0)
 
 
 @stage

@@ -1,4 +1,4 @@
-"""Groups as counts: words of 16 bits to how often each outcome came, a strip of groups at a time."""
+"""Groups as counts: words of 8 and 16 bits to how often each outcome came, a strip of groups at a time."""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -9,36 +9,43 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F2, NO_ARRAYS, compile_function, paragraph, record_type, stage
-from grpo_theory.lanes import WIDTH, load, pick, some, spread, store, tallies, tally_below, where, zeros
+from grpo_theory.lanes import WIDTH, as_tally, as_those, load, some, store, tallies, tallies_of, tally_below, where, zeros
+from grpo_theory.simulate.choice import S2, read_short
 from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import LANES, STREAMS, fill_words, next_uniform
-from grpo_theory.simulate.outcome_law import LOWEST, OUTCOME_LAW, S2
-from grpo_theory.simulate.strip import STRIP
+from grpo_theory.simulate.outcome_law import OUTCOME_LAW, OutcomeLaw, drawn_again
+from grpo_theory.simulate.strip import STRIP, VECTORS
 
 LARGEST_GROUP = 1 << 15
 """The most responses of a group: their counts are numbers of 16 bits."""
-SHEET_RESPONSES = 1 << 14
-"""The words of so many responses are drawn at once, and are still in the first level of cache when they are read."""
+SHEET_WORDS = 1 << 11
+"""So many words of 64 bits are drawn at once, and are still in the first level of cache when they are read."""
 AT_ONCE = 4
-"""A sheet has a multiple of so many words for each group, and a word is compared with so many thresholds at a time, or
-with half as many at the end."""
+"""A word is compared with so many thresholds at a time, or with half as many at the end."""
+SPAN = 252
+"""The words of 8 bits that a tally of 8 bits counts."""
+PAST = (1 << 15) - 1
+"""A word of 16 bits that is below no threshold."""
 
 
 class Sheet(NamedTuple):
-    """Random words for some strips of groups: one word of 64 bits for each prompt, and then 16 bits for each response.
+    """Random words for n vectors of groups: one word of 64 bits for each prompt, and then those of the responses.
 
     Attributes
     ----------
-    words : ndarray of uint64, shape (n, LANES)
-    prompts : ndarray of uint64, shape (n_groups, STRIP)
+    words : ndarray of uint64, shape (at least all that follow, LANES)
+    prompts : ndarray of uint64, shape (n, WIDTH)
         The prompts' words.
-    responses : ndarray of int16, shape (n_groups, at least G, STRIP)
-        The responses' words; both look at `words`.
+    coarse : ndarray of int8, shape (n, at least G or 0, WIDTH)
+        The responses' words of 8 bits, if they are drawn by such.
+    fine : ndarray of int16, shape (n, F, WIDTH)
+        The words of 16 bits of the responses, or of those that are drawn again; all three look at `words`.
     """
 
     words: NDArray[np.uint64]
     prompts: NDArray[np.uint64]
-    responses: NDArray[np.int16]
+    coarse: NDArray[np.int8]
+    fine: NDArray[np.int16]
 
 
 class Counts(NamedTuple):
@@ -61,31 +68,45 @@ class CountingRoom(NamedTuple):
     Attributes
     ----------
     prompts : ndarray, shape (2, WIDTH)
-    thresholds : ndarray of int16, shape (at least O, WIDTH)
-        Rows of the law's tables, and as many more as are read where so many are compared at once.
-    below : ndarray of uint16, shape (at least O, WIDTH)
-        Counts of words below the thresholds.
+    numbers : ndarray of int16, shape (at least N, WIDTH)
+        Those of the lanes' prompts, and as many more as are read where so many are compared at once.
+    below, again : ndarray of uint16, shape (at least C, WIDTH)
+        Counts of words below the C thresholds, and of those of responses that are drawn again.
+    words : ndarray of int16, shape (1, F, WIDTH)
+        The words by which they are.
+    late : ndarray of uint16, shape (WIDTH,)
+        How many there are for which the sheet has no words.
     """
 
     prompts: Array
-    thresholds: NDArray[np.int16]
+    numbers: NDArray[np.int16]
     below: NDArray[np.uint16]
+    again: NDArray[np.uint16]
+    words: NDArray[np.int16]
+    late: NDArray[np.uint16]
 
 
-U2 = numba.uint16[:, ::1]
-SHEET = record_type(Sheet, numba.uint64[:, ::1], numba.uint64[:, ::1], numba.int16[:, :, ::1])
+U1, U2 = numba.uint16[::1], numba.uint16[:, ::1]
+SHEET = record_type(Sheet, numba.uint64[:, ::1], numba.uint64[:, ::1], numba.int8[:, :, ::1], numba.int16[:, :, ::1])
 COUNTS = record_type(Counts, numba.int64[:, :, ::1], numba.uint16[:, :, :, ::1])
-COUNTING_ROOM = record_type(CountingRoom, F2, S2, U2)
+COUNTING_ROOM = record_type(CountingRoom, F2, S2, U2, U2, numba.int16[:, :, ::1], U1)
 
 
-def make_sheet(group_size: int) -> Sheet:
-    """Make an empty sheet: fixed by the group size alone."""
-    rows = -(-group_size // AT_ONCE) * AT_ONCE
-    n_groups = max(1, SHEET_RESPONSES // (rows * STRIP))
-    n_words = n_groups * (1 + rows // 4) * STRIP
-    words = zeros(-(-n_words // (8 * LANES)) * 8, LANES, dtype=np.uint64)
-    prompts, responses = np.split(words.reshape(-1)[:n_words], [n_groups * STRIP])
-    return Sheet(words, prompts.reshape(-1, STRIP), responses.view(np.int16).reshape(n_groups, rows, STRIP))
+def make_sheet(law: OutcomeLaw, group_size: int) -> Sheet:
+    """Make an empty sheet: fixed by the law and the group size alone."""
+    is_coarse = len(law.coarse) > 0
+    n_coarse = -(-group_size // 8) * 8 if is_coarse else 0
+    n_fine = drawn_again(law.coarse, group_size) if is_coarse else -(-group_size // 4) * 4
+    sizes = np.array([1, n_coarse // 8, n_fine // 4]) * WIDTH  # in words of 64 bits
+    n = max(1, SHEET_WORDS // sizes.sum())
+    words = zeros(-(-n * sizes.sum() // LANES), LANES, dtype=np.uint64)
+    prompts, coarse, fine, _ = np.split(words.reshape(-1), n * np.cumsum(sizes))
+    return Sheet(
+        words,
+        prompts.reshape(n, WIDTH),
+        coarse.view(np.int8).reshape(n, n_coarse, WIDTH),
+        fine.view(np.int16).reshape(n, n_fine, WIDTH),
+    )
 
 
 def make_counts(n_strips: int, batch_size: int, n_outcomes: int) -> Counts:
@@ -94,40 +115,70 @@ def make_counts(n_strips: int, batch_size: int, n_outcomes: int) -> Counts:
     return Counts(prompts, zeros(n_strips, batch_size, n_outcomes, STRIP, dtype=np.uint16))
 
 
-def make_counting_room(n_thresholds: int) -> CountingRoom:
-    """Make room for the counting of groups whose prompts have so many thresholds in the law's table."""
-    shape = AT_ONCE * n_thresholds, WIDTH
-    return CountingRoom(zeros(2, WIDTH), zeros(*shape, dtype=np.int16), zeros(*shape, dtype=np.uint16))
+def make_counting_room(law: OutcomeLaw, sheet: Sheet) -> CountingRoom:
+    """Make room for the counting of groups that are drawn from a law, by the words of a sheet."""
+    shape = law.numbers.rows.shape[1] + AT_ONCE, WIDTH
+    numbers, words = zeros(*shape, dtype=np.int16), zeros(1, sheet.fine.shape[1], WIDTH, dtype=np.int16)
+    below, again, late = zeros(*shape, dtype=np.uint16), zeros(*shape, dtype=np.uint16), zeros(WIDTH, dtype=np.uint16)
+    return CountingRoom(zeros(2, WIDTH), numbers, below, again, words, late)
 
 
 @stage
-def count_below(words, place, j, group_size, thresholds, stride, n_counted, below):
-    """Count the words of a group (n, G, STRIP) below so many thresholds (O, WIDTH), a stride apart, for the lanes from j on.
+def count_below(words, place, start, stop, numbers, first, n_counted, below):
+    """Count words of a vector of groups (n, G, WIDTH) below so many thresholds, the numbers (N, WIDTH) from the first on.
 
-    The first is the last threshold of the first stride.  They are compared four at once, or the last ones two.
+    They are compared four at once, or the last ones two.
     """
     rest = n_counted % AT_ONCE
     whole = n_counted - rest if rest <= AT_ONCE // 2 else n_counted
     for row in range(0, whole, AT_ONCE):
-        o = row * stride + stride - 1
-        first, second = load(thresholds, o, 0), load(thresholds, o + stride, 0)
-        third, fourth = load(thresholds, o + 2 * stride, 0), load(thresholds, o + 3 * stride, 0)
-        a, b, c, d = tallies(0), tallies(0), tallies(0), tallies(0)
-        for g in range(group_size):
-            a, b = tally_below(a, first, words, place, g, j), tally_below(b, second, words, place, g, j)
-            c, d = tally_below(c, third, words, place, g, j), tally_below(d, fourth, words, place, g, j)
-        store(a, below, row, 0)
-        store(b, below, row + 1, 0)
-        store(c, below, row + 2, 0)
-        store(d, below, row + 3, 0)
+        o = first + row
+        one, two = as_those(words, load(numbers, o, 0)), as_those(words, load(numbers, o + 1, 0))
+        three, four = as_those(words, load(numbers, o + 2, 0)), as_those(words, load(numbers, o + 3, 0))
+        a, b, c, d = tallies_of(words), tallies_of(words), tallies_of(words), tallies_of(words)
+        for g in range(start, stop):
+            a, b = tally_below(a, one, words, place, g, 0), tally_below(b, two, words, place, g, 0)
+            c, d = tally_below(c, three, words, place, g, 0), tally_below(d, four, words, place, g, 0)
+        store(as_tally(a), below, row, 0)
+        store(as_tally(b), below, row + 1, 0)
+        store(as_tally(c), below, row + 2, 0)
+        store(as_tally(d), below, row + 3, 0)
     if whole < n_counted:
-        o = whole * stride + stride - 1
-        first, second = load(thresholds, o, 0), load(thresholds, o + stride, 0)
-        a, b = tallies(0), tallies(0)
-        for g in range(group_size):
-            a, b = tally_below(a, first, words, place, g, j), tally_below(b, second, words, place, g, j)
-        store(a, below, whole, 0)
-        store(b, below, whole + 1, 0)
+        o = first + whole
+        one, two = as_those(words, load(numbers, o, 0)), as_those(words, load(numbers, o + 1, 0))
+        a, b = tallies_of(words), tallies_of(words)
+        for g in range(start, stop):
+            a, b = tally_below(a, one, words, place, g, 0), tally_below(b, two, words, place, g, 0)
+        store(as_tally(a), below, whole, 0)
+        store(as_tally(b), below, whole + 1, 0)
+
+
+@stage
+def add_counts(more, n_counted, below):
+    """Add counts to others."""
+    for row in range(n_counted):
+        store(load(below, row, 0) + load(more, row, 0), below, row, 0)
+
+
+@stage
+def keep_words(fine, place, left, words):
+    """Keep as many words (n, F, WIDTH) as there are responses left in each lane; those after them are past all thresholds."""
+    for g in range(words.shape[1]):
+        store(where(left > g, load(fine, place, g, 0), PAST), words, 0, g, 0)
+
+
+@paragraph
+def count_by_bytes(sheet, place, group_size, n_counted, room):
+    """Count the words of 8 bits, and draw what they leave by those of 16 bits."""
+    count_below(sheet.coarse, place, 0, min(SPAN, group_size), room.numbers, 0, n_counted, room.below)
+    for start in range(SPAN, group_size, SPAN):
+        count_below(sheet.coarse, place, start, min(start + SPAN, group_size), room.numbers, 0, n_counted, room.again)
+        add_counts(room.again, n_counted, room.below)
+    left, size = group_size - load(room.below, n_counted - 1, 0), room.words.shape[1]
+    store(where(left > size, left - size, 0), room.late, 0)
+    keep_words(sheet.fine, place, left, room.words)
+    count_below(room.words, 0, 0, size, room.numbers, n_counted, n_counted, room.again)
+    add_counts(room.again, n_counted, room.below)
 
 
 @stage
@@ -141,16 +192,14 @@ def take_differences(below, s, b, j, outcomes):
 
 
 @stage
-def share_differences(below, n_counted, thresholds, stride, s, b, j, outcomes):
-    """Do the same where words were counted for strides of outcomes: each has one, whose threshold is above the one before."""
+def share_differences(below, numbers, first, stride, s, b, j, outcomes):
+    """Do the same where words were counted for strides of outcomes: the numbers (N, WIDTH) from the first on say which it was."""
     before = tallies(0)
-    for row in range(n_counted):
-        reached = load(below, row, 0)
-        found, before = reached - before, reached
-        for o in range(row * stride, (row + 1) * stride):
-            here = load(thresholds, o, 0)
-            is_drawn = here > LOWEST if o == 0 else here > load(thresholds, o - 1, 0)
-            store(where(is_drawn, found, 0), outcomes, s, b, o, j)
+    for k in range(outcomes.shape[2] // stride):
+        reached, reward = load(below, k, 0), load(numbers, first + k, 0)
+        for value in range(stride):
+            store(where(reward == value, reached - before, 0), outcomes, s, b, k * stride + value, j)
+        before = reached
 
 
 @stage
@@ -171,49 +220,46 @@ def draw_residual(residual, lone):
 
 
 @stage
-def add_residual(below, last, group_size, residual, lone, s, b, first, counts):
-    """Draw the outcomes of the words past the last threshold from their prompts' residual laws, lane by lane, and count them."""
+def add_residual(law, below, last, late, group_size, lone, s, b, first, counts):
+    """Draw the outcomes of what is left after all words from their prompts' residual laws, lane by lane, and count them."""
     if some(load(below, last, 0) < group_size):
         for j in range(WIDTH):
-            for _ in range(group_size - np.int64(below[last, j])):
-                outcome = draw_residual(residual[counts.prompts[s, b, first + j]], lone)
-                counts.outcomes[s, b, outcome, first + j] += np.uint16(1)
-
-
-@stage
-def find_thresholds(law, prompts, found):
-    """Look up the thresholds of the lanes' prompts, in found (at least O, WIDTH)."""
-    if law.columns.shape[0] == 0:
-        spread(law.thresholds, prompts, found)
-        return
-    for o in range(law.columns.shape[0]):
-        store(pick(law.columns, o, prompts), found, o, 0)
+            prompt, n = counts.prompts[s, b, first + j], group_size - np.int64(below[last, j])
+            for i in range(n):
+                residual = law.fine if i < n - late[j] else law.coarse
+                counts.outcomes[s, b, draw_residual(residual[prompt], lone), first + j] += np.uint16(1)
 
 
 @paragraph
 def count_group(streams, law, n_counted, sheet, place, room, group_size, s, b, j, counts):
     """Draw and count group b of strip s from a place of the sheet, for the lanes from j on; so many thresholds are compared."""
-    prompts = choose_prompts(load(sheet.prompts, place, j), law.prompts, room.prompts)
+    prompts = choose_prompts(load(sheet.prompts, place, 0), law.prompts, room.prompts)
     store(prompts, counts.prompts, s, b, j)
-    find_thresholds(law, prompts, room.thresholds)
-    count_below(sheet.responses, place, j, group_size, room.thresholds, law.stride, n_counted, room.below)
+    read_short(law.numbers, prompts, room.numbers)
+    if sheet.coarse.shape[1] > 0:
+        count_by_bytes(sheet, place, group_size, n_counted, room)
+    else:
+        count_below(sheet.fine, place, 0, group_size, room.numbers, 0, n_counted, room.below)
     if law.stride == 1:
         take_differences(room.below, s, b, j, counts.outcomes)
     else:
-        share_differences(room.below, n_counted, room.thresholds, law.stride, s, b, j, counts.outcomes)
-    add_residual(room.below, n_counted - 1, group_size, law.residual, streams.lone, s, b, j, counts)
+        first = 2 * n_counted if sheet.coarse.shape[1] > 0 else n_counted
+        share_differences(room.below, room.numbers, first, law.stride, s, b, j, counts.outcomes)
+    add_residual(law, room.below, n_counted - 1, room.late, group_size, streams.lone, s, b, j, counts)
 
 
 def fill_counts(streams, law, sheet, room, first, group_size, counts):
     """Draw some strips of groups, the first of which is group number `first` of its lane: prompts and counts of outcomes."""
-    n_strips, batch_size, _ = counts.prompts.shape
-    n_counted = law.residual.shape[1] // law.stride
-    for i in range(n_strips * batch_size):
-        s, b, place = i // batch_size, i % batch_size, (first + i) % sheet.prompts.shape[0]
-        if place == 0:
-            fill_words(streams.lanes, sheet.words)
-        for j in range(0, STRIP, WIDTH):
-            count_group(streams, law, n_counted, sheet, place, room, group_size, s, b, j, counts)
+    n_strips, batch_size, n_outcomes, _ = counts.outcomes.shape
+    n_counted = n_outcomes // law.stride
+    place, size = first * VECTORS % sheet.prompts.shape[0], sheet.prompts.shape[0]
+    for s in range(n_strips):
+        for b in range(batch_size):
+            for j in range(0, STRIP, WIDTH):
+                if place == 0:
+                    fill_words(streams.lanes, sheet.words)
+                count_group(streams, law, n_counted, sheet, place, room, group_size, s, b, j, counts)
+                place = place + 1 if place + 1 < size else 0
 
 
 @cache

@@ -147,9 +147,9 @@ class Workplace:
         self.scratch = Scratch()
         self.panel_strips = experiment.panel_strips
         law, group_size = experiment.law, experiment.group_size
-        room = make_counting_room(law.thresholds.shape[1])
-        forms = 1 + experiment.in_order  # as counts, and in the order drawn
-        self.draws = [Draws(make_streams(), law, group_size, make_sheet(group_size), room) for _ in range(forms)]
+        sheets = [make_sheet(law, group_size) for _ in range(1 + experiment.in_order)]  # as counts, and in the order drawn
+        room = make_counting_room(law, sheets[0])
+        self.draws = [Draws(make_streams(), law, group_size, sheet, room) for sheet in sheets]
         n_strips = -(-experiment.block_replications // STRIP)
         observations = zeros(len(experiment.estimators), 2 + experiment.n_directions, n_strips, STRIP)
         self.rows = observations.reshape(-1, n_strips * STRIP)
@@ -180,7 +180,7 @@ class Workplace:
     def _make_panel(self, n_strips: int) -> Panel:
         """Make room for so many strips."""
         experiment, shape = self.experiment, (n_strips, self.experiment.batch_size)
-        counts = make_counts(*shape, experiment.law.residual.shape[1])
+        counts = make_counts(*shape, experiment.law.fine.shape[1])
         ordered = zeros(*shape, experiment.group_size, STRIP, dtype=np.uint16) if experiment.in_order else None
         return Panel(counts, ordered, experiment.group_size)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.compilation import record_type, stage
 from grpo_theory.first_class import function_value
+from grpo_theory.lanes import WIDTH, load, store
 
 LANES = 128
 WARM_UP = 24
@@ -78,18 +79,20 @@ def begin_streams(words, first, streams):
 
 @stage
 def fill_words(lanes, words):
-    """Fill words (n, 128), each lane's next n words in its column; n is a multiple of 8, so that 8 words stay in registers."""
-    for i in range(0, words.shape[0], 8):
-        for j in range(LANES):
-            a, b, c, counter = lanes[0, j], lanes[1, j], lanes[2, j], lanes[3, j]
-            for h in range(8):
-                word = a + b + counter
-                a = b ^ (b >> np.uint64(11))
-                b = c + (c << np.uint64(3))
-                c = ((c << np.uint64(24)) | (c >> np.uint64(40))) + word
-                counter += np.uint64(1)
-                words[i + h, j] = word
-            lanes[0, j], lanes[1, j], lanes[2, j], lanes[3, j] = a, b, c, counter
+    """Fill words (n, 128), each lane's next n words in its column."""
+    for j in range(0, LANES, WIDTH):
+        a, b, c, counter = load(lanes, 0, j), load(lanes, 1, j), load(lanes, 2, j), load(lanes, 3, j)
+        for i in range(words.shape[0]):
+            word = a + b + counter
+            a = b ^ (b >> 11)
+            b = c + (c << 3)
+            c = ((c << 24) | (c >> 40)) + word
+            counter = counter + 1
+            store(word, words, i, j)
+        store(a, lanes, 0, j)
+        store(b, lanes, 1, j)
+        store(c, lanes, 2, j)
+        store(counter, lanes, 3, j)
 
 
 @stage

@@ -152,7 +152,7 @@ def _experiment(
     check_shape("directions", along, (len(along), dimension), "(J, d)")
     made = Experiment(
         routes=routes_of(current, sampler, estimators, *shape),
-        law=outcome_law(sampler),
+        law=outcome_law(sampler, shape[1]),
         geometry=geometry(current, along, shape[0]),
         n_directions=len(along),
         batch_size=shape[0],

@@ -4,51 +4,81 @@ from functools import cache
 from typing import Any
 
 import numba
+import numpy as np
 
 from grpo_theory.compilation import NO_ARRAYS, compile_function, stage
-from grpo_theory.lanes import WIDTH, as_tally, load, store, tallies
-from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, draw_residual, find_thresholds
+from grpo_theory.lanes import WIDTH, as_tally, as_those, load, store, tallies
+from grpo_theory.simulate.choice import read_short
+from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, draw_residual
 from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import STREAMS, fill_words
 from grpo_theory.simulate.outcome_law import OUTCOME_LAW
-from grpo_theory.simulate.strip import STRIP
+from grpo_theory.simulate.strip import STRIP, VECTORS
 
 ORDERED = numba.uint16[:, :, :, ::1]
 
 
 @stage
-def count_reached(words, place, j, thresholds, n_thresholds, s, b, outcomes):
-    """Find the outcome of each word of a group: the number of the lane's thresholds (O, WIDTH) that it has reached."""
+def count_reached(words, place, numbers, n_counted, s, b, j, outcomes):
+    """Find how many thresholds, the first of the numbers (N, WIDTH), each word of a group has reached, in the outcomes."""
     for g in range(outcomes.shape[2]):
-        word, found = load(words, place, g, j), tallies(0)
-        for o in range(n_thresholds):
-            found = found + as_tally(word >= load(thresholds, o, 0))
+        word, found = load(words, place, g, 0), tallies(0)
+        for row in range(n_counted):
+            found = found + as_tally(word >= as_those(words, load(numbers, row, 0)))
         store(found, outcomes, s, b, g, j)
 
 
 @stage
-def replace_residual(prompts, residual, lone, s, b, first, outcomes):
-    """Draw the outcomes of the words past the last threshold from their prompts' residual laws, lane by lane."""
-    past = residual.shape[1]
+def find_reached(word, numbers, first, n_counted):
+    """Return how many thresholds of one prompt, which are its numbers from the first on, a word has reached."""
+    found = 0
+    for row in range(first, first + n_counted):
+        found += word >= numbers[row]
+    return found
+
+
+@stage
+def find_outcomes(law, n_counted, fine, place, prompts, lone, s, b, first, outcomes):
+    """Turn numbers of thresholds reached into outcomes, lane by lane; what is past the last of them is drawn again."""
+    is_coarse = law.coarse.shape[0] > 0
+    rewards = 2 * n_counted if is_coarse else n_counted
     for j in range(first, first + WIDTH):
+        m, n = prompts[s, b, j], 0
         for g in range(outcomes.shape[2]):
-            if outcomes[s, b, g, j] == past:
-                outcomes[s, b, g, j] = draw_residual(residual[prompts[s, b, j]], lone)
+            found, residual = np.int64(outcomes[s, b, g, j]), law.fine
+            if found == n_counted and is_coarse:
+                if n < fine.shape[1]:
+                    found = find_reached(fine[place, n, j - first], law.numbers.rows[m], n_counted, n_counted)
+                else:
+                    residual = law.coarse
+                n += 1
+            if found == n_counted:
+                outcomes[s, b, g, j] = draw_residual(residual[m], lone)
+            elif law.stride > 1:
+                outcomes[s, b, g, j] = found * law.stride + law.numbers.rows[m, rewards + found]
+            else:
+                outcomes[s, b, g, j] = found
 
 
 def fill_ordered(streams, law, sheet, room, first, prompts, outcomes):
     """Draw what `fill_counts` draws, from streams and a sheet in the same state: outcomes (S, B, G, STRIP), one by one."""
     n_strips, batch_size, _ = prompts.shape
-    for i in range(n_strips * batch_size):
-        s, b, place = i // batch_size, i % batch_size, (first + i) % sheet.prompts.shape[0]
-        if place == 0:
-            fill_words(streams.lanes, sheet.words)
-        for j in range(0, STRIP, WIDTH):
-            chosen = choose_prompts(load(sheet.prompts, place, j), law.prompts, room.prompts)
-            store(chosen, prompts, s, b, j)
-            find_thresholds(law, chosen, room.thresholds)
-            count_reached(sheet.responses, place, j, room.thresholds, law.residual.shape[1], s, b, outcomes)
-            replace_residual(prompts, law.residual, streams.lone, s, b, j, outcomes)
+    n_counted = law.fine.shape[1] // law.stride
+    place, size = first * VECTORS % sheet.prompts.shape[0], sheet.prompts.shape[0]
+    for s in range(n_strips):
+        for b in range(batch_size):
+            for j in range(0, STRIP, WIDTH):
+                if place == 0:
+                    fill_words(streams.lanes, sheet.words)
+                chosen = choose_prompts(load(sheet.prompts, place, 0), law.prompts, room.prompts)
+                store(chosen, prompts, s, b, j)
+                read_short(law.numbers, chosen, room.numbers)
+                if sheet.coarse.shape[1] > 0:
+                    count_reached(sheet.coarse, place, room.numbers, n_counted, s, b, j, outcomes)
+                else:
+                    count_reached(sheet.fine, place, room.numbers, n_counted, s, b, j, outcomes)
+                find_outcomes(law, n_counted, sheet.fine, place, prompts, streams.lone, s, b, j, outcomes)
+                place = place + 1 if place + 1 < size else 0
 
 
 @cache
