@@ -14,7 +14,7 @@ from benchmarks.task import Task
 from benchmarks.training_task import TrainingTask
 from grpo_theory.simulate.outcome_law import drawn_again, outcome_law
 
-EXPONENTIAL = 20
+EXPONENTIAL = 12
 """Operations of `simulate.elementary.exponential`, whose comparison and shifts are not counted."""
 LOGARITHM = 19
 """And of `logarithm`, whose division is not counted either."""

@@ -142,6 +142,11 @@ def tally_below(found: np.ndarray, bound: np.ndarray, words: np.ndarray, *place:
     return found + (load(words, *place) < bound)
 
 
+def tally_low_below(found: np.ndarray, bound: np.ndarray, mask: Any, words: np.ndarray, *place: Any) -> np.ndarray:
+    """Return int32 lanes, one more where the bits of a mask of an array's, from a place on, are below others."""
+    return found + ((load(words, *place) & mask) < bound)
+
+
 def root(lanes: np.ndarray) -> np.ndarray:
     """Return the square roots of float64 lanes."""
     return np.sqrt(lanes)
@@ -432,16 +437,22 @@ def _join(builder: ir.IRBuilder, vectors: list[ir.Value], length: int) -> list[i
     return vectors
 
 
-def _separate(builder: ir.IRBuilder, vectors: list[ir.Value], n: int) -> list[list[ir.Value]]:
-    """Return n streams of vectors, to which the numbers of one stream of vectors go in turn."""
-    if n == 1:
-        return [vectors]
-    length, halves = vectors[0].type.count, []
-    for first in range(2):
-        numbers = ir.Constant(ir.VectorType(ir.IntType(32), length), list(range(first, 2 * length, 2)))
-        half = [builder.shuffle_vector(one, other, numbers) for one, other in zip(vectors[::2], vectors[1::2], strict=True)]
-        halves.append(_separate(builder, half, n // 2))
-    return [stream for pair in zip(*halves, strict=True) for stream in pair]
+def _interleave(builder: ir.IRBuilder, one: ir.Value, other: ir.Value) -> list[ir.Value]:
+    """Return vectors of two pieces, in which the numbers of two such take turns: the first halves of pieces, and the second."""
+    n, kind = one.type.count // 2, ir.IntType(32)
+    found = []
+    for first in (0, n // 2):
+        numbers = [place for piece in (0, n) for i in range(n // 2) for place in (piece + first + i, piece + first + i + 2 * n)]
+        found.append(builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(kind, 2 * n), numbers)))
+    return found
+
+
+def _turn(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
+    """Turn rows of n pieces, of n numbers each, into columns: in two blocks of n by n, the halves of the vectors, at once."""
+    for _ in range((len(rows) - 1).bit_length()):
+        pairs = zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True)
+        rows = [vector for one, other in pairs for vector in _interleave(builder, one, other)]
+    return rows
 
 
 _type(spread, lambda table, places, columns: signature(types.none, table, places, columns))
@@ -470,22 +481,25 @@ def _spread(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequenc
     found, room = _data(context, builder, columns, values[2])
     last = builder.sub(builder.mul(shape[1], ir.Constant(_BITS, WIDTH)), ir.Constant(_BITS, 1))
     _require(context, builder, room, ir.Constant(_BITS, 0), last)
-    n, at_once = PIECE // _size(kind), CACHE_LINE // _size(kind)
-    piece, part = ir.VectorType(_LLVM[kind.dtype], n), ir.VectorType(_LLVM[kind.dtype], at_once)
+    n = PIECE // _size(kind)
+    piece, pair = ir.VectorType(_LLVM[kind.dtype], n), ir.VectorType(_LLVM[kind.dtype], 2 * n)
+    ends = ir.Constant(ir.VectorType(ir.IntType(32), 2 * n), list(range(2 * n)))
     starts = _in_memory(builder, builder.mul(values[1], _repeat(builder, shape[1])))
-    with _steps(builder, ir.Constant(_BITS, WIDTH), at_once) as (lane, _):
+    with _steps(builder, ir.Constant(_BITS, WIDTH), 2 * n) as (lane, _):
         rows = []
-        for j in range(at_once):
+        for j in range(2 * n):
             start = builder.load(builder.gep(starts, [builder.add(lane, ir.Constant(_BITS, j))]))
             _require(context, builder, shape, start, start)
             rows.append(builder.gep(data, [start]))
         with _steps(builder, shape[1], n) as (first, _):
-            pieces = [builder.bitcast(builder.gep(row, [first]), piece.as_pointer()) for row in rows]
-            stream = _join(builder, [builder.load(one, align=_size(kind)) for one in pieces], at_once)
-            for k, vectors in enumerate(_separate(builder, stream, n)):
+            places = [builder.bitcast(builder.gep(row, [first]), piece.as_pointer()) for row in rows]
+            pieces = [builder.load(place, align=_size(kind)) for place in places]
+            halves = zip(pieces[:n], pieces[n:], strict=True)
+            vectors = [builder.shuffle_vector(one, other, ends) for one, other in halves]
+            for k, column in enumerate(_turn(builder, vectors)):
                 place = builder.mul(builder.add(first, ir.Constant(_BITS, k)), ir.Constant(_BITS, WIDTH))
-                address = builder.bitcast(builder.gep(found, [builder.add(place, lane)]), part.as_pointer())
-                builder.store(*vectors, address, align=_size(kind))
+                address = builder.bitcast(builder.gep(found, [builder.add(place, lane)]), pair.as_pointer())
+                builder.store(column, address, align=_size(kind))
 
 
 _type(pick, lambda columns, column, places: signature(LanesType(columns.dtype), columns, types.int64, places))
@@ -636,19 +650,41 @@ def _find_tally_below(found: LanesType, bound: LanesType, words: types.Array, *p
 _type(tally_below, _find_tally_below)
 
 
+def _tally(builder: ir.IRBuilder, found: ir.Value, bound: ir.Value, address: ir.Value, mask: ir.Value | None = None) -> ir.Value:
+    """Add 1 where lanes in memory are below others, or what a mask leaves of them.
+
+    It works on 32 bytes at a time: comparisons of the longest vectors take a detour by registers of truth values.
+    """
+    element = found.type.element
+    n = 8 * SHORTER // element.width
+    part, parts = ir.VectorType(element, n), []
+    first = builder.bitcast(address, part.as_pointer())
+    for h in range(WIDTH // n):
+        words = builder.load(builder.gep(first, [ir.Constant(_BITS, h)]), align=element.width // 8)
+        if mask is not None:
+            same = builder.insert_element(ir.Constant(part, ir.Undefined), mask, ir.Constant(ir.IntType(32), 0))
+            words = builder.and_(
+                words, builder.shuffle_vector(same, same, ir.Constant(ir.VectorType(ir.IntType(32), n), [0] * n))
+            )
+        numbers = ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(h * n, (h + 1) * n)))
+        own, limit = (builder.shuffle_vector(value, value, numbers) for value in (found, bound))
+        parts.append(builder.sub(own, builder.sext(builder.icmp_signed("<", words, limit), part)))
+    return _join(builder, parts, WIDTH)[0]
+
+
 @_lower(tally_below, TALLIES, SMALL, types.Array, types.VarArg(types.Integer))
 @_lower(tally_below, BYTE_TALLIES, BYTES, types.Array, types.VarArg(types.Integer))
 def _tally_below(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    """Work on 32 bytes at a time: comparisons of the longest vectors take a detour by registers of truth values."""
     _, _, kind, *rest = signature.args
-    n = SHORTER // _size(kind)
-    part = ir.VectorType(_LLVM[kind.dtype], n)
     indices = _indices(context, builder, rest, values[3:])
-    address = builder.bitcast(_address(context, builder, kind, values[2], indices), part.as_pointer())
-    parts = []
-    for h in range(WIDTH // n):
-        words = builder.load(builder.gep(address, [ir.Constant(_BITS, h)]), align=_size(kind))
-        numbers = ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(h * n, (h + 1) * n)))
-        found, bound = (builder.shuffle_vector(value, value, numbers) for value in values[:2])
-        parts.append(builder.sub(found, builder.sext(builder.icmp_signed("<", words, bound), part)))
-    return _join(builder, parts, WIDTH)[0]
+    return _tally(builder, values[0], values[1], _address(context, builder, kind, values[2], indices))
+
+
+_type(tally_low_below, lambda found, bound, mask, words, *place: signature(SHORTS, SHORTS, SHORTS, types.int32, words, *place))
+
+
+@_lower(tally_low_below, SHORTS, SHORTS, types.Integer, types.Array, types.VarArg(types.Integer))
+def _tally_low_below(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    _, _, _, kind, *rest = signature.args
+    indices = _indices(context, builder, rest, values[4:])
+    return _tally(builder, values[0], values[1], _address(context, builder, kind, values[3], indices), values[2])

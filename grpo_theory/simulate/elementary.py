@@ -1,7 +1,11 @@
 """Exponential and logarithm of lanes as polynomials, whose bits are the same on every machine."""
 
+from decimal import Context, Decimal
+
+import numpy as np
+
 from grpo_theory.compilation import stage
-from grpo_theory.lanes import as_real, bits_of, from_bits, where
+from grpo_theory.lanes import as_real, bits_of, from_bits, pick, turned, where
 
 LOWEST = -708.0
 """Below it an exponential would not be a normal number: it is taken there."""
@@ -10,26 +14,29 @@ _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer, which the low bits then hold
 _HALF_ROOT = 4604544271217802189  # the bits of 1/sqrt(2)
 _FRACTION = (1 << 52) - 1
+SIXTEENTHS = 16
+_DECIMALS = Context(prec=40)
+POWERS = turned(np.array([[float(_DECIMALS.power(2, Decimal(j) / SIXTEENTHS))] for j in range(SIXTEENTHS)]))
+"""2^(j/16), rounded from forty digits: libm does not promise the last bits."""
 
 
 @stage
 def exponential(x):
     """Return exp(x) for x up to 709, within 2 units in the last place, and exp(-708) for x below -708.
 
-    x = n ln 2 + r with |r| at most (ln 2)/2, and exp(r) is its Taylor polynomial of degree 13, whose remainder is below 5e-18;
-    its terms are added in pairs (Estrin), because a product that waits for the one before it leaves the processor idle.
+    x = (n + j/16) ln 2 + r with |r| at most (ln 2)/32.  exp(r) - 1 is its Taylor polynomial of degree 7, whose remainder is below
+    2e-18; 2^(j/16) is picked from a table, and 2^n is added to the exponent.
     """
     x = where(x < LOWEST, LOWEST, x)
-    shifted = x * _LOG2_E + _ROUND
-    n = shifted - _ROUND
-    r = (x - n * _LN2_HIGH) - n * _LN2_LOW
+    shifted = x * (SIXTEENTHS * _LOG2_E) + _ROUND
+    k, bits = shifted - _ROUND, bits_of(shifted)
+    r = (x - k * (_LN2_HIGH / SIXTEENTHS)) - k * (_LN2_LOW / SIXTEENTHS)
     square = r * r
-    fourth = square * square
-    low = (0.5 + 0.16666666666666666 * r) + square * (0.041666666666666664 + 0.008333333333333333 * r)
-    middle = (0.001388888888888889 + 0.0001984126984126984 * r) + square * (2.48015873015873e-05 + 2.7557319223985893e-06 * r)
-    high = (2.755731922398589e-07 + 2.505210838544172e-08 * r) + square * (2.08767569878681e-09 + 1.6059043836821613e-10 * r)
-    p = 1.0 + (r + square * (low + fourth * (middle + fourth * high)))
-    return p * from_bits((bits_of(shifted) + 1023) << 52)
+    low, middle = 0.5 + 0.16666666666666666 * r, 0.041666666666666664 + 0.008333333333333333 * r
+    high = 0.001388888888888889 + 0.0001984126984126984 * r
+    power = pick(POWERS, 0, bits & (SIXTEENTHS - 1))
+    y = power + power * (r + square * (low + square * (middle + square * high)))
+    return from_bits(bits_of(y) + ((bits & -SIXTEENTHS) << 48))
 
 
 @stage
