@@ -1,4 +1,4 @@
-"""Rivals in jitted JAX that see groups as counts of 16-bit words below integer thresholds, all else in single precision.
+"""Rivals in jitted JAX that see groups as counts of words of 16 or 8 bits below thresholds, all else in single precision.
 
 Replications lie along the last axis of every array.
 """
@@ -15,7 +15,7 @@ from benchmarks.jax_contender import Block, contender
 from benchmarks.jax_lanes import Lanes
 from benchmarks.task import Task
 from benchmarks.timing import Contender
-from benchmarks.words import CountedLaw, covectors_of_counts
+from benchmarks.words import BYTES, WORDS, ByteLaw, CountedLaw, covectors_of_counts
 
 BLOCK_GROUPS = (1 << 11, 1 << 14)
 FEW_PROMPTS = 32
@@ -52,47 +52,70 @@ def _by_prompt(task: Task) -> SumUp:
     return errors
 
 
-def _add_below(below: list[Any], word: Any, thresholds: Any, halves: int = 2) -> list[Any]:
-    """Count the halves of words of 32 bits that are below each of the thresholds (C - 1, B, R)."""
-    parts = [word.astype(jnp.uint16), (word >> 16).astype(jnp.uint16)][:halves]
+def _parts(word: Any, kind: Any) -> list[Any]:
+    """Return the words of 16 or 8 bits that a word of 32 is made of."""
+    bits = 8 * np.dtype(kind).itemsize
+    return [(word >> first).astype(kind) for first in range(0, 32, bits)]
+
+
+def _add_below(below: list[Any], parts: list[Any], thresholds: Any) -> list[Any]:
+    """Count the words that are below each of the thresholds (C, B, R)."""
     return [
-        found + sum((part < threshold).astype(jnp.uint16) for part in parts)
+        found + sum((part < threshold).astype(found.dtype) for part in parts)
         for found, threshold in zip(below, thresholds, strict=True)
     ]
+
+
+def _zeros(thresholds: Any, kind: Any = jnp.uint16) -> list[Any]:
+    return [jnp.zeros(thresholds.shape[1:], kind) for _ in thresholds]
 
 
 def _by_threefry(task: Task, key: Any, thresholds: Any) -> list[Any]:
     """Return counts of the words below each threshold, the words drawn beforehand."""
     whole, odd = divmod(task.group_size, 2)
     words = jax.random.bits(key, (whole + odd, *thresholds.shape[1:]), jnp.uint32)
-    below = [jnp.zeros(thresholds.shape[1:], jnp.uint16) for _ in thresholds]
-    below, _ = jax.lax.scan(
-        lambda found, word: (_add_below(found, word, thresholds), None), below, words[:whole], unroll=UNROLLED
-    )
-    return _add_below(below, words[-1], thresholds, 1) if odd else below
+
+    def step(below: Any, word: Any) -> tuple[Any, None]:
+        return _add_below(below, _parts(word, jnp.uint16), thresholds), None
+
+    below, _ = jax.lax.scan(step, _zeros(thresholds), words[:whole], unroll=UNROLLED)
+    return _add_below(below, _parts(words[-1], jnp.uint16)[:1], thresholds) if odd else below
 
 
-def _by_lanes(task: Task, lanes: Lanes, thresholds: Any) -> tuple[Lanes, list[Any]]:
-    """Return the lanes, and counts of their next words that are below each threshold, compared as they are drawn."""
-    below = [jnp.zeros(thresholds.shape[1:], jnp.uint16) for _ in thresholds]
-    whole, odd = divmod(task.group_size, 2)
+def _by_lanes(lanes: Lanes, n_words: int, thresholds: Any, found: Any = jnp.uint16) -> tuple[Lanes, list[Any]]:
+    """Return the lanes, and counts of so many next words below each threshold, compared as they are drawn."""
+    kind = thresholds.dtype
+    whole, rest = divmod(n_words, 4 // kind.itemsize)
 
     def step(carry: Any, _: Any) -> tuple[Any, None]:
         lanes, below = carry
         lanes, word = lanes.next()
-        return (lanes, _add_below(below, word, thresholds)), None
+        return (lanes, _add_below(below, _parts(word, kind), thresholds)), None
 
-    (lanes, below), _ = jax.lax.scan(step, (lanes, below), length=whole, unroll=UNROLLED)
-    if odd:
+    (lanes, below), _ = jax.lax.scan(step, (lanes, _zeros(thresholds, found)), length=whole, unroll=UNROLLED)
+    if rest:
         lanes, word = lanes.next()
-        below = _add_below(below, word, thresholds, 1)
+        below = _add_below(below, _parts(word, kind)[:rest], thresholds)
     return lanes, below
 
 
+def _by_bytes(lanes: Lanes, task: Task, again: int, coarse: Any, fine: Any) -> tuple[Lanes, list[Any]]:
+    """Do the same with words of 8 bits, and draw what they leave open by so many words of 16 bits, an even number."""
+    found = jnp.uint8 if task.group_size < BYTES else jnp.uint16
+    lanes, below = _by_lanes(lanes, task.group_size, coarse, found)
+    left, more = task.group_size - below[-1].astype(jnp.uint16), _zeros(fine)
+    for first in range(0, again, 2):
+        lanes, word = lanes.next()
+        kept = [jnp.where(left > first + i, part, WORDS - 1) for i, part in enumerate(_parts(word, jnp.uint16))]
+        more = _add_below(more, kept, fine)
+    return lanes, [each + own for each, own in zip(below[:-1], more, strict=True)]
+
+
 def _blocks(task: Task, law: CountedLaw, size: int, sum_up: SumUp) -> dict[str, Block]:
-    """Return the blocks, by the name of their generator."""
+    """Return the blocks, by the names of their words and their generator."""
     prompt_cumulative = jnp.float32(np.cumsum(task.problem.bandit.prompt_weights)[:-1])
-    table = jnp.asarray(law.thresholds.T)
+    bytes_law = ByteLaw.of(law, task.group_size)
+    table, coarse, fine = (jnp.asarray(each.T) for each in (law.thresholds, bytes_law.coarse, bytes_law.fine))
     rights = None if law.right is None else jnp.asarray(law.right)
     shape = task.batch_size, size
 
@@ -107,18 +130,33 @@ def _blocks(task: Task, law: CountedLaw, size: int, sum_up: SumUp) -> dict[str, 
         right = None if rights is None else jnp.moveaxis(rights[prompts], -1, 0)
         return sum_up(covectors_of_counts(law, task, counts, right), prompts)
 
+    def rows(each: Any, prompts: Any) -> Any:
+        return jnp.moveaxis(each[prompts], -1, 0)
+
     def by_threefry(state: Any, key: Any) -> tuple[Any, Any]:
         keys = jax.random.split(key)
         prompts = draw_prompts(jax.random.uniform(keys[0], shape))
-        return state, errors(prompts, _by_threefry(task, keys[1], jnp.moveaxis(table[prompts], -1, 0)))
+        return state, errors(prompts, _by_threefry(task, keys[1], rows(table, prompts)))
+
+    def begin(lanes: Lanes) -> tuple[Lanes, Any]:
+        lanes, word = lanes.next()
+        return lanes, draw_prompts((word >> 8).astype(jnp.float32) * 2.0**-24)
 
     def by_lanes(lanes: Lanes, key: Any) -> tuple[Lanes, Any]:
-        lanes, word = lanes.next()
-        prompts = draw_prompts((word >> 8).astype(jnp.float32) * 2.0**-24)
-        lanes, below = _by_lanes(task, lanes, jnp.moveaxis(table[prompts], -1, 0))
+        lanes, prompts = begin(lanes)
+        lanes, below = _by_lanes(lanes, task.group_size, rows(table, prompts))
         return lanes, errors(prompts, below)
 
-    return {"threefry": by_threefry, "SFC32 in lanes": by_lanes}
+    def by_bytes(lanes: Lanes, key: Any) -> tuple[Lanes, Any]:
+        lanes, prompts = begin(lanes)
+        lanes, below = _by_bytes(lanes, task, bytes_law.again, rows(coarse, prompts), rows(fine, prompts))
+        return lanes, errors(prompts, below)
+
+    return {
+        "16-bit words, threefry": by_threefry,
+        "16-bit words, SFC32 in lanes": by_lanes,
+        "8-bit words, SFC32 in lanes": by_bytes,
+    }
 
 
 def rivals(task: Task) -> list[Contender]:
@@ -132,5 +170,5 @@ def rivals(task: Task) -> list[Contender]:
             return Lanes.start(key, (task.batch_size, size))
 
         for name, block in _blocks(task, law, size, _by_prompt(task) if task.is_tabular else _by_pairs(task)).items():
-            found.append(contender(f"JAX, 16-bit words, {name}, {groups} groups", task, size, block, start))
+            found.append(contender(f"JAX, {name}, {groups} groups", task, size, block, start))
     return found

@@ -1,4 +1,4 @@
-"""Rivals in vectorised NumPy that see groups as counts: by words of 16 bits, or by multinomial draws.
+"""Rivals in vectorised NumPy that see groups as counts: by words of 16 or 8 bits, or by multinomial draws.
 
 Replications lie along the last axis of every array, and what a chunk touches fits the second level of cache.
 """
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from benchmarks.numpy_contender import contender
 from benchmarks.task import Task
 from benchmarks.timing import Contender
-from benchmarks.words import CountedLaw, covectors_of_counts
+from benchmarks.words import WORDS, ByteLaw, CountedLaw, covectors_of_counts
 from grpo_theory.simulate.alias import alias_table
 
 Single = NDArray[np.float32]
@@ -24,11 +24,21 @@ PART = 128  # responses whose comparisons are added up in 8 bits
 Draw = Callable[[np.random.Generator, Integers], Single]  # of prompts (B, R), to counts (C, B, R)
 
 
+def _count_below(words: NDArray, thresholds: NDArray, room: NDArray[np.bool_], below: NDArray) -> None:
+    """Add to `below` (C, lanes) how many words (n, lanes) of each lane are below each threshold, added up in 8 bits."""
+    for start in range(0, len(words), PART):
+        part = words[start : start + PART]
+        is_below = room[: len(part)]
+        for found, threshold in zip(below, thresholds, strict=True):
+            np.less(part, threshold, out=is_below)
+            found += np.add.reduce(is_below.view(np.uint8), axis=0, dtype=np.uint8)
+
+
 def _by_words(task: Task, law: CountedLaw, size: int) -> Draw:
-    """Count the words below each threshold: four words of a 64-bit number, comparisons that are added up in 8 bits."""
+    """Count the words below each threshold: four words of a 64-bit number."""
     lanes, group_size = task.batch_size * size, task.group_size
     n_classes = law.probabilities.shape[1]
-    is_below = np.empty((min(PART, group_size), lanes), dtype=bool)
+    room = np.empty((min(PART, group_size), lanes), dtype=bool)
     n_words = group_size * lanes
     below = np.zeros((n_classes + 1, lanes), dtype=np.float32)
     below[-1] = group_size
@@ -36,14 +46,31 @@ def _by_words(task: Task, law: CountedLaw, size: int) -> Draw:
     def draw(generator: np.random.Generator, prompts: Integers) -> Single:
         drawn = generator.integers(0, 1 << 64, size=-(-n_words // 4), dtype=np.uint64)
         words = drawn.view(np.uint16)[:n_words].reshape(group_size, lanes)
-        thresholds = law.thresholds.take(prompts.ravel(), axis=1)
         below[1:-1] = 0.0
-        for start in range(0, group_size, PART):
-            part = words[start : start + PART]
-            room = is_below[: len(part)]
-            for c, threshold in enumerate(thresholds):
-                np.less(part, threshold, out=room)
-                below[1 + c] += np.add.reduce(room.view(np.uint8), axis=0, dtype=np.uint8)
+        _count_below(words, law.thresholds.take(prompts.ravel(), axis=1), room, below[1:-1])
+        return np.diff(below, axis=0).reshape(n_classes, *prompts.shape)
+
+    return draw
+
+
+def _by_bytes(task: Task, law: CountedLaw, size: int) -> Draw:
+    """Count eight words of a 64-bit number, and draw what these leave open again by 16 bits."""
+    lanes, group_size, bytes_law = task.batch_size * size, task.group_size, ByteLaw.of(law, task.group_size)
+    n_classes = law.probabilities.shape[1]
+    room = np.empty((min(PART, max(group_size, bytes_law.again)), lanes), dtype=bool)
+    n_coarse = -(-group_size * lanes // 8)
+    places = np.arange(bytes_law.again)[:, None]
+    below = np.zeros((n_classes + 1, lanes), dtype=np.float32)
+
+    def draw(generator: np.random.Generator, prompts: Integers) -> Single:
+        drawn = generator.integers(0, 1 << 64, size=n_coarse - (-bytes_law.again * lanes // 4), dtype=np.uint64)
+        words = drawn[:n_coarse].view(np.uint8)[: group_size * lanes].reshape(group_size, lanes)
+        again = drawn[n_coarse:].view(np.uint16)[: places.size * lanes].reshape(places.size, lanes)
+        below[:] = 0.0
+        _count_below(words, bytes_law.coarse.take(prompts.ravel(), axis=1), room, below[1:])
+        again[places >= group_size - below[-1]] = WORDS - 1
+        _count_below(again, bytes_law.fine.take(prompts.ravel(), axis=1), room, below[1:-1])
+        below[-1] = group_size
         return np.diff(below, axis=0).reshape(n_classes, *prompts.shape)
 
     return draw
@@ -107,6 +134,7 @@ def rivals(task: Task) -> list[Contender]:
 
         return errors
 
-    for name, make in (("16-bit words", _by_words), ("multinomial counts", _by_multinomials)):
+    ways = {"16-bit words": _by_words, "8-bit words": _by_bytes, "multinomial counts": _by_multinomials}
+    for name, make in ways.items():
         found.append(contender(f"NumPy, {name}", task, size, errors_by(make(task, law, size))))
     return found

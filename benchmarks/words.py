@@ -1,13 +1,18 @@
-"""What rivals need to count groups by words of 16 bits: integer thresholds, rounded to multiples of 2^-16."""
+"""What rivals need to count groups by words of 8 and 16 bits: integer thresholds, in the end rounded to multiples of 2^-16."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from benchmarks.task import Task
+from grpo_theory.simulate.outcome_law import COARSE_BITS, split
 
 WORDS = 1 << 16
+BYTES = 1 << COARSE_BITS
+NEGLECTED = 1e-9
+"""The share of groups that may leave more to be drawn again than there are words for."""
 
 
 class CountedLaw(NamedTuple):
@@ -33,6 +38,32 @@ class CountedLaw(NamedTuple):
         if (joint > 0.0).all(axis=2).any():
             return cls(joint.reshape(len(joint), -1), _thresholds(joint.reshape(len(joint), -1)), None)
         return cls(joint.sum(axis=2), _thresholds(joint.sum(axis=2)), (joint[:, :, 1] > 0.0).astype(np.float32))
+
+
+class ByteLaw(NamedTuple):
+    """The same law by words of 8 bits, and by words of 16 bits of those that leave a response open.
+
+    Attributes
+    ----------
+    coarse : ndarray of uint8, shape (C, M)
+        A word past the last threshold leaves its response open.
+    fine : ndarray of uint16, shape (C - 1, M)
+    again : int
+        The words of 16 bits for each group, an even number.
+    """
+
+    coarse: NDArray[np.uint8]
+    fine: NDArray[np.uint16]
+    again: int
+
+    @classmethod
+    def of(cls, law: CountedLaw, group_size: int) -> "ByteLaw":
+        """Tabulate what the law of the classes leaves of 8 bits."""
+        thresholds, left = split(law.probabilities, COARSE_BITS)
+        share = left.sum(axis=1, keepdims=True)
+        again = int(binom.isf(NEGLECTED, group_size, share.max() / BYTES))
+        coarse = np.ascontiguousarray((thresholds.T + BYTES // 2).astype(np.uint8))
+        return cls(coarse, _thresholds(left / share), again + again % 2)
 
 
 def _thresholds(probabilities: NDArray[np.float64]) -> NDArray[np.uint16]:

@@ -142,11 +142,6 @@ def tally_below(found: np.ndarray, bound: np.ndarray, words: np.ndarray, *place:
     return found + (load(words, *place) < bound)
 
 
-def tally_low_below(found: np.ndarray, bound: np.ndarray, mask: Any, words: np.ndarray, *place: Any) -> np.ndarray:
-    """Return int32 lanes, one more where the bits of a mask of an array's, from a place on, are below others."""
-    return found + ((load(words, *place) & mask) < bound)
-
-
 def root(lanes: np.ndarray) -> np.ndarray:
     """Return the square roots of float64 lanes."""
     return np.sqrt(lanes)
@@ -650,41 +645,19 @@ def _find_tally_below(found: LanesType, bound: LanesType, words: types.Array, *p
 _type(tally_below, _find_tally_below)
 
 
-def _tally(builder: ir.IRBuilder, found: ir.Value, bound: ir.Value, address: ir.Value, mask: ir.Value | None = None) -> ir.Value:
-    """Add 1 where lanes in memory are below others, or what a mask leaves of them.
-
-    It works on 32 bytes at a time: comparisons of the longest vectors take a detour by registers of truth values.
-    """
-    element = found.type.element
-    n = 8 * SHORTER // element.width
-    part, parts = ir.VectorType(element, n), []
-    first = builder.bitcast(address, part.as_pointer())
-    for h in range(WIDTH // n):
-        words = builder.load(builder.gep(first, [ir.Constant(_BITS, h)]), align=element.width // 8)
-        if mask is not None:
-            same = builder.insert_element(ir.Constant(part, ir.Undefined), mask, ir.Constant(ir.IntType(32), 0))
-            words = builder.and_(
-                words, builder.shuffle_vector(same, same, ir.Constant(ir.VectorType(ir.IntType(32), n), [0] * n))
-            )
-        numbers = ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(h * n, (h + 1) * n)))
-        own, limit = (builder.shuffle_vector(value, value, numbers) for value in (found, bound))
-        parts.append(builder.sub(own, builder.sext(builder.icmp_signed("<", words, limit), part)))
-    return _join(builder, parts, WIDTH)[0]
-
-
 @_lower(tally_below, TALLIES, SMALL, types.Array, types.VarArg(types.Integer))
 @_lower(tally_below, BYTE_TALLIES, BYTES, types.Array, types.VarArg(types.Integer))
 def _tally_below(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    """Work on 32 bytes at a time: comparisons of the longest vectors take a detour by registers of truth values."""
     _, _, kind, *rest = signature.args
+    n = SHORTER // _size(kind)
+    part = ir.VectorType(_LLVM[kind.dtype], n)
     indices = _indices(context, builder, rest, values[3:])
-    return _tally(builder, values[0], values[1], _address(context, builder, kind, values[2], indices))
-
-
-_type(tally_low_below, lambda found, bound, mask, words, *place: signature(SHORTS, SHORTS, SHORTS, types.int32, words, *place))
-
-
-@_lower(tally_low_below, SHORTS, SHORTS, types.Integer, types.Array, types.VarArg(types.Integer))
-def _tally_low_below(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    _, _, _, kind, *rest = signature.args
-    indices = _indices(context, builder, rest, values[4:])
-    return _tally(builder, values[0], values[1], _address(context, builder, kind, values[3], indices), values[2])
+    address = builder.bitcast(_address(context, builder, kind, values[2], indices), part.as_pointer())
+    parts = []
+    for h in range(WIDTH // n):
+        words = builder.load(builder.gep(address, [ir.Constant(_BITS, h)]), align=_size(kind))
+        numbers = ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(h * n, (h + 1) * n)))
+        found, bound = (builder.shuffle_vector(value, value, numbers) for value in values[:2])
+        parts.append(builder.sub(found, builder.sext(builder.icmp_signed("<", words, bound), part)))
+    return _join(builder, parts, WIDTH)[0]

@@ -403,7 +403,6 @@ ELSEWHERE = {
     "logarithm": "test_training_paths.py",
     "find_multiset": "test_training_stages.py, in sum_tabulated",
     "count_below": "test_training_stages.py, in count_outcomes",
-    "find_thresholds": "test_training_stages.py, in count_outcomes",
     "read_short": "test_gradient_drivers.py",
     "fill_words": "streams_by_numpy.py",
     "next_uniform": "streams_by_numpy.py",
