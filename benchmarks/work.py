@@ -14,7 +14,7 @@ from benchmarks.task import Task
 from benchmarks.training_task import TrainingTask
 from grpo_theory.simulate.outcome_law import drawn_again, outcome_law
 
-EXPONENTIAL = 12
+EXPONENTIAL = 13
 """Operations of `simulate.elementary.exponential`, whose comparison and shifts are not counted."""
 LOGARITHM = 19
 """And of `logarithm`, whose division is not counted either."""
@@ -41,9 +41,9 @@ class Work(NamedTuple):
 def gradient_work(task: Task, n_estimators: int = 1) -> Work:
     """Return the work for a response of a gradient simulation whose kernels are tables.
 
-    A group draws a word for its prompt and 16 bits for each response, and compares these with the threshold of every outcome
-    that its prompt makes possible (the last one included: the words beyond it are drawn again).  A large group draws 8 bits for
-    each response, and 16 for those that may have to be drawn again.  For each estimator a logit
+    A group draws a word for its prompt and 16 bits for each response; a large one draws 8 for each response, and 16 for as many
+    as may have to be drawn again.  All are compared with the threshold of every outcome that the prompt makes possible (the last
+    one included: the words beyond it are drawn again).  For each estimator a logit
     takes one operation per outcome to weigh the counts, 2 to centre, 5 for its squared errors about g and g(x), and one for each
     pair of groups; or, with the d features of any other map, d to be pulled back, after which each parameter takes 3.
     """

@@ -53,8 +53,8 @@ LEVEL = 1
 half as long again and find nothing more."""
 
 
-def pass_builder(machine: Any, opt: int, loop_vectorize: bool = False, slp_vectorize: bool = False) -> Any:
-    """Make what numba makes, but for the unrolling of loops.
+def pass_builder(machine: Any, opt: int, loop_vectorize: bool = False, slp_vectorize: bool = False, **more: Any) -> Any:
+    """Make what numba makes, but for the unrolling of loops, and for options of later numbas, which are left as LLVM has them.
 
     Ours turn a few times, over the groups of a batch or the responses of a prompt; with a body for many turns at once, and
     another for the rest, a step takes a tenth more time.
@@ -69,15 +69,17 @@ def frugally() -> Iterator[None]:
     """Compile without what costs time and gives nothing: high levels, unrolling, collections of garbage that is hardly any."""
     with global_compiler_lock:
         config, names, collects = vars(numba.config), vars(codegen), gc.isenabled()
-        level, numbas = config["OPT"], names["create_pass_builder"]
+        level, numbas = config["OPT"], names.get("create_pass_builder")
         config["OPT"] = type(level)(min(level, LEVEL))
-        names["create_pass_builder"] = pass_builder
+        if numbas is not None:  # numba before 0.62 has none
+            names["create_pass_builder"] = pass_builder
         gc.disable()
         try:
             yield
         finally:
             config["OPT"] = level
-            names["create_pass_builder"] = numbas
+            if numbas is not None:
+                names["create_pass_builder"] = numbas
             if collects:
                 gc.enable()
 

@@ -163,7 +163,7 @@ class TestWork:
     def test_training_by_hand(self):
         """Tabular, K = 3 with two rewards, a penalty, B = 1, G = 4, d = 6."""
         task = TrainingTask("kl-tabular", 1, 4, Harmonic(5.0, 10), steps=10, runs=10)
-        group = 3 * (12 + 3 + 4 + 2) + 2 * 6 + 3
+        group = 3 * (13 + 3 + 4 + 2) + 2 * 6 + 3
         penalty = 19 + 3 * 3 + 3 * 6
         assert training_work(task) == pytest.approx((3 / 4, 10, (group + penalty + 4 * 6) / 4))
 

@@ -1,4 +1,6 @@
-"""The law of the outcomes that 16 bits draw: exact tables, and draws that follow them to one in a billion."""
+"""The law of the outcomes that words of 8 and 16 bits draw: exact tables, and draws that follow them to one in a billion."""
+
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from scipy.stats import binomtest, chi2
 from grpo_theory.simulate.choice import short_lookup
 from grpo_theory.simulate.counting import compiled_fill_counts, make_counting_room, make_counts, make_sheet
 from grpo_theory.simulate.generator import LANES, block_streams, fill_words, next_uniform
-from grpo_theory.simulate.outcome_law import make_law
+from grpo_theory.simulate.outcome_law import drawn_again, make_law
 
 LEVEL = 1e-6
 UNIT = 2.0**-16
@@ -77,7 +79,7 @@ def p_value(counts, law):
     least = binomtest(int(counts[0]), int(total), law[0] / law.sum()).pvalue
     first = int((total * law < 50.0).sum())
     counts, expected = (np.append(part[: first + 1].sum(), part[first + 1 :]) for part in (counts, total * law / law.sum()))
-    if len(counts) <= 2:
+    if len(counts) == 1 or (len(counts) == 2 and first == 0):
         return least
     return min(1.0, 2.0 * min(least, chi2.sf(((counts - expected) ** 2 / expected).sum(), len(counts) - 1)))
 
@@ -168,8 +170,41 @@ def test_few_bits_are_for_large_groups_that_leave_little():
         law = make_law(np.ones(1), np.array([probabilities]), 1, group_size)
         assert (len(law.coarse) > 0) == is_coarse
         sheet = make_sheet(law, group_size)
-        assert sheet.coarse.shape[1] >= group_size * is_coarse
-        assert sheet.fine.shape[1] >= (1 if is_coarse else group_size)
+        expected = (32, drawn_again(law.coarse, group_size)) if is_coarse else (0, -(-group_size // 4) * 4)
+        assert (sheet.coarse.shape[1], sheet.fine.shape[1]) == expected
+        for one, other in combinations(sheet[1:], 2):
+            assert not np.shares_memory(one, other)
+        assert all(part.size == 0 or np.shares_memory(part, sheet.words) for part in sheet[1:])
+
+
+def counts_of_groups(law, group_size, n_strips, seed):
+    """Return the prompts (n,) and the counts (n, O) of groups that are drawn from a law of several prompts, (M, O)."""
+    made = make_law(np.ones(len(law)), law, 1, group_size)
+    sheet, counts = make_sheet(made, group_size), make_counts(n_strips, 3, law.shape[1])
+    room = make_counting_room(made, sheet)
+    compiled_fill_counts()(block_streams(np.random.SeedSequence(seed), 0), made, sheet, room, 0, group_size, counts)
+    return counts.prompts.ravel(), counts.outcomes.transpose(0, 1, 3, 2).reshape(-1, law.shape[1])
+
+
+def dispersion(counts, probability, group_size):
+    """Return by how many standard errors the variance of counts is off that of the binomial law."""
+    z = (counts - group_size * probability) / np.sqrt(group_size * probability * (1.0 - probability))
+    excess = (1.0 - 6.0 * probability * (1.0 - probability)) / (group_size * probability * (1.0 - probability))
+    return ((z**2).mean() - 1.0) / np.sqrt((2.0 + excess) / len(z))
+
+
+@pytest.mark.parametrize("group_size", [8, 40, 300])
+def test_responses_of_a_group_are_independent(group_size, seed):
+    """Counts have the binomial variance at each prompt; outcomes of less than 1/256 are those that are drawn again.
+
+    If two responses shared what draws them again, their counts would have up to twice the variance.
+    """
+    law = np.array([[0.9 / 256, 0.7 / 256, 1.0 - 1.6 / 256], [0.5, 0.8 / 256, 0.5 - 0.8 / 256]])
+    prompts, counts = counts_of_groups(law, group_size, 2000, seed(6))
+    found = [dispersion(counts[prompts == m, o], law[m, o], group_size) for m in range(2) for o in range(3)]
+    assert np.abs(found).max() < 5.0
+    shared = np.repeat(counts[prompts == 0, 0][::2], 2)  # the control: what is common to two groups, added up
+    assert abs(dispersion(shared[::2] + shared[1::2], law[0, 0], 2 * group_size)) > 5.0
 
 
 @pytest.mark.parametrize("name", ["one in a billion", "all but one in a billion"])

@@ -9,8 +9,9 @@ import threading
 import numba
 import numpy as np
 import pytest
+from numba.core import codegen
 
-from grpo_theory.compilation import F1, LEVEL, OPTIONS, frugally, stage
+from grpo_theory.compilation import F1, LEVEL, OPTIONS, frugally, pass_builder, stage
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.first_class import FirstClassType, function_value, wanted
@@ -94,7 +95,7 @@ def test_a_stage_that_python_calls_is_plain_python():
 
 
 def test_options_and_garbage_of_others_are_left_as_they_were():
-    level = vars(numba.config)["OPT"]
+    level, builder = vars(numba.config)["OPT"], codegen.create_pass_builder
     inside = threading.Event()
     seen = []
 
@@ -108,14 +109,24 @@ def test_options_and_garbage_of_others_are_left_as_they_were():
         other.start()
         assert not inside.wait(0.05), "two threads at once would each restore what the other has set"
         assert vars(numba.config)["OPT"] == min(level, LEVEL)
+        assert codegen.create_pass_builder is pass_builder
     other.join()
+    assert codegen.create_pass_builder is builder
     assert seen == [(min(level, LEVEL), False)]
     assert vars(numba.config)["OPT"] is level
     assert gc.isenabled()
     with pytest.raises(KeyError), frugally():
         raise KeyError
     assert vars(numba.config)["OPT"] is level
+    assert codegen.create_pass_builder is builder
     assert gc.isenabled()
+
+
+def test_a_numba_that_makes_its_passes_otherwise_is_left_alone(monkeypatch):
+    monkeypatch.delattr(codegen, "create_pass_builder")
+    with frugally():
+        assert not hasattr(codegen, "create_pass_builder")
+    assert not hasattr(codegen, "create_pass_builder")
 
 
 def test_what_is_pickled_of_a_function_is_compiled_anew():

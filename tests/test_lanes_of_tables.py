@@ -63,7 +63,7 @@ def test_numbers_of_a_short_column_are_picked(dtype, n_rows):
     np.testing.assert_array_equal(made[0].T, table[places])
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.int16])
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.int32, np.int16])
 @pytest.mark.parametrize("n_columns", [1, 2, 3, 8, 20])
 def test_rows_become_columns(dtype, n_columns):
     table = np.arange(7 * n_columns).reshape(7, n_columns).astype(dtype)

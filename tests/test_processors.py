@@ -11,7 +11,14 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.simulate import ascent, book, choice
 
-GRADIENTS = (("bandit of 3", 5), ("bandit of 7", 3), ("bandit of 7", 20), ("bandit of 18", 4))
+GRADIENTS = (
+    ("bandit of 3", 5),
+    ("bandit of 7", 3),
+    ("bandit of 7", 20),
+    ("bandit of 18", 4),
+    ("bandit of 7", 40),
+    ("bandit of 18", 300),
+)
 TRAINED = ("kl-tabular", "linear", "two-arms", "wide")
 
 PROGRAM = """

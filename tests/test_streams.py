@@ -125,10 +125,12 @@ def test_a_replication_is_the_same_whatever_the_number_of_them():
     estimates = np.diff(sums, axis=0, prepend=0.0)
     c = case("linear", "graded")
     point = c.problem.at(c.theta)
-    whole = drawn(point, [4])
-    for strips in ([1], [1, 3], [3, 1], [2, 2]):
-        for one, other in zip(whole, drawn(point, strips), strict=True):
-            np.testing.assert_array_equal(one[: sum(strips)], other)
+    whole = drawn(point, [4], 16, 64)
+    for sizes in ((16, 64), (7, 32), (7, 5)):
+        at_once = drawn(point, [4], *sizes)
+        for strips in ([1], [1, 3], [3, 1], [2, 2]):
+            for one, other in zip(at_once, drawn(point, strips, *sizes), strict=True):
+                np.testing.assert_array_equal(one[: sum(strips)], other)
     scores = c.policy.scores(c.theta)
     prompts, outcomes = whole
     for r in range(5):
@@ -139,13 +141,14 @@ def test_a_replication_is_the_same_whatever_the_number_of_them():
         np.testing.assert_allclose(estimates[r, 0, 2:], estimate[:2], atol=1e-13)
 
 
-def drawn(point, strips):
+def drawn(point, strips, batch_size, group_size):
     """Draw the first strips of the first block, so many at a time: prompts (S, B, STRIP) and counts (S, B, O, STRIP)."""
-    law = outcome_law(point, 64)
-    sheet = make_sheet(law, 64)
-    draws, found = Draws(block_streams(as_seed_sequence(11), 0), law, 64, sheet, make_counting_room(law, sheet)), []
+    law = outcome_law(point, group_size)
+    sheet = make_sheet(law, group_size)
+    draws = Draws(block_streams(as_seed_sequence(11), 0), law, group_size, sheet, make_counting_room(law, sheet))
+    found = []
     for n_strips in strips:
-        counts = make_counts(n_strips, 16, law.fine.shape[1])
+        counts = make_counts(n_strips, batch_size, law.fine.shape[1])
         draws.fill(counts)
         found.append(counts)
     return [np.concatenate(parts) for parts in zip(*found, strict=True)]

@@ -1,5 +1,8 @@
 """How a training run finds its advantages: by table, by coefficients or by calling the kernel; and what it draws from."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from compiled_stages import compiled
@@ -55,13 +58,32 @@ def test_elementary_functions_are_within_two_units_in_the_last_place():
 
 
 def test_ends_of_the_exponential():
-    x = padded(np.array([0.0, -708.0, -709.0, -1e300, -np.inf, np.nan]))
+    missing = np.array([0x7FF80000000007A2, 0xFFF8000000000010], dtype=np.uint64).view(np.float64)  # the first is R's
+    x = padded(np.array([0.0, -708.0, -709.0, -1e300, -np.inf, np.nan, *missing]))
     y = np.empty_like(x)
     each(exponential)(x, y)
     assert y[0] == 1.0
     np.testing.assert_array_equal(y[2:5], y[1])
     assert np.finfo(float).tiny < y[1] < 1e-307
-    assert np.isnan(y[5])
+    assert np.isnan(y[5:8]).all()
+
+
+@pytest.mark.parametrize("function", [exponential, logarithm])
+def test_elementary_functions_have_the_same_bits_in_plain_python(function):
+    x = np.random.default_rng(0).uniform(-708.0, 709.0, 200 * WIDTH)
+    x = np.exp(0.9 * x) if function is logarithm else x
+    compiled_y, plain_y = np.empty_like(x), np.empty_like(x)
+    each(function)(x, compiled_y)
+    for i in range(0, x.size, WIDTH):
+        plain_y[i : i + WIDTH] = function.py_func(x[i : i + WIDTH])
+    np.testing.assert_array_equal(compiled_y, plain_y)
+
+
+def test_the_table_of_powers_depends_on_nobodys_decimals():
+    coarse = "import decimal; decimal.getcontext().prec = 3; "
+    program = coarse + "from grpo_theory.simulate.elementary import POWERS; print(float(POWERS[0, 1]).hex())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [(2.0 ** (1.0 / 16.0)).hex()], done.stderr
 
 
 # ---- what a kernel is

@@ -176,7 +176,7 @@ def make_update(parts, world, recipe, j, count, step, ball, theta, s, n, rollout
 
 @paragraph
 def fill_chunk(lanes, lone, rollouts, words):
-    """Fill the words of so many rollouts of a chunk, from streams that stand at its beginning, and go on by eight words each."""
+    """Fill the words of so many rollouts of a chunk, from streams that stand at its beginning; they go on by whole eights."""
     fill_words(lanes, words.prompts[: (rollouts * words.rows + 7) // 8 * 8])
     for s in range(rollouts):
         words.dithers[s] = next_uniform(lone)

@@ -22,8 +22,8 @@ SHEET_WORDS = 1 << 11
 """So many words of 64 bits are drawn at once, and are still in the first level of cache when they are read."""
 AT_ONCE = 4
 """A word is compared with so many thresholds at a time, or with half as many at the end."""
-SPAN = 252
-"""The words of 8 bits that a tally of 8 bits counts."""
+SPAN = 255
+"""The most words that a tally of 8 bits counts."""
 PAST = (1 << 15) - 1
 """A word of 16 bits that is below no threshold."""
 
@@ -63,15 +63,15 @@ class Counts(NamedTuple):
 
 
 class CountingRoom(NamedTuple):
-    """Room for one vector of lanes, with as many rows as a prompt has thresholds.
+    """Room for one vector of lanes, of whose prompts each has N numbers, C thresholds of either kind among them.
 
     Attributes
     ----------
     prompts : ndarray, shape (2, WIDTH)
-    numbers : ndarray of int16, shape (at least N, WIDTH)
-        Those of the lanes' prompts, and as many more as are read where so many are compared at once.
-    below, again : ndarray of uint16, shape (at least C, WIDTH)
-        Counts of words below the C thresholds, and of those of responses that are drawn again.
+    numbers : ndarray of int16, shape (at least N + 4, WIDTH)
+        Those of the lanes' prompts; where four are compared at once, some may be read that are nothing.
+    below, again : ndarray of uint16, shape (at least N + 4, WIDTH)
+        Counts of words below the thresholds, and of those of responses that are drawn again.
     words : ndarray of int16, shape (1, F, WIDTH)
         The words by which they are.
     late : ndarray of uint16, shape (WIDTH,)

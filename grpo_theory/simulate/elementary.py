@@ -1,6 +1,6 @@
 """Exponential and logarithm of lanes as polynomials, whose bits are the same on every machine."""
 
-from decimal import Context, Decimal
+from decimal import Context
 
 import numpy as np
 
@@ -16,7 +16,7 @@ _HALF_ROOT = 4604544271217802189  # the bits of 1/sqrt(2)
 _FRACTION = (1 << 52) - 1
 SIXTEENTHS = 16
 _DECIMALS = Context(prec=40)
-POWERS = turned(np.array([[float(_DECIMALS.power(2, Decimal(j) / SIXTEENTHS))] for j in range(SIXTEENTHS)]))
+POWERS = turned(np.array([[float(_DECIMALS.power(2, _DECIMALS.divide(j, SIXTEENTHS)))] for j in range(SIXTEENTHS)]))
 """2^(j/16), rounded from forty digits: libm does not promise the last bits."""
 
 
@@ -25,7 +25,7 @@ def exponential(x):
     """Return exp(x) for x up to 709, within 2 units in the last place, and exp(-708) for x below -708.
 
     x = (n + j/16) ln 2 + r with |r| at most (ln 2)/32.  exp(r) - 1 is its Taylor polynomial of degree 7, whose remainder is below
-    2e-18; 2^(j/16) is picked from a table, and 2^n is added to the exponent.
+    2e-18, and 2^(j/16) is picked from a table.
     """
     x = where(x < LOWEST, LOWEST, x)
     shifted = x * (SIXTEENTHS * _LOG2_E) + _ROUND
@@ -36,7 +36,7 @@ def exponential(x):
     high = 0.001388888888888889 + 0.0001984126984126984 * r
     power = pick(POWERS, 0, bits & (SIXTEENTHS - 1))
     y = power + power * (r + square * (low + square * (middle + square * high)))
-    return from_bits(bits_of(y) + ((bits & -SIXTEENTHS) << 48))
+    return y * from_bits(((bits >> 4) + 1023) << 52)
 
 
 @stage

@@ -1,4 +1,4 @@
-"""SFC64 in 128 lanes: one random stream for each of the runs, or replications, that lie side by side.
+"""SFC64 in 128 lanes: random streams side by side, one for each run of a block.
 
 SFC64 (Doty-Humphrey, PractRand) has three words of state and a counter, and needs additions, shifts and exclusive ors alone;
 so the lanes of one loop are worked on together.  A lane is bit for bit numpy's SFC64 from the same state.

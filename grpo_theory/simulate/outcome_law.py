@@ -67,7 +67,7 @@ def make_law(prompt_weights: Array, probabilities: Array, n_values: int, group_s
     thresholds, coarse = split(probabilities, COARSE_BITS)
     numbers = [thresholds[:, stride - 1 :: stride]]
     if group_size < COARSE_GROUP or 4 * drawn_again(coarse, group_size) > group_size:
-        numbers, coarse = [], np.empty((0, coarse.shape[1]))
+        numbers, coarse = [], coarse[:0]
     thresholds, fine = split(coarse if len(coarse) else probabilities, FINE_BITS)
     numbers.append(thresholds[:, stride - 1 :: stride])
     if stride > 1:
