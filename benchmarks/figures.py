@@ -28,6 +28,8 @@ LOOKS = {
     NUMPY: Look("fastest NumPy found (gradients)", ORANGE, "^", "--"),
     JAX: Look("fastest JAX found (gradients)", GREEN, "D", "--"),
 }
+SHORT = 40.0
+"""An axis that spans a smaller ratio has ticks between the powers of ten."""
 PANELS = {
     "G": ("responses in a group, $G$", "$B = 8$; training: $B = 1$, penalty"),
     "K": ("possible responses, $K$", "$B = 8$, $G = 64$; training: $B = 1$"),
@@ -64,7 +66,7 @@ def draw(points: Sequence[Point]) -> Figure:
         _draw_panel(axes, here)
         axes.set_xlabel(label)
         axes.set_title(f"$\\mathbf{{{letter}}}$   {title}", loc="left", fontweight="normal", fontsize="small")
-        _scale(axes, sorted({point.size for point in here}))
+        _scale(axes, sorted({point.size for point in here}), [point.cost for point in here])
     for axes in panels[:, 0]:
         axes.set_ylabel("time per response, ns")
     handles = [
@@ -87,9 +89,10 @@ def _draw_panel(axes: Axes, points: Sequence[Point]) -> None:
             axes.plot(sizes, floors, ":", color=look.colour, linewidth=1.2)
 
 
-def _scale(axes: Axes, sizes: Sequence[float]) -> None:
+def _scale(axes: Axes, sizes: Sequence[float], costs: Sequence[float]) -> None:
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator())
+    is_short = max(costs, default=1.0) < SHORT * min(costs, default=1.0)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
     if sizes and sizes[-1] > 10**4:

@@ -13,8 +13,8 @@ from grpo_theory.simulate.errors import Truth, fill_errors_by_features, fill_err
 
 LARGEST_FEATURES = 1 << 27
 """The most numbers in an array of dense features: 1 GiB."""
-PAIRED = 32
-"""The largest batch whose groups are compared pair by pair, if there are fewer prompts than groups."""
+PAIRED = 16
+"""The largest batch whose groups are compared pair by pair, if there are fewer prompts than groups: measured with 2 and 6."""
 
 
 class Geometry(NamedTuple):
