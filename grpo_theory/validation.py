@@ -74,6 +74,11 @@ def check_name(argument: str, value: str, names: Collection[str]) -> None:
     raise ValueError(f"{argument} must be one of {', '.join(names)}, got {value!r}{hint}")
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count and what is counted: 1 prompt, 2 prompts."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def shown(value: object) -> str:
     """Return a value as a message shows it: strings and numbers in full, anything else by its kind, arrays with their shape."""
     if value is None or isinstance(value, str | numbers.Number):

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.validation import counted
 from paper_figures import __main__ as figures_command
 from simulations import __main__ as command
 from simulations.gradient import estimators
@@ -298,5 +299,6 @@ def test_a_run_says_what_there_is_to_do_and_how_long_the_rest_takes(three, tmp_p
     first, second = told[1], told[-1]
     assert told[0] == "8 of 8 chunks to compute"
     assert {first, second} == {"one", "two"}
-    assert re.fullmatch(r"\d chunks left, about \d+\.\d min", told[2])
+    assert re.fullmatch(r"\d chunks? left, about \d+\.\d min", told[2])
     assert len(told) == 4
+    assert (counted(1, "chunk"), counted(2, "chunk"), counted(0, "chunk")) == ("1 chunk", "2 chunks", "0 chunks")

@@ -6,7 +6,8 @@ from grpo_theory.plan.advice import NO_SCORES, Advice, ScoresAdvice
 from grpo_theory.plan.baseline_gain import BaselineGain
 from grpo_theory.plan.binding import keeps_out_groups
 from grpo_theory.plan.rewards_advice import SHOWN
-from grpo_theory.plan.section import Section, counted, interval_text, level_text, number, percent
+from grpo_theory.plan.section import Section, interval_text, level_text, number, percent
+from grpo_theory.validation import counted
 
 BASELINES = {
     "none": "none",

@@ -44,11 +44,6 @@ def number(value: float) -> str:
     return f"{rounded:,.0f}" if abs(rounded) >= 1000 else np.format_float_positional(rounded + 0.0, trim="-")
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a count and what is counted: 1 prompt, 2 prompts."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def interval_text(low: float, high: float, signed: bool = False) -> str:
     """Return limits in percent."""
     if not np.isfinite(high):

@@ -4,7 +4,8 @@ from grpo_theory.plan.advice import FEWEST, Advice, ScoresAdvice
 from grpo_theory.plan.binding import keeps_out_groups, keeps_out_prompts
 from grpo_theory.plan.gradient_sections import from_gradients
 from grpo_theory.plan.reward_sections import from_rewards
-from grpo_theory.plan.section import Section, counted, number
+from grpo_theory.plan.section import Section, number
+from grpo_theory.validation import counted
 
 
 def sections(advice: Advice) -> list[Section]:

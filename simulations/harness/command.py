@@ -9,6 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
+from grpo_theory.validation import counted
 from simulations.claims import CATALOGUE, decided_by
 from simulations.harness.cluster import ClusterError
 from simulations.harness.discovery import studies
@@ -66,13 +67,13 @@ def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequenc
         own = Store(options.shard.folder(root), options.seed)
         with own.locked(), options.executor(options.workers) as executor:
             computed = run_shard(options.shard, chosen, root, own, executor, **how)
-        _tell(f"{computed} chunks computed, in {own.root}: `merge` brings the shards together")
+        _tell(f"{counted(computed, 'chunk')} computed, in {own.root}: `merge` brings the shards together")
         return 0
     store = Store(root, options.seed)
     with store.locked():
         with options.executor(options.workers) as executor:
             for study, computed in run(chosen, store, executor, **how):
-                _tell(f"{study.name}: {computed} chunks computed, table in {root / study.name}.parquet")
+                _tell(f"{study.name}: {counted(computed, 'chunk')} computed, table in {root / study.name}.parquet")
         if options.command == "verify":
             verify(names, root, given(options))
     return 0

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
+from grpo_theory.validation import counted
 from simulations.harness.discovery import study_in
 from simulations.harness.fingerprint import checkout_checksum
 from simulations.harness.store import NUMERICAL, Store, StoreError, versions
@@ -145,7 +146,7 @@ def compute(chunks: Sequence[Chunk], store: Store, executor: Executor, kernels: 
 
 def _remaining(seconds: float, done: int, left: int) -> str:
     """Say how long the chunks that are left will take if they take as long as those before."""
-    return f"{left} chunks left, about {seconds * left / done / 60.0:.1f} min"
+    return f"{counted(left, 'chunk')} left, about {seconds * left / done / 60.0:.1f} min"
 
 
 def _leaders_first(chunks: Sequence[Chunk]) -> list[Chunk]:
