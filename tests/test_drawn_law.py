@@ -53,6 +53,14 @@ def law_of(law):
     return found(law.coarse, levels[0], 8, found(law.fine, levels[1], 16, None))
 
 
+def filled(law, group_size, n_strips, batch_size, seed):
+    """Draw the first strips of a block from a law that is made, and return their counts."""
+    sheet, counts = make_sheet(law, group_size), make_counts(n_strips, batch_size, law.fine.shape[1])
+    streams, room = block_streams(np.random.SeedSequence(seed), 0), make_counting_room(law, sheet)
+    compiled_fill_counts()(streams, law, sheet, room, 0, group_size, counts)
+    return counts
+
+
 def drawn(law, group_size, n_responses, seed, change=lambda law, sheet: (law, sheet)):
     """Count the outcomes of so many responses, about, at one prompt with a law (O,)."""
     made = make_law(np.ones(1), law[None], 1, group_size)
@@ -124,12 +132,7 @@ def test_outcomes_that_exclude_one_another_are_counted_together(n_values, n_resp
     one_by_one = make_law(np.ones(n_prompts), flat, 1, group_size)
     assert (together.stride, one_by_one.stride) == (n_values, 1)
     assert (len(together.coarse) > 0) == (group_size == 300)
-    found = []
-    for law in (together, one_by_one):
-        counts, sheet = make_counts(30, 2, n_responses * n_values), make_sheet(law, group_size)
-        streams, room = block_streams(np.random.SeedSequence(4), 0), make_counting_room(law, sheet)
-        compiled_fill_counts()(streams, law, sheet, room, 0, group_size, counts)
-        found.append(counts)
+    found = [filled(law, group_size, 30, 2, 4) for law in (together, one_by_one)]
     np.testing.assert_array_equal(found[0].prompts, found[1].prompts)
     np.testing.assert_array_equal(found[0].outcomes, found[1].outcomes)
     assert (found[0].outcomes.sum(axis=2) == group_size).all()
@@ -179,10 +182,7 @@ def test_few_bits_are_for_large_groups_that_leave_little():
 
 def counts_of_groups(law, group_size, n_strips, seed):
     """Return the prompts (n,) and the counts (n, O) of groups that are drawn from a law of several prompts, (M, O)."""
-    made = make_law(np.ones(len(law)), law, 1, group_size)
-    sheet, counts = make_sheet(made, group_size), make_counts(n_strips, 3, law.shape[1])
-    room = make_counting_room(made, sheet)
-    compiled_fill_counts()(block_streams(np.random.SeedSequence(seed), 0), made, sheet, room, 0, group_size, counts)
+    counts = filled(make_law(np.ones(len(law)), law, 1, group_size), group_size, n_strips, 3, seed)
     return counts.prompts.ravel(), counts.outcomes.transpose(0, 1, 3, 2).reshape(-1, law.shape[1])
 
 

@@ -230,21 +230,33 @@ def add_residual(law, below, last, late, group_size, lone, s, b, first, counts):
                 counts.outcomes[s, b, draw_residual(residual[prompt], lone), first + j] += np.uint16(1)
 
 
+@stage
+def first_reward(law, n_counted):
+    """Return where the numbers of rewards begin among a prompt's numbers: after the thresholds of either kind."""
+    return 2 * n_counted if law.coarse.shape[0] > 0 else n_counted
+
+
+@paragraph
+def begin_group(streams, law, sheet, place, room, s, b, j, prompts):
+    """Draw the prompts of group b of strip s, for the lanes from j on, and read their numbers; a sheet begins with new words."""
+    if place == 0:
+        fill_words(streams.lanes, sheet.words)
+    chosen = choose_prompts(load(sheet.prompts, place, 0), law.prompts, room.prompts)
+    store(chosen, prompts, s, b, j)
+    read_short(law.numbers, chosen, room.numbers)
+
+
 @paragraph
 def count_group(streams, law, n_counted, sheet, place, room, group_size, s, b, j, counts):
-    """Draw and count group b of strip s from a place of the sheet, for the lanes from j on; so many thresholds are compared."""
-    prompts = choose_prompts(load(sheet.prompts, place, 0), law.prompts, room.prompts)
-    store(prompts, counts.prompts, s, b, j)
-    read_short(law.numbers, prompts, room.numbers)
-    if sheet.coarse.shape[1] > 0:
+    """Draw and count the responses of a group that has begun, for the lanes from j on; so many thresholds are compared."""
+    if law.coarse.shape[0] > 0:
         count_by_bytes(sheet, place, group_size, n_counted, room)
     else:
         count_below(sheet.fine, place, 0, group_size, room.numbers, 0, n_counted, room.below)
     if law.stride == 1:
         take_differences(room.below, s, b, j, counts.outcomes)
     else:
-        first = 2 * n_counted if sheet.coarse.shape[1] > 0 else n_counted
-        share_differences(room.below, room.numbers, first, law.stride, s, b, j, counts.outcomes)
+        share_differences(room.below, room.numbers, first_reward(law, n_counted), law.stride, s, b, j, counts.outcomes)
     add_residual(law, room.below, n_counted - 1, room.late, group_size, streams.lone, s, b, j, counts)
 
 
@@ -256,8 +268,7 @@ def fill_counts(streams, law, sheet, room, first, group_size, counts):
     for s in range(n_strips):
         for b in range(batch_size):
             for j in range(0, STRIP, WIDTH):
-                if place == 0:
-                    fill_words(streams.lanes, sheet.words)
+                begin_group(streams, law, sheet, place, room, s, b, j, counts.prompts)
                 count_group(streams, law, n_counted, sheet, place, room, group_size, s, b, j, counts)
                 place = place + 1 if place + 1 < size else 0
 

@@ -8,10 +8,8 @@ import numpy as np
 
 from grpo_theory.compilation import NO_ARRAYS, compile_function, stage
 from grpo_theory.lanes import WIDTH, as_tally, as_those, load, store, tallies
-from grpo_theory.simulate.choice import read_short
-from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, draw_residual
-from grpo_theory.simulate.draw import choose_prompts
-from grpo_theory.simulate.generator import STREAMS, fill_words
+from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, begin_group, draw_residual, first_reward
+from grpo_theory.simulate.generator import STREAMS
 from grpo_theory.simulate.outcome_law import OUTCOME_LAW
 from grpo_theory.simulate.strip import STRIP, VECTORS
 
@@ -40,8 +38,7 @@ def find_reached(word, numbers, first, n_counted):
 @stage
 def find_outcomes(law, n_counted, fine, place, prompts, lone, s, b, first, outcomes):
     """Turn numbers of thresholds reached into outcomes, lane by lane; what is past the last of them is drawn again."""
-    is_coarse = law.coarse.shape[0] > 0
-    rewards = 2 * n_counted if is_coarse else n_counted
+    is_coarse, rewards = law.coarse.shape[0] > 0, first_reward(law, n_counted)
     for j in range(first, first + WIDTH):
         m, n = prompts[s, b, j], 0
         for g in range(outcomes.shape[2]):
@@ -68,12 +65,8 @@ def fill_ordered(streams, law, sheet, room, first, prompts, outcomes):
     for s in range(n_strips):
         for b in range(batch_size):
             for j in range(0, STRIP, WIDTH):
-                if place == 0:
-                    fill_words(streams.lanes, sheet.words)
-                chosen = choose_prompts(load(sheet.prompts, place, 0), law.prompts, room.prompts)
-                store(chosen, prompts, s, b, j)
-                read_short(law.numbers, chosen, room.numbers)
-                if sheet.coarse.shape[1] > 0:
+                begin_group(streams, law, sheet, place, room, s, b, j, prompts)
+                if law.coarse.shape[0] > 0:
                     count_reached(sheet.coarse, place, room.numbers, n_counted, s, b, j, outcomes)
                 else:
                     count_reached(sheet.fine, place, room.numbers, n_counted, s, b, j, outcomes)

@@ -64,10 +64,11 @@ def make_law(prompt_weights: Array, probabilities: Array, n_values: int, group_s
     """Return the law of prompts with these weights (M,), and of outcomes with these probabilities (M, O)."""
     possible = (probabilities > 0.0).reshape(len(probabilities), -1, n_values)
     stride = n_values if (possible.sum(axis=2) <= 1).all() else 1
-    thresholds, coarse = split(probabilities, COARSE_BITS)
-    numbers = [thresholds[:, stride - 1 :: stride]]
-    if group_size < COARSE_GROUP or 4 * drawn_again(coarse, group_size) > group_size:
-        numbers, coarse = [], coarse[:0]
+    numbers, coarse = [], np.empty((0, probabilities.shape[1]))
+    if group_size >= COARSE_GROUP:
+        thresholds, left = split(probabilities, COARSE_BITS)
+        if 4 * drawn_again(left, group_size) <= group_size:
+            numbers, coarse = [thresholds[:, stride - 1 :: stride]], left
     thresholds, fine = split(coarse if len(coarse) else probabilities, FINE_BITS)
     numbers.append(thresholds[:, stride - 1 :: stride])
     if stride > 1:
