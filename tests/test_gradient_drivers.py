@@ -15,6 +15,7 @@ from grpo_theory.compilation import plain as plain_throughout
 from grpo_theory.compilation import reliances
 from grpo_theory.simulate import (
     book,
+    contrasts,
     counting,
     covectors,
     draw,
@@ -28,17 +29,21 @@ from grpo_theory.simulate import (
     routes,
     shown,
 )
+from grpo_theory.simulate import parts as parts_of_estimates
 from grpo_theory.simulate.experiment import Draws
 from grpo_theory.simulate.strip import STRIP
 
-MODULES = (book, counting, covectors, draw, errors, generator, ordering, pushes, shown)
+MODULES = (book, contrasts, counting, covectors, draw, errors, generator, ordering, parts_of_estimates, pushes, shown)
 CASES = (*POLICIES, *TREES)
 DRIVERS = (
     counting.fill_counts,
     ordering.fill_ordered,
+    contrasts.fill_contrasts,
+    contrasts.fill_contrasts_of_firsts,
     covectors.fill_covectors,
     pushes.fill_pushes_by_book,
     pushes.fill_covectors_of_pushes,
+    shown.fill_firsts,
     shown.fill_pushes,
     shown.fill_ordered_pushes,
     errors.fill_errors_by_pairs,
@@ -99,11 +104,15 @@ class Simulated:
         """Observe an estimator as the simulator does, shape (replications, 2 + J)."""
         for route in self.routes:
             if estimator in route.estimators:
-                found = route.covectors(self.panel, routes.Scratch())
-                rows = np.full((len(found), 2 + len(self.directions), 1 + self.sizes[0], STRIP), np.nan)
+                n_observations = 2 + len(self.directions)
+                rows = np.full((len(route.estimators), n_observations, 1 + self.sizes[0], STRIP), np.nan)
                 driver, truth = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
-                room = errors.make_error_room(*errors.error_room_sizes(self.geometry.fill_errors, truth, found.shape))
-                driver(truth, self.panel.counts.prompts, found, room, 1, rows)
+                place = 0
+                for found in route.parts(self.panel, routes.Scratch()):
+                    sizes = found.rows.shape, len(found.owners), len(found.columns), self.sizes[1], n_observations
+                    room = errors.make_error_room(*self.geometry, *sizes)
+                    driver(truth, self.panel.counts.prompts, found, room, 1, rows[place : place + len(found.columns)])
+                    place += len(found.columns)
                 assert np.isnan(rows[:, :, 0]).all()
                 one = rows[route.estimators.index(estimator), :, 1:]
                 return one.reshape(len(one), -1).T
@@ -147,6 +156,34 @@ def test_observations_against_dense_arithmetic(policy, group_size):
         for estimator in estimators:
             by_hand = run.by_hand(estimator, 7)
             np.testing.assert_allclose(run.observe(estimator)[:7], by_hand, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("batch_size", "group_size"), [(1, 5), (3, 1), (4, 2), (5, 5)])
+def test_observations_of_binary_rewards(policy, batch_size, group_size):
+    """All named estimators, whose parts are one, two or three for each group, of batches that are even and odd."""
+    c = case(policy, "binary")
+    directions = np.random.default_rng(8).normal(size=(2, c.policy.dimension))
+    estimators = [gt.estimators()[name] for name in NAMED]
+    estimators = [one for one in estimators if group_size >= one.advantage.minimum_group_size]
+    run = Simulated(c, estimators, batch_size=batch_size, group_size=group_size, directions=directions)
+    assert {type(route) for route in run.routes} == {routes.ContrastRoute, *([routes.FirstsRoute] if group_size > 1 else [])}
+    for estimator in estimators:
+        by_hand = run.by_hand(estimator, 9)
+        np.testing.assert_allclose(run.observe(estimator)[:9], by_hand, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("batch_size", [3, 40])
+def test_an_estimator_gives_the_same_bits_alone_and_in_company(policy, batch_size):
+    """Whose kernels have mean 0 are one part alone, and one of two in company; the batches are added up in all three ways."""
+    c = case(policy, "binary")
+    names = ["rloo", "oracle", "grpo", "reinforce", "optimal"]
+    sizes = {"batch_size": batch_size, "group_size": 7, "replications": 500, "directions": np.eye(c.policy.dimension)[:2]}
+    together = gt.simulate_gradients(c.problem, c.theta, names, **sizes, rng=3)
+    for name, means in zip(names, together.means, strict=True):
+        alone = gt.simulate_gradients(c.problem, c.theta, name, **sizes, rng=3)
+        np.testing.assert_array_equal(alone.means[0], means)
 
 
 @pytest.mark.parametrize("policy", CASES)
@@ -236,7 +273,11 @@ def test_a_table_and_a_kernel_that_is_shown_everything_give_the_same_bits(policy
     ]
     sizes = {"batch_size": 3, "group_size": 6, "behaviour": 0.5 * c.theta, "directions": np.eye(c.policy.dimension)[:2]}
     run = Simulated(c, [*made, *twins], **sizes, strips=2)
-    by_table = [route for route in run.routes if isinstance(route, routes.TableRoute) or route.book is not None]
+    by_table = [
+        route
+        for route in run.routes
+        if isinstance(route, routes.TableRoute | routes.ContrastRoute) or getattr(route, "book", None) is not None
+    ]
     assert {one for route in by_table for one in route.estimators} == set(made)
     for one, other in zip(made, twins, strict=True):
         np.testing.assert_array_equal(run.observe(one), run.observe(other))
@@ -292,9 +333,12 @@ def test_counts_are_those_of_the_outcomes_in_the_order_drawn(policy, group_size)
 COMPILED = [
     (counting, "compiled_fill_counts"),
     (ordering, "compiled_fill_ordered"),
+    (contrasts, "compiled_fill_contrasts"),
+    (contrasts, "compiled_fill_contrasts_of_firsts"),
     (covectors, "compiled_fill_covectors"),
     (pushes, "compiled_fill_pushes_by_book"),
     (pushes, "compiled_fill_covectors_of_pushes"),
+    (shown, "compiled_fill_firsts"),
     (shown, "compiled_fill_pushes"),
     (shown, "compiled_fill_ordered_pushes"),
 ]
@@ -332,7 +376,7 @@ class Twins:
 
     def __call__(self, *arguments):
         copies = [copy(argument) for argument in arguments]
-        if self.plain in (shown.fill_pushes, shown.fill_ordered_pushes):
+        if self.plain in (shown.fill_firsts, shown.fill_pushes, shown.fill_ordered_pushes):
             copies[0] = self.kernel
         with np.errstate(over="ignore"):
             self.plain(*copies)
@@ -361,16 +405,26 @@ TWINNED = [
     ("linear tree", {"ratio": "token", "clip": "by sign", "aggregation": "group tokens", "kl": "k3 in loss"}, (2, 3), False),
     ("tree", {"ratio": "token", "clip": "by sign", "advantage": "optimal_loo", "aggregation": "batch tokens"}, (2, 3), True),
     ("tabular", {"advantage": "dr_grpo"}, (33, 3), False),
+    ("binary tabular", {"advantage": "grpo"}, (3, 40), False),
+    ("binary head", {"advantage": "oracle"}, (2, 5), False),
+    ("binary tabular", {"advantage": "optimal_loo"}, (3, 4), False),
 ]
+
+
+def problem_of(policy):
+    """A problem with graded rewards, or a binary one."""
+    if policy.startswith("binary "):
+        return case(policy.removeprefix("binary "), "binary", "kl")
+    return token_case(policy, "kl")
 
 
 def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
     """Every driver, and with them every stage that they are made of."""
     compiled_errors = errors.compiled_errors
-    for policy, parts, (batch_size, group_size), in_order in TWINNED:
+    for policy, composition, (batch_size, group_size), in_order in TWINNED:
         registry.pop("composed_for_one_test", None)
-        c, estimator = token_case(policy, "kl"), composed(**parts)
-        if policy == "tabular":
+        c, estimator = problem_of(policy), composed(**composition)
+        if "kl" not in composition and "head" not in policy:
             c = c.replace(kl=None)
         kernel = estimator.advantage.function
         for module, name in COMPILED:

@@ -2,8 +2,8 @@
 
 Every token then weighs its advantage, and all such estimators are worked on together.
 
-Covectors are (E, V, B, D, WIDTH): what belongs to the batches of one vector of lanes lies side by side, and stays in the first
-level of cache.  (Were all lanes of a strip side by side, all groups of a batch would ask for the same few places of that cache.)
+Covectors are (E, V, at least B, D, WIDTH): what belongs to the batches of one vector of lanes lies side by side, and stays in the
+first level of cache.  (Were all lanes of a strip side by side, all groups of a batch would ask for the same few places of it.)
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ import numba
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F2, NO_ARRAYS, compile_function, record_type, stage
-from grpo_theory.lanes import WIDTH, as_real, load, reals, store
+from grpo_theory.lanes import WIDTH, as_real, load, reals, store, zeros
 from grpo_theory.simulate.book import BOOK, find_advantages, find_multisets
 from grpo_theory.simulate.choice import LOOKUP, at_places, read_rows
 from grpo_theory.simulate.counting import COUNTS
@@ -30,6 +30,11 @@ class CovectorRoom(NamedTuple):
 
 
 COVECTOR_ROOM = record_type(CovectorRoom, F2, F2)
+
+
+def make_covectors(n_estimators: int, n_strips: int, batch_size: int, n_logits: int) -> Array:
+    """Make room for covectors, those of each estimator as `Parts` has rows."""
+    return zeros(n_estimators, n_strips * VECTORS, batch_size + batch_size % 2, n_logits, WIDTH)
 
 
 @stage
@@ -67,8 +72,8 @@ def centre(covectors, e, v, b, start, stop, total, tokens, prompts, found):
 
 def fill_covectors(tokens, book, counts, room, covectors):
     """Fill in covectors (E, V, B, K, WIDTH) by a book of E tables; `tokens` (M, K) are the policy's probabilities."""
-    n_estimators, n_vectors, batch_size, n_responses, _ = covectors.shape
-    n_values = book.ranks.shape[0] + 1
+    n_estimators, n_vectors, _, n_responses, _ = covectors.shape
+    n_values, batch_size = book.ranks.shape[0] + 1, counts.prompts.shape[1]
     for v in range(n_vectors):
         s, i = v // VECTORS, v % VECTORS * WIDTH
         for b in range(batch_size):

@@ -1,11 +1,11 @@
-"""Covectors of groups to the squared errors of their batches, one driver for each way of adding up a batch.
+"""Parts of estimates to the squared errors of their batches, one driver for each way of adding up a batch.
 
 The estimate of a batch is (1/B) sum_b Phi_b' c_b, with c_b the covector of group b.  Of each replication the drivers fill in
 `observations` (E, 2 + J, T, STRIP), from strip number `first` on: row 0 is the squared error of the batch's estimate about g,
 row 1 the mean of its groups' squared errors about their g(x), and the J others the estimate along the directions.
 
-A stage is for one vector of lanes: vector v of the covectors (E, V, B, D, WIDTH), which are the lanes from i on of strip s of the
-prompts and of strip t of the observations.
+A stage is for one vector of lanes: vector v of the parts, which are the lanes from i on of strip s of the prompts and of strip t
+of the observations.
 """
 
 from functools import cache
@@ -17,7 +17,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F2, F3, F4, NO_ARRAYS, compile_function, record_type, stage
 from grpo_theory.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take, where, zeros
 from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, read_rows
-from grpo_theory.simulate.covectors import COVECTORS
+from grpo_theory.simulate.parts import PARTS, put_together
 from grpo_theory.simulate.strip import VECTORS
 
 
@@ -46,265 +46,409 @@ class ErrorRoom(NamedTuple):
     ----------
     facts : ndarray, shape (at least R, WIDTH)
         Those of the lanes' prompts.
-    weights : ndarray, shape (2, B, WIDTH)
-        What one group after another, or two at once, weigh the others with.
-    sums : ndarray, shape (1, 1, n, m, WIDTH)
+    relations : ndarray, shape (2, B, WIDTH)
+        What the groups of two rows have to do with those before them.
+    gram : ndarray, shape (2, N, WIDTH)
+        Products of two rows with those before them.
+    before : ndarray, shape (2, C, WIDTH)
+        Their sums over the groups before, by each column of the weights.
+    products : ndarray, shape (2, J + 2, WIDTH)
+        Products of two rows with facts.
+    found : ndarray, shape (E, 2 + J, WIDTH)
+        Sums over the groups of the batch, for each observation.
+    base : ndarray, shape (1, WIDTH)
+        The sum of ||g(x)||^2 over the groups.
+    row : ndarray, shape (1, 1, D, WIDTH)
+        The covector of one group.
+    sums : ndarray, shape (1, n, m, WIDTH)
         What a driver adds up.
     """
 
     facts: Array
-    weights: Array
+    relations: Array
+    gram: Array
+    before: Array
+    products: Array
+    found: Array
+    base: Array
+    row: Array
     sums: Array
 
 
 TRUTH = record_type(Truth, LOOKUP, F2, F1)
 I3 = numba.int64[:, :, ::1]
-ERROR_ROOM = record_type(ErrorRoom, F2, F3, COVECTORS)
+ERROR_ROOM = record_type(ErrorRoom, F2, F3, F3, F3, F3, F3, F2, F4, F4)
 
 
 @stage
-def add_along(covectors, e, v, b, facts, prompts, here, t, i, observations):
-    """Add a group to the estimate along the J directions, whose logits are the first facts."""
-    n_logits = covectors.shape[3]
-    for k in range(observations.shape[1] - 2):
-        found = load(observations, e, 2 + k, t, i)
-        for d in range(n_logits):
-            found = found + load(covectors, e, v, b, d, 0) * at_places(facts, k * n_logits + d, prompts, here)
-        store(found, observations, e, 2 + k, t, i)
+def begin(found, error):
+    """Begin the sums (E, 2 + J, WIDTH) with an error, and with 0 for the other observations."""
+    for e in range(found.shape[0]):
+        store(reals(error), found, e, 0, 0)
+        for row in range(1, found.shape[1]):
+            store(reals(0.0), found, e, row, 0)
 
 
 @stage
-def begin(observations, e, t, i, error):
-    """Begin with an error, and with 0 for the other observations."""
-    store(reals(error), observations, e, 0, t, i)
-    for row in range(1, observations.shape[1]):
-        store(reals(0.0), observations, e, row, t, i)
+def write_out(found, error_share, share, t, i, observations):
+    """Multiply the sum of squared errors by a number of its own, and the other sums (E, 2 + J, WIDTH) by another.
 
-
-@stage
-def divide(observations, e, t, i, error_divisor, divisor):
-    """Divide the squared error by a number of its own, and the other observations by another."""
-    store(load(observations, e, 0, t, i) / error_divisor, observations, e, 0, t, i)
-    for row in range(1, observations.shape[1]):
-        store(load(observations, e, row, t, i) / divisor, observations, e, row, t, i)
-
-
-# ---- maps where ||Phi' c||^2 is |c|^2 times a number of the prompt; after J D facts are g's covectors, and 2 B times its logits
-
-
-@stage
-def add_alone(covectors, e, v, b, facts, prompts, here, own, square, t, i, observations):
-    """Add what a group contributes by itself: to B times the mean squared error about g(x), and to B^2 times that about g.
-
-    The latter is `square` times its own square, less 2 B times its product with g; `own` are the prompts' numbers.
+    A multiplication takes a tenth of the time of a division.
     """
-    n_logits = covectors.shape[3]
-    first = (observations.shape[1] - 2) * n_logits
-    error, gaps = load(observations, e, 0, t, i), reals(0.0)
-    for d in range(n_logits):
-        covector = load(covectors, e, v, b, d, 0)
-        gap = covector - at_places(facts, first + d, prompts, here)
-        along = at_places(facts, first + n_logits + d, prompts, here)
-        error = error + covector * (square * covector - along)
-        gaps = gaps + gap * gap
-    store(error, observations, e, 0, t, i)
-    store(load(observations, e, 1, t, i) + own * gaps, observations, e, 1, t, i)
+    for e in range(found.shape[0]):
+        store(load(found, e, 0, 0) * error_share, observations, e, 0, t, i)
+        for row in range(1, found.shape[1]):
+            store(load(found, e, row, 0) * share, observations, e, row, t, i)
+
+
+# ---- maps where ||Phi' c||^2 is |c|^2 times a number of the prompt; after the directions' logits, facts are twice the covector
+# ---- of g(x) times that number, 2 B times the logits of g, and ||g(x)||^2
 
 
 @stage
-def add_product(covectors, e, v, b, c, weight, found):
-    """Return `found` and so many times the product of the covectors of groups b and c."""
-    total = reals(0.0)
-    for d in range(covectors.shape[3]):
-        total = total + load(covectors, e, v, b, d, 0) * load(covectors, e, v, c, d, 0)
-    return found + weight * total
+def multiply_facts(rows, v, r, facts, prompts, here, products, k):
+    """Multiply a row with each of the prompts' J + 2 facts that are D numbers, the last two at once, for row k of products."""
+    n_logits, last = rows.shape[2], products.shape[1] - 1
+    for fact in range(last - 1):
+        total = reals(0.0)
+        for d in range(n_logits):
+            total = total + load(rows, v, r, d, 0) * at_places(facts, fact * n_logits + d, prompts, here)
+        store(total, products, k, fact, 0)
+    first, second = reals(0.0), reals(0.0)
+    for d in range((last - 1) * n_logits, last * n_logits):
+        number = load(rows, v, r, d - (last - 1) * n_logits, 0)
+        first = first + number * at_places(facts, d, prompts, here)
+        second = second + number * at_places(facts, d + n_logits, prompts, here)
+    store(first, products, k, last - 1, 0)
+    store(second, products, k, last, 0)
 
 
 @stage
-def relate(prompts, s, b, i, inner, weights, row):
-    """Weigh the group with those before it, in a row of weights (2, B, WIDTH), by inner products (M, M).
+def multiply_facts_of_two(rows, v, r, facts, prompts, here, products):
+    """Do the same for rows r and r + 1 of one group, whose facts are the same."""
+    n_logits = rows.shape[2]
+    for fact in range(products.shape[1]):
+        first, second = reals(0.0), reals(0.0)
+        for d in range(n_logits):
+            number = at_places(facts, fact * n_logits + d, prompts, here)
+            first, second = first + load(rows, v, r, d, 0) * number, second + load(rows, v, r + 1, d, 0) * number
+        store(first, products, 0, fact, 0)
+        store(second, products, 1, fact, 0)
 
-    Without any, the prompts are orthogonal: 1 where they are the same.
+
+@stage
+def relate(prompts, s, b, i, inner, relations, k):
+    """Relate a group with itself and those before it, in row k of relations (2, B, WIDTH): twice their prompts' inner products.
+
+    Without any (M, M), prompts are orthogonal: 1 where they are the same.
     """
     own = load(prompts, s, b, i)
-    for c in range(b):
+    for c in range(b + 1):
         if inner.shape[0] == 0:
-            store(where(load(prompts, s, c, i) == own, reals(1.0), 0.0), weights, row, c, 0)
+            store(where(load(prompts, s, c, i) == own, reals(2.0), 0.0), relations, k, c, 0)
         else:
-            store(take(inner, own * inner.shape[0] + load(prompts, s, c, i)), weights, row, c, 0)
+            store(2.0 * take(inner, own * inner.shape[0] + load(prompts, s, c, i)), relations, k, c, 0)
 
 
 @stage
-def add_pairs(covectors, e, v, b, weights, t, i, observations):
-    """Add the products of a group with those before it, which the first row of `weights` (2, B, WIDTH) weighs."""
-    found = load(observations, e, 0, t, i)
-    for c in range(b):
-        found = add_product(covectors, e, v, b, c, 2.0 * load(weights, 0, c, 0), found)
-    store(found, observations, e, 0, t, i)
+def meet(truth, prompts, s, b, i, parts, v, r, room, k):
+    """Relate row number r, which is one of group b, with facts and with the groups before, as row k of the room.
+
+    A second row of the same group has the facts and the relations of the first.
+    """
+    here, begins = load(prompts, s, b, i), r % parts.columns.shape[1] == 0
+    if k == 0 or begins:
+        read_rows(truth.facts, here, room.facts)
+        relate(prompts, s, b, i, truth.array, room.relations, k)
+    if begins:
+        power = at_places(truth.facts, room.products.shape[1] * parts.rows.shape[2], here, room.facts)
+        store(load(room.base, 0, 0) + power, room.base, 0, 0)
+    return here
 
 
 @stage
-def add_pairs_of_two(covectors, e, v, b, weights, t, i, observations):
-    """Add the products of groups b and b + 1, b even, with one another and with those before, by the rows of `weights`.
+def multiply_pairs(rows, v, r, c, relations, k, b, a, gram):
+    """Multiply rows r and r + 1 with rows c and c + 1, of groups b and a: four at once.
 
-    Two by two, because a number that is loaded is then used twice.
+    The first is related to these groups as row 0 of `relations` says, the second as row k.
     """
-    found = load(observations, e, 0, t, i)
-    found = add_product(covectors, e, v, b, b + 1, 2.0 * load(weights, 1, b, 0), found)
-    for c in range(0, b, 2):
-        first, second, third, fourth = reals(0.0), reals(0.0), reals(0.0), reals(0.0)
-        for d in range(covectors.shape[3]):
-            x, y = load(covectors, e, v, b, d, 0), load(covectors, e, v, b + 1, d, 0)
-            z, w = load(covectors, e, v, c, d, 0), load(covectors, e, v, c + 1, d, 0)
-            first, second, third, fourth = first + x * z, second + x * w, third + y * z, fourth + y * w
-        upper = load(weights, 0, c, 0) * first + load(weights, 0, c + 1, 0) * second
-        lower = load(weights, 1, c, 0) * third + load(weights, 1, c + 1, 0) * fourth
-        found = found + 2.0 * (upper + lower)
-    store(found, observations, e, 0, t, i)
+    first, second, third, fourth = reals(0.0), reals(0.0), reals(0.0), reals(0.0)
+    for d in range(rows.shape[2]):
+        x, y = load(rows, v, r, d, 0), load(rows, v, r + 1, d, 0)
+        z, w = load(rows, v, c, d, 0), load(rows, v, c + 1, d, 0)
+        first, second, third, fourth = first + x * z, second + x * w, third + y * z, fourth + y * w
+    store(load(relations, 0, b, 0) * first, gram, 0, c, 0)
+    store(load(relations, 0, a, 0) * second, gram, 0, c + 1, 0)
+    store(load(relations, k, b, 0) * third, gram, 1, c, 0)
+    store(load(relations, k, a, 0) * fourth, gram, 1, c + 1, 0)
 
 
-def fill_errors_by_pairs(truth, prompts, covectors, room, first, observations):
-    """Add up a batch as the products of all pairs of its groups; `array` has inner products of prompts, or is empty.
+@stage
+def multiply_own(rows, v, r, relations, k, b, a, gram):
+    """Multiply rows r and r + 1, of groups b and a, with themselves and each other; a square counts once, a product twice."""
+    first, third, fourth = reals(0.0), reals(0.0), reals(0.0)
+    for d in range(rows.shape[2]):
+        x, y = load(rows, v, r, d, 0), load(rows, v, r + 1, d, 0)
+        first, third, fourth = first + x * x, third + y * x, fourth + y * y
+    store(0.5 * load(relations, 0, b, 0) * first, gram, 0, r, 0)
+    store(load(relations, k, b, 0) * third, gram, 1, r, 0)
+    store(0.5 * load(relations, k, a, 0) * fourth, gram, 1, r + 1, 0)
 
-    If it is not, the last fact is the inner product of the prompt with itself.
-    """
-    n_estimators, n_vectors, batch_size, n_logits = covectors.shape[:4]
-    square, last = float(batch_size * batch_size), observations.shape[1] * n_logits
+
+@stage
+def weigh_before(parts, v, b, a, gram, sums):
+    """Weigh the two rows' products with those before by each column: sums (2, C, WIDTH) over the groups before b, or before a."""
+    n_parts = parts.columns.shape[1]
+    for column in range(parts.owners.shape[0]):
+        i = parts.owners[column]
+        if i < 0:
+            continue
+        first, second = reals(0.0), reals(0.0)
+        for c in range(b):
+            weight = load(parts.weights, v, c, column, 0)
+            first = first + load(gram, 0, c * n_parts + i, 0) * weight
+            second = second + load(gram, 1, c * n_parts + i, 0) * weight
+        if a > b:
+            second = second + load(gram, 1, b * n_parts + i, 0) * load(parts.weights, v, b, column, 0)
+        store(first, sums, 0, column, 0)
+        store(second, sums, 1, column, 0)
+
+
+@stage
+def add_row(parts, e, v, b, part, room, k):
+    """Add what a part of group b, row k of the room, contributes to the sums of estimator e."""
+    n_parts, last = parts.columns.shape[1], room.products.shape[1] - 1
+    weight = load(parts.weights, v, b, parts.columns[e, part], 0)
+    inside = load(room.gram, k, b * n_parts + part, 0) * weight
+    for i in range(part):
+        if parts.columns[e, i] >= 0:
+            inside = inside + load(room.gram, k, b * n_parts + i, 0) * load(parts.weights, v, b, parts.columns[e, i], 0)
+    outside = load(room.before, k, parts.columns[e, 0], 0)
+    for i in range(1, n_parts):
+        if parts.columns[e, i] >= 0:
+            outside = outside + load(room.before, k, parts.columns[e, i], 0)
+    error = load(room.found, e, 0, 0) + weight * (outside + inside - load(room.products, k, last, 0))
+    gap = load(room.found, e, 1, 0) + weight * (inside - load(room.products, k, last - 1, 0))
+    store(error, room.found, e, 0, 0)
+    store(gap, room.found, e, 1, 0)
+    for direction in range(last - 1):
+        along = load(room.found, e, 2 + direction, 0) + weight * load(room.products, k, direction, 0)
+        store(along, room.found, e, 2 + direction, 0)
+
+
+@stage
+def add_both(parts, e, v, b, room):
+    """Do so with both parts of group b at once, which are the two rows of the room."""
+    last, difference, mean = room.products.shape[1] - 1, parts.columns[e, 0], parts.columns[e, 1]
+    x, y = load(parts.weights, v, b, difference, 0), load(parts.weights, v, b, mean, 0)
+    upper = load(room.gram, 0, 2 * b, 0) * x
+    lower = load(room.gram, 1, 2 * b + 1, 0) * y + load(room.gram, 1, 2 * b, 0) * x
+    first = load(room.before, 0, difference, 0) + load(room.before, 0, mean, 0)
+    second = load(room.before, 1, difference, 0) + load(room.before, 1, mean, 0)
+    error = load(room.found, e, 0, 0) + x * (first + upper - load(room.products, 0, last, 0))
+    gap = load(room.found, e, 1, 0) + x * (upper - load(room.products, 0, last - 1, 0))
+    store(error + y * (second + lower - load(room.products, 1, last, 0)), room.found, e, 0, 0)
+    store(gap + y * (lower - load(room.products, 1, last - 1, 0)), room.found, e, 1, 0)
+    for direction in range(last - 1):
+        along = load(room.found, e, 2 + direction, 0) + x * load(room.products, 0, direction, 0)
+        store(along + y * load(room.products, 1, direction, 0), room.found, e, 2 + direction, 0)
+
+
+@stage
+def add_base(base, found):
+    """Add the sum of ||g(x)||^2 to that of the squared errors about g(x)."""
+    for e in range(found.shape[0]):
+        store(load(found, e, 1, 0) + load(base, 0, 0), found, e, 1, 0)
+
+
+def fill_errors_by_pairs(truth, prompts, parts, room, first, observations):
+    """Add up a batch as the products of all pairs of its rows; `array` has inner products of prompts, or is empty."""
+    n_vectors, n_rows = parts.rows.shape[:2]
+    batch_size, n_parts = prompts.shape[1], parts.columns.shape[1]
+    square = float(batch_size * batch_size)
     for v in range(n_vectors):
         s, i = v // VECTORS, v % VECTORS * WIDTH
-        t = first + s
-        for e in range(n_estimators):
-            begin(observations, e, t, i, truth.target[0] * square)
-        for b in range(batch_size):
-            here = load(prompts, s, b, i)
-            read_rows(truth.facts, here, room.facts)
-            relate(prompts, s, b, i, truth.array, room.weights, b % 2)
-            own = at_places(truth.facts, last, here, room.facts) if truth.array.shape[0] > 0 else reals(1.0)
-            for e in range(n_estimators):
-                add_alone(covectors, e, v, b, truth.facts, here, room.facts, own, own, t, i, observations)
-                add_along(covectors, e, v, b, truth.facts, here, room.facts, t, i, observations)
-                if b % 2 == 1:
-                    add_pairs_of_two(covectors, e, v, b - 1, room.weights, t, i, observations)
-                elif b == batch_size - 1:
-                    add_pairs(covectors, e, v, b, room.weights, t, i, observations)
-        for e in range(n_estimators):
-            divide(observations, e, t, i, square, float(batch_size))
+        begin(room.found, truth.target[0] * square)
+        store(reals(0.0), room.base, 0, 0)
+        for r in range(0, n_rows, 2):
+            b, a = r // n_parts, (r + 1) // n_parts
+            k, place = 0 if a == b else 1, min(a, batch_size - 1)
+            here = meet(truth, prompts, s, b, i, parts, v, r, room, 0)
+            if a == b:
+                multiply_facts_of_two(parts.rows, v, r, truth.facts, here, room.facts, room.products)
+            else:
+                multiply_facts(parts.rows, v, r, truth.facts, here, room.facts, room.products, 0)
+                if a < batch_size:
+                    here = meet(truth, prompts, s, a, i, parts, v, r + 1, room, 1)
+                    multiply_facts(parts.rows, v, r + 1, truth.facts, here, room.facts, room.products, 1)
+            multiply_own(parts.rows, v, r, room.relations, k, b, place, room.gram)
+            for c in range(0, r, 2):
+                multiply_pairs(parts.rows, v, r, c, room.relations, k, c // n_parts, (c + 1) // n_parts, room.gram)
+            weigh_before(parts, v, b, place, room.gram, room.before)
+            for e in range(parts.columns.shape[0]):
+                has_second = a < batch_size and parts.columns[e, r + 1 - a * n_parts] >= 0
+                if n_parts == 2 and has_second:
+                    add_both(parts, e, v, b, room)
+                    continue
+                if parts.columns[e, r - b * n_parts] >= 0:
+                    add_row(parts, e, v, b, r - b * n_parts, room, 0)
+                if has_second:
+                    add_row(parts, e, v, a, r + 1 - a * n_parts, room, 1)
+        add_base(room.base, room.found)
+        write_out(room.found, 1.0 / square, 1.0 / float(batch_size), first + s, i, observations)
 
 
 @stage
-def add_to_prompt(covectors, e, v, b, prompts, sums):
-    """Add a group to the sum (1, 1, M, D, WIDTH) of its prompt."""
-    places = prompts * (sums.shape[3] * WIDTH) + lane_numbers()
-    for d in range(sums.shape[3]):
-        add_at(sums, places + d * WIDTH, load(covectors, e, v, b, d, 0))
+def add_alone(row, own, products, e, found):
+    """Add what a group's covector (1, 1, D, WIDTH) contributes by itself to the sums of estimator e.
+
+    That is all but its products with the groups of the batch, itself among them; `own` is the prompts' number.
+    """
+    power, last = reals(0.0), products.shape[1] - 1
+    for d in range(row.shape[2]):
+        covector = load(row, 0, 0, d, 0)
+        power = power + covector * covector
+    store(load(found, e, 0, 0) - load(products, 0, last, 0), found, e, 0, 0)
+    store(load(found, e, 1, 0) + (own * power - load(products, 0, last - 1, 0)), found, e, 1, 0)
+    for direction in range(last - 1):
+        store(load(found, e, 2 + direction, 0) + load(products, 0, direction, 0), found, e, 2 + direction, 0)
 
 
 @stage
-def add_prompts(sums, inner, e, t, i, observations):
-    """Add the products of the sums (1, 1, M, D, WIDTH) of all pairs of prompts, by the prompts' inner products (M, M)."""
-    found = load(observations, e, 0, t, i)
-    for m in range(sums.shape[2]):
+def add_to_prompt(row, prompts, sums):
+    """Add a group's covector (1, 1, D, WIDTH) to the sum (1, M, D, WIDTH) of its prompt."""
+    places = prompts * (sums.shape[2] * WIDTH) + lane_numbers()
+    for d in range(sums.shape[2]):
+        add_at(sums, places + d * WIDTH, load(row, 0, 0, d, 0))
+
+
+@stage
+def add_prompts(sums, inner, e, found):
+    """Add the products of the sums (1, M, D, WIDTH) of all pairs of prompts, by the prompts' inner products (M, M)."""
+    error = load(found, e, 0, 0)
+    for m in range(sums.shape[1]):
         for n in range(m + 1):
             times = inner[m, n] if n == m else 2.0 * inner[m, n]
             if times != 0.0:
-                found = add_product(sums, 0, 0, m, n, reals(times), found)
-    store(found, observations, e, 0, t, i)
+                total = reals(0.0)
+                for d in range(sums.shape[2]):
+                    total = total + load(sums, 0, m, d, 0) * load(sums, 0, n, d, 0)
+                error = error + times * total
+    store(error, found, e, 0, 0)
 
 
 @stage
 def clear(sums):
-    """Put 0 wherever sums (1, 1, n, m, WIDTH) are."""
-    for row in range(sums.shape[2]):
-        for k in range(sums.shape[3]):
-            store(reals(0.0), sums, 0, 0, row, k, 0)
+    """Put 0 wherever sums (1, n, m, WIDTH) are."""
+    for row in range(sums.shape[1]):
+        for k in range(sums.shape[2]):
+            store(reals(0.0), sums, 0, row, k, 0)
 
 
-def fill_errors_by_prompt(truth, prompts, covectors, room, first, observations):
+def fill_errors_by_prompt(truth, prompts, parts, room, first, observations):
     """Add up a batch prompt by prompt, and then the products of the prompts; `array` has their inner products (M, M)."""
-    n_estimators, n_vectors, batch_size = covectors.shape[:3]
+    batch_size = prompts.shape[1]
     square = float(batch_size * batch_size)
-    for v in range(n_vectors):
+    for v in range(parts.rows.shape[0]):
         s, i = v // VECTORS, v % VECTORS * WIDTH
-        t = first + s
-        for e in range(n_estimators):
-            begin(observations, e, t, i, truth.target[0] * square)
+        begin(room.found, truth.target[0] * square)
+        for e in range(parts.columns.shape[0]):
             clear(room.sums)
+            store(reals(0.0), room.base, 0, 0)
             for b in range(batch_size):
                 here = load(prompts, s, b, i)
+                put_together(parts, e, v, b, room.row)
+                add_to_prompt(room.row, here, room.sums)
                 read_rows(truth.facts, here, room.facts)
-                own = take(truth.array, here * (truth.array.shape[0] + 1))
-                add_to_prompt(covectors, e, v, b, here, room.sums)
-                facts, none = truth.facts, reals(0.0)
-                add_alone(covectors, e, v, b, facts, here, room.facts, own, none, t, i, observations)
-                add_along(covectors, e, v, b, facts, here, room.facts, t, i, observations)
-            add_prompts(room.sums, truth.array, e, t, i, observations)
-            divide(observations, e, t, i, square, float(batch_size))
+                multiply_facts(room.row, 0, 0, truth.facts, here, room.facts, room.products, 0)
+                add_alone(room.row, take(truth.array, here * (truth.array.shape[0] + 1)), room.products, e, room.found)
+                power = at_places(truth.facts, room.products.shape[1] * room.row.shape[2], here, room.facts)
+                store(load(room.base, 0, 0) + power, room.base, 0, 0)
+            add_prompts(room.sums, truth.array, e, room.found)
+        add_base(room.base, room.found)
+        write_out(room.found, 1.0 / square, 1.0 / float(batch_size), first + s, i, observations)
 
 
 # ---- any other map, by its features: after J D facts are those of each edge, D d numbers, and g(x)
 
 
 @stage
-def add_gradient(covectors, e, v, b, facts, prompts, here, sums, t, i, observations):
-    """Add a group's gradient to the sums of the batch (1, 1, E, d, WIDTH), and its squared error about g(x)."""
-    n_logits, dimension = covectors.shape[3], sums.shape[3]
-    first = (observations.shape[1] - 2) * n_logits
-    prompt_error = load(observations, e, 1, t, i)
+def add_along(row, facts, prompts, here, e, found):
+    """Add a group's covector (1, 1, D, WIDTH) to the estimate along the J directions, whose logits are the first facts."""
+    n_logits = row.shape[2]
+    for direction in range(found.shape[1] - 2):
+        total = load(found, e, 2 + direction, 0)
+        for d in range(n_logits):
+            total = total + load(row, 0, 0, d, 0) * at_places(facts, direction * n_logits + d, prompts, here)
+        store(total, found, e, 2 + direction, 0)
+
+
+@stage
+def add_gradient(row, facts, prompts, here, e, sums, found):
+    """Add a group's gradient to the sums of the batch (1, E, d, WIDTH), and its squared error about g(x)."""
+    n_logits, dimension = row.shape[2], sums.shape[2]
+    first = (found.shape[1] - 2) * n_logits
+    prompt_error = load(found, e, 1, 0)
     for k in range(dimension):
         gradient = reals(0.0)
         for d in range(n_logits):
             feature = at_places(facts, first + d * dimension + k, prompts, here)
-            gradient = gradient + load(covectors, e, v, b, d, 0) * feature
+            gradient = gradient + load(row, 0, 0, d, 0) * feature
         error = gradient - at_places(facts, first + n_logits * dimension + k, prompts, here)
-        store(load(sums, 0, 0, e, k, 0) + gradient, sums, 0, 0, e, k, 0)
+        store(load(sums, 0, e, k, 0) + gradient, sums, 0, e, k, 0)
         prompt_error = prompt_error + error * error
-    store(prompt_error, observations, e, 1, t, i)
+    store(prompt_error, found, e, 1, 0)
 
 
 @stage
-def add_error(sums, batch_size, target, e, t, i, observations):
+def add_error(sums, batch_size, target, e, found):
     """Add the squared error about g of the gradient whose sum over the batch is given."""
-    found = load(observations, e, 0, t, i)
+    total = load(found, e, 0, 0)
     for k in range(target.shape[0]):
-        error = load(sums, 0, 0, e, k, 0) / float(batch_size) - target[k]
-        found = found + error * error
-    store(found, observations, e, 0, t, i)
+        error = load(sums, 0, e, k, 0) * (1.0 / float(batch_size)) - target[k]
+        total = total + error * error
+    store(total, found, e, 0, 0)
 
 
-def fill_errors_by_features(truth, prompts, covectors, room, first, observations):
+def fill_errors_by_features(truth, prompts, parts, room, first, observations):
     """Add up a batch as a gradient of d dimensions."""
-    n_estimators, n_vectors, batch_size = covectors.shape[:3]
-    for v in range(n_vectors):
+    batch_size, n_estimators = prompts.shape[1], parts.columns.shape[0]
+    for v in range(parts.rows.shape[0]):
         s, i = v // VECTORS, v % VECTORS * WIDTH
-        t = first + s
         clear(room.sums)
-        for e in range(n_estimators):
-            begin(observations, e, t, i, 0.0)
+        begin(room.found, 0.0)
         for b in range(batch_size):
             here = load(prompts, s, b, i)
             read_rows(truth.facts, here, room.facts)
             for e in range(n_estimators):
-                facts, sums = truth.facts, room.sums
-                add_gradient(covectors, e, v, b, facts, here, room.facts, sums, t, i, observations)
-                add_along(covectors, e, v, b, facts, here, room.facts, t, i, observations)
+                put_together(parts, e, v, b, room.row)
+                add_gradient(room.row, truth.facts, here, room.facts, e, room.sums, room.found)
+                add_along(room.row, truth.facts, here, room.facts, e, room.found)
         for e in range(n_estimators):
-            add_error(room.sums, batch_size, truth.target, e, t, i, observations)
-            divide(observations, e, t, i, 1.0, float(batch_size))
+            add_error(room.sums, batch_size, truth.target, e, room.found)
+        write_out(room.found, 1.0, 1.0 / float(batch_size), first + s, i, observations)
 
 
-SIGNATURE = numba.void(TRUTH, I3, COVECTORS, ERROR_ROOM, numba.int64, F4)
+SIGNATURE = numba.void(TRUTH, I3, PARTS, ERROR_ROOM, numba.int64, F4)
 
 
-def make_error_room(n_facts: int, batch_size: int, n_sums: int, length: int) -> ErrorRoom:
-    """Make room for so many facts of each prompt, and sums of a length."""
-    return ErrorRoom(zeros(n_facts, WIDTH), zeros(2, batch_size, WIDTH), zeros(1, 1, n_sums, length, WIDTH))
-
-
-def error_room_sizes(driver: Any, truth: Truth, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Return the sizes that `make_error_room` is given for a driver, and covectors of a shape."""
-    n_estimators, _, batch_size, n_logits, _ = shape
+def make_error_room(
+    driver: Any, truth: Truth, shape: tuple[int, ...], n_columns: int, n_estimators: int, batch_size: int, n_observations: int
+) -> ErrorRoom:
+    """Make the room that a driver needs for so many estimators, whose parts have rows of a shape, and so many columns."""
+    _, n_rows, n_logits, _ = shape
     sums = {fill_errors_by_prompt: (len(truth.array), n_logits), fill_errors_by_features: (n_estimators, len(truth.target))}
-    return truth.facts.rows.shape[1], batch_size, *sums.get(driver, (0, 0))
+    return ErrorRoom(
+        facts=zeros(truth.facts.rows.shape[1], WIDTH),
+        relations=zeros(2, batch_size, WIDTH),
+        gram=zeros(2, n_rows, WIDTH),
+        before=zeros(2, n_columns, WIDTH),
+        products=zeros(2, n_observations, WIDTH),
+        found=zeros(n_estimators, n_observations, WIDTH),
+        base=zeros(1, WIDTH),
+        row=zeros(1, 1, n_logits, WIDTH),
+        sums=zeros(1, *sums.get(driver, (0, 0)), WIDTH),
+    )
 
 
 @cache

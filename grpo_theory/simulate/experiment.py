@@ -19,18 +19,18 @@ from grpo_theory.simulate.counting import (
     make_counts,
     make_sheet,
 )
-from grpo_theory.simulate.errors import ErrorRoom, compiled_errors, error_room_sizes, make_error_room
+from grpo_theory.simulate.errors import ErrorRoom, compiled_errors, make_error_room
 from grpo_theory.simulate.generator import LANES, Streams, begin_streams, make_streams
 from grpo_theory.simulate.geometry import Geometry
 from grpo_theory.simulate.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments
 from grpo_theory.simulate.ordering import compiled_fill_ordered
 from grpo_theory.simulate.outcome_law import OutcomeLaw
-from grpo_theory.simulate.routes import Panel, PushRoute, Route, Scratch
+from grpo_theory.simulate.routes import Panel, Route, Scratch, ShownRoute
 from grpo_theory.simulate.strip import STRIP
 from grpo_theory.simulate.summary import pairs_of
 
-PANEL_NUMBERS = 1 << 18
-"""The numbers that the covectors of a panel take, unless one strip has more: few enough for a cache, and many for each call."""
+PANEL_NUMBERS = 1 << 19
+"""The numbers that the parts of a panel's estimates take, unless one strip has more: few enough for a cache, many for a call."""
 
 
 class Draws:
@@ -116,7 +116,7 @@ class Experiment:
     def panel_strips(self) -> int:
         """The most strips of a panel."""
         strip = self.batch_size * STRIP
-        largest = max(len(route.estimators) * route.n_logits for route in self.routes) * strip
+        largest = max(route.n_numbers for route in self.routes) * strip
         return max(1, PANEL_NUMBERS // largest)
 
     @cached_property
@@ -165,7 +165,7 @@ class Workplace:
             panel = self._draw(min(self.panel_strips, n_strips - start))
             for route, found in zip(self.experiment.routes, self.found, strict=True):
                 self._observe(route, panel, start, found)
-                if isinstance(route, PushRoute):
+                if isinstance(route, ShownRoute):
                     self._check(route, panel, found[0, 0, start:], replications - start * STRIP)
         compiled_fill_moments()(self.rows, replications, i, moments)
 
@@ -186,16 +186,21 @@ class Workplace:
 
     def _observe(self, route: Route, panel: Panel, start: int, found: Array) -> None:
         """Fill in the observations of a route's estimators, shape (E, 2 + J, S, STRIP), from a strip on."""
-        covectors = route.covectors(panel, self.scratch)
         fill_errors, truth = self.experiment.geometry
-        room = self.scratch.made("errors", self._make_error_room, covectors.shape)
-        compiled_errors(fill_errors)(truth, panel.counts.prompts, covectors, room, start, found)
+        place = 0
+        for parts in route.parts(panel, self.scratch):
+            rows = found[place : place + len(parts.columns)]
+            room = self.scratch.made("errors", self._make_error_room, parts.rows.shape, len(parts.owners), len(parts.columns))
+            compiled_errors(fill_errors)(truth, panel.counts.prompts, parts, room, start, rows)
+            place += len(rows)
 
-    def _make_error_room(self, shape: tuple[int, ...]) -> ErrorRoom:
-        """Make room for the errors of covectors of a shape."""
-        return make_error_room(*error_room_sizes(*self.experiment.geometry, shape))
+    def _make_error_room(self, shape: tuple[int, ...], n_columns: int, n_estimators: int) -> ErrorRoom:
+        """Make room for the errors of so many estimators, whose parts have rows of a shape, and so many columns."""
+        experiment = self.experiment
+        sizes = n_columns, n_estimators, experiment.batch_size, 2 + experiment.n_directions
+        return make_error_room(experiment.geometry.fill_errors, experiment.geometry.truth, shape, *sizes)
 
-    def _check(self, route: PushRoute, panel: Panel, errors: Array, wanted: int) -> None:
+    def _check(self, route: ShownRoute, panel: Panel, errors: Array, wanted: int) -> None:
         """Raise if a kernel has left an advantage that is not finite, in one of the wanted replications of a panel."""
         bad = ~np.isfinite(errors[: len(panel.counts.prompts)]).reshape(-1)[:wanted]
         if bad.any():

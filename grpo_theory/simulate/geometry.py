@@ -41,13 +41,14 @@ def geometry(point: Point, directions: Array, batch_size: int) -> Geometry:
         by_prompt = features(policy)
         facts = [by_prompt.reshape(len(by_prompt), -1), moments.prompt_gradients]
         return Geometry(fill_errors_by_features, _truth([*along, *facts], np.empty((0, 0)), moments.gradient))
-    facts = [*along, moments.gradient_covectors, 2.0 * batch_size * of_gradient]
-    power = np.array([moments.gradient_power])
+    own = np.ones(policy.n_prompts) if inner is None else np.diag(inner)
+    covectors = moments.gradient_covectors
+    powers = own * (covectors**2).sum(axis=1)
+    facts = [*along, 2.0 * own[:, None] * covectors, 2.0 * batch_size * of_gradient, powers[:, None]]
+    target = np.array([moments.gradient_power])
     if policy.n_prompts < batch_size > PAIRED:
-        return Geometry(fill_errors_by_prompt, _truth(facts, np.eye(policy.n_prompts) if inner is None else inner, power))
-    if inner is None:
-        return Geometry(fill_errors_by_pairs, _truth(facts, np.empty((0, 0)), power))
-    return Geometry(fill_errors_by_pairs, _truth([*facts, np.diag(inner)[:, None]], inner, power))
+        return Geometry(fill_errors_by_prompt, _truth(facts, np.eye(policy.n_prompts) if inner is None else inner, target))
+    return Geometry(fill_errors_by_pairs, _truth(facts, np.empty((0, 0)) if inner is None else inner, target))
 
 
 def _truth(facts: list[Array], array: Array, target: Array) -> Truth:

@@ -161,7 +161,8 @@ def scale(covectors, v, b, factor):
 
 def fill_covectors_of_pushes(weighing, group_size, counts, pushes, tokens, covectors):
     """Turn pushes into covectors (1, V, B, D, WIDTH); tokens (at least D, WIDTH) are room."""
-    _, n_vectors, batch_size, n_logits, _ = covectors.shape
+    _, n_vectors, _, n_logits, _ = covectors.shape
+    batch_size = counts.prompts.shape[1]
     for v in range(n_vectors):
         s, i, factor = v // VECTORS, v % VECTORS * WIDTH, reals(1.0)
         for b in range(batch_size):

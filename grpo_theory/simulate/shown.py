@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, F4, I1, compile_function, record_type, stage
+from grpo_theory.compilation import F2, F4, I1, allocating_stage, compile_function, record_type, stage
 from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.simulate.counting import COUNTS
 from grpo_theory.simulate.ordering import ORDERED
@@ -129,6 +129,28 @@ def add_counted(shown, outcomes, advantages, b, batch_size, first, n, pushes):
 
 
 @stage
+def compare_counted(shown, outcomes, advantages, b, batch_size, first, n, firsts, deviations):
+    """Put apart the first advantage of each reward value of the lanes' groups b, over G, and add up what others differ from it.
+
+    The first are for firsts (L, STRIP), and the others, by response, for deviations (K, STRIP); both are 0 before.
+    """
+    group_size = advantages.shape[1]
+    n_values = outcomes.shape[0] // shown.n_responses
+    start, stop = lanes_between(first, n, b, batch_size)
+    for j in range(start, stop):
+        i, g = j * batch_size + b - first, 0
+        for value in range(n_values):
+            begin = g
+            for response in range(shown.n_responses):
+                last = g + int(outcomes[response * n_values + value, j])
+                while g < last:
+                    deviations[response, j] += (advantages[i, g] - advantages[i, begin]) / group_size
+                    g += 1
+            if g > begin:
+                firsts[value, j] = advantages[i, begin] / group_size
+
+
+@stage
 def add_ordered(shown, outcomes, responses, advantages, b, batch_size, first, n, pushes):
     """Add up what `add_counted` does, for outcomes in the order drawn (G, STRIP)."""
     group_size = advantages.shape[1]
@@ -141,6 +163,16 @@ def add_ordered(shown, outcomes, responses, advantages, b, batch_size, first, n,
             pushes[np.uintp(row), j] += advantage / group_size
 
 
+@allocating_stage
+def show_to_kernel(kernel, shown, counts, s, first, n, batch, advantages):
+    """Write out n groups of strip s, from number `first` on, from their counts, and fill in the kernel's advantages of them."""
+    batch_size = counts.prompts.shape[1]
+    for b in range(batch_size):
+        show_prompts(shown, counts.prompts[s, b], b, batch_size, first, n, batch)
+        show_counted(shown, counts.outcomes[s, b], counts.prompts[s, b], b, batch_size, first, n, batch)
+    fill_advantages(kernel, batch, n, advantages[:n])
+
+
 def fill_pushes(kernel, shown, counts, batch, advantages, pushes):
     """Fill in pushes (S, B, n_signs K, STRIP) of a kernel that treats responses alike, as many groups at once as `batch` has."""
     n_strips, batch_size, _ = counts.prompts.shape
@@ -149,12 +181,24 @@ def fill_pushes(kernel, shown, counts, batch, advantages, pushes):
     for s in range(n_strips):
         for first in range(0, batch_size * STRIP, at_once):
             n = min(at_once, batch_size * STRIP - first)
-            for b in range(batch_size):
-                show_prompts(shown, counts.prompts[s, b], b, batch_size, first, n, batch)
-                show_counted(shown, counts.outcomes[s, b], counts.prompts[s, b], b, batch_size, first, n, batch)
-            fill_advantages(kernel, batch, n, advantages[:n])
+            show_to_kernel(kernel, shown, counts, s, first, n, batch, advantages)
             for b in range(batch_size):
                 add_counted(shown, counts.outcomes[s, b], advantages, b, batch_size, first, n, pushes[s, b])
+
+
+def fill_firsts(kernel, shown, counts, batch, advantages, firsts, deviations):
+    """Do the same, but fill in firsts (S, B, L, STRIP) and deviations (S, B, K, STRIP): see `compare_counted`."""
+    n_strips, batch_size, _ = counts.prompts.shape
+    at_once = advantages.shape[0]
+    firsts[:, :, :, :] = 0.0
+    deviations[:, :, :, :] = 0.0
+    for s in range(n_strips):
+        for first in range(0, batch_size * STRIP, at_once):
+            n = min(at_once, batch_size * STRIP - first)
+            show_to_kernel(kernel, shown, counts, s, first, n, batch, advantages)
+            for b in range(batch_size):
+                outcomes = counts.outcomes[s, b]
+                compare_counted(shown, outcomes, advantages, b, batch_size, first, n, firsts[s, b], deviations[s, b])
 
 
 def fill_ordered_pushes(kernel, shown, prompts, outcomes, responses, batch, advantages, pushes):
@@ -180,6 +224,12 @@ def fill_ordered_pushes(kernel, shown, prompts, outcomes, responses, batch, adva
 def compiled_fill_pushes() -> Any:
     """Compile `fill_pushes`, or read it from the cache."""
     return compile_function(fill_pushes, numba.void(KERNEL, SHOWN, COUNTS, BATCH, F2, F4))
+
+
+@cache
+def compiled_fill_firsts() -> Any:
+    """Compile `fill_firsts`, or read it from the cache."""
+    return compile_function(fill_firsts, numba.void(KERNEL, SHOWN, COUNTS, BATCH, F2, F4, F4))
 
 
 @cache
