@@ -12,6 +12,7 @@ import numpy as np
 import grpo_theory as gt
 from benchmarks.task import Task
 from benchmarks.training_task import TrainingTask
+from grpo_theory.simulate.geometry import PAIRED
 from grpo_theory.simulate.outcome_law import drawn_again, outcome_law
 
 EXPONENTIAL = 13
@@ -39,26 +40,29 @@ class Work(NamedTuple):
 
 
 def gradient_work(task: Task, n_estimators: int = 1) -> Work:
-    """Return the work for a response of a gradient simulation whose kernels are tables.
+    """Return the work for a response of a gradient simulation with binary rewards, whose kernels are tables of mean 0.
 
     A group draws a word for its prompt and 16 bits for each response; a large one draws 8 for each response, and 16 for as many
     as may have to be drawn again.  All are compared with the threshold of every outcome that the prompt makes possible (the last
-    one included: the words beyond it are drawn again).  For each estimator a logit
-    takes one operation per outcome to weigh the counts, 2 to centre, 5 for its squared errors about g and g(x), and one for each
-    pair of groups; or, with the d features of any other map, d to be pulled back, after which each parameter takes 3.
+    one included: the words beyond it are drawn again).  A logit takes one operation for the group's contrast.  Where pairs of
+    groups are added up, it takes 3 more for the errors about g and g(x) and one for each pair, and then each estimator one for
+    each pair and 6 besides.  Where prompts are, each estimator takes 5 for each logit and one for each pair of prompts; with the
+    d features of any other map it takes d for each logit to be pulled back, and 3 for each parameter.
     """
     outcomes = int((task.point.outcome_probabilities > 0.0).sum(axis=1).max())
     n_logits, b, g = task.problem.policy.n_logits, task.batch_size, task.group_size
-    covectors = outcomes + 2 * n_logits
+    n_prompts, by_group, pairs = task.problem.bandit.n_prompts, 1.0 * n_logits, (b - 1) / 2
     if isinstance(task.problem.policy, gt.LinearSoftmax):
-        errors = (n_logits + 3.0) * task.problem.policy.dimension
+        by_estimator = n_logits + (n_logits + 3.0) * task.problem.policy.dimension
+    elif n_prompts < b > PAIRED:
+        by_estimator = n_logits * (5.0 + n_prompts**2 / b)
     else:
-        pairs = min((b - 1) / 2, task.problem.bandit.n_prompts**2 / b)
-        errors = n_logits * (5.0 + pairs)
+        by_group += n_logits * (3.0 + pairs)
+        by_estimator = pairs + 6.0
     law = outcome_law(task.point, g)
-    by_bytes, by_pairs = (g, drawn_again(law.coarse, g)) if len(law.coarse) else (0, g)
-    words, comparisons = 1.0 + by_bytes / 8.0 + by_pairs / 4.0, outcomes * (by_bytes / 2.0 + by_pairs)
-    return Work(words / g, comparisons / g, n_estimators * (covectors + errors) / g)
+    by_bytes, by_words = (g, drawn_again(law.coarse, g)) if len(law.coarse) else (0, g)
+    words, comparisons = 1.0 + by_bytes / 8.0 + by_words / 4.0, outcomes * (by_bytes / 2.0 + by_words)
+    return Work(words / g, comparisons / g, (by_group + n_estimators * by_estimator) / g)
 
 
 def training_work(task: TrainingTask) -> Work:

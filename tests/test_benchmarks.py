@@ -145,7 +145,7 @@ class TestCommandLine:
 class TestWork:
     def test_gradients_by_hand(self):
         """Tabular, K = 4 with two rewards, B = 8, G = 16: a group has 8 outcomes, 4 logits and 3.5 pairs."""
-        operations = 8 + 4 * 2 + 4 * (5 + 3.5)
+        operations = 4 * (1 + 3 + 3.5) + 3.5 + 6
         assert gradient_work(Task("tabular", 8, 16)) == pytest.approx((5 / 16, 8, operations / 16))
 
     def test_large_groups_draw_8_bits_and_some_again(self):
@@ -158,7 +158,14 @@ class TestWork:
 
     def test_six_estimators_draw_once(self):
         one, six = (gradient_work(Task("tabular", 8, 64), count) for count in (1, 6))
-        assert six == pytest.approx((one.words, one.comparisons, 6 * one.operations))
+        assert six == pytest.approx((one.words, one.comparisons, one.operations + 5 * (3.5 + 6) / 64))
+
+    def test_ways_of_adding_up_a_batch(self):
+        """Six prompts and 32 groups of 2; 100 questions of 10 answers; features of 32 dimensions, 4 responses."""
+        by_prompt = gradient_work(Task("tabular", 32, 2))
+        assert by_prompt.operations == pytest.approx((4 + 4 * (5 + 36 / 32)) / 2)
+        by_features = gradient_work(Task("linear of 32", 8, 2))
+        assert by_features.operations == pytest.approx((4 + 4 + (4 + 3) * 32) / 2)
 
     def test_training_by_hand(self):
         """Tabular, K = 3 with two rewards, a penalty, B = 1, G = 4, d = 6."""
