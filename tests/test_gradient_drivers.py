@@ -23,6 +23,7 @@ from grpo_theory.simulate import (
     experiment,
     generator,
     geometry,
+    gram,
     ordering,
     outcome_law,
     pushes,
@@ -33,7 +34,7 @@ from grpo_theory.simulate import parts as parts_of_estimates
 from grpo_theory.simulate.experiment import Draws
 from grpo_theory.simulate.strip import STRIP
 
-MODULES = (book, contrasts, counting, covectors, draw, errors, generator, ordering, parts_of_estimates, pushes, shown)
+MODULES = (book, contrasts, counting, covectors, draw, errors, generator, gram, ordering, parts_of_estimates, pushes, shown)
 CASES = (*POLICIES, *TREES)
 DRIVERS = (
     counting.fill_counts,

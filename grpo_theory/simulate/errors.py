@@ -15,8 +15,9 @@ import numba
 
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F1, F2, F3, F4, NO_ARRAYS, compile_function, record_type, stage
-from grpo_theory.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take, where, zeros
+from grpo_theory.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take, zeros
 from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, read_rows
+from grpo_theory.simulate.gram import add_both, add_row, multiply_own, multiply_pairs, relate, weigh_before
 from grpo_theory.simulate.parts import PARTS, put_together
 from grpo_theory.simulate.strip import VECTORS
 
@@ -137,20 +138,6 @@ def multiply_facts_of_two(rows, v, r, facts, prompts, here, products):
 
 
 @stage
-def relate(prompts, s, b, i, inner, relations, k):
-    """Relate a group with itself and those before it, in row k of relations (2, B, WIDTH): twice their prompts' inner products.
-
-    Without any (M, M), prompts are orthogonal: 1 where they are the same.
-    """
-    own = load(prompts, s, b, i)
-    for c in range(b + 1):
-        if inner.shape[0] == 0:
-            store(where(load(prompts, s, c, i) == own, reals(2.0), 0.0), relations, k, c, 0)
-        else:
-            store(2.0 * take(inner, own * inner.shape[0] + load(prompts, s, c, i)), relations, k, c, 0)
-
-
-@stage
 def meet(truth, prompts, s, b, i, parts, v, r, room, k):
     """Relate row number r, which is one of group b, with facts and with the groups before, as row k of the room.
 
@@ -164,94 +151,6 @@ def meet(truth, prompts, s, b, i, parts, v, r, room, k):
         power = at_places(truth.facts, room.products.shape[1] * parts.rows.shape[2], here, room.facts)
         store(load(room.base, 0, 0) + power, room.base, 0, 0)
     return here
-
-
-@stage
-def multiply_pairs(rows, v, r, c, relations, k, b, a, gram):
-    """Multiply rows r and r + 1 with rows c and c + 1, of groups b and a: four at once.
-
-    The first is related to these groups as row 0 of `relations` says, the second as row k.
-    """
-    first, second, third, fourth = reals(0.0), reals(0.0), reals(0.0), reals(0.0)
-    for d in range(rows.shape[2]):
-        x, y = load(rows, v, r, d, 0), load(rows, v, r + 1, d, 0)
-        z, w = load(rows, v, c, d, 0), load(rows, v, c + 1, d, 0)
-        first, second, third, fourth = first + x * z, second + x * w, third + y * z, fourth + y * w
-    store(load(relations, 0, b, 0) * first, gram, 0, c, 0)
-    store(load(relations, 0, a, 0) * second, gram, 0, c + 1, 0)
-    store(load(relations, k, b, 0) * third, gram, 1, c, 0)
-    store(load(relations, k, a, 0) * fourth, gram, 1, c + 1, 0)
-
-
-@stage
-def multiply_own(rows, v, r, relations, k, b, a, gram):
-    """Multiply rows r and r + 1, of groups b and a, with themselves and each other; a square counts once, a product twice."""
-    first, third, fourth = reals(0.0), reals(0.0), reals(0.0)
-    for d in range(rows.shape[2]):
-        x, y = load(rows, v, r, d, 0), load(rows, v, r + 1, d, 0)
-        first, third, fourth = first + x * x, third + y * x, fourth + y * y
-    store(0.5 * load(relations, 0, b, 0) * first, gram, 0, r, 0)
-    store(load(relations, k, b, 0) * third, gram, 1, r, 0)
-    store(0.5 * load(relations, k, a, 0) * fourth, gram, 1, r + 1, 0)
-
-
-@stage
-def weigh_before(parts, v, b, a, gram, sums):
-    """Weigh the two rows' products with those before by each column: sums (2, C, WIDTH) over the groups before b, or before a."""
-    n_parts = parts.columns.shape[1]
-    for column in range(parts.owners.shape[0]):
-        i = parts.owners[column]
-        if i < 0:
-            continue
-        first, second = reals(0.0), reals(0.0)
-        for c in range(b):
-            weight = load(parts.weights, v, c, column, 0)
-            first = first + load(gram, 0, c * n_parts + i, 0) * weight
-            second = second + load(gram, 1, c * n_parts + i, 0) * weight
-        if a > b:
-            second = second + load(gram, 1, b * n_parts + i, 0) * load(parts.weights, v, b, column, 0)
-        store(first, sums, 0, column, 0)
-        store(second, sums, 1, column, 0)
-
-
-@stage
-def add_row(parts, e, v, b, part, room, k):
-    """Add what a part of group b, row k of the room, contributes to the sums of estimator e."""
-    n_parts, last = parts.columns.shape[1], room.products.shape[1] - 1
-    weight = load(parts.weights, v, b, parts.columns[e, part], 0)
-    inside = load(room.gram, k, b * n_parts + part, 0) * weight
-    for i in range(part):
-        if parts.columns[e, i] >= 0:
-            inside = inside + load(room.gram, k, b * n_parts + i, 0) * load(parts.weights, v, b, parts.columns[e, i], 0)
-    outside = load(room.before, k, parts.columns[e, 0], 0)
-    for i in range(1, n_parts):
-        if parts.columns[e, i] >= 0:
-            outside = outside + load(room.before, k, parts.columns[e, i], 0)
-    error = load(room.found, e, 0, 0) + weight * (outside + inside - load(room.products, k, last, 0))
-    gap = load(room.found, e, 1, 0) + weight * (inside - load(room.products, k, last - 1, 0))
-    store(error, room.found, e, 0, 0)
-    store(gap, room.found, e, 1, 0)
-    for direction in range(last - 1):
-        along = load(room.found, e, 2 + direction, 0) + weight * load(room.products, k, direction, 0)
-        store(along, room.found, e, 2 + direction, 0)
-
-
-@stage
-def add_both(parts, e, v, b, room):
-    """Do so with both parts of group b at once, which are the two rows of the room."""
-    last, difference, mean = room.products.shape[1] - 1, parts.columns[e, 0], parts.columns[e, 1]
-    x, y = load(parts.weights, v, b, difference, 0), load(parts.weights, v, b, mean, 0)
-    upper = load(room.gram, 0, 2 * b, 0) * x
-    lower = load(room.gram, 1, 2 * b + 1, 0) * y + load(room.gram, 1, 2 * b, 0) * x
-    first = load(room.before, 0, difference, 0) + load(room.before, 0, mean, 0)
-    second = load(room.before, 1, difference, 0) + load(room.before, 1, mean, 0)
-    error = load(room.found, e, 0, 0) + x * (first + upper - load(room.products, 0, last, 0))
-    gap = load(room.found, e, 1, 0) + x * (upper - load(room.products, 0, last - 1, 0))
-    store(error + y * (second + lower - load(room.products, 1, last, 0)), room.found, e, 0, 0)
-    store(gap + y * (lower - load(room.products, 1, last - 1, 0)), room.found, e, 1, 0)
-    for direction in range(last - 1):
-        along = load(room.found, e, 2 + direction, 0) + x * load(room.products, 0, direction, 0)
-        store(along + y * load(room.products, 1, direction, 0), room.found, e, 2 + direction, 0)
 
 
 @stage
