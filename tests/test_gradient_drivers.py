@@ -26,9 +26,12 @@ from grpo_theory.simulate import (
     gram,
     ordering,
     outcome_law,
+    own_routes,
+    panel,
     pushes,
     routes,
     shown,
+    table_routes,
 )
 from grpo_theory.simulate import parts as parts_of_estimates
 from grpo_theory.simulate.experiment import Draws
@@ -99,7 +102,7 @@ class Simulated:
             sheet = counting.make_sheet(self.law, group_size)
             room = counting.make_counting_room(self.law, sheet)
             fill(Draws(generator.block_streams(self.seed, 0), self.law, group_size, sheet, room))
-        return routes.Panel(counts, ordered, group_size)
+        return panel.Panel(counts, ordered, group_size)
 
     def observe(self, estimator):
         """Observe an estimator as the simulator does, shape (replications, 2 + J)."""
@@ -109,7 +112,7 @@ class Simulated:
                 rows = np.full((len(route.estimators), n_observations, 1 + self.sizes[0], STRIP), np.nan)
                 driver, truth = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
                 place = 0
-                for found in route.parts(self.panel, routes.Scratch()):
+                for found in route.parts(self.panel, panel.Scratch()):
                     sizes = found.rows.shape, len(found.owners), len(found.columns), self.sizes[1], n_observations
                     room = errors.make_error_room(*self.geometry, *sizes)
                     driver(truth, self.panel.counts.prompts, found, room, 1, rows[place : place + len(found.columns)])
@@ -430,7 +433,7 @@ def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
         kernel = estimator.advantage.function
         for module, name in COMPILED:
             twins = Twins(getattr(module, name)(), kernel)
-            for user in (routes, experiment):
+            for user in (own_routes, table_routes, experiment):
                 if hasattr(user, name):
                     monkeypatch.setattr(user, name, lambda twins=twins: twins)
         monkeypatch.setattr(errors, "compiled_errors", lambda driver, kernel=kernel: Twins(compiled_errors(driver), kernel))

@@ -25,7 +25,8 @@ from grpo_theory.simulate.geometry import Geometry
 from grpo_theory.simulate.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments
 from grpo_theory.simulate.ordering import compiled_fill_ordered
 from grpo_theory.simulate.outcome_law import OutcomeLaw
-from grpo_theory.simulate.routes import Panel, Route, Scratch, ShownRoute
+from grpo_theory.simulate.panel import Panel, Scratch
+from grpo_theory.simulate.routes import Route, ShownRoute
 from grpo_theory.simulate.strip import STRIP
 from grpo_theory.simulate.summary import pairs_of
 

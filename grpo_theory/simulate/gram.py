@@ -1,7 +1,7 @@
 """Products of the rows of parts with one another, two rows at a time, and what they add to the errors of each estimator.
 
-The two rows, number 0 and 1 below, are rows r and r + 1 of the parts: of groups b and a, which may be one.  Their products with all
-rows before are found once for all estimators, each of which weighs them.
+The two rows, number 0 and 1 below, are rows r and r + 1 of the parts: of groups b and a, which may be one.  Their products with
+all rows before are found once for all estimators, each of which weighs them.
 """
 
 from grpo_theory.compilation import stage
