@@ -9,12 +9,13 @@ import grpo_theory as gt
 from grpo_theory.exact.table import UNREAD, advantage_table
 from grpo_theory.simulate.contrasts import binary_weights, make_contrasts
 
+BINARY = np.array([0.0, 1.0])
 GROUP_SIZE = 5
 PROBABILITIES = np.array([0.2, 0.5, 0.3])
 
 
-def table_of(name, group_size, fields=UNREAD):
-    return advantage_table(gt.estimators()[name].advantage, (0.0, 1.0), group_size, fields).advantages
+def table_of(name, group_size, fields=UNREAD, values=(0.0, 1.0)):
+    return advantage_table(gt.estimators()[name].advantage, values, group_size, fields).advantages
 
 
 def covectors(advantages, difference, mean):
@@ -36,31 +37,32 @@ def test_every_kernel_is_a_contrast_and_a_mean():
     """Any advantages at all, on all 6^5 groups; without the mean it is another estimate."""
     rng = np.random.default_rng(1)
     advantages = rng.normal(size=(GROUP_SIZE + 1, 2))
-    difference, mean = binary_weights(advantages[None])[0].T
+    difference, mean = binary_weights(advantages[None], BINARY)[0].T
     by_definition, from_parts = covectors(advantages, difference, mean)
     np.testing.assert_allclose(from_parts, by_definition, rtol=0, atol=1e-15)
     _, without = covectors(advantages, difference, 0.0 * mean)
     assert np.abs(without - by_definition).max() > 0.1
 
 
-@pytest.mark.parametrize("group_size", [2, 3, 8, 49, 64, 1000])
+@pytest.mark.parametrize("values", [(0.0, 1.0), (-1.0, 1.0), (0.1, 0.7), (0.0, 0.3), (1.0, 1.1)])
 @pytest.mark.parametrize("name", ["rloo", "grpo", "dr_grpo"])
-def test_a_kernel_whose_advantages_have_mean_0_is_its_difference_alone(name, group_size):
-    """What rounding leaves of the mean is taken for 0, and a mean of a millionth is not."""
-    table = table_of(name, group_size)
-    weights = binary_weights(table)
-    assert not weights[..., 1].any()
-    assert weights[0, 1:-1, 0].all()
-    assert (weights[0, [0, -1]] == 0.0).all()
-    raised = binary_weights(table + 1e-6 * np.abs(table).max())
-    assert raised[0, :, 1].all()
+def test_a_kernel_whose_advantages_have_mean_0_is_its_difference_alone(name, values):
+    """What rounding leaves of the mean is taken for 0, and a mean of 10^-9 is not."""
+    for group_size in [*range(2, 130), 192, 384, 777, 2000]:
+        table = table_of(name, group_size, values=values)
+        weights = binary_weights(table, np.array(values))
+        assert not weights[..., 1].any(), group_size
+        assert weights[0, 1:-1, 0].all()
+        assert (weights[0, [0, -1]] == 0.0).all()
+        raised = binary_weights(table + 1e-9 * np.abs(table).max(), np.array(values))
+        assert raised[0, :, 1].all()
 
 
 def test_columns_that_estimators_share_are_one():
     """The baselines' kernels differ by their means, which depend on the prompt for an oracle's and not for REINFORCE."""
     fields = ((0.3, 0.6), (0.4, 0.5), (0.2, 0.1))
     tables = [table_of("rloo", 4), table_of("reinforce", 4), table_of("oracle", 4, fields), table_of("optimal", 4, fields)]
-    weights = [binary_weights(table) for table in tables]
+    weights = [binary_weights(table, BINARY) for table in tables]
     contrasts, columns, owners = make_contrasts(weights)
     assert columns[0, 1] == -1
     assert len({tuple(columns[e, :1]) for e in (1, 2, 3)}) == 1
@@ -75,3 +77,14 @@ def test_columns_that_estimators_share_are_one():
                 np.testing.assert_array_equal(everything[..., place], np.broadcast_to(one[..., part], (2, 5)))
             else:
                 assert not one[..., part].any()
+
+
+def test_columns_of_different_parts_are_two():
+    """One kernel's difference is another's mean, number by number."""
+    numbers = np.array([0.0, 0.5, 0.25, 0.0])
+    weights = [np.stack([numbers, 0.0 * numbers], axis=-1)[None], np.stack([2.0 * numbers, numbers], axis=-1)[None]]
+    contrasts, columns, owners = make_contrasts(weights)
+    assert columns[0, 0] != columns[1, 1]
+    np.testing.assert_array_equal(contrasts.shared.rows[:, columns[0, 0]], contrasts.shared.rows[:, columns[1, 1]])
+    assert owners[columns[0, 0]] == 0
+    assert owners[columns[1, 1]] == 1

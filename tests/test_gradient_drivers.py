@@ -177,6 +177,23 @@ def test_observations_of_binary_rewards(policy, batch_size, group_size):
         np.testing.assert_allclose(run.observe(estimator)[:9], by_hand, rtol=1e-11, atol=1e-12)
 
 
+def test_nothing_is_left_of_the_panel_before(registry):
+    """A kernel that tells responses with one reward apart, on a second panel in the same room."""
+    c = case("tabular", "binary")
+    estimator = gt.estimators()["optimal_loo"]
+    one, other = (Simulated(c, [estimator], batch_size=3, group_size=4, seed=seed) for seed in (0, 1))
+    (route,), scratch = other.routes, panel.Scratch()
+    counts = one.panel.counts._replace(prompts=one.panel.counts.prompts.copy(), outcomes=one.panel.counts.outcomes.copy())
+    used = panel.Panel(counts, one.panel.ordered, 4)
+    route.parts(used, scratch)
+    for mine, others in zip(counts, other.panel.counts, strict=True):
+        mine[:] = others
+    (again,), (alone,) = route.parts(used, scratch), route.parts(other.panel, panel.Scratch())
+    assert alone.rows[:, 2::3].any()
+    for found, expected in zip(again, alone, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("batch_size", [3, 40])
 def test_an_estimator_gives_the_same_bits_alone_and_in_company(policy, batch_size):
@@ -262,12 +279,14 @@ def test_the_simulator_draws_and_observes_what_is_written_out_here(policy, regis
 # ---- tables and responses
 
 
-@pytest.mark.parametrize("rewards", ["binary", "graded", "unsorted"])
+@pytest.mark.parametrize("rewards", ["binary", "offset", "graded", "unsorted"])
 @pytest.mark.parametrize("policy", ["tabular", "linear", "head", "tree"])
 def test_a_table_and_a_kernel_that_is_shown_everything_give_the_same_bits(policy, rewards, registry):
-    if policy == "tree" and rewards == "binary":
+    if policy == "tree" and rewards in ("binary", "offset"):
         pytest.skip("trees are graded")
-    c = token_case(policy) if policy == "tree" or rewards != "binary" else case(policy, "binary")
+    c = token_case(policy) if policy == "tree" or rewards in ("graded", "unsorted") else case(policy, "binary")
+    if rewards == "offset":  # sums of such rewards are rounded
+        c = c.replace(bandit=gt.Bandit.from_law([0.1, 0.7], c.bandit.probabilities, c.bandit.prompt_weights))
     if rewards == "unsorted":
         c = c.replace(bandit=gt.Bandit.from_law([2.0, -0.5, 1.0], c.bandit.probabilities, c.bandit.prompt_weights))
     made = [gt.estimators()["grpo"], gt.estimators()["oracle"], composed(ratio="token", clip="by sign", advantage="dr_grpo")]

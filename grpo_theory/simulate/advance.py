@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F1, F3, NO_ARRAYS, compile_function, paragraph, record_type
+from grpo_theory.compilation import F1, F3, NO_ARRAYS, compile_driver, paragraph, record_type
 from grpo_theory.estimation import clip, kl_term, ratio
 from grpo_theory.first_class import FirstClassType
 from grpo_theory.lanes import WIDTH, load, store
@@ -229,4 +229,4 @@ def compiled_advance() -> Any:
     """Compile `advance`, or read it from the cache; one machine code serves every kernel, policy and composition."""
     count = numba.int64
     arguments = (PARTS, WORLD, RECIPE, RULE, STREAMS, WORDS, F1, count, count, F1, BATCH, ROLLOUT, ROOM, STATE, TRACE)
-    return compile_function(advance, numba.void(*arguments), **NO_ARRAYS)
+    return compile_driver(advance, numba.void(*arguments), **NO_ARRAYS)

@@ -17,15 +17,12 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, F4, NO_ARRAYS, compile_function, record_type, stage
+from grpo_theory.compilation import F2, F4, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.lanes import WIDTH, as_integer, as_real, load, reals, spread, store, tallies, where, whole_rows
 from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, lookup, read_rows, read_short
 from grpo_theory.simulate.counting import COUNTS
 from grpo_theory.simulate.parts import PARTS
 from grpo_theory.simulate.strip import VECTORS
-
-CENTRED = 2.0**-50
-"""Advantages whose mean is at most so much of their mean size have mean 0: what is left is rounding."""
 
 
 class Contrasts(NamedTuple):
@@ -46,16 +43,30 @@ class Contrasts(NamedTuple):
 CONTRASTS = record_type(Contrasts, LOOKUP, F2)
 
 
-def binary_weights(advantages: Array) -> Array:
-    """Return D and A of advantages (P, G + 1, 2) by n_0, shape (P, G + 1, 2)."""
+def rounding_of(group_size: int, values: Array) -> tuple[float, float]:
+    """Return a share and a least size: a mean of advantages over G is 0 but for rounding if it is at most that share of them.
+
+    That is, of the largest of them, or of the least size, the largest reward over G, if they are smaller.  For a kernel that sums
+    G rewards one after another loses at most (G - 1) 2^-53 of the largest; a few more operations follow.
+    """
+    return (group_size + 4.0) * 2.0**-53, float(np.abs(values).max()) / group_size
+
+
+def binary_weights(advantages: Array, values: Array) -> Array:
+    """Return D and A of advantages (P, G + 1, 2) by n_0, shape (P, G + 1, 2); the rewards are the two values.
+
+    In groups with one reward D is 0, as it may be anything, and A is 0 where it is nothing but rounding.  `weigh_firsts` does the
+    same, to the same bits.
+    """
     group_size = advantages.shape[1] - 1
+    share, least = rounding_of(group_size, values)
     low = np.arange(group_size + 1.0)
     high = group_size - low
     smaller, larger = (advantages / group_size).transpose(2, 0, 1)
     difference = np.where((low > 0) & (high > 0), larger - smaller, 0.0)
     mean = (low * smaller + high * larger) / group_size
-    size = (low * np.abs(smaller) + high * np.abs(larger)) / group_size
-    return np.stack([difference, np.where(np.abs(mean) <= CENTRED * size, 0.0, mean)], axis=-1)
+    size = np.maximum(np.maximum(np.abs(smaller), np.abs(larger)), least)
+    return np.stack([difference, np.where(np.abs(mean) <= share * size, 0.0, mean)], axis=-1)
 
 
 class _Columns:
@@ -165,15 +176,24 @@ def size_of(number):
 
 
 @stage
-def weigh_firsts(firsts, s, b, i, low, group_size, weights, v):
-    """Fill in D and A from the advantages over G of either reward (S, B, 2, STRIP), in the order of `binary_weights`."""
+def larger_of(one, other):
+    """Return the larger of two numbers."""
+    return where(one < other, other, one)
+
+
+@stage
+def weigh_firsts(firsts, s, b, i, low, group_size, rounding, weights, v):
+    """Fill in D and A from the advantages over G of either reward (S, B, 2, STRIP), as `binary_weights` does.
+
+    In groups with one reward D is left as it is, because h is 0.
+    """
+    share, least = rounding
     high = group_size - low
     smaller, larger = load(firsts, s, b, 0, i), load(firsts, s, b, 1, i)
-    difference = where(low > 0.0, where(high > 0.0, larger - smaller, 0.0), 0.0)
     mean = (low * smaller + high * larger) / group_size
-    size = (low * size_of(smaller) + high * size_of(larger)) / group_size
-    store(difference, weights, v, b, 0, 0)
-    store(where(size_of(mean) <= CENTRED * size, 0.0, mean), weights, v, b, 1, 0)
+    size = larger_of(larger_of(size_of(smaller), size_of(larger)), reals(least))
+    store(larger - smaller, weights, v, b, 0, 0)
+    store(where(size_of(mean) <= share * size, 0.0, mean), weights, v, b, 1, 0)
 
 
 @stage
@@ -187,17 +207,17 @@ def add_deviations(deviations, s, b, i, expected, group_size, prompts, found, ro
         store(load(deviations, s, b, k, i) - share * at_places(expected, k, prompts, found), rows, v, r, k, 0)
 
 
-def fill_contrasts_of_firsts(expected, counts, group_size, firsts, deviations, found, parts):
+def fill_contrasts_of_firsts(expected, counts, group_size, rounding, firsts, deviations, found, parts):
     """Fill in the parts of one estimator, whose kernel is shown every response: h, W, and what makes it more than a table.
 
-    That third part is of weight 1, which the weights (V, B, 3, WIDTH) have already.  It is 0 if responses with one reward have
-    one advantage, and then the estimate is bit for bit that of the table.
+    The third part is of weight 1, which the weights (V, B, 3, WIDTH) have already.  It is 0 if responses with one reward have one
+    advantage, and then the estimate is bit for bit that of the table.  `rounding` is that of `rounding_of`.
     """
     for v in range(parts.rows.shape[0]):
         s, i = v // VECTORS, v % VECTORS * WIDTH
         for b in range(counts.prompts.shape[1]):
             prompts, low = load(counts.prompts, s, b, i), as_real(count_low(counts.outcomes, s, b, i))
-            weigh_firsts(firsts, s, b, i, low, group_size, parts.weights, v)
+            weigh_firsts(firsts, s, b, i, low, group_size, rounding, parts.weights, v)
             read_rows(expected, prompts, found)
             share = (group_size - low) / group_size
             contrast_and_scores(counts.outcomes, s, b, i, share, expected, prompts, found, parts.rows, v, 3 * b)
@@ -207,11 +227,11 @@ def fill_contrasts_of_firsts(expected, counts, group_size, firsts, deviations, f
 @cache
 def compiled_fill_contrasts() -> Any:
     """Compile `fill_contrasts`, or read it from the cache."""
-    return compile_function(fill_contrasts, numba.void(LOOKUP, CONTRASTS, COUNTS, F2, PARTS), **NO_ARRAYS)
+    return compile_driver(fill_contrasts, numba.void(LOOKUP, CONTRASTS, COUNTS, F2, PARTS), **NO_ARRAYS)
 
 
 @cache
 def compiled_fill_contrasts_of_firsts() -> Any:
     """Compile `fill_contrasts_of_firsts`, or read it from the cache."""
-    arguments = LOOKUP, COUNTS, numba.float64, F4, F4, F2, PARTS
-    return compile_function(fill_contrasts_of_firsts, numba.void(*arguments), **NO_ARRAYS)
+    arguments = LOOKUP, COUNTS, numba.float64, numba.types.UniTuple(numba.float64, 2), F4, F4, F2, PARTS
+    return compile_driver(fill_contrasts_of_firsts, numba.void(*arguments), **NO_ARRAYS)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, NO_ARRAYS, compile_function, paragraph, record_type, stage
+from grpo_theory.compilation import F2, NO_ARRAYS, compile_driver, paragraph, record_type, stage
 from grpo_theory.lanes import WIDTH, as_tally, as_those, load, some, store, tallies, tallies_of, tally_below, where, zeros
 from grpo_theory.simulate.choice import S2, read_short
 from grpo_theory.simulate.draw import choose_prompts
@@ -278,4 +278,4 @@ def compiled_fill_counts() -> Any:
     """Compile `fill_counts`, or read it from the cache."""
     integer = numba.int64
     arguments = STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, integer, integer, COUNTS
-    return compile_function(fill_counts, numba.void(*arguments), **NO_ARRAYS)
+    return compile_driver(fill_counts, numba.void(*arguments), **NO_ARRAYS)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F2, NO_ARRAYS, compile_function, record_type, stage
+from grpo_theory.compilation import F2, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.lanes import WIDTH, as_real, load, reals, store, zeros
 from grpo_theory.simulate.book import BOOK, find_advantages, find_multisets
 from grpo_theory.simulate.choice import LOOKUP, at_places, read_rows
@@ -89,4 +89,4 @@ def fill_covectors(tokens, book, counts, room, covectors):
 @cache
 def compiled_fill_covectors() -> Any:
     """Compile `fill_covectors`, or read it from the cache; one machine code serves every problem and every kernel."""
-    return compile_function(fill_covectors, numba.void(LOOKUP, BOOK, COUNTS, COVECTOR_ROOM, COVECTORS), **NO_ARRAYS)
+    return compile_driver(fill_covectors, numba.void(LOOKUP, BOOK, COUNTS, COVECTOR_ROOM, COVECTORS), **NO_ARRAYS)

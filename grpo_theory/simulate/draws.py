@@ -7,7 +7,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, F3, I1, I2, compile_function, record_type
+from grpo_theory.compilation import F2, F3, I1, I2, compile_driver, record_type
 from grpo_theory.problem import Point
 from grpo_theory.simulate.alias import alias_table
 from grpo_theory.simulate.draw import draw_outcomes, draw_prompts, look_up
@@ -59,7 +59,7 @@ def fill_outcomes(uniforms, tables, prompts, outcomes):
 @cache
 def compiled_fill_outcomes() -> Any:
     """Compile `fill_outcomes`, or read it from the cache."""
-    return compile_function(fill_outcomes, numba.void(F3, TABLES, I2, numba.int64[:, :, ::1]))
+    return compile_driver(fill_outcomes, numba.void(F3, TABLES, I2, numba.int64[:, :, ::1]))
 
 
 def tabulate(point: Point) -> Tables:

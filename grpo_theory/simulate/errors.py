@@ -4,6 +4,9 @@ The estimate of a batch is (1/B) sum_b Phi_b' c_b, with c_b the covector of grou
 `observations` (E, 2 + J, T, STRIP), from strip number `first` on: row 0 is the squared error of the batch's estimate about g,
 row 1 the mean of its groups' squared errors about their g(x), and the J others the estimate along the directions.
 
+The errors of the first two drivers are sums of products, ||c||^2 - 2 c.g + ||g||^2: one that is 0 may come out as some 1e-17 of
+these, of either sign.
+
 A stage is for one vector of lanes: vector v of the parts, which are the lanes from i on of strip s of the prompts and of strip t
 of the observations.
 """
@@ -14,7 +17,7 @@ from typing import Any, NamedTuple
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F1, F2, F3, F4, NO_ARRAYS, compile_function, record_type, stage
+from grpo_theory.compilation import F1, F2, F3, F4, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take, zeros
 from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, read_rows
 from grpo_theory.simulate.gram import add_both, add_row, multiply_own, multiply_pairs, relate, weigh_before
@@ -172,43 +175,40 @@ def fill_errors_by_pairs(truth, prompts, parts, room, first, observations):
         for r in range(0, n_rows, 2):
             b, a = r // n_parts, (r + 1) // n_parts
             k, place = 0 if a == b else 1, min(a, batch_size - 1)
-            here = meet(truth, prompts, s, b, i, parts, v, r, room, 0)
-            if a == b:
-                multiply_facts_of_two(parts.rows, v, r, truth.facts, here, room.facts, room.products)
-            else:
-                multiply_facts(parts.rows, v, r, truth.facts, here, room.facts, room.products, 0)
-                if a < batch_size:
-                    here = meet(truth, prompts, s, a, i, parts, v, r + 1, room, 1)
-                    multiply_facts(parts.rows, v, r + 1, truth.facts, here, room.facts, room.products, 1)
+            for row in range(1 if a == b else 1 + place - b):
+                here = meet(truth, prompts, s, b + row, i, parts, v, r + row, room, row)
+                if a == b:
+                    multiply_facts_of_two(parts.rows, v, r, truth.facts, here, room.facts, room.products)
+                else:
+                    multiply_facts(parts.rows, v, r + row, truth.facts, here, room.facts, room.products, row)
             multiply_own(parts.rows, v, r, room.relations, k, b, place, room.gram)
             for c in range(0, r, 2):
                 multiply_pairs(parts.rows, v, r, c, room.relations, k, c // n_parts, (c + 1) // n_parts, room.gram)
-            weigh_before(parts, v, b, place, room.gram, room.before)
+            weigh_before(parts, v, r, b, place, room.gram, room.before)
             for e in range(parts.columns.shape[0]):
-                has_second = a < batch_size and parts.columns[e, r + 1 - a * n_parts] >= 0
-                if n_parts == 2 and has_second:
+                if n_parts == 2 and parts.columns[e, 1] >= 0:
                     add_both(parts, e, v, b, room)
                     continue
                 if parts.columns[e, r - b * n_parts] >= 0:
                     add_row(parts, e, v, b, r - b * n_parts, room, 0)
-                if has_second:
+                if a < batch_size and parts.columns[e, r + 1 - a * n_parts] >= 0:
                     add_row(parts, e, v, a, r + 1 - a * n_parts, room, 1)
         add_base(room.base, room.found)
         write_out(room.found, 1.0 / square, 1.0 / float(batch_size), first + s, i, observations)
 
 
 @stage
-def add_alone(row, own, products, e, found):
+def add_alone(row, own, base, products, e, found):
     """Add what a group's covector (1, 1, D, WIDTH) contributes by itself to the sums of estimator e.
 
-    That is all but its products with the groups of the batch, itself among them; `own` is the prompts' number.
+    That is all but its products with the groups of the batch, itself among them; `own` is the prompts' number, `base` ||g(x)||^2.
     """
     power, last = reals(0.0), products.shape[1] - 1
     for d in range(row.shape[2]):
         covector = load(row, 0, 0, d, 0)
         power = power + covector * covector
     store(load(found, e, 0, 0) - load(products, 0, last, 0), found, e, 0, 0)
-    store(load(found, e, 1, 0) + (own * power - load(products, 0, last - 1, 0)), found, e, 1, 0)
+    store(load(found, e, 1, 0) + (own * power - load(products, 0, last - 1, 0) + base), found, e, 1, 0)
     for direction in range(last - 1):
         store(load(found, e, 2 + direction, 0) + load(products, 0, direction, 0), found, e, 2 + direction, 0)
 
@@ -253,18 +253,16 @@ def fill_errors_by_prompt(truth, prompts, parts, room, first, observations):
         begin(room.found, truth.target[0] * square)
         for e in range(parts.columns.shape[0]):
             clear(room.sums)
-            store(reals(0.0), room.base, 0, 0)
             for b in range(batch_size):
                 here = load(prompts, s, b, i)
                 put_together(parts, e, v, b, room.row)
                 add_to_prompt(room.row, here, room.sums)
                 read_rows(truth.facts, here, room.facts)
                 multiply_facts(room.row, 0, 0, truth.facts, here, room.facts, room.products, 0)
-                add_alone(room.row, take(truth.array, here * (truth.array.shape[0] + 1)), room.products, e, room.found)
-                power = at_places(truth.facts, room.products.shape[1] * room.row.shape[2], here, room.facts)
-                store(load(room.base, 0, 0) + power, room.base, 0, 0)
+                own = take(truth.array, here * (truth.array.shape[0] + 1))
+                base = at_places(truth.facts, room.products.shape[1] * room.row.shape[2], here, room.facts)
+                add_alone(room.row, own, base, room.products, e, room.found)
             add_prompts(room.sums, truth.array, e, room.found)
-        add_base(room.base, room.found)
         write_out(room.found, 1.0 / square, 1.0 / float(batch_size), first + s, i, observations)
 
 
@@ -353,4 +351,4 @@ def make_error_room(
 @cache
 def compiled_errors(driver: Any) -> Any:
     """Compile one of the drivers above, or read it from the cache."""
-    return compile_function(driver, SIGNATURE, **NO_ARRAYS)
+    return compile_driver(driver, SIGNATURE, **NO_ARRAYS)

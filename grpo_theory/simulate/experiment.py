@@ -30,7 +30,7 @@ from grpo_theory.simulate.routes import Route, ShownRoute
 from grpo_theory.simulate.strip import STRIP
 from grpo_theory.simulate.summary import pairs_of
 
-PANEL_NUMBERS = 1 << 19
+PANEL_NUMBERS = 1 << 18
 """The numbers that the parts of a panel's estimates take, unless one strip has more: few enough for a cache, many for a call."""
 
 

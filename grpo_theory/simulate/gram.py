@@ -52,14 +52,21 @@ def multiply_own(rows, v, r, relations, k, b, a, gram):
 
 
 @stage
-def weigh_before(parts, v, b, a, gram, sums):
-    """Weigh the two rows' products with those before by each column: sums (2, C, WIDTH) over the groups before b, or before a."""
+def weigh_before(parts, v, r, b, a, gram, sums):
+    """Weigh the two rows' products with those before by each column: sums (2, C, WIDTH) over the groups before b, or before a.
+
+    The second row is left out where all estimators that use a column have fewer parts.
+    """
     n_parts = parts.columns.shape[1]
     for column in range(parts.owners.shape[0]):
-        i = parts.owners[column]
+        i, first, second = parts.owners[column], reals(0.0), reals(0.0)
         if i < 0:
             continue
-        first, second = reals(0.0), reals(0.0)
+        if r + 1 - a * n_parts > parts.lasts[column]:
+            for c in range(b):
+                first = first + load(gram, 0, c * n_parts + i, 0) * load(parts.weights, v, c, column, 0)
+            store(first, sums, 0, column, 0)
+            continue
         for c in range(b):
             weight = load(parts.weights, v, c, column, 0)
             first = first + load(gram, 0, c * n_parts + i, 0) * weight
@@ -94,7 +101,7 @@ def add_row(parts, e, v, b, part, room, k):
 
 @stage
 def add_both(parts, e, v, b, room):
-    """Do so with both parts of group b at once, which are the two rows of the room."""
+    """Do so with both parts of group b at once, which are the two rows of the room: in half as many instructions."""
     last, difference, mean = room.products.shape[1] - 1, parts.columns[e, 0], parts.columns[e, 1]
     x, y = load(parts.weights, v, b, difference, 0), load(parts.weights, v, b, mean, 0)
     upper = load(room.gram, 0, 2 * b, 0) * x

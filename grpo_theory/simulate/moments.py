@@ -7,7 +7,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, I1, I2, NO_ARRAYS, compile_function, paragraph, record_type
+from grpo_theory.compilation import F2, I1, I2, NO_ARRAYS, compile_driver, paragraph, record_type
 from grpo_theory.lanes import WIDTH, load, reals, store, sum_lanes
 
 AT_ONCE = 16 * WIDTH
@@ -106,10 +106,10 @@ def merge_moments(total, parts):
 @cache
 def compiled_fill_moments() -> Any:
     """Compile `fill_moments`, or read it from the cache."""
-    return compile_function(fill_moments, numba.void(F2, numba.int64, numba.int64, MOMENTS), **NO_ARRAYS)
+    return compile_driver(fill_moments, numba.void(F2, numba.int64, numba.int64, MOMENTS), **NO_ARRAYS)
 
 
 @cache
 def compiled_merge_moments() -> Any:
     """Compile `merge_moments`, or read it from the cache."""
-    return compile_function(merge_moments, numba.void(MOMENTS, MOMENTS), **NO_ARRAYS)
+    return compile_driver(merge_moments, numba.void(MOMENTS, MOMENTS), **NO_ARRAYS)

@@ -6,7 +6,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from grpo_theory.compilation import NO_ARRAYS, compile_function, stage
+from grpo_theory.compilation import NO_ARRAYS, compile_driver, stage
 from grpo_theory.lanes import WIDTH, as_tally, as_those, load, store, tallies
 from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, begin_group, draw_residual, first_reward
 from grpo_theory.simulate.generator import STREAMS
@@ -78,4 +78,4 @@ def fill_ordered(streams, law, sheet, room, first, prompts, outcomes):
 def compiled_fill_ordered() -> Any:
     """Compile `fill_ordered`, or read it from the cache."""
     arguments = STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, numba.int64, numba.int64[:, :, ::1], ORDERED
-    return compile_function(fill_ordered, numba.void(*arguments), **NO_ARRAYS)
+    return compile_driver(fill_ordered, numba.void(*arguments), **NO_ARRAYS)

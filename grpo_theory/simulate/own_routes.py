@@ -14,7 +14,7 @@ from grpo_theory.simulate.choice import Lookup
 from grpo_theory.simulate.contrasts import compiled_fill_contrasts_of_firsts
 from grpo_theory.simulate.covectors import make_covectors
 from grpo_theory.simulate.panel import Panel, Scratch
-from grpo_theory.simulate.parts import Parts, make_rows, whole
+from grpo_theory.simulate.parts import Parts, make_parts, make_rows, whole
 from grpo_theory.simulate.pushes import Weighing, compiled_fill_covectors_of_pushes, compiled_fill_pushes_by_book
 from grpo_theory.simulate.show import make_batch
 from grpo_theory.simulate.shown import Shown, compiled_fill_firsts, compiled_fill_ordered_pushes, compiled_fill_pushes
@@ -33,6 +33,8 @@ class FirstsRoute:
     shown : Shown
     expected : Lookup
         The expected numbers (M, K) of the responses.
+    rounding : tuple of two floats
+        See `rounding_of`.
     at_once : int
         How many groups the kernel is given at once.
     """
@@ -42,6 +44,7 @@ class FirstsRoute:
     kernel: Any
     shown: Shown
     expected: Lookup
+    rounding: tuple[float, float]
     at_once: int
 
     in_order = False
@@ -63,7 +66,9 @@ class FirstsRoute:
         advantages = scratch.array("seen", self.at_once, group_size)
         firsts, deviations, parts, room = scratch.made("firsts", self._make_room, panel)
         compiled_fill_firsts()(self.kernel, self.shown, counts, seen, advantages, firsts, deviations)
-        compiled_fill_contrasts_of_firsts()(self.expected, counts, float(group_size), firsts, deviations, room, parts)
+        compiled_fill_contrasts_of_firsts()(
+            self.expected, counts, float(group_size), self.rounding, firsts, deviations, room, parts
+        )
         return [parts]
 
     def _make_room(self, panel: Panel) -> tuple[Array, Array, Parts, Array]:
@@ -73,7 +78,7 @@ class FirstsRoute:
         firsts, deviations = (zeros(n_strips, batch_size, n, STRIP) for n in (2, self.n_logits))
         weights = zeros(n_vectors, batch_size, 3, WIDTH)
         weights[:, :, 2] = 1.0
-        parts = Parts(make_rows(n_vectors, 3 * batch_size, self.n_logits), weights, np.arange(3)[None], np.arange(3))
+        parts = make_parts(make_rows(n_vectors, 3 * batch_size, self.n_logits), weights, np.arange(3)[None], np.arange(3))
         return firsts, deviations, parts, zeros(self.expected.rows.shape[1], WIDTH)
 
 

@@ -12,7 +12,10 @@ from grpo_theory.simulate.counting import Counts
 
 
 class Scratch:
-    """What one thread uses again, panel after panel and block after block."""
+    """What one thread uses again, panel after panel and block after block.
+
+    Routes of one kind share what they work in, because the parts of one are used before the next one begins.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[tuple, Any] = {}

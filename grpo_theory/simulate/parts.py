@@ -23,15 +23,18 @@ class Parts(NamedTuple):
     columns : ndarray of int64, shape (E, R)
     owners : ndarray of int64, shape (C,)
         Of which part a column of the weights is, or -1 for one that is of none.
+    lasts : ndarray of int64, shape (C,)
+        The last part of the estimators that use a column.
     """
 
     rows: Array
     weights: Array
     columns: Integers
     owners: Integers
+    lasts: Integers
 
 
-PARTS = record_type(Parts, F4, F4, I2, I1)
+PARTS = record_type(Parts, F4, F4, I2, I1, I1)
 
 
 def make_rows(n_vectors: int, n_rows: int, n_logits: int) -> Array:
@@ -39,11 +42,20 @@ def make_rows(n_vectors: int, n_rows: int, n_logits: int) -> Array:
     return zeros(n_vectors, n_rows + n_rows % 2, n_logits, WIDTH)
 
 
+def make_parts(rows: Array, weights: Array, columns: Integers, owners: Integers) -> Parts:
+    """Return the parts of estimators that use these columns."""
+    lasts = np.full(len(owners), -1)
+    for own in columns:
+        used = own[own >= 0]
+        lasts[used] = np.maximum(lasts[used], np.flatnonzero(own >= 0)[-1])
+    return Parts(rows, weights, columns, owners, lasts)
+
+
 def whole(rows: Array, batch_size: int) -> Parts:
     """Return estimates of one estimator that are one part each, (V, at least B, D, WIDTH), as they are."""
     weights = zeros(len(rows), batch_size, 1, WIDTH)
     weights[:] = 1.0
-    return Parts(rows, weights, np.zeros((1, 1), dtype=np.int64), np.zeros(1, dtype=np.int64))
+    return make_parts(rows, weights, np.zeros((1, 1), dtype=np.int64), np.zeros(1, dtype=np.int64))
 
 
 @stage

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, F3, F4, I1, I2, NO_ARRAYS, compile_function, record_type, stage
+from grpo_theory.compilation import F2, F3, F4, I1, I2, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import TokenWeights
 from grpo_theory.lanes import WIDTH, as_real, load, reals, store, take, where
@@ -182,11 +182,11 @@ def fill_covectors_of_pushes(weighing, group_size, counts, pushes, tokens, covec
 @cache
 def compiled_fill_pushes_by_book() -> Any:
     """Compile `fill_pushes_by_book`, or read it from the cache."""
-    return compile_function(fill_pushes_by_book, numba.void(BOOK, COUNTS, numba.int64, F2, F4), **NO_ARRAYS)
+    return compile_driver(fill_pushes_by_book, numba.void(BOOK, COUNTS, numba.int64, F2, F4), **NO_ARRAYS)
 
 
 @cache
 def compiled_fill_covectors_of_pushes() -> Any:
     """Compile `fill_covectors_of_pushes`, or read it from the cache."""
     arguments = WEIGHING, numba.int64, COUNTS, F4, F2, COVECTORS
-    return compile_function(fill_covectors_of_pushes, numba.void(*arguments), **NO_ARRAYS)
+    return compile_driver(fill_covectors_of_pushes, numba.void(*arguments), **NO_ARRAYS)

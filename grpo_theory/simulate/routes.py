@@ -1,5 +1,6 @@
 """Which route an estimator takes from counted groups to the parts of its estimates, and which estimators go together."""
 
+from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import SIGNATURE
 from grpo_theory.exact.seen import seen_at
@@ -8,7 +9,7 @@ from grpo_theory.first_class import first_class
 from grpo_theory.problem import Point
 from grpo_theory.simulate.book import join, make_book
 from grpo_theory.simulate.choice import Lookup, lookup
-from grpo_theory.simulate.contrasts import binary_weights, make_contrasts
+from grpo_theory.simulate.contrasts import binary_weights, make_contrasts, rounding_of
 from grpo_theory.simulate.own_routes import FirstsRoute, PushRoute
 from grpo_theory.simulate.pushes import make_weighing
 from grpo_theory.simulate.showing import is_exchangeable, shown_to, table_of
@@ -46,7 +47,8 @@ def routes_of(current: Point, sampler: Point, estimators: list[Estimator], batch
     """Return the routes of all estimators, those that can go together as one."""
     found: list[Route] = []
     together: list[PushRoute] = []
-    is_binary = sampler.bandit.values.size == 2
+    values = sampler.bandit.values
+    is_binary = values.size == 2
     for estimator in estimators:
         route = push_route(current, sampler, estimator, batch_size, group_size)
         if not route.weighing.is_plain or route.in_order:
@@ -54,23 +56,28 @@ def routes_of(current: Point, sampler: Point, estimators: list[Estimator], batch
         elif route.table is not None:
             together.append(route)
         elif is_binary:
-            expected = expected_numbers(route, group_size)
-            found.append(FirstsRoute([estimator], route.n_logits, route.kernel, route.shown, expected, route.at_once))
+            found.append(firsts_route(route, values, group_size))
         else:
             found.append(route)
     if together:
-        found.append((contrast_route if is_binary else table_route)(together, group_size))
+        found.append(contrast_route(together, values, group_size) if is_binary else table_route(together))
     return found
 
 
-def contrast_route(together: list[PushRoute], group_size: int) -> ContrastRoute:
+def firsts_route(route: PushRoute, values: Array, group_size: int) -> FirstsRoute:
+    """Return the route of an estimator whose kernel is shown every response, with binary rewards."""
+    known = expected_numbers(route, group_size), rounding_of(group_size, values)
+    return FirstsRoute(route.estimators, route.n_logits, route.kernel, route.shown, *known, route.at_once)
+
+
+def contrast_route(together: list[PushRoute], values: Array, group_size: int) -> ContrastRoute:
     """Return estimators whose kernels are tables as one route, with binary rewards."""
-    weights = [binary_weights(route.table.advantages) for route in together if route.table]
+    weights = [binary_weights(route.table.advantages, values) for route in together if route.table]
     expected, estimators = expected_numbers(together[0], group_size), [route.estimators[0] for route in together]
     return ContrastRoute(estimators, together[0].n_logits, expected, *make_contrasts(weights))
 
 
-def table_route(together: list[PushRoute], group_size: int) -> TableRoute:
+def table_route(together: list[PushRoute]) -> TableRoute:
     """Return estimators whose kernels are tables as one route, with more reward values."""
     estimators, books = [route.estimators[0] for route in together], [route.book for route in together if route.book]
     return TableRoute(estimators, together[0].n_logits, together[0].weighing.tokens, join(books))

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, F4, I1, allocating_stage, compile_function, record_type, stage
+from grpo_theory.compilation import F2, F4, I1, allocating_stage, compile_driver, record_type, stage
 from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.simulate.counting import COUNTS
 from grpo_theory.simulate.ordering import ORDERED
@@ -223,17 +223,17 @@ def fill_ordered_pushes(kernel, shown, prompts, outcomes, responses, batch, adva
 @cache
 def compiled_fill_pushes() -> Any:
     """Compile `fill_pushes`, or read it from the cache."""
-    return compile_function(fill_pushes, numba.void(KERNEL, SHOWN, COUNTS, BATCH, F2, F4))
+    return compile_driver(fill_pushes, numba.void(KERNEL, SHOWN, COUNTS, BATCH, F2, F4))
 
 
 @cache
 def compiled_fill_firsts() -> Any:
     """Compile `fill_firsts`, or read it from the cache."""
-    return compile_function(fill_firsts, numba.void(KERNEL, SHOWN, COUNTS, BATCH, F2, F4, F4))
+    return compile_driver(fill_firsts, numba.void(KERNEL, SHOWN, COUNTS, BATCH, F2, F4, F4))
 
 
 @cache
 def compiled_fill_ordered_pushes() -> Any:
     """Compile `fill_ordered_pushes`, or read it from the cache."""
     prompts = numba.int64[:, :, ::1]
-    return compile_function(fill_ordered_pushes, numba.void(KERNEL, SHOWN, prompts, ORDERED, I1, BATCH, F2, F4))
+    return compile_driver(fill_ordered_pushes, numba.void(KERNEL, SHOWN, prompts, ORDERED, I1, BATCH, F2, F4))

@@ -10,7 +10,7 @@ from grpo_theory.simulate.choice import Lookup
 from grpo_theory.simulate.contrasts import Contrasts, compiled_fill_contrasts
 from grpo_theory.simulate.covectors import CovectorRoom, compiled_fill_covectors, make_covectors
 from grpo_theory.simulate.panel import Panel, Scratch
-from grpo_theory.simulate.parts import Parts, make_rows, whole
+from grpo_theory.simulate.parts import Parts, make_parts, make_rows, whole
 from grpo_theory.simulate.strip import VECTORS
 
 
@@ -48,7 +48,7 @@ class ContrastRoute:
         n_vectors = n_strips * VECTORS
         rows = make_rows(n_vectors, batch_size * self.columns.shape[1], self.n_logits)
         weights = zeros(n_vectors, batch_size, len(self.owners), WIDTH)
-        return Parts(rows, weights, self.columns, self.owners), zeros(self.expected.rows.shape[1], WIDTH)
+        return make_parts(rows, weights, self.columns, self.owners), zeros(self.expected.rows.shape[1], WIDTH)
 
 
 @dataclass(frozen=True, eq=False)
