@@ -23,8 +23,8 @@ import grpo_theory as gt
 from grpo_theory.exact.multisets import add_moments, class_advantages
 from grpo_theory.exact.weights import compiled_fill_gains
 from grpo_theory.exact.surface import fill_objectives
+from grpo_theory.simulate.contrasts import compiled_fill_contrasts
 from grpo_theory.simulate.counting import compiled_fill_counts
-from grpo_theory.simulate.covectors import compiled_fill_covectors
 from grpo_theory.simulate.errors import compiled_errors, fill_errors_by_pairs
 
 problem = gt.Problem(gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2)), [0.0, 0.7]
@@ -35,7 +35,8 @@ run = gt.simulate_gradients(*problem, names, batch_size=2, group_size=4, replica
 seconds = time.perf_counter() - start
 compiled = [gt.estimators()[name].advantage.kernel for name in names]
 compiled += [one.dispatcher for one in (add_moments, class_advantages, fill_objectives)]
-compiled += [compiled_fill_gains(), compiled_fill_counts(), compiled_fill_covectors(), compiled_errors(fill_errors_by_pairs)]
+drivers = [compiled_fill_counts(), compiled_fill_contrasts(), compiled_errors(fill_errors_by_pairs)]
+compiled += [compiled_fill_gains(), *(driver.dispatcher for driver in drivers)]
 print(json.dumps({
     "exact": exact,
     "simulated": run.mse.tolist(),
