@@ -7,7 +7,9 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.exact.table import UNREAD, advantage_table
+from grpo_theory.lanes import WIDTH
 from grpo_theory.simulate.contrasts import binary_weights, make_contrasts
+from grpo_theory.simulate.parts import make_parts
 
 BINARY = np.array([0.0, 1.0])
 GROUP_SIZE = 5
@@ -16,6 +18,11 @@ PROBABILITIES = np.array([0.2, 0.5, 0.3])
 
 def table_of(name, group_size, fields=UNREAD, values=(0.0, 1.0)):
     return advantage_table(gt.estimators()[name].advantage, values, group_size, fields).advantages
+
+
+def owners_of(contrasts, columns):
+    rows, weights = np.empty((1, 1, 1, WIDTH)), np.empty((1, 1, contrasts.n_columns, WIDTH))
+    return make_parts(rows, weights, columns).owners
 
 
 def covectors(advantages, difference, mean):
@@ -63,7 +70,8 @@ def test_columns_that_estimators_share_are_one():
     fields = ((0.3, 0.6), (0.4, 0.5), (0.2, 0.1))
     tables = [table_of("rloo", 4), table_of("reinforce", 4), table_of("oracle", 4, fields), table_of("optimal", 4, fields)]
     weights = [binary_weights(table, BINARY) for table in tables]
-    contrasts, columns, owners = make_contrasts(weights)
+    contrasts, columns = make_contrasts(weights)
+    owners = owners_of(contrasts, columns)
     assert columns[0, 1] == -1
     assert len({tuple(columns[e, :1]) for e in (1, 2, 3)}) == 1
     assert len(np.unique(columns)) == 6, "two differences, three means, and none"
@@ -83,7 +91,8 @@ def test_columns_of_different_parts_are_two():
     """One kernel's difference is another's mean, number by number."""
     numbers = np.array([0.0, 0.5, 0.25, 0.0])
     weights = [np.stack([numbers, 0.0 * numbers], axis=-1)[None], np.stack([2.0 * numbers, numbers], axis=-1)[None]]
-    contrasts, columns, owners = make_contrasts(weights)
+    contrasts, columns = make_contrasts(weights)
+    owners = owners_of(contrasts, columns)
     assert columns[0, 0] != columns[1, 1]
     np.testing.assert_array_equal(contrasts.shared.rows[:, columns[0, 0]], contrasts.shared.rows[:, columns[1, 1]])
     assert owners[columns[0, 0]] == 0

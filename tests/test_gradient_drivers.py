@@ -102,7 +102,7 @@ class Simulated:
             sheet = counting.make_sheet(self.law, group_size)
             room = counting.make_counting_room(self.law, sheet)
             fill(Draws(generator.block_streams(self.seed, 0), self.law, group_size, sheet, room))
-        return panel.Panel(counts, ordered, group_size)
+        return panel.Panel(counts, ordered)
 
     def observe(self, estimator):
         """Observe an estimator as the simulator does, shape (replications, 2 + J)."""
@@ -184,7 +184,7 @@ def test_nothing_is_left_of_the_panel_before(registry):
     one, other = (Simulated(c, [estimator], batch_size=3, group_size=4, seed=seed) for seed in (0, 1))
     (route,), scratch = other.routes, panel.Scratch()
     counts = one.panel.counts._replace(prompts=one.panel.counts.prompts.copy(), outcomes=one.panel.counts.outcomes.copy())
-    used = panel.Panel(counts, one.panel.ordered, 4)
+    used = panel.Panel(counts, one.panel.ordered)
     route.parts(used, scratch)
     for mine, others in zip(counts, other.panel.counts, strict=True):
         mine[:] = others

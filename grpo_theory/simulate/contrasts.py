@@ -39,6 +39,11 @@ class Contrasts(NamedTuple):
     shared: Lookup
     by_prompt: Array
 
+    @property
+    def n_columns(self) -> int:
+        """The columns of both."""
+        return self.shared.rows.shape[1] + self.by_prompt.shape[1]
+
 
 CONTRASTS = record_type(Contrasts, LOOKUP, F2)
 
@@ -46,8 +51,8 @@ CONTRASTS = record_type(Contrasts, LOOKUP, F2)
 def rounding_of(group_size: int, values: Array) -> tuple[float, float]:
     """Return a share and a least size: a mean of advantages over G is 0 but for rounding if it is at most that share of them.
 
-    That is, of the largest of them, or of the least size, the largest reward over G, if they are smaller.  For a kernel that sums
-    G rewards one after another loses at most (G - 1) 2^-53 of the largest; a few more operations follow.
+    That is, of the largest of them, or of the least size, the largest reward over G, if they are smaller.  A kernel that sums G
+    rewards one after another loses at most (G - 1) 2^-53 of the largest, and a few more operations follow.
     """
     return (group_size + 4.0) * 2.0**-53, float(np.abs(values).max()) / group_size
 
@@ -55,8 +60,8 @@ def rounding_of(group_size: int, values: Array) -> tuple[float, float]:
 def binary_weights(advantages: Array, values: Array) -> Array:
     """Return D and A of advantages (P, G + 1, 2) by n_0, shape (P, G + 1, 2); the rewards are the two values.
 
-    In groups with one reward D is 0, as it may be anything, and A is 0 where it is nothing but rounding.  `weigh_firsts` does the
-    same, to the same bits.
+    In groups with one reward D is 0, because h is, so that kernels have more columns in common; A is 0 where it is nothing but
+    rounding.  `weigh_firsts` finds the same bits, but for that D.
     """
     group_size = advantages.shape[1] - 1
     share, least = rounding_of(group_size, values)
@@ -87,20 +92,15 @@ class _Columns:
         """Return the table, with whole rows."""
         return whole_rows(np.stack([column for _, column in self.found], axis=1)) if self.found else np.empty((0, 0))
 
-    def owners(self, size: int) -> list[int]:
-        """Return of which part each column is, -1 for what makes them so many."""
-        owners = [owner for owner, _ in self.found]
-        return owners + [-1] * (size - len(owners))
 
-
-def make_contrasts(weights: Sequence[Array]) -> tuple[Contrasts, Integers, Integers]:
+def make_contrasts(weights: Sequence[Array]) -> tuple[Contrasts, Integers]:
     """Tabulate the `binary_weights` of estimators.
 
     Returns
     -------
     Contrasts
-    columns, owners : ndarrays of int64, shapes (E, R) and (C,)
-        As `Parts` has them; R is 1 if all kernels have mean 0, and otherwise 2.
+    columns : ndarray of int64, shape (E, R)
+        As `Parts` has them, those of `shared` before those of `by_prompt`; R is 1 if all kernels have mean 0, and otherwise 2.
     """
     group_size = weights[0].shape[1] - 1
     shared, by_prompt = _Columns([(-1, np.arange(group_size, -1.0, -1.0) / group_size)]), _Columns([])
@@ -117,8 +117,7 @@ def make_contrasts(weights: Sequence[Array]) -> tuple[Contrasts, Integers, Integ
     columns = np.full((len(weights), max(map(len, places))), -1)
     for e, found in enumerate(places):
         columns[e, : len(found)] = [starts[apart] + place for apart, place in found]
-    owners = shared.owners(tables[0].shape[1]) + by_prompt.owners(tables[1].shape[1])
-    return Contrasts(lookup(tables[0]), tables[1]), columns, np.array(owners)
+    return Contrasts(lookup(tables[0]), tables[1]), columns
 
 
 @stage

@@ -25,8 +25,9 @@ from grpo_theory.simulate.geometry import Geometry
 from grpo_theory.simulate.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments
 from grpo_theory.simulate.ordering import compiled_fill_ordered
 from grpo_theory.simulate.outcome_law import OutcomeLaw
+from grpo_theory.simulate.own_routes import OwnRoute
 from grpo_theory.simulate.panel import Panel, Scratch
-from grpo_theory.simulate.routes import Route, ShownRoute
+from grpo_theory.simulate.routes import Route
 from grpo_theory.simulate.strip import STRIP
 from grpo_theory.simulate.summary import pairs_of
 
@@ -166,7 +167,7 @@ class Workplace:
             panel = self._draw(min(self.panel_strips, n_strips - start))
             for route, found in zip(self.experiment.routes, self.found, strict=True):
                 self._observe(route, panel, start, found)
-                if isinstance(route, ShownRoute):
+                if isinstance(route, OwnRoute):
                     self._check(route, panel, found[0, 0, start:], replications - start * STRIP)
         compiled_fill_moments()(self.rows, replications, i, moments)
 
@@ -183,7 +184,7 @@ class Workplace:
         experiment, shape = self.experiment, (n_strips, self.experiment.batch_size)
         counts = make_counts(*shape, experiment.law.fine.shape[1])
         ordered = zeros(*shape, experiment.group_size, STRIP, dtype=np.uint16) if experiment.in_order else None
-        return Panel(counts, ordered, experiment.group_size)
+        return Panel(counts, ordered)
 
     def _observe(self, route: Route, panel: Panel, start: int, found: Array) -> None:
         """Fill in the observations of a route's estimators, shape (E, 2 + J, S, STRIP), from a strip on."""
@@ -201,7 +202,7 @@ class Workplace:
         sizes = n_columns, n_estimators, experiment.batch_size, 2 + experiment.n_directions
         return make_error_room(experiment.geometry.fill_errors, experiment.geometry.truth, shape, *sizes)
 
-    def _check(self, route: ShownRoute, panel: Panel, errors: Array, wanted: int) -> None:
+    def _check(self, route: OwnRoute, panel: Panel, errors: Array, wanted: int) -> None:
         """Raise if a kernel has left an advantage that is not finite, in one of the wanted replications of a panel."""
         bad = ~np.isfinite(errors[: len(panel.counts.prompts)]).reshape(-1)[:wanted]
         if bad.any():

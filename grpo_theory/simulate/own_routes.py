@@ -1,15 +1,17 @@
 """The routes of estimators that are worked out one by one: from counted groups, by pushes of responses, to parts of estimates."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.table import AdvantageTable
 from grpo_theory.lanes import WIDTH, zeros
-from grpo_theory.simulate.book import Book
+from grpo_theory.simulate.book import Book, make_book
 from grpo_theory.simulate.choice import Lookup
 from grpo_theory.simulate.contrasts import compiled_fill_contrasts_of_firsts
 from grpo_theory.simulate.covectors import make_covectors
@@ -22,30 +24,46 @@ from grpo_theory.simulate.strip import STRIP, VECTORS
 
 
 @dataclass(frozen=True, eq=False)
-class FirstsRoute:
-    """One estimator whose kernel is shown every response, with binary rewards; responses are one token that weighs its advantage.
+class OwnRoute:
+    """One estimator, whose kernel may be shown every response.
 
     Attributes
     ----------
     estimators : list of one Estimator
-    n_logits : int
+    n_logits, group_size : int
     kernel : compiled function
     shown : Shown
-    expected : Lookup
-        The expected numbers (M, K) of the responses.
-    rounding : tuple of two floats
-        See `rounding_of`.
     at_once : int
         How many groups the kernel is given at once.
     """
 
     estimators: list[Estimator]
     n_logits: int
+    group_size: int
     kernel: Any
     shown: Shown
+    at_once: int
+
+    def seen(self, scratch: Scratch) -> tuple[Batch, Array]:
+        """Return room for the groups that the kernel is shown at once, and for their advantages."""
+        parameters = self.estimators[0].advantage.parameter_array
+        return make_batch(self.at_once, self.group_size, parameters), scratch.array("seen", self.at_once, self.group_size)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstsRoute(OwnRoute):
+    """One whose kernel is shown every response, with binary rewards; responses are one token that weighs its advantage.
+
+    Attributes
+    ----------
+    expected : Lookup
+        The expected numbers (M, K) of the responses.
+    rounding : tuple of two floats
+        See `rounding_of`.
+    """
+
     expected: Lookup
     rounding: tuple[float, float]
-    at_once: int
 
     in_order = False
 
@@ -61,14 +79,10 @@ class FirstsRoute:
 
     def parts(self, panel: Panel, scratch: Scratch) -> list[Parts]:
         """Return the parts of the estimator's estimates."""
-        counts, group_size = panel.counts, panel.group_size
-        seen = make_batch(self.at_once, group_size, self.estimators[0].advantage.parameter_array)
-        advantages = scratch.array("seen", self.at_once, group_size)
+        counts, size = panel.counts, float(self.group_size)
         firsts, deviations, parts, room = scratch.made("firsts", self._make_room, panel)
-        compiled_fill_firsts()(self.kernel, self.shown, counts, seen, advantages, firsts, deviations)
-        compiled_fill_contrasts_of_firsts()(
-            self.expected, counts, float(group_size), self.rounding, firsts, deviations, room, parts
-        )
+        compiled_fill_firsts()(self.kernel, self.shown, counts, *self.seen(scratch), firsts, deviations)
+        compiled_fill_contrasts_of_firsts()(self.expected, counts, size, self.rounding, firsts, deviations, room, parts)
         return [parts]
 
     def _make_room(self, panel: Panel) -> tuple[Array, Array, Parts, Array]:
@@ -78,40 +92,31 @@ class FirstsRoute:
         firsts, deviations = (zeros(n_strips, batch_size, n, STRIP) for n in (2, self.n_logits))
         weights = zeros(n_vectors, batch_size, 3, WIDTH)
         weights[:, :, 2] = 1.0
-        parts = make_parts(make_rows(n_vectors, 3 * batch_size, self.n_logits), weights, np.arange(3)[None], np.arange(3))
+        parts = make_parts(make_rows(n_vectors, 3 * batch_size, self.n_logits), weights, np.arange(3)[None])
         return firsts, deviations, parts, zeros(self.expected.rows.shape[1], WIDTH)
 
 
 @dataclass(frozen=True, eq=False)
-class PushRoute:
-    """One estimator, of any kind.
+class PushRoute(OwnRoute):
+    """One of any kind.
 
     Attributes
     ----------
-    estimators : list of one Estimator
-    n_logits : int
-    kernel : compiled function
-    shown : Shown
     weighing : Weighing
     table : AdvantageTable or None
         The kernel's, if it has one.
-    book : Book or None
-        The same over G.
     in_order : bool
         Whether the kernel is shown the responses in the order drawn, because it does not treat them alike.
-    at_once : int
-        How many groups the kernel is given at once.
     """
 
-    estimators: list[Estimator]
-    n_logits: int
-    kernel: Any
-    shown: Shown
     weighing: Weighing
     table: AdvantageTable | None
-    book: Book | None
     in_order: bool
-    at_once: int
+
+    @cached_property
+    def book(self) -> Book | None:
+        """The table over G."""
+        return None if self.table is None else make_book(self.table, self.group_size)
 
     def compile(self) -> None:
         """Compile what the route needs."""
@@ -128,7 +133,7 @@ class PushRoute:
         pushes = self.pushes(panel, scratch)
         found, parts = scratch.made("pushed", self._make_room, panel)
         tokens = scratch.array("here", self.weighing.tokens.rows.shape[1], WIDTH)
-        compiled_fill_covectors_of_pushes()(self.weighing, panel.group_size, panel.counts, pushes, tokens, found)
+        compiled_fill_covectors_of_pushes()(self.weighing, self.group_size, panel.counts, pushes, tokens, found)
         return parts
 
     def _make_room(self, panel: Panel) -> tuple[Array, list[Parts]]:
@@ -146,9 +151,7 @@ class PushRoute:
             advantages = scratch.array("advantages", self.book.advantages.shape[1], WIDTH)
             compiled_fill_pushes_by_book()(self.book, counts, n_signs, advantages, found)
             return found
-        parameters = self.estimators[0].advantage.parameter_array
-        seen = make_batch(self.at_once, panel.group_size, parameters)
-        room = seen, scratch.array("seen", self.at_once, panel.group_size), found
+        room = *self.seen(scratch), found
         if self.in_order:
             responses = np.repeat(np.arange(self.shown.n_responses), n_outcomes // self.shown.n_responses)
             compiled_fill_ordered_pushes()(self.kernel, self.shown, counts.prompts, panel.ordered, responses, *room)

@@ -41,9 +41,7 @@ class Panel:
     counts : Counts
     ordered : ndarray of uint16, shape (S, B, G, STRIP), or None
         The outcomes in the order drawn, if any estimator asks for it.
-    group_size : int
     """
 
     counts: Counts
     ordered: NDArray[np.uint16] | None
-    group_size: int

@@ -42,12 +42,13 @@ def make_rows(n_vectors: int, n_rows: int, n_logits: int) -> Array:
     return zeros(n_vectors, n_rows + n_rows % 2, n_logits, WIDTH)
 
 
-def make_parts(rows: Array, weights: Array, columns: Integers, owners: Integers) -> Parts:
+def make_parts(rows: Array, weights: Array, columns: Integers) -> Parts:
     """Return the parts of estimators that use these columns."""
-    lasts = np.full(len(owners), -1)
+    owners, lasts = np.full((2, weights.shape[2]), -1)
     for own in columns:
-        used = own[own >= 0]
-        lasts[used] = np.maximum(lasts[used], np.flatnonzero(own >= 0)[-1])
+        (parts,) = np.nonzero(own >= 0)
+        owners[own[parts]] = parts
+        lasts[own[parts]] = np.maximum(lasts[own[parts]], parts[-1])
     return Parts(rows, weights, columns, owners, lasts)
 
 
@@ -55,7 +56,7 @@ def whole(rows: Array, batch_size: int) -> Parts:
     """Return estimates of one estimator that are one part each, (V, at least B, D, WIDTH), as they are."""
     weights = zeros(len(rows), batch_size, 1, WIDTH)
     weights[:] = 1.0
-    return make_parts(rows, weights, np.zeros((1, 1), dtype=np.int64), np.zeros(1, dtype=np.int64))
+    return make_parts(rows, weights, np.zeros((1, 1), dtype=np.int64))
 
 
 @stage

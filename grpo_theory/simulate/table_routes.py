@@ -23,14 +23,13 @@ class ContrastRoute:
     expected: Lookup
     contrasts: Contrasts
     columns: Integers
-    owners: Integers
 
     in_order = False
 
     @property
     def n_numbers(self) -> int:
         """How many numbers there are of each group."""
-        return self.columns.shape[1] * self.n_logits + len(self.owners)
+        return self.columns.shape[1] * self.n_logits + self.contrasts.n_columns
 
     def compile(self) -> None:
         """Compile what the route needs."""
@@ -47,8 +46,8 @@ class ContrastRoute:
         n_strips, batch_size, *_ = panel.counts.outcomes.shape
         n_vectors = n_strips * VECTORS
         rows = make_rows(n_vectors, batch_size * self.columns.shape[1], self.n_logits)
-        weights = zeros(n_vectors, batch_size, len(self.owners), WIDTH)
-        return make_parts(rows, weights, self.columns, self.owners), zeros(self.expected.rows.shape[1], WIDTH)
+        weights = zeros(n_vectors, batch_size, self.contrasts.n_columns, WIDTH)
+        return make_parts(rows, weights, self.columns), zeros(self.expected.rows.shape[1], WIDTH)
 
 
 @dataclass(frozen=True, eq=False)
