@@ -34,9 +34,13 @@ for line in sys.stdin:
         sys.stderr = sys.stdout
         os._exit(main(line.split()))
     print(child, file=out, flush=True)
+    next(sys.stdin)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=out, flush=True)
 """
-"""Makes a run itself, which imports and compiles everything once; then each run, a process of its own, begins at once."""
+"""Makes a run itself, which imports and compiles everything once; then each run, a process of its own, begins at once.
+
+The end of a run is asked for: until then its number is its own, so that whoever kills it kills nobody else.
+"""
 
 
 @contextmanager
@@ -46,13 +50,16 @@ def nursery(*words):
     with subprocess.Popen(made, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert int(parent.stdout.readline()) == 0
 
-        def start(*words):
-            parent.stdin.write(" ".join(str(word) for word in words) + "\n")
+        def ask(line):
+            parent.stdin.write(line + "\n")
             parent.stdin.flush()
             return int(parent.stdout.readline())
 
+        def start(*words):
+            return ask(" ".join(map(str, words)))
+
         def ended():
-            return int(parent.stdout.readline())
+            return ask("ended")
 
         yield start, ended
         parent.stdin.close()
@@ -71,33 +78,40 @@ def kept(root):
     return found
 
 
+def kill_at_some_moment(start, ended, asked, root, total, moments):
+    """Start a run, kill it some chunks and milliseconds later, and return its exit status: 0 if it was faster."""
+    wanted = min(len(files(root)) + moments.choice((0, 0, 1, 2, 3)), total)
+    run, deadline = start(*asked, root), time.monotonic() + 120.0
+    while len(files(root)) < wanted and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(moments.uniform(0.0, 0.1))
+    os.kill(run, signal.SIGKILL)
+    status = ended()
+    assert kept(root) >= wanted
+    return status
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked, so that twenty of them do not import everything anew")
 def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(tmp_path):
-    """What was there when the kill came is there afterwards: chunks that a run finishes after the last kill are not lost."""
+    """What was there when the kill came is there afterwards; where a run ends before its kill, the next begins anew."""
     moments = random.Random(20261122)
     asked = ("run", *ASKED, "--quick", "--workers", "2", "--results")
-    calm, root = tmp_path / "undisturbed", tmp_path / "killed"
+    calm, folders = tmp_path / "undisturbed", [tmp_path / "killed"]
     with nursery(*asked, calm) as (start, ended):
-        total, before, kills = kept(calm), 0, 0
+        total, kills = kept(calm), 0
         while kills < 20:
-            run, wanted = start(*asked, root), before + moments.choice((0, 0, 1, 2, 3))
-            deadline = time.monotonic() + 120.0
-            while len(files(root)) < min(wanted, total) and time.monotonic() < deadline:
-                time.sleep(0.001)
-            time.sleep(moments.uniform(0.0, 0.1))
-            os.kill(run, signal.SIGKILL)
-            if (status := ended()) == 0:
-                break
-            assert status == -signal.SIGKILL
-            kills += 1
-            before = kept(root)
-            assert before >= min(wanted, total)
-        assert kills >= 20
-        start(*asked, root)
+            status = kill_at_some_moment(start, ended, asked, folders[-1], total, moments)
+            assert status in (0, -signal.SIGKILL)
+            if status == 0:
+                folders.append(tmp_path / f"killed-{len(folders)}")
+            else:
+                kills += 1
+        start(*asked, folders[-1])
         assert ended() == 0
-    for name in ASKED:
-        assert (root / f"{name}.parquet").read_bytes() == (calm / f"{name}.parquet").read_bytes()
-    assert not list(root.rglob("*.partial"))
+    for root in folders:
+        for name in ASKED:
+            assert (root / f"{name}.parquet").read_bytes() == (calm / f"{name}.parquet").read_bytes()
+        assert not list(root.rglob("*.partial"))
 
 
 def test_what_a_killed_run_had_begun_to_write_is_swept_and_nothing_else(tmp_path):
