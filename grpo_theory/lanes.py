@@ -36,6 +36,9 @@ SHORTER = 32
 CACHE_LINE = 64
 """The bytes that caches hold at once: as many as the longest vectors have."""
 
+RUN = 8
+"""The numbers that `repeat` writes: one of the longest vectors."""
+
 PICKED = 16 if {"+avx512f", "+avx512bw"} <= PROCESSOR else 0
 """The numbers that `pick` picks from, held in registers; 0 where the processor has no instruction for it."""
 
@@ -95,6 +98,17 @@ def whole_rows(table: np.ndarray) -> np.ndarray:
     """Return a table (n, rows) for `spread`: with as many columns more, of zeros, as make its rows a multiple of 16 bytes."""
     more = -table.shape[1] % (PIECE // table.itemsize)
     return np.ascontiguousarray(np.pad(table, ((0, 0), (0, more))))
+
+
+def repeat(number: Any, array: np.ndarray, i: int, j: int) -> None:
+    """Write a number `RUN` times to an array (n, m) from a place on, past the ends of rows, and not past that of the array."""
+    first = i * array.shape[1] + j
+    array.reshape(-1)[first : first + RUN] = number
+
+
+def are_equal(one: np.ndarray, other: np.ndarray, size: int) -> bool:
+    """Say whether the first numbers of two arrays, so many, are equal one by one, which what is not a number never is."""
+    return bool((one.reshape(-1)[:size] == other.reshape(-1)[:size]).all())
 
 
 def add_at(array: np.ndarray, places: np.ndarray, lanes: np.ndarray) -> None:
@@ -238,12 +252,12 @@ BYTES, BYTE_TALLIES = LanesType(types.int8), LanesType(types.uint8)
 WORDS, FLAGS = LanesType(types.uint64), LanesType(types.boolean)
 
 
-def _repeat(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
+def _repeat(builder: ir.IRBuilder, number: ir.Value, times: int = WIDTH) -> ir.Value:
     """Return a vector that is one number in every lane."""
-    vector = ir.VectorType(number.type, WIDTH)
+    vector = ir.VectorType(number.type, times)
     nothing, first = ir.Constant(vector, ir.Undefined), ir.Constant(ir.IntType(32), 0)
     alone = builder.insert_element(nothing, number, first)
-    return builder.shuffle_vector(alone, nothing, ir.Constant(ir.VectorType(ir.IntType(32), WIDTH), [0] * WIDTH))
+    return builder.shuffle_vector(alone, nothing, ir.Constant(ir.VectorType(ir.IntType(32), times), [0] * times))
 
 
 @lower_cast(types.Number, LanesType)
@@ -525,6 +539,44 @@ def _pick(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[
         name = "permvar.hi" if len(tables) == 1 else "vpermi2var.pd"
         found.append(_call(builder, f"llvm.x86.avx512.{name}.512", part, tables[0], here, *tables[1:]))
     return _join(builder, found, WIDTH)[0]
+
+
+_type(repeat, lambda number, array, i, j: signature(types.none, array.dtype, array, types.int64, types.int64))
+
+
+@_lower(repeat, types.Number, types.Array, types.Integer, types.Integer)
+def _repeat_in_array(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> None:
+    kind = signature.args[1]
+    data, shape = _data(context, builder, kind, values[1])
+    first = builder.add(builder.mul(values[2], shape[1]), values[3])
+    _require(context, builder, shape, first, builder.add(first, ir.Constant(_BITS, RUN - 1)))
+    vector = _repeat(builder, values[0], RUN)
+    builder.store(vector, builder.bitcast(builder.gep(data, [first]), vector.type.as_pointer()), align=_size(kind))
+
+
+_type(are_equal, lambda one, other, size: signature(types.boolean, one, other, types.int64) if one == other else None)
+
+
+@_lower(are_equal, types.Array, types.Array, types.Integer)
+def _are_equal(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    kind, size = signature.args[0], values[2]
+    vector, arrays = _vector(kind.dtype), []
+    for value in values[:2]:
+        data, shape = _data(context, builder, kind, value)
+        _require(context, builder, shape, ir.Constant(_BITS, 0), builder.sub(size, ir.Constant(_BITS, 1)))
+        arrays.append(data)
+    whole = builder.and_(size, ir.Constant(_BITS, -WIDTH))
+    found = cgutils.alloca_once_value(builder, ir.Constant(ir.VectorType(ir.IntType(1), WIDTH), [0] * WIDTH))
+    with _steps(builder, whole, WIDTH) as (first, _):
+        places = (builder.bitcast(builder.gep(data, [first]), vector.as_pointer()) for data in arrays)
+        differ = builder.fcmp_unordered("!=", *(builder.load(place, align=_size(kind)) for place in places))
+        builder.store(builder.or_(builder.load(found), differ), found)
+    bits = builder.bitcast(builder.load(found), ir.IntType(WIDTH))
+    last = cgutils.alloca_once_value(builder, builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(WIDTH), 0)))
+    with cgutils.for_range_slice(builder, whole, size, ir.Constant(_BITS, 1), inc=True) as (place, _):
+        differ = builder.fcmp_unordered("!=", *(builder.load(builder.gep(data, [place])) for data in arrays))
+        builder.store(builder.or_(builder.load(last), differ), last)
+    return builder.not_(builder.load(last))
 
 
 _type(add_at, lambda array, places, lanes: signature(types.none, array, places, lanes))

@@ -10,8 +10,10 @@ import pytest
 
 from grpo_theory.compilation import OPTIONS
 from grpo_theory.lanes import (
+    RUN,
     WIDTH,
     add_at,
+    are_equal,
     as_integer,
     as_real,
     as_short,
@@ -20,6 +22,7 @@ from grpo_theory.lanes import (
     lane_numbers,
     load,
     reals,
+    repeat,
     root,
     shorts,
     store,
@@ -101,6 +104,45 @@ def test_compiled_lanes_are_numpys(function):
     assert (made[0] != 0.0).any(axis=1).sum() >= 3
 
 
+def copies(x, n, out):
+    """A number written eight times, and past the end of a row."""
+    repeat(1.5, out, 0, 3)
+    repeat(x[1, 1], out, 0, out.shape[1] - 2)
+    repeat(2, n, 1, 0)
+
+
+def test_a_number_is_repeated_past_the_end_of_its_row():
+    made = []
+    for way in (numba.njit(**OPTIONS)(copies), copies):
+        out, whole = np.zeros((2, 2 * WIDTH)), INTEGERS.copy()
+        way(NUMBERS, whole, out)
+        made.append((out, whole))
+    for one, other in zip(*made, strict=True):
+        np.testing.assert_array_equal(one, other)
+    out, whole = made[0]
+    assert [*np.flatnonzero(out == 1.5)] == [*range(3, 3 + RUN)]
+    assert [*np.flatnonzero(out == NUMBERS[1, 1])][-RUN:] == [*range(2 * WIDTH - 2, 2 * WIDTH - 2 + RUN)]
+    assert (whole[1, :RUN] == 2).all()
+
+
+def compared(one, other, size):
+    return are_equal(one, other, size)
+
+
+@pytest.mark.parametrize("size", [0, 1, WIDTH - 1, WIDTH, 2 * WIDTH + 3, 4 * WIDTH])
+@pytest.mark.parametrize("way", [numba.njit(**OPTIONS)(compared), compared])
+def test_arrays_are_equal_up_to_the_first_number_that_is_not(size, way):
+    one = np.arange(8.0 * WIDTH).reshape(4, 2 * WIDTH)
+    assert way(one, one.copy(), size)
+    for place in range(size + 2):
+        for wrong in (-1.0, np.nan):
+            other = one.copy()
+            other.flat[place] = wrong
+            assert way(one, other, size) is (place >= size)
+    one[0, 0] = np.nan
+    assert way(one, one.copy(), size) is (size == 0)
+
+
 def test_a_minimum_keeps_what_is_not_a_number():
     x = np.full(WIDTH, np.nan)
     assert np.isnan(where(x < 0.0, 0.0, x)).all()
@@ -109,13 +151,15 @@ def test_a_minimum_keeps_what_is_not_a_number():
 OUTSIDE = """
 import numba, numpy as np
 from grpo_theory.compilation import OPTIONS
-from grpo_theory.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take
+from grpo_theory.lanes import WIDTH, add_at, are_equal, lane_numbers, load, reals, repeat, store, take
 x = np.zeros((2, WIDTH))
 tries = {
     "load": lambda x, i: store(load(x, 1, i), x, 0, 0),
     "store": lambda x, i: store(reals(1.0), x, 1, i),
     "take": lambda x, i: store(take(x, WIDTH * i + lane_numbers() + WIDTH), x, 0, 0),
     "add_at": lambda x, i: add_at(x, lane_numbers() - i, reals(1.0)),
+    "repeat": lambda x, i: repeat(1.0, x, 1, WIDTH - 8 + i),
+    "are_equal": lambda x, i: are_equal(x, x, 2 * WIDTH + i),
 }
 for name, function in tries.items():
     compiled = numba.njit(**OPTIONS)(function)
@@ -132,6 +176,6 @@ def test_lanes_outside_of_their_array_are_found_where_bounds_are_checked():
     asked = [sys.executable, "-c", OUTSIDE]
     done = subprocess.run(asked, env=os.environ | {"NUMBA_BOUNDSCHECK": "1"}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[:4] == [
-        f"{name} lanes lie outside of their array" for name in ("load", "store", "take", "add_at")
+    assert done.stdout.split("\n")[:6] == [
+        f"{name} lanes lie outside of their array" for name in ("load", "store", "take", "add_at", "repeat", "are_equal")
     ]
