@@ -180,7 +180,8 @@ def test_compiled_stages_agree_with_plain_python(name):
 
 
 def test_every_stage_is_tried():
-    assert set(TRIALS) == set(stages()) - {"at_places", "read_rows"}, "which test_training_stages.py tries"
+    elsewhere = {"at_places", "read_rows", "write_run", "read_run", "sum_differences"}
+    assert set(TRIALS) == set(stages()) - elsewhere, "which test_training_stages.py tries"
 
 
 @pytest.mark.parametrize("part", [*RATIOS.values(), *CLIPS.values(), *KL_TERMS.values()], ids=lambda part: part.name)

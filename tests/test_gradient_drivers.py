@@ -28,8 +28,11 @@ from grpo_theory.simulate import (
     outcome_law,
     own_routes,
     panel,
+    push_sources,
     pushes,
     routes,
+    rules,
+    show,
     shown,
     table_routes,
 )
@@ -37,7 +40,10 @@ from grpo_theory.simulate import parts as parts_of_estimates
 from grpo_theory.simulate.experiment import Draws
 from grpo_theory.simulate.strip import STRIP
 
-MODULES = (book, contrasts, counting, covectors, draw, errors, generator, gram, ordering, parts_of_estimates, pushes, shown)
+MODULES = (
+    *(book, contrasts, counting, covectors, draw, errors, generator, gram, ordering, parts_of_estimates, pushes, rules, show),
+    shown,
+)
 CASES = (*POLICIES, *TREES)
 DRIVERS = (
     counting.fill_counts,
@@ -45,7 +51,8 @@ DRIVERS = (
     contrasts.fill_contrasts,
     contrasts.fill_contrasts_of_firsts,
     covectors.fill_covectors,
-    pushes.fill_pushes_by_book,
+    rules.fill_pushes_by_book,
+    rules.fill_pushes_by_coefficients,
     pushes.fill_covectors_of_pushes,
     shown.fill_firsts,
     shown.fill_pushes,
@@ -296,11 +303,7 @@ def test_a_table_and_a_kernel_that_is_shown_everything_give_the_same_bits(policy
     ]
     sizes = {"batch_size": 3, "group_size": 6, "behaviour": 0.5 * c.theta, "directions": np.eye(c.policy.dimension)[:2]}
     run = Simulated(c, [*made, *twins], **sizes, strips=2)
-    by_table = [
-        route
-        for route in run.routes
-        if isinstance(route, routes.TableRoute | routes.ContrastRoute) or getattr(route, "book", None) is not None
-    ]
+    by_table = [route for route in run.routes if not isinstance(getattr(route, "source", None), push_sources.Called)]
     assert {one for route in by_table for one in route.estimators} == set(made)
     for one, other in zip(made, twins, strict=True):
         np.testing.assert_array_equal(run.observe(one), run.observe(other))
@@ -359,7 +362,8 @@ COMPILED = [
     (contrasts, "compiled_fill_contrasts"),
     (contrasts, "compiled_fill_contrasts_of_firsts"),
     (covectors, "compiled_fill_covectors"),
-    (pushes, "compiled_fill_pushes_by_book"),
+    (rules, "compiled_fill_pushes_by_book"),
+    (rules, "compiled_fill_pushes_by_coefficients"),
     (pushes, "compiled_fill_covectors_of_pushes"),
     (shown, "compiled_fill_firsts"),
     (shown, "compiled_fill_pushes"),
@@ -424,6 +428,9 @@ def same(one, other):
 
 TWINNED = [
     ("tabular", {"advantage": "grpo"}, (2, 300), False),
+    ("tree", {"advantage": "rloo", "kl": "k1 in reward"}, (2, 5), False),
+    ("linear", {"advantage": "oracle", "ratio": "token", "clip": "by sign", "kl": "k2 in reward"}, (3, 5), False),
+    ("tabular", {"advantage": "grpo", "kl": "k2 in reward"}, (3, 40), False),
     ("head", {"advantage": "optimal_loo"}, (2, 40), False),
     ("linear tree", {"ratio": "token", "clip": "by sign", "aggregation": "group tokens", "kl": "k3 in loss"}, (2, 3), False),
     ("tree", {"ratio": "token", "clip": "by sign", "advantage": "optimal_loo", "aggregation": "batch tokens"}, (2, 3), True),
@@ -452,14 +459,15 @@ def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
         kernel = estimator.advantage.function
         for module, name in COMPILED:
             twins = Twins(getattr(module, name)(), kernel)
-            for user in (own_routes, table_routes, experiment):
+            for user in (own_routes, push_sources, table_routes, experiment):
                 if hasattr(user, name):
                     monkeypatch.setattr(user, name, lambda twins=twins: twins)
         monkeypatch.setattr(errors, "compiled_errors", lambda driver, kernel=kernel: Twins(compiled_errors(driver), kernel))
         sizes = {"batch_size": batch_size, "group_size": group_size, "behaviour": -0.6 * c.theta}
         run = Simulated(c, [estimator], **sizes, directions=np.eye(c.policy.dimension)[:1])
         if in_order:
-            run.routes[0] = replace(run.routes[0], in_order=True)
+            route = run.routes[0]
+            run.routes[0] = replace(route, source=push_sources.CalledInOrder(**vars(route.source)))
         assert np.isfinite(run.observe(estimator)).all()
     assert set(DRIVERS) == TRIED
     unused = STAGES - REACHED
@@ -483,10 +491,18 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
             (run.geometry.truth, errors.TRUTH),
         ]
         for route in run.routes:
-            if route.book is not None:
+            if isinstance(route, routes.TableRoute):
                 pairs.append((route.book, book.BOOK))
+                continue
             if isinstance(route, routes.PushRoute):
-                pairs += [(route.shown, shown.SHOWN), (route.weighing, pushes.WEIGHING)]
+                pairs.append((route.weighing, pushes.WEIGHING))
+            if isinstance(route.source, push_sources.Tabulated):
+                pairs.append((route.source.book, book.BOOK))
+            elif isinstance(route.source, push_sources.Affine):
+                pairs.append((route.source.coefficients, rules.COEFFICIENTS))
+            else:
+                room = route.source.room(panel.Scratch())
+                pairs += [(route.source.shown, shown.SHOWN), (room, shown.SHOW_ROOM), (room.batch, show.BATCH)]
         for value, declared in pairs:
             for name, field, expected in zip(value._fields, value, declared.types, strict=True):
                 assert typeof(field) == expected, name

@@ -15,7 +15,7 @@ from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.exact.table import multiset_ranks
 from grpo_theory.first_class import FunctionValue
-from grpo_theory.lanes import WIDTH, load, store
+from grpo_theory.lanes import RUN, WIDTH, load, store
 from grpo_theory.simulate import (
     advance,
     ascent,
@@ -36,8 +36,9 @@ from grpo_theory.simulate import (
     weighing,
 )
 from grpo_theory.simulate.choice import lookup
+from grpo_theory.simulate.show import make_batch, spare_rows
 
-MODULES = (ascent, choice, draw, elementary, generator, learner, penalty, record, sums, tally, update, weighing)
+MODULES = (ascent, choice, draw, elementary, generator, learner, penalty, record, show, sums, tally, update, weighing)
 N, LANES, B, G = WIDTH + 5, 2 * WIDTH, 2, 6
 """Lanes that are wanted, lanes that there are, prompts and responses."""
 AT, OWN = WIDTH, slice(WIDTH, 2 * WIDTH)
@@ -66,14 +67,27 @@ def twins(name, *arguments):
     made = []
     stage = STAGES[name]
     for function in (compiled(stage), plain(stage.function if isinstance(stage, FunctionValue) else stage)):
-        copies = [one.copy() if isinstance(one, np.ndarray) else one for one in arguments]
+        copies = [copy(one) for one in arguments]
         with np.errstate(over="ignore"):
             function(*copies)
         made.append(copies)
     for one, other in zip(*made, strict=True):
-        if isinstance(one, np.ndarray):
-            np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-14)
+        compare(one, other)
     return made[0]
+
+
+def copy(one):
+    if isinstance(one, tuple):
+        return type(one)._make(map(copy, one)) if hasattr(one, "_fields") else tuple(map(copy, one))
+    return one.copy() if isinstance(one, np.ndarray) else one
+
+
+def compare(one, other):
+    if isinstance(one, tuple):
+        for parts in zip(one, other, strict=True):
+            compare(*parts)
+    elif isinstance(one, np.ndarray):
+        np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-14)
 
 
 class Arrays:
@@ -196,15 +210,106 @@ def test_numbers_of_prompts_are_found_in_a_row_of_their_table(n_prompts):
         np.testing.assert_array_equal(found[OWN], numbers[prompts[OWN], 1])
 
 
-def test_listed_outcomes_are_those_counted_with_the_lowest_reward_first():
+def rollout_of(a):
+    """Return a rollout of B groups, and a batch for its kernel, both with rows to spare and nothing filled in."""
+    outcomes = a.rng.integers(a.o, size=(B, G, LANES))
+    counts = (outcomes[:, :, None] == np.arange(a.o)[:, None]).sum(axis=1).astype(np.int32)
+    rows = B * LANES + spare_rows(G)
+    room = np.full((rows, G), np.nan), np.zeros((rows, G))
+    rollout = sums.Rollout(
+        prompts=a.rng.integers(a.m, size=(B, LANES)),
+        counts=counts,
+        thresholds=np.zeros((B, 0, LANES), dtype=np.int32),
+        rewards=a.numbers(B, a.o, LANES),
+        norms=a.numbers(B, a.k, LANES),
+        fields=a.numbers(B, 3, LANES),
+        sums=np.zeros((B, 1, a.o, LANES)),
+        listed=np.zeros((B, 0, LANES), dtype=np.int64),
+        advantages=room[0],
+        firsts=room[1],
+        fault=np.zeros(1 + G),
+    )
+    return rollout, make_batch(rows, G, np.zeros(1))
+
+
+def listed_of(a, rollout, b, i):
+    """Return the outcomes of a group, those with the lowest reward value first."""
+    order = np.argsort(np.arange(a.o) % a.n_values, kind="stable")
+    return np.repeat(order, rollout.counts[b, order, i])
+
+
+def test_counted_groups_as_a_kernel_sees_them_and_what_it_makes_of_them():
     a = Arrays()
-    *_, listed = twins("list_outcomes", a.counts, a.n_values, N, np.zeros((G, LANES), dtype=np.int64))
-    for i in range(N):
-        np.testing.assert_array_equal(np.bincount(listed[:, i], minlength=a.o), a.counts[:, i])
-        assert (np.diff(listed[:, i] % a.n_values) >= 0).all()
-    wild = a.counts - 3 * a.numbers(a.o, LANES).astype(np.int32)
-    *_, listed = twins("list_outcomes", wild, a.n_values, N, np.zeros((G, LANES), dtype=np.int64))
-    assert ((listed >= 0) & (listed < a.o)).all(), "numbers that mean nothing lead nowhere"
+    rollout, batch = rollout_of(a)
+    for read in (True, False):
+        asked = rollout if read else rollout._replace(norms=rollout.norms[:, :0])
+        lengths = a.paths.lengths if read else a.paths.lengths[:0]
+        _, seen, *_ = twins("show_counted", asked, batch, N, a.n_values, lengths)
+        for b in range(B):
+            for i in range(N):
+                outcomes, row = listed_of(a, rollout, b, i), b * N + i
+                np.testing.assert_array_equal(seen.rewards[row], rollout.rewards[b, outcomes, i])
+                responses = a.responses[outcomes]
+                np.testing.assert_array_equal(seen.squared_score_norms[row], rollout.norms[b, responses, i] if read else np.nan)
+                np.testing.assert_array_equal(seen.lengths[row], a.paths.lengths[responses] if read else 1)
+    alike = rollout._replace(advantages=seen.rewards)
+    found, *_ = twins("read_counted", alike, N, a.n_values)
+    np.testing.assert_array_equal(found.sums[:, 0, :, :N], (rollout.counts * rollout.rewards)[:, :, :N])
+    np.testing.assert_array_equal(found.firsts[: B * N], seen.rewards[: B * N])
+    assert not found.sums[:, :, :, N:].any()
+    apart = rollout._replace(advantages=a.numbers(*rollout.advantages.shape), firsts=found.firsts)
+    found, *_ = twins("read_counted", apart, N, a.n_values)
+    assert (found.firsts[: B * N] != apart.advantages[: B * N]).any()
+    found, *_ = twins("add_differences", found, N, a.n_values)
+    for b in range(B):
+        for i in range(N):
+            expected = np.bincount(listed_of(a, rollout, b, i), weights=apart.advantages[b * N + i], minlength=a.o)
+            np.testing.assert_allclose(found.sums[b, 0, :, i], expected, atol=1e-13)
+
+
+def test_numbers_that_mean_nothing_lead_nowhere():
+    """Where a run has left the numbers: rows between others, which stay what they are."""
+    a = Arrays()
+    rollout, batch = rollout_of(a)
+    rollout.counts[1, :, 4] = a.rng.integers(-(1 << 31), 1 << 31, a.o)
+    wild = N + 4
+    _, seen, *_ = twins("show_counted", rollout, batch, N, a.n_values, a.paths.lengths)
+    assert np.isin(seen.rewards[wild], rollout.rewards[1, :, 4]).all()
+    assert np.isin(seen.lengths[wild], a.paths.lengths).all()
+    for b, i in ((1, 3), (1, 5), (0, 0)):
+        np.testing.assert_array_equal(seen.rewards[b * N + i], rollout.rewards[b, listed_of(a, rollout, b, i), i])
+    found, *_ = twins("read_counted", rollout._replace(advantages=seen.rewards), N, a.n_values)
+    np.testing.assert_array_equal(found.firsts[: B * N], seen.rewards[: B * N])
+
+
+@pytest.mark.parametrize("count", [0, 1, RUN - 1, RUN, RUN + 1, 3 * RUN])
+def test_runs_are_written_one_after_another_and_read_off(count):
+    """What is written beyond a run is written over by the next one."""
+    size = 4 * RUN
+    rows = np.zeros((2 + spare_rows(size), size))
+    written = rows
+    for number, times, i, g in ((2.0, count, 0, 0), (3.0, size - count, 0, count), (4.0, size, 1, 0)):
+        _, _, written, *_ = twins("write_run", number, times, written, i, g)
+    np.testing.assert_array_equal(written[0], np.repeat([2.0, 3.0], [count, size - count]))
+    assert (written[1] == 4.0).all()
+    *_, firsts, _, _ = twins("read_run", written, count, rows, 0, 0)
+    assert (firsts[0, :count] == 2.0).all()
+    for stage in (compiled(STAGES["read_run"]), STAGES["read_run"].py_func):
+        assert stage(written, count, rows.copy(), 0, 0) == (2.0 if count else 0.0)
+        assert stage(written, 0, rows.copy(), 0, size) == 0.0
+    differing = written + 0.25 * np.arange(size)
+    for stage in (compiled(STAGES["sum_differences"]), STAGES["sum_differences"].py_func):
+        assert stage(differing, count, 2.0, 0, 0) == 0.125 * count * (count - 1)
+
+
+def test_sums_that_are_not_finite_are_seen_in_their_vector_of_runs_alone():
+    a = Arrays()
+    for value in (np.nan, np.inf, -np.inf):
+        totals = a.numbers(B, 1, a.o, LANES)
+        totals[1, 0, 2, LANES - 1] = value
+        for stage in (compiled(STAGES["are_finite"]), STAGES["are_finite"].py_func):
+            assert not stage(totals, LANES - WIDTH)
+            assert stage(totals, 0)
 
 
 def test_advantages_by_table_and_by_coefficients():
@@ -240,21 +345,19 @@ def test_groups_as_a_kernel_sees_them_and_what_it_makes_of_them():
             np.testing.assert_array_equal(seen[i * B + 1], rewards[listed[:, i], i])
             np.testing.assert_array_equal(seen_norms[i * B + 1], norms[k, i] if read else 0.0)
             np.testing.assert_array_equal(seen_lengths[i * B + 1], lengths[k] if read else 1)
-    fields = a.numbers(3, LANES)
-    _, _, _, *seen, _ = twins("show_fields", fields, 1, B, *np.zeros((3, B * LANES)), N)
-    np.testing.assert_array_equal(np.array(seen)[:, 1 : B * N : B], fields[:, :N])
-    advantages, order = a.numbers(B * LANES, G), np.sort(listed, axis=0)
+    fields, batch = a.numbers(B, 3, LANES), make_batch(B * LANES, G, np.zeros(1))
+    for by_run, by_group in ((B, 1), (1, N)):
+        *_, seen, _ = twins("show_fields", fields, by_run, by_group, batch, N)
+        rows = by_run * np.arange(N) + by_group * np.arange(B)[:, None]
+        for field, own in enumerate((seen.values, seen.standard_deviations, seen.optimal_baselines)):
+            np.testing.assert_array_equal(own[rows], fields[:, field, :N])
+    advantages = a.numbers(B * LANES, G)
     *_, each = twins("sum_each", listed, 1, B, advantages, a.counts, N, np.zeros((2, a.o, LANES)))
     for i in range(N):
         own_advantages = advantages[i * B + 1]
         for part, kept in enumerate((own_advantages > 0.0, own_advantages <= 0.0)):
             expected = np.bincount(listed[:, i], weights=np.where(kept, own_advantages, 0.0), minlength=a.o)
             np.testing.assert_allclose(each[part, :, i], expected, atol=1e-14)
-    counts = np.stack([np.bincount(column, minlength=a.o) for column in order.T], axis=1).astype(np.int32)
-    *_, alike = twins("sum_alike", order, 1, B, advantages, counts, N, np.zeros((1, a.o, LANES)))
-    for i in range(N):
-        expected = np.bincount(order[:, i], weights=advantages[i * B + 1], minlength=a.o)
-        np.testing.assert_allclose(alike[0, :, i], expected, atol=1e-13)
 
 
 @pytest.mark.parametrize("per_lane", [True, False])
@@ -399,6 +502,7 @@ ELSEWHERE = {
     "begin_streams": "test_gradient_drivers.py",
     "clear": "test_training.py",
     "note_fault": "test_kernel_trial.py",
+    "bounded": "test_training_stages.py, in show_counted",
     "exponential": "test_training_paths.py",
     "logarithm": "test_training_paths.py",
     "find_multiset": "test_training_stages.py, in sum_tabulated",
@@ -407,6 +511,7 @@ ELSEWHERE = {
     "fill_words": "streams_by_numpy.py",
     "next_uniform": "streams_by_numpy.py",
     "mix": "test_gradient_drivers.py",
+    "fill_advantages": "test_driver.py",
     "show_groups": "test_training.py",
     "call_kernel": "test_training.py",
 }

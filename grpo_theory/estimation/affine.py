@@ -14,6 +14,9 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 
+LARGEST_GROUP = 1024
+"""The largest group that is run on symbols, because their forms take 8 G^2 bytes."""
+
 
 class AffineForm:
     """A constant plus a linear combination of symbols; anything else that is asked of it is refused."""
@@ -65,7 +68,7 @@ def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
         Of the response's own reward, of the sum of the group's rewards, of the prompt's value, standard deviation and optimal
         baseline, and the constant.
     """
-    if advantage.couples_groups or advantage.reads & {"squared_score_norms", "lengths"}:
+    if advantage.couples_groups or advantage.reads & {"squared_score_norms", "lengths"} or group_size > LARGEST_GROUP:
         return None
     n_symbols = group_size + len(PROMPT_FIELDS)
     symbols = np.empty(n_symbols, dtype=object)

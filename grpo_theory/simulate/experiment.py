@@ -211,5 +211,5 @@ class Workplace:
             raise ValueError(
                 f"the kernel of estimator {route.estimators[0].name!r} must fill finite advantages, and does not for a batch "
                 f"of {self.experiment.batch_size} x {self.experiment.group_size} responses, the first with rewards "
-                f"{np.repeat(route.shown.rewards[prompt], counts).tolist()}"
+                f"{np.repeat(route.rewards[prompt], counts).tolist()}"
             )

@@ -1,58 +1,54 @@
 """The routes of estimators that are worked out one by one: from counted groups, by pushes of responses, to parts of estimates."""
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.kernel import Batch
-from grpo_theory.exact.table import AdvantageTable
 from grpo_theory.lanes import WIDTH, zeros
-from grpo_theory.simulate.book import Book, make_book
 from grpo_theory.simulate.choice import Lookup
 from grpo_theory.simulate.contrasts import compiled_fill_contrasts_of_firsts
 from grpo_theory.simulate.covectors import make_covectors
 from grpo_theory.simulate.panel import Panel, Scratch
 from grpo_theory.simulate.parts import Parts, make_parts, make_rows, whole
-from grpo_theory.simulate.pushes import Weighing, compiled_fill_covectors_of_pushes, compiled_fill_pushes_by_book
-from grpo_theory.simulate.show import make_batch
-from grpo_theory.simulate.shown import Shown, compiled_fill_firsts, compiled_fill_ordered_pushes, compiled_fill_pushes
+from grpo_theory.simulate.push_sources import Called, Source
+from grpo_theory.simulate.pushes import Weighing, compiled_fill_covectors_of_pushes
+from grpo_theory.simulate.shown import compiled_fill_firsts
 from grpo_theory.simulate.strip import STRIP, VECTORS
 
 
 @dataclass(frozen=True, eq=False)
 class OwnRoute:
-    """One estimator, whose kernel may be shown every response.
+    """One estimator.
 
     Attributes
     ----------
     estimators : list of one Estimator
     n_logits, group_size : int
-    kernel : compiled function
-    shown : Shown
-    at_once : int
-        How many groups the kernel is given at once.
+    rewards : ndarray, shape (M, O)
+        Of the outcomes, as the kernel sees them.
+    source : Source
+        Where its advantages come from.
     """
 
     estimators: list[Estimator]
     n_logits: int
     group_size: int
-    kernel: Any
-    shown: Shown
-    at_once: int
+    rewards: Array
+    source: Source
 
-    def seen(self, scratch: Scratch) -> tuple[Batch, Array]:
-        """Return room for the groups that the kernel is shown at once, and for their advantages."""
-        parameters = self.estimators[0].advantage.parameter_array
-        return make_batch(self.at_once, self.group_size, parameters), scratch.array("seen", self.at_once, self.group_size)
+    @property
+    def in_order(self) -> bool:
+        """Whether the kernel asks for the responses in the order drawn."""
+        return self.source.in_order
 
 
 @dataclass(frozen=True, eq=False)
 class FirstsRoute(OwnRoute):
     """One whose kernel is shown every response, with binary rewards; responses are one token that weighs its advantage.
+
+    If equal rewards of a group have equal advantages, the estimates are bit for bit those of a table.
 
     Attributes
     ----------
@@ -62,10 +58,9 @@ class FirstsRoute(OwnRoute):
         See `rounding_of`.
     """
 
+    source: Called
     expected: Lookup
     rounding: tuple[float, float]
-
-    in_order = False
 
     @property
     def n_numbers(self) -> int:
@@ -79,9 +74,9 @@ class FirstsRoute(OwnRoute):
 
     def parts(self, panel: Panel, scratch: Scratch) -> list[Parts]:
         """Return the parts of the estimator's estimates."""
-        counts, size = panel.counts, float(self.group_size)
+        counts, size, source = panel.counts, float(self.group_size), self.source
         firsts, deviations, parts, room = scratch.made("firsts", self._make_room, panel)
-        compiled_fill_firsts()(self.kernel, self.shown, counts, *self.seen(scratch), firsts, deviations)
+        compiled_fill_firsts()(source.kernel, source.shown, counts, source.room(scratch), firsts, deviations)
         compiled_fill_contrasts_of_firsts()(self.expected, counts, size, self.rounding, firsts, deviations, room, parts)
         return [parts]
 
@@ -103,24 +98,13 @@ class PushRoute(OwnRoute):
     Attributes
     ----------
     weighing : Weighing
-    table : AdvantageTable or None
-        The kernel's, if it has one.
-    in_order : bool
-        Whether the kernel is shown the responses in the order drawn, because it does not treat them alike.
     """
 
     weighing: Weighing
-    table: AdvantageTable | None
-    in_order: bool
-
-    @cached_property
-    def book(self) -> Book | None:
-        """The table over G."""
-        return None if self.table is None else make_book(self.table, self.group_size)
 
     def compile(self) -> None:
         """Compile what the route needs."""
-        (compiled_fill_pushes_by_book if self.book else compiled_fill_ordered_pushes if self.in_order else compiled_fill_pushes)()
+        self.source.compile()
         compiled_fill_covectors_of_pushes()
 
     @property
@@ -144,17 +128,8 @@ class PushRoute(OwnRoute):
 
     def pushes(self, panel: Panel, scratch: Scratch) -> Array:
         """Return the pushes of the responses, shape (S, B, n_signs K, STRIP)."""
-        counts, n_signs = panel.counts, self.shown.n_signs
-        n_strips, batch_size, n_outcomes, _ = counts.outcomes.shape
-        found = scratch.array("pushes", n_strips, batch_size, n_signs * self.shown.n_responses, STRIP)
-        if self.book is not None:
-            advantages = scratch.array("advantages", self.book.advantages.shape[1], WIDTH)
-            compiled_fill_pushes_by_book()(self.book, counts, n_signs, advantages, found)
-            return found
-        room = *self.seen(scratch), found
-        if self.in_order:
-            responses = np.repeat(np.arange(self.shown.n_responses), n_outcomes // self.shown.n_responses)
-            compiled_fill_ordered_pushes()(self.kernel, self.shown, counts.prompts, panel.ordered, responses, *room)
-        else:
-            compiled_fill_pushes()(self.kernel, self.shown, counts, *room)
+        n_strips, batch_size, *_ = panel.counts.outcomes.shape
+        n_responses, n_signs = self.weighing.gains.shape[:2]
+        found = scratch.array("pushes", n_strips, batch_size, n_signs * n_responses, STRIP)
+        self.source.fill(panel, scratch, found)
         return found

@@ -15,11 +15,10 @@ from grpo_theory.compilation import F2, F3, F4, I1, I2, NO_ARRAYS, compile_drive
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import TokenWeights
 from grpo_theory.lanes import WIDTH, as_real, load, reals, store, take, where
-from grpo_theory.simulate.book import BOOK, find_advantages, find_multisets
 from grpo_theory.simulate.choice import LOOKUP, Lookup, lookup, read_rows
 from grpo_theory.simulate.counting import COUNTS
 from grpo_theory.simulate.covectors import COVECTORS, add_up, centre
-from grpo_theory.simulate.strip import STRIP, VECTORS
+from grpo_theory.simulate.strip import VECTORS
 
 
 class Weighing(NamedTuple):
@@ -72,13 +71,16 @@ WEIGHING = record_type(Weighing, LOOKUP, numba.int64, I2, I1, F4, F3, numba.int6
 
 
 @stage
-def push_outcomes(outcomes, s, b, i, advantages, n_values, n_signs, pushes):
-    """Add up the advantages (at least L, WIDTH) of the outcomes, by sign and response, in pushes (S, B, n_signs K, STRIP)."""
+def push_outcomes(outcomes, s, b, i, advantages, stride, n_values, n_signs, pushes):
+    """Add up the advantages of the outcomes, by sign and response, in pushes (S, B, n_signs K, STRIP).
+
+    Those of response k are from row k times the stride on, one for each reward value, in advantages (at least L or O, WIDTH).
+    """
     n_responses = outcomes.shape[2] // n_values
     for k in range(n_responses):
         above, others = reals(0.0), reals(0.0)
         for value in range(n_values):
-            advantage = load(advantages, value, 0)
+            advantage = load(advantages, k * stride + value, 0)
             push = advantage * as_real(load(outcomes, s, b, k * n_values + value, i))
             if n_signs == 1:
                 above = above + push
@@ -88,18 +90,6 @@ def push_outcomes(outcomes, s, b, i, advantages, n_values, n_signs, pushes):
         store(above, pushes, s, b, k, i)
         if n_signs > 1:
             store(others, pushes, s, b, n_responses + k, i)
-
-
-def fill_pushes_by_book(book, counts, n_signs, advantages, pushes):
-    """Fill in pushes (S, B, n_signs K, STRIP) of the one table of a book; advantages (at least L, WIDTH) are room."""
-    n_strips, batch_size, _ = counts.prompts.shape
-    n_values = book.ranks.shape[0] + 1
-    for s in range(n_strips):
-        for b in range(batch_size):
-            for i in range(0, STRIP, WIDTH):
-                places = find_multisets(counts.outcomes, s, b, i, book.ranks)
-                find_advantages(book, 0, load(counts.prompts, s, b, i), places, advantages)
-                push_outcomes(counts.outcomes, s, b, i, advantages, n_values, n_signs, pushes)
 
 
 @stage
@@ -177,12 +167,6 @@ def fill_covectors_of_pushes(weighing, group_size, counts, pushes, tokens, covec
                 stop = start + weighing.vocabulary_size
                 total = add_up(covectors, 0, v, b, start, stop)
                 centre(covectors, 0, v, b, start, stop, total, weighing.tokens, prompts, tokens)
-
-
-@cache
-def compiled_fill_pushes_by_book() -> Any:
-    """Compile `fill_pushes_by_book`, or read it from the cache."""
-    return compile_driver(fill_pushes_by_book, numba.void(BOOK, COUNTS, numba.int64, F2, F4), **NO_ARRAYS)
 
 
 @cache

@@ -1,46 +1,53 @@
 """Which route an estimator takes from counted groups to the parts of its estimates, and which estimators go together."""
 
-from dataclasses import fields
-
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.estimation.kernel import SIGNATURE
-from grpo_theory.exact.seen import seen_at
+from grpo_theory.exact.seen import Seen, seen_at
 from grpo_theory.exact.weights import token_weights
 from grpo_theory.first_class import first_class
 from grpo_theory.problem import Point
 from grpo_theory.simulate.book import join
 from grpo_theory.simulate.choice import Lookup, lookup
 from grpo_theory.simulate.contrasts import binary_weights, make_contrasts, rounding_of
-from grpo_theory.simulate.own_routes import FirstsRoute, OwnRoute, PushRoute
+from grpo_theory.simulate.own_routes import FirstsRoute, PushRoute
+from grpo_theory.simulate.push_sources import Affine, Called, CalledInOrder, Source, Tabulated
 from grpo_theory.simulate.pushes import make_weighing
-from grpo_theory.simulate.showing import is_exchangeable, shown_to, table_of
-from grpo_theory.simulate.strip import STRIP
+from grpo_theory.simulate.rules import make_coefficients
+from grpo_theory.simulate.showing import has_no_penalty, is_exchangeable, shown_to, table_of
 from grpo_theory.simulate.table_routes import ContrastRoute, TableRoute
-
-SHOWN_RESPONSES = 1 << 12
-"""The responses that a kernel is shown at once, unless one group, or one batch of those that it couples, has more."""
 
 Route = ContrastRoute | TableRoute | FirstsRoute | PushRoute
 
 
+def source_of(estimator: Estimator, seen: Seen, sampler: Point, batch_size: int, group_size: int, n_signs: int) -> Source:
+    """Return where an estimator's pushes come from: the first that there is, the fastest first."""
+    advantage = estimator.advantage
+    table = table_of(estimator, seen, sampler, group_size)
+    if table is not None:
+        return Tabulated(table, group_size, n_signs)
+    kernel, shown = first_class(advantage.kernel, SIGNATURE), shown_to(estimator, seen, sampler, n_signs)
+    called = kernel, shown, (batch_size, group_size), advantage.parameter_array
+    if not is_exchangeable(advantage, seen, sampler, batch_size, group_size):
+        return CalledInOrder(*called)
+    found = affine_coefficients(advantage, group_size)
+    if found is None:
+        return Called(*called)
+    coefficients = make_coefficients(found, seen.rewards, seen.prompt_fields, group_size)
+    return Affine(coefficients, shown.n_responses, n_signs)
+
+
 def push_route(current: Point, sampler: Point, estimator: Estimator, batch_size: int, group_size: int) -> PushRoute:
     """Return the route of an estimator by itself."""
-    advantage, seen = estimator.advantage, seen_at(sampler, estimator.kl)
-    weights = token_weights(current, sampler, estimator)
-    table = table_of(estimator, seen, sampler, group_size)
-    in_order = table is None and not is_exchangeable(advantage, seen, sampler, batch_size, group_size)
-    at_once = max(1, min(batch_size * STRIP, SHOWN_RESPONSES // group_size))
+    seen, weights = seen_at(sampler, estimator.kl), token_weights(current, sampler, estimator)
     return PushRoute(
         estimators=[estimator],
         n_logits=current.policy.n_logits,
         group_size=group_size,
-        kernel=first_class(advantage.kernel, SIGNATURE),
-        shown=shown_to(estimator, seen, 2 if weights.depends_on_sign else 1),
+        rewards=seen.rewards,
+        source=source_of(estimator, seen, sampler, batch_size, group_size, 2 if weights.depends_on_sign else 1),
         weighing=make_weighing(weights, estimator, batch_size),
-        table=table,
-        in_order=in_order,
-        at_once=batch_size if advantage.couples_groups else at_once,
     )
 
 
@@ -48,26 +55,36 @@ def routes_of(current: Point, sampler: Point, estimators: list[Estimator], batch
     """Return the routes of all estimators, those that can go together as one."""
     found: list[Route] = []
     together: list[PushRoute] = []
-    values = sampler.bandit.values
-    is_binary = values.size == 2
     for estimator in estimators:
         route = push_route(current, sampler, estimator, batch_size, group_size)
-        is_plain = route.weighing.is_plain and not route.in_order
-        if is_plain and route.table is not None:
+        if not route.weighing.is_plain or route.in_order:
+            found.append(route)
+        elif isinstance(route.source, Tabulated):
             together.append(route)
-        elif is_plain and is_binary:
-            found.append(firsts_route(route, values))
+        elif isinstance(route.source, Called) and could_be_a_table(route, sampler):
+            found.append(firsts_route(route, route.source, sampler.bandit.values))
         else:
             found.append(route)
     if together:
-        found.append(contrast_route(together, values) if is_binary else table_route(together))
+        is_binary = sampler.bandit.values.size == 2
+        found.append(contrast_route(together, sampler.bandit.values) if is_binary else table_route(together))
     return found
 
 
-def firsts_route(route: PushRoute, values: Array) -> FirstsRoute:
+def could_be_a_table(route: PushRoute, sampler: Point) -> bool:
+    """Whether an estimator's kernel might be a table, with binary rewards, for all that is known of it."""
+    values = sampler.bandit.values
+    return values.size == 2 and not route.estimators[0].advantage.couples_groups and has_no_penalty(route.rewards, values)
+
+
+def firsts_route(route: PushRoute, source: Called, values: Array) -> FirstsRoute:
     """Return the route of an estimator whose kernel is shown every response, with binary rewards."""
     return FirstsRoute(
-        **{field.name: getattr(route, field.name) for field in fields(OwnRoute)},
+        route.estimators,
+        route.n_logits,
+        route.group_size,
+        route.rewards,
+        source,
         expected=expected_numbers(route),
         rounding=rounding_of(route.group_size, values),
     )
@@ -75,15 +92,17 @@ def firsts_route(route: PushRoute, values: Array) -> FirstsRoute:
 
 def contrast_route(together: list[PushRoute], values: Array) -> ContrastRoute:
     """Return estimators whose kernels are tables as one route, with binary rewards."""
-    weights = [binary_weights(route.table.advantages, values) for route in together if route.table]
+    sources = (route.source for route in together)
+    weights = [binary_weights(source.table.advantages, values) for source in sources if isinstance(source, Tabulated)]
     expected, estimators = expected_numbers(together[0]), [route.estimators[0] for route in together]
     return ContrastRoute(estimators, together[0].n_logits, expected, *make_contrasts(weights))
 
 
 def table_route(together: list[PushRoute]) -> TableRoute:
     """Return estimators whose kernels are tables as one route, with more reward values."""
-    estimators, books = [route.estimators[0] for route in together], [route.book for route in together if route.book]
-    return TableRoute(estimators, together[0].n_logits, together[0].weighing.tokens, join(books))
+    estimators, sources = [route.estimators[0] for route in together], [route.source for route in together]
+    book = join([source.book for source in sources if isinstance(source, Tabulated)])
+    return TableRoute(estimators, together[0].n_logits, together[0].weighing.tokens, book)
 
 
 def expected_numbers(route: PushRoute) -> Lookup:

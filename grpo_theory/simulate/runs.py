@@ -22,7 +22,7 @@ from grpo_theory.simulate.optimiser import Optimiser, check_optimiser
 from grpo_theory.simulate.path import Path, find_path
 from grpo_theory.simulate.record import NO_TRACE, Trace
 from grpo_theory.simulate.setting import Recipe, Room, Words, World
-from grpo_theory.simulate.show import fault_message, make_batch
+from grpo_theory.simulate.show import fault_message, make_batch, spare_rows
 from grpo_theory.simulate.sums import Rollout, Rule
 from grpo_theory.simulate.world import (
     Layout,
@@ -174,7 +174,7 @@ def make_workplace(course: Course) -> Workplace:
     """Make room for the runs of a course."""
     problem, estimator, layout = course.problem, course.estimator, course.layout
     lanes = max(course.share_runs, WIDTH)
-    shown = course.share_runs * layout.batch_size if course.path.is_called else 0
+    shown = course.share_runs * layout.batch_size + spare_rows(layout.group_size) if course.path.is_called else 0
     world, rule = course.world, make_rule(estimator, layout, course.path)
     facts = max(table.rows.shape[1] for table in (world.laws, world.rewards, world.log_reference, rule.advantages))
     return Workplace(

@@ -1,4 +1,8 @@
-"""Stage 2, advantages: the kernel is called on what was written out for it."""
+"""Stage 2, advantages: groups are written out for a kernel, run by run of equal responses, and what it gives is read off.
+
+A run is written by whole vectors, past its end: what is meant to be there is written later, because groups are written out in
+the order of their rows.  So arrays have `spare_rows` more than there are groups.
+"""
 
 import numpy as np
 from numba import types
@@ -8,8 +12,41 @@ from grpo_theory.compilation import F1, F2, I2, stage
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.estimation.trial import failure
+from grpo_theory.lanes import RUN, repeat
 
 BATCH = types.NamedTuple((F2, F2, I2, F1, F1, F1, F1), Batch)
+
+
+def spare_rows(group_size: int) -> int:
+    """Return how many rows of G numbers the end of the last run may write into."""
+    return -(-RUN // group_size)
+
+
+@stage
+def write_run(number, count, rows, i, g):
+    """Write a number to row i of rows (at least n, G) as often as it occurs there, from place g on."""
+    repeat(number, rows, i, g)
+    more = RUN
+    while more < count:  # a range would begin with a division
+        repeat(number, rows, i, g + more)
+        more += RUN
+
+
+@stage
+def read_run(advantages, count, firsts, i, g):
+    """Return the first advantage of a run in row i of advantages (n, G), or 0 if none is in it, and write out firsts like it."""
+    first = advantages[i, min(g, advantages.shape[1] - 1)] if count > 0 else 0.0
+    write_run(first, count, firsts, i, g)
+    return first
+
+
+@stage
+def sum_differences(advantages, count, first, i, g):
+    """Return what the advantages of a run in row i of advantages (n, G), from place g on, differ from the first, added up."""
+    found = 0.0
+    for h in range(g, g + count):
+        found += advantages[i, h] - first
+    return found
 
 
 @stage

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from grpo_theory.arrays import Integers
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
@@ -22,10 +22,10 @@ def table_of(estimator: Estimator, seen: Seen, sampler: Point, group_size: int) 
 
     The rewards that it is shown must be the problem's values: a penalty makes them differ from response to response.
     """
-    values, (n_prompts, n_outcomes) = sampler.bandit.values, seen.rewards.shape
-    if not np.array_equal(seen.rewards, np.tile(values, (n_prompts, n_outcomes // values.size))):
+    values = sampler.bandit.values
+    if not has_no_penalty(seen.rewards, values):
         return None
-    if not can_be_tabulated(estimator.advantage, values.size, group_size, n_prompts):
+    if not can_be_tabulated(estimator.advantage, values.size, group_size, len(seen.rewards)):
         return None
     value, deviation, baseline = map(tuple, seen.prompt_fields)
     fields = (value, deviation, baseline) if estimator.advantage.reads & set(PROMPT_FIELDS) else UNREAD
@@ -33,6 +33,12 @@ def table_of(estimator: Estimator, seen: Seen, sampler: Point, group_size: int) 
         return advantage_table(estimator.advantage, tuple(values), group_size, fields)
     except ValueError:  # advantages that are not finite matter only where they are drawn; what else it says is found again below
         return None
+
+
+def has_no_penalty(rewards: Array, values: Array) -> bool:
+    """Whether the rewards (M, O) that a kernel is shown are the problem's values."""
+    n_prompts, n_outcomes = rewards.shape
+    return np.array_equal(rewards, np.tile(values, (n_prompts, n_outcomes // values.size)))
 
 
 def is_exchangeable(advantage: Advantage, seen: Seen, sampler: Point, batch_size: int, group_size: int) -> bool:
@@ -86,7 +92,7 @@ def _batch(advantage: Advantage, seen: Seen, sampler: Point, prompts: Integers, 
     return Batch._make(shown)
 
 
-def shown_to(estimator: Estimator, seen: Seen, n_signs: int) -> Shown:
+def shown_to(estimator: Estimator, seen: Seen, sampler: Point, n_signs: int) -> Shown:
     """Tabulate what an estimator's kernel sees."""
     reads = estimator.advantage.reads
     norms = seen.squared_score_norms if "squared_score_norms" in reads else np.empty((0, 0))
@@ -95,6 +101,8 @@ def shown_to(estimator: Estimator, seen: Seen, n_signs: int) -> Shown:
         norms=np.array(norms, dtype=np.float64, order="C"),
         lengths=seen.lengths if "lengths" in reads else np.empty(0, dtype=np.int64),
         fields=np.stack(seen.prompt_fields) if reads & set(PROMPT_FIELDS) else np.empty((0, 0)),
+        responses=np.array(sampler.outcome_responses, dtype=np.int64),
         n_responses=seen.squared_score_norms.shape[1],
         n_signs=n_signs,
+        couples=estimator.advantage.couples_groups,
     )

@@ -22,9 +22,9 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, record_type, stage
 from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.first_class import function_value
-from grpo_theory.lanes import WIDTH, as_integer, as_real, lane_numbers, load, reals, shorts, store, take, where
+from grpo_theory.lanes import WIDTH, are_equal, as_integer, as_real, lane_numbers, load, reals, shorts, some, store, take, where
 from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, read_rows
-from grpo_theory.simulate.show import BATCH, fill_advantages
+from grpo_theory.simulate.show import BATCH, fill_advantages, read_run, sum_differences, write_run
 from grpo_theory.simulate.tally import MASK
 
 T3 = numba.int32[:, :, ::1]
@@ -77,8 +77,9 @@ class Rollout(NamedTuple):
         Of advantages.  S is 1 where the responses with one outcome have one advantage, and 2 where they need not: the positive
         ones and the others are summed apart, because a clip may treat them differently.
     listed : ndarray of int64, shape (B, G, N)
-        Outcomes, where the kernel is called; (B, 0, N) where it is not.
-    advantages : ndarray, shape (N B, G)
+        Outcomes in the order drawn, where they are wanted; (B, 0, N) where they are not.
+    advantages, firsts : ndarray, shape (at least N B, G)
+        Where the kernel is called: what it gives, and what it gives the first response with each outcome.
     fault : ndarray, shape (1 + G,)
         1 and the rewards of a group, if the kernel has left it an advantage that is not finite, and else 0.
     """
@@ -92,11 +93,12 @@ class Rollout(NamedTuple):
     sums: Array
     listed: Integers
     advantages: Array
+    firsts: Array
     fault: Array
 
 
 RULE = record_type(Rule, numba.boolean, KERNEL, numba.int64, LOOKUP, I2, F1)
-ROLLOUT = record_type(Rollout, I2, T3, T3, F3, F3, F3, F4, numba.int64[:, :, ::1], F2, F1)
+ROLLOUT = record_type(Rollout, I2, T3, T3, F3, F3, F3, F4, numba.int64[:, :, ::1], F2, F2, F1)
 WORDS = types.Array(numba.int32, 2, "C", readonly=False)
 SIGNATURE = numba.void(RULE, ROLLOUT, BATCH, WORDS, numba.int64, numba.int64, I1, I1, numba.int64, F3)
 SUM_AFFINE = numba.void(T3, F1, F3, numba.int64, numba.int64, F3, F1, F4)
@@ -157,24 +159,6 @@ def sum_affine(counts, values, penalties, b, n, fields, coefficients, sums):
 
 
 @stage
-def list_outcomes(counts, n_values, n, listed):
-    """List the outcomes (G, n) of one group of each run from their numbers, those with the lowest reward value first."""
-    group_size = listed.shape[0]
-    for i in range(n):
-        g = 0
-        for value in range(n_values):
-            for o in range(value, counts.shape[0], n_values):
-                # Where a run has left the numbers, counts mean nothing; they must not lead out of the group.
-                stop = min(g + max(counts[o, i], 0), group_size)
-                while g < stop:
-                    listed[np.uintp(g), i] = o
-                    g += 1
-        while g < group_size:
-            listed[np.uintp(g), i] = 0
-            g += 1
-
-
-@stage
 def find_outcomes(words, first, thresholds, n, listed):
     """Find the outcomes (G, n) of one group of each run in the order in which they were drawn."""
     for g in range(listed.shape[0]):
@@ -183,6 +167,77 @@ def find_outcomes(words, first, thresholds, n, listed):
         for o in range(thresholds.shape[0]):
             for i in range(n):
                 listed[g, i] += (words[g, np.uintp(first + i)] & MASK) >= thresholds[o, i]
+
+
+@stage
+def bounded(count, is_last, g, group_size):
+    """Return how many responses a count stands for.
+
+    Where a run has left the numbers, counts mean nothing, and G responses are shown all the same.
+    """
+    return group_size - g if is_last else min(max(count, 0), group_size - g)
+
+
+@stage
+def show_counted(rollout, batch, n, n_values, lengths):
+    """Write out the groups of n runs from their counts as a kernel sees them, those with the lowest reward value first.
+
+    Group b of run i has row b n + i: so one array after another is read from memory that lies close together.
+    """
+    counts, rewards, norms = rollout.counts, rollout.rewards, rollout.norms
+    batch_size, n_outcomes, group_size = counts.shape[0], counts.shape[1], rollout.advantages.shape[1]
+    for b in range(batch_size):
+        for i in range(n):
+            row, g = b * n + i, 0
+            for value in range(n_values):
+                response, o = 0, value
+                while o < n_outcomes:
+                    count = bounded(counts[b, o, i], o == n_outcomes - 1, g, group_size)
+                    write_run(rewards[b, o, i], count, batch.rewards, row, g)
+                    if norms.shape[1] > 0:
+                        write_run(norms[b, response, i], count, batch.squared_score_norms, row, g)
+                    if lengths.shape[0] > 0:
+                        write_run(lengths[response], count, batch.lengths, row, g)
+                    g += count
+                    response += 1
+                    o += n_values
+
+
+@stage
+def read_counted(rollout, n, n_values):
+    """Fill sums (B, 1, O, N) with the advantage of the first response with each outcome, times their number."""
+    counts, sums = rollout.counts, rollout.sums
+    batch_size, n_outcomes, group_size = counts.shape[0], counts.shape[1], rollout.advantages.shape[1]
+    for b in range(batch_size):
+        for i in range(n):
+            g = 0
+            for value in range(n_values):
+                o = value
+                while o < n_outcomes:
+                    count = bounded(counts[b, o, i], o == n_outcomes - 1, g, group_size)
+                    first = read_run(rollout.advantages, count, rollout.firsts, b * n + i, g)
+                    sums[b, 0, o, i] = first * counts[b, o, i]
+                    g += count
+                    o += n_values
+
+
+@stage
+def add_differences(rollout, n, n_values):
+    """Add what the advantages with one outcome differ from the first."""
+    counts, sums = rollout.counts, rollout.sums
+    batch_size, n_outcomes, group_size = counts.shape[0], counts.shape[1], rollout.advantages.shape[1]
+    for b in range(batch_size):
+        for i in range(n):
+            row, g = b * n + i, 0
+            for value in range(n_values):
+                o = value
+                while o < n_outcomes:
+                    count = bounded(counts[b, o, i], o == n_outcomes - 1, g, group_size)
+                    if count > 0:
+                        first = rollout.advantages[row, g]
+                        sums[b, 0, o, i] += sum_differences(rollout.advantages, count, first, row, g)
+                    g += count
+                    o += n_values
 
 
 @stage
@@ -201,34 +256,14 @@ def show_responses(listed, b, batch_size, responses, rewards, norms, lengths, se
 
 
 @stage
-def show_fields(fields, b, batch_size, values, standard_deviations, optimal_baselines, n):
-    """Write out what oracles know of the prompt of group number b of each run, if there is anything."""
-    for i in range(n if fields.shape[0] > 0 else 0):
-        place = np.uintp(i * batch_size + b)
-        values[place] = fields[0, i]
-        standard_deviations[place] = fields[1, i]
-        optimal_baselines[place] = fields[2, i]
-
-
-@stage
-def sum_alike(listed, b, batch_size, advantages, counts, n, sums):
-    """Sum the advantages of listed responses (G, n), those with one outcome one after another, (1, O, n).
-
-    The sum is the number of them times the first one's advantage, and the others' differences from it, which are 0: bit for bit
-    what a table gives.
-    """
-    for o in range(sums.shape[1]):
-        for i in range(n):
-            sums[0, o, i] = 0.0
-    for i in range(n):
-        place, last, first = np.uintp(i * batch_size + b), -1, 0.0
-        for g in range(listed.shape[0]):
-            o = listed[g, i]
-            if o != last:
-                last, first = o, advantages[place, g]
-                sums[0, np.uintp(o), i] = first * counts[np.uintp(o), i]
-            else:
-                sums[0, np.uintp(o), i] += advantages[place, g] - first
+def show_fields(fields, by_run, by_group, batch, n):
+    """Write out what oracles know of the groups' prompts (B, 3, N), if there is anything, to rows i by_run + b by_group."""
+    for b in range(fields.shape[0]):
+        for i in range(n if fields.shape[1] > 0 else 0):
+            row = np.uintp(i * by_run + b * by_group)
+            batch.values[row] = fields[b, 0, i]
+            batch.standard_deviations[row] = fields[b, 1, i]
+            batch.optimal_baselines[row] = fields[b, 2, i]
 
 
 @stage
@@ -248,15 +283,13 @@ def sum_each(listed, b, batch_size, advantages, counts, n, sums):
 @stage
 def show_groups(rollout, batch, n, responses, lengths):
     """Write out the rollout's listed responses as a kernel sees them."""
-    listed, rewards, norms, fields = rollout.listed, rollout.rewards, rollout.norms, rollout.fields
+    listed, rewards, norms = rollout.listed, rollout.rewards, rollout.norms
     seen_rewards, seen_norms, seen_lengths = batch.rewards, batch.squared_score_norms, batch.lengths
-    values, deviations, baselines = batch.values, batch.standard_deviations, batch.optimal_baselines
     batch_size = listed.shape[0]
     for b in range(batch_size):
         show_responses(
             listed[b], b, batch_size, responses, rewards[b], norms[b], lengths, seen_rewards, seen_norms, seen_lengths, n
         )
-        show_fields(fields[b], b, batch_size, values, deviations, baselines, n)
 
 
 @stage
@@ -267,44 +300,59 @@ def call_kernel(rule, rollout, batch, n):
 
 
 @stage
-def note_fault(logits, sums, seen_rewards, n, fault):
-    """Note a group whose sums (B, S, O, N) are not finite although its run's logits (B, D, N) are: that is the kernel's doing."""
-    for i in range(n):
-        total, height = 0.0, 0.0
-        for b in range(sums.shape[0]):
-            for part in range(sums.shape[1]):
-                for o in range(sums.shape[2]):
-                    total += sums[b, part, o, i]
-        if np.isfinite(total):
+def are_finite(sums, i):
+    """Say whether the sums (B, S, O, N) of a vector of runs are finite."""
+    total = reals(0.0)
+    for b in range(sums.shape[0]):
+        for part in range(sums.shape[1]):
+            for o in range(sums.shape[2]):
+                total = total + load(sums, b, part, o, i)
+    bounded_above = where(total < np.inf, reals(0.0), reals(1.0))
+    return not some(where(total > -np.inf, bounded_above, reals(1.0)) > 0.0)
+
+
+@stage
+def note_fault(logits, sums, by_run, by_group, seen_rewards, n, fault):
+    """Note a group whose sums (B, S, O, N) are not finite although its run's logits (B, D, N) are: that is the kernel's doing.
+
+    What the kernel saw of group b of run i is in row i by_run + b by_group.
+    """
+    for first in range(0, n, WIDTH):
+        if are_finite(sums, first):
             continue
-        for b in range(logits.shape[0]):
-            for d in range(logits.shape[1]):
-                height += abs(logits[b, d, i])
-        if not np.isfinite(height):
-            continue
-        for b in range(sums.shape[0]):
-            own = 0.0
-            for part in range(sums.shape[1]):
-                for o in range(sums.shape[2]):
-                    own += sums[b, part, o, i]
-            if not np.isfinite(own):
-                fault[0] = 1.0
-                for g in range(seen_rewards.shape[1]):
-                    fault[1 + g] = seen_rewards[i * sums.shape[0] + b, g]
-                return
+        for i in range(first, min(first + WIDTH, n)):
+            height = 0.0
+            for b in range(logits.shape[0]):
+                for d in range(logits.shape[1]):
+                    height += abs(logits[b, d, i])
+            if not np.isfinite(height):
+                continue
+            for b in range(sums.shape[0]):
+                own = 0.0
+                for part in range(sums.shape[1]):
+                    for o in range(sums.shape[2]):
+                        own += sums[b, part, o, i]
+                if not np.isfinite(own):
+                    fault[0] = 1.0
+                    for g in range(seen_rewards.shape[1]):
+                        fault[1 + g] = seen_rewards[i * by_run + b * by_group, g]
+                    return
 
 
 @function_value(SIGNATURE)
 def sum_shown(rule, rollout, batch, words, first, n, responses, lengths, n_values, logits):
-    """Sum the advantages of a kernel that treats responses alike: those with one outcome have one advantage."""
-    counts, listed, advantages, sums = rollout.counts, rollout.listed, rollout.advantages, rollout.sums
-    for b in range(counts.shape[0]):
-        list_outcomes(counts[b], n_values, n, listed[b])
-    show_groups(rollout, batch, n, responses, lengths)
+    """Sum the advantages of a kernel that treats responses alike: those with one outcome have one advantage.
+
+    The sum is the number of them times the first one's advantage, and the others' differences from it, which are 0: bit for bit
+    what a table gives.
+    """
+    show_counted(rollout, batch, n, n_values, lengths)
+    show_fields(rollout.fields, 1, n, batch, n)
     call_kernel(rule, rollout, batch, n)
-    for b in range(counts.shape[0]):
-        sum_alike(listed[b], b, counts.shape[0], advantages, counts[b], n, sums[b])
-    note_fault(logits, sums, batch.rewards, n, rollout.fault)
+    read_counted(rollout, n, n_values)
+    if not are_equal(rollout.advantages, rollout.firsts, n * rollout.prompts.shape[0] * rollout.advantages.shape[1]):
+        add_differences(rollout, n, n_values)
+    note_fault(logits, rollout.sums, 1, n, batch.rewards, n, rollout.fault)
 
 
 @function_value(SIGNATURE)
@@ -315,7 +363,8 @@ def sum_in_order(rule, rollout, batch, words, first, n, responses, lengths, n_va
     for b in range(counts.shape[0]):
         find_outcomes(words[b * group_size : (b + 1) * group_size], first, rollout.thresholds[b], n, listed[b])
     show_groups(rollout, batch, n, responses, lengths)
+    show_fields(rollout.fields, counts.shape[0], 1, batch, n)
     call_kernel(rule, rollout, batch, n)
     for b in range(counts.shape[0]):
         sum_each(listed[b], b, counts.shape[0], advantages, counts[b], n, sums[b])
-    note_fault(logits, sums, batch.rewards, n, rollout.fault)
+    note_fault(logits, sums, counts.shape[0], 1, batch.rewards, n, rollout.fault)

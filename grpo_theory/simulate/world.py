@@ -21,6 +21,7 @@ from grpo_theory.simulate.path import Path
 from grpo_theory.simulate.penalty import penalise, see_fields
 from grpo_theory.simulate.record import keep_iterates, keep_rollout
 from grpo_theory.simulate.setting import Recipe, Room, State, Words, World
+from grpo_theory.simulate.show import spare_rows
 from grpo_theory.simulate.sums import Rollout, Rule, sum_affine, sum_in_order, sum_shown
 from grpo_theory.simulate.update import fill_rewards, pool_covectors
 from grpo_theory.simulate.weighing import weigh_anew
@@ -132,6 +133,7 @@ def make_rollout(problem: Problem, estimator: Estimator, layout: Layout, path: P
     n_responses, n_values, n_prompts = problem.bandit.n_responses, problem.bandit.values.size, layout.batch_size
     n_outcomes, reads, in_order = n_responses * n_values, estimator.advantage.reads, path.fill_sums is sum_in_order
     norms = n_responses if reads & {"squared_score_norms", "optimal_baselines"} else 0
+    rows = lanes * n_prompts + spare_rows(layout.group_size) if path.is_called else 0
     return Rollout(
         prompts=zeros(n_prompts, lanes, dtype=np.int64),
         counts=zeros(n_prompts, n_outcomes, lanes, dtype=np.int32),
@@ -140,8 +142,9 @@ def make_rollout(problem: Problem, estimator: Estimator, layout: Layout, path: P
         norms=zeros(n_prompts, norms, lanes),
         fields=zeros(n_prompts, 3 if reads & set(PROMPT_FIELDS) else 0, lanes),
         sums=zeros(n_prompts, 2 if in_order else 1, n_outcomes, lanes),
-        listed=zeros(n_prompts, layout.group_size if path.is_called else 0, lanes, dtype=np.int64),
-        advantages=zeros(lanes * n_prompts, layout.group_size),
+        listed=zeros(n_prompts, layout.group_size if in_order else 0, lanes, dtype=np.int64),
+        advantages=zeros(rows, layout.group_size),
+        firsts=zeros(rows, layout.group_size),
         fault=np.zeros(1 + layout.group_size),
     )
 
