@@ -12,6 +12,7 @@ from benchmarks.comparison import comparison
 from benchmarks.footprint import compilation_rows, memory_row, start_up_rows
 from benchmarks.results import Results, ResultsError, circumstances
 from benchmarks.rivalry import jax_rows, numpy_rows, peak_rows
+from benchmarks.routes import route_rows
 from benchmarks.scaling import estimator_rows, group_size_row, worker_rows
 from benchmarks.table import Row
 from benchmarks.training_rivalry import jax_training_rows, numpy_training_rows, study_row
@@ -27,6 +28,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "jax-2": lambda: jax_rows(2),
     "group-size": lambda: [group_size_row()],
     "estimators": estimator_rows,
+    "routes": route_rows,
     "workers": worker_rows,
     "training-numpy": numpy_training_rows,
     "training-jax-1": lambda: jax_training_rows(1),

@@ -78,13 +78,15 @@ def textbook(task: Task) -> Contender:
     shape = (size, task.batch_size, task.group_size)
     weights = np.cumsum(task.problem.bandit.prompt_weights)[:-1]
     policy = np.cumsum(task.point.probabilities, axis=1)[:, :-1]
-    success = task.problem.bandit.mean_reward
+    values, law = task.problem.bandit.values, task.problem.bandit.probabilities
+    steps = list(zip(np.diff(values), np.moveaxis(np.cumsum(law, axis=2), 2, 0), strict=False))
     scores = task.problem.policy.scores(task.problem.theta)
 
     def errors(generator: np.random.Generator) -> Array:
         prompts = np.searchsorted(weights, generator.random(shape[:2]), side="right")[:, :, None]
         responses = (generator.random(shape)[..., None] >= policy[prompts]).sum(axis=-1)
-        rewards = (generator.random(shape) < success[prompts, responses]).astype(np.float64)
+        uniforms = generator.random(shape)
+        rewards = values[0] + sum(step * (uniforms >= below[prompts, responses]) for step, below in steps)
         others = (rewards.sum(axis=-1, keepdims=True) - rewards) / (task.group_size - 1)
         gradients = np.einsum("rbg,rbgd->rd", rewards - others, scores[prompts, responses]) / task.batch_responses
         return ((gradients - task.exact.gradient) ** 2).sum(axis=1)

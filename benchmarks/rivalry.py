@@ -8,10 +8,11 @@ from benchmarks.numpy_rivals import textbook, tuned
 from benchmarks.peaks import measure_peaks
 from benchmarks.simulator import simulator
 from benchmarks.table import Row, at_least
-from benchmarks.task import LARGE_GROUP, TASKS, Task
+from benchmarks.task import GRADED_TASK, LARGE_GROUP, TASKS, Task
 from benchmarks.timing import Cost, Timed, fastest, timed
 from benchmarks.work import Peaks, gradient_work
 
+RIVALLED = (*TASKS, GRADED_TASK)
 TEXTBOOK_TARGET, NUMPY_TARGET = 20.0, 5.0
 JAX_TARGETS = {False: 2.5, True: 6.0}  # at small groups and at large ones
 NO_JAX = "not measured (pip install .[bench])"
@@ -50,7 +51,7 @@ def peak_rows() -> list[Row]:
 def numpy_rows() -> list[Row]:
     """Compare one worker with NumPy rivals and with its floor."""
     peaks = measure_peaks()
-    return [row for task in TASKS for row in _numpy_rows(task, peaks)]
+    return [row for task in RIVALLED for row in _numpy_rows(task, peaks)]
 
 
 def _numpy_rows(task: Task, peaks: Peaks) -> list[Row]:
@@ -67,12 +68,12 @@ def _numpy_rows(task: Task, peaks: Peaks) -> list[Row]:
 
 def jax_rows(processors: int) -> list[Row]:
     """Compare so many workers with the fastest JAX rival of each task on as many processors."""
-    targets = [JAX_TARGETS[task.group_size >= LARGE_GROUP] for task in TASKS]
+    targets = [JAX_TARGETS[task.group_size >= LARGE_GROUP] for task in RIVALLED]
     if find_spec("jax") is None:
-        names = [f"JAX, fastest found / simulator, {where(processors)}; {task.label}" for task in TASKS]
+        names = [f"JAX, fastest found / simulator, {where(processors)}; {task.label}" for task in RIVALLED]
         return [Row(name, None, NO_JAX, "higher", target) for name, target in zip(names, targets, strict=True)]
-    found, rows = ask("gradients", Request(processors, [task.key for task in TASKS])), []
-    for task, target, (own, *rivals) in zip(TASKS, targets, found, strict=True):
+    found, rows = ask("gradients", Request(processors, [task.key for task in RIVALLED])), []
+    for task, target, (own, *rivals) in zip(RIVALLED, targets, found, strict=True):
         for kind, others in kinds_of("JAX", rivals):
             name = f"{kind}, fastest found / simulator, {where(processors)}; {task.label}"
             rows.append(ratio_row(name, fastest(others), own.cost, target))

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 
 import grpo_theory as gt
-from benchmarks.task import ESTIMATOR, SEED, Estimate, Task
+from benchmarks.task import SEED, Estimate, Task
 from benchmarks.timing import Contender
 
 ROUND_RESPONSES = 1 << 22
 
 
-def simulate(task: Task, replications: int, *, workers: int = 1, estimators: str | Sequence[str] = ESTIMATOR) -> Estimate:
-    """Simulate, and return the first estimator's error."""
+def simulate(task: Task, replications: int, *, workers: int = 1, estimators: Sequence[str] = ()) -> Estimate:
+    """Simulate the task's estimator, or several that begin with it, and return its error."""
     simulation = gt.simulate_gradients(
         task.problem,
         task.problem.theta,
-        estimators,
+        estimators or task.estimator,
         batch_size=task.batch_size,
         group_size=task.group_size,
         replications=replications,
@@ -24,7 +24,7 @@ def simulate(task: Task, replications: int, *, workers: int = 1, estimators: str
     return Estimate(float(simulation.mse[0]), float(simulation.mse_standard_error[0]))
 
 
-def simulator(task: Task, *, workers: int = 1, estimators: str | Sequence[str] = ESTIMATOR) -> Contender:
+def simulator(task: Task, *, workers: int = 1, estimators: Sequence[str] = ()) -> Contender:
     """Return `simulate_gradients` as a contender; its answer is checked at every run."""
 
     def run(rounds: int) -> None:

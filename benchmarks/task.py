@@ -1,4 +1,4 @@
-"""What is measured: the error of the leave-one-out estimator on a problem of the gallery."""
+"""What is measured: the error of the leave-one-out estimator, or of another, on a problem of the gallery or one of a size."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,11 +32,14 @@ class Task:
         A problem that `find_problem` knows; rivals ask for a tabular policy or a softmax head.
     batch_size, group_size : int
         B prompts, G responses each.
+    estimator : str, default "rloo"
+        Rivals have no other.
     """
 
     problem_name: str
     batch_size: int
     group_size: int
+    estimator: str = ESTIMATOR
 
     @property
     def label(self) -> str:
@@ -90,7 +93,7 @@ class Task:
     def exact_mse(self) -> float:
         """The exact mean squared error."""
         where = (self.problem, self.problem.theta)
-        return float(gt.gradient_mse(*where, ESTIMATOR, batch_size=self.batch_size, group_size=self.group_size))
+        return float(gt.gradient_mse(*where, self.estimator, batch_size=self.batch_size, group_size=self.group_size))
 
     def check(self, name: str, estimate: Estimate) -> None:
         """Raise if an estimate lies more than five standard errors from the exact value."""
@@ -103,5 +106,7 @@ TASKS = (
     *(Task("tabular", batch_size, group_size) for batch_size, group_size in ((4, 8), (8, 16), (8, 64), (2, 512))),
     *(Task("lm-few-shot", batch_size, group_size) for batch_size, group_size in ((8, 16), (4, 64))),
 )
+GRADED_TASK = Task("graded of 3", 8, 16)
+"""With rewards 0, 1/2 and 1."""
 LARGE_GROUP = 64
 """From this group size on more is asked of the simulator."""

@@ -1,4 +1,4 @@
-"""What is trained: many runs of the leave-one-out estimator, compared by their mean objective at the end."""
+"""What is trained: many runs of the leave-one-out estimator, or of another, compared by their mean objective at the end."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +29,8 @@ class TrainingTask:
     schedule : Schedule
     steps, runs : int
         The length of a run, and the number of runs in a round.
+    estimator : str, default "rloo"
+        Rivals have no other.
     """
 
     problem_name: str
@@ -37,6 +39,7 @@ class TrainingTask:
     schedule: gt.Schedule
     steps: int
     runs: int
+    estimator: str = ESTIMATOR
 
     @property
     def label(self) -> str:
@@ -70,7 +73,7 @@ class TrainingTask:
         training = gt.simulate_training(
             self.problem,
             self.problem.theta,
-            ESTIMATOR,
+            self.estimator,
             self.schedule,
             batch_size=self.batch_size,
             group_size=self.group_size,

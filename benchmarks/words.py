@@ -1,5 +1,7 @@
 """What rivals need to count groups by words of 8 and 16 bits: integer thresholds, in the end rounded to multiples of 2^-16."""
 
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,11 +35,12 @@ class CountedLaw(NamedTuple):
 
     @classmethod
     def of(cls, task: Task) -> "CountedLaw":
-        """Tabulate the law of a task with rewards 0 and 1."""
-        joint = task.point.outcome_probabilities.reshape(task.point.bandit.n_prompts, -1, 2)
-        if (joint > 0.0).all(axis=2).any():
-            return cls(joint.reshape(len(joint), -1), _thresholds(joint.reshape(len(joint), -1)), None)
-        return cls(joint.sum(axis=2), _thresholds(joint.sum(axis=2)), (joint[:, :, 1] > 0.0).astype(np.float32))
+        """Tabulate the law of a task."""
+        values, n_prompts = task.problem.bandit.values, task.point.bandit.n_prompts
+        joint = task.point.outcome_probabilities.reshape(n_prompts, -1, values.size)
+        if ((joint > 0.0).sum(axis=2) > 1).any():
+            return cls(joint.reshape(n_prompts, -1), _thresholds(joint.reshape(n_prompts, -1)), None)
+        return cls(joint.sum(axis=2), _thresholds(joint.sum(axis=2)), values[joint.argmax(axis=2)].astype(np.float32))
 
 
 class ByteLaw(NamedTuple):
@@ -74,12 +77,15 @@ def _thresholds(probabilities: NDArray[np.float64]) -> NDArray[np.uint16]:
 def covectors_of_counts(law: CountedLaw, task: Task, counts: Any, right: Any) -> Any:
     """Return the covectors (K, ...) of the leave-one-out estimate from counts (C, ...), in closed form.
 
-    With N_k responses k, N_k1 of them rewarded, and S rewarded in all, it is (N_k1 - N_k S/G)/(B (G - 1)).  `right` (K, ...) are
-    the rewards of the responses where each has one.  Works on arrays of NumPy and of JAX.
+    With N_k responses k, whose rewards add up to S_k, and those of all to S, it is (S_k - N_k S/G)/(B (G - 1)).  `right` (K, ...)
+    are the rewards of the responses where each has one.  Works on arrays of NumPy and of JAX.
     """
     scale = 1.0 / (task.batch_size * (task.group_size - 1.0))
     if law.right is None:
-        rewarded, all_of_them = counts[1::2], counts[::2] + counts[1::2]
+        values = task.problem.bandit.values.tolist()
+        of_values = [counts[i :: len(values)] for i in range(len(values))]
+        rewards = [own if value == 1.0 else own * value for value, own in zip(values, of_values, strict=True) if value != 0.0]
+        rewarded, all_of_them = reduce(add, rewards), reduce(add, of_values)
     else:
         rewarded, all_of_them = counts * right, counts
     return (rewarded - all_of_them * (rewarded.sum(axis=0) * (1.0 / task.group_size))) * scale

@@ -40,14 +40,15 @@ class Work(NamedTuple):
 
 
 def gradient_work(task: Task, n_estimators: int = 1) -> Work:
-    """Return the work for a response of a gradient simulation with binary rewards, whose kernels are tables of mean 0.
+    """Return the work for a response of a gradient simulation, whose kernels are tables, and of mean 0 where rewards are binary.
 
     A group draws a word for its prompt and 16 bits for each response; a large one draws 8 for each response, and 16 for as many
     as may have to be drawn again.  All are compared with the threshold of every outcome that the prompt makes possible (the last
     one included: the words beyond it are drawn again).  A logit takes one operation for the group's contrast.  Where pairs of
     groups are added up, it takes 3 more for the errors about g and g(x) and one for each pair, and then each estimator one for
     each pair and 6 besides.  Where prompts are, each estimator takes 5 for each logit and one for each pair of prompts; with the
-    d features of any other map it takes d for each logit to be pulled back, and 3 for each parameter.
+    d features of any other map it takes d for each logit to be pulled back, and 3 for each parameter.  With more rewards than
+    two nothing is shared: each estimator weighs every outcome, and adds up and centres each logit.
     """
     outcomes = int((task.point.outcome_probabilities > 0.0).sum(axis=1).max())
     n_logits, b, g = task.problem.policy.n_logits, task.batch_size, task.group_size
@@ -59,6 +60,8 @@ def gradient_work(task: Task, n_estimators: int = 1) -> Work:
     else:
         by_group += n_logits * (3.0 + pairs)
         by_estimator = pairs + 6.0
+    if task.problem.bandit.values.size > 2:
+        by_group, by_estimator = 0.0, by_estimator + by_group + n_logits + outcomes
     law = outcome_law(task.point, g)
     by_bytes, by_words = (g, drawn_again(law.coarse, g)) if len(law.coarse) else (0, g)
     words, comparisons = 1.0 + by_bytes / 8.0 + by_words / 4.0, outcomes * (by_bytes / 2.0 + by_words)

@@ -9,9 +9,10 @@ import pytest
 from benchmarks import __main__ as command_line
 from benchmarks import numpy_counts, numpy_training
 from benchmarks.comparison import comparison, is_worse
-from benchmarks.numpy_rivals import tuned
+from benchmarks.numpy_rivals import textbook, tuned
 from benchmarks.results import Results, ResultsError
 from benchmarks.rivalry import seeing
+from benchmarks.routes import ROUTES
 from benchmarks.simulator import simulate
 from benchmarks.table import Row, at_least, at_most
 from benchmarks.task import Task
@@ -25,6 +26,7 @@ WHERE = {"processors": 2, "machine": "abacus", "versions": {"python": "3.11", "j
 HEAD_OF_FILE = b'{"format": 1, "circumstances": {"processors": 2, "machine": "", "versions": {}}, "rows": '
 TINY = Task("tabular", 2, 4)
 HEAD = Task("lm-few-shot", 2, 4)
+GRADED = Task("graded of 3", 2, 4)
 
 
 def made(*numbers):
@@ -153,6 +155,13 @@ class TestWork:
         found = gradient_work(Task("tabular", 8, 64))
         assert (found.words, found.comparisons) == pytest.approx(((1 + 64 / 8 + 4 / 4) / 64, 8 * (64 / 2 + 4) / 64))
 
+    def test_more_rewards_by_hand(self):
+        """K = 4 with three rewards, B = 8, G = 16: every estimator weighs 12 outcomes, adds up 4 logits and centres them."""
+        operations = 12 + 4 + 4 + 4 * (3 + 3.5) + 3.5 + 6
+        for count in (1, 6):
+            found = gradient_work(Task("graded of 3", 8, 16), count)
+            assert found == pytest.approx((5 / 16, 12, count * operations / 16))
+
     def test_certain_rewards_have_fewer_outcomes(self):
         assert gradient_work(Task("lm-few-shot", 8, 16)).comparisons == 10
 
@@ -191,18 +200,19 @@ class TestRivals:
         monkeypatch.setattr(Task, "check", spy)
         return names
 
-    @pytest.mark.parametrize("task", [TINY, HEAD, Task("tabular", 1, 300)])
+    @pytest.mark.parametrize("task", [TINY, HEAD, GRADED, Task("tabular", 1, 300)])
     def test_numpy(self, task, checked):
-        contenders = [tuned(task), *numpy_counts.rivals(task)]
+        contenders = [textbook(task), tuned(task), *numpy_counts.rivals(task)]
         for contender in contenders:
             contender.run(1)
         assert len(set(checked)) == len(checked) == len(contenders)
 
-    def test_simulator(self):
-        TINY.check("simulate_gradients", simulate(TINY, 10**6))
+    @pytest.mark.parametrize("task", [TINY, GRADED, *(Task(one.problem, 2, 4, one.estimator) for one in ROUTES)])
+    def test_simulator(self, task):
+        task.check("simulate_gradients", simulate(task, 10**6))
 
     @pytest.mark.skipif(find_spec("jax") is None, reason="needs jax")
-    @pytest.mark.parametrize("task", [TINY, HEAD, Task("tabular", 1, 21), Task("tabular", 1, 300)])
+    @pytest.mark.parametrize("task", [TINY, HEAD, GRADED, Task("tabular", 1, 21), Task("tabular", 1, 300)])
     def test_jax(self, task, checked):
         from benchmarks import jax_counts
 
@@ -215,14 +225,15 @@ class TestRivals:
         with pytest.raises(RuntimeError, match="standard errors"):
             TINY.check("wrong", found._replace(mse=1.02 * found.mse))
 
-    @pytest.mark.parametrize("task", [TINY, HEAD])
+    @pytest.mark.parametrize("task", [TINY, HEAD, GRADED, Task("graded of 4", 1, 5)])
     def test_covectors_are_those_of_the_formula(self, task):
         law, generator = CountedLaw.of(task), np.random.default_rng(1)
         counts = generator.multinomial(task.group_size, law.probabilities[0])
         right = None if law.right is None else law.right[0]
         responses = np.repeat(np.arange(len(counts)), counts)
         if right is None:
-            rewards, responses = responses % 2, responses // 2
+            values = task.problem.bandit.values
+            rewards, responses = values[responses % values.size], responses // values.size
         else:
             rewards = right[responses]
         advantages = rewards - (rewards.sum() - rewards) / (task.group_size - 1)
