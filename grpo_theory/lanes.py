@@ -106,9 +106,9 @@ def repeat(number: Any, array: np.ndarray, i: int, j: int) -> None:
     array.reshape(-1)[first : first + RUN] = number
 
 
-def are_equal(one: np.ndarray, other: np.ndarray, size: int) -> bool:
-    """Say whether the first numbers of two arrays, so many, are equal one by one, which what is not a number never is."""
-    return bool((one.reshape(-1)[:size] == other.reshape(-1)[:size]).all())
+def are_finite(array: np.ndarray, size: int) -> bool:
+    """Say whether the first numbers of an array, so many, are finite."""
+    return bool(np.isfinite(array.reshape(-1)[:size]).all())
 
 
 def add_at(array: np.ndarray, places: np.ndarray, lanes: np.ndarray) -> None:
@@ -554,28 +554,34 @@ def _repeat_in_array(context: Any, builder: ir.IRBuilder, signature: Any, values
     builder.store(vector, builder.bitcast(builder.gep(data, [first]), vector.type.as_pointer()), align=_size(kind))
 
 
-_type(are_equal, lambda one, other, size: signature(types.boolean, one, other, types.int64) if one == other else None)
+_type(are_finite, lambda array, size: signature(types.boolean, array, types.int64))
 
 
-@_lower(are_equal, types.Array, types.Array, types.Integer)
-def _are_equal(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    kind, size = signature.args[0], values[2]
-    vector, arrays = _vector(kind.dtype), []
-    for value in values[:2]:
-        data, shape = _data(context, builder, kind, value)
-        _require(context, builder, shape, ir.Constant(_BITS, 0), builder.sub(size, ir.Constant(_BITS, 1)))
-        arrays.append(data)
+def _lies_outside(builder: ir.IRBuilder, numbers: ir.Value) -> ir.Value:
+    """Say of numbers, one or a vector, whether they are infinite, or none."""
+    limits = [ir.Constant(ir.DoubleType(), limit) for limit in (float("-inf"), float("inf"))]
+    if isinstance(numbers.type, ir.VectorType):
+        limits = [_repeat(builder, limit, numbers.type.count) for limit in limits]
+    inside = builder.and_(builder.fcmp_ordered(">", numbers, limits[0]), builder.fcmp_ordered("<", numbers, limits[1]))
+    return builder.not_(inside)
+
+
+@_lower(are_finite, types.Array, types.Integer)
+def _are_finite(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+    kind, size = signature.args[0], values[1]
+    data, shape = _data(context, builder, kind, values[0])
+    _require(context, builder, shape, ir.Constant(_BITS, 0), builder.sub(size, ir.Constant(_BITS, 1)))
     whole = builder.and_(size, ir.Constant(_BITS, -WIDTH))
     found = cgutils.alloca_once_value(builder, ir.Constant(ir.VectorType(ir.IntType(1), WIDTH), [0] * WIDTH))
     with _steps(builder, whole, WIDTH) as (first, _):
-        places = (builder.bitcast(builder.gep(data, [first]), vector.as_pointer()) for data in arrays)
-        differ = builder.fcmp_unordered("!=", *(builder.load(place, align=_size(kind)) for place in places))
-        builder.store(builder.or_(builder.load(found), differ), found)
+        place = builder.bitcast(builder.gep(data, [first]), _vector(kind.dtype).as_pointer())
+        outside = _lies_outside(builder, builder.load(place, align=_size(kind)))
+        builder.store(builder.or_(builder.load(found), outside), found)
     bits = builder.bitcast(builder.load(found), ir.IntType(WIDTH))
     last = cgutils.alloca_once_value(builder, builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(WIDTH), 0)))
     with cgutils.for_range_slice(builder, whole, size, ir.Constant(_BITS, 1), inc=True) as (place, _):
-        differ = builder.fcmp_unordered("!=", *(builder.load(builder.gep(data, [place])) for data in arrays))
-        builder.store(builder.or_(builder.load(last), differ), last)
+        outside = _lies_outside(builder, builder.load(builder.gep(data, [place])))
+        builder.store(builder.or_(builder.load(last), outside), last)
     return builder.not_(builder.load(last))
 
 

@@ -332,6 +332,26 @@ def test_a_kernel_whose_table_has_gaps_is_shown_what_is_drawn(registry):
         gt.simulate_gradients(problem, [0.0, 0.3], gaps, batch_size=2, group_size=3, replications=500, rng=1)
 
 
+def last_of_equals(batch, advantages):
+    """Leave the last response of a group out if all rewards are equal."""
+    size = batch.rewards.shape[1]
+    for b in range(batch.rewards.shape[0]):
+        low, high = batch.rewards[b].min(), batch.rewards[b].max()
+        for g in range(size - 1 if low == high else size):
+            advantages[b, g] = batch.rewards[b, g]
+
+
+@pytest.mark.parametrize("name", ["mixed", "kl-tabular", "sequence-shared"])
+def test_a_gap_after_the_first_of_equal_responses_is_seen(name, registry):
+    """Advantages are read off the first of them; the problems are without and with a penalty, and of sequences."""
+    problem, found = gt.gallery.problem(name), gt.estimator("last_of_equals")(last_of_equals)
+    sizes = {"batch_size": 2, "group_size": 3, "replications": 500, "rng": 1}
+    with pytest.raises(ValueError, match="estimator 'last_of_equals' must fill finite advantages"):
+        gt.simulate_gradients(problem, problem.theta, found, **sizes)
+    with pytest.raises(ValueError, match=r"estimator 'last_of_equals' must fill finite advantages.*\[(\S+), \1, \1\]"):
+        gt.simulate_training(problem, problem.theta, found, gt.Constant(0.1), steps=3, **sizes)
+
+
 def test_groups_have_a_largest_size():
     problem = gt.gallery.problem("two-arms")
     sizes = {"batch_size": 1, "replications": 2, "rng": 0}

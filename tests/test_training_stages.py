@@ -215,7 +215,6 @@ def rollout_of(a):
     outcomes = a.rng.integers(a.o, size=(B, G, LANES))
     counts = (outcomes[:, :, None] == np.arange(a.o)[:, None]).sum(axis=1).astype(np.int32)
     rows = B * LANES + spare_rows(G)
-    room = np.full((rows, G), np.nan), np.zeros((rows, G))
     rollout = sums.Rollout(
         prompts=a.rng.integers(a.m, size=(B, LANES)),
         counts=counts,
@@ -225,8 +224,7 @@ def rollout_of(a):
         fields=a.numbers(B, 3, LANES),
         sums=np.zeros((B, 1, a.o, LANES)),
         listed=np.zeros((B, 0, LANES), dtype=np.int64),
-        advantages=room[0],
-        firsts=room[1],
+        advantages=np.full((rows, G), np.nan),
         fault=np.zeros(1 + G),
     )
     return rollout, make_batch(rows, G, np.zeros(1))
@@ -252,19 +250,15 @@ def test_counted_groups_as_a_kernel_sees_them_and_what_it_makes_of_them():
                 responses = a.responses[outcomes]
                 np.testing.assert_array_equal(seen.squared_score_norms[row], rollout.norms[b, responses, i] if read else np.nan)
                 np.testing.assert_array_equal(seen.lengths[row], a.paths.lengths[responses] if read else 1)
-    alike = rollout._replace(advantages=seen.rewards)
-    found, *_ = twins("read_counted", alike, N, a.n_values)
+    found, *_ = twins("read_counted", rollout._replace(advantages=seen.rewards), N, a.n_values)
     np.testing.assert_array_equal(found.sums[:, 0, :, :N], (rollout.counts * rollout.rewards)[:, :, :N])
-    np.testing.assert_array_equal(found.firsts[: B * N], seen.rewards[: B * N])
     assert not found.sums[:, :, :, N:].any()
-    apart = rollout._replace(advantages=a.numbers(*rollout.advantages.shape), firsts=found.firsts)
-    found, *_ = twins("read_counted", apart, N, a.n_values)
-    assert (found.firsts[: B * N] != apart.advantages[: B * N]).any()
-    found, *_ = twins("add_differences", found, N, a.n_values)
-    for b in range(B):
-        for i in range(N):
-            expected = np.bincount(listed_of(a, rollout, b, i), weights=apart.advantages[b * N + i], minlength=a.o)
-            np.testing.assert_allclose(found.sums[b, 0, :, i], expected, atol=1e-13)
+    for wrong in (np.nan, np.inf):
+        gaps = np.ascontiguousarray(seen.rewards)
+        gaps[N + 3, G - 1] = wrong
+        *_, sums_found = twins("note_gaps", gaps, N, found.sums)
+        assert [*np.argwhere(np.isnan(sums_found))[0]] == [1, 0, 0, 3]
+        assert np.isnan(sums_found).sum() == 1
 
 
 def test_numbers_that_mean_nothing_lead_nowhere():
@@ -279,7 +273,8 @@ def test_numbers_that_mean_nothing_lead_nowhere():
     for b, i in ((1, 3), (1, 5), (0, 0)):
         np.testing.assert_array_equal(seen.rewards[b * N + i], rollout.rewards[b, listed_of(a, rollout, b, i), i])
     found, *_ = twins("read_counted", rollout._replace(advantages=seen.rewards), N, a.n_values)
-    np.testing.assert_array_equal(found.firsts[: B * N], seen.rewards[: B * N])
+    others = np.arange(N) != 4
+    np.testing.assert_array_equal(found.sums[:, 0, :, :N][..., others], (rollout.counts * rollout.rewards)[:, :, :N][..., others])
 
 
 @pytest.mark.parametrize("count", [0, 1, RUN - 1, RUN, RUN + 1, 3 * RUN])
@@ -292,24 +287,9 @@ def test_runs_are_written_one_after_another_and_read_off(count):
         _, _, written, *_ = twins("write_run", number, times, written, i, g)
     np.testing.assert_array_equal(written[0], np.repeat([2.0, 3.0], [count, size - count]))
     assert (written[1] == 4.0).all()
-    *_, firsts, _, _ = twins("read_run", written, count, rows, 0, 0)
-    assert (firsts[0, :count] == 2.0).all()
     for stage in (compiled(STAGES["read_run"]), STAGES["read_run"].py_func):
-        assert stage(written, count, rows.copy(), 0, 0) == (2.0 if count else 0.0)
-        assert stage(written, 0, rows.copy(), 0, size) == 0.0
-    differing = written + 0.25 * np.arange(size)
-    for stage in (compiled(STAGES["sum_differences"]), STAGES["sum_differences"].py_func):
-        assert stage(differing, count, 2.0, 0, 0) == 0.125 * count * (count - 1)
-
-
-def test_sums_that_are_not_finite_are_seen_in_their_vector_of_runs_alone():
-    a = Arrays()
-    for value in (np.nan, np.inf, -np.inf):
-        totals = a.numbers(B, 1, a.o, LANES)
-        totals[1, 0, 2, LANES - 1] = value
-        for stage in (compiled(STAGES["are_finite"]), STAGES["are_finite"].py_func):
-            assert not stage(totals, LANES - WIDTH)
-            assert stage(totals, 0)
+        assert stage(written, count, 0, 0) == (2.0 if count else 0.0)
+        assert stage(written, 0, 0, size) == 0.0
 
 
 def test_advantages_by_table_and_by_coefficients():

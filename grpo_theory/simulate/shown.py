@@ -1,8 +1,7 @@
 """Kernels that see every response: counted groups are written out for them, and what they give is read off by outcome.
 
 For kernels that treat responses alike the groups are written in the order in which tables of advantages are made, by reward
-value and then by response.  Responses with one outcome have one advantage then, up to rounding: that of an outcome is the first
-one's, and the mean of what the others differ from it.  So a kernel that has a table gets the same advantages here, bit for bit.
+value and then by response, and so a kernel that has a table gives the same advantages here, bit for bit.
 """
 
 from functools import cache
@@ -14,7 +13,7 @@ import numpy as np
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F2, F3, F4, I1, allocating_stage, compile_driver, record_type, stage
 from grpo_theory.estimation.kernel import KERNEL, Batch
-from grpo_theory.lanes import WIDTH, are_equal, as_real, load, reals, store, where, zeros
+from grpo_theory.lanes import WIDTH, are_finite, as_real, load, reals, store, where, zeros
 from grpo_theory.simulate.counting import COUNTS
 from grpo_theory.simulate.ordering import ORDERED
 from grpo_theory.simulate.pushes import push_outcomes
@@ -24,7 +23,6 @@ from grpo_theory.simulate.show import (
     make_batch,
     read_run,
     spare_rows,
-    sum_differences,
     write_run,
 )
 from grpo_theory.simulate.strip import STRIP
@@ -72,30 +70,28 @@ class ShowRoom(NamedTuple):
     lanes : int
     batch : Batch
         What the kernel sees.
-    advantages, firsts : ndarray, shape (at least n, G)
-        What it gives, and what it gives the first response of each run.
-    means : ndarray, shape (B, O, WIDTH)
+    advantages : ndarray, shape (at least n, G)
+        What it gives.
+    outcomes : ndarray, shape (B, O, WIDTH)
         The advantages of the outcomes, over G, for a vector of lanes.
     """
 
     lanes: int
     batch: Batch
     advantages: Array
-    firsts: Array
-    means: Array
+    outcomes: Array
 
 
 SHOWN = record_type(Shown, F2, F2, I1, F2, I1, numba.int64, numba.int64, numba.boolean)
-SHOW_ROOM = record_type(ShowRoom, numba.int64, BATCH, F2, F2, F3)
+SHOW_ROOM = record_type(ShowRoom, numba.int64, BATCH, F2, F3)
 
 
 def make_show_room(shown: Shown, batch_size: int, group_size: int, parameters: Array) -> ShowRoom:
     """Make room to show batches to a kernel with these parameters."""
     lanes = 1 << max(0, min(WIDTH, SHOWN_RESPONSES // (batch_size * group_size)).bit_length() - 1)
     n = lanes * batch_size + spare_rows(group_size)
-    advantages, firsts = zeros(n, group_size), zeros(n, group_size)
-    means = zeros(batch_size, len(shown.responses), WIDTH)
-    return ShowRoom(lanes, make_batch(n, group_size, parameters), advantages, firsts, means)
+    by_outcome = zeros(batch_size, len(shown.responses), WIDTH)
+    return ShowRoom(lanes, make_batch(n, group_size, parameters), zeros(n, group_size), by_outcome)
 
 
 @stage
@@ -132,8 +128,8 @@ def show_counted(shown, outcomes, prompts, first, n, batch):
 
 
 @stage
-def read_counted(shown, outcomes, first, n, room, i):
-    """Read off the advantages of the outcomes of n lanes, from the first on, to the lanes of the means from i on."""
+def read_counted(shown, outcomes, first, n, advantages, by_outcome, i):
+    """Read off the advantages of the outcomes of n lanes, from the first on, to the lanes of by_outcome from i on."""
     batch_size, n_values = outcomes.shape[0], outcomes.shape[1] // shown.n_responses
     for j in range(n):
         for b in range(batch_size):
@@ -142,50 +138,42 @@ def read_counted(shown, outcomes, first, n, room, i):
                 for response in range(shown.n_responses):
                     outcome = response * n_values + value
                     count = int(outcomes[b, outcome, first + j])
-                    room.means[b, outcome, i + j] = read_run(room.advantages, count, room.firsts, j * batch_size + b, g)
+                    by_outcome[b, outcome, i + j] = read_run(advantages, count, j * batch_size + b, g)
                     g += count
 
 
 @stage
-def add_differences(shown, outcomes, first, n, room, i):
-    """Add the mean of what the advantages with one outcome differ from the first of them."""
-    batch_size, n_values = outcomes.shape[0], outcomes.shape[1] // shown.n_responses
+def note_gaps(advantages, n, by_outcome, i):
+    """Let nothing be read off the groups of n lanes, from lane i of by_outcome on, to which the kernel leaves a gap."""
+    batch_size = by_outcome.shape[0]
     for j in range(n):
         for b in range(batch_size):
-            g = 0
-            for value in range(n_values):
-                for response in range(shown.n_responses):
-                    outcome = response * n_values + value
-                    count = int(outcomes[b, outcome, first + j])
-                    if count > 0:
-                        mean = room.means[b, outcome, i + j]
-                        room.means[b, outcome, i + j] += (
-                            sum_differences(room.advantages, count, mean, j * batch_size + b, g) / count
-                        )
-                    g += count
+            for g in range(advantages.shape[1]):
+                if not np.isfinite(advantages[j * batch_size + b, g]):
+                    by_outcome[b, 0, i + j] = np.nan
 
 
 @stage
-def divide(means, group_size):
+def divide(by_outcome, group_size):
     """Divide the advantages of outcomes (B, O, WIDTH) by G."""
-    for b in range(means.shape[0]):
-        for outcome in range(means.shape[1]):
-            store(load(means, b, outcome, 0) / group_size, means, b, outcome, 0)
+    for b in range(by_outcome.shape[0]):
+        for outcome in range(by_outcome.shape[1]):
+            store(load(by_outcome, b, outcome, 0) / group_size, by_outcome, b, outcome, 0)
 
 
 @allocating_stage
-def find_means(kernel, shown, outcomes, prompts, i, room):
-    """Fill in the means of a vector of lanes, from lane i of counts (B, O, STRIP) on: what the kernel gives their outcomes."""
+def call_on_vector(kernel, shown, outcomes, prompts, i, room):
+    """Fill in the advantages of the outcomes of a vector of lanes, from lane i of counts (B, O, STRIP) on, over G."""
     batch_size, group_size = prompts.shape[0], room.advantages.shape[1]
     n_groups = room.lanes * batch_size
     for lane in range(0, WIDTH, room.lanes):
         show_prompts(shown, prompts, i + lane, room.lanes, room.batch)
         show_counted(shown, outcomes, prompts, i + lane, room.lanes, room.batch)
         fill_advantages(kernel, room.batch, batch_size if shown.couples else n_groups, room.advantages[:n_groups])
-        read_counted(shown, outcomes, i + lane, room.lanes, room, lane)
-        if not are_equal(room.advantages, room.firsts, n_groups * group_size):
-            add_differences(shown, outcomes, i + lane, room.lanes, room, lane)
-    divide(room.means, float(group_size))
+        read_counted(shown, outcomes, i + lane, room.lanes, room.advantages, room.outcomes, lane)
+        if not are_finite(room.advantages, n_groups * group_size):
+            note_gaps(room.advantages, room.lanes, room.outcomes, lane)
+    divide(room.outcomes, float(group_size))
 
 
 def fill_pushes(kernel, shown, counts, room, pushes):
@@ -194,29 +182,29 @@ def fill_pushes(kernel, shown, counts, room, pushes):
     n_values = counts.outcomes.shape[2] // shown.n_responses
     for s in range(n_strips):
         for i in range(0, STRIP, WIDTH):
-            find_means(kernel, shown, counts.outcomes[s], counts.prompts[s], i, room)
+            call_on_vector(kernel, shown, counts.outcomes[s], counts.prompts[s], i, room)
             for b in range(batch_size):
-                push_outcomes(counts.outcomes, s, b, i, room.means[b], n_values, n_values, shown.n_signs, pushes)
+                push_outcomes(counts.outcomes, s, b, i, room.outcomes[b], n_values, n_values, shown.n_signs, pushes)
 
 
 @stage
-def find_firsts(outcomes, s, b, i, means, n_values, firsts, deviations):
+def find_firsts(outcomes, s, b, i, by_outcome, n_values, firsts, deviations):
     """Put apart the advantage of the first response with each reward value of a group, and add up what others differ from it.
 
     The first are for firsts (S, B, L, STRIP), 0 where no response has the value, and the others, by response, for deviations
     (S, B, K, STRIP).
     """
     for value in range(n_values):
-        first, outcome = reals(0.0), means.shape[1] - n_values + value
+        first, outcome = reals(0.0), by_outcome.shape[1] - n_values + value
         while outcome >= 0:
-            first = where(load(outcomes, s, b, outcome, i) > 0, load(means, b, outcome, 0), first)
+            first = where(load(outcomes, s, b, outcome, i) > 0, load(by_outcome, b, outcome, 0), first)
             outcome -= n_values
         store(first, firsts, s, b, value, i)
     for k in range(deviations.shape[2]):
         found = reals(0.0)
         for value in range(n_values):
             outcome = k * n_values + value
-            difference = load(means, b, outcome, 0) - load(firsts, s, b, value, i)
+            difference = load(by_outcome, b, outcome, 0) - load(firsts, s, b, value, i)
             found = found + as_real(load(outcomes, s, b, outcome, i)) * difference
         store(found, deviations, s, b, k, i)
 
@@ -226,9 +214,9 @@ def fill_firsts(kernel, shown, counts, room, firsts, deviations):
     n_strips, batch_size, _ = counts.prompts.shape
     for s in range(n_strips):
         for i in range(0, STRIP, WIDTH):
-            find_means(kernel, shown, counts.outcomes[s], counts.prompts[s], i, room)
+            call_on_vector(kernel, shown, counts.outcomes[s], counts.prompts[s], i, room)
             for b in range(batch_size):
-                find_firsts(counts.outcomes, s, b, i, room.means, firsts.shape[2], firsts, deviations)
+                find_firsts(counts.outcomes, s, b, i, room.outcomes, firsts.shape[2], firsts, deviations)
 
 
 @stage

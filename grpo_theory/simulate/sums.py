@@ -22,9 +22,9 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, record_type, stage
 from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.first_class import function_value
-from grpo_theory.lanes import WIDTH, are_equal, as_integer, as_real, lane_numbers, load, reals, shorts, some, store, take, where
+from grpo_theory.lanes import WIDTH, are_finite, as_integer, as_real, lane_numbers, load, reals, shorts, store, take, where
 from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, read_rows
-from grpo_theory.simulate.show import BATCH, fill_advantages, read_run, sum_differences, write_run
+from grpo_theory.simulate.show import BATCH, fill_advantages, read_run, write_run
 from grpo_theory.simulate.tally import MASK
 
 T3 = numba.int32[:, :, ::1]
@@ -78,8 +78,8 @@ class Rollout(NamedTuple):
         ones and the others are summed apart, because a clip may treat them differently.
     listed : ndarray of int64, shape (B, G, N)
         Outcomes in the order drawn, where they are wanted; (B, 0, N) where they are not.
-    advantages, firsts : ndarray, shape (at least N B, G)
-        Where the kernel is called: what it gives, and what it gives the first response with each outcome.
+    advantages : ndarray, shape (at least N B, G)
+        What the kernel gives, where it is called.
     fault : ndarray, shape (1 + G,)
         1 and the rewards of a group, if the kernel has left it an advantage that is not finite, and else 0.
     """
@@ -93,12 +93,11 @@ class Rollout(NamedTuple):
     sums: Array
     listed: Integers
     advantages: Array
-    firsts: Array
     fault: Array
 
 
 RULE = record_type(Rule, numba.boolean, KERNEL, numba.int64, LOOKUP, I2, F1)
-ROLLOUT = record_type(Rollout, I2, T3, T3, F3, F3, F3, F4, numba.int64[:, :, ::1], F2, F2, F1)
+ROLLOUT = record_type(Rollout, I2, T3, T3, F3, F3, F3, F4, numba.int64[:, :, ::1], F2, F1)
 WORDS = types.Array(numba.int32, 2, "C", readonly=False)
 SIGNATURE = numba.void(RULE, ROLLOUT, BATCH, WORDS, numba.int64, numba.int64, I1, I1, numba.int64, F3)
 SUM_AFFINE = numba.void(T3, F1, F3, numba.int64, numba.int64, F3, F1, F4)
@@ -205,7 +204,7 @@ def show_counted(rollout, batch, n, n_values, lengths):
 
 @stage
 def read_counted(rollout, n, n_values):
-    """Fill sums (B, 1, O, N) with the advantage of the first response with each outcome, times their number."""
+    """Fill sums (B, 1, O, N) with the advantages of the outcomes times their numbers."""
     counts, sums = rollout.counts, rollout.sums
     batch_size, n_outcomes, group_size = counts.shape[0], counts.shape[1], rollout.advantages.shape[1]
     for b in range(batch_size):
@@ -215,29 +214,19 @@ def read_counted(rollout, n, n_values):
                 o = value
                 while o < n_outcomes:
                     count = bounded(counts[b, o, i], o == n_outcomes - 1, g, group_size)
-                    first = read_run(rollout.advantages, count, rollout.firsts, b * n + i, g)
-                    sums[b, 0, o, i] = first * counts[b, o, i]
+                    sums[b, 0, o, i] = read_run(rollout.advantages, count, b * n + i, g) * counts[b, o, i]
                     g += count
                     o += n_values
 
 
 @stage
-def add_differences(rollout, n, n_values):
-    """Add what the advantages with one outcome differ from the first."""
-    counts, sums = rollout.counts, rollout.sums
-    batch_size, n_outcomes, group_size = counts.shape[0], counts.shape[1], rollout.advantages.shape[1]
-    for b in range(batch_size):
+def note_gaps(advantages, n, sums):
+    """Let nothing come of the groups of n runs to which the kernel leaves a gap: their sums (B, 1, O, N) are no numbers."""
+    for b in range(sums.shape[0]):
         for i in range(n):
-            row, g = b * n + i, 0
-            for value in range(n_values):
-                o = value
-                while o < n_outcomes:
-                    count = bounded(counts[b, o, i], o == n_outcomes - 1, g, group_size)
-                    if count > 0:
-                        first = rollout.advantages[row, g]
-                        sums[b, 0, o, i] += sum_differences(rollout.advantages, count, first, row, g)
-                    g += count
-                    o += n_values
+            for g in range(advantages.shape[1]):
+                if not np.isfinite(advantages[b * n + i, g]):
+                    sums[b, 0, 0, i] = np.nan
 
 
 @stage
@@ -300,58 +289,44 @@ def call_kernel(rule, rollout, batch, n):
 
 
 @stage
-def are_finite(sums, i):
-    """Say whether the sums (B, S, O, N) of a vector of runs are finite."""
-    total = reals(0.0)
-    for b in range(sums.shape[0]):
-        for part in range(sums.shape[1]):
-            for o in range(sums.shape[2]):
-                total = total + load(sums, b, part, o, i)
-    bounded_above = where(total < np.inf, reals(0.0), reals(1.0))
-    return not some(where(total > -np.inf, bounded_above, reals(1.0)) > 0.0)
-
-
-@stage
 def note_fault(logits, sums, by_run, by_group, seen_rewards, n, fault):
     """Note a group whose sums (B, S, O, N) are not finite although its run's logits (B, D, N) are: that is the kernel's doing.
 
     What the kernel saw of group b of run i is in row i by_run + b by_group.
     """
-    for first in range(0, n, WIDTH):
-        if are_finite(sums, first):
+    if are_finite(sums, sums.size):
+        return
+    for i in range(n):
+        height = 0.0
+        for b in range(logits.shape[0]):
+            for d in range(logits.shape[1]):
+                height += abs(logits[b, d, i])
+        if not np.isfinite(height):
             continue
-        for i in range(first, min(first + WIDTH, n)):
-            height = 0.0
-            for b in range(logits.shape[0]):
-                for d in range(logits.shape[1]):
-                    height += abs(logits[b, d, i])
-            if not np.isfinite(height):
-                continue
-            for b in range(sums.shape[0]):
-                own = 0.0
-                for part in range(sums.shape[1]):
-                    for o in range(sums.shape[2]):
-                        own += sums[b, part, o, i]
-                if not np.isfinite(own):
-                    fault[0] = 1.0
-                    for g in range(seen_rewards.shape[1]):
-                        fault[1 + g] = seen_rewards[i * by_run + b * by_group, g]
-                    return
+        for b in range(sums.shape[0]):
+            own = 0.0
+            for part in range(sums.shape[1]):
+                for o in range(sums.shape[2]):
+                    own += sums[b, part, o, i]
+            if not np.isfinite(own):
+                fault[0] = 1.0
+                for g in range(seen_rewards.shape[1]):
+                    fault[1 + g] = seen_rewards[i * by_run + b * by_group, g]
+                return
 
 
 @function_value(SIGNATURE)
 def sum_shown(rule, rollout, batch, words, first, n, responses, lengths, n_values, logits):
     """Sum the advantages of a kernel that treats responses alike: those with one outcome have one advantage.
 
-    The sum is the number of them times the first one's advantage, and the others' differences from it, which are 0: bit for bit
-    what a table gives.
+    If the kernel has a table, the sums are bit for bit what that gives.
     """
     show_counted(rollout, batch, n, n_values, lengths)
     show_fields(rollout.fields, 1, n, batch, n)
     call_kernel(rule, rollout, batch, n)
     read_counted(rollout, n, n_values)
-    if not are_equal(rollout.advantages, rollout.firsts, n * rollout.prompts.shape[0] * rollout.advantages.shape[1]):
-        add_differences(rollout, n, n_values)
+    if not are_finite(rollout.advantages, n * rollout.prompts.shape[0] * rollout.advantages.shape[1]):
+        note_gaps(rollout.advantages, n, rollout.sums)
     note_fault(logits, rollout.sums, 1, n, batch.rewards, n, rollout.fault)
 
 

@@ -144,7 +144,6 @@ def make_rollout(problem: Problem, estimator: Estimator, layout: Layout, path: P
         sums=zeros(n_prompts, 2 if in_order else 1, n_outcomes, lanes),
         listed=zeros(n_prompts, layout.group_size if in_order else 0, lanes, dtype=np.int64),
         advantages=zeros(rows, layout.group_size),
-        firsts=zeros(rows, layout.group_size),
         fault=np.zeros(1 + layout.group_size),
     )
 
