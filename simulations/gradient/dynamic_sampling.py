@@ -16,7 +16,7 @@ from simulations.gradient.groups import advantages_of
 from simulations.harness.evidence import evidence
 from simulations.harness.study import Cell, Rows, Settings, Study
 
-PROBLEMS = {"two-arms": 1, "mixed": 2, "sequence-shared": 4, "lm-few-shot": 32}
+PROBLEMS = {"two-arms": 1, "mixed": 2, "sequence-shared": 6, "lm-few-shot": 32}
 """Each with how many chunks it takes until its rows are decided; signals of single groups are weakest on the language model."""
 ALONE = ("two-arms",)
 """Where there is one prompt, to redraw it and to redraw the group are the same."""

@@ -24,6 +24,9 @@ CHECKPOINTS = (1, 2, 4, 8, 16, 32)
 BUDGET = 1024
 LARGER = {2048: ("kl-linear",), 4096: ("linear", "kl-linear")}
 RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 64
+CLOSE = (("linear", "Constant"), ("linear", "Harmonic"), ("mixed", "Harmonic"))
+MORE_RUNS = 1280
+"""Where the usual number did not decide most rows, which say how many would."""
 SET_LEVEL = 0.95
 LAW_MARGIN = 0.2
 """A loss that is a fifth off is a budget that is a fifth off: a quarter of the way to the next one, which is twice as large."""
@@ -44,7 +47,8 @@ def cells(quick: bool) -> list[Cell]:
     for case in CASES:
         larger = [budget for budget, names in LARGER.items() if case[0] in names and case[2][0] == "Constant"]
         for budget in (BUDGET, *(() if quick else larger)):
-            runs = QUICK_RUNS if quick else RUNS if budget == BUDGET else RUNS // 2
+            usual = MORE_RUNS if (case[0], case[2][0]) in CLOSE else RUNS
+            runs = QUICK_RUNS if quick else usual if budget == BUDGET else usual // 2
             chunk = min(runs, CHUNK_RUNS * BUDGET // budget)
             sizes = {"budget": budget, "group_sizes": list(GROUP_SIZES), "checkpoints": list(CHECKPOINTS), "runs": chunk}
             expanded = not quick or (case[0] in EXPANDED and case[2][0] == "Constant")

@@ -30,7 +30,7 @@ TABLE = {1024: 64, 2048: 64, 4096: 128}
 TABLE_STEPS, OWN = 2, 4
 """The larger budgets are trained for fewer steps, with the reported group size and with that of the gradient's least error."""
 TABLE_CHUNKS = 10
-CHUNKS, CHUNK_RUNS, QUICK_RUNS = 8, 16, 32
+CHUNKS, CHUNK_RUNS, QUICK_RUNS = 14, 16, 32
 
 
 def cells(quick: bool) -> list[Cell]:

@@ -30,9 +30,9 @@ INNER_STEPS = (4, 8)
 BATCH_SIZE, GROUP_SIZE, ROLLOUTS = 16, 8, 16
 STEP_SIZES = tuple(2.0**power for power in range(2, 11))
 """Constant steps, the same for all arms.  TIC-GRPO divides by the horizon, 3 or 8: so much shorter are its steps along J."""
-TUNING_RUNS, RUNS, CLOSE_RUNS = 64, 512, 1280
-CLOSE = ("TIC", "clip alone", "no ratio")
-"""Arms that a pilot found near each other: their differences need more runs."""
+TUNING_RUNS, RUNS, CLOSE_RUNS = 64, 512, 2560
+CLOSE = ("TIC", "clip alone", "no clip", "no ratio")
+"""Arms that pilots found near each other: their differences need more runs."""
 QUICK_TUNING_RUNS, QUICK_RUNS = 16, 64
 NOTICEABLE = 1.05
 """A twentieth more updates is not noticed: two runs that differ in nothing but the seed differ by more."""

@@ -26,7 +26,7 @@ STEPS = 4096
 BETWEEN = 64
 """Numbers of steps, spaced by ratio, at which the laws are computed beside the checkpoints."""
 RADIUS, START = 1.0, 0.9
-RUNS, QUICK_RUNS, CHUNK_RUNS = 6144, 256, 2048
+RUNS, QUICK_RUNS, CHUNK_RUNS = {"kl-tabular": 6144, "kl-linear": 8192, "conflict": 6144}, 256, 2048
 TURNED, TURNED_RUNS = kernel_at("turned_mean", 1.0, "rloo, turned round"), 64
 """The learner of U8's control descends: a sign that is wrong."""
 LONGER = 1.25
@@ -39,11 +39,10 @@ RATES = {"slope": "U10", "slope of the distance": "U10/distance"}
 
 def cells(quick: bool) -> list[Cell]:
     """Training runs from the edge of a ball around the maximiser, projected onto it."""
-    runs = QUICK_RUNS if quick else RUNS
-    common = {"batch_size": 1, "group_size": 4, "runs": min(runs, CHUNK_RUNS)}
-    chunks = runs // common["runs"]
+    common = {"batch_size": 1, "group_size": 4, "runs": QUICK_RUNS if quick else CHUNK_RUNS}
+    chunks = {problem: 1 if quick else runs // CHUNK_RUNS for problem, runs in RUNS.items()}
     return [
-        Cell({"problem": problem, "estimator": estimator, "schedule": schedule, "steps": STEPS, **common}, chunks)
+        Cell({"problem": problem, "estimator": estimator, "schedule": schedule, "steps": STEPS, **common}, chunks[problem])
         for problem in (PROBLEMS[::2] if quick else PROBLEMS)
         for schedule in SCHEDULES
         for estimator in (ESTIMATORS[:1] if quick else ESTIMATORS)
