@@ -30,7 +30,7 @@ INNER_STEPS = (4, 8)
 BATCH_SIZE, GROUP_SIZE, ROLLOUTS = 16, 8, 16
 STEP_SIZES = tuple(2.0**power for power in range(2, 11))
 """Constant steps, the same for all arms.  TIC-GRPO divides by the horizon, 3 or 8: so much shorter are its steps along J."""
-TUNING_RUNS, RUNS, CLOSE_RUNS = 64, 512, 2560
+TUNING_RUNS, RUNS, CLOSE_RUNS = 64, 1024, 2560
 CLOSE = ("TIC", "clip alone", "no clip", "no ratio")
 """Arms that pilots found near each other: their differences need more runs."""
 QUICK_TUNING_RUNS, QUICK_RUNS = 16, 64
