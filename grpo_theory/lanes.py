@@ -558,7 +558,7 @@ _type(are_finite, lambda array, size: signature(types.boolean, array, types.int6
 
 
 def _lies_outside(builder: ir.IRBuilder, numbers: ir.Value) -> ir.Value:
-    """Say of numbers, one or a vector, whether they are infinite, or none."""
+    """Say of numbers, one or a vector of them, which are infinite or not numbers."""
     limits = [ir.Constant(ir.DoubleType(), limit) for limit in (float("-inf"), float("inf"))]
     if isinstance(numbers.type, ir.VectorType):
         limits = [_repeat(builder, limit, numbers.type.count) for limit in limits]

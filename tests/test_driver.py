@@ -180,7 +180,7 @@ def test_compiled_stages_agree_with_plain_python(name):
 
 
 def test_every_stage_is_tried():
-    elsewhere = {"at_places", "read_rows", "write_run", "read_run"}
+    elsewhere = {"at_places", "read_rows", "write_run"}
     assert set(TRIALS) == set(stages()) - elsewhere, "which test_training_stages.py tries"
 
 

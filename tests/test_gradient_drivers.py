@@ -257,6 +257,23 @@ def test_a_kernel_may_read_lengths_and_the_whole_batch(registry):
         gt.simulate_gradients(c.problem, c.theta, undeclared, batch_size=4, group_size=3, replications=10, rng=0)
 
 
+def test_an_affine_kernel_is_not_asked_for_coefficients_where_a_reward_is_infinite(registry):
+    """That of a response with a probability of 1e-315, which is never drawn; 0 times infinity would be no number."""
+    problem, theta = gt.gallery.problem("kl-tabular"), gt.gallery.problem("kl-tabular").theta.copy()
+    sizes = {"batch_size": 2, "group_size": 4, "replications": 1000, "rng": 1}
+    found = composed(kl="k3 in reward")
+    advantage = replace(found.advantage, reads=found.advantage.reads | {"lengths"})
+    called = replace(found, name="called_for_one_test", advantage=advantage)
+    for height, source in ((72.5, push_sources.Affine), (725.0, push_sources.Called)):
+        theta[0] = height
+        point = problem.at(theta)
+        with np.errstate(invalid="ignore"):
+            assert type(routes.push_route(point, point, found, 2, 4).source) is source
+            run = gt.simulate_gradients(problem, theta, [found, called], **sizes)
+        np.testing.assert_allclose(*run.means, rtol=1e-12)
+        assert np.isfinite(run.means).all()
+
+
 def test_a_kernel_that_looks_at_places_sees_the_order_drawn(registry):
     def kernel(batch, advantages):
         for b in range(batch.rewards.shape[0]):
@@ -451,6 +468,7 @@ TWINNED = [
     ("tree", {"advantage": "rloo", "kl": "k1 in reward"}, (2, 5), False),
     ("linear", {"advantage": "oracle", "ratio": "token", "clip": "by sign", "kl": "k2 in reward"}, (3, 5), False),
     ("tabular", {"advantage": "grpo", "kl": "k2 in reward"}, (3, 40), False),
+    ("binary tabular", {"advantage": "grpo", "kl": "k2 in reward"}, (5, 1200), False),
     ("head", {"advantage": "optimal_loo"}, (2, 40), False),
     ("linear tree", {"ratio": "token", "clip": "by sign", "aggregation": "group tokens", "kl": "k3 in loss"}, (2, 3), False),
     ("tree", {"ratio": "token", "clip": "by sign", "advantage": "optimal_loo", "aggregation": "batch tokens"}, (2, 3), True),

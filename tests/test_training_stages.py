@@ -278,7 +278,7 @@ def test_numbers_that_mean_nothing_lead_nowhere():
 
 
 @pytest.mark.parametrize("count", [0, 1, RUN - 1, RUN, RUN + 1, 3 * RUN])
-def test_runs_are_written_one_after_another_and_read_off(count):
+def test_runs_are_written_one_after_another(count):
     """What is written beyond a run is written over by the next one."""
     size = 4 * RUN
     rows = np.zeros((2 + spare_rows(size), size))
@@ -287,9 +287,6 @@ def test_runs_are_written_one_after_another_and_read_off(count):
         _, _, written, *_ = twins("write_run", number, times, written, i, g)
     np.testing.assert_array_equal(written[0], np.repeat([2.0, 3.0], [count, size - count]))
     assert (written[1] == 4.0).all()
-    for stage in (compiled(STAGES["read_run"]), STAGES["read_run"].py_func):
-        assert stage(written, count, 0, 0) == (2.0 if count else 0.0)
-        assert stage(written, 0, 0, size) == 0.0
 
 
 def test_advantages_by_table_and_by_coefficients():

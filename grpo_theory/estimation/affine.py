@@ -14,7 +14,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 
-LARGEST_GROUP = 1024
+LARGEST_GROUP = 2048
 """The largest group that is run on symbols, because their forms take 8 G^2 bytes."""
 
 

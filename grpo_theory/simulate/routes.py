@@ -1,5 +1,7 @@
 """Which route an estimator takes from counted groups to the parts of its estimates, and which estimators go together."""
 
+import numpy as np
+
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.affine import affine_coefficients
@@ -32,7 +34,7 @@ def source_of(estimator: Estimator, seen: Seen, sampler: Point, batch_size: int,
     if not is_exchangeable(advantage, seen, sampler, batch_size, group_size):
         return CalledInOrder(*called)
     found = affine_coefficients(advantage, group_size)
-    if found is None:
+    if found is None or not np.isfinite(seen.rewards).all():  # infinity, of what is hardly ever drawn, times 0 is no number
         return Called(*called)
     coefficients = make_coefficients(found, seen.rewards, seen.prompt_fields, group_size)
     return Affine(coefficients, shown.n_responses, n_signs)

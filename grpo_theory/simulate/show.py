@@ -25,20 +25,10 @@ def spare_rows(group_size: int) -> int:
 @stage
 def write_run(number, count, rows, i, g):
     """Write a number to row i of rows (at least n, G) as often as it occurs there, from place g on."""
-    repeat(number, rows, i, g)
-    more = RUN
+    more = 0
     while more < count:  # a range would begin with a division
         repeat(number, rows, i, g + more)
         more += RUN
-
-
-@stage
-def read_run(advantages, count, i, g):
-    """Return the advantage of a run that begins at place g of row i of advantages (at least n, G): 0 if none is in it.
-
-    It is the first one's: if a kernel treats responses alike, equal ones have equal advantages, up to rounding.
-    """
-    return advantages[i, min(g, advantages.shape[1] - 1)] if count > 0 else 0.0
 
 
 @stage

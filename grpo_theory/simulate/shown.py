@@ -21,14 +21,13 @@ from grpo_theory.simulate.show import (
     BATCH,
     fill_advantages,
     make_batch,
-    read_run,
     spare_rows,
     write_run,
 )
 from grpo_theory.simulate.strip import STRIP
 
 SHOWN_RESPONSES = 1 << 12
-"""The responses that a kernel is shown at once, unless one batch has more."""
+"""The responses that a kernel is shown at once, unless one group has more, or one batch of groups that it couples."""
 
 
 class Shown(NamedTuple):
@@ -49,7 +48,7 @@ class Shown(NamedTuple):
     n_responses, n_signs : int
         K; and 2 if advantages above 0 are added up apart from the others, else 1.
     couples : bool
-        Whether the kernel is given the groups of one batch at a time, because it couples them.
+        Whether the kernel is given one batch at a time, because it couples its groups.
     """
 
     rewards: Array
@@ -63,11 +62,13 @@ class Shown(NamedTuple):
 
 
 class ShowRoom(NamedTuple):
-    """Room for the batches of some lanes, whose number divides WIDTH: n groups, and rows to spare.
+    """Room for some groups of some lanes, whose number divides WIDTH, and rows to spare.
+
+    The b-th group of the j-th lane has row b lanes + j: so one count after another is read from memory that lies close together.
 
     Attributes
     ----------
-    lanes : int
+    lanes, groups : int
     batch : Batch
         What the kernel sees.
     advantages : ndarray, shape (at least n, G)
@@ -77,44 +78,46 @@ class ShowRoom(NamedTuple):
     """
 
     lanes: int
+    groups: int
     batch: Batch
     advantages: Array
     outcomes: Array
 
 
 SHOWN = record_type(Shown, F2, F2, I1, F2, I1, numba.int64, numba.int64, numba.boolean)
-SHOW_ROOM = record_type(ShowRoom, numba.int64, BATCH, F2, F3)
+SHOW_ROOM = record_type(ShowRoom, numba.int64, numba.int64, BATCH, F2, F3)
 
 
 def make_show_room(shown: Shown, batch_size: int, group_size: int, parameters: Array) -> ShowRoom:
     """Make room to show batches to a kernel with these parameters."""
-    lanes = 1 << max(0, min(WIDTH, SHOWN_RESPONSES // (batch_size * group_size)).bit_length() - 1)
-    n = lanes * batch_size + spare_rows(group_size)
+    most = 1 if shown.couples else min(WIDTH, SHOWN_RESPONSES // (batch_size * group_size))
+    lanes = 1 << max(0, most.bit_length() - 1)
+    groups = batch_size if shown.couples else max(1, min(batch_size, SHOWN_RESPONSES // group_size))
+    n = lanes * groups + spare_rows(group_size)
     by_outcome = zeros(batch_size, len(shown.responses), WIDTH)
-    return ShowRoom(lanes, make_batch(n, group_size, parameters), zeros(n, group_size), by_outcome)
+    return ShowRoom(lanes, groups, make_batch(n, group_size, parameters), zeros(n, group_size), by_outcome)
 
 
 @stage
-def show_prompts(shown, prompts, first, n, batch):
-    """Write out what oracles know of the prompts (B, STRIP) of n lanes, from the first on."""
-    batch_size = prompts.shape[0]
+def show_prompts(shown, prompts, start, stop, first, n, batch):
+    """Write out what oracles know of the prompts (B, STRIP) of some groups of n lanes, from the first on."""
     if shown.fields.shape[0] > 0:
-        for j in range(n):
-            for b in range(batch_size):
-                i, m = j * batch_size + b, np.uintp(prompts[b, first + j])
+        for b in range(start, stop):
+            for j in range(n):
+                i, m = (b - start) * n + j, np.uintp(prompts[b, first + j])
                 batch.values[i] = shown.fields[0, m]
                 batch.standard_deviations[i] = shown.fields[1, m]
                 batch.optimal_baselines[i] = shown.fields[2, m]
 
 
 @stage
-def show_counted(shown, outcomes, prompts, first, n, batch):
-    """Write out the groups of n lanes, from the first on, from their counts (B, O, STRIP)."""
+def show_counted(shown, outcomes, prompts, start, stop, first, n, batch):
+    """Write out some groups of n lanes, from the first on, from their counts (B, O, STRIP)."""
     sees_norms, sees_lengths = shown.norms.shape[0] > 0, shown.lengths.shape[0] > 0
-    batch_size, n_values = prompts.shape[0], outcomes.shape[1] // shown.n_responses
-    for j in range(n):
-        for b in range(batch_size):
-            i, m, g = j * batch_size + b, np.uintp(prompts[b, first + j]), 0
+    n_values = outcomes.shape[1] // shown.n_responses
+    for b in range(start, stop):
+        for j in range(n):
+            i, m, g = (b - start) * n + j, np.uintp(prompts[b, first + j]), 0
             for value in range(n_values):
                 for response in range(shown.n_responses):
                     outcome = response * n_values + value
@@ -128,52 +131,62 @@ def show_counted(shown, outcomes, prompts, first, n, batch):
 
 
 @stage
-def read_counted(shown, outcomes, first, n, advantages, by_outcome, i):
-    """Read off the advantages of the outcomes of n lanes, from the first on, to the lanes of by_outcome from i on."""
-    batch_size, n_values = outcomes.shape[0], outcomes.shape[1] // shown.n_responses
-    for j in range(n):
-        for b in range(batch_size):
+def read_counted(shown, outcomes, start, stop, first, n, advantages, by_outcome, i):
+    """Read off what some groups of n lanes, from the first on, are given, over G, to the lanes of by_outcome from i on.
+
+    An outcome's advantage is its first response's: a kernel that treats responses alike gives equal ones equal advantages, up to
+    rounding.  Outcomes that did not occur are left as they are.
+    """
+    n_values, group_size = outcomes.shape[1] // shown.n_responses, float(advantages.shape[1])
+    for b in range(start, stop):
+        for j in range(n):
             g = 0
             for value in range(n_values):
                 for response in range(shown.n_responses):
                     outcome = response * n_values + value
                     count = int(outcomes[b, outcome, first + j])
-                    by_outcome[b, outcome, i + j] = read_run(advantages, count, j * batch_size + b, g)
-                    g += count
+                    if count > 0:
+                        by_outcome[b, outcome, i + j] = advantages[(b - start) * n + j, g] / group_size
+                        g += count
 
 
 @stage
-def note_gaps(advantages, n, by_outcome, i):
-    """Let nothing be read off the groups of n lanes, from lane i of by_outcome on, to which the kernel leaves a gap."""
-    batch_size = by_outcome.shape[0]
-    for j in range(n):
-        for b in range(batch_size):
+def note_gaps(advantages, start, stop, n, by_outcome, i):
+    """Spoil what was read off groups of n lanes in which the kernel leaves an advantage that is not finite.
+
+    The first outcome's advantage, in the lanes of by_outcome from i on, is then no number, and so is the group's estimate: even
+    if the outcome did not occur, because 0 times what is no number is none either.
+    """
+    for b in range(start, stop):
+        for j in range(n):
             for g in range(advantages.shape[1]):
-                if not np.isfinite(advantages[j * batch_size + b, g]):
+                if not np.isfinite(advantages[(b - start) * n + j, g]):
                     by_outcome[b, 0, i + j] = np.nan
 
 
 @stage
-def divide(by_outcome, group_size):
-    """Divide the advantages of outcomes (B, O, WIDTH) by G."""
+def clear(by_outcome):
+    """Put 0 wherever advantages of outcomes (B, O, WIDTH) are."""
     for b in range(by_outcome.shape[0]):
         for outcome in range(by_outcome.shape[1]):
-            store(load(by_outcome, b, outcome, 0) / group_size, by_outcome, b, outcome, 0)
+            store(reals(0.0), by_outcome, b, outcome, 0)
 
 
 @allocating_stage
 def call_on_vector(kernel, shown, outcomes, prompts, i, room):
     """Fill in the advantages of the outcomes of a vector of lanes, from lane i of counts (B, O, STRIP) on, over G."""
-    batch_size, group_size = prompts.shape[0], room.advantages.shape[1]
-    n_groups = room.lanes * batch_size
-    for lane in range(0, WIDTH, room.lanes):
-        show_prompts(shown, prompts, i + lane, room.lanes, room.batch)
-        show_counted(shown, outcomes, prompts, i + lane, room.lanes, room.batch)
-        fill_advantages(kernel, room.batch, batch_size if shown.couples else n_groups, room.advantages[:n_groups])
-        read_counted(shown, outcomes, i + lane, room.lanes, room.advantages, room.outcomes, lane)
-        if not are_finite(room.advantages, n_groups * group_size):
-            note_gaps(room.advantages, room.lanes, room.outcomes, lane)
-    divide(room.outcomes, float(group_size))
+    batch_size, group_size, n = prompts.shape[0], room.advantages.shape[1], room.lanes
+    clear(room.outcomes)
+    for lane in range(0, WIDTH, n):
+        for start in range(0, batch_size, room.groups):
+            stop = min(start + room.groups, batch_size)
+            n_groups = (stop - start) * n
+            show_prompts(shown, prompts, start, stop, i + lane, n, room.batch)
+            show_counted(shown, outcomes, prompts, start, stop, i + lane, n, room.batch)
+            fill_advantages(kernel, room.batch, n_groups, room.advantages[:n_groups])
+            read_counted(shown, outcomes, start, stop, i + lane, n, room.advantages, room.outcomes, lane)
+            if not are_finite(room.advantages, n_groups * group_size):
+                note_gaps(room.advantages, start, stop, n, room.outcomes, lane)
 
 
 def fill_pushes(kernel, shown, counts, room, pushes):
@@ -220,13 +233,12 @@ def fill_firsts(kernel, shown, counts, room, firsts, deviations):
 
 
 @stage
-def show_ordered(shown, outcomes, prompts, first, n, batch):
-    """Write out the groups of n lanes, from the first on, from their outcomes in the order drawn (B, G, STRIP)."""
+def show_ordered(shown, outcomes, prompts, start, stop, first, n, batch):
+    """Write out some groups of n lanes, from the first on, from their outcomes in the order drawn (B, G, STRIP)."""
     sees_norms, sees_lengths = shown.norms.shape[0] > 0, shown.lengths.shape[0] > 0
-    batch_size = prompts.shape[0]
-    for j in range(n):
-        for b in range(batch_size):
-            i, m = j * batch_size + b, np.uintp(prompts[b, first + j])
+    for b in range(start, stop):
+        for j in range(n):
+            i, m = (b - start) * n + j, np.uintp(prompts[b, first + j])
             for g in range(outcomes.shape[1]):
                 outcome = np.uintp(outcomes[b, g, first + j])
                 response = np.uintp(shown.responses[outcome])
@@ -238,13 +250,13 @@ def show_ordered(shown, outcomes, prompts, first, n, batch):
 
 
 @stage
-def add_ordered(shown, outcomes, first, n, advantages, pushes):
-    """Add the advantages of n lanes, from the first on, over G, by sign and response to pushes (B, n_signs K, STRIP)."""
-    batch_size, group_size = pushes.shape[0], advantages.shape[1]
-    for j in range(n):
-        for b in range(batch_size):
+def add_ordered(shown, outcomes, start, stop, first, n, advantages, pushes):
+    """Add the advantages of some groups of n lanes, from the first on, over G, to pushes (B, n_signs K, STRIP)."""
+    group_size = advantages.shape[1]
+    for b in range(start, stop):
+        for j in range(n):
             for g in range(group_size):
-                advantage = advantages[j * batch_size + b, g]
+                advantage = advantages[(b - start) * n + j, g]
                 response = shown.responses[np.uintp(outcomes[b, g, first + j])]
                 row = response if advantage > 0.0 or shown.n_signs == 1 else shown.n_responses + response
                 pushes[b, np.uintp(row), first + j] += advantage / group_size
@@ -253,14 +265,16 @@ def add_ordered(shown, outcomes, first, n, advantages, pushes):
 def fill_ordered_pushes(kernel, shown, prompts, outcomes, room, pushes):
     """Fill in pushes (S, B, n_signs K, STRIP) of a kernel that is shown outcomes (S, B, G, STRIP) in the order drawn."""
     n_strips, batch_size, _, _ = outcomes.shape
-    n_groups = room.lanes * batch_size
     pushes[:, :, :, :] = 0.0
     for s in range(n_strips):
         for first in range(0, STRIP, room.lanes):
-            show_prompts(shown, prompts[s], first, room.lanes, room.batch)
-            show_ordered(shown, outcomes[s], prompts[s], first, room.lanes, room.batch)
-            fill_advantages(kernel, room.batch, batch_size if shown.couples else n_groups, room.advantages[:n_groups])
-            add_ordered(shown, outcomes[s], first, room.lanes, room.advantages, pushes[s])
+            for start in range(0, batch_size, room.groups):
+                stop = min(start + room.groups, batch_size)
+                n_groups = (stop - start) * room.lanes
+                show_prompts(shown, prompts[s], start, stop, first, room.lanes, room.batch)
+                show_ordered(shown, outcomes[s], prompts[s], start, stop, first, room.lanes, room.batch)
+                fill_advantages(kernel, room.batch, n_groups, room.advantages[:n_groups])
+                add_ordered(shown, outcomes[s], start, stop, first, room.lanes, room.advantages, pushes[s])
 
 
 @cache

@@ -24,7 +24,7 @@ from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.first_class import function_value
 from grpo_theory.lanes import WIDTH, are_finite, as_integer, as_real, lane_numbers, load, reals, shorts, store, take, where
 from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, read_rows
-from grpo_theory.simulate.show import BATCH, fill_advantages, read_run, write_run
+from grpo_theory.simulate.show import BATCH, fill_advantages, write_run
 from grpo_theory.simulate.tally import MASK
 
 T3 = numba.int32[:, :, ::1]
@@ -204,7 +204,7 @@ def show_counted(rollout, batch, n, n_values, lengths):
 
 @stage
 def read_counted(rollout, n, n_values):
-    """Fill sums (B, 1, O, N) with the advantages of the outcomes times their numbers."""
+    """Fill sums (B, 1, O, N) with the advantages of the outcomes, those of their first responses, times their numbers."""
     counts, sums = rollout.counts, rollout.sums
     batch_size, n_outcomes, group_size = counts.shape[0], counts.shape[1], rollout.advantages.shape[1]
     for b in range(batch_size):
@@ -214,14 +214,14 @@ def read_counted(rollout, n, n_values):
                 o = value
                 while o < n_outcomes:
                     count = bounded(counts[b, o, i], o == n_outcomes - 1, g, group_size)
-                    sums[b, 0, o, i] = read_run(rollout.advantages, count, b * n + i, g) * counts[b, o, i]
+                    sums[b, 0, o, i] = rollout.advantages[b * n + i, g] * counts[b, o, i] if count > 0 else 0.0
                     g += count
                     o += n_values
 
 
 @stage
 def note_gaps(advantages, n, sums):
-    """Let nothing come of the groups of n runs to which the kernel leaves a gap: their sums (B, 1, O, N) are no numbers."""
+    """Spoil the sums (B, 1, O, N) of the groups of n runs in which the kernel leaves an advantage that is not finite."""
     for b in range(sums.shape[0]):
         for i in range(n):
             for g in range(advantages.shape[1]):
