@@ -1,7 +1,9 @@
 """How a training run finds its advantages: by table, by coefficients or by calling the kernel; and what it draws from."""
 
+import math
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -193,6 +195,35 @@ def test_a_table_that_would_be_too_large_is_not_made():
     assert not can_be_tabulated(rloo, 6, 64, 1)
     six = gt.Bandit.from_law(np.arange(6.0), np.full((1, 6, 6), 1.0 / 6.0))
     assert find_path(gt.Problem(six, gt.TabularSoftmax(1, 6)), gt.estimators()["grpo"], 64).fill_sums is sum_shown
+
+
+@pytest.mark.parametrize("simulate", ["gradients", "training"])
+def test_a_table_that_would_be_too_large_is_said_to_be(simulate):
+    """Once, and not of kernels that need none, or whose rewards change with a penalty."""
+    six = gt.Bandit.from_law(np.arange(6.0), np.full((1, 6, 6), 1.0 / 6.0))
+    plain = gt.Problem(six, gt.TabularSoftmax(1, 6))
+    penalised = gt.Problem(six, gt.TabularSoftmax(1, 6), gt.KL(0.1, np.full((1, 6), 1.0 / 6.0)))
+
+    def run(problem, name, group_size):
+        sizes = {"batch_size": 1, "group_size": group_size, "replications": 2, "rng": 0}
+        if simulate == "gradients":
+            gt.simulate_gradients(problem, np.zeros(6), name, **sizes)
+        else:
+            gt.simulate_training(problem, np.zeros(6), name, gt.Constant(0.1), steps=1, **sizes)
+
+    size = 64 * math.comb(64 + 5, 5)
+    message = f"estimator 'grpo' is called for every group.*6 reward values and groups of 64 their table has {size:,} numbers"
+    with pytest.warns(gt.exact.TableSizeWarning, match=message):
+        run(plain, "grpo", 64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for problem, name, group_size in (
+            (plain, "grpo", 8),
+            (plain, "rloo", 64),
+            (penalised, "grpo", 64),
+            (plain, "optimal_loo", 64),
+        ):
+            run(problem, name, group_size)
 
 
 # ---- one estimate, whatever the path

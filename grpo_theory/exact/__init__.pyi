@@ -23,5 +23,6 @@ from .surface import gradient as gradient
 from .surface import hessian as hessian
 from .surface import moments as moments
 from .surface import objective as objective
+from .table import TableSizeWarning as TableSizeWarning
 from .weights import TokenWeights as TokenWeights
 from .weights import token_weights as token_weights

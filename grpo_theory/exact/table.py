@@ -4,6 +4,7 @@ A kernel that reads only rewards (and what oracles know of the prompt), treats r
 gives a response an advantage that depends on its own reward and on how many responses of the group got each of the L values.
 """
 
+import warnings
 from functools import lru_cache
 from math import nan
 from typing import NamedTuple
@@ -58,12 +59,35 @@ def multiset_ranks(n_values: int, group_size: int) -> Integers:
     return ranks
 
 
+class TableSizeWarning(RuntimeWarning):
+    """A kernel's table would be too large, so that it is called for every group."""
+
+
 def can_be_tabulated(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> bool:
     """Whether a kernel may have a table, as far as it says what it reads, and whether that table is small enough."""
+    size = _table_size(advantage, n_values, group_size, n_prompts)
+    return size is not None and size <= LARGEST_TABLE
+
+
+def _table_size(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> int | None:
+    """Return how many responses a kernel is shown for its table, or None if it reads more than a table knows."""
     if advantage.couples_groups or advantage.reads & {"squared_score_norms", "lengths"}:
-        return False
+        return None
     tables = n_prompts if advantage.reads & set(PROMPT_FIELDS) else 1
-    return tables * count_multisets(n_values, group_size) * group_size <= LARGEST_TABLE
+    return tables * count_multisets(n_values, group_size) * group_size
+
+
+def warn_of_table(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> None:
+    """Warn that a kernel has no table, if that is because it would be too large."""
+    size = _table_size(advantage, n_values, group_size, n_prompts)
+    if size is not None and size > LARGEST_TABLE:
+        warnings.warn(
+            f"the kernel of estimator {advantage.name!r} is called for every group, which takes several times as long as to look "
+            f"its advantages up: for {n_values} reward values and groups of {group_size} their table has {size:,} numbers, and "
+            f"{LARGEST_TABLE:,} are allowed; with fewer values or smaller groups there is one",
+            TableSizeWarning,
+            stacklevel=3,
+        )
 
 
 @lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator, find
+from grpo_theory.exact.table import warn_of_table
 from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.blocks import map_in_order
 from grpo_theory.simulate.counting import LARGEST_GROUP
@@ -15,7 +16,8 @@ from grpo_theory.simulate.generator import stream_words
 from grpo_theory.simulate.geometry import geometry
 from grpo_theory.simulate.moments import compiled_merge_moments
 from grpo_theory.simulate.outcome_law import outcome_law
-from grpo_theory.simulate.routes import routes_of
+from grpo_theory.simulate.own_routes import OwnRoute
+from grpo_theory.simulate.routes import is_called_for_size, routes_of
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.strip import STRIP
 from grpo_theory.simulate.summary import GradientSimulation
@@ -103,6 +105,9 @@ def simulate_gradients(
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     size = min(replications, block_replications(batch_size, group_size))
     experiment = _experiment(current, sampler, chosen, (batch_size, group_size), size, directions, seed)
+    for route in experiment.routes:
+        if isinstance(route, OwnRoute) and is_called_for_size(route, sampler):
+            warn_of_table(route.estimators[0].advantage, sampler.bandit.values.size, group_size, sampler.bandit.n_prompts)
 
     total, most = experiment.make_moments(), max(1, min(JOB_BLOCKS, JOB_PRODUCTS // len(experiment.pairs)))
     for moments in map_in_order(experiment.run, jobs_of(first_block, replications, size, workers, most), workers):

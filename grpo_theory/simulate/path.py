@@ -51,9 +51,7 @@ def find_path(problem: Problem, estimator: Estimator, group_size: int) -> Path:
 
 def _fastest(problem: Problem, estimator: Estimator, group_size: int) -> Path:
     advantage, values = estimator.advantage, problem.bandit.values
-    penalised = problem.kl is not None and estimator.kl.place == "reward"
-    moving = penalised or bool(advantage.reads & set(PROMPT_FIELDS))
-    if not moving and can_be_tabulated(advantage, values.size, group_size, 1):
+    if not _moves(problem, estimator) and can_be_tabulated(advantage, values.size, group_size, 1):
         table = advantage_table(advantage, tuple(values), group_size, UNREAD)
         if table is not None:
             return Path(table=table)
@@ -62,6 +60,17 @@ def _fastest(problem: Problem, estimator: Estimator, group_size: int) -> Path:
     if coefficients is not None:
         return Path(coefficients=coefficients)
     return Path(sum_shown if alike else sum_in_order)
+
+
+def is_called_for_size(path: Path, problem: Problem, estimator: Estimator) -> bool:
+    """Whether an estimator's kernel is called though it treats responses alike, and nothing that it sees changes with the policy."""
+    return path.fill_sums is sum_shown and not _moves(problem, estimator)
+
+
+def _moves(problem: Problem, estimator: Estimator) -> bool:
+    """Whether what a kernel sees of rewards and prompts changes with the policy."""
+    penalised = problem.kl is not None and estimator.kl.place == "reward"
+    return penalised or bool(estimator.advantage.reads & set(PROMPT_FIELDS))
 
 
 @lru_cache(maxsize=64)

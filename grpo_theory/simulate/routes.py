@@ -13,7 +13,7 @@ from grpo_theory.problem import Point
 from grpo_theory.simulate.book import join
 from grpo_theory.simulate.choice import Lookup, lookup
 from grpo_theory.simulate.contrasts import binary_weights, make_contrasts, rounding_of
-from grpo_theory.simulate.own_routes import FirstsRoute, PushRoute
+from grpo_theory.simulate.own_routes import FirstsRoute, OwnRoute, PushRoute
 from grpo_theory.simulate.push_sources import Affine, Called, CalledInOrder, Source, Tabulated
 from grpo_theory.simulate.pushes import make_weighing
 from grpo_theory.simulate.rules import make_coefficients
@@ -77,6 +77,12 @@ def could_be_a_table(route: PushRoute, sampler: Point) -> bool:
     """Whether an estimator's kernel might be a table, with binary rewards, for all that is known of it."""
     values = sampler.bandit.values
     return values.size == 2 and not route.estimators[0].advantage.couples_groups and has_no_penalty(route.rewards, values)
+
+
+def is_called_for_size(route: OwnRoute, sampler: Point) -> bool:
+    """Whether an estimator's kernel is called though it treats responses alike, and sees the problem's own rewards."""
+    values = sampler.bandit.values
+    return isinstance(route.source, Called) and not route.in_order and has_no_penalty(route.rewards, values)
 
 
 def firsts_route(route: PushRoute, source: Called, values: Array) -> FirstsRoute:

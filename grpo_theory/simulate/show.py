@@ -1,4 +1,4 @@
-"""Stage 2, advantages: groups are written out for a kernel, run by run of equal responses, and what it gives is read off.
+"""Stage 2, advantages: groups are written out for a kernel, run by run of equal responses, and the kernel is called on them.
 
 A run is written by whole vectors, past its end: what is meant to be there is written later, because groups are written out in
 the order of their rows.  So arrays have `spare_rows` more than there are groups.

@@ -12,11 +12,13 @@ from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact import objective
 from grpo_theory.exact.stability import warn_if_unstable
+from grpo_theory.exact.table import warn_of_table
 from grpo_theory.problem import Problem
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.blocks import map_in_order
 from grpo_theory.simulate.generator import Streams, block_streams
 from grpo_theory.simulate.optimiser import SGD, Optimiser
+from grpo_theory.simulate.path import is_called_for_size
 from grpo_theory.simulate.runs import BLOCK_RUNS, Ball, Course, starting_points
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.validation import as_count, as_numbers, shown
@@ -155,6 +157,8 @@ def simulate_training(
     )
     if isinstance(optimiser, SGD):
         warn_if_unstable(problem, starts[0], course.step_sizes)
+    if is_called_for_size(course.path, problem, chosen):
+        warn_of_table(chosen.advantage, problem.bandit.values.size, course.layout.group_size, 1)
     seed = as_seed_sequence(rng)
 
     n_blocks = -(-replications // BLOCK_RUNS)
