@@ -202,7 +202,7 @@ def test_a_table_that_would_be_too_large_is_said_to_be(simulate):
     """Once, and not of kernels that need none, or whose rewards change with a penalty."""
     six = gt.Bandit.from_law(np.arange(6.0), np.full((1, 6, 6), 1.0 / 6.0))
     plain = gt.Problem(six, gt.TabularSoftmax(1, 6))
-    penalised = gt.Problem(six, gt.TabularSoftmax(1, 6), gt.KL(0.1, np.full((1, 6), 1.0 / 6.0)))
+    penalised = gt.Problem(six, gt.TabularSoftmax(1, 6), gt.KL(0.1, np.arange(1.0, 7.0)[None] / 21.0))
 
     def run(problem, name, group_size):
         sizes = {"batch_size": 1, "group_size": group_size, "replications": 2, "rng": 0}
@@ -213,8 +213,9 @@ def test_a_table_that_would_be_too_large_is_said_to_be(simulate):
 
     size = 64 * math.comb(64 + 5, 5)
     message = f"estimator 'grpo' is called for every group.*6 reward values and groups of 64 their table has {size:,} numbers"
-    with pytest.warns(gt.exact.TableSizeWarning, match=message):
+    with pytest.warns(gt.exact.TableSizeWarning, match=message) as caught:
         run(plain, "grpo", 64)
+    assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for problem, name, group_size in (

@@ -77,7 +77,7 @@ def _table_size(advantage: Advantage, n_values: int, group_size: int, n_prompts:
     return tables * count_multisets(n_values, group_size) * group_size
 
 
-def warn_of_table(advantage: Advantage, n_values: int, group_size: int, n_prompts: int) -> None:
+def warn_of_table(advantage: Advantage, n_values: int, group_size: int, n_prompts: int, *, stacklevel: int) -> None:
     """Warn that a kernel has no table, if that is because it would be too large."""
     size = _table_size(advantage, n_values, group_size, n_prompts)
     if size is not None and size > LARGEST_TABLE:
@@ -86,7 +86,7 @@ def warn_of_table(advantage: Advantage, n_values: int, group_size: int, n_prompt
             f"its advantages up: for {n_values} reward values and groups of {group_size} their table has {size:,} numbers, and "
             f"{LARGEST_TABLE:,} are allowed; with fewer values or smaller groups there is one",
             TableSizeWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 

@@ -107,7 +107,8 @@ def simulate_gradients(
     experiment = _experiment(current, sampler, chosen, (batch_size, group_size), size, directions, seed)
     for route in experiment.routes:
         if isinstance(route, OwnRoute) and is_called_for_size(route, sampler):
-            warn_of_table(route.estimators[0].advantage, sampler.bandit.values.size, group_size, sampler.bandit.n_prompts)
+            bandit = sampler.bandit
+            warn_of_table(route.estimators[0].advantage, bandit.values.size, group_size, bandit.n_prompts, stacklevel=4)
 
     total, most = experiment.make_moments(), max(1, min(JOB_BLOCKS, JOB_PRODUCTS // len(experiment.pairs)))
     for moments in map_in_order(experiment.run, jobs_of(first_block, replications, size, workers, most), workers):

@@ -63,7 +63,7 @@ def _fastest(problem: Problem, estimator: Estimator, group_size: int) -> Path:
 
 
 def is_called_for_size(path: Path, problem: Problem, estimator: Estimator) -> bool:
-    """Whether an estimator's kernel is called though it treats responses alike, and nothing that it sees changes with the policy."""
+    """Whether a kernel is called though it treats responses alike, and nothing that it sees changes with the policy."""
     return path.fill_sums is sum_shown and not _moves(problem, estimator)
 
 

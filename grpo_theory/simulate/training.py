@@ -158,7 +158,7 @@ def simulate_training(
     if isinstance(optimiser, SGD):
         warn_if_unstable(problem, starts[0], course.step_sizes)
     if is_called_for_size(course.path, problem, chosen):
-        warn_of_table(chosen.advantage, problem.bandit.values.size, course.layout.group_size, 1)
+        warn_of_table(chosen.advantage, problem.bandit.values.size, course.layout.group_size, 1, stacklevel=3)
     seed = as_seed_sequence(rng)
 
     n_blocks = -(-replications // BLOCK_RUNS)
