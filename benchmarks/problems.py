@@ -3,7 +3,6 @@
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.problem import KL
 
 PROMPTS, RESPONSES = 6, 4
 
@@ -39,7 +38,7 @@ def graded(n_values: int) -> gt.Problem:
 def penalised(n_values: int) -> gt.Problem:
     """Return the same with a penalty for what leads away from the uniform policy."""
     bare = graded(n_values)
-    penalty = KL(0.1, np.full((PROMPTS, RESPONSES), 1.0 / RESPONSES))
+    penalty = gt.KL(0.1, np.full((PROMPTS, RESPONSES), 1.0 / RESPONSES))
     return gt.Problem(bare.bandit, bare.policy, penalty, theta=bare.theta)
 
 

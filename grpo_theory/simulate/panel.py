@@ -14,7 +14,8 @@ from grpo_theory.simulate.counting import Counts
 class Scratch:
     """What one thread uses again, panel after panel and block after block.
 
-    Routes of one kind share what they work in, because the parts of one are used before the next one begins.
+    Routes of one kind share what they work in, because the parts of one are used before the next one begins; but each kernel that
+    is called has room of its own for what it is shown.
     """
 
     def __init__(self) -> None:

@@ -9,11 +9,7 @@ from grpo_theory.exact.table import AdvantageTable
 from grpo_theory.lanes import WIDTH
 from grpo_theory.simulate.book import Book, make_book
 from grpo_theory.simulate.panel import Panel, Scratch
-from grpo_theory.simulate.rules import (
-    Coefficients,
-    compiled_fill_pushes_by_book,
-    compiled_fill_pushes_by_coefficients,
-)
+from grpo_theory.simulate.rules import Coefficients, compiled_fill_pushes_by_book, compiled_fill_pushes_by_coefficients
 from grpo_theory.simulate.shown import (
     Shown,
     ShowRoom,
@@ -71,21 +67,34 @@ class Affine:
 
 @dataclass(frozen=True, eq=False)
 class Called:
-    """A kernel that treats responses alike, and is shown every one."""
+    """A kernel that treats responses alike, and is shown every one.
+
+    Attributes
+    ----------
+    kernel : compiled function
+    shown : Shown
+    sizes : tuple of int
+        B and G.
+    parameters : ndarray of one dimension
+        The kernel's.
+    couples : bool
+        Whether it couples the groups of a batch.
+    """
 
     kernel: Any
     shown: Shown
     sizes: tuple[int, int]
     parameters: Array
+    couples: bool
 
     in_order = False
 
     def room(self, scratch: Scratch) -> ShowRoom:
-        """Return room to show it batches of B groups of G responses, the sizes."""
+        """Return room to show it what is drawn."""
         return scratch.made("shown", Called._make_room, self)
 
     def _make_room(self) -> ShowRoom:
-        return make_show_room(self.shown, *self.sizes, self.parameters)
+        return make_show_room(len(self.shown.responses), *self.sizes, self.parameters, couples=self.couples)
 
     def compile(self) -> None:
         """Compile what it takes."""

@@ -30,7 +30,7 @@ def source_of(estimator: Estimator, seen: Seen, sampler: Point, batch_size: int,
     if table is not None:
         return Tabulated(table, group_size, n_signs)
     kernel, shown = first_class(advantage.kernel, SIGNATURE), shown_to(estimator, seen, sampler, n_signs)
-    called = kernel, shown, (batch_size, group_size), advantage.parameter_array
+    called = kernel, shown, (batch_size, group_size), advantage.parameter_array, advantage.couples_groups
     if not is_exchangeable(advantage, seen, sampler, batch_size, group_size):
         return CalledInOrder(*called)
     found = affine_coefficients(advantage, group_size)

@@ -104,5 +104,4 @@ def shown_to(estimator: Estimator, seen: Seen, sampler: Point, n_signs: int) -> 
         responses=np.array(sampler.outcome_responses, dtype=np.int64),
         n_responses=seen.squared_score_norms.shape[1],
         n_signs=n_signs,
-        couples=estimator.advantage.couples_groups,
     )

@@ -17,13 +17,7 @@ from grpo_theory.lanes import WIDTH, are_finite, as_real, load, reals, store, wh
 from grpo_theory.simulate.counting import COUNTS
 from grpo_theory.simulate.ordering import ORDERED
 from grpo_theory.simulate.pushes import push_outcomes
-from grpo_theory.simulate.show import (
-    BATCH,
-    fill_advantages,
-    make_batch,
-    spare_rows,
-    write_run,
-)
+from grpo_theory.simulate.show import BATCH, fill_advantages, make_batch, spare_rows, write_run
 from grpo_theory.simulate.strip import STRIP
 
 SHOWN_RESPONSES = 1 << 12
@@ -47,8 +41,6 @@ class Shown(NamedTuple):
         The outcomes' responses, in order.
     n_responses, n_signs : int
         K; and 2 if advantages above 0 are added up apart from the others, else 1.
-    couples : bool
-        Whether the kernel is given one batch at a time, because it couples its groups.
     """
 
     rewards: Array
@@ -58,7 +50,6 @@ class Shown(NamedTuple):
     responses: Integers
     n_responses: int
     n_signs: int
-    couples: bool
 
 
 class ShowRoom(NamedTuple):
@@ -84,17 +75,17 @@ class ShowRoom(NamedTuple):
     outcomes: Array
 
 
-SHOWN = record_type(Shown, F2, F2, I1, F2, I1, numba.int64, numba.int64, numba.boolean)
+SHOWN = record_type(Shown, F2, F2, I1, F2, I1, numba.int64, numba.int64)
 SHOW_ROOM = record_type(ShowRoom, numba.int64, numba.int64, BATCH, F2, F3)
 
 
-def make_show_room(shown: Shown, batch_size: int, group_size: int, parameters: Array) -> ShowRoom:
-    """Make room to show batches to a kernel with these parameters."""
-    most = 1 if shown.couples else min(WIDTH, SHOWN_RESPONSES // (batch_size * group_size))
+def make_show_room(n_outcomes: int, batch_size: int, group_size: int, parameters: Array, *, couples: bool) -> ShowRoom:
+    """Make room to show batches to a kernel with these parameters: a whole one, and one at a time, if it couples its groups."""
+    most = 1 if couples else min(WIDTH, SHOWN_RESPONSES // (batch_size * group_size))
     lanes = 1 << max(0, most.bit_length() - 1)
-    groups = batch_size if shown.couples else max(1, min(batch_size, SHOWN_RESPONSES // group_size))
+    groups = batch_size if couples else max(1, min(batch_size, SHOWN_RESPONSES // group_size))
     n = lanes * groups + spare_rows(group_size)
-    by_outcome = zeros(batch_size, len(shown.responses), WIDTH)
+    by_outcome = zeros(batch_size, n_outcomes, WIDTH)
     return ShowRoom(lanes, groups, make_batch(n, group_size, parameters), zeros(n, group_size), by_outcome)
 
 
