@@ -112,10 +112,10 @@ class Simulated:
         return panel.Panel(counts, ordered)
 
     def observe(self, estimator):
-        """Observe an estimator as the simulator does, shape (replications, 2 + J)."""
+        """Observe an estimator as the simulator does, shape (replications, 4 + J)."""
         for route in self.routes:
             if estimator in route.estimators:
-                n_observations = 2 + len(self.directions)
+                n_observations = 4 + len(self.directions)
                 rows = np.full((len(route.estimators), n_observations, 1 + self.sizes[0], STRIP), np.nan)
                 driver, truth = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
                 place = 0
@@ -145,9 +145,10 @@ class Simulated:
         for prompts, outcomes in zip(*(part[:replications] for part in self.by_replication()), strict=True):
             advantages = dense.advantages(then, estimator, prompts, outcomes)
             by_group = dense.estimates(now, then, estimator, prompts, outcomes, advantages)
-            error = ((by_group.mean(axis=0) - gradient) ** 2).sum()
+            estimate = by_group.mean(axis=0)
+            error = ((estimate - gradient) ** 2).sum()
             prompt_error = ((by_group - gradients[prompts]) ** 2).sum(axis=1).mean()
-            rows.append([error, prompt_error, *(self.directions @ by_group.mean(axis=0))])
+            rows.append([error, prompt_error, estimate @ estimate, estimate @ gradient, *(self.directions @ estimate)])
         return np.array(rows)
 
 

@@ -162,7 +162,7 @@ def test_runs_over_disjoint_blocks_merge_to_the_whole(cut):
     right = simulate(replications=(2 - cut) * BLOCK + 7, first_block=cut)
     merged = left.merge(right)
     assert merged.replications == whole.replications
-    for name in ("means", "mse_scatter", "prompt_mse_scatter", "along_scatter"):
+    for name in ("means", "mse_scatter", "prompt_mse_scatter", "efficiency_scatter", "along_scatter"):
         np.testing.assert_allclose(getattr(merged, name), getattr(whole, name), rtol=1e-13, atol=1e-16)
     if cut == 2:
         assert state(merged) == state(whole)
