@@ -238,7 +238,7 @@ SECTIONS = (
         "pairwise", "The pairwise loss", NEIGHBOURS, ("R7",), "A regression on pairs of responses, of which a step is GRPO's."
     ),
     Section(
-        "efficiency",
+        "without-scale",
         "Estimators compared without their scale",
         PRACTICE,
         ("efficiency",),
