@@ -124,6 +124,13 @@ def test_a_figure_is_about_what_its_tables_decide_unless_it_says_otherwise():
         (["confirmed"] * 3, "holds", "Confirmed in all 3 settings."),
         (["confirmed"] * 3 + ["refuted"], "holds in part", "Confirmed in 3 of 4 settings; refuted in 1 setting: p3."),
         (["inconclusive"] * 3, "is open", "Left open in all 3 settings."),
+        (["reproduced here"], "is reproduced", "Reproduced here in the one setting tried (p0)."),
+        (["not reproduced here"] * 2, "is not reproduced", "Not reproduced here in both settings (p0; p1)."),
+        (
+            ["not reproduced here"] * 2 + ["reproduced here"],
+            "is reproduced in part",
+            "Not reproduced here in 2 of 3 settings; reproduced here in 1 setting: p2.",
+        ),
         (["confirmed"] * 9 + ["refuted"] * 8, "holds in part", "refuted in 8 settings: p9; p10; p11; p12; p13 and 3 others."),
     ],
 )
@@ -145,6 +152,8 @@ def test_a_tally():
     assert tally(["holds"], "question") == "one question, which holds"
     assert tally(["fails", "fails"], "question") == "2 questions, which all fail"
     assert tally(["holds", "fails", "holds"], "question") == "3 questions, of which 2 hold and 1 fails"
+    made = tally(["is not reproduced", "holds", "is not reproduced"], "printed statement")
+    assert made == "3 printed statements, of which 1 holds and 2 are not reproduced"
 
 
 def run(scale):
@@ -156,9 +165,9 @@ def run(scale):
         rows("U9/best/corrected", "confirmed"),
         *(rows("U6/assumption", "refuted", problem=name) for name in LANGUAGE_MODEL),
         rows("U6/assumption", *["refuted"] * round(2 * scale), "confirmed"),
-        rows("U6/near, G=8", "confirmed", problem="lm-zero-shot, success 0.15", **at),
+        rows("U6/near, G=8", "reproduced here", problem="lm-zero-shot, success 0.15", **at),
         rows("U6/near, G=8", "inconclusive", problem="SmolLM2, sampled answers", **at | {"estimate": 0.9}),
-        rows("U6/same, G=32", "confirmed", problem="lm-zero-shot, success 0.15", **at),
+        rows("U6/same, G=32", "reproduced here", problem="lm-zero-shot, success 0.15", **at),
         rows("U11/printed", "refuted", **at),
         rows("U11/corrected", "confirmed", "inconclusive", **at),
         rows("U16/printed", "refuted"),
@@ -230,12 +239,13 @@ def test_a_finding_is_not_said_where_nothing_was_judged(finding):
 def test_a_finding_is_not_said_where_the_verdicts_are_the_other_way_round(finding):
     """But for division, of which the sentence says by how much at most it pays, whether that be much or little."""
     other = {"confirmed": "refuted", "refuted": "confirmed", "inconclusive": "inconclusive"}
+    other |= {"reproduced here": "not reproduced here", "not reproduced here": "reproduced here"}
     turned = Made()
     turned.verdicts.claims["verdict"] = turned.verdicts.claims["verdict"].map(other)
     if finding.about == "division":
         assert finding.says(turned) == finding.says(Made())
         return
-    with pytest.raises(NotSaidError, match=r"is (confirmed|refuted) somewhere"):
+    with pytest.raises(NotSaidError, match=r"is (confirmed|refuted|not reproduced here) somewhere"):
         finding.says(turned)
 
 

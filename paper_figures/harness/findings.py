@@ -78,7 +78,7 @@ def _assumption(found: Found) -> str:
 
 
 def _near_the_oracle(found: Found) -> str:
-    near, far = found.rows("U6/near, G=8"), found.rows("U6/same, G=32", "confirmed")
+    near, far = found.rows("U6/near, G=8"), found.rows("U6/same, G=32", "reproduced here")
     of_near, of_far = (rows.loc[rows["problem"].str.contains(", success "), "estimate"] for rows in (near, far))
     if of_near.empty or of_far.empty:
         raise NotSaidError("no head that was trained further was looked at")

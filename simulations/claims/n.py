@@ -353,9 +353,14 @@ STATEMENTS = (
         PAPER,
         "the correlation of V_i and curvature over the prompts of an iteration is 0.34, give or take 0.1",
         "equality",
+        measured=True,
     ),
     Statement(
-        "N9/across", PAPER, "a prompt's correlation of V_i and curvature over iterations is 0, give or take 0.1", "upper bound"
+        "N9/across",
+        PAPER,
+        "a prompt's correlation of V_i and curvature over iterations is 0, give or take 0.1",
+        "upper bound",
+        measured=True,
     ),
     Statement(
         "N9/Hessian",
@@ -365,8 +370,14 @@ STATEMENTS = (
         whose=OURS,
     ),
     Statement("N10", PAPER, "prompts' representations are nearly orthogonal: |cos| mean 0.088, over 90% below 0.15", PARTS),
-    Statement("N10/mean", PAPER, "the mean of |cos| over pairs of representations is 0.088, give or take a tenth", "equality"),
-    Statement("N10/share", PAPER, "the share of |cos| >= 0.15 is at most 10%", "upper bound"),
+    Statement(
+        "N10/mean",
+        PAPER,
+        "the mean of |cos| over pairs of representations is 0.088, give or take a tenth",
+        "equality",
+        measured=True,
+    ),
+    Statement("N10/share", PAPER, "the share of |cos| >= 0.15 is at most 10%", "upper bound", measured=True),
     Statement(
         "N10/whitened",
         f"question beside {PAPER}",
@@ -380,28 +391,37 @@ STATEMENTS = (
         PAPER,
         "at the start, half-way and at the end the share of |cos| < 0.1 is 97.7%, 80.3%, 52.4%, give or take a tenth",
         "equality",
+        measured=True,
     ),
-    Statement("N11/drift", PAPER, "from start to end the share of |cos| < 0.1 falls by at least 10 points", "upper bound"),
     Statement(
-        "N12", PAPER, "three phases: division accelerates, is stable, and no longer gains once orthogonality is lost", PARTS
+        "N11/drift", PAPER, "from start to end the share of |cos| < 0.1 falls by at least 10 points", "upper bound", measured=True
+    ),
+    Statement(
+        "N12",
+        PAPER,
+        "three phases: division accelerates, is stable, and no longer gains once orthogonality is lost",
+        PARTS,
     ),
     Statement(
         "N12/I",
         PAPER,
         "while prompts are near-orthogonal and deviations high, division gains: minus the increase of its advantage is below 0",
         "ordering",
+        measured=True,
     ),
     Statement(
         "N12/II",
         PAPER,
         "near-orthogonal, deviations no longer high: the advantage changes by at most a point of success",
         "upper bound",
+        measured=True,
     ),
     Statement(
         "N12/III",
         PAPER,
         "orthogonality is lost: at the end the share of |cos| < 0.1 is at most 2/3",
         "upper bound",
+        measured=True,
     ),
     Statement(
         "N12/III, from the start",
