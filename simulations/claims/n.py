@@ -130,7 +130,8 @@ RATES = (
     Statement(
         "N7/printed",
         PAPER,
-        "where the average of (8/3) sqrt(V) is below 1, mean success after T updates is higher with division, printed steps",
+        "where the average of (8/3) sqrt(V) is below 1, mean success after T updates is higher with division, printed steps "
+        "(the other side of the threshold is N7/converse)",
         "ordering",
         ORTHOGONAL,
     ),
