@@ -243,15 +243,17 @@ STATEMENTS = (
     ),
     Statement(
         "U9/schedules",
-        f"{PAPER}, Theorem 7",
+        f"question beside {PAPER}, Theorem 7",
         "the G that trains best with one schedule loses at most sqrt(2) times what any other does with another, n = 32",
         "upper bound",
+        whose=OURS,
     ),
     Statement(
         "U9/printed",
-        f"{PAPER}, Theorem 7",
+        f"question beside {PAPER}, Theorem 7",
         "G = sqrt(c3/c1) of the start, on the grid, trains a better policy than the law's best G",
         "ordering",
+        whose=OURS,
     ),
     Statement(
         "U9/policy-law",
@@ -292,9 +294,10 @@ STATEMENTS = (
     ),
     Statement(
         "U9/budgets",
-        f"{PAPER}, Theorem 7",
+        f"question beside {PAPER}, Theorem 7",
         "the G that trains best at the smallest budget loses at most sqrt(2) times what any other does at the largest, n = 32",
         "upper bound",
+        whose=OURS,
     ),
     Statement(
         "U9/one curve",
