@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
+from docs.making.places import DOCS
 from grpo_theory.evidence import judge
 from simulations.harness.study import table_of
 from simulations.normalisation import weak_interaction, weak_sums
@@ -172,3 +173,20 @@ def test_the_printed_sum_fails_with_the_constants_of_its_own_iterates():
         assert (found.loc[name, "verdict"] == "confirmed").all(), name
     assert "refuted" not in set(found.loc["N8/plain sum", "verdict"])
     assert (found["control"] == "refuted").all()
+
+
+def test_the_derivations_have_the_exact_quotients():
+    """Section 31 says by how much the printed sum is passed where there is one path only, after 1,024 and 4,096 updates."""
+    text = " ".join((DOCS / "derivations.md").read_text(encoding="utf-8").split())
+    exact = {cell.settings["setting"]: cell.settings for cell in weak_sums.cells(False) if cell.settings["runs"] == 1}
+    said = {}
+    for name, settings in exact.items():
+        found = []
+        for horizon in (1024, 4096):
+            rows = weak_sums.compute({**settings, "horizon": horizon}, np.random.SeedSequence(0), 0)
+            found += [row["estimate"] for row in rows if row["statement"] == "N8/divided sum" and row["how"] == "path"][:1]
+        said[name] = found
+    (two_short, two_long), (four_short, four_long), (same_short, same_long) = said.values()
+    assert f"{two_short:.1f} and {two_long:.0f} times its right side" in text
+    assert f"{four_short:.1f} and {four_long:.0f} times with four" in text
+    assert f"{same_short:.1f} and {same_long:.0f} times; for two prompts with one right answer" in text
