@@ -34,6 +34,7 @@ HOW_TO_READ = (
     "agrees with the statement. Refuted: no part of it does. Left open: it holds both, and more runs would tell. Every check "
     "is also made of something known to be wrong, its negative control, which it must refute: a check that does not has no "
     "power, decides nothing, and stands in a table of its own. A statement with an assumption is judged where that holds. "
+    "What a paper measured on its own model is reproduced here or it is not: another model refutes no measurement. "
     "Printed statements are kept as the papers print them; what we put in their place is marked as corrected, with its proof."
 )
 
@@ -66,7 +67,11 @@ def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
         _add_figures(page, rest, out)
     _add_powerless(page, verdicts.claims)
     page.section("Statements that are not decided yet", "undecided", "The rest")
-    page.table(undecided())
+    left = undecided()
+    if left.empty:
+        page.paragraph("None: a study decides each.")
+    else:
+        page.table(left)
     page.section("Proofs", "proofs", "The rest")
     add_proofs(page, [one for one in CATALOGUE.values() if (verdicts.claims["id"] == one.id).any()])
     page.section("How this was made", "made", "The rest")
