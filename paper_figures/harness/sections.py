@@ -238,11 +238,11 @@ SECTIONS = (
         "pairwise", "The pairwise loss", NEIGHBOURS, ("R7",), "A regression on pairs of responses, of which a step is GRPO's."
     ),
     Section(
-        "efficiency",
+        "without-scale",
         "Estimators compared without their scale",
         PRACTICE,
         ("efficiency",),
-        "A learning rate undoes any factor, so a squared error cannot compare estimators whose means differ. Efficiency is the "
+        "A learning rate undoes any factor, so a squared error says little of estimators whose means differ. Efficiency is the "
         "share of the exact gradient's gain that one step of the estimate's own best length has.",
     ),
     Section(
