@@ -36,7 +36,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         curves(axes, table[table["problem"] == problem])
         axes.set_title(TITLES[problem], fontsize="small")
     panels[0, 0].set_ylabel("efficiency of one step")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=min(4, 1 + len(problems)))
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=min(4, len(problems)))
     return figure
 
 
