@@ -22,22 +22,22 @@ from paper_figures.harness.style import (
 PLACE = 1
 ABOUT = ""
 TABLES = ("efficiency", "race", "drift")
-CAPTION = (
-    "Left: efficiency of one step at a fixed number of responses, against how many of them each prompt gets, for three policies "
-    "of SmolLM2 on arithmetic questions with one digit as the answer; exact, relative to the best of the leave-one-out mean "
-    "(RLOO). Solid: RLOO; dashed: GRPO, divided by the standard deviation; marks: the best group size. "
-    "Middle: how many points of a hundred success is higher "
-    "with advantages divided by their group's standard deviation, one mark for each setting (difficulty, correlation of prompts, "
-    "group size); at the steps of arXiv 2601.23135, and with each side at its own best step. Right: cosine of mean update and "
-    "gradient when several updates are made from the same responses; below 0 the update makes the policy worse. Medians over "
-    "random trees of four tokens, the policy having moved along the gradient by a drift."
-)
 SIZES = (2, 4, 8, 16, 32, 64)
 LINES = {"rloo": "-", "grpo": "--"}
 ESTIMATOR_NAMES = {"rloo": "RLOO", "grpo": "GRPO"}
 CONTESTS = {"printed steps": "the paper's\nsteps", "SGD": "best step,\nplain ascent", "Adam": "best step,\nAdam"}
 SHOWN = ("none", "trajectory, clipped", "token, clipped")
 HORIZON = 4
+CAPTION = (
+    "Left: efficiency of one step at a fixed number of responses, against how many of them each prompt gets, for policies "
+    "of SmolLM2 on arithmetic questions with a digit as the answer. It is exact, and relative to the best of the "
+    "leave-one-out mean (RLOO). Solid lines are RLOO, dashed ones GRPO, which divides by the standard deviation; marks are "
+    "the best group sizes. Middle: by how many points of a hundred success is higher with advantages divided by their "
+    "group's standard deviation, with a mark for each setting (difficulty, correlation of prompts, group size), at the "
+    "steps of arXiv 2601.23135 and with each side at its own best step. Right: cosine of mean update and gradient when "
+    "several updates are made from the same responses; below 0 the update makes the policy worse. Lines are medians over "
+    f"random trees of {HORIZON} tokens, the policy having moved along the gradient by a drift."
+)
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
