@@ -29,7 +29,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     table = tables["training_gap"].query("quantity == 'gap'")
     laws = tables["training_gap"].query("quantity == 'law'")
     problems = list(table["problem"].unique())
-    figure, panels = plt.subplots(len(ROWS), len(problems), figsize=(9.0, 5.4), sharex=True)
+    figure, panels = plt.subplots(len(ROWS), len(problems), figsize=(9.0, 5.4), sharex=True, squeeze=False)
     for line, (schedule, label) in zip(panels, ROWS.items(), strict=True):
         for axes, problem in zip(line, problems, strict=True):
             part = table[(table["problem"] == problem) & (table["schedule"] == schedule)]

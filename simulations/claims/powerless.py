@@ -26,9 +26,10 @@ POWERLESS: dict[tuple[str, str], str] = {
 def unexplained(claims: pd.DataFrame, *, quick: bool) -> pd.DataFrame:
     """Return the rows of claims whose control has no power although nothing here says why.
 
-    A quick run has too few replications for many a control, so of its rows only the exact ones count.
+    A quick run is too short for many a control, so of its rows only those count whose control is the claim itself.
     """
-    powerless = claims[~claims["power"] & ((claims["replications"] == 0) if quick else True)]
+    itself = (claims["control_estimate"] == claims["estimate"]) & (claims["control_prediction"] == claims["prediction"])
+    powerless = claims[~claims["power"] & (itself if quick else True)]
     known = [
         any(name == row.id and fnmatchcase(row.problem, setting) for name, setting in POWERLESS) for row in powerless.itertuples()
     ]
