@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FLAGS := $(if $(QUICK),--quick)
 
-.PHONY: environment reproduce test plain bounds reference lint wheel bench docs clean
+.PHONY: environment reproduce test plain bounds mutants reference lint wheel bench docs clean
 
 reproduce: $(VENV)/.base
 	@echo "On two idle cores this takes about $(if $(QUICK),2,7) minutes, on older ones two or three times as long; interrupted, it goes on where it was."
@@ -21,6 +21,10 @@ plain: $(VENV)/.test
 # Drivers with every index checked, which numba's cache does not tell from drivers without.
 bounds: $(VENV)/.test
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/checked $(BIN)/python -m pytest -q tests/test_driver.py tests/test_drawn_law.py -k 'not billion and not 4096'
+
+# Faults put into the code on purpose: each must be seen by the tests that are named beside it.
+mutants: $(VENV)/.test
+	$(BIN)/python tools/mutants.py
 
 # The wheel alone in an environment of its own, used from another folder, where nothing of the checkout is found.
 wheel:
