@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array
 from grpo_theory.intervals.components import PromptTerms
+from grpo_theory.intervals.heavy_tails import tail_quantiles
 from grpo_theory.intervals.interval import Interval
 from grpo_theory.intervals.quotient import quotient_limits
 from grpo_theory.plan.baselines import (
@@ -25,8 +25,12 @@ from grpo_theory.samples import Groups
 from grpo_theory.theory import mse_weights
 
 LEAVE_ONE_OUT = NAMES[REFERENCE]
-RUNNABLE = ("none", "mean over prompts", LEAVE_ONE_OUT, "shrinkage")
-"""The baselines that need nothing that nobody knows. The group's mean is a multiple of the leave-one-out mean's estimate."""
+RUNNABLE = (LEAVE_ONE_OUT, "mean over prompts", "shrinkage", "none")
+"""The baselines that need nothing that nobody knows, in the order in which they are preferred where the data cannot tell.
+
+Trainers have the leave-one-out mean, or the group's, whose estimate is a multiple; a mixture needs a share; and without a
+baseline the error depends on where the rewards have their zero.
+"""
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,19 @@ class Rival:
     ----------
     pair : Pair
     better : bool
-        Whether its error is shown to be less than that of the recommended pair; else it is shown to be more.
+        Whether its estimated error is less than that of the recommended pair.
     gain : Interval
-        By what share the better one's error is less than that of the other: 0.4 is 40% less.
+        By what share the better one's error is less than that of the other: 0.4 is 40% less. Below 0 it is more.
     """
 
     pair: Pair
     better: bool
     gain: Interval
+
+    @property
+    def shown(self) -> bool:
+        """Whether the data show which one has less error."""
+        return float(self.gain.low) > 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +85,15 @@ class BaselineChoice:
         The recommended one.
     choice : GroupSizeChoice
         Of the group sizes under its baseline; `law` has the baseline's own c2 and c3.
-    rival : Rival or None
-        Where all baselines are allowed: the best batch with the leave-one-out mean, if another pair is recommended. With a
-        baseline of the user's: a pair that is shown to have less error.
+    rivals : tuple of Rival
+        Where all baselines are allowed: the best batch with the leave-one-out mean, if another pair is recommended, which is
+        shown to have less error; and the pair of least estimated error, if it is another, which is not shown to have less. With a
+        baseline of the user's: the pair that would be recommended otherwise, if it is shown to have less error.
     """
 
     pair: Pair
     choice: GroupSizeChoice
-    rival: Rival | None
+    rivals: tuple[Rival, ...]
 
 
 def choose_baseline(
@@ -91,9 +101,10 @@ def choose_baseline(
 ) -> BaselineChoice:
     """Choose among all pairs of a baseline and an allowed batch, or among the batches of one baseline.
 
-    The error of each pair is c1/B + c2/(BG) + c3/(BG(G-1)), with the baseline's own c2 and c3. A pair with another baseline than
-    the leave-one-out mean is recommended only where it is shown to have less error than that mean's best batch. All these
-    estimates are unbiased for one gradient, so that their squared errors can be compared.
+    The error of each pair is c1/B + c2/(BG) + c3/(BG(G-1)), with the baseline's own c2 and c3. All these estimates are unbiased
+    for one gradient, so that their squared errors can be compared. Each baseline has its best batch. The first baseline of
+    `RUNNABLE` is recommended that is not shown to have more error than another; if it is not the leave-one-out mean, it is also
+    shown to have less error than that.
 
     Parameters
     ----------
@@ -105,15 +116,12 @@ def choose_baseline(
         The user's own baseline, of `RUNNABLE`: its best batch is then recommended.
     """
     pairs = Pairs(rollouts, limits, leave_one_out)
-    own = pairs.best(baseline or LEAVE_ONE_OUT)
-    others = [pairs.best(name) for name in RUNNABLE if name != own.name]
-    best = min(others, key=pairs.error)
-    gain = pairs.gain(best, own, len(others))
-    if not float(gain.low) > 0.0:
-        return BaselineChoice(own, pairs.choice(own), None)
-    if baseline is None:
-        return BaselineChoice(best, pairs.choice(best), Rival(own, False, gain))
-    return BaselineChoice(own, pairs.choice(own), Rival(best, True, gain))
+    pair, rivals = pairs.recommended()
+    if baseline is not None and baseline != pair.name:
+        own = pairs.best(baseline)
+        better = Rival(pair, True, pairs.gain(pair, own))
+        return BaselineChoice(own, pairs.choice(own), (better,) if better.shown else ())
+    return BaselineChoice(pair, pairs.choice(pair), rivals if baseline is None else ())
 
 
 class Pairs:
@@ -156,11 +164,30 @@ class Pairs:
         of = self.leave_one_out
         return choose(terms.components(), terms.covariance(), of.pilot, self.limits, of.level, terms.influences())
 
-    def gain(self, first: Pair, second: Pair, picked_from: int) -> Interval:
-        """Return by what share the first pair's error is less than the second's, the first being the best of several.
+    def recommended(self) -> tuple[Pair, tuple[Rival, ...]]:
+        """Return the pair that is recommended where all baselines are allowed, and what it is compared with."""
+        found = [self.best(name) for name in RUNNABLE]
+        usual, least = found[0], min(found, key=self.error)
+        better = [one for one in found[1:] if float(self.gain(one, usual).low) > 0.0]
+        pair = usual
+        if better:
+            unbeaten = (one for one in better if not self._beaten(one, found))
+            pair = next(unbeaten, min(better, key=self.error))
+        rivals = [] if pair == usual else [Rival(usual, False, self.gain(pair, usual))]
+        alternative = Rival(least, True, self.gain(least, pair))
+        if pair != least and float(alternative.gain.estimate) > 0.0:
+            rivals.append(alternative)
+        return pair, tuple(rivals)
 
-        The limits of the ratio of two errors are Fieller's, from each prompt's influence; each of the pairs picked from has its
-        part of the error probability.
+    def _beaten(self, pair: Pair, others: list[Pair]) -> bool:
+        """Return whether a pair is shown to have more error than one of the others."""
+        return any(float(self.gain(other, pair).low) > 0.0 for other in others if other != pair)
+
+    def gain(self, first: Pair, second: Pair) -> Interval:
+        """Return by what share the first pair's error is less than the second's.
+
+        The limits of the ratio of two errors are Fieller's, from each prompt's influence, with quantiles for heavy tails. As
+        the first is picked from several, each of these has its part of the error probability.
         """
         noises, influences = [], []
         for pair in (first, second):
@@ -172,8 +199,11 @@ class Pairs:
         parts = PromptTerms(self.power.gradients, self.power.power, *influences)
         top = np.array([1.0 / first.batch_size, 1.0 / (first.batch_size * first.group_size), 0.0])
         bottom = np.array([1.0 / second.batch_size, 0.0, 1.0 / (second.batch_size * second.group_size)])
-        t = float(stdtrit(self.leave_one_out.pilot - 1, 1.0 - (1.0 - self.leave_one_out.level) / (2.0 * picked_from)))
-        return _gain(np.array([c1, *noises]), parts.covariance(), (top, bottom), t, self.leave_one_out.level)
+        constants, level = np.array([c1, *noises]), self.leave_one_out.level
+        below = float(bottom @ constants)
+        ratio = float(top @ constants) / below if below > 0.0 else 1.0
+        quantiles = tail_quantiles((top - ratio * bottom) @ parts.influences(), 1.0 - (1.0 - level) / (len(RUNNABLE) - 1))
+        return _gain(constants, parts.covariance(), (top, bottom), quantiles, level)
 
 
 def pair_terms(power: PromptTerms, terms: BaselineTerms, name: str, share: float) -> PromptTerms:
@@ -189,12 +219,14 @@ def _constants(terms: PromptTerms) -> Array:
     return np.array([likely.c1, likely.c2, likely.c3])
 
 
-def _gain(constants: Array, covariance: Array, pair: tuple[Array, Array], t: float, level: float) -> Interval:
+def _gain(
+    constants: Array, covariance: Array, pair: tuple[Array, Array], quantiles: tuple[Array, Array], level: float
+) -> Interval:
     """Return 1 less the ratio of two errors, each linear in c1 and two noises with a covariance (3, 3)."""
     top, bottom = pair
     variances = (float(top @ covariance @ top), float(top @ covariance @ bottom), float(bottom @ covariance @ bottom))
     above, below = max(float(top @ constants), 0.0), max(float(bottom @ constants), 0.0)
-    low, high = quotient_limits(above, below, variances, -t, t)
+    low, high = quotient_limits(above, below, variances, *quantiles)
     if not below > 0.0:
         return Interval(np.asarray(np.nan), np.asarray(np.nan), 1.0 - high, 1.0 - low, level)
     ratio = above / below

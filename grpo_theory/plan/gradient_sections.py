@@ -33,11 +33,12 @@ def from_gradients(advice: Advice) -> list[Section]:
 def _recommendation(advice: Advice, scores: ScoresAdvice) -> Section:
     choice, pair = scores.choice, scores.recommended.pair
     lines = [f"Use {with_baseline(pair)} and groups of {pair.group_size:,}: {_batch(advice, pair.batch_size, pair.group_size)}."]
-    compared = "pairs of a baseline and a batch" if advice.estimator is None else "batches with this baseline"
     lines[0] += (
-        f" Of all {compared} that the budget and the limits allow, this one is estimated to have the smallest squared error of "
-        "the gradient of one training step."
+        " Of all batches with this baseline that the budget and the limits allow, this one has the smallest estimated squared "
+        "error of the gradient of one training step."
     )
+    if advice.estimator is None and not any(rival.better and rival.shown for rival in scores.recommended.rivals):
+        lines[0] += " No other baseline, with its own best batch, is shown to have a smaller error."
     if not advice.enough:
         lines[0] += " The data are not sufficient to be sure, as the section after the next one says."
     if advice.group_size is not None and advice.group_size != choice.group_size:

@@ -7,6 +7,7 @@ import numpy as np
 
 from grpo_theory.intervals import Interval
 from grpo_theory.plan.advice import Advice, ScoresAdvice
+from grpo_theory.plan.baseline_gain import Rival
 from grpo_theory.plan.rewards_advice import RewardsAdvice
 from grpo_theory.plan.section import Section
 from grpo_theory.plan.sections import sections
@@ -46,7 +47,7 @@ FROM_SCORES = (
     "constants",
     "signal_to_noise",
     "baselines",
-    "rival",
+    "rivals",
     "scores",
 )
 """The keys that are None for rewards alone."""
@@ -138,15 +139,12 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
         ),
         "signal_to_noise": {"group_size": choice.group_size, **limits(scores.signal)},
         "baselines": {"group_size": table.group_size, "shrinkage": table.shrinkage, "table": _rows(baselines)},
-        "rival": _rival(scores),
+        "rivals": [_rival(rival) for rival in scores.recommended.rivals],
         "scores": {"prompts": scores.prompts, "dropped": scores.dropped},
     }
 
 
-def _rival(scores: ScoresAdvice) -> dict[str, Any] | None:
-    rival = scores.recommended.rival
-    if rival is None:
-        return None
+def _rival(rival: Rival) -> dict[str, Any]:
     pair = rival.pair
     return {
         "baseline": pair.name,

@@ -34,17 +34,15 @@ def with_baseline(pair: Pair) -> str:
 
 def rests_on(advice: Advice, scores: ScoresAdvice) -> Section:
     """Return what the recommendation was compared with, and what it depends on."""
-    pair, rival = scores.recommended.pair, scores.recommended.rival
+    pair, rivals = scores.recommended.pair, scores.recommended.rivals
     lines = [COMPARED if advice.estimator is None else _own(advice, pair)]
-    if rival is not None:
-        lines.append(_rival(advice, rival))
-    elif advice.estimator is None:
-        lines.append("The data do not show that another baseline has less error than the leave-one-out mean.")
-    else:
+    lines += [_rival(advice, rival) for rival in rivals]
+    if not rivals:
         lines.append("The data do not show that another baseline has less error.")
-    lines += _risks(advice, pair)
-    if rival is not None and rival.better:
-        lines += [f"About that alternative: {line}" for line in _risks(advice, rival.pair)]
+    own = _risks(advice, pair)
+    lines += own
+    about = [line for rival in rivals if rival.better for line in _risks(advice, rival.pair) if line not in own]
+    lines += [f"About the alternative: {line}" for line in about]
     return Section("What it rests on", tuple(lines))
 
 
@@ -63,16 +61,16 @@ def _own(advice: Advice, pair: Pair) -> str:
 def _rival(advice: Advice, rival: Rival) -> str:
     pair, gain = rival.pair, rival.gain
     limits = f"{level_text(advice)} limits {interval_text(float(gain.low), float(gain.high))}"
-    batch = f"{counted(pair.batch_size, 'prompt')} with {counted(pair.group_size, 'response')} each"
-    if rival.better:
+    batch = f"{with_baseline(pair)} and groups of {pair.group_size:,} ({counted(pair.batch_size, 'prompt')})"
+    if not rival.better:
         return (
-            f"An alternative is {with_baseline(pair)} and groups of {pair.group_size:,} ({counted(pair.batch_size, 'prompt')}). "
-            f"Its error is {percent(float(gain.estimate))} less than that of the recommendation ({limits})."
+            f"With {with_baseline(pair)}, groups of {pair.group_size:,} are best ({counted(pair.batch_size, 'prompt')}). The "
+            f"recommendation has {percent(float(gain.estimate))} less error than that ({limits})."
         )
-    return (
-        f"With {with_baseline(pair)}, the best batch is {batch}. The recommendation has {percent(float(gain.estimate))} less "
-        f"error than that ({limits})."
-    )
+    text = f"An alternative is {batch}. Its error is estimated to be {percent(float(gain.estimate))} less ({limits})"
+    if rival.shown:
+        return f"{text}."
+    return f"{text}, which the data do not show: the simpler or safer baseline is recommended."
 
 
 def _risks(advice: Advice, pair: Pair) -> list[str]:
