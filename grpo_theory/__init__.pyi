@@ -22,6 +22,7 @@ from .evidence import WorstCase as WorstCase
 from .evidence import worst_case as worst_case
 from .exact import GradientLaw as GradientLaw
 from .exact import NotEnumerableError as NotEnumerableError
+from .exact import efficiency as efficiency
 from .exact import find_optimum as find_optimum
 from .exact import gradient_covariance as gradient_covariance
 from .exact import gradient_law as gradient_law

@@ -12,11 +12,11 @@ from paper_figures.harness.style import BLUE, GREY, NORMAL_95, ORANGE, VERMILION
 PLACE = 390
 TABLES = ("race",)
 CAPTION = (
-    "By how many points of a hundred success, averaged over a training, is higher with advantages divided by their group's "
-    "standard deviation than without (95% intervals of paired runs, many smaller than the marks). At the paper's steps, 1 "
-    "without and 1/2 with division, the divided updates have another length; with each arm at its own best constant step, under "
-    "plain ascent or Adam, only what remains of the difference is shown. Shaded: less than one point. Prompts start at success "
-    "0.5 (easy), at 0.02 (hard), or half of them at each; their features are correlated as each column says."
+    "Points are by how many points of a hundred success, averaged over a training, is higher with advantages divided by "
+    "their group's standard deviation than without, with 95% intervals of paired runs. At the paper's steps the divided "
+    "updates have another length. With each arm at its own best constant step, under plain ascent or Adam, only what "
+    "remains of the difference is shown. The shaded band is one point on either side of 0. Rows are mixtures of prompts "
+    "that are easy or hard at the start; columns are the correlations of their features."
 )
 LOOKS = {
     "printed steps": Look("the paper's steps", ORANGE, "s", ":"),

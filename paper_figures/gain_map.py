@@ -11,12 +11,11 @@ from matplotlib.figure import Figure
 PLACE = 256
 TABLES = ("gain_map",)
 CAPTION = (
-    "Gain of dividing by the standard deviation: points of mean success that it is ahead, averaged over 300 updates with "
-    "exact gradients, steps such that the first updates have the same length (blue: division gains, orange: it loses). "
-    "Left: SmolLM2's head, few-shot. A column has one set of features, from the head's own coordinates, in which all "
-    "hidden states nearly coincide, to nearly orthogonal ones; a row has one policy, on the way from its first success to "
-    "a high one. Right: 16 made-up prompts, half easy and half hard, whose features have the correlation given. Within a "
-    "row nothing differs but orthogonality."
+    "Cells are by how many points mean success is ahead with division by the standard deviation, averaged over a training "
+    "with exact gradients whose first updates have the same length (blue: division is ahead, orange: it is behind). Left: "
+    "SmolLM2's head, few-shot; a column has one set of features, from the head's own coordinates to whitened ones, and a "
+    "row has one policy. Right: made-up prompts, easy and hard, whose features have the correlation given. Within a row "
+    "only the features differ."
 )
 PANELS = {"lm-few-shot": "SmolLM2's head", "made up": "made-up prompts"}
 

@@ -17,48 +17,56 @@ from paper_figures.harness.style import (
     PROBLEMS,
     RATIOS,
     group_size_axis,
-    log_axis,
 )
 
 PLACE = 1
 ABOUT = ""
-TABLES = ("gradient_error", "race", "drift")
-CAPTION = (
-    "Left: the error of the gradient at a fixed number of responses, against how many of them each prompt gets, for three "
-    "policies of SmolLM2 on arithmetic questions; exact, 1 is the least. Middle: how many points of a hundred success is higher "
-    "with advantages divided by their group's standard deviation, one mark for each setting (difficulty, correlation of prompts, "
-    "group size); at the steps of arXiv 2601.23135, and with each side at its own best step. Right: cosine of mean update and "
-    "gradient when several updates are made from the same responses; below 0 the update makes the policy worse. Medians over "
-    "random trees of four tokens, the policy having moved along the gradient by a drift."
-)
+TABLES = ("efficiency", "race", "drift")
 SIZES = (2, 4, 8, 16, 32, 64)
+LINES = {"rloo": "-", "grpo": "--"}
+ESTIMATOR_NAMES = {"rloo": "RLOO", "grpo": "GRPO"}
 CONTESTS = {"printed steps": "the paper's\nsteps", "SGD": "best step,\nplain ascent", "Adam": "best step,\nAdam"}
 SHOWN = ("none", "trajectory, clipped", "token, clipped")
 HORIZON = 4
+CAPTION = (
+    "Left: efficiency of one step at a fixed number of responses, against how many of them each prompt gets, for policies "
+    "of SmolLM2 on arithmetic questions with a digit as the answer. It is exact, and relative to the best of the "
+    "leave-one-out mean (RLOO). Solid lines are RLOO, dashed ones GRPO, which divides by the standard deviation; marks are "
+    "the best group sizes. Middle: by how many points of a hundred success is higher with advantages divided by their "
+    "group's standard deviation, with a mark for each setting (difficulty, correlation of prompts, group size), at the "
+    "steps of arXiv 2601.23135 and with each side at its own best step. Right: cosine of mean update and gradient when "
+    "several updates are made from the same responses; below 0 the update makes the policy worse. Lines are medians over "
+    f"random trees of {HORIZON} tokens, the policy having moved along the gradient by a drift."
+)
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel for each question."""
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.2, 3.5))
-    group_sizes(left, tables["gradient_error"])
+    group_sizes(left, tables["efficiency"])
     division(middle, tables["race"])
     ratios(right, tables["drift"])
     return figure
 
 
 def group_sizes(axes: Axes, table: pd.DataFrame) -> None:
-    """Draw the exact error at a fixed number of responses, from its three constants."""
-    sizes = np.arange(SIZES[0], SIZES[-1] + 1)
-    for name in LANGUAGE_MODEL:
-        c1, c2, c3 = table.loc[table["problem"] == name, ["c1", "c2", "c3"]].iloc[0]
-        cost, look = c1 * sizes + c2 + c3 / (sizes - 1), PROBLEMS[name]
-        axes.plot(sizes, cost / cost.min(), look.line, color=look.colour, label=look.label)
-        axes.plot(sizes[cost.argmin()], 1.0, look.marker, color=look.colour)
-    log_axis(axes)
+    """Draw the exact efficiency of RLOO and GRPO at a fixed number of responses, relative to RLOO's best."""
+    efficiency = table[table["quantity"] == "efficiency"]
+    for name in (one for one in LANGUAGE_MODEL if one in set(efficiency["problem"])):
+        own, look = efficiency[efficiency["problem"] == name], PROBLEMS[name]
+        curves = own.pivot(index="group_size", columns="estimator", values="estimate")[list(LINES)]
+        relative = curves / curves["rloo"].max()
+        for estimator, line in LINES.items():
+            label = look.label if estimator == "rloo" else None
+            axes.plot(relative.index, relative[estimator], line, color=look.colour, label=label)
+            axes.plot(relative[estimator].idxmax(), relative[estimator].max(), look.marker, color=look.colour)
     group_size_axis(axes, SIZES)
-    axes.set_title("How many responses a prompt?")
-    axes.set_ylabel("error at equal cost (best = 1)")
-    axes.legend()
+    axes.set_ylim(bottom=0.0)
+    axes.set_title("How many responses per prompt?")
+    axes.set_ylabel("efficiency (RLOO's best = 1)")
+    for estimator, line in LINES.items():
+        axes.plot([], [], line, color=GREY, label=ESTIMATOR_NAMES[estimator])
+    axes.legend(loc="lower left", fontsize="small")
 
 
 def division(axes: Axes, table: pd.DataFrame) -> None:

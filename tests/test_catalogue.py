@@ -50,6 +50,27 @@ def test_a_statement_says_whose_it_is(statement):
         assert statement.whose == "ours"
 
 
+@pytest.mark.parametrize("statement", [one for one in CATALOGUE.values() if one.measured], ids=lambda one: one.id)
+def test_what_was_measured_is_a_papers_and_no_theorem(statement):
+    """A theorem is refuted by a counterexample; what a paper measured on its own model is not refuted by another model."""
+    assert statement.whose == "paper"
+    assert not re.search(r"Theorem|Proposition|Corollary|Lemma|Property|decomposition", statement.source)
+    assert statement.kind != "identity"
+
+
+def test_figures_tables_and_phases_of_papers_are_measured():
+    """All of them: Figure 4, the ablation of T14, and what N9 to N12 print of that paper's model."""
+    of_models = [one for one in CATALOGUE.values() if one.whose == "paper" and one.kind != PARTS and "Fig" in one.source]
+    of_models += [one for name in ("T14", "N9", "N10", "N11", "N12") for one in parts_of(CATALOGUE[name]) if one.whose == "paper"]
+    assert len(of_models) == 20
+    assert all(one.measured for one in of_models)
+
+
+def test_only_a_papers_statement_can_be_one_that_it_measured():
+    with pytest.raises(ValueError, match="a statement that a paper measured must be the paper's, got whose='ours' for X1"):
+        Statement("X1", "measured", "they agree", "equality", whose="ours", measured=True)
+
+
 def test_nobody_else_states_anything():
     with pytest.raises(ValueError, match="whose must be one of paper, correction, ours, got 'theirs'"):
         Statement("U1", "arXiv 2603.01162", "they agree", "identity", whose="theirs")

@@ -112,10 +112,10 @@ class Simulated:
         return panel.Panel(counts, ordered)
 
     def observe(self, estimator):
-        """Observe an estimator as the simulator does, shape (replications, 2 + J)."""
+        """Observe an estimator as the simulator does, shape (replications, 4 + J)."""
         for route in self.routes:
             if estimator in route.estimators:
-                n_observations = 2 + len(self.directions)
+                n_observations = 4 + len(self.directions)
                 rows = np.full((len(route.estimators), n_observations, 1 + self.sizes[0], STRIP), np.nan)
                 driver, truth = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
                 place = 0
@@ -145,9 +145,10 @@ class Simulated:
         for prompts, outcomes in zip(*(part[:replications] for part in self.by_replication()), strict=True):
             advantages = dense.advantages(then, estimator, prompts, outcomes)
             by_group = dense.estimates(now, then, estimator, prompts, outcomes, advantages)
-            error = ((by_group.mean(axis=0) - gradient) ** 2).sum()
+            estimate = by_group.mean(axis=0)
+            error = ((estimate - gradient) ** 2).sum()
             prompt_error = ((by_group - gradients[prompts]) ** 2).sum(axis=1).mean()
-            rows.append([error, prompt_error, *(self.directions @ by_group.mean(axis=0))])
+            rows.append([error, prompt_error, estimate @ estimate, estimate @ gradient, *(self.directions @ estimate)])
         return np.array(rows)
 
 
@@ -562,9 +563,9 @@ def test_streams_begin_alike_compiled_and_as_plain_python(block):
     """A lane's state is the seed's words, the third with the lane's number added; the lone stream's has the block's number."""
     words = np.array([5, (1 << 64) - 7, (1 << 64) - 2], dtype=np.uint64)
     by_machine, by_python = generator.make_streams(2), generator.make_streams(2)
-    generator.begin_streams(words, block * generator.LANES, by_machine)
+    generator.begin_streams(words, block, by_machine)
     with np.errstate(over="ignore"):
-        plain_throughout(generator.begin_streams.function)(words, block * generator.LANES, by_python)
+        plain_throughout(generator.begin_streams.function)(words, block, by_python)
     for one, other in zip(by_machine, by_python, strict=True):
         np.testing.assert_array_equal(one, other)
     first, second, third = map(int, words)

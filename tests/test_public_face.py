@@ -36,6 +36,7 @@ NAMES = (
     "gradient_mean",
     "gradient_covariance",
     "gradient_law",
+    "efficiency",
     "group_size_law",
     "limit_law",
     "WeightedChiSquare",

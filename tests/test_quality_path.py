@@ -67,12 +67,12 @@ def test_verdicts_follow_the_errors(small):
     table = table_of(quality_path.rows(settings, [quality_path.compute(settings, None, 0)]))
     verdicts = judge(quality_path.claims(table)).set_index(["id", "problem"])
     assert verdicts["power"].all()
-    assert verdicts.loc[("U6/vanilla, trained", "lm-few-shot, success 0.85"), "verdict"] == "refuted"
+    assert verdicts.loc[("U6/vanilla, trained", "lm-few-shot, success 0.85"), "verdict"] == "not reproduced here"
     own = table["estimator"] == "rloo"
     smaller = table.assign(estimate=table["estimate"].where(~own, 0.01 * table["estimate"]))
     again = judge(quality_path.claims(smaller)).set_index(["id", "problem"])
-    assert again.loc[("U6/vanilla, trained", "lm-few-shot, success 0.85"), "verdict"] == "confirmed"
+    assert again.loc[("U6/vanilla, trained", "lm-few-shot, success 0.85"), "verdict"] == "reproduced here"
     oracle = table["estimator"] == "oracle"
     better = table.assign(estimate=table["estimate"].where(~oracle, 0.5 * table["estimate"]))
     again = judge(quality_path.claims(better)).set_index(["id", "problem"])
-    assert again.loc[("U6/same, G=32", "lm-few-shot, success 0.85"), "verdict"] == "refuted"
+    assert again.loc[("U6/same, G=32", "lm-few-shot, success 0.85"), "verdict"] == "not reproduced here"

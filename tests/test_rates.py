@@ -6,7 +6,7 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from simulations.harness.study import table_of
-from simulations.normalisation import one_step, path_sums, success_flow, weak_interaction
+from simulations.normalisation import one_step, path_sums, success_flow
 from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.prompts import mixture, prompts
 
@@ -96,29 +96,3 @@ def test_the_printed_sum_of_the_divided_update_fails_and_its_corrections_hold():
 def test_flows_and_escapes():
     found = judged(success_flow.STUDY, lambda settings: settings["what"] in ("slope", "training"))
     assert (found["verdict"] == "confirmed").all()
-
-
-def test_the_least_m_satisfies_the_assumption_and_no_smaller_one_does():
-    problem = Prompts.of(prompts(0.3, [0.5, 0.02]))
-    state = problem.at(problem.theta[None])
-    found = weak_interaction.interaction(problem, state)
-    assert found.strength == pytest.approx(0.3 * 0.25 / (0.02 * 0.98), rel=1e-12)
-    assert found.ratio == pytest.approx(np.sqrt(0.25 / (0.02 * 0.98)), rel=1e-12)
-    orthogonal = Prompts.of(prompts(0.0, mixture("easy", 8)))
-    assert weak_interaction.interaction(orthogonal, orthogonal.at(orthogonal.theta[None])).strength == pytest.approx(1.0)
-    conflict = Prompts.of(prompts(0.05, mixture("easy", 8)))
-    assert np.isnan(weak_interaction.interaction(conflict, conflict.at(conflict.theta[None])).strength)
-
-
-def test_gains_of_moves_are_differences_of_success():
-    problem = Prompts.of(prompts(0.3, [0.5, 0.02, 0.9]))
-    moves = 0.3 * np.random.default_rng(4).normal(size=(6, problem.theta.size))
-    expected = problem.at(problem.theta + moves).success - problem.at(problem.theta[None]).success
-    np.testing.assert_allclose(weak_interaction.gains(problem, problem.theta, moves), expected, atol=1e-14)
-
-
-def test_weak_interaction_is_enough_and_conflict_is_a_matter_of_the_sign():
-    found = judged(weak_interaction.STUDY)
-    for name in ("N8/plain", "N8/divided", "N8/conflict"):
-        assert (found.loc[name, "verdict"] == "confirmed").all(), name
-    np.testing.assert_allclose(found.loc["N8/conflict", "estimate"], -0.3 / 3.0, rtol=1e-3)

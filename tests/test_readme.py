@@ -148,19 +148,48 @@ def finding(number):
     return " ".join(found[1].split())
 
 
-def test_the_first_finding_is_what_the_exact_law_says():
-    laws = [
-        gt.group_size_law(gt.gallery.problem(name), gt.gallery.problem(name).theta)
-        for name in ("lm-zero-shot", "lm-few-shot", "lm-instruct")
-    ]
-    costs = [[float(size * law.mse(1, size)) for size in range(2, 65)] for law in laws]
-    assert {2 + int(np.argmin(cost)) for cost in costs} == {3}
-    ratios = [cost[30] / min(cost) for cost in costs]
-    assert "is least with 3 responses a prompt" in finding(1)
-    assert f"with 32 it is {min(ratios):.1f} to {max(ratios):.1f} times as large" in finding(1)
+def efficiencies(names, estimator, sizes):
+    """Return exact efficiencies at 1,024 responses a step, shape (problems, sizes), with 1,024/G prompts, whole or not."""
+    found = []
+    for problem in map(gt.gallery.problem, names):
+        laws = [gt.gradient_law(problem, problem.theta, estimator, batch_size=1, group_size=size) for size in sizes]
+        powers = [law.mean @ law.mean + law.trace * size / 1024 for law, size in zip(laws, sizes, strict=True)]
+        g = laws[0].true_gradient
+        found.append([(g @ law.mean) ** 2 / (g @ g) / power for law, power in zip(laws, powers, strict=True)])
+    return np.array(found)
+
+
+def test_the_first_finding_is_what_the_exact_laws_say():
+    heads, sizes = ("lm-zero-shot", "lm-few-shot", "lm-instruct"), (*range(2, 17), 32)
+    rloo, grpo = (efficiencies(heads, name, sizes) for name in ("rloo", "grpo"))
+    said = finding(1)
+    best = {name: 2 + found.argmax(axis=1) for name, found in (("rloo", rloo), ("grpo", grpo))}
+    assert set(best["rloo"]) == {3}
+    lost = rloo.max(axis=1) / rloo[:, -1]
+    assert f"is most efficient with 3 responses per prompt, and {lost.min():.1f} to {lost.max():.1f} times less" in said
+    gain = grpo.max(axis=1) / rloo.max(axis=1) - 1.0
+    assert f"is most efficient with {best['grpo'].min()} to {best['grpo'].max()}, and there" in said
+    assert f"there {gain.min():.0%} to {gain.max():.0%} more efficient than RLOO at its best" in said
+    digits = [efficiencies(["lm-answers"], name, range(4, 9))[0] for name in ("rloo", "grpo")]
+    assert {4 + int(found.argmax()) for found in digits} == {6}
+    assert abs(digits[1].max() / digits[0].max() - 1.0) < 0.01
+
+
+def test_the_first_finding_has_both_readings_of_the_formula_in_print():
     best = claims("U9/best/printed")
     assert (best["estimate"] - best["prediction"] == 1).all()
     assert (best["verdict"] == "refuted").all()
+    readings = []
+    for problem in map(gt.gallery.problem, ("lm-zero-shot", "lm-few-shot", "lm-instruct")):
+        exact = gt.moments(problem, problem.theta)
+        power = exact.prompt_weights @ exact.score_power
+        readings.append(float(np.sqrt(power / gt.group_size_law(problem, problem.theta).c1)))
+    assert f"too large ({min(readings):.1f} to {max(readings):.1f}) with the constant" in finding(1)
+    others = [name for name in gt.gallery.names() if not name.startswith("lm-")]
+    optima = [gt.group_size_law(problem, problem.theta).optimum for problem in map(gt.gallery.problem, others)]
+    finite = [optimum for optimum in optima if np.isfinite(optimum)]
+    assert f"the best size runs from {min(finite):.1f} to {max(finite):.1f}, and is unlimited" in finding(1)
+    assert len(finite) < len(optima)
 
 
 def test_the_second_finding_is_what_the_races_and_the_flows_say():
@@ -184,13 +213,18 @@ def test_the_third_finding_is_what_the_drifts_say():
 
 
 def trainers():
-    """Return the rows of the README's table of trainers: names, whether unbiased, of what."""
+    """Return the rows of the README's table of trainers: names, whether unbiased, of what, and their efficiency."""
     rows = [line.strip("|").split("|") for line in between(README, "trainers").splitlines()[2:]]
-    return [(re.findall(r"`(\w+)`", row[1]), row[2].strip(), row[3].strip()) for row in rows]
+    return [(re.findall(r"`(\w+)`", row[1]), *(cell.strip() for cell in row[2:5])) for row in rows]
 
 
-@pytest.mark.parametrize(("names", "unbiased", "what"), trainers(), ids=lambda value: "" if isinstance(value, list) else value)
-def test_the_table_of_trainers_is_true(names, unbiased, what):
+ROWS = pytest.mark.parametrize(
+    ("names", "unbiased", "what", "efficiency"), trainers(), ids=lambda value: "" if isinstance(value, list) else value
+)
+
+
+@ROWS
+def test_the_table_of_trainers_is_true(names, unbiased, what, efficiency):
     """Of those that have an exact law: their mean update is the gradient, along it, or not along it, as the table says."""
     problem, sizes = gt.gallery.problem("mixed"), {"batch_size": 1, "group_size": 8}
     gradient = gt.moments(problem, problem.theta).gradient
@@ -208,6 +242,31 @@ def test_the_table_of_trainers_is_true(names, unbiased, what):
             assert "shorter by 1 - 1/G" not in what or factor == pytest.approx(1.0 - 1.0 / 8.0, rel=1e-10), name
         else:
             assert cosine < 0.999, name
+
+
+@ROWS
+def test_the_table_of_trainers_has_their_efficiencies(names, unbiased, what, efficiency):
+    """Exact to the digits printed; simulated within these and 4.9 standard errors, where groups are coupled."""
+    problem, sizes = gt.gallery.problem("lm-few-shot"), {"batch_size": 32, "group_size": 8}
+    for name in names:
+        if gt.estimators()[name].couples_groups:
+            run = gt.simulate_gradients(problem, problem.theta, name, **sizes, replications=40_000, rng=3)
+            assert abs(run.efficiency[0] - float(efficiency)) < 0.005 + 4.9 * run.efficiency_standard_error[0], name
+        else:
+            assert f"{gt.efficiency(problem, problem.theta, name, **sizes):.2f}" == efficiency, name
+
+
+def test_the_table_of_aggregations_is_true(registry):
+    lines = between(read("trainers"), "aggregations").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    kinds = {"a constant": "constant", "the response's own length": "own length", "the tokens of the group": "group tokens"}
+    assert [row[0] for row in rows[2:]] == list(kinds)
+    for row in rows[2:]:
+        own = gt.compose(f"aggregated by {kinds[row[0]]}", advantage="rloo", aggregation=kinds[row[0]])
+        for name, cell in zip(("sequence-shared", "lm-answers"), row[2:], strict=True):
+            problem = gt.gallery.problem(name)
+            law = gt.gradient_law(problem, problem.theta, own, batch_size=4, group_size=8)
+            assert cell == f"{law.cosine:.4f}, {law.efficiency:.3f}"
 
 
 def test_links_of_the_readme_lead_somewhere():

@@ -86,6 +86,17 @@ def test_without_power_a_refutation_stays_and_so_does_an_open_question():
     assert not table["power"].any()
 
 
+def test_what_a_paper_measured_on_its_own_model_is_reproduced_or_not():
+    """The words alone are others: intervals, power and the control's verdict are as of any statement."""
+    measured = dataclasses.replace(claim().statement, measured=True)
+    evidence = [claim(), claim(SAMPLED_WRONG), claim(dataclasses.replace(SAMPLED, standard_error=0.1)), claim(control=SAMPLED)]
+    table = judge([dataclasses.replace(one, statement=measured) for one in evidence])
+    assert table["verdict"].tolist() == ["reproduced here", "not reproduced here", "inconclusive", "no power"]
+    plain = judge(evidence)
+    assert plain["verdict"].tolist() == ["confirmed", "refuted", "inconclusive", "no power"]
+    assert table.drop(columns="verdict").equals(plain.drop(columns="verdict"))
+
+
 def test_what_is_undecided_says_how_many_replications_would_do():
     noisy = dataclasses.replace(SAMPLED, standard_error=0.1)
     table = judge([claim(noisy)])

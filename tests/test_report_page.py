@@ -124,6 +124,13 @@ def test_a_figure_is_about_what_its_tables_decide_unless_it_says_otherwise():
         (["confirmed"] * 3, "holds", "Confirmed in all 3 settings."),
         (["confirmed"] * 3 + ["refuted"], "holds in part", "Confirmed in 3 of 4 settings; refuted in 1 setting: p3."),
         (["inconclusive"] * 3, "is open", "Left open in all 3 settings."),
+        (["reproduced here"], "is reproduced", "Reproduced here in the one setting tried (p0)."),
+        (["not reproduced here"] * 2, "is not reproduced", "Not reproduced here in both settings (p0; p1)."),
+        (
+            ["not reproduced here"] * 2 + ["reproduced here"],
+            "is reproduced in part",
+            "Not reproduced here in 2 of 3 settings; reproduced here in 1 setting: p2.",
+        ),
         (["confirmed"] * 9 + ["refuted"] * 8, "holds in part", "refuted in 8 settings: p9; p10; p11; p12; p13 and 3 others."),
     ],
 )
@@ -145,20 +152,26 @@ def test_a_tally():
     assert tally(["holds"], "question") == "one question, which holds"
     assert tally(["fails", "fails"], "question") == "2 questions, which all fail"
     assert tally(["holds", "fails", "holds"], "question") == "3 questions, of which 2 hold and 1 fails"
+    made = tally(["is not reproduced", "holds", "is not reproduced"], "printed statement")
+    assert made == "3 printed statements, of which 1 holds and 2 are not reproduced"
 
 
 def run(scale):
     """Return claims and tables from which every finding can be said; `scale` multiplies every number in them."""
     at = {"estimate": scale * 0.11, "low": 0.0, "high": 1.0}
-    facts = f"success at the printed maximiser = 0.5; success at the corrected one = {0.5 - 0.1 * scale}"
+    facts = (
+        f"success at the printed maximiser = 0.5; with groups of this size alone = {0.5 - 0.05 * scale}; "
+        f"with the penalty that is descended alone = {0.5 - 0.02 * scale}; success at the corrected one = {0.5 - 0.1 * scale}"
+    )
     claims = [
         rows("U9/best/printed", "refuted"),
         rows("U9/best/corrected", "confirmed"),
         *(rows("U6/assumption", "refuted", problem=name) for name in LANGUAGE_MODEL),
         rows("U6/assumption", *["refuted"] * round(2 * scale), "confirmed"),
-        rows("U6/near, G=8", "confirmed", problem="lm-zero-shot, success 0.15", **at),
+        rows("efficiency/larger groups", "confirmed", problem="lm-few-shot"),
+        rows("U6/near, G=8", "reproduced here", problem="lm-zero-shot, success 0.15", **at),
         rows("U6/near, G=8", "inconclusive", problem="SmolLM2, sampled answers", **at | {"estimate": 0.9}),
-        rows("U6/same, G=32", "confirmed", problem="lm-zero-shot, success 0.15", **at),
+        rows("U6/same, G=32", "reproduced here", problem="lm-zero-shot, success 0.15", **at),
         rows("U11/printed", "refuted", **at),
         rows("U11/corrected", "confirmed", "inconclusive", **at),
         rows("U16/printed", "refuted"),
@@ -175,9 +188,16 @@ def run(scale):
         rows("division/pays", "refuted"),
     ]
     policies = {"problem": list(LANGUAGE_MODEL)}
+    efficiencies = [("rloo", 3, 0.1), ("rloo", 5, 0.05), ("grpo", 3, 0.1), ("grpo", round(5 * scale), 0.1 + 0.02 * scale)]
     race = [(contest, shared, -0.03 * scale) for contest in ("SGD", "Adam") for shared in (0.0, 0.7)]
     tables = {
-        "error_law": pd.DataFrame(policies | {"optimum": 3.1 * scale, "paper_optimum": 2.1 * scale}),
+        "best_group": pd.concat(
+            pd.DataFrame(policies | {"quantity": name, "optimum": optimum * scale})
+            for name, optimum in (("printed", 2.1), ("remainder", 6.0), ("corrected", 3.1))
+        ),
+        "efficiency": pd.DataFrame(efficiencies, columns=["estimator", "group_size", "estimate"]).assign(
+            problem="lm-few-shot", quantity="efficiency"
+        ),
         "baselines": pd.DataFrame(policies | {"correlation_mean": 0.3 * scale, "break_even": 8.6 * scale}),
         "kl_terms": pd.DataFrame({"term": ["k3 in loss, as printed"] * 2, "quantity": "gradient", "cosine": -0.4 * scale}),
         "race": pd.DataFrame(race, columns=["contest", "correlation", "estimate"]).assign(quantity="plain less", arm="divided"),
@@ -208,11 +228,15 @@ def test_the_numbers_of_a_finding_are_read_and_not_written(finding):
 
 def test_findings_say_what_the_tables_have():
     text = {finding.says.__name__: finding.says(Made()) for finding in FINDINGS}
-    assert "of SmolLM2 3.1, 3.1 and 3.1, where the printed formula has 2.1, 2.1 and 2.1." in text["_best_group_size"]
+    assert "On three heads of SmolLM2 that is 3.1, 3.1 and 3.1 responses." in text["_best_group_size"]
+    assert "formula has 2.1, 2.1 and 2.1 with this $c_3$, and 6.0, 6.0 and 6.0 with" in text["_best_group_size"]
+    assert "is best with 3 responses per prompt and GRPO, which" in text["_efficiency"]
+    assert "with 5; each at its best, GRPO's efficiency is higher by 20% to 20%." in text["_efficiency"]
     assert "fails on 5 of 6 problems: on three policies of SmolLM2, where the mean |correlation| is 0.30" in text["_assumption"]
     assert "up to groups of 8, 8 and 8." in text["_assumption"]
     assert "11% above that of an oracle" in text["_near_the_oracle"]
-    assert "up to 20% below" in text["_finite_groups"]
+    assert "that alone leaves success up to 10.0% below" in text["_finite_groups"]
+    assert "that alone leaves it up to 4.0% below, and both together 20.0%." in text["_finite_groups"]
     assert "at most 3.0 points of success where prompts do not share features" in text["_division"]
     assert "cosine is \u22120.40 or less on both problems" in text["_kl_gradient"]
     assert r"up to 40 times the update apart, corrected they agree to $1\times10^{-15}$ of it." in text["_signs"]
@@ -228,14 +252,15 @@ def test_a_finding_is_not_said_where_nothing_was_judged(finding):
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding.says.__name__)
 def test_a_finding_is_not_said_where_the_verdicts_are_the_other_way_round(finding):
-    """But for division, of which the sentence says by how much at most it pays, whether that be much or little."""
+    """But for division and efficiency, of which the sentences say by how much, whether that be much or little."""
     other = {"confirmed": "refuted", "refuted": "confirmed", "inconclusive": "inconclusive"}
+    other |= {"reproduced here": "not reproduced here", "not reproduced here": "reproduced here"}
     turned = Made()
     turned.verdicts.claims["verdict"] = turned.verdicts.claims["verdict"].map(other)
-    if finding.about == "division":
+    if finding.about in ("division", "efficiency"):
         assert finding.says(turned) == finding.says(Made())
         return
-    with pytest.raises(NotSaidError, match=r"is (confirmed|refuted) somewhere"):
+    with pytest.raises(NotSaidError, match=r"is (confirmed|refuted|not reproduced here) somewhere"):
         finding.says(turned)
 
 

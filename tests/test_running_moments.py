@@ -21,22 +21,25 @@ from grpo_theory.simulate.routes import routes_of
 from grpo_theory.simulate.summary import pairs_of
 
 NAMES = ("rloo", "grpo", "oracle", "optimal", "reinforce", "dr_grpo")
-ARRAYS = ("means", "mse_scatter", "prompt_mse_scatter", "along_scatter")
+ARRAYS = ("means", "mse_scatter", "prompt_mse_scatter", "efficiency_scatter", "along_scatter")
+POWER = 900.0
+"""The squared length of the gradient that made-up observations are about."""
 SHAPES = [(1, 0), (1, 2), (6, 0), (6, 2)]
 COUNTS = [1, 2, WIDTH - 1, WIDTH, AT_ONCE, AT_ONCE + 1, 3 * AT_ONCE + WIDTH + 5]
 
 
 def observe(n_estimators, n_directions, count, seed=0):
-    """Make up observations (E, R, 2 + J) whose means are large against their deviations."""
-    return 30.0 + np.random.default_rng(seed).normal(size=(n_estimators, count, 2 + n_directions)).cumsum(axis=2)
+    """Make up observations (E, R, 4 + J) whose means are large against their deviations."""
+    return 30.0 + np.random.default_rng(seed).normal(size=(n_estimators, count, 4 + n_directions)).cumsum(axis=2)
 
 
 def two_passes(observations):
     """Return means, and sums of products of deviations, by numpy."""
     means = observations.mean(axis=1)
     deviations = observations - means[:, None, :]
-    errors, prompt_errors, along = deviations[:, :, 0], deviations[:, :, 1], deviations[:, :, 2:]
-    across = [np.einsum("er,fr->ef", one, one) for one in (errors, prompt_errors)]
+    errors, prompt_errors, along = deviations[:, :, 0], deviations[:, :, 1], deviations[:, :, 4:]
+    both = np.concatenate([deviations[:, :, 2], deviations[:, :, 3]])
+    across = [np.einsum("er,fr->ef", one, one) for one in (errors, prompt_errors, both)]
     return means, *across, np.einsum("erj,erk->ejk", along, along)
 
 
@@ -45,7 +48,7 @@ def two_passes(observations):
 def test_moments_are_those_of_two_passes(shape, count):
     """To 1e-13 of the largest of each array: sums are added up in another order."""
     observations = observe(*shape, count)
-    found = gt.GradientSimulation.of(NAMES[: shape[0]], observations)
+    found = gt.GradientSimulation.of(NAMES[: shape[0]], observations, POWER)
     assert found.replications == count
     for name, expected in zip(ARRAYS, two_passes(observations), strict=True):
         array = getattr(found, name)
@@ -58,7 +61,7 @@ def test_moments_are_those_of_two_passes(shape, count):
 @pytest.mark.parametrize("count", [1, WIDTH + 3, AT_ONCE + 1])
 def test_compiled_moments_are_those_of_plain_python(shape, count):
     """To the same bits; what lies beyond the replications is not read."""
-    n_estimators, n_rows = shape[0], 2 + shape[1]
+    n_estimators, n_rows = shape[0], 4 + shape[1]
     rows = np.full((n_estimators * n_rows, 3 * AT_ONCE), np.nan)
     rows[:, :count] = observe(*shape, count).transpose(0, 2, 1).reshape(-1, count)
     made = []
@@ -79,7 +82,7 @@ def test_sets_are_merged_one_after_another(shape):
     counts = [40, 1, WIDTH, 7]
     observations = observe(*shape, sum(counts))
     sets = np.split(observations, np.cumsum(counts)[:-1], axis=1)
-    summaries = [gt.GradientSimulation.of(NAMES[: shape[0]], one) for one in sets]
+    summaries = [gt.GradientSimulation.of(NAMES[: shape[0]], one, POWER) for one in sets]
     parts = [np.concatenate(arrays) for arrays in list(zip(*(one.to_moments() for one in summaries), strict=True))[1:]]
     moments = Moments(pairs_of(*shape), *parts)
     made = []
@@ -112,3 +115,5 @@ def test_estimators_come_in_the_order_asked_for():
         np.testing.assert_array_equal(together.along_scatter[i], alone.along_scatter[0])
         assert together.mse_scatter[i, i] == alone.mse_scatter[0, 0]
         assert together.prompt_mse_scatter[i, i] == alone.prompt_mse_scatter[0, 0]
+        own = np.ix_([i, len(names) + i], [i, len(names) + i])
+        np.testing.assert_array_equal(together.efficiency_scatter[own], alone.efficiency_scatter)

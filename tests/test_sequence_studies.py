@@ -302,7 +302,7 @@ def test_own_length_moves_a_shared_optimum_and_no_tabular_one():
     study = own_length.STUDY
     found = judged(study, [dict(cell.settings) for cell in study.cells(True)])
     assert found["power"].all()
-    verdicts = found.loc["T15", "verdict"]
+    verdicts = found.loc["T15/optimum", "verdict"]
     assert verdicts["tabular, KL, 1"] == "confirmed"
     assert verdicts["shared features, KL, 1"] == verdicts["stop or go on"] == "refuted"
 

@@ -174,16 +174,16 @@ def test_a_kernel_that_couples_groups_is_simulated(registry, seed):
 
 
 def test_merged_moments_are_those_of_all_the_observations():
-    observations = np.random.default_rng(2).normal([3.0, -2.0, 0.0, 9.0], size=(2, 50, 4))
+    observations = np.random.default_rng(2).normal([3.0, -2.0, 5.0, 1.0, 0.0, 9.0], size=(2, 50, 6))
     observations[:, 20:] += 5.0
     names = ["rloo", "oracle"]
-    merged = gt.GradientSimulation.of(names, observations[:, :20])
+    merged = gt.GradientSimulation.of(names, observations[:, :20], 4.0)
     for part in (slice(20, 21), slice(21, 50)):
-        merged = merged.merge(gt.GradientSimulation.of(names, observations[:, part]))
+        merged = merged.merge(gt.GradientSimulation.of(names, observations[:, part], 4.0))
     np.testing.assert_allclose(merged.means, observations.mean(axis=1), rtol=1e-13)
     for j, found in enumerate((merged.mse_standard_error, merged.prompt_mse_standard_error)):
         np.testing.assert_allclose(found, observations[:, :, j].std(axis=1, ddof=1) / np.sqrt(50), rtol=1e-13)
-    np.testing.assert_allclose(merged.along_covariance, [np.cov(one[:, 2:].T) for one in observations], rtol=1e-12)
+    np.testing.assert_allclose(merged.along_covariance, [np.cov(one[:, 4:].T) for one in observations], rtol=1e-12)
     differences = observations[0] - observations[1]
     for j, found in enumerate((merged.mse_difference(*names), merged.prompt_mse_difference(*names))):
         expected = differences[:, j].mean(), differences[:, j].std(ddof=1) / np.sqrt(50)

@@ -8,7 +8,10 @@ from scipy.integrate import quad
 from scipy.special import betainc
 
 import grpo_theory as gt
+from docs.making.places import DOCS
+from simulations.sequence.parts import composed
 from simulations.sequence.standardised import STANDARDISED, ascended
+from simulations.training import standardised_optimum
 
 
 def slope(p, group_size):
@@ -63,3 +66,48 @@ def test_limits():
     gaps = [np.abs(ascended(p, size) - limit).max() for size in (8, 64, 512)]
     ratios = np.array(gaps[:-1]) / np.array(gaps[1:])
     np.testing.assert_allclose(ratios, np.sqrt(8.0), rtol=0.1)
+
+
+@pytest.mark.parametrize("name", standardised_optimum.PROBLEMS)
+def test_each_slip_of_the_printed_objective_is_told_apart_by_the_librarys_updates(name):
+    """Where one part is corrected alone the library's mean update for it, and its gradient of the other part, cancel."""
+    problem, sizes = gt.gallery.problem(name), {"batch_size": 1, "group_size": 4}
+    plain = gt.Problem(problem.bandit, problem.policy, theta=problem.theta)
+    without, with_k3 = composed(STANDARDISED, "none"), composed(STANDARDISED, "none", kl="k3 in loss")
+
+    at = standardised_optimum.maximise(problem, standardised_optimum.objective(problem, 4, printed_penalty=True))
+    printed_penalty = gt.moments(problem, at).gradient - gt.moments(plain, at).gradient
+    groups = gt.gradient_mean(plain, at, without, **sizes)
+    assert np.abs(groups).max() > 0.01
+    np.testing.assert_allclose(groups, -printed_penalty, atol=1e-8)
+
+    at = standardised_optimum.maximise(problem, standardised_optimum.objective(problem, None, printed_penalty=False))
+    penalty = gt.gradient_mean(problem, at, with_k3, **sizes) - gt.gradient_mean(plain, at, without, **sizes)
+    found = gt.moments(plain, at)
+    slopes = found.prompt_gradients / np.sqrt(found.value * (1.0 - found.value))[:, None]
+    np.testing.assert_allclose(problem.bandit.prompt_weights @ slopes, -penalty, atol=1e-8)
+
+
+def test_the_pages_say_what_each_slip_costs():
+    """Group sizes and divergence alone, and both, in percent of success at the printed maximiser."""
+    results = " ".join((DOCS / "results.md").read_text(encoding="utf-8").split())
+    note = (DOCS / "findings" / "standardised_objective.md").read_text(encoding="utf-8")
+
+    def success(problem, size, printed_penalty):
+        made = standardised_optimum.objective(problem, size, printed_penalty)
+        theta = standardised_optimum.maximise(problem, made)
+        return problem.bandit.prompt_weights @ gt.moments(gt.Problem(problem.bandit, problem.policy), theta).value
+
+    for name in standardised_optimum.PROBLEMS:
+        problem, groups, both = gt.gallery.problem(name), [], []
+        printed = success(problem, None, True)
+        penalty = 100.0 * (1.0 - success(problem, None, False) / printed)
+        for size in standardised_optimum.GROUP_SIZES:
+            alone = standardised_optimum.apart(problem, size)
+            assert alone["penalty_alone"] == pytest.approx(success(problem, None, False), rel=1e-6)
+            groups.append(100.0 * (1.0 - alone["groups_alone"] / printed))
+            both.append(100.0 * (1.0 - success(problem, size, False) / printed))
+            assert f"| `{name}` | {size} | {groups[-1]:.1f} | {penalty:.1f} | {both[-1]:.1f} |" in note
+        assert "{:.1f}%, {:.1f}%, {:.1f}% and {:.1f}%".format(*groups) in results
+        assert f"{penalty:.1f}%" in results
+        assert f"{both[0]:.1f}%" in results

@@ -118,7 +118,7 @@ def test_verdicts_follow_the_evidence_and_controls_without_a_fault_survive():
     found = {one.statement.id: one for one in time_to_level.claims(table)}
     assert set(found) == set(time_to_level.STUDY.decides)
     verdicts = judge([found["T8/training"], found["T14/against no ratio"]]).set_index("id")
-    assert verdicts.loc["T8/training", ["verdict", "control"]].tolist() == ["confirmed", "refuted"]
+    assert verdicts.loc["T8/training", ["verdict", "control"]].tolist() == ["reproduced here", "refuted"]
     assert verdicts.loc["T14/against no ratio", "verdict"] != "confirmed"
     same = judge(time_to_level.claims(small_table({"GRPO": "TIC", "broken": "TIC"}))).set_index("id")
     assert same.loc["T14/against GRPO", "verdict"] == "inconclusive"

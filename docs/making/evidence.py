@@ -50,7 +50,8 @@ def verdict_table() -> str:
         row = (name, cell(statement.text), cell(words).replace("\\*\\*", "**"), proofs, code, ", ".join(map(code_link, tests)))
         lines.append(f"| {' | '.join(row)} |")
     unmet = [one.id for one in CATALOGUE.values() if one.open]
-    return "\n".join(lines) + f"\n\nNot decided yet: {', '.join(unmet)} (`python -m simulations list --claims` says why).\n"
+    left = f"Not decided yet: {', '.join(unmet)} (`python -m simulations list --claims` says why)." if unmet else ""
+    return "\n".join(lines) + f"\n\n{left or 'Every statement of the list is decided by a study.'}\n"
 
 
 def _folder(study: str) -> str:

@@ -123,6 +123,9 @@ class Statement:
     whose : {"paper", "correction", "ours"}, default "paper"
         Whose statement it is: a paper's, as printed; ours in the place of a printed one that fails or can be sharpened; or a
         question or result of ours beside it, which no paper states.
+    measured : bool, default False
+        Whether it is what a paper measured on its own model, or calls so in practice: another model reproduces it or does not,
+        and refutes nothing.
     """
 
     id: str
@@ -132,10 +135,13 @@ class Statement:
     assumptions: str = ""
     open: str = ""
     whose: str = "paper"
+    measured: bool = False
 
     def __post_init__(self) -> None:
         if self.whose not in WHOSE:
             raise ValueError(f"whose must be one of {', '.join(WHOSE)}, got {self.whose!r}")
+        if self.measured and self.whose != "paper":
+            raise ValueError(f"a statement that a paper measured must be the paper's, got whose={self.whose!r} for {self.id}")
 
     @property
     def decided(self) -> bool:

@@ -8,6 +8,8 @@ from math import ceil, inf, log, sqrt
 from grpo_theory.evidence.claim import Evidence
 
 CONFIRMED, REFUTED, INCONCLUSIVE, NO_POWER = "confirmed", "refuted", "inconclusive", "no power"
+REPRODUCED, NOT_REPRODUCED = "reproduced here", "not reproduced here"
+"""What a verdict is called where the statement is a paper's measurement on its own model: that one stands, whatever ours does."""
 IDENTITY_TOLERANCE = 1e-10
 MOST = 10**18
 """The largest number of replications that is ever asked for."""

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from grpo_theory.evidence.claim import Claim
-from grpo_theory.evidence.rules import CONFIRMED, KINDS, NO_POWER, REFUTED
+from grpo_theory.evidence.claim import Claim, Statement
+from grpo_theory.evidence.rules import CONFIRMED, KINDS, NO_POWER, NOT_REPRODUCED, REFUTED, REPRODUCED
 
 FAMILY_ERROR = 1e-3
 
@@ -48,7 +48,9 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
     -------
     DataFrame
         One row a claim; ``whose`` says whether a paper states it, ``control`` is the verdict on the negative control, and
-        ``power`` says whether it was refuted.  What would be confirmed has the verdict "no power" where it was not.
+        ``power`` says whether it was refuted.  What would be confirmed has the verdict "no power" where it was not.  What a
+        paper measured on its own model is "reproduced here" or "not reproduced here"; its control is refuted all the same,
+        because that is known to be wrong.
     """
     if not 0.0 < family_error < 1.0:
         raise ValueError(f"family_error must lie in (0, 1), got {family_error}")
@@ -70,7 +72,7 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
                 claim.statement.text,
                 claim.statement.kind,
                 claim.setting,
-                judgement.verdict if has_power or judgement.verdict != CONFIRMED else NO_POWER,
+                _words(claim.statement, judgement.verdict) if has_power or judgement.verdict != CONFIRMED else NO_POWER,
                 control.verdict,
                 has_power,
                 claim.evidence.estimate,
@@ -87,3 +89,8 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
             )
         )
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _words(statement: Statement, verdict: str) -> str:
+    """Return what a verdict on a statement is called."""
+    return {CONFIRMED: REPRODUCED, REFUTED: NOT_REPRODUCED}.get(verdict, verdict) if statement.measured else verdict

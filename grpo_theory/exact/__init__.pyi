@@ -8,13 +8,14 @@ from .law import NotEnumerableError as NotEnumerableError
 from .law import gradient_covariance as gradient_covariance
 from .law import gradient_law as gradient_law
 from .law import gradient_mean as gradient_mean
-from .law import gradient_mse as gradient_mse
 from .law import law_between as law_between
 from .maximiser import Optimum as Optimum
 from .maximiser import OptimumWarning as OptimumWarning
 from .maximiser import check_optimum as check_optimum
 from .maximiser import find_optimum as find_optimum
 from .maximiser import search_optimum as search_optimum
+from .merit import efficiency as efficiency
+from .merit import gradient_mse as gradient_mse
 from .stability import StabilityWarning as StabilityWarning
 from .stability import spectral_radius as spectral_radius
 from .surface import directional_derivatives as directional_derivatives

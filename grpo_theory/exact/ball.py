@@ -11,8 +11,8 @@ from scipy.special import ndtri
 
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
-from grpo_theory.exact.law import gradient_mse
 from grpo_theory.exact.maximiser import check_optimum
+from grpo_theory.exact.merit import gradient_mse
 from grpo_theory.exact.surface import directional_derivatives, hessian_along, objective
 from grpo_theory.problem import Problem
 from grpo_theory.validation import as_positive, typed

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS
+from grpo_theory.exact.alignment import efficiency_of
 from grpo_theory.exact.classes import Looks, looked_at
 from grpo_theory.exact.exchangeability import check_exchangeable
 from grpo_theory.exact.group_estimate import Share, means_and_powers, second_moments
@@ -92,6 +93,24 @@ class GradientLaw:
         """Trace of the covariance of the batch's estimate."""
         mean = self.mean
         return float(self.prompt_weights @ self.powers - mean @ mean) / self.batch_size
+
+    @property
+    def power(self) -> float:
+        """E||estimate||^2 of the batch's estimate."""
+        mean = self.mean
+        return self.trace + float(mean @ mean)
+
+    @property
+    def cosine(self) -> float:
+        """Cosine of the angle between the expected estimate and the true gradient; NaN if one of them is 0."""
+        lengths = np.linalg.norm(self.mean) * np.linalg.norm(self.true_gradient)
+        return float(self.mean @ self.true_gradient / lengths) if lengths > 0.0 else float("nan")
+
+    @property
+    def efficiency(self) -> float:
+        """(g . E ghat)^2/(||g||^2 E||ghat||^2), between 0 and 1, see `gt.efficiency`; a ValueError where the gradient is 0."""
+        g = self.true_gradient
+        return float(efficiency_of(g @ self.mean, float(g @ g), self.power))
 
     @property
     def mse(self) -> float:
@@ -270,18 +289,3 @@ def gradient_covariance(
     """Return the exact covariance of the estimate, shape (d, d); arguments as for `gradient_law`."""
     sizes = {"batch_size": batch_size, "group_size": group_size}
     return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).covariance()
-
-
-@typed
-def gradient_mse(
-    problem: Problem,
-    theta: ArrayLike,
-    estimator: str | Estimator,
-    *,
-    batch_size: int,
-    group_size: int,
-    behaviour: ArrayLike | None = None,
-) -> float:
-    """Return the exact E||estimate - true gradient||^2; arguments as for `gradient_law`."""
-    sizes = {"batch_size": batch_size, "group_size": group_size}
-    return gradient_law(problem, theta, estimator, **sizes, behaviour=behaviour).mse

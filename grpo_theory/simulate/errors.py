@@ -1,11 +1,13 @@
 """Parts of estimates to the squared errors of their batches, one driver for each way of adding up a batch.
 
 The estimate of a batch is (1/B) sum_b Phi_b' c_b, with c_b the covector of group b.  Of each replication the drivers fill in
-`observations` (E, 2 + J, T, STRIP), from strip number `first` on: row 0 is the squared error of the batch's estimate about g,
-row 1 the mean of its groups' squared errors about their g(x), and the J others the estimate along the directions.
+`observations` (E, 4 + J, T, STRIP), from strip number `first` on: row 0 is the squared error of the batch's estimate about g,
+row 1 the mean of its groups' squared errors about their g(x), row 2 the estimate's own squared length, its power, row 3 its inner
+product with g, its gain, and the J others the estimate along the directions.
 
 The errors of the first two drivers are sums of products, ||c||^2 - 2 c.g + ||g||^2: one that is 0 may come out as some 1e-17 of
-these, of either sign.
+these, of either sign.  Power and gain are observed by themselves, because of an estimate that is short beside g the error keeps
+none of their digits.
 
 A stage is for one vector of lanes: vector v of the parts, which are the lanes from i on of strip s of the prompts and of strip t
 of the observations.
@@ -58,7 +60,7 @@ class ErrorRoom(NamedTuple):
         Their sums over the groups before, by each column of the weights.
     products : ndarray, shape (2, J + 2, WIDTH)
         Products of two rows with facts.
-    found : ndarray, shape (E, 2 + J, WIDTH)
+    found : ndarray, shape (E, 4 + J, WIDTH)
         Sums over the groups of the batch, for each observation.
     base : ndarray, shape (1, WIDTH)
         The sum of ||g(x)||^2 over the groups.
@@ -85,24 +87,33 @@ ERROR_ROOM = record_type(ErrorRoom, F2, F3, F3, F3, F3, F3, F2, F4, F4)
 
 
 @stage
-def begin(found, error):
-    """Begin the sums (E, 2 + J, WIDTH) with an error, and with 0 for the other observations."""
+def begin(found):
+    """Begin the sums (E, 4 + J, WIDTH) with 0."""
     for e in range(found.shape[0]):
-        store(reals(error), found, e, 0, 0)
-        for row in range(1, found.shape[1]):
+        for row in range(found.shape[1]):
             store(reals(0.0), found, e, row, 0)
 
 
 @stage
-def write_out(found, error_share, share, t, i, observations):
-    """Multiply the sum of squared errors by a number of its own, and the other sums (E, 2 + J, WIDTH) by another.
+def write_out(found, share, t, i, observations):
+    """Write down what is a mean over the groups: all but error, power and gain of the batch; the sums are (E, 4 + J, WIDTH)."""
+    for e in range(found.shape[0]):
+        store(load(found, e, 1, 0) * share, observations, e, 1, t, i)
+        for row in range(4, found.shape[1]):
+            store(load(found, e, row, 0) * share, observations, e, row, t, i)
 
-    A multiplication takes a tenth of the time of a division.
+
+@stage
+def write_out_batch(found, power, share, t, i, observations):
+    """Write down error, power and gain of the batch, from sums over pairs of groups, and 2 B times the gain.
+
+    `power` is ||g||^2, and `share` is 1/B^2: a multiplication takes a tenth of the time of a division.
     """
     for e in range(found.shape[0]):
-        store(load(found, e, 0, 0) * error_share, observations, e, 0, t, i)
-        for row in range(1, found.shape[1]):
-            store(load(found, e, row, 0) * share, observations, e, row, t, i)
+        own, twice = load(found, e, 2, 0) * share, load(found, e, 3, 0) * share
+        store(own - twice + power, observations, e, 0, t, i)
+        store(own, observations, e, 2, t, i)
+        store(0.5 * twice, observations, e, 3, t, i)
 
 
 # ---- maps where ||Phi' c||^2 is |c|^2 times a number of the prompt; after the directions' logits, facts are twice the covector
@@ -170,7 +181,7 @@ def fill_errors_by_pairs(truth, prompts, parts, room, first, observations):
     square = float(batch_size * batch_size)
     for v in range(n_vectors):
         s, i = v // VECTORS, v % VECTORS * WIDTH
-        begin(room.found, truth.target[0] * square)
+        begin(room.found)
         store(reals(0.0), room.base, 0, 0)
         for r in range(0, n_rows, 2):
             b, a = r // n_parts, (r + 1) // n_parts
@@ -194,7 +205,8 @@ def fill_errors_by_pairs(truth, prompts, parts, room, first, observations):
                 if a < batch_size and parts.columns[e, r + 1 - a * n_parts] >= 0:
                     add_row(parts, e, v, a, r + 1 - a * n_parts, room, 1)
         add_base(room.base, room.found)
-        write_out(room.found, 1.0 / square, 1.0 / float(batch_size), first + s, i, observations)
+        write_out(room.found, 1.0 / float(batch_size), first + s, i, observations)
+        write_out_batch(room.found, truth.target[0], 1.0 / square, first + s, i, observations)
 
 
 @stage
@@ -207,10 +219,10 @@ def add_alone(row, own, base, products, e, found):
     for d in range(row.shape[2]):
         covector = load(row, 0, 0, d, 0)
         power = power + covector * covector
-    store(load(found, e, 0, 0) - load(products, 0, last, 0), found, e, 0, 0)
     store(load(found, e, 1, 0) + (own * power - load(products, 0, last - 1, 0) + base), found, e, 1, 0)
+    store(load(found, e, 3, 0) + load(products, 0, last, 0), found, e, 3, 0)
     for direction in range(last - 1):
-        store(load(found, e, 2 + direction, 0) + load(products, 0, direction, 0), found, e, 2 + direction, 0)
+        store(load(found, e, 4 + direction, 0) + load(products, 0, direction, 0), found, e, 4 + direction, 0)
 
 
 @stage
@@ -224,7 +236,7 @@ def add_to_prompt(row, prompts, sums):
 @stage
 def add_prompts(sums, inner, e, found):
     """Add the products of the sums (1, M, D, WIDTH) of all pairs of prompts, by the prompts' inner products (M, M)."""
-    error = load(found, e, 0, 0)
+    power = load(found, e, 2, 0)
     for m in range(sums.shape[1]):
         for n in range(m + 1):
             times = inner[m, n] if n == m else 2.0 * inner[m, n]
@@ -232,8 +244,8 @@ def add_prompts(sums, inner, e, found):
                 total = reals(0.0)
                 for d in range(sums.shape[2]):
                     total = total + load(sums, 0, m, d, 0) * load(sums, 0, n, d, 0)
-                error = error + times * total
-    store(error, found, e, 0, 0)
+                power = power + times * total
+    store(power, found, e, 2, 0)
 
 
 @stage
@@ -250,7 +262,7 @@ def fill_errors_by_prompt(truth, prompts, parts, room, first, observations):
     square = float(batch_size * batch_size)
     for v in range(parts.rows.shape[0]):
         s, i = v // VECTORS, v % VECTORS * WIDTH
-        begin(room.found, truth.target[0] * square)
+        begin(room.found)
         for e in range(parts.columns.shape[0]):
             clear(room.sums)
             for b in range(batch_size):
@@ -263,7 +275,8 @@ def fill_errors_by_prompt(truth, prompts, parts, room, first, observations):
                 base = at_places(truth.facts, room.products.shape[1] * room.row.shape[2], here, room.facts)
                 add_alone(room.row, own, base, room.products, e, room.found)
             add_prompts(room.sums, truth.array, e, room.found)
-        write_out(room.found, 1.0 / square, 1.0 / float(batch_size), first + s, i, observations)
+        write_out(room.found, 1.0 / float(batch_size), first + s, i, observations)
+        write_out_batch(room.found, truth.target[0], 1.0 / square, first + s, i, observations)
 
 
 # ---- any other map, by its features: after J D facts are those of each edge, D d numbers, and g(x)
@@ -273,18 +286,18 @@ def fill_errors_by_prompt(truth, prompts, parts, room, first, observations):
 def add_along(row, facts, prompts, here, e, found):
     """Add a group's covector (1, 1, D, WIDTH) to the estimate along the J directions, whose logits are the first facts."""
     n_logits = row.shape[2]
-    for direction in range(found.shape[1] - 2):
-        total = load(found, e, 2 + direction, 0)
+    for direction in range(found.shape[1] - 4):
+        total = load(found, e, 4 + direction, 0)
         for d in range(n_logits):
             total = total + load(row, 0, 0, d, 0) * at_places(facts, direction * n_logits + d, prompts, here)
-        store(total, found, e, 2 + direction, 0)
+        store(total, found, e, 4 + direction, 0)
 
 
 @stage
 def add_gradient(row, facts, prompts, here, e, sums, found):
     """Add a group's gradient to the sums of the batch (1, E, d, WIDTH), and its squared error about g(x)."""
     n_logits, dimension = row.shape[2], sums.shape[2]
-    first = (found.shape[1] - 2) * n_logits
+    first = (found.shape[1] - 4) * n_logits
     prompt_error = load(found, e, 1, 0)
     for k in range(dimension):
         gradient = reals(0.0)
@@ -298,13 +311,16 @@ def add_gradient(row, facts, prompts, here, e, sums, found):
 
 
 @stage
-def add_error(sums, batch_size, target, e, found):
-    """Add the squared error about g of the gradient whose sum over the batch is given."""
-    total = load(found, e, 0, 0)
+def write_out_gradient(sums, share, target, e, t, i, observations):
+    """Write down error about g, power and gain of the gradient whose sum over the batch is given; `share` is 1/B."""
+    total, power, gain = reals(0.0), reals(0.0), reals(0.0)
     for k in range(target.shape[0]):
-        error = load(sums, 0, e, k, 0) * (1.0 / float(batch_size)) - target[k]
-        total = total + error * error
-    store(total, found, e, 0, 0)
+        gradient = load(sums, 0, e, k, 0) * share
+        error = gradient - target[k]
+        total, power, gain = total + error * error, power + gradient * gradient, gain + gradient * target[k]
+    store(total, observations, e, 0, t, i)
+    store(power, observations, e, 2, t, i)
+    store(gain, observations, e, 3, t, i)
 
 
 def fill_errors_by_features(truth, prompts, parts, room, first, observations):
@@ -313,7 +329,7 @@ def fill_errors_by_features(truth, prompts, parts, room, first, observations):
     for v in range(parts.rows.shape[0]):
         s, i = v // VECTORS, v % VECTORS * WIDTH
         clear(room.sums)
-        begin(room.found, 0.0)
+        begin(room.found)
         for b in range(batch_size):
             here = load(prompts, s, b, i)
             read_rows(truth.facts, here, room.facts)
@@ -322,8 +338,8 @@ def fill_errors_by_features(truth, prompts, parts, room, first, observations):
                 add_gradient(room.row, truth.facts, here, room.facts, e, room.sums, room.found)
                 add_along(room.row, truth.facts, here, room.facts, e, room.found)
         for e in range(n_estimators):
-            add_error(room.sums, batch_size, truth.target, e, room.found)
-        write_out(room.found, 1.0, 1.0 / float(batch_size), first + s, i, observations)
+            write_out_gradient(room.sums, 1.0 / float(batch_size), truth.target, e, first + s, i, observations)
+        write_out(room.found, 1.0 / float(batch_size), first + s, i, observations)
 
 
 SIGNATURE = numba.void(TRUTH, I3, PARTS, ERROR_ROOM, numba.int64, F4)
@@ -340,7 +356,7 @@ def make_error_room(
         relations=zeros(2, batch_size, WIDTH),
         gram=zeros(2, n_rows, WIDTH),
         before=zeros(2, n_columns, WIDTH),
-        products=zeros(2, n_observations, WIDTH),
+        products=zeros(2, n_observations - 2, WIDTH),
         found=zeros(n_estimators, n_observations, WIDTH),
         base=zeros(1, WIDTH),
         row=zeros(1, 1, n_logits, WIDTH),

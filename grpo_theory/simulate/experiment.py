@@ -20,9 +20,9 @@ from grpo_theory.simulate.counting import (
     make_sheet,
 )
 from grpo_theory.simulate.errors import ErrorRoom, compiled_errors, make_error_room
-from grpo_theory.simulate.generator import LANES, Streams, begin_streams, make_streams
+from grpo_theory.simulate.generator import Streams, begin_streams, make_streams
 from grpo_theory.simulate.geometry import Geometry
-from grpo_theory.simulate.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments
+from grpo_theory.simulate.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments, set_of
 from grpo_theory.simulate.ordering import compiled_fill_ordered
 from grpo_theory.simulate.outcome_law import OutcomeLaw
 from grpo_theory.simulate.own_routes import OwnRoute
@@ -33,6 +33,10 @@ from grpo_theory.simulate.summary import pairs_of
 
 PANEL_NUMBERS = 1 << 18
 """The numbers that the parts of a panel's estimates take, unless one strip has more: few enough for a cache, many for a call."""
+SHEAF_STRIPS = 127
+"""The strips of which observations are summarised at once: few enough for a cache, and an odd number, because rows that lie a
+power of two apart push one another out of it.  A fixed number, so that an estimator's moments are the same alone and in company.
+"""
 
 
 class Draws:
@@ -45,7 +49,7 @@ class Draws:
 
     def begin(self, words: NDArray[np.uint64], block: int) -> None:
         """Begin a block, from the words of `stream_words`."""
-        begin_streams(words, block * LANES, self.streams)
+        begin_streams(words, block, self.streams)
         self.first = 0
 
     def fill(self, counts: Counts) -> None:
@@ -128,7 +132,7 @@ class Experiment:
 
     def make_moments(self, n_sets: int = 1) -> Moments:
         """Make room for moments of the estimators."""
-        return make_moments(self.pairs, len(self.estimators) * (2 + self.n_directions), n_sets)
+        return make_moments(self.pairs, len(self.estimators) * (4 + self.n_directions), n_sets)
 
     def run(self, first: int, replications: int) -> Moments:
         """Simulate replications of blocks from the first on, and return the moments of each block."""
@@ -152,8 +156,9 @@ class Workplace:
         sheets = [make_sheet(law, group_size) for _ in range(1 + experiment.in_order)]  # as counts, and in the order drawn
         room = make_counting_room(law, sheets[0])
         self.draws = [Draws(make_streams(), law, group_size, sheet, room) for sheet in sheets]
-        n_strips = -(-experiment.block_replications // STRIP)
-        observations = zeros(len(experiment.estimators), 2 + experiment.n_directions, n_strips, STRIP)
+        n_strips = min(SHEAF_STRIPS, -(-experiment.block_replications // STRIP))
+        self.moments = experiment.make_moments()
+        observations = zeros(len(experiment.estimators), 4 + experiment.n_directions, n_strips, STRIP)
         self.rows = observations.reshape(-1, n_strips * STRIP)
         lengths = [len(route.estimators) for route in experiment.routes]
         self.found = np.split(observations, np.cumsum(lengths)[:-1])
@@ -162,6 +167,15 @@ class Workplace:
         """Simulate the first replications of a block, and fill in the i-th moments."""
         for draws in self.draws:
             draws.begin(self.experiment.words, block)
+        total = set_of(moments, i)
+        for done in range(0, replications, SHEAF_STRIPS * STRIP):
+            wanted = min(replications - done, SHEAF_STRIPS * STRIP)
+            self._run_sheaf(wanted)
+            compiled_fill_moments()(self.rows, wanted, 0, self.moments)
+            compiled_merge_moments()(total, self.moments)
+
+    def _run_sheaf(self, replications: int) -> None:
+        """Draw and observe the next replications of a block."""
         n_strips = -(-replications // STRIP)
         for start in range(0, n_strips, self.panel_strips):
             panel = self._draw(min(self.panel_strips, n_strips - start))
@@ -169,7 +183,6 @@ class Workplace:
                 self._observe(route, panel, start, found)
                 if isinstance(route, OwnRoute):
                     self._check(route, panel, found[0, 0, start:], replications - start * STRIP)
-        compiled_fill_moments()(self.rows, replications, i, moments)
 
     def _draw(self, n_strips: int) -> Panel:
         """Draw the next strips."""
@@ -187,7 +200,7 @@ class Workplace:
         return Panel(counts, ordered)
 
     def _observe(self, route: Route, panel: Panel, start: int, found: Array) -> None:
-        """Fill in the observations of a route's estimators, shape (E, 2 + J, S, STRIP), from a strip on."""
+        """Fill in the observations of a route's estimators, shape (E, 4 + J, S, STRIP), from a strip on."""
         fill_errors, truth = self.experiment.geometry
         place = 0
         for parts in route.parts(panel, self.scratch):
@@ -199,7 +212,7 @@ class Workplace:
     def _make_error_room(self, shape: tuple[int, ...], n_columns: int, n_estimators: int) -> ErrorRoom:
         """Make room for the errors of so many estimators, whose parts have rows of a shape, and so many columns."""
         experiment = self.experiment
-        sizes = n_columns, n_estimators, experiment.batch_size, 2 + experiment.n_directions
+        sizes = n_columns, n_estimators, experiment.batch_size, 4 + experiment.n_directions
         return make_error_room(experiment.geometry.fill_errors, experiment.geometry.truth, shape, *sizes)
 
     def _check(self, route: OwnRoute, panel: Panel, errors: Array, wanted: int) -> None:

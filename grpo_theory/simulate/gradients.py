@@ -114,7 +114,8 @@ def simulate_gradients(
     for moments in map_in_order(experiment.run, jobs_of(first_block, replications, size, workers, most), workers):
         compiled_merge_moments()(total, moments)
     places = [experiment.estimators.index(estimator) for estimator in chosen]
-    return GradientSimulation.of_moments([estimator.name for estimator in chosen], total, places)
+    names = [estimator.name for estimator in chosen]
+    return GradientSimulation.of_moments(names, total, places, current.moments.gradient_power)
 
 
 def jobs_of(block: int, replications: int, block_replications: int, workers: int, most: int) -> Iterator[tuple[int, int]]:

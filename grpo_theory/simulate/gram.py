@@ -90,13 +90,15 @@ def add_row(parts, e, v, b, part, room, k):
     for i in range(1, n_parts):
         if parts.columns[e, i] >= 0:
             outside = outside + load(room.before, k, parts.columns[e, i], 0)
-    error = load(room.found, e, 0, 0) + weight * (outside + inside - load(room.products, k, last, 0))
     gap = load(room.found, e, 1, 0) + weight * (inside - load(room.products, k, last - 1, 0))
-    store(error, room.found, e, 0, 0)
+    power = load(room.found, e, 2, 0) + weight * (outside + inside)
+    gain = load(room.found, e, 3, 0) + weight * load(room.products, k, last, 0)
     store(gap, room.found, e, 1, 0)
+    store(power, room.found, e, 2, 0)
+    store(gain, room.found, e, 3, 0)
     for direction in range(last - 1):
-        along = load(room.found, e, 2 + direction, 0) + weight * load(room.products, k, direction, 0)
-        store(along, room.found, e, 2 + direction, 0)
+        along = load(room.found, e, 4 + direction, 0) + weight * load(room.products, k, direction, 0)
+        store(along, room.found, e, 4 + direction, 0)
 
 
 @stage
@@ -108,10 +110,12 @@ def add_both(parts, e, v, b, room):
     lower = load(room.gram, 1, 2 * b + 1, 0) * y + load(room.gram, 1, 2 * b, 0) * x
     first = load(room.before, 0, difference, 0) + load(room.before, 0, mean, 0)
     second = load(room.before, 1, difference, 0) + load(room.before, 1, mean, 0)
-    error = load(room.found, e, 0, 0) + x * (first + upper - load(room.products, 0, last, 0))
     gap = load(room.found, e, 1, 0) + x * (upper - load(room.products, 0, last - 1, 0))
-    store(error + y * (second + lower - load(room.products, 1, last, 0)), room.found, e, 0, 0)
+    power = load(room.found, e, 2, 0) + x * (first + upper)
+    gain = load(room.found, e, 3, 0) + x * load(room.products, 0, last, 0)
     store(gap + y * (lower - load(room.products, 1, last - 1, 0)), room.found, e, 1, 0)
+    store(power + y * (second + lower), room.found, e, 2, 0)
+    store(gain + y * load(room.products, 1, last, 0), room.found, e, 3, 0)
     for direction in range(last - 1):
-        along = load(room.found, e, 2 + direction, 0) + x * load(room.products, 0, direction, 0)
-        store(along + y * load(room.products, 1, direction, 0), room.found, e, 2 + direction, 0)
+        along = load(room.found, e, 4 + direction, 0) + x * load(room.products, 0, direction, 0)
+        store(along + y * load(room.products, 1, direction, 0), room.found, e, 4 + direction, 0)

@@ -11,7 +11,7 @@ from paper_figures.harness.mathematics import typeset
 from paper_figures.harness.picture import picture
 from simulations.harness.store import write_atomically
 
-VERDICTS = ("confirmed", "refuted", "inconclusive")
+VERDICTS = ("confirmed", "refuted", "inconclusive", "reproduced here", "not reproduced here")
 _HERE = Path(__file__).parent
 
 
@@ -111,4 +111,4 @@ def _cell(value: Any) -> str:
     text = html.escape(_text(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f'<td class="number">{text}</td>'
-    return f'<td class="{value}">{text}</td>' if value in VERDICTS else f"<td>{text}</td>"
+    return f'<td class="{value.replace(" ", "-")}">{text}</td>' if value in VERDICTS else f"<td>{text}</td>"

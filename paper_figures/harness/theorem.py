@@ -16,7 +16,15 @@ from simulations.claims.typeset import TYPESET
 
 DERIVATIONS = Path(__file__).parents[2] / "docs" / "derivations.md"
 _ARXIV = re.compile(r"arXiv (\d{4}\.\d{5})")
-MARKS = {"holds": ("✓", "holds"), "fails": ("✗", "fails"), "holds in part": ("◐", "in-part"), "is open": ("?", "open")}
+MARKS = {
+    "holds": ("✓", "holds"),
+    "fails": ("✗", "fails"),
+    "holds in part": ("◐", "in-part"),
+    "is reproduced": ("✓", "holds"),
+    "is not reproduced": ("○", "elsewhere"),
+    "is reproduced in part": ("◐", "in-part"),
+    "is open": ("?", "open"),
+}
 
 
 def add_statement(page: Page, whole: Statement, parts: Sequence[Statement], claims: pd.DataFrame) -> None:
@@ -30,7 +38,7 @@ def add_statement(page: Page, whole: Statement, parts: Sequence[Statement], clai
     )
     _add_parts(page, kinds["paper"], claims, whole)
     if kinds["correction"]:
-        stands = all(standing(claims[claims["id"] == one.id]) == "holds" for one in kinds["paper"])
+        stands = all(standing(claims[claims["id"] == one.id]) == "holds" for one in kinds["paper"] if not one.measured)
         title = "Made sharp" if stands else "Corrected"
         page.block(f'<div class="correction"><h3>{title}</h3>', f"{title}:")
         _add_parts(page, kinds["correction"], claims, whole)

@@ -6,11 +6,26 @@ import pandas as pd
 
 from paper_figures.harness.style import PROBLEMS
 
-VERDICTS = {"confirmed": "Confirmed", "refuted": "Refuted", "inconclusive": "Left open"}
+VERDICTS = {
+    "confirmed": "Confirmed",
+    "refuted": "Refuted",
+    "inconclusive": "Left open",
+    "reproduced here": "Reproduced here",
+    "not reproduced here": "Not reproduced here",
+}
 NAMED = 6
 """At most so many settings are named in a sentence."""
 SEE = "see the table of those"
-STANDINGS = ("holds", "holds in part", "fails", "is open")
+STANDINGS = {
+    "holds": "hold",
+    "holds in part": "hold in part",
+    "fails": "fail",
+    "is reproduced": "are reproduced",
+    "is reproduced in part": "are reproduced in part",
+    "is not reproduced": "are not reproduced",
+    "is open": "are open",
+}
+"""How a statement stands, and several of them; the middle three of what papers measured on their own models."""
 
 
 def with_power(rows: pd.DataFrame) -> pd.DataFrame:
@@ -19,7 +34,7 @@ def with_power(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_words(rows: pd.DataFrame) -> str:
-    """Say of one statement in how many settings it was confirmed, refuted and left open, and in which.
+    """Say of one statement in how many settings it got which verdict, and in which.
 
     Parameters
     ----------
@@ -49,9 +64,13 @@ def in_words(rows: pd.DataFrame) -> str:
 def standing(rows: pd.DataFrame) -> str:
     """Say in a word how a statement stands: one of `STANDINGS`."""
     found = set(with_power(rows)["verdict"])
-    if {"confirmed", "refuted"} <= found:
-        return "holds in part"
-    return "holds" if "confirmed" in found else "fails" if "refuted" in found else "is open"
+    for yes, no, words in (
+        ("confirmed", "refuted", ("holds", "holds in part", "fails")),
+        ("reproduced here", "not reproduced here", ("is reproduced", "is reproduced in part", "is not reproduced")),
+    ):
+        if found & {yes, no}:
+            return words[1] if {yes, no} <= found else words[0] if yes in found else words[2]
+    return "is open"
 
 
 def tally(standings: Sequence[str], noun: str) -> str:
@@ -88,4 +107,4 @@ def _count(number: int, noun: str) -> str:
 
 
 def _plural(standing: str) -> str:
-    return {"holds": "hold", "holds in part": "hold in part", "fails": "fail", "is open": "are open"}[standing]
+    return STANDINGS[standing]

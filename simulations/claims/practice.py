@@ -26,6 +26,34 @@ STATEMENTS = (
         )
     ),
     Statement(
+        "efficiency",
+        DERIVED(37),
+        "estimators with different means, compared by what the best step of each gains: (g . E ghat)^2/(||g||^2 E||ghat||^2)",
+        PARTS,
+        whose="ours",
+    ),
+    *(
+        Statement(f"efficiency/{name}", DERIVED(37), text, kind, whose="ours")
+        for name, text, kind in (
+            ("simulated", "simulated efficiency = exact efficiency by enumeration, G = 64", "equality"),
+            (
+                "larger groups",
+                "one step, 1,024 responses: GRPO is most efficient with larger groups than the leave-one-out mean (RLOO)",
+                "ordering",
+            ),
+            (
+                "best sizes",
+                "one step, 1,024 responses, each with its own best group size: GRPO is more efficient than RLOO",
+                "ordering",
+            ),
+            (
+                "at 32",
+                "one step, 1,024 responses: from the best group size to 32 GRPO loses less of its efficiency than RLOO does",
+                "ordering",
+            ),
+        )
+    ),
+    Statement(
         "division",
         "beside arXiv 2601.23135",
         "advantages are divided by the group's standard deviation, or not, each at its own best step: which learns sooner?",

@@ -192,23 +192,26 @@ STATEMENTS = (
     Statement("T8", PAPER, "dropping importance sampling altogether costs nothing noticeable", PARTS),
     Statement(
         "T8/token",
-        PAPER,
+        f"question beside {PAPER}",
         f"against token ratios: the cosine of mean update and grad J(theta_k) falls by at most 0.05; {MOST}",
         "upper bound",
         TREES,
+        whose=OURS,
     ),
     Statement(
         "T8/gradient",
-        PAPER,
+        f"question beside {PAPER}",
         f"against an unbiased update: the cosine of mean update and grad J(theta_k) is at least 0.95; {MOST}",
         "upper bound",
         TREES,
+        whose=OURS,
     ),
     Statement(
         "T8/training",
         PAPER,
         "without ratio and clip GRPO needs at most 5% more updates to a level, each at its best step",
         "upper bound",
+        measured=True,
     ),
     Statement(
         "T8/one token",
@@ -314,10 +317,18 @@ STATEMENTS = (
     ),
     Statement("T14", PAPER, "TIC reaches a given level sooner than GRPO and GSPO at the same budget", PARTS),
     Statement(
-        "T14/against GRPO", PAPER, "fewer updates to a level than GRPO as published, each at its best step size", "ordering"
+        "T14/against GRPO",
+        PAPER,
+        "fewer updates to a level than GRPO as published, each at its best step size",
+        "ordering",
+        measured=True,
     ),
     Statement(
-        "T14/against GSPO", PAPER, "fewer updates to a level than GSPO as published, each at its best step size", "ordering"
+        "T14/against GSPO",
+        PAPER,
+        "fewer updates to a level than GSPO as published, each at its best step size",
+        "ordering",
+        measured=True,
     ),
     Statement(
         "T14/against GSPO, wide clip",
@@ -331,14 +342,16 @@ STATEMENTS = (
         f"{PAPER}, ablation",
         "the trajectory ratio in the place of the token ratio, nothing else changed, takes fewer updates",
         "ordering",
+        measured=True,
     ),
     Statement(
         "T14/clip",
         f"{PAPER}, ablation",
         "the upper-only clip in the place of the clip by sign, nothing else changed, takes fewer updates",
         "ordering",
+        measured=True,
     ),
-    Statement("T14/both", f"{PAPER}, ablation", "both together take fewer updates than either alone", "ordering"),
+    Statement("T14/both", f"{PAPER}, ablation", "both together take fewer updates than either alone", "ordering", measured=True),
     Statement(
         "T14/against no clip",
         f"question beside {PAPER}",
@@ -356,8 +369,15 @@ STATEMENTS = (
     Statement(
         "T15",
         f"{PAPER}, not claimed, but practised",
+        "dividing by the response's own length leaves the optimum where it is",
+        PARTS,
+    ),
+    Statement(
+        "T15/optimum",
+        f"question beside {PAPER}",
         "dividing by the response's own length leaves the optimum where it is: the mean update is 0 there",
         "identity",
+        whose=OURS,
     ),
     Statement(
         "T15/cost",

@@ -70,6 +70,7 @@ STATEMENTS = (
         f"{PAPER}, Assumption 2, called well supported in practice",
         "on a real model the correlation of ||W||^2 and Z given X, over all prompts together, is 0, give or take 0.1",
         "upper bound",
+        measured=True,
     ),
     Statement(
         "U6/printed",
@@ -99,24 +100,30 @@ STATEMENTS = (
         "ordering",
         whose=OURS,
     ),
-    Statement("U6/vanilla, G=4", f"{PAPER}, Fig. 4", "leave-one-out below no baseline, G = 4", "ordering"),
-    Statement("U6/vanilla, G=64", f"{PAPER}, Fig. 4", "leave-one-out below no baseline, G = 64", "ordering"),
+    Statement("U6/vanilla, G=4", f"{PAPER}, Fig. 4", "leave-one-out below no baseline, G = 4", "ordering", measured=True),
+    Statement("U6/vanilla, G=64", f"{PAPER}, Fig. 4", "leave-one-out below no baseline, G = 64", "ordering", measured=True),
     Statement(
         "U6/vanilla, trained",
         f"{PAPER}, Fig. 4",
         "leave-one-out below no baseline at G = 4, 8, 16, 32, 64, for policies of rising quality",
         "ordering",
+        measured=True,
     ),
     Statement(
-        "U6/near, G=8", f"{PAPER}, Fig. 4", "leave-one-out is near the oracle: within 20% of its error at G = 8", "upper bound"
+        "U6/near, G=8",
+        f"{PAPER}, Fig. 4",
+        "leave-one-out is near the oracle: within 20% of its error at G = 8",
+        "upper bound",
+        measured=True,
     ),
     Statement(
         "U6/same, G=32",
         f"{PAPER}, Fig. 4",
         "leave-one-out is indistinguishable from the oracle: within 5% of its error at G = 32 and at 64",
         "upper bound",
+        measured=True,
     ),
-    Statement("U6/quality", f"{PAPER}, Fig. 4", "the error falls as the policy gets better, G = 64", "ordering"),
+    Statement("U6/quality", f"{PAPER}, Fig. 4", "the error falls as the policy gets better, G = 64", "ordering", measured=True),
     Statement(
         "U6/corrected",
         DERIVED(3),
@@ -236,15 +243,17 @@ STATEMENTS = (
     ),
     Statement(
         "U9/schedules",
-        f"{PAPER}, Theorem 7",
+        f"question beside {PAPER}, Theorem 7",
         "the G that trains best with one schedule loses at most sqrt(2) times what any other does with another, n = 32",
         "upper bound",
+        whose=OURS,
     ),
     Statement(
         "U9/printed",
-        f"{PAPER}, Theorem 7",
+        f"question beside {PAPER}, Theorem 7",
         "G = sqrt(c3/c1) of the start, on the grid, trains a better policy than the law's best G",
         "ordering",
+        whose=OURS,
     ),
     Statement(
         "U9/policy-law",
@@ -285,9 +294,10 @@ STATEMENTS = (
     ),
     Statement(
         "U9/budgets",
-        f"{PAPER}, Theorem 7",
+        f"question beside {PAPER}, Theorem 7",
         "the G that trains best at the smallest budget loses at most sqrt(2) times what any other does at the largest, n = 32",
         "upper bound",
+        whose=OURS,
     ),
     Statement(
         "U9/one curve",

@@ -1,11 +1,11 @@
-"""N8: prompts that share features: where they interact weakly, the gains there, and what happens elsewhere."""
+"""N8: prompts that share features: the gains of a step where they interact weakly, and what happens elsewhere."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import softmax
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
@@ -14,11 +14,12 @@ from simulations.claims import claim
 from simulations.harness.evidence import evidence, exact, farthest, highest, largest
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.normalisation.ascent import Prompts, State, Step
+from simulations.normalisation.interaction import constants, interaction, opposed, shortfall, step_of
 from simulations.normalisation.prompts import mixture, prompts
 
 CORRELATIONS, QUICK_CORRELATIONS = (0.05, 0.3, 0.7), (0.3,)
 ALIKE = {"one right answer, alike": (0.3, 0.3), "one right answer, unlike": (0.5, 0.02)}
-"""Success rates of two prompts with the same right answer, the only ones of ours that satisfy the assumption."""
+"""Success rates of two prompts with one right answer: those of `prompts` with different ones break the assumption."""
 CONFLICTS = ("easy", "easy and hard")
 N_PROMPTS = 8
 ANSWERS, QUICK_ANSWERS = (2, 3), (2,)
@@ -30,75 +31,30 @@ STATES, QUICK_STATES = 64, 16
 """States along a path at which one-step gains are compared."""
 RUNS, QUICK_RUNS, HORIZON, QUICK_HORIZON = 128, 16, 1024, 256
 SMALL = 1e-3
-ROUNDING = 1e-8
-"""A cosine of gradients below this counts as 0, and so does a gradient below this times X V: nearly everything has cancelled."""
 NOWHERE = -100.0
 """A shortfall below all others, for a search: a hundred times the guarantee is gained."""
-UPDATES = ("N8/plain", "N8/divided")
+UPDATES = ("N8/plain gain", "N8/divided gain", "N8/divided gain, without R1")
+TOO_SMALL = ("N8/divided gain, appendix", "N8/divided gain, without R2")
+"""Constants that the proof does not allow, judged where they could fail."""
 SOUGHT = UPDATES * SEARCHES
 """Of which update each search is."""
-
-
-class Interaction(NamedTuple):
-    """M of the assumption, NaN where there is none; the largest ratio of standard deviations."""
-
-    strength: float
-    ratio: float
-
-
-def interaction(problem: Prompts, state: State) -> Interaction:
-    """Return the least M with M <grad J_i, grad J_j> >= ||X_i grad J_j||^2/||X_i||^2 for all i and j, at one state."""
-    gradients, deviation = state.gradients[0], np.sqrt(state.variance[0])
-    inner = gradients @ gradients.T
-    norms = problem.norms
-    seen = (np.einsum("ikd,jd->ijk", problem.features, gradients) ** 2).sum(axis=2) / norms[:, None] ** 2
-    interacting = seen > 1e-14 * np.diag(inner)
-    rounding = ROUNDING * np.sqrt(np.outer(np.diag(inner), np.diag(inner)))
-    lost = np.diag(inner) <= (ROUNDING * norms * state.variance[0]) ** 2
-    unknown = lost.any() or (inner <= rounding)[interacting].any()
-    strength = float("nan") if unknown else float((seen[interacting] / inner[interacting]).max())
-    return Interaction(strength, float(deviation.max() / deviation.min()))
-
-
-def shortfall(problem: Prompts, theta: Array, step: Step, constant: float, sign: float = 1.0) -> float:
-    """Return the greatest share by which a mean gain falls short of constant ||grad J_i||^2/(n V_i^power), at theta (d,)."""
-    state = problem.at(theta[None])
-    n = len(problem.right)
-    moves = sign * step.size * state.gradients[0] / state.variance[0, :, None] ** step.power
-    gain = gains(problem, theta, moves).mean(axis=0)
-    wanted = constant * state.squares[0] / (n * state.variance[0] ** step.power)
-    return float((1.0 - gain / wanted).max())
-
-
-def gains(problem: Prompts, theta: Array, moves: Array) -> Array:
-    """Return how much each move (m, d) raises each prompt's success, (m, n): from logits, so that small gains keep digits."""
-    p = softmax(problem.features @ theta, axis=-1)
-    growth = np.expm1(np.einsum("ikd,md->mik", problem.features, moves))
-    own = (p * problem.right).sum(axis=-1)
-    failure = (p * (1.0 - problem.right)).sum(axis=-1)
-    pull = failure * (growth * problem.right).sum(axis=-1) - (p * (1.0 - problem.right) * growth).sum(axis=-1)
-    return np.asarray(own * pull / (1.0 + (p * growth).sum(axis=-1)))
+OPPOSED, LEAN = {"opposed, a hard neighbour": 0.001, "opposed, a learnt neighbour": 0.999}, 1e-5
+"""Success of the second of two prompts, a step on which lowers the first (`opposed`)."""
+FACTS = ("M", "R1", "R2")
 
 
 def _repeated(state: State, n: int) -> State:
     return State(*(np.repeat(part, n, axis=0) for part in state))
 
 
-def steps(problem: Prompts, found: Interaction) -> dict[str, tuple[Step, float]]:
-    """Return the step of each theorem, and the constant of its guarantee."""
-    largest_norm = float(problem.norms.max())
-    plain = largest_norm**2 * max(1.0, found.strength / 2.0)
-    divided = largest_norm**2 * max(1.0, 5.0 * found.strength / 8.0) * found.ratio
-    return {"N8/plain": (Step(1.0 / plain, 0.0), 0.5 / plain), "N8/divided": (Step(0.5 / divided, 0.5), 3.0 / (16.0 * divided))}
-
-
-def falling_short(problem: Prompts, theta: Array, sign: float = 1.0) -> dict[str, float]:
-    """Return the shortfall of each update, and M, or nothing where the assumption fails."""
+def falling_short(problem: Prompts, theta: Array, names: Sequence[str], sign: float = 1.0) -> dict[str, float]:
+    """Return the shortfall of each update, and M, R1 and R2, or nothing where the assumption fails."""
     found = interaction(problem, problem.at(theta[None]))
     if np.isnan(found.strength):
         return {}
-    gaps = {name: shortfall(problem, theta, step, constant, sign) for name, (step, constant) in steps(problem, found).items()}
-    return gaps | {"M": found.strength}
+    sizes = constants(found)
+    gaps = {name: shortfall(problem, theta, *step_of(name, problem, sizes[name]), sign) for name in names}
+    return gaps | dict(zip(FACTS, found, strict=True))
 
 
 def pair_of(x: Array, answers: int) -> tuple[Prompts, Array]:
@@ -109,11 +65,13 @@ def pair_of(x: Array, answers: int) -> tuple[Prompts, Array]:
 
 def sides(x: Array, answers: int, update: str) -> tuple[float, float]:
     """Return the shortfall and its bound 0; where the assumption fails there is nothing to violate."""
-    return falling_short(*pair_of(x, answers)).get(update, NOWHERE), 0.0
+    return falling_short(*pair_of(x, answers), [update]).get(update, NOWHERE), 0.0
 
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for random pairs of each size, for each problem that satisfies the assumption, and for each that does not.
+
+    The pairs that are opposed satisfy it, and are made so that a constant which is too small shows.
 
     A quick run searches for no worst case.
     """
@@ -127,6 +85,7 @@ def cells(quick: bool) -> list[Cell]:
             for k in (QUICK_ANSWERS if quick else ANSWERS)
         ),
         *(Cell({"what": "alike", "setting": name, "correlation": dial} | states) for name in ALIKE for dial in dials),
+        *(Cell({"what": "opposed", "setting": name, "neighbour": rate, "lean": LEAN}) for name, rate in OPPOSED.items()),
         *(Cell({"what": "conflict", "setting": name, "correlation": dial} | paths) for name in CONFLICTS for dial in dials),
     ]
 
@@ -136,16 +95,18 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
     if settings["what"] == "pairs":
         own_seed = seed.spawn(1 + len(SOUGHT))[chunk]
         return _sought(SOUGHT[chunk - 1], settings, own_seed) if chunk else _pairs(settings, own_seed)
-    return {"alike": _alike, "conflict": _conflict}[settings["what"]](settings, seed)
+    return {"alike": _alike, "opposed": _opposed, "conflict": _conflict}[settings["what"]](settings, seed)
 
 
-def _worst(problems: list[tuple[Prompts, Array]]) -> list[dict[str, Any]]:
-    """Return the greatest shortfall of both updates over problems, right and descending, and how many satisfy the assumption."""
+def _worst(problems: list[tuple[Prompts, Array]], names: Sequence[str] = UPDATES) -> list[dict[str, Any]]:
+    """Return the greatest shortfall of each update over problems, right and descending, and how many satisfy the assumption."""
     rows = []
     for how, sign in (("path", 1.0), ("broken", -1.0)):
-        found = [gaps for gaps in (falling_short(*one, sign) for one in problems) if gaps]
-        facts = {"how": how, "holds": len(found) / len(problems), "M": largest([gaps["M"] for gaps in found])}
-        rows += [facts | {"statement": name, "estimate": largest([gaps[name] for gaps in found])} for name in UPDATES]
+        found = [gaps for gaps in (falling_short(*one, names, sign) for one in problems) if gaps]
+        facts = {"how": how, "holds": len(found) / len(problems)} | {
+            name: largest([gaps[name] for gaps in found]) for name in FACTS
+        }
+        rows += [facts | {"statement": name, "estimate": largest([gaps[name] for gaps in found])} for name in names]
     return rows
 
 
@@ -172,8 +133,9 @@ def _sought(update: str, settings: Settings, seed: np.random.SeedSequence) -> li
         climbs=settings["climbs"],
         compare="difference",
     )
-    facts = falling_short(*pair_of(worst.parameters, answers))
-    return [{"how": "sought", "statement": update, "estimate": worst.score, "M": facts.get("M", 0.0), "holds": 1.0}]
+    facts = falling_short(*pair_of(worst.parameters, answers), [update])
+    found = {name: facts.get(name, 0.0) for name in FACTS}
+    return [{"how": "sought", "statement": update, "estimate": worst.score, "holds": 1.0} | found]
 
 
 def _alike(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
@@ -183,6 +145,11 @@ def _alike(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, A
         states.append((problem, theta[0]))
         theta = problem.step(theta, problem.at(theta), np.asarray(rng.integers(2, size=1)), Step(1.0, 0.0))
     return _worst(states)
+
+
+def _opposed(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+    problem = opposed(settings["neighbour"], settings["lean"])
+    return _worst([(problem, problem.theta)], (*UPDATES, *TOO_SMALL))
 
 
 def _conflict(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
@@ -198,7 +165,7 @@ def _conflict(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str
         gap = shortfall(problem, problem.theta, Step(1.0, 0.0), 0.5, sign)
         found.append({"how": how, "statement": "N8/conflict, gain", "estimate": gap})
         found += _sums(problem, settings, seed, stops=how == "broken")
-    return [row | {"M": 0.0, "holds": 0.0} for row in found]
+    return [row | dict.fromkeys((*FACTS, "holds"), 0.0) for row in found]
 
 
 def _greatest_change(different: Prompts, rewarded: Prompts) -> float:
@@ -254,10 +221,14 @@ def claims(table: pd.DataFrame) -> list[Claim]:
             found.append(claim(statement, where, *greatest))
             continue
         worst = own.loc[highest(own["estimate"])]
-        facts = {} if statement.startswith("N8/conflict") else {"M": worst["M"], "share where M exists": own["holds"].iloc[0]}
+        facts = {} if statement.startswith("N8/conflict") else _facts(worst, own["holds"].iloc[0])
         both = exact(worst["estimate"], 0.0), exact(broken.loc[farthest(broken["estimate"]), "estimate"], 0.0)
         found.append(claim(str(statement), where, *both, facts=facts))
     return found
+
+
+def _facts(worst: pd.Series, share: float) -> dict[str, float]:
+    return {name: worst[name] for name in FACTS} | {"share where M exists": share}
 
 
 STUDY = Study(
@@ -267,5 +238,5 @@ STUDY = Study(
     compute,
     rows,
     claims,
-    (*UPDATES, "N8/conflict", "N8/conflict, gain", "N8/conflict, sum"),
+    (*UPDATES, *TOO_SMALL, "N8/conflict", "N8/conflict, gain", "N8/conflict, sum"),
 )

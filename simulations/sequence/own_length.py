@@ -99,7 +99,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for (kind, seed), part in table.groupby(["kind", "seed"], sort=False):
         updates = part[part["quantity"] == "update"].set_index("rule")["estimate"]
         setting = str(kind) if kind == "stop or go on" else f"{kind}, {seed + 1}"
-        found.append(claim("T15", setting, exact(updates["own length"], 0.0), exact(updates["no baseline"], 0.0)))
+        found.append(claim("T15/optimum", setting, exact(updates["own length"], 0.0), exact(updates["no baseline"], 0.0)))
     losses = table[table["quantity"] == "loss"]
     for kind, part in losses.groupby("kind", sort=False):
         worst = part.groupby("rule")["estimate"].agg(largest)
@@ -115,5 +115,5 @@ STUDY = Study(
     compute,
     rows,
     claims,
-    ("T15", "T15/cost"),
+    ("T15/optimum", "T15/cost"),
 )

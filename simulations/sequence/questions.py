@@ -1,4 +1,4 @@
-"""Which estimator for which question: bias, direction, noise, uniform groups, old policies; responses of several lengths."""
+"""Which estimator for which question: direction, efficiency, uniform groups, old policies; responses of several lengths."""
 
 from typing import Any
 
@@ -55,15 +55,11 @@ def cells(quick: bool) -> list[Cell]:
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Answer the questions for one estimator, exactly where its groups do not depend on each other, else by simulation."""
     problem, name = gt.gallery.problem(settings["problem"]), settings["estimator"]
-    mean, trace, error = _moments(problem, problem.theta, settings, seed)
-    oracle = gt.gradient_law(problem, problem.theta, "oracle", **_sizes(settings))
     here = problem.at(problem.theta).moments.gradient
-    ideal = oracle.trace / float(oracle.mean @ oracle.mean)
-    size = float(np.linalg.norm(mean))
+    mean, error = _mean(problem, problem.theta, settings, seed)
     return {
-        "bias": [float(np.linalg.norm(mean - here) / np.linalg.norm(here)), error / float(np.linalg.norm(here))],
-        "cosine": [cosine(mean, here), error / size],
-        "noise": [trace / size**2 / ideal, 2.0 * error / size * trace / size**2 / ideal],
+        "cosine": [cosine(mean, here), error / float(np.linalg.norm(mean))],
+        "efficiency": _efficiency(problem, settings, seed),
         "uniform": [uniform_advantage(name, settings["group_size"]), 0.0],
         **{f"after {name} steps": _off_policy(problem, step, settings, seed) for name, step in settings["steps"].items()},
     }
@@ -75,7 +71,7 @@ def _off_policy(problem: gt.Problem, step: float, settings: Settings, seed: np.r
     for _ in range(settings["updates"]):
         gradient = problem.at(theta).moments.gradient
         theta = theta + step * gradient / np.linalg.norm(gradient)
-    mean, _, error = _moments(problem, theta, settings, seed, behaviour=problem.theta)
+    mean, error = _mean(problem, theta, settings, seed, behaviour=problem.theta)
     return [cosine(mean, problem.at(theta).moments.gradient), error / float(np.linalg.norm(mean))]
 
 
@@ -83,18 +79,34 @@ def _sizes(settings: Settings) -> dict[str, int]:
     return {name: settings[name] for name in ("batch_size", "group_size")}
 
 
-def _moments(
+def _efficiency(problem: gt.Problem, settings: Settings, seed: np.random.SeedSequence) -> list[float]:
+    """Return the efficiency relative to that of the oracle with the value baseline, and its error, 0 if it is exact."""
+    estimator = find(settings["estimator"])
+    ideal = gt.efficiency(problem, problem.theta, "oracle", **_sizes(settings))
+    if not estimator.couples_groups:
+        return [gt.efficiency(problem, problem.theta, estimator, **_sizes(settings)) / ideal, 0.0]
+    run = _simulation(problem, problem.theta, settings, seed)
+    return [float(run.efficiency[0]) / ideal, float(run.efficiency_standard_error[0]) / ideal]
+
+
+def _mean(
     problem: gt.Problem, theta: Array, settings: Settings, seed: np.random.SeedSequence, behaviour: Array | None = None
-) -> tuple[Array, float, float]:
-    """Return the mean (d,), the trace of the covariance, and the standard error of the mean's length, 0 if it is exact."""
+) -> tuple[Array, float]:
+    """Return the mean (d,), and the standard error of its length, 0 if it is exact."""
     estimator = find(settings["estimator"])
     if not estimator.couples_groups:
-        law = gt.gradient_law(problem, theta, estimator, **_sizes(settings), behaviour=behaviour)
-        return law.mean, law.trace, 0.0
-    run = gt.simulate_gradients(
+        return gt.gradient_mean(problem, theta, estimator, **_sizes(settings), behaviour=behaviour), 0.0
+    run = _simulation(problem, theta, settings, seed, behaviour)
+    return run.along[0], float(np.sqrt((run.along_standard_error[0] ** 2).sum()))
+
+
+def _simulation(
+    problem: gt.Problem, theta: Array, settings: Settings, seed: np.random.SeedSequence, behaviour: Array | None = None
+) -> gt.GradientSimulation:
+    return gt.simulate_gradients(
         problem,
         theta,
-        [estimator],
+        settings["estimator"],
         **_sizes(settings),
         replications=settings["replications"],
         rng=seed,
@@ -102,9 +114,6 @@ def _moments(
         behaviour=behaviour,
         directions=np.eye(theta.size),
     )
-    mean = run.along[0]
-    trace = float(np.trace(run.along_covariance[0]))
-    return mean, trace, float(np.sqrt(trace / settings["replications"]))
 
 
 def uniform_advantage(name: str, group_size: int) -> float:

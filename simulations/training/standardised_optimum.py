@@ -41,26 +41,33 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"problem": name, "group_size": size} | common) for name in PROBLEMS for size in sizes]
 
 
-def printed_objective(problem: gt.Problem) -> Callable[[Numbers], Any]:
-    """Return E[2 arcsin sqrt V] - kappa KL(pi || pi_ref) as a function of the log probabilities (M, K)."""
+def objective(problem: gt.Problem, group_size: int | None, printed_penalty: bool) -> Callable[[Numbers], Any]:
+    """Return E[h(V)] less kappa times a divergence as a function of the log probabilities (M, K).
 
-    def objective(logs: Numbers) -> Any:
+    Parameters
+    ----------
+    problem : Problem
+        With a penalty, whose strength is kappa and whose reference is pi_ref.
+    group_size : int or None
+        h is h_G, which groups of this size climb, or 2 arcsin sqrt, as printed.
+    printed_penalty : bool
+        Whether the divergence is KL(pi || pi_ref), as printed, or KL(pi_ref || pi), which the K3 term in the loss descends.
+    """
+
+    def value(logs: Numbers) -> Any:
         pi, (strength, reference) = np.exp(logs), _penalty(problem)
-        value = 2.0 * np.arcsin(np.sqrt(_success(problem, pi)))
-        return problem.bandit.prompt_weights @ (value - strength * (pi * (logs - np.log(reference))).sum(axis=1))
+        success = _success(problem, pi)
+        climbed = 2.0 * np.arcsin(np.sqrt(success)) if group_size is None else ascended(success, group_size)
+        apart = logs - np.log(reference)
+        divergence = (pi * apart if printed_penalty else -reference * apart).sum(axis=1)
+        return problem.bandit.prompt_weights @ (climbed - strength * divergence)
 
-    return objective
+    return value
 
 
 def corrected_objective(problem: gt.Problem, group_size: int) -> Callable[[Numbers], Any]:
     """Return E[h_G(V)] - kappa KL(pi_ref || pi) as a function of the log probabilities (M, K)."""
-
-    def objective(logs: Numbers) -> Any:
-        strength, reference = _penalty(problem)
-        value = ascended(_success(problem, np.exp(logs)), group_size)
-        return problem.bandit.prompt_weights @ (value - strength * (reference * (np.log(reference) - logs)).sum(axis=1))
-
-    return objective
+    return objective(problem, group_size, printed_penalty=False)
 
 
 def _penalty(problem: gt.Problem) -> tuple[float, Array]:
@@ -72,14 +79,14 @@ def _success(problem: gt.Problem, probabilities: Numbers) -> Numbers:
     return (probabilities * problem.bandit.mean_reward).sum(axis=-1)
 
 
-def maximise(problem: gt.Problem, objective: Callable[[Numbers], Any]) -> Array:
+def maximise(problem: gt.Problem, climbed: Callable[[Numbers], Any]) -> Array:
     """Return the parameters (d,) that maximise a function of the log probabilities, from 0."""
 
     def loss(theta: Array) -> float:
-        return -float(np.real(objective(token_logs(problem, theta.astype(np.complex128)))))
+        return -float(np.real(climbed(token_logs(problem, theta.astype(np.complex128)))))
 
     def slope(theta: Array) -> Array:
-        return -gradient(problem, objective, theta)
+        return -gradient(problem, climbed, theta)
 
     return np.asarray(minimize(loss, np.zeros(problem.policy.dimension), jac=slope, method="BFGS", options={"gtol": 1e-9}).x)
 
@@ -88,10 +95,10 @@ def maximise(problem: gt.Problem, objective: Callable[[Numbers], Any]) -> Array:
 def _limit(name: str, group_size: int) -> tuple[Array, float, int]:
     """Return where the corrected objective is highest, and a step scale 2/lambda_min with an offset that keeps steps stable."""
     problem = gt.gallery.problem(name)
-    objective = corrected_objective(problem, group_size)
-    best = maximise(problem, objective)
+    climbed = corrected_objective(problem, group_size)
+    best = maximise(problem, climbed)
     steps = 1e-5 * np.eye(best.size)
-    hessian = np.array([gradient(problem, objective, best + step) - gradient(problem, objective, best - step) for step in steps])
+    hessian = np.array([gradient(problem, climbed, best + step) - gradient(problem, climbed, best - step) for step in steps])
     curvatures = np.linalg.eigvalsh(-(hessian + hessian.T) / 4e-5)
     scale = 2.0 / curvatures[curvatures > 1e-6 * curvatures[-1]][0]
     return best, float(scale), int(20.0 * scale * curvatures[-1]) + 200
@@ -100,11 +107,12 @@ def _limit(name: str, group_size: int) -> tuple[Array, float, int]:
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Compare mean updates with the objectives' gradients, and the ends of runs with the corrected objective's maximiser."""
     problem, size = gt.gallery.problem(settings["problem"]), settings["group_size"]
-    printed = maximise(problem, printed_objective(problem))
+    printed = maximise(problem, objective(problem, None, printed_penalty=True))
     corrected, scale, offset = _limit(settings["problem"], size)
     points = SPREAD * np.random.default_rng(seed).normal(size=(POINTS, problem.policy.dimension))
     slopes = [gradient(problem, corrected_objective(problem, size), point) for point in points]
-    found: dict[str, Any] = {"printed success": _mean_success(problem, printed), "success": _mean_success(problem, corrected)}
+    found: dict[str, Any] = {"printed_success": _mean_success(problem, printed), "success": _mean_success(problem, corrected)}
+    found |= apart(problem, size)
     for name, chosen in ESTIMATORS.items():
         sizes = {"batch_size": 1, "group_size": size}
         gaps = [gt.gradient_mean(problem, at, chosen, **sizes) - slope for at, slope in zip(points, slopes, strict=True)]
@@ -130,6 +138,15 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     return found
 
 
+def apart(problem: gt.Problem, size: int) -> dict[str, float]:
+    """Return the mean success at the maximisers of objectives of which one part is corrected and the other as printed.
+
+    What groups of finite size change, with the printed penalty; and what the other divergence changes, with groups without end.
+    """
+    changed = {"groups_alone": (size, True), "penalty_alone": (None, False)}
+    return {name: _mean_success(problem, maximise(problem, objective(problem, *parts))) for name, parts in changed.items()}
+
+
 def _mean_success(problem: gt.Problem, theta: Array) -> float:
     return float(problem.bandit.prompt_weights @ _success(problem, problem.at(theta).probabilities))
 
@@ -138,7 +155,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each kernel and quantity: the update at the printed maximiser, the gap, and where runs end."""
     (found,) = results
     common = {name: settings[name] for name in ("problem", "group_size", "batch_size", "steps")}
-    common |= {"printed_success": found["printed success"]}
+    common |= {name: found[name] for name in ("printed_success", "groups_alone", "penalty_alone")}
     table = []
     for kernel in ESTIMATORS:
         one = found[kernel]
@@ -166,7 +183,12 @@ def claims(table: pd.DataFrame) -> list[Claim]:
 
 def _facts(at: pd.DataFrame) -> Mapping[str, float]:
     row = at.loc[("success", "standardised")]
-    return {"success at the printed maximiser": row["printed_success"], "success at the corrected one": row["prediction"]}
+    return {
+        "success at the printed maximiser": row["printed_success"],
+        "with groups of this size alone": row["groups_alone"],
+        "with the penalty that is descended alone": row["penalty_alone"],
+        "success at the corrected one": row["prediction"],
+    }
 
 
 STUDY = Study(

@@ -46,9 +46,19 @@ FORMS = {
     "N7/escape, divided": r"And as $1/\sqrt p$ with division by the true deviation.",
     "N8": r"If $M\langle\nabla J_i,\nabla J_j\rangle\ge\|X_i\nabla J_j\|^2/\|X_i\|^2$ for all $i,j$, the same bounds hold with "
     r"the factor $\max(1,M/2)$, and with division by the deviation $\max(R_1,\tfrac58M)R_2$.",
-    "N8/plain": r"With $\eta=1/(X^2m)$, $m=\max(1,M/2)$, the mean gain of $J_i$ is at least $\|\nabla J_i\|^2/(2nX^2m)$.",
-    "N8/divided": r"With $\eta=1/(2X^2S)$, $S=\max(1,\tfrac58M)\max\sqrt{V_i/V_j}$, the mean gain is at least $3\|\nabla "
+    "N8/plain gain": r"With $\eta=1/(X^2m)$, $m=\max(1,M/2)$, the mean gain of $J_i$ is at least $\|\nabla J_i\|^2/(2nX^2m)$.",
+    "N8/plain sum": r"At that step $\sum_tE\|\nabla J_i\|^2\le2n\,m\,(1-p_i(0))\,X^2$.",
+    "N8/divided gain": r"With $\eta=1/(2X^2S)$, $S=\max(R_1,\tfrac58M)R_2$, the mean gain is at least $3\|\nabla "
     r"J_i\|^2/(16nX^2S\sqrt{V_i})$.",
+    "N8/divided sum": r"At that step, with $C_t=E\sqrt{V_i}$, $$\sum_{t<T}E\|\nabla "
+    r"J_i\|^2\le2n\,S\,(1-p_i(0))\,X^2\cdot\frac8{3T}\sum_tC_t$$",
+    "N8/divided sum, corrected": r"$$\left[\frac1T\sum_{t<T}E\|\nabla "
+    r"J_i\|\right]^2\le2n\,S\,(1-p_i(0))\,X^2\cdot\frac8{3T}\cdot\frac1T\sum_tE\sqrt{V_i}$$",
+    "N8/divided sum, weighted": r"$$\sum_tE\!\left[\frac{\|\nabla "
+    r"J_i\|^2}{\sqrt{V_i}}\right]\le\tfrac{16}3\,n\,S\,(1-p_i(0))\,X^2$$",
+    "N8/divided gain, appendix": r"The same gain with $S=\max(R_1R_2,M/2)$, as the appendix prints it.",
+    "N8/divided gain, without R1": r"The same gain with $S=\max(1,\tfrac58M)R_2$: $R_1$ is not needed.",
+    "N8/divided gain, without R2": r"The same gain with $S=\max(R_1,\tfrac58M)$: is $R_2$ needed?",
     "N8/conflict, gain": r"Where no $M$ exists, the mean gain of $J_i$ is still at least $\|\nabla J_i\|^2/(2nX^2)$.",
     "N8/conflict, sum": r"Where no $M$ exists, still $\sum_tE\|\nabla J_i\|^2\le2n\,(1-p_i(0))\,X^2$ with $\eta=1/X^2$.",
     "N9": r"Reward variance is a proxy of local curvature within an iteration, and not across iterations.",

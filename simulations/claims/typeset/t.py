@@ -78,7 +78,8 @@ FORMS = {
     r" It does not fall with $G$ where the clip bites.",
     "T13": r"On the simplex of $n$ points, $$\sum_ix_i\log^2x_i\le\log^2 n\ \ (n\ge8),\qquad\le28/e^2\ \ (n\le7)$$",
     "T14": r"TIC reaches a given level sooner than GRPO and GSPO at the same budget.",
-    "T15": r"Dividing by the response's own length leaves the optimum where it is: the mean update is $0$ there.",
+    "T15": r"Dividing by the response's own length leaves the optimum where it is.",
+    "T15/optimum": r"Divided by the own length the mean update is $0$ at the optimum.",
     "T3/language model": r"The same on SmolLM2, after $k$ updates on one rollout.",
     "T6/language model": r"SmolLM2, after $k$ updates on one rollout: the mean update with token ratios is nearer to $\nabla "
     r"J(\theta_0)$ than to $\nabla J(\theta_k)$.",

@@ -1,0 +1,116 @@
+"""How strongly prompts interact at a state, the steps that the theorems allow, and what one step gains."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+
+from grpo_theory.arrays import Array
+from simulations.normalisation.ascent import Prompts, State, Step
+
+ROUNDING = 1e-8
+"""A cosine of gradients below this counts as 0, and so does a gradient below this times X V: nearly everything has cancelled."""
+PLAIN, DIVIDED = 0.5, 3.0 / 16.0
+"""What Theorems 3.1 and 3.2 guarantee of ||grad J_i||^2/(X^2 V_i^power), at the steps 1/X^2 and 1/(2 X^2)."""
+
+
+class Interaction(NamedTuple):
+    """M of Assumption 4, NaN where there is none; R1 and R2 of Assumption 5, ratios of gradients' norms and of deviations."""
+
+    strength: float
+    gradients: float
+    deviations: float
+
+    def joined(self, other: "Interaction") -> "Interaction":
+        """Return what holds at the states of both; M is NaN where one has none."""
+        return Interaction(*(float(np.maximum(one, more)) for one, more in zip(self, other, strict=True)))
+
+
+def interaction(problem: Prompts, state: State) -> Interaction:
+    """Return the least M, R1 and R2 for all prompts i and j, at all states of all runs.
+
+    M is the least with M <grad J_i, grad J_j> >= ||X_i grad J_j||^2/||X_i||^2.
+    """
+    gradients, deviation = state.gradients, np.sqrt(state.variance)
+    inner = np.einsum("rid,rjd->rij", gradients, gradients)
+    squares = np.einsum("rii->ri", inner)
+    seen = (np.einsum("ikd,rjd->rijk", problem.features, gradients) ** 2).sum(axis=-1) / problem.norms[:, None] ** 2
+    interacting = seen > 1e-14 * squares[:, None, :]
+    rounding = ROUNDING * np.sqrt(squares[:, :, None] * squares[:, None, :])
+    lost = squares <= (ROUNDING * problem.norms * state.variance) ** 2
+    unknown = lost.any() or (inner <= rounding)[interacting].any()
+    if unknown:
+        return Interaction(*3 * (float("nan"),))
+    norms = np.sqrt(squares)
+    return Interaction(
+        float((seen[interacting] / inner[interacting]).max()),
+        *(float((part.max(axis=1) / part.min(axis=1)).max()) for part in (norms, deviation)),
+    )
+
+
+def constants(found: Interaction) -> dict[str, float]:
+    """Return by how much each theorem shortens the step and the guarantee: as printed, and with less."""
+    strength, gradients, deviations = found
+    return {
+        "N8/plain gain": max(1.0, strength / 2.0),
+        "N8/divided gain": max(gradients, 5.0 * strength / 8.0) * deviations,
+        "N8/divided gain, without R1": max(1.0, 5.0 * strength / 8.0) * deviations,
+        "N8/divided gain, appendix": max(gradients * deviations, strength / 2.0),
+        "N8/divided gain, without R2": max(gradients, 5.0 * strength / 8.0),
+    }
+
+
+def step_of(statement: str, problem: Prompts, constant: float) -> tuple[Step, float]:
+    """Return the step of a theorem that is shortened by a constant, and the constant of its guarantee."""
+    scale = float(problem.norms.max()) ** 2 * constant
+    if statement.startswith("N8/plain"):
+        return Step(1.0 / scale, 0.0), PLAIN / scale
+    return Step(0.5 / scale, 0.5), DIVIDED / scale
+
+
+def gains(problem: Prompts, theta: Array, moves: Array) -> Array:
+    """Return how much each move (m, d) raises each prompt's success, (m, n): from logits, so that small gains keep digits."""
+    p = softmax(problem.features @ theta, axis=-1)
+    growth = np.expm1(np.einsum("ikd,md->mik", problem.features, moves))
+    own = (p * problem.right).sum(axis=-1)
+    failure = (p * (1.0 - problem.right)).sum(axis=-1)
+    pull = failure * (growth * problem.right).sum(axis=-1) - (p * (1.0 - problem.right) * growth).sum(axis=-1)
+    return np.asarray(own * pull / (1.0 + (p * growth).sum(axis=-1)))
+
+
+def shortfall(problem: Prompts, theta: Array, step: Step, constant: float, sign: float = 1.0) -> float:
+    """Return the greatest share by which a mean gain falls short of constant ||grad J_i||^2/(n V_i^power), at theta (d,)."""
+    state = problem.at(theta[None])
+    n = len(problem.right)
+    moves = sign * step.size * state.gradients[0] / state.variance[0, :, None] ** step.power
+    gain = gains(problem, theta, moves).mean(axis=0)
+    wanted = constant * state.squares[0] / (n * state.variance[0] ** step.power)
+    return float((1.0 - gain / wanted).max())
+
+
+def opposed(neighbour: float, lean: float) -> Prompts:
+    """Return two prompts of three answers that satisfy Assumption 4, and of which a step on the second lowers the first.
+
+    The first has all answers equally likely.  The second's gradient moves the wrong answers of the first apart, by equal
+    amounts, and its right answer by `lean` more than their mean: first order is as small as that, and second order is not.
+
+    Parameters
+    ----------
+    neighbour : float
+        The success rate of the second prompt, near 0 or 1.
+    lean : float
+        Small and above 0.
+    """
+    deviations = np.sqrt(2.0 / 9.0 / (neighbour * (1.0 - neighbour)))
+    away = np.array([2.0 * lean / 3.0, np.sqrt(0.5) - lean / 3.0, -np.sqrt(0.5) - lean / 3.0])
+    # the cosine of the two gradients is 0.9/(2 R2): then R1 R2 is below M/2, where the appendix says that M/2 will do
+    own = lean * np.array([2.0 * deviations / 0.9, 0.0, 0.0])
+    pull = np.array([2.0, -1.0, -1.0]) / np.sqrt(6.0)
+    logits = np.array([np.log(2.0 * neighbour / (1.0 - neighbour)), 0.0, 0.0])
+    first = np.stack([np.zeros(3), away, own], axis=1)
+    second = np.stack([logits / FAR, pull, np.zeros(3)], axis=1)
+    return Prompts(np.stack([first, second]), np.eye(3)[[0, 0]], np.array([FAR, 0.0, 0.0]))
+
+
+FAR = 50.0
+"""The parameter that gives the second prompt its logits: far, so that its feature is short."""

@@ -1,0 +1,192 @@
+"""Prompts that interact: the assumptions' constants, the gains of a step, sums along paths, and the pair that needs R2."""
+
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from docs.making.places import DOCS
+from grpo_theory.evidence import judge
+from simulations.harness.study import table_of
+from simulations.normalisation import weak_interaction, weak_sums
+from simulations.normalisation.ascent import Prompts
+from simulations.normalisation.interaction import constants, gains, interaction, opposed, shortfall, step_of
+from simulations.normalisation.prompts import mixture, prompts
+
+
+def judged(study):
+    """Run the cells of a quick run, and judge their claims; by id and problem."""
+    rows = []
+    for number, cell in enumerate(study.cells(True)):
+        rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.SeedSequence(number), 0)])
+    claims = study.claims(table_of(rows))
+    assert {one.statement.id for one in claims} == set(study.decides)
+    return judge(claims).set_index(["id", "problem"])
+
+
+def library(problem):
+    """Return prompts as a problem of the library."""
+    return gt.Problem(gt.Bandit(problem.right), gt.LinearSoftmax(problem.features), theta=problem.theta)
+
+
+def test_the_least_constants_satisfy_the_assumptions_and_no_smaller_ones_do():
+    problem = Prompts.of(prompts(0.3, [0.5, 0.02]))
+    found = interaction(problem, problem.at(problem.theta[None]))
+    assert found.strength == pytest.approx(0.3 * 0.25 / (0.02 * 0.98), rel=1e-12)
+    assert found.gradients == pytest.approx(0.25 / (0.02 * 0.98), rel=1e-12)
+    assert found.deviations == pytest.approx(np.sqrt(0.25 / (0.02 * 0.98)), rel=1e-12)
+    orthogonal = Prompts.of(prompts(0.0, mixture("easy", 8)))
+    assert interaction(orthogonal, orthogonal.at(orthogonal.theta[None])).strength == pytest.approx(1.0)
+    conflict = Prompts.of(prompts(0.05, mixture("easy", 8)))
+    assert np.isnan(interaction(conflict, conflict.at(conflict.theta[None])).strength)
+
+
+def test_constants_of_many_states_are_the_largest_of_each():
+    problem, rng = Prompts.of(prompts(0.3, [0.3, 0.6])), np.random.default_rng(3)
+    thetas = problem.theta + 0.1 * rng.normal(size=(5, problem.theta.size))
+    each = np.array([interaction(problem, problem.at(theta[None])) for theta in thetas])
+    np.testing.assert_allclose(interaction(problem, problem.at(thetas)), each.max(axis=0), rtol=1e-12)
+
+
+def test_gains_of_moves_are_differences_of_success():
+    problem = Prompts.of(prompts(0.3, [0.5, 0.02, 0.9]))
+    moves = 0.3 * np.random.default_rng(4).normal(size=(6, problem.theta.size))
+    expected = problem.at(problem.theta + moves).success - problem.at(problem.theta[None]).success
+    np.testing.assert_allclose(gains(problem, problem.theta, moves), expected, atol=1e-14)
+
+
+def test_weak_interaction_is_enough_and_conflict_is_a_matter_of_the_sign():
+    found = judged(weak_interaction.STUDY)
+    for name in (*weak_interaction.UPDATES, "N8/conflict"):
+        assert (found.loc[name, "verdict"] == "confirmed").all(), name
+    for name in weak_interaction.TOO_SMALL:
+        assert (found.loc[name, "verdict"] == "refuted").all(), name
+    assert (found["control"] == "refuted").all()
+    np.testing.assert_allclose(found.loc["N8/conflict", "estimate"], -0.3 / 3.0, rtol=1e-3)
+
+
+@pytest.mark.parametrize("neighbour", weak_interaction.OPPOSED.values())
+def test_the_opposed_pair_satisfies_the_assumptions_and_loses(neighbour):
+    """Its constants from the library's gradients, and the mean gain in fifty digits."""
+    problem = opposed(neighbour, weak_interaction.LEAN)
+    moments = gt.moments(library(problem), problem.theta)
+    own, other = moments.prompt_gradients
+    deviations = np.sqrt(moments.value * (1.0 - moments.value))
+    inner, norms = own @ other, [np.linalg.norm(own), np.linalg.norm(other)]
+    seen = [np.linalg.norm(x @ g) ** 2 / np.linalg.norm(x, 2) ** 2 for x, g in zip(problem.features, (other, own), strict=True)]
+    assert inner > 0.0
+    strength, r1, r2 = max(seen) / inner, max(norms) / min(norms), max(deviations) / min(deviations)
+    found = interaction(problem, problem.at(problem.theta[None]))
+    np.testing.assert_allclose(found, (strength, r1, r2), rtol=1e-9)
+    assert r1 * r2 < strength / 2.0  # so that the appendix has M/2
+    size = strength / 2.0
+    step, guarantee = step_of("N8/divided gain, appendix", problem, size)
+    with localcontext() as context:
+        context.prec = 50
+
+        def success(theta):
+            logits = [sum(Decimal(float(x)) * t for x, t in zip(row, theta, strict=True)) for row in problem.features[0]]
+            return logits[0].exp() / sum(one.exp() for one in logits)
+
+        at = [Decimal(float(t)) for t in problem.theta]
+        scales = [Decimal(float(step.size / deviation)) for deviation in deviations]
+        moved = [
+            [t + s * Decimal(float(x)) for t, x in zip(at, g, strict=True)] for s, g in zip(scales, (own, other), strict=True)
+        ]
+        gain = float(sum(success(theta) - success(at) for theta in moved) / 2)
+    wanted = guarantee * norms[0] ** 2 / (2.0 * deviations[0])
+    assert gain / wanted < -10.0
+    assert shortfall(problem, problem.theta, step, guarantee) == pytest.approx(1.0 - gain / wanted, rel=1e-6)
+
+
+def test_a_step_on_a_neighbour_is_its_two_orders():
+    """What section 31 says of the opposed pair: the factor 1 - eta M X^2 V_i/(4 sqrt(V_j)) of the first order."""
+    problem = opposed(0.001, weak_interaction.LEAN)
+    state = problem.at(problem.theta[None])
+    strength = interaction(problem, state).strength
+    first, deviation = state.gradients[0, 0] @ state.gradients[0, 1], np.sqrt(state.variance[0, 1])
+    for eta in (0.1 / strength, 0.5 / strength, 1.0 / strength):
+        change = gains(problem, problem.theta, eta / deviation * state.gradients[0, 1:])[0, 0]
+        factor = 1.0 - eta * strength * state.variance[0, 0] / (4.0 * deviation)
+        assert change / (eta / deviation * first) == pytest.approx(factor, abs=1e-3)
+
+
+def test_sums_along_paths_are_those_of_the_library():
+    """All orders of five draws of two prompts, each by moments of the library."""
+    whole = prompts(0.3, [0.3, 0.6])
+    problem, constant = Prompts.of(whole), 4.0
+    orders = np.array(np.meshgrid(*[[0, 1]] * 5)).reshape(5, -1)
+    for update, power, size in (("plain", 0.0, 1.0 / constant), ("divided", 0.5, 0.5 / constant)):
+        found = weak_sums.course(problem, orders, update, constant)
+        for run, order in enumerate(orders.T):
+            theta, squares, deviations, weighted = whole.theta.copy(), np.zeros(2), np.zeros(2), np.zeros(2)
+            for drawn in order:
+                moments = gt.moments(whole, theta)
+                variance, square = moments.value * (1.0 - moments.value), (moments.prompt_gradients**2).sum(axis=1)
+                squares, deviations, weighted = squares + square, deviations + variance**0.5, weighted + square / variance**0.5
+                theta = theta + size * moments.prompt_gradients[drawn] / variance[drawn] ** power
+            np.testing.assert_allclose(found.squares[run], squares, rtol=1e-12)
+            np.testing.assert_allclose(found.deviations[run], deviations, rtol=1e-12)
+            np.testing.assert_allclose(found.weighted[run], weighted, rtol=1e-12)
+        assert found.worst.deviations >= np.sqrt(0.24 / 0.21)
+
+
+def test_one_prompt_of_two_answers_passes_the_printed_sum_44_times():
+    """By its log odds alone: they rise by sqrt(V) with an update, and the gradient's square is 2 V^2."""
+    log_odds, squares, deviations = 0.0, 0.0, 0.0
+    for _ in range(4096):
+        variance = 1.0 / (2.0 + 2.0 * np.cosh(log_odds))
+        squares, deviations, log_odds = squares + 2.0 * variance**2, deviations + variance**0.5, log_odds + variance**0.5
+    expected = squares / (2.0 * 0.5 * 8.0 / (3.0 * 4096) * deviations)
+    problem = Prompts.of(prompts(0.0, [0.5], 2))
+    course, constant = weak_sums.settled(problem, np.zeros((4096, 1), dtype=int), "divided")
+    assert constant == pytest.approx(1.0)
+    found = weak_sums.quotients(course, 4096, 0.5 * constant)["N8/divided sum"][0]
+    assert found[0] == pytest.approx(expected, rel=1e-9)
+    assert expected == pytest.approx(44.35, abs=0.01)
+
+
+def test_standard_errors_of_quotients_are_those_of_the_jackknife():
+    problem = Prompts.of(prompts(0.3, [0.3, 0.3]))
+    drawn = np.random.default_rng(5).integers(2, size=(100, 64))
+    whole = weak_sums.course(problem, drawn, "divided", 4.0, stops=True)
+    left_out = [
+        weak_sums.quotients(weak_sums.Course(*(np.delete(part, run, axis=0) for part in whole[:4]), whole.worst), 100, 1.0)
+        for run in range(64)
+    ]
+    for name, (_, added) in weak_sums.quotients(whole, 100, 1.0).items():
+        values = np.array([one[name][0] for one in left_out])
+        jackknife = np.sqrt(63.0 / 64.0 * ((values - values.mean(axis=0)) ** 2).sum(axis=0))
+        np.testing.assert_allclose(added.std(axis=0, ddof=1) / 8.0, jackknife, rtol=0.05)
+
+
+def test_the_printed_sum_fails_with_the_constants_of_its_own_iterates():
+    problem = Prompts.of(prompts(0.3, [0.3, 0.3]))
+    drawn = np.random.default_rng(6).integers(2, size=(64, 16))
+    course, constant = weak_sums.settled(problem, drawn, "divided")
+    asked = constants(course.worst)["N8/divided gain"]
+    assert asked <= constant <= weak_sums.GROWTH * asked * 1.2
+    found = judged(weak_sums.STUDY)
+    assert (found.loc["N8/divided sum", "verdict"] == "refuted").all()
+    for name in ("N8/divided sum, weighted", "N8/divided sum, corrected"):
+        assert (found.loc[name, "verdict"] == "confirmed").all(), name
+    assert "refuted" not in set(found.loc["N8/plain sum", "verdict"])
+    assert (found["control"] == "refuted").all()
+
+
+def test_the_derivations_have_the_exact_quotients():
+    """Section 31 says by how much the printed sum is passed where there is one path only, after 1,024 and 4,096 updates."""
+    text = " ".join((DOCS / "derivations.md").read_text(encoding="utf-8").split())
+    exact = {cell.settings["setting"]: cell.settings for cell in weak_sums.cells(False) if cell.settings["runs"] == 1}
+    said = {}
+    for name, settings in exact.items():
+        found = []
+        for horizon in (1024, 4096):
+            rows = weak_sums.compute({**settings, "horizon": horizon}, np.random.SeedSequence(0), 0)
+            found += [row["estimate"] for row in rows if row["statement"] == "N8/divided sum" and row["how"] == "path"][:1]
+        said[name] = found
+    (two_short, two_long), (four_short, four_long), (same_short, same_long) = said.values()
+    assert f"{two_short:.1f} and {two_long:.0f} times its right side" in text
+    assert f"{four_short:.1f} and {four_long:.0f} times with four" in text
+    assert f"{same_short:.1f} and {same_long:.0f} times; for two prompts with one right answer" in text
