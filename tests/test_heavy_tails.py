@@ -136,6 +136,7 @@ def test_a_warning_is_told_and_is_in_the_data():
         assert ("Warning: the lengths of the gradients differ much" in str(advice)) == advice.heavy_tailed
         assert advice.to_dict()["confidence_set"]["heavy_tailed"] == advice.heavy_tailed
         said.append(advice.heavy_tailed)
+        assert "no limit" not in str(advice)
     assert said == [False, True]
 
 

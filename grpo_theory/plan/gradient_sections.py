@@ -40,7 +40,7 @@ def _recommendation(advice: Advice, scores: ScoresAdvice) -> Section:
     if advice.estimator is None and not any(rival.better and rival.shown for rival in scores.recommended.rivals):
         lines[0] += " No other baseline, with its own best batch, is shown to have a smaller error."
     if not advice.enough:
-        lines[0] += " The data are not sufficient to be sure, as the section after the next one says."
+        lines[0] += " The data are not sufficient to be sure: see the section How sure."
     if advice.group_size is not None and advice.group_size != choice.group_size:
         place = choice.at(advice.group_size)
         tail = "" if not choice.candidates[place] else " The data cannot tell it from the best."

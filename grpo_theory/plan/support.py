@@ -1,5 +1,7 @@
 """What the recommended baseline and group size rest on, in words: what they were compared with, and what can make them wrong."""
 
+import numpy as np
+
 from grpo_theory.plan.advice import Advice, ScoresAdvice
 from grpo_theory.plan.baseline_gain import Pair, Rival
 from grpo_theory.plan.section import Section, interval_text, level_text, number, percent
@@ -60,7 +62,9 @@ def _own(advice: Advice, pair: Pair) -> str:
 
 def _rival(advice: Advice, rival: Rival) -> str:
     pair, gain = rival.pair, rival.gain
-    limits = f"{level_text(advice)} limits {interval_text(float(gain.low), float(gain.high))}"
+    known = np.isfinite(float(gain.low))
+    text = interval_text(float(gain.low), float(gain.high)) if known else f"{percent(float(gain.high))} at most"
+    limits = f"{level_text(advice)} limits {text}"
     batch = f"{with_baseline(pair)} and groups of {pair.group_size:,} ({counted(pair.batch_size, 'prompt')})"
     if not rival.better:
         return (
