@@ -20,8 +20,8 @@ SPREADS = np.arange(0.0, 2.51, 0.25)
 taken for it."""
 ALLOWANCE = 1.0
 """The L-skewness is taken to be larger than estimated by so much over the root of the number of prompts: 1 to 2 of its standard
-errors. Of 0 to 1.25 a rule written beforehand took 0.75, on other draws than those on which the study judges; 1 is the next one, as
-0.75 was too near to what the rule asks for to be confirmed (section 35)."""
+errors. Of 0 to 1.25 a rule written beforehand took 0.75, on other draws than those on which the study judges; 1 is the next
+one, as 0.75 was too near to what the rule asks for to be confirmed (section 35)."""
 LARGEST = 256
 """Student's statistic is simulated for at most so many prompts; of more it falls towards Student's law from there."""
 RATE = 0.4
