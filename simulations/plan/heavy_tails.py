@@ -59,7 +59,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     For warnings: how often the planner warns, and how often it does of the same pilots with lengths taken off, or put on where
     all are equal.
     """
-    rng = np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)))
+    rng = np.random.default_rng(seed)
     name, prompts = settings["law"], settings["prompts"]
     counts = {quantity: {"covered": 0.0, "plugged_in": 0.0} for quantity in QUANTITIES}
     for _ in range(settings["pilots"]):

@@ -48,7 +48,7 @@ def cells(quick: bool) -> list[Cell]:
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, list[float]]]:
     """Draw pilots, and judge what the planner says of each; at the point, also what a planner says that is wrong."""
     name = settings["problem"]
-    rng = np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)))
+    rng = np.random.default_rng(seed)
     pilot = gt.Pilot(settings["prompts"], settings["size"])
     found: dict[str, dict[str, list[float]]] = {"planned": defaultdict(list), "control": defaultdict(list)}
     for number in range(settings["replications"]):

@@ -45,7 +45,7 @@ def _estimators() -> dict[str, gt.Estimator]:
 def cells(quick: bool) -> list[Cell]:
     """One cell for each horizon, split by trees, each of which is exact; quick takes fewer of the same."""
     return [
-        Cell({"horizon": horizon, "trees": TREES_A_CHUNK}, trees // TREES_A_CHUNK)
+        Cell({"horizon": horizon, "trees": TREES_A_CHUNK}, trees // TREES_A_CHUNK, shared=True)
         for horizon, trees in (QUICK_TREES if quick else TREES).items()
     ]
 

@@ -96,7 +96,11 @@ def cells(quick: bool) -> list[Cell]:
     grid = STEP_SIZES[1::2] if quick else STEP_SIZES
     sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_sizes": list(grid), "arms": list(ARMS)}
     return [
-        Cell({"problem": name, "level": level, "inner_steps": inner, "updates": ROLLOUTS * inner} | sizes | runs, len(ARMS))
+        Cell(
+            {"problem": name, "level": level, "inner_steps": inner, "updates": ROLLOUTS * inner} | sizes | runs,
+            len(ARMS),
+            shared=True,
+        )
         for name, level in list(LEVELS.items())[-1 if quick else 0 :]
         for inner in (INNER_STEPS[:1] if quick else INNER_STEPS)
     ]
