@@ -46,23 +46,23 @@ def summarised(looks: Sequence[pd.DataFrame], estimators: Sequence[str]) -> list
     For each estimator: the share of updates that point away, the cosine, and by how much the first estimator's is larger.
     """
     table = pd.concat(looks, keys=range(len(looks)), names=["problem", ""]).reset_index("problem")
-    return [row for part in _parts(table) for row in _rows(*part, estimators)]
+    return [row for place, part in _parts(table) for row in _rows(place, part, estimators)]
 
 
-def _parts(table: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
+def _parts(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Yield all looks, those at which little is clipped, and those in each bin of the share that is clipped."""
-    yield "all", np.nan, table
-    yield "little clipped", np.nan, table[table["clipped"] <= LITTLE]
+    yield {"part": "all"}, table
+    yield {"part": "little clipped"}, table[table["clipped"] <= LITTLE]
     for low, high in pairwise(BINS):
         inside = (table["clipped"] > low) & (table["clipped"] <= high) if low else table["clipped"] <= high
-        yield "bin", high, table[inside]
+        yield {"part": "bin", "above": low, "up to": high}, table[inside]
 
 
-def _rows(part: str, high: float, table: pd.DataFrame, estimators: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _rows(place: dict[str, Any], table: pd.DataFrame, estimators: Sequence[str]) -> Iterator[dict[str, Any]]:
     by_run = table.groupby(["problem", "run"])
     if len(by_run) < 2:
         return
-    place = {"part": part, "bin": high, "looks": len(table)}
+    place = place | {"looks": len(table)}
     for column in ("clipped", "log ratio"):
         yield place | {"quantity": column} | summary(by_run[column].mean().to_numpy())
     for name in (*estimators, "broken"):

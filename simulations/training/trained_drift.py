@@ -136,13 +136,14 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         for name, sample in found[arm]["success"].items():
             own = {"at": name, "step": TIMES[name] * found[arm]["step"], "interior": found[arm]["interior"]}
             table.append(at | {"quantity": "success"} | own | summary(np.array(sample)))
-        table += [at | {"at": "best"} | row for row in found[arm]["looks"]]
+        table += [at | {"at": "best"} | seen for seen in found[arm]["looks"]]
     for statement, one in AHEAD.items():
         (other,) = set(AHEAD.values()) - {one}
         for name in TIMES:
             pair = {"quantity": "ahead", "statement": statement, "at": name, "arm": one}
-            for rival, at in ((other, name), ("broken", "best")):
-                table.append(common | pair | {"rival": rival} | _ahead(found[one]["success"][name], found[rival]["success"][at]))
+            for rival, where in ((other, name), ("broken", "best")):
+                ahead = _ahead(found[one]["success"][name], found[rival]["success"][where])
+                table.append(common | pair | {"rival": rival} | ahead)
     return table
 
 
