@@ -17,7 +17,8 @@ CAPTION = (
     "ratio is at most twice the drift. Top: length of the bias about the current gradient, relative to that gradient, from 0.003 "
     "on; the trajectory ratio without clip has none. Middle: cosine of mean update and current gradient; below 0 the mean update "
     "makes the policy worse. Bottom: standard deviation of one group's update (G = 8, leave-one-out), relative to the gradient. "
-    "Clips at 0.8 and 1.2. Medians over random trees with two tokens to choose from, each exact."
+    "Clips at 0.8 and 1.2. Medians over random trees with two tokens to choose from and six parameters, each exact. One step put "
+    "each policy at its drift; large drifts are beyond where the clip lets training go."
 )
 HORIZONS = (2, 4, 8)
 QUANTITIES = {"to current": "bias / gradient", "cosine": "cosine with gradient", "variance": "noise / gradient"}
@@ -25,11 +26,13 @@ LEAST = 3e-3
 """Where the axis of biases ends."""
 MARKED = 2
 """Every second of the exact points has a marker, to tell the lines apart."""
+DIMENSION = 6
+"""The number of parameters of the trees on which every ratio was looked at."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a row for each quantity and a column for each horizon."""
-    table = tables["drift"].query("direction == 'learning'")
+    table = tables["drift"].query(f"direction == 'learning' and dimension == {DIMENSION}")
     horizons = [horizon for horizon in HORIZONS if (table["horizon"] == horizon).any()]
     drifts = sorted(table["drift"].unique())
     size = (3.1 * len(horizons), 7.0)

@@ -47,7 +47,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     by_estimator(left, looks, bins)
     by_kind(middle, looks, bins)
     leads(right, table)
-    middle.sharey(left)
+    highest = max(left.get_ylim()[1], middle.get_ylim()[1])
+    for axes in (left, middle):
+        axes.set_ylim(-1.5, 1.05 * highest)
     return figure
 
 

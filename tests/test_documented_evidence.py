@@ -33,6 +33,8 @@ SAID = {
     "T6/most": {"T = 2": ("derivations", "results", "findings/token_ratios"), "T = 4": ("derivations",)}
     | {"T = 6": ("derivations",), "T = 8": ("derivations", "results", "findings/token_ratios")},
     "T6/clipped": {rf"T = [2468], learning, {FAR}": ("derivations", "results", "findings/token_ratios")},
+    "T6/trained": {"": ("derivations", "results", "sequences", "findings/token_ratios")},
+    "T8/trained": {"": ("results", "sequences", "findings/token_ratios")},
     "T7/direction": {rf"T = [468], \w+, {FAR}": ("derivations", "results")},
     "T8/gradient": {rf"drift {drift}$": ("derivations", "results") for drift in (r"0\.1", r"0\.4", "1")},
     "T8/token": {"drift 1$": ("derivations",)},
@@ -48,3 +50,11 @@ def test_ranges_of_shares_are_those_of_the_verdicts(name, settings, page):
     rows = VERDICTS[(VERDICTS["id"] == name) & VERDICTS["problem"].str.contains(settings)]
     text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
     assert f"{rows['estimate'].min():.0%} to {rows['estimate'].max():.0%}" in text
+
+
+@pytest.mark.parametrize("page", ["results", "sequences", "findings/token_ratios"])
+@pytest.mark.parametrize("ending", ["trained", "four times the step"])
+def test_leads_of_the_clip_at_the_end_of_training_are_those_of_the_verdicts(page, ending):
+    leads = 100.0 * VERDICTS.loc[VERDICTS["id"] == f"T8/dropped, {ending}", "estimate"]
+    text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
+    assert f"from {-leads.min():.1f} points behind to {leads.max():.1f} points ahead" in text
