@@ -76,8 +76,10 @@ def ratios(axes: Axes, table: pd.DataFrame) -> None:
     leads = table.query("quantity == 'ahead' and arm == 'clip' and rival == 'none'")
     for place, at in enumerate(MULTIPLES):
         points = 100.0 * np.sort(leads.loc[leads["at"] == at, "estimate"])
-        axes.plot(place + np.linspace(-0.3, 0.3, points.size), points, "o", color=BLUE, markerfacecolor="white")
+        spread = np.linspace(-0.3, 0.3, points.size) if points.size > 1 else np.zeros(1)
+        axes.plot(place + spread, points, "o", color=BLUE, markerfacecolor="white")
     axes.axhline(0.0, color=GREY, linewidth=0.7)
+    axes.set_xlim(-0.5, len(MULTIPLES) - 0.5)
     axes.set_xticks(range(len(MULTIPLES)), MULTIPLES.values())
     axes.grid(axis="x", visible=False)
     axes.set_title("Clip the importance ratio?")

@@ -82,11 +82,14 @@ def leads(axes: Axes, table: pd.DataFrame) -> None:
         spread = place + np.linspace(-0.32, 0.32, len(own)) if len(own) > 1 else np.array([float(place)])
         for name, look in OPTIMISERS.items():
             is_its = (own["optimiser"] == name).to_numpy()
+            if not is_its.any():
+                continue
             half = 100.0 * NORMAL_95 * own.loc[is_its, "standard_error"]
             style: dict[str, Any] = {"color": look.colour, "markerfacecolor": "white", "linestyle": "none", "elinewidth": 0.8}
             label = look.label if not place else None
             axes.errorbar(spread[is_its], 100.0 * own.loc[is_its, "estimate"], half, fmt=look.marker, label=label, **style)
     axes.axhline(0.0, color=GREY, linewidth=0.7)
+    axes.set_xlim(-0.5, len(STEPS) - 0.5)
     axes.set_xticks(range(len(STEPS)), STEPS.values())
     axes.grid(axis="x", visible=False)
     axes.set_title("Clip, or no ratio at all?")
