@@ -58,3 +58,18 @@ def test_leads_of_the_clip_at_the_end_of_training_are_those_of_the_verdicts(page
     leads = 100.0 * VERDICTS.loc[VERDICTS["id"] == f"T8/dropped, {ending}", "estimate"]
     text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
     assert f"from {-leads.min():.1f} points behind to {leads.max():.1f} points ahead" in text
+
+
+def test_what_many_parameters_change_is_in_the_verdicts():
+    rows = VERDICTS[VERDICTS["id"] == "T6/clipped"].set_index("problem")["estimate"]
+    near, far = (f"{rows[f'T = 8, 200 parameters, learning, drift {drift}']:.0%}" for drift in ("0.4", "1"))
+    text = " ".join((DOCS / "findings" / "token_ratios.md").read_text(encoding="utf-8").split())
+    assert f"With 200 parameters and eight tokens it does in {near} at a drift of 0.4, and in {far} at 1" in text
+
+
+@pytest.mark.parametrize("page", ["results", "findings/token_ratios"])
+def test_no_ratio_is_nearer_to_the_gradient_in_as_many_settings_as_is_said(page):
+    rows = VERDICTS[VERDICTS["id"] == "T8/nearer, trained"]
+    assert set(rows["verdict"]) == {"confirmed"}
+    text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
+    assert f"in all {len(rows)} settings" in text
