@@ -13,6 +13,7 @@ TRAINED = (
     "minibatch training on trees of two tokens, responses used once; the arm's best constant step, chosen on other seeds; "
     "updates that are not the first of their rollout"
 )
+PASSES = "training on trees of two tokens with several passes over a rollout; constant steps, chosen on other seeds"
 RUNS = "minibatch training on trees of two tokens, responses used once; each arm's best constant step, chosen on other seeds"
 
 
@@ -39,6 +40,14 @@ WHILE_TRAINING = (
     _while_training("T8/dropped, trained", f"at its best step each: {NO_RATIO_LAST}", where=RUNS),
     _while_training("T8/dropped, twice the step", f"at twice its best step each: {NO_RATIO_LAST}", where=RUNS),
     _while_training("T8/dropped, four times the step", f"at four times its best step each: {NO_RATIO_LAST}", where=RUNS),
+    _while_training(
+        "T8/dropped, several passes", f"several passes over the responses, at its best step each: {NO_RATIO_LAST}", where=PASSES
+    ),
+    _while_training(
+        "T8/dropped, several passes at the clip's step",
+        f"several passes over the responses, both at the best step of the clip: {NO_RATIO_LAST}",
+        where=PASSES,
+    ),
     _while_training("T8/clip, trained", f"at its best step each: {CLIP_LAST}", where=RUNS),
     _while_training("T8/clip, twice the step", f"at twice its best step each: {CLIP_LAST}", where=RUNS),
     _while_training("T8/clip, four times the step", f"at four times its best step each: {CLIP_LAST}", where=RUNS),

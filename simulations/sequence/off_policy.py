@@ -19,7 +19,7 @@ class Pairs:
 
     def __init__(self, problem: gt.Problem, theta: Array, behaviour: Array) -> None:
         logits, self.paths = problem.policy.logit_map.logits, problem.policy.paths
-        self.features = problem.bandit.prompt_weights[:, None, None] * problem.policy.jacobian()
+        self.features = problem.policy.jacobian()
         self.prompt_weights, self.success = problem.bandit.prompt_weights, problem.bandit.mean_reward
         self.now, self.old = (self.paths.log_probabilities(logits(vectors)) for vectors in (theta, behaviour))
 
@@ -31,7 +31,7 @@ class Pairs:
     def gradients(self) -> Array:
         """Return grad J at the current policies, (N, d)."""
         reached = np.exp(self.paths.along(self.now))
-        return self._add_up((reached * self.success)[..., None] * np.ones(self.paths.horizon))
+        return self._mean((reached * self.success)[..., None] * np.ones(self.paths.horizon))
 
     def mean_updates(self, estimator: gt.Estimator, sign_is_lost: bool = False) -> Array:
         """Return the mean updates of an estimator with leave-one-out advantages, (N, d).
@@ -42,7 +42,15 @@ class Pairs:
         value = (self.reached * self.success).sum(axis=-1, keepdims=True)
         right = (self.reached * self.success * (1.0 - value))[..., None] * gains[POSITIVE]
         wrong = (self.reached * (1.0 - self.success) * value)[..., None] * gains[POSITIVE if sign_is_lost else NEGATIVE]
-        return self._add_up(right + sign * wrong)
+        return self._mean(right + sign * wrong)
+
+    def updates(self, estimator: gt.Estimator, right: Array, wrong: Array) -> Array:
+        """Return the sums of advantages times scores, (N, d), of responses that were drawn.
+
+        Their advantages, summed by prompt and response, are given for right responses and for wrong ones, shape (N, M, K) each.
+        """
+        gains = self._gains(estimator)
+        return self._add_up(right[..., None] * gains[POSITIVE] + wrong[..., None] * gains[NEGATIVE])
 
     def clipped(self, estimator: gt.Estimator) -> Array:
         """Return the expected share of tokens that an estimator's clip drops, (N,)."""
@@ -60,6 +68,10 @@ class Pairs:
         log_ratios = (self.now - self.old).reshape(-1, self.paths.n_logits).T
         gains = gains_of(estimator, self.paths, log_ratios)
         return np.moveaxis(gains, (1, 3), (0, 1)).reshape(2, *self.old.shape[:2], *self.paths.edges.shape)
+
+    def _mean(self, weights: Array) -> Array:
+        """Return the mean over prompts of the sums of the tokens' scores, shape (N, d)."""
+        return self._add_up(self.prompt_weights[:, None, None] * weights)
 
     def _add_up(self, weights: Array) -> Array:
         """Return the sum of the tokens' scores under the current policy with weights (N, M, K, T), shape (N, d)."""
