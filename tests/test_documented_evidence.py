@@ -60,6 +60,13 @@ def test_leads_of_the_clip_at_the_end_of_training_are_those_of_the_verdicts(page
     assert f"from {-leads.min():.1f} points behind to {leads.max():.1f} points ahead" in text
 
 
+@pytest.mark.parametrize("page", ["results", "sequences", "findings/token_ratios"])
+def test_what_dropping_the_ratio_costs_at_the_clips_step_is_in_the_verdicts(page):
+    lost = 100.0 * VERDICTS.loc[VERDICTS["id"] == "T8/dropped, several passes at the clip's step", "estimate"]
+    text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
+    assert f"At the clip's best step it lost {lost.min():.1f} to {lost.max():.1f} points" in text
+
+
 def test_what_many_parameters_change_is_in_the_verdicts():
     rows = VERDICTS[VERDICTS["id"] == "T6/clipped"].set_index("problem")["estimate"]
     near, far = (f"{rows[f'T = 8, 200 parameters, learning, drift {drift}']:.0%}" for drift in ("0.4", "1"))
