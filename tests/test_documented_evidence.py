@@ -62,7 +62,7 @@ def test_leads_of_the_clip_at_the_end_of_training_are_those_of_the_verdicts(page
 
 @pytest.mark.parametrize("page", ["results", "sequences", "findings/token_ratios"])
 def test_what_dropping_the_ratio_costs_at_the_clips_step_is_in_the_verdicts(page):
-    lost = 100.0 * VERDICTS.loc[VERDICTS["id"] == "T8/dropped, several passes at the clip's step", "estimate"]
+    lost = 100.0 * VERDICTS.loc[VERDICTS["id"] == "T8/dropped, several passes at the step of the clip", "estimate"]
     text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
     assert f"At the clip's best step it lost {lost.min():.1f} to {lost.max():.1f} points" in text
 

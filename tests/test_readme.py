@@ -182,7 +182,7 @@ def test_the_third_finding_is_what_the_trained_drifts_say():
     assert f"points away from the gradient in {clip.min():.0%} to {clip.max():.0%} of these updates" in finding(3)
     assert f"without any ratio in {none.min():.0%} to {none.max():.0%}" in finding(3)
     assert f"from {-100.0 * lead.min():.1f} points behind to {100.0 * lead.max():.1f} points ahead" in finding(3)
-    lost = 100.0 * claims("T8/dropped, several passes at the clip's step")["estimate"]
+    lost = 100.0 * claims("T8/dropped, several passes at the step of the clip")["estimate"]
     assert f"no ratio at the clip's learning rate lost {lost.min():.0f} to {lost.max():.0f} points" in finding(3)
 
 

@@ -44,7 +44,7 @@ WHILE_TRAINING = (
         "T8/dropped, several passes", f"several passes over the responses, at its best step each: {NO_RATIO_LAST}", where=PASSES
     ),
     _while_training(
-        "T8/dropped, several passes at the clip's step",
+        "T8/dropped, several passes at the step of the clip",
         f"several passes over the responses, both at the best step of the clip: {NO_RATIO_LAST}",
         where=PASSES,
     ),

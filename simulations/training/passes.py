@@ -28,7 +28,7 @@ STEP_SIZES = tuple(2.0**power for power in range(-6, 2))
 PROBLEMS, TUNING_PROBLEMS, TUNING_RUNS, RUNS = 8, 2, 32, 64
 POINT = 0.01
 """One point of success at the end is less than two runs with other seeds differ by."""
-ENDINGS = {"several passes": "own", "several passes at the clip's step": "clip's"}
+ENDINGS = {"several passes": "own", "several passes at the step of the clip": "clip's"}
 """By the end of a statement's name, whose best step the arm without ratio takes."""
 
 

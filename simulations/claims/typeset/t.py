@@ -104,7 +104,7 @@ FORMS = {
     "T8/nearer, trained": r"In runs with the clip the mean update without any ratio is nearer in direction to $\nabla "
     r"J(\theta_k)$ than the clipped one.",
     "T8/dropped, several passes": f"Several passes over the responses, at its best step each: {ENDS['dropped']}.",
-    "T8/dropped, several passes at the clip's step": f"Several passes over the responses, both at the clip's best step: "
+    "T8/dropped, several passes at the step of the clip": f"Several passes over the responses, both at the clip's best step: "
     f"{ENDS['dropped']}.",
     **{
         f"T8/{arm}, {ending}": rf"{at.capitalize()} its best constant step each: {words}."
