@@ -205,11 +205,14 @@ def test_the_second_finding_is_what_the_races_and_the_flows_say():
     assert f"its bound is exceeded up to {claims('N6/printed')['estimate'].max():.1f} times" in finding(2)
 
 
-def test_the_third_finding_is_what_the_drifts_say():
-    far = claims("T6/clipped", r"T = [2468], learning, drift (?:0\.4|1)$")
-    assert len(far) == 8
-    low, high = far["estimate"].min(), far["estimate"].max()
-    assert f"points away from the gradient in {low:.0%} to {high:.0%} of random problems" in finding(3)
+def test_the_third_finding_is_what_the_trained_drifts_say():
+    clip, none, lead = (claims(name)["estimate"] for name in ("T6/trained", "T8/trained", "T8/dropped, trained"))
+    assert len(clip) == len(none) == len(lead) == 28
+    assert f"points away from the gradient in {clip.min():.0%} to {clip.max():.0%} of these updates" in finding(3)
+    assert f"without any ratio in {none.min():.0%} to {none.max():.0%}" in finding(3)
+    assert f"from {-100.0 * lead.min():.1f} points behind to {100.0 * lead.max():.1f} points ahead" in finding(3)
+    lost = 100.0 * claims("T8/dropped, several passes at the step of the clip")["estimate"]
+    assert f"no ratio at the clip's learning rate lost {lost.min():.0f} to {lost.max():.0f} points" in finding(3)
 
 
 def trainers():
