@@ -39,16 +39,16 @@ BATCH = 32
 """Prompts of an update, drawn anew for each; of the made-up problems as many as there are."""
 UPDATES, MADE_UP_UPDATES = 128, 64
 HEADS = (
-    ("lm-few-shot", 32, (RAW, WHITENED), GROUP_SIZES),
-    ("lm-zero-shot", 32, (RAW, WHITENED), SOME_SIZES),
-    ("lm-instruct", 32, (RAW, WHITENED), SOME_SIZES),
-    ("lm-few-shot", 128, (RAW,), SOME_SIZES),
+    ("lm-few-shot", 32, (RAW, WHITENED), {"Adam": GROUP_SIZES, "SGD": (32,)}),
+    ("lm-zero-shot", 32, (RAW, WHITENED), {"Adam": SOME_SIZES, "SGD": (32,)}),
+    ("lm-instruct", 32, (RAW, WHITENED), {"Adam": SOME_SIZES, "SGD": (32,)}),
+    ("lm-few-shot", 128, (RAW,), {"Adam": SOME_SIZES}),
 )
-"""Heads of SmolLM2, numbers of questions, features, group sizes."""
+"""Heads of SmolLM2, numbers of questions, features, group sizes by contest."""
 RUNS = {
-    "made up": {"coarse_runs": 64, "fine_runs": 64, "runs": 1024},
-    "random": {"coarse_runs": 8, "fine_runs": 16, "runs": 128},
-    "head": {"coarse_runs": 2, "fine_runs": 4, "runs": 64},
+    "made up": {"coarse_runs": 32, "fine_runs": 64, "runs": 512},
+    "random": {"coarse_runs": 4, "fine_runs": 8, "runs": 128},
+    "head": {"coarse_runs": 1, "fine_runs": 3, "runs": 48},
 }
 QUICK_RUNS = {"made up": 128, "random": 16, "head": 16}
 BROKEN_SHARE, LEAST_BROKEN = 8, 8
@@ -91,9 +91,9 @@ def _heads(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
         return [(problem, "Adam", 32)]
     return [
         (common | {"head": head, "questions": questions, "features": features}, contest, size)
-        for head, questions, kinds, sizes in HEADS
+        for head, questions, kinds, contests in HEADS
         for features in kinds
-        for contest in OPTIMISERS
+        for contest, sizes in contests.items()
         for size in sizes
     ]
 
