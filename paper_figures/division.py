@@ -12,7 +12,6 @@ from paper_figures.harness.style import (
     BLACK,
     BLUE,
     BROWN,
-    GREEN,
     GREY,
     NORMAL_95,
     ORANGE,
@@ -28,12 +27,12 @@ PLACE = 390
 TABLES = ("race",)
 CAPTION = (
     "How much higher success, averaged over a run, is with advantages divided by their group's standard deviation (grpo) than "
-    "without (dr_grpo), in points of a hundred. Bars are 95% intervals of runs with the same draws. Each side has the constant "
-    "step that was best for it on other draws. The shaded band is less than one point either way. Answers have one token and are "
-    "right or wrong. Only settings in which both outcomes are possible are shown: features are shared between prompts, and groups "
-    "have at least 4 responses. Rows are optimisers. Columns are heads of SmolLM2 with frozen hidden states, as they are (raw) or "
-    "in whitened coordinates; random features; and four made-up prompts whose features have the correlation given, all easy "
-    "(success 0.5 at the start), all hard (0.02) or half of each. An update has 32 prompts, or the four made-up ones."
+    "without (dr_grpo), in points of a hundred. Bars are 95% intervals of runs with the same draws, given the steps. Each side "
+    "has the constant step that was best for it on other draws. The shaded band is less than one point either way. Answers have "
+    "one token and are right or wrong. All settings shown could come out either way: prompts share features, and groups have at "
+    "least 4 responses. Rows are optimisers. Columns are heads of SmolLM2 with frozen hidden states, as they are (raw) or "
+    "whitened; 64 prompts with random features of d dimensions; and four made-up prompts, all easy (success 0.5 at the start), "
+    "all hard (0.02) or half of each, with the correlation of features given. An update draws 32 prompts, or four."
 )
 COLUMNS = {
     "raw": "SmolLM2's head, raw",

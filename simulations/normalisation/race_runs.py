@@ -21,7 +21,7 @@ PRINTED = {"plain": 1.0, "divided": 0.5}
 """The paper's steps 1/X^2 and 1/(2 X^2), of one prompt each; X = 1 here."""
 EVERY = 4
 """After how many updates success is looked at."""
-COARSE = {"SGD": 4.0 ** np.arange(0, 8), "Adam": 4.0 ** np.arange(-5, 3)}
+COARSE = {"SGD": 4.0 ** np.arange(0, 8), "Adam": 4.0 ** np.arange(-2, 3)}
 """From steps that hardly move anything in a run to steps that put a policy on one answer at once.
 
 SGD's are in units of 1/(mean squared length of the features), Adam's in logits that a step can move.
