@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from paper_figures.harness.style import (
     BLACK,
-    BLUE,
     BROWN,
     GREY,
+    LANGUAGE_MODEL,
     NORMAL_95,
     ORANGE,
     PROBLEMS,
@@ -37,20 +37,24 @@ CAPTION = (
 COLUMNS = {
     "raw": "SmolLM2's head, raw",
     "whitened": "SmolLM2's head, whitened",
-    "random": "random features",
+    "random": "64 prompts, random features",
     "made up": "four made-up prompts",
 }
 ROWS = {"SGD": "plain ascent (SGD)", "Adam": "Adam"}
 LOOKS = {
-    **{f"{name}, {kind}, 32 questions": PROBLEMS[name] for name in PROBLEMS for kind in ("raw", "whitened")},
-    "lm-few-shot, raw, 128 questions": Look("SmolLM2, few-shot, 128 questions", PURPLE, "^", "--"),
-    "random, d = 16": Look("64 prompts, d = 16", ORANGE, "s", "-"),
-    "random, d = 32": Look("64 prompts, d = 32", BROWN, ">", "--"),
-    "random, d = 64": Look("64 prompts, d = 64", BLACK, "o", ":"),
     **{
-        f"correlation {correlation}, {mixture}": Look(f"{mixture}, {correlation}", colour, marker, line)
-        for correlation, line, colours in (("0.2", ":", (SKY, GREY, ORANGE)), ("0.7", "-", (BLUE, BLACK, VERMILION)))
-        for mixture, colour, marker in zip(("easy", "hard", "easy and hard"), colours, ("o", "s", "D"), strict=True)
+        f"{name}, {kind}, 32 questions": PROBLEMS[name]._replace(label=name.removeprefix("lm-") + ", 32 questions")
+        for name in LANGUAGE_MODEL
+        for kind in ("raw", "whitened")
+    },
+    "lm-few-shot, raw, 128 questions": Look("few-shot, 128 questions", VERMILION, "^", "--"),
+    "random, d = 16": Look("d = 16", ORANGE, "s", "-"),
+    "random, d = 32": Look("d = 32", PURPLE, ">", "--"),
+    "random, d = 64": Look("d = 64", SKY, "o", ":"),
+    **{
+        f"correlation {correlation}, {mixture}": Look(f"{mixture}, correlation {correlation}", colour, marker, line)
+        for correlation, line in (("0.2", ":"), ("0.7", "-"))
+        for mixture, colour, marker in (("easy", GREY, "o"), ("hard", BLACK, "s"), ("easy and hard", BROWN, "D"))
     },
 }
 """How each problem is drawn; solid lines where prompts share most."""

@@ -34,7 +34,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         gains = 100.0 * part.pivot_table(index="start", columns="coordinates", values="estimate").loc[rows.index, columns.index]
         sns.heatmap(
             gains,
-            annot=gains.map(lambda value: f"{value:+.1f}".replace("-0.0", "0.0")),
+            annot=gains.map(lambda value: f"{value:+.1f}".replace("-0.0", "0.0").replace("-", "\u2212")),
             fmt="",
             vmin=-most,
             vmax=most,

@@ -15,7 +15,10 @@ from paper_figures.harness.style import (
     GREY,
     LANGUAGE_MODEL,
     PROBLEMS,
+    PURPLE,
     RATIOS,
+    VERMILION,
+    Look,
     group_size_axis,
     log_axis,
 )
@@ -25,14 +28,21 @@ ABOUT = ""
 TABLES = ("gradient_error", "race", "drift")
 CAPTION = (
     "Left: the error of the gradient at a fixed number of responses, against how many of them each prompt gets, for three "
-    "policies of SmolLM2 on arithmetic questions; exact, 1 is the least. Middle: how many points of a hundred success is higher "
-    "with advantages divided by their group's standard deviation, one mark for each setting (difficulty, correlation of prompts, "
-    "group size); at the steps of arXiv 2601.23135, and with each side at its own best step. Right: cosine of mean update and "
-    "gradient when several updates are made from the same responses; below 0 the update makes the policy worse. Medians over "
-    "random trees of four tokens, the policy having moved along the gradient by a drift."
+    "policies of SmolLM2 on arithmetic questions; exact, 1 is the least. Middle: how many points of a hundred success, averaged "
+    "over a run with Adam, is higher with advantages divided by their group's standard deviation (grpo) than without (dr_grpo), "
+    "each at its own best step. A mark is a setting; answers have one token; the shaded band is less than one point. Right: "
+    "cosine of mean update and gradient when several updates are made from the same responses; below 0 the update makes the "
+    "policy worse. Medians over random trees of four tokens, the policy having moved along the gradient by a drift."
 )
 SIZES = (2, 4, 8, 16, 32, 64)
-CONTESTS = {"printed steps": "the paper's\nsteps", "SGD": "best step,\nplain ascent", "Adam": "best step,\nAdam"}
+FAMILIES = {
+    "raw": Look("SmolLM2's head, raw", VERMILION, "s", ""),
+    "whitened": Look("SmolLM2's head, whitened", BLUE, "D", ""),
+    "random": Look("64 prompts, random features", PURPLE, ">", ""),
+    "made up": Look("four made-up prompts", BLACK, "o", ""),
+}
+APART, HEADROOM = 0.3, 1.45
+"""How far apart the families are at a group size, as a power of 2, and how much of the axis the legend needs beside the marks."""
 SHOWN = ("none", "trajectory, clipped", "token, clipped")
 HORIZON = 4
 
@@ -62,16 +72,23 @@ def group_sizes(axes: Axes, table: pd.DataFrame) -> None:
 
 
 def division(axes: Axes, table: pd.DataFrame) -> None:
-    """Draw what dividing gains in each setting, by how the steps were chosen."""
-    gains = table.query("quantity == 'plain less' and arm == 'divided' and group_size > 0")
-    for place, contest in enumerate(CONTESTS):
-        points = -100.0 * np.sort(gains.loc[gains["contest"] == contest, "estimate"])
-        axes.plot(place + np.linspace(-0.3, 0.3, points.size), points, "o", color=BLUE, markerfacecolor="white")
+    """Draw what dividing gains under Adam in each setting, against the group size."""
+    gains = table.query("quantity == 'plain less' and arm == 'divided' and contest == 'Adam'")
+    sizes = sorted(gains["group_size"].unique())
+    kinds = gains["family"].where(gains["family"] != "head", gains["problem"].str.split(", ").str[1])
+    for place, (family, look) in enumerate(FAMILIES.items()):
+        own = gains[kinds == family]
+        places = own["group_size"] * 2.0 ** (APART * (place / (len(FAMILIES) - 1.0) - 0.5) * 2.0)
+        axes.plot(places, -100.0 * own["estimate"], look.marker, color=look.colour, markerfacecolor="white", label=look.label)
+    axes.axhspan(-1.0, 1.0, color=GREY, alpha=0.18, linewidth=0)
     axes.axhline(0.0, color=GREY, linewidth=0.7)
-    axes.set_xticks(range(len(CONTESTS)), CONTESTS.values())
+    group_size_axis(axes, sizes)
+    axes.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
+    axes.set_ylim(top=HEADROOM * max(1.0, float(-100.0 * gains["estimate"].min())))
     axes.grid(axis="x", visible=False)
     axes.set_title("Divide by the standard deviation?")
     axes.set_ylabel("gain in success (points)")
+    axes.legend(loc="upper left", fontsize="small")
 
 
 def ratios(axes: Axes, table: pd.DataFrame) -> None:

@@ -40,7 +40,7 @@ PAPER = {"correlations": (0.0, *CORRELATIONS), "group_sizes": (2, 8, 64)}
 """Where the steps of the paper are tried."""
 BATCH = 32
 """Prompts of an update, drawn anew for each; of the made-up problems as many as there are."""
-UPDATES, MADE_UP_UPDATES = 100, 64
+UPDATES = 64
 HEADS = (
     ("lm-few-shot", 32, (RAW, WHITENED), {"Adam": GROUP_SIZES, "SGD": (32,)}),
     ("lm-zero-shot", 32, (RAW, WHITENED), {"Adam": SOME_SIZES, "SGD": (32,)}),
@@ -49,16 +49,13 @@ HEADS = (
 )
 """Heads of SmolLM2, numbers of questions, features, group sizes by contest."""
 RUNS = {
-    "made up": {"coarse_runs": 32, "fine_runs": 64, "runs": 512},
-    "random": {"coarse_runs": 16, "fine_runs": 32, "runs": 128},
-    "head": {"coarse_runs": 16, "fine_runs": 16, "runs": 64},
-    RAW: {"coarse_runs": 6, "fine_runs": 12, "runs": 48},
+    "made up": {"coarse_runs": 32, "fine_runs": 64, "runs": 512, "broken_runs": 512},
+    "random": {"coarse_runs": 16, "fine_runs": 32, "runs": 256, "broken_runs": 64},
+    "head": {"coarse_runs": 16, "fine_runs": 16, "runs": 192, "broken_runs": 64},
+    RAW: {"coarse_runs": 6, "fine_runs": 12, "runs": 128, "broken_runs": 64},
 }
-"""Raw are heads under Adam, whose runs take longest and differ most."""
-QUICK_RUNS = {"made up": 128, "random": 32, "head": 32}
-QUICK_TUNING = {"coarse_runs": 4, "fine_runs": 4}
-BROKEN_SHARE, LEAST_BROKEN = 8, 8
-"""The broken arm, which is far off, is trained an eighth as often, and 8 times at least."""
+"""Raw are heads under Adam, whose runs take longest and differ most; the broken arm is far off, and needs fewer."""
+QUICK_RUNS = {"coarse_runs": 4, "fine_runs": 4, "runs": 64, "broken_runs": 64}
 POINT = 0.01
 """Less is what two runs with other seeds differ by."""
 
@@ -72,9 +69,9 @@ def cells(quick: bool) -> list[Cell]:
 def _made_up(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
     found = []
     for correlation in (0.7,) if quick else PAPER["correlations"]:
-        for mixture in ("hard",) if quick else MIXTURES:
+        for mixture in ("easy and hard",) if quick else MIXTURES:
             problem = {"family": "made up", "correlation": correlation, "mixture": mixture}
-            problem |= {"batch_size": N_PROMPTS, "updates": MADE_UP_UPDATES} | _runs("made up", quick)
+            problem |= {"batch_size": N_PROMPTS, "updates": UPDATES} | _runs("made up", quick)
             printed = (8,) if quick else PAPER["group_sizes"]
             found += [(problem, PRINTED_STEPS, size) for size in printed]
             if correlation in CORRELATIONS:
@@ -93,7 +90,7 @@ def _random(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
 def _heads(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
     common = {"family": "head", "batch_size": BATCH, "updates": UPDATES}
     if quick:
-        problem = common | {"head": "lm-few-shot", "questions": 32, "features": WHITENED, "updates": UPDATES // 5}
+        problem = common | {"head": "lm-few-shot", "questions": 32, "features": WHITENED, "updates": UPDATES // 2}
         return [(problem | _runs("head", quick), "Adam", 32)]
     return [
         (
@@ -111,7 +108,7 @@ def _heads(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
 
 
 def _runs(family: str, quick: bool) -> dict[str, int]:
-    return QUICK_TUNING | {"runs": QUICK_RUNS[family]} if quick else RUNS[family]
+    return QUICK_RUNS if quick else RUNS[family]
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
@@ -125,7 +122,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
     steps["broken"] = steps["divided"]
     found: dict[str, Any] = {"steps": steps, "name": problem_of(settings).name}
     for arm, step in steps.items():
-        runs = max(settings["runs"] // BROKEN_SHARE, LEAST_BROKEN) if arm == "broken" else settings["runs"]
+        runs = settings["broken_runs" if arm == "broken" else "runs"]
         found[arm] = success(settings, arm, step, runs, _copy(judging)).tolist()
     return found
 
