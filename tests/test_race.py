@@ -72,6 +72,15 @@ def test_orthogonal_prompts_cannot_differ(contest):
     assert plain.mean() > slower.mean()
 
 
+@pytest.mark.parametrize("correlation", [0.0, 0.2, 0.7])
+def test_with_exact_gradients_one_long_step_solves_the_made_up_prompts_divided_or_not(correlation):
+    problem = problem_of(MADE_UP | {"correlation": correlation, "contest": "SGD"})
+    at = gt.moments(problem, problem.theta)
+    for weights in (np.ones(4), 1.0 / np.sqrt(at.reward_variance)):
+        moved = problem.theta + 1e4 * (at.prompt_weights * weights) @ at.prompt_gradients
+        assert gt.objective(problem, moved) > 0.999
+
+
 def test_every_setting_that_is_judged_can_come_out_either_way():
     judged = [cell.settings for cell in STUDY.cells(False) if cell.settings["contest"] != PRINTED_STEPS]
     assert {settings["group_size"] for settings in judged} == {4, 8, 16, 32, 64}

@@ -36,7 +36,7 @@ CORRELATIONS = (0.2, 0.7)
 """Of the made-up prompts: slightly and strongly correlated."""
 DIMENSIONS = (16, 32, 64)
 """Of the random problems of 64 prompts: the fewer, the more the prompts share."""
-PAPER = {"correlations": (0.0, *CORRELATIONS), "group_sizes": (2, 8, 64)}
+PAPER_CORRELATIONS, PAPER_SIZES = (0.0, *CORRELATIONS), (2, 8, 64)
 """Where the steps of the paper are tried."""
 BATCH = 32
 """Prompts of an update, drawn anew for each; of the made-up problems as many as there are."""
@@ -67,12 +67,12 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def _made_up(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
-    found = []
-    for correlation in (0.7,) if quick else PAPER["correlations"]:
+    found: list[tuple[dict[str, Any], str, int]] = []
+    for correlation in (0.7,) if quick else PAPER_CORRELATIONS:
         for mixture in ("easy and hard",) if quick else MIXTURES:
             problem = {"family": "made up", "correlation": correlation, "mixture": mixture}
             problem |= {"batch_size": N_PROMPTS, "updates": UPDATES} | _runs("made up", quick)
-            printed = (8,) if quick else PAPER["group_sizes"]
+            printed = (8,) if quick else PAPER_SIZES
             found += [(problem, PRINTED_STEPS, size) for size in printed]
             if correlation in CORRELATIONS:
                 sizes = (8,) if quick else GROUP_SIZES

@@ -21,12 +21,12 @@ PRINTED = {"plain": 1.0, "divided": 0.5}
 """The paper's steps 1/X^2 and 1/(2 X^2), of one prompt each; X = 1 here."""
 EVERY = 4
 """After how many updates success is looked at."""
-COARSE = {"SGD": 4.0 ** np.arange(0, 8), "Adam": 4.0 ** np.arange(-2, 3)}
+COARSE: Mapping[str, Array] = {"SGD": 4.0 ** np.arange(0.0, 8.0), "Adam": 4.0 ** np.arange(-2.0, 3.0)}
 """From steps that hardly move anything in a run to steps that put a policy on one answer at once.
 
 SGD's are in units of 1/(mean squared length of the features), Adam's in logits that a step can move.
 """
-FINE = 2.0 ** np.arange(-1.0, 1.1, 0.5)
+FINE: Array = 2.0 ** np.arange(-1.0, 1.1, 0.5)
 """Around the best of the coarse ones."""
 SINGLY = 2000
 """From so many parameters on runs are trained one at a time: theta and Adam's moments of several would not fit the cache."""
@@ -55,7 +55,7 @@ def tuned_step(settings: Mapping[str, Any], arm: str, seed: np.random.SeedSequen
     coarse, fine = seed.spawn(2)
     contest = settings["contest"]
     unit = 1.0 / logit_reach(problem_of(settings)) if contest == "Adam" else 1.0
-    grid = COARSE[contest] * unit
+    grid: Array = COARSE[contest] * unit
     # The least as it is: smoothed over steps this far apart, a peak would lose to a plateau of half its height.
     around = grid[_losses(settings, arm, grid, settings["coarse_runs"], coarse).argmin()] * FINE
     return best_step(around, _losses(settings, arm, around, settings["fine_runs"], fine))
