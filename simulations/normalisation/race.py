@@ -6,10 +6,10 @@ Decided before any run was looked at:
                   mixed groups have one deviation, so that dividing is a factor, which a tuned step undoes.  Orthogonal prompts
                   and exact gradients are not: nothing limits the step there, and either arm learns a prompt at once.
     noticeable    one point of success, averaged over the run: a few hundred questions can just show it
-    steps         each arm's own best, of a coarse and then a fine grid, by other draws than those that judge it
+    steps         each arm's own best of a grid, by other draws than those that judge it
 
-How long runs are, and how many, what they cost decides.  Intervals are those of runs at the steps that were found; a search
-with other draws finds others, which moves a gain by about as much again where runs differ most (raw heads under Adam).
+How long runs are, and how many, is decided by what they cost.  How a step is searched for was changed twice, when other draws
+led to steps that were too far apart.  Intervals are those of runs at the steps that were found; other draws find others.
 
 The steps of the paper are a contest of their own, which is counted apart: it compares two lengths of the updates as well.
 """
@@ -49,14 +49,14 @@ HEADS = (
 )
 """Heads of SmolLM2, numbers of questions, features, group sizes by contest."""
 RUNS = {
-    "made up": {"coarse_runs": 32, "fine_runs": 64, "runs": 512, "broken_runs": 512},
-    "random": {"coarse_runs": 16, "fine_runs": 32, "runs": 256, "broken_runs": 64},
-    "head": {"coarse_runs": 16, "fine_runs": 16, "runs": 128, "broken_runs": 64},
-    RAW: {"coarse_runs": 6, "fine_runs": 12, "runs": 96, "broken_runs": 48},
+    "made up": {"tuning_runs": 64, "runs": 512, "broken_runs": 512},
+    "random": {"tuning_runs": 32, "runs": 256, "broken_runs": 64},
+    "head": {"tuning_runs": 16, "runs": 128, "broken_runs": 128},
+    RAW: {"tuning_runs": 12, "runs": 96, "broken_runs": 48},
 }
 """Raw are heads under Adam, whose runs take longest and differ most; the broken arm is far off, and needs fewer."""
-PRINTED_RUNS = {"coarse_runs": 0, "fine_runs": 0, "runs": 128, "broken_runs": 128}
-QUICK_RUNS = {"coarse_runs": 4, "fine_runs": 4, "runs": 64, "broken_runs": 64}
+PRINTED_RUNS = {"tuning_runs": 0, "runs": 128, "broken_runs": 128}
+QUICK_RUNS = {"tuning_runs": 4, "runs": 64, "broken_runs": 64}
 POINT = 0.01
 """Less is what two runs with other seeds differ by."""
 

@@ -12,7 +12,6 @@ from grpo_theory.estimation import find
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.exact import StabilityWarning
-from simulations.harness.step_search import best_step
 from simulations.normalisation.race_problems import logit_reach, problem_of
 
 OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
@@ -21,13 +20,13 @@ PRINTED = {"plain": 1.0, "divided": 0.5}
 """The paper's steps 1/X^2 and 1/(2 X^2), of one prompt each; X = 1 here."""
 EVERY = 4
 """After how many updates success is looked at."""
-COARSE: Mapping[str, Array] = {"SGD": 4.0 ** np.arange(0.0, 8.0), "Adam": 4.0 ** np.arange(-2.0, 3.0)}
+GRIDS: Mapping[str, Array] = {"SGD": 2.0 ** np.arange(0.0, 15.0), "Adam": 2.0 ** np.arange(-4.0, 5.0)}
 """From steps that hardly move anything in a run to steps that put a policy on one answer at once.
 
 SGD's are in units of 1/(mean squared length of the features), Adam's in logits that a step can move.
 """
-FINE: Array = 2.0 ** np.arange(-1.0, 1.1, 0.5)
-"""Around the best of the coarse ones."""
+NEIGHBOURS = 2
+"""Of the best step of a grid, on each side, through whose successes a parabola is laid."""
 SINGLY = 2000
 """From so many parameters on runs are trained one at a time: theta and Adam's moments of several would not fit the cache."""
 
@@ -51,18 +50,28 @@ ARMS = {
 
 
 def tuned_step(settings: Mapping[str, Any], arm: str, seed: np.random.SeedSequence) -> float:
-    """Return an arm's best step: of a coarse grid first, then of a fine one around it; all steps see the same draws."""
-    coarse, fine = seed.spawn(2)
+    """Return an arm's best step, by runs at each step of a grid; all steps see the same draws."""
     contest = settings["contest"]
     unit = 1.0 / logit_reach(problem_of(settings)) if contest == "Adam" else 1.0
-    grid: Array = COARSE[contest] * unit
-    # The least as it is: smoothed over steps this far apart, a peak would lose to a plateau of half its height.
-    around = grid[_losses(settings, arm, grid, settings["coarse_runs"], coarse).argmin()] * FINE
-    return best_step(around, _losses(settings, arm, around, settings["fine_runs"], fine))
+    grid: Array = GRIDS[contest] * unit
+    reached = [success(settings, arm, float(step), settings["tuning_runs"], seed).mean() for step in grid]
+    return best_of_grid(grid, np.array(reached))
 
 
-def _losses(settings: Mapping[str, Any], arm: str, steps: Array, runs: int, seed: np.random.SeedSequence) -> Array:
-    return np.array([-success(settings, arm, float(step), runs, seed).mean() for step in steps])
+def best_of_grid(steps: Array, reached: Array) -> float:
+    """Return where success peaks: the vertex of a parabola in log step, fitted to the best step of the grid and its neighbours.
+
+    Runs at one step differ by several points, and an error of half the step costs as much: five steps together place the peak
+    better than three with as many runs.  Best is what is highest after smoothing with weights 1/4, 1/2, 1/4; the vertex is not
+    farther from it than its neighbour.
+    """
+    smooth = reached[:-2] / 4.0 + reached[1:-1] / 2.0 + reached[2:] / 4.0
+    best = int(smooth.argmax()) + 1
+    near = slice(max(best - NEIGHBOURS, 0), best + NEIGHBOURS + 1)
+    log_steps = np.log(steps[near] / steps[best])
+    bend, slope, _ = np.polyfit(log_steps, reached[near], 2)
+    vertex = -slope / (2.0 * bend) if bend < 0.0 else 0.0
+    return float(np.clip(steps[best] * np.exp(vertex), steps[best - 1], steps[best + 1]))
 
 
 def success(settings: Mapping[str, Any], arm: str, step: float, runs: int, seed: np.random.SeedSequence) -> Array:
