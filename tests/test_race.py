@@ -144,21 +144,22 @@ def test_the_reach_of_a_step_is_how_far_it_can_move_a_logit():
 
 
 def test_the_best_step_undoes_a_factor():
-    settings = MADE_UP | {"updates": 64, "group_size": 2, "contest": "SGD", "tuning_runs": 64}
+    settings = MADE_UP | {"updates": 64, "group_size": 2, "contest": "SGD", "tuning_runs": 64, "neighbours": 1}
     steps = [tuned_step(settings, arm, np.random.SeedSequence(4)) for arm in ("plain", "divided")]
     assert steps[0] / steps[1] == pytest.approx(np.sqrt(2.0), rel=0.15)
     best, *others = (success(settings, "plain", steps[0] * by, 512, np.random.SeedSequence(5)).mean() for by in (1.0, 0.25, 4.0))
     assert best > max(others)
 
 
-def test_the_best_of_a_grid_is_where_a_parabola_peaks_and_no_lucky_step():
+@pytest.mark.parametrize("neighbours", [1, 2])
+def test_the_best_of_a_grid_is_where_a_parabola_peaks_and_no_lucky_step(neighbours):
     steps = 2.0 ** np.arange(9.0)
     peak = np.log(steps) - np.log(11.0)
-    assert best_of_grid(steps, 0.8 - 0.05 * peak**2) == pytest.approx(11.0)
+    assert best_of_grid(steps, 0.8 - 0.05 * peak**2, neighbours) == pytest.approx(11.0)
     lucky = 0.8 - 0.05 * peak**2
     lucky[0] += 0.1
-    assert best_of_grid(steps, lucky) == pytest.approx(11.0)
-    assert best_of_grid(steps, np.arange(9.0)) == steps[-2], "no peak: the last but one"
+    assert best_of_grid(steps, lucky, neighbours) == pytest.approx(11.0)
+    assert best_of_grid(steps, np.arange(9.0), neighbours) == steps[-2], "no peak: the last but one"
 
 
 def test_many_parameters_are_trained_run_by_run_on_draws_that_all_arms_share():

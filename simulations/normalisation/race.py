@@ -49,14 +49,14 @@ HEADS = (
 )
 """Heads of SmolLM2, numbers of questions, features, group sizes by contest."""
 RUNS = {
-    "made up": {"tuning_runs": 64, "runs": 512, "broken_runs": 512},
-    "random": {"tuning_runs": 32, "runs": 256, "broken_runs": 64},
-    "head": {"tuning_runs": 16, "runs": 128, "broken_runs": 128},
-    RAW: {"tuning_runs": 12, "runs": 96, "broken_runs": 48},
+    "made up": {"tuning_runs": 64, "neighbours": 1, "runs": 512, "broken_runs": 512},
+    "random": {"tuning_runs": 32, "neighbours": 1, "runs": 256, "broken_runs": 64},
+    "head": {"tuning_runs": 16, "neighbours": 1, "runs": 128, "broken_runs": 128},
+    RAW: {"tuning_runs": 12, "neighbours": 2, "runs": 96, "broken_runs": 48},
 }
 """Raw are heads under Adam, whose runs take longest and differ most; the broken arm is far off, and needs fewer."""
 PRINTED_RUNS = {"tuning_runs": 0, "runs": 128, "broken_runs": 128}
-QUICK_RUNS = {"tuning_runs": 4, "runs": 64, "broken_runs": 64}
+QUICK_RUNS = {"tuning_runs": 4, "neighbours": 1, "runs": 64, "broken_runs": 64}
 POINT = 0.01
 """Less is what two runs with other seeds differ by."""
 

@@ -25,8 +25,6 @@ GRIDS: Mapping[str, Array] = {"SGD": 2.0 ** np.arange(0.0, 15.0), "Adam": 2.0 **
 
 SGD's are in units of 1/(mean squared length of the features), Adam's in logits that a step can move.
 """
-NEIGHBOURS = 2
-"""Of the best step of a grid, on each side, through whose successes a parabola is laid."""
 SINGLY = 2000
 """From so many parameters on runs are trained one at a time: theta and Adam's moments of several would not fit the cache."""
 
@@ -55,22 +53,22 @@ def tuned_step(settings: Mapping[str, Any], arm: str, seed: np.random.SeedSequen
     unit = 1.0 / logit_reach(problem_of(settings)) if contest == "Adam" else 1.0
     grid: Array = GRIDS[contest] * unit
     reached = [success(settings, arm, float(step), settings["tuning_runs"], seed).mean() for step in grid]
-    return best_of_grid(grid, np.array(reached))
+    return best_of_grid(grid, np.array(reached), settings["neighbours"])
 
 
-def best_of_grid(steps: Array, reached: Array) -> float:
+def best_of_grid(steps: Array, reached: Array, neighbours: int) -> float:
     """Return where success peaks: the vertex of a parabola in log step, fitted to the best step of the grid and its neighbours.
 
-    Runs at one step differ by several points, and an error of half the step costs as much: five steps together place the peak
-    better than three with as many runs.  Best is what is highest after smoothing with weights 1/4, 1/2, 1/4; the vertex is not
-    farther from it than its neighbour.
+    With one neighbour on each side the vertex follows a peak that is steeper on one side; with two it errs less where runs at
+    one step differ by several points.  Best is what is highest after smoothing with weights 1/4, 1/2, 1/4; the vertex is not
+    farther from it than the next step.
     """
     smooth = reached[:-2] / 4.0 + reached[1:-1] / 2.0 + reached[2:] / 4.0
     best = int(smooth.argmax()) + 1
-    near = slice(max(best - NEIGHBOURS, 0), best + NEIGHBOURS + 1)
+    near = slice(max(best - neighbours, 0), best + neighbours + 1)
     log_steps = np.log(steps[near] / steps[best])
     bend, slope, _ = np.polyfit(log_steps, reached[near], 2)
-    vertex = -slope / (2.0 * bend) if bend < 0.0 else 0.0
+    vertex = np.clip(-slope / (2.0 * bend), log_steps[0], log_steps[-1]) if bend < 0.0 else 0.0
     return float(np.clip(steps[best] * np.exp(vertex), steps[best - 1], steps[best + 1]))
 
 
