@@ -49,7 +49,7 @@ HEADS = (
 )
 """Heads of SmolLM2, numbers of questions, features, group sizes by contest."""
 RUNS = {
-    "made up": {"tuning_runs": 64, "neighbours": 1, "runs": 512, "broken_runs": 512},
+    "made up": {"tuning_runs": 128, "neighbours": 1, "runs": 1024, "broken_runs": 512},
     "random": {"tuning_runs": 32, "neighbours": 1, "runs": 256, "broken_runs": 64},
     "head": {"tuning_runs": 16, "neighbours": 1, "runs": 128, "broken_runs": 128},
     RAW: {"tuning_runs": 12, "neighbours": 2, "runs": 96, "broken_runs": 48},
