@@ -60,10 +60,11 @@ def test_every_setting_is_in_one_answer():
 
 
 def test_what_dividing_costs_and_gains_is_counted():
-    rows = gains()
-    counted = f"{(rows['gain'] >= 1.0).sum()} of these {len(rows)} settings"
-    assert f"a point or more in {counted} and cost as much in none" in between("harm")
+    rows, said = gains(), between("harm")
+    assert f"gained a point or more in {(rows['gain'] >= 1.0).sum()} of these {len(rows)} settings" in said
     assert rows["gain"].min() > -1.0
+    assert "lost as much in none" in said
+    assert f"from {rows['gain'].min():.1f} points up" in said
     assert set(gains("division/harmless")["verdict"]) == {"confirmed", "inconclusive"}
 
 
