@@ -9,10 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures.harness.style import (
+    BLACK,
     BLUE,
     GREY,
     LANGUAGE_MODEL,
     PROBLEMS,
+    PURPLE,
+    VERMILION,
+    Look,
     group_size_axis,
 )
 
@@ -22,18 +26,25 @@ TABLES = ("efficiency", "race", "trained_drift")
 SIZES = (2, 4, 8, 16, 32, 64)
 LINES = {"rloo": "-", "grpo": "--"}
 ESTIMATOR_NAMES = {"rloo": "RLOO", "grpo": "GRPO"}
-CONTESTS = {"printed steps": "the paper's\nsteps", "SGD": "best step,\nplain ascent", "Adam": "best step,\nAdam"}
+FAMILIES = {
+    "raw": Look("SmolLM2's head, raw", VERMILION, "s", ""),
+    "whitened": Look("SmolLM2's head, whitened", BLUE, "D", ""),
+    "random": Look("64 prompts, random features", PURPLE, ">", ""),
+    "made up": Look("four made-up prompts", BLACK, "o", ""),
+}
+APART, HEADROOM = 0.3, 1.45
+"""How far apart the families are at a group size, as a power of 2, and how much of the axis the legend needs beside the marks."""
 MULTIPLES = {"best": "best step", "twice": "twice\nthe best", "four times": "four times\nthe best"}
 CAPTION = (
     "Left: efficiency of one step at a fixed number of responses, against how many of them each prompt gets, for policies "
     "of SmolLM2 on arithmetic questions with a digit as the answer. It is exact, and relative to the best of the "
     "leave-one-out mean (RLOO). Solid lines are RLOO, dashed ones GRPO, which divides by the standard deviation; marks are "
-    "the best group sizes. Middle: by how many points of a hundred success is higher with advantages divided by their "
-    "group's standard deviation, with a mark for each setting (difficulty, correlation of prompts, group size), at the "
-    "steps of arXiv 2601.23135 and with each side at its own best step. Right: by how many points success at the end is higher "
-    "with clipped token ratios than without any ratio, when several updates are made from the responses of one policy. Each "
-    "mark is a setting (small policies, length of answers and of runs, optimiser, updates per rollout), at the best step of "
-    "each side and at multiples of it."
+    "the best group sizes. Middle: by how many points of a hundred success, averaged over a run with Adam, is higher with "
+    "advantages divided by their group's standard deviation (grpo) than without (dr_grpo), each at its own best step. A mark is "
+    "a setting, answers have one token, and the shaded band is one point either way. Right: by how many points success at the "
+    "end is higher with clipped token ratios than without any ratio, when several updates are made from the responses of one "
+    "policy. Each mark is a setting (small policies, length of answers and of runs, optimiser, updates per rollout), at the "
+    "best step of each side and at multiples of it."
 )
 
 
@@ -67,16 +78,23 @@ def group_sizes(axes: Axes, table: pd.DataFrame) -> None:
 
 
 def division(axes: Axes, table: pd.DataFrame) -> None:
-    """Draw what dividing gains in each setting, by how the steps were chosen."""
-    gains = table.query("quantity == 'plain less' and arm == 'divided' and group_size > 0")
-    for place, contest in enumerate(CONTESTS):
-        points = -100.0 * np.sort(gains.loc[gains["contest"] == contest, "estimate"])
-        axes.plot(place + np.linspace(-0.3, 0.3, points.size), points, "o", color=BLUE, markerfacecolor="white")
+    """Draw what dividing gains under Adam in each setting, against the group size."""
+    gains = table.query("quantity == 'plain less' and arm == 'divided' and contest == 'Adam'")
+    sizes = sorted(gains["group_size"].unique())
+    kinds = gains["family"].where(gains["family"] != "head", gains["problem"].str.split(", ").str[1])
+    for place, (family, look) in enumerate(FAMILIES.items()):
+        own = gains[kinds == family]
+        places = own["group_size"] * 2.0 ** (APART * (place / (len(FAMILIES) - 1.0) - 0.5) * 2.0)
+        axes.plot(places, -100.0 * own["estimate"], look.marker, color=look.colour, markerfacecolor="white", label=look.label)
+    axes.axhspan(-1.0, 1.0, color=GREY, alpha=0.18, linewidth=0)
     axes.axhline(0.0, color=GREY, linewidth=0.7)
-    axes.set_xticks(range(len(CONTESTS)), CONTESTS.values())
+    group_size_axis(axes, sizes)
+    axes.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
+    axes.set_ylim(top=HEADROOM * max(1.0, float(-100.0 * gains["estimate"].min())))
     axes.grid(axis="x", visible=False)
     axes.set_title("Divide by the standard deviation?")
     axes.set_ylabel("gain in success (points)")
+    axes.legend(loc="upper left", fontsize="small")
 
 
 def ratios(axes: Axes, table: pd.DataFrame) -> None:

@@ -121,15 +121,18 @@ def _limit_law(found: Found) -> str:
 
 def _division(found: Found) -> str:
     found.rows("division/pays")
-    table = found.table("race").query("quantity == 'plain less' and arm == 'divided' and contest != 'printed steps'")
-    if set(table["contest"]) != {"SGD", "Adam"} or (table["correlation"] > 0.0).all():
+    table = found.table("race").query("quantity == 'plain less' and arm == 'divided' and contest == 'Adam'")
+    points = -100.0 * table.set_index("family")["estimate"]
+    if set(points.index) != {"head", "random", "made up"}:
         raise NotSaidError("the study race ran in too few settings")
-    gains = table.assign(points=-100.0 * table["estimate"], shared=table["correlation"] > 0.0)
-    most = gains.groupby(["contest", "shared"])["points"].max()
+    ranges = {family: _range(points[[family]], ".1f").replace("-", "\u2212") for family in points.index.unique()}
     return (
-        f"Each at its own best step size, dividing by the group's standard deviation gains at most {most['SGD', False]:.1f} "
-        f"points of success where prompts do not share features, and at most {most['SGD', True]:.1f} where they do "
-        f"({most['Adam', True]:.1f} under Adam)."
+        "Answers have one token and are right or wrong, prompts share features, groups have at least 4 responses, and the "
+        "optimiser is Adam. At each side's own best step, dividing by the standard deviation changes success, averaged over a "
+        f"run, by {ranges['head']} points of a hundred on heads of SmolLM2 whose hidden states are frozen, by "
+        f"{ranges['random']} on prompts with random features and by {ranges['made up']} on four made-up prompts. It raises "
+        f"success by a point or more in {int((points >= 1.0).sum())} of {points.size} settings, and lowers it by as much in "
+        f"{int((points <= -1.0).sum())}."
     )
 
 
