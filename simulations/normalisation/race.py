@@ -8,8 +8,8 @@ Decided before any run was looked at:
     noticeable    one point of success, averaged over the run: a few hundred questions can just show it
     steps         each arm's own best of a grid, by other draws than those that judge it
 
-How long runs are, and how many, is decided by what they cost.  How a step is searched for was changed four times, when other draws
-led to steps that were too far apart.  Intervals are those of runs at the steps that were found; other draws find others.
+How long runs are, and how many, is decided by what they cost.  How a step is searched for was changed four times, when other
+draws led to steps that were too far apart.  Intervals are those of runs at the steps that were found; other draws find others.
 
 The steps of the paper are a contest of their own, which is counted apart: it compares two lengths of the updates as well.
 """
