@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from scipy.special import ndtri
 
-from paper_figures import gap_bounds, gap_quantiles
+from paper_figures import efficiency, gap_bounds, gap_quantiles, three_questions
 from paper_figures.harness.style import ESTIMATORS, points
 
 
@@ -54,3 +54,27 @@ def test_points_have_95_percent_intervals():
     (bars,) = (found for found in axes.collections if len(found.get_segments()) == 2)
     halves = [np.ptp(segment[:, 1]) / 2.0 for segment in bars.get_segments()]
     np.testing.assert_allclose(halves, [0.5 * 1.959964, 0.25 * 1.959964], rtol=1e-6)
+
+
+def efficiencies():
+    """Return a table in which each estimator is best at another size, and the second is twice as efficient as the first."""
+    rows = [
+        ("lm-few-shot", name, size, "efficiency", height * value)
+        for name, best, height in (("rloo", 4, 0.2), ("grpo", 8, 0.4), ("reinforce", 2, 0.1), ("max_rl", 16, 0.3))
+        for size in (2, 4, 8, 16)
+        for value in (1.0 if size == best else 0.5,)
+    ]
+    return pd.DataFrame(rows, columns=["problem", "estimator", "group_size", "quantity", "estimate"])
+
+
+def test_the_large_marks_of_efficiency_are_at_the_best_size():
+    (axes, *_) = efficiency.draw({"efficiency": efficiencies()}).axes
+    marks = [tuple(float(number) for number in line.get_xydata()[0]) for line in axes.get_lines() if len(line.get_xdata()) == 1]
+    np.testing.assert_allclose(sorted(marks), [(2.0, 0.1), (4.0, 0.2), (8.0, 0.4), (16.0, 0.3)])
+
+
+def test_efficiencies_of_the_first_question_are_relative_to_the_best_of_the_leave_one_out_mean():
+    _, axes = plt.subplots()
+    three_questions.group_sizes(axes, efficiencies())
+    marks = [tuple(float(number) for number in line.get_xydata()[0]) for line in axes.get_lines() if len(line.get_xdata()) == 1]
+    np.testing.assert_allclose(sorted(marks), [(4.0, 1.0), (8.0, 2.0)])

@@ -67,6 +67,17 @@ def test_quantiles_are_never_nearer_than_students_and_turn_with_the_influences()
     assert (student_coverage(influence, 0.9) < 0.9).all()
 
 
+def test_influences_without_skewness_are_taken_for_skewed_by_what_so_few_cannot_tell():
+    """Of 31 symmetric influences the limits are those of an L-skewness of 1/sqrt(31), and wider than Student's."""
+    symmetric = np.linspace(-1.0, 1.0, 31)
+    lower, upper = tail_quantiles(symmetric, 0.95)
+    table, t = tail_table(31, 0.95), stdtrit(30, 0.975)
+    wide, narrow = max(-lower, upper), min(-lower, upper)  # rounding decides which side is which
+    assert wide == pytest.approx(-np.interp(1.0 / np.sqrt(31.0), table.skewness, table.lower))
+    assert narrow == pytest.approx(np.interp(1.0 / np.sqrt(31.0), table.skewness, table.upper))
+    assert wide > 1.1 * t
+
+
 def test_influences_make_the_covariance():
     drawn, _ = draw(gentle_case(), 3, 12, 6, np.random.default_rng(3))
     terms = prompt_terms(drawn, 3)
