@@ -19,7 +19,7 @@ VERDICTS = pd.read_csv(Path(__file__).resolve().parents[1] / "docs" / "verdicts.
 def rows(*made):
     """Return rows of claims: statement, setting, whether the control has power, and its estimate; that of the claim is 1."""
     found = pd.DataFrame(made, columns=["id", "problem", "power", "control_estimate"])
-    return found.assign(estimate=1.0, prediction=0.0, control_prediction=0.0)
+    return found.assign(estimate=1.0, prediction=0.0, control_prediction=0.0, replications=0)
 
 
 def test_what_is_named_is_explained_and_nothing_else():
@@ -36,6 +36,7 @@ def test_what_is_named_is_explained_and_nothing_else():
 def test_of_a_quick_run_only_controls_that_are_their_claims_count():
     claims = rows(("U1", "mixed", False, 2.0), ("U1", "tabular", False, 1.0))
     assert unexplained(claims, quick=True)["problem"].tolist() == ["tabular"]
+    assert unexplained(claims.assign(replications=9), quick=True).empty
     assert len(unexplained(claims, quick=False)) == 2
 
 
@@ -49,7 +50,7 @@ def test_each_that_is_named_is_there_and_has_no_power(name, setting):
 
 
 def test_every_check_without_power_is_named():
-    nothing = {"control_estimate": 0.0, "control_prediction": 0.0}
+    nothing = {"control_estimate": 0.0, "control_prediction": 0.0, "replications": 1}
     powerless = VERDICTS.assign(power=VERDICTS["control"] == "refuted", **nothing)
     assert unexplained(powerless, quick=False).empty
 

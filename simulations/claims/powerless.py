@@ -26,9 +26,11 @@ POWERLESS: dict[tuple[str, str], str] = {
 def unexplained(claims: pd.DataFrame, *, quick: bool) -> pd.DataFrame:
     """Return the rows of claims whose control has no power although nothing here says why.
 
-    A quick run is too short for many a control, so of its rows only those count whose control is the claim itself.
+    A quick run is too short for many a control, and shares of few trials are equal by chance: of its rows only those count that
+    are exact and have the claim itself as control.
     """
-    itself = (claims["control_estimate"] == claims["estimate"]) & (claims["control_prediction"] == claims["prediction"])
+    same = (claims["control_estimate"] == claims["estimate"]) & (claims["control_prediction"] == claims["prediction"])
+    itself = same & (claims["replications"] == 0)
     powerless = claims[~claims["power"] & (itself if quick else True)]
     known = [
         any(name == row.id and fnmatchcase(row.problem, setting) for name, setting in POWERLESS) for row in powerless.itertuples()
