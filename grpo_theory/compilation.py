@@ -5,11 +5,11 @@ import hashlib
 import inspect
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
@@ -247,14 +247,36 @@ def _named(function: Callable) -> list[tuple[str, Any]]:
 
 @cache
 def plain(function: Callable) -> Callable:
-    """Return a function as plain Python throughout: what it calls that is compiled is plain in it too."""
+    """Return a function as plain Python throughout: what it calls that is compiled is plain in it too, wherever it is named."""
     if isinstance(function, Dispatcher):
         return plain(function.py_func)
     if not isinstance(function, FunctionType):
         return function
-    names = _names(function.__code__) & function.__globals__.keys()
-    called = {name: value for name in names if isinstance(value := function.__globals__[name], Dispatcher)}
-    own = {**function.__globals__, **{name: plain(value) for name, value in called.items()}}
-    made = FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
+    names = _names(function.__code__)
+    own = {**function.__globals__, **_plain_among(names, function.__globals__)}
+    cells = tuple(map(_plain_cell, function.__closure__ or ()))
+    made = FunctionType(function.__code__, own, function.__name__, function.__defaults__, cells or None)
     made.__kwdefaults__ = function.__kwdefaults__
     return made
+
+
+def _plain_among(names: set[str], space: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of these names in a module's space is compiled, or a module that names such, as plain Python."""
+    found: dict[str, Any] = {}
+    for name in names & space.keys():
+        value = space[name]
+        if isinstance(value, Dispatcher):
+            found[name] = plain(value)
+        elif isinstance(value, ModuleType) and (inner := _plain_among(names - {name}, vars(value))):
+            found[name] = ModuleType(value.__name__)
+            vars(found[name]).update(vars(value) | inner)
+    return found
+
+
+def _plain_cell(cell: CellType) -> CellType:
+    """Return the cell of a closure, or one of a plain function in its place."""
+    try:
+        value = cell.cell_contents
+    except ValueError:  # nothing has been put into it so far
+        return cell
+    return CellType(plain(value)) if isinstance(value, Dispatcher) else cell

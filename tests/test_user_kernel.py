@@ -348,22 +348,22 @@ def one_group_is_scaled(batch, advantages):
 EXTREMES = [half_of_the_largest, the_least, the_largest_norm, the_longest, the_easiest, one_group_is_scaled]
 
 
+def drawn(*problem, **sizes):
+    return gt.simulate_gradients(*problem, **sizes, replications=8, rng=0, workers=1)
+
+
+def trained(*problem, **sizes):
+    return gt.simulate_training(*problem, gt.Constant(0.1), **sizes, steps=2, replications=2, rng=0, workers=1)
+
+
 @pytest.mark.parametrize("group_size", [2, 3, 16])
 @pytest.mark.parametrize("function", EXTREMES)
-@pytest.mark.parametrize("way", ["exact", "gradients", "training"])
-def test_coupling_that_shows_only_at_extremes_is_refused(registry, function, group_size, way):
+@pytest.mark.parametrize("use", [gt.gradient_mse, drawn, trained])
+def test_coupling_that_shows_only_at_extremes_is_refused(registry, function, group_size, use):
     """All multisets in one batch have both ends of every field, so that a maximum over the batch looks like a constant."""
-    name = "sequence-shared" if function is the_longest else "tabular"
-    problem, sizes = gt.gallery.problem(name), {"batch_size": 2, "group_size": group_size}
-    coupled = gt.estimator("coupled")(function)
-    with pytest.raises(ValueError, match="estimator 'coupled' must .* couples_groups=True"):
-        if way == "exact":
-            gt.gradient_mse(problem, problem.theta, coupled, **sizes)
-        elif way == "gradients":
-            gt.simulate_gradients(problem, problem.theta, coupled, **sizes, replications=8, rng=0, workers=1)
-        else:
-            run = {"steps": 2, "replications": 2, "rng": 0, "workers": 1}
-            gt.simulate_training(problem, problem.theta, coupled, gt.Constant(0.1), **sizes, **run)
+    problem = gt.gallery.problem("sequence-shared" if function is the_longest else "tabular")
+    with pytest.raises(ValueError, match=r"estimator 'coupled' must .* couples_groups=True"):
+        use(problem, problem.theta, gt.estimator("coupled")(function), batch_size=2, group_size=group_size)
 
 
 def test_a_kernel_that_looks_rewards_up_is_given_none_that_it_does_not_know():

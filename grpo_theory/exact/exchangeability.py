@@ -103,7 +103,7 @@ def _agree_alone(advantage: Advantage, batch: Batch) -> bool:
 
 
 def _telling_groups(batch: Batch, read: Set[str]) -> Batch:
-    """Return some groups, and groups of one response again and again, which stands at the ends of two of the fields that are read.
+    """Return some groups, and groups of one response again and again, which is at the ends of two of the fields that are read.
 
     Such a group lacks what is greatest, or least, in the batch, and it is a group that the problem can have.
     """
