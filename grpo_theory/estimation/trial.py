@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import plain
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch, compile_kernel
@@ -33,7 +33,7 @@ def try_kernel(advantage: Advantage, group_size: int) -> None:
             raise ValueError(f"the kernel of estimator {advantage.name!r} fails for a batch of {shape} responses: {why}")
 
 
-def try_on_rewards(advantage: Advantage, group_size: int, rewards: Array, lengths: Array) -> None:
+def try_on_rewards(advantage: Advantage, group_size: int, rewards: Array, lengths: Integers) -> None:
     """Run a kernel once as plain Python on groups of a problem's own rewards (L,) and lengths (N,).
 
     A kernel may look something up by what it reads, and made-up rewards do not tell whether it finds it there.
@@ -71,12 +71,14 @@ def _first_few(numbers: np.ndarray) -> str:
     return text if numbers.size <= 8 else f"{text[:-1]}, ...]"
 
 
-def _own_batches(advantage: Advantage, group_size: int, values: Array, lengths: Array) -> list[Batch]:
+def _own_batches(advantage: Advantage, group_size: int, values: Array, lengths: Integers) -> list[Batch]:
     """Return groups of equal responses, those of the ends among them, and groups that go through all rewards and lengths."""
     n_groups = max(2, min(_RESPONSES // group_size, max(values.size, lengths.size)))
     places = np.linspace(0.0, 1.0, n_groups)[:, None]
-    shown = [(_spread(values, places), _spread(lengths, places)), (_spread(values, places), _spread(lengths, 1.0 - places))]
-    shown = [tuple(np.repeat(field, group_size, axis=1) for field in pair) for pair in shown]
+    shown = []
+    for others in (places, 1.0 - places):
+        equal = [np.repeat(field, group_size, axis=1) for field in (_spread(values, places), _spread(lengths, others))]
+        shown.append((equal[0], equal[1]))
     rows = min(n_groups, -(-max(values.size, lengths.size) // group_size))
     shown.append((np.resize(values, (rows, group_size)), np.resize(lengths, (rows, group_size))))
     rng, made = np.random.default_rng(0), []
