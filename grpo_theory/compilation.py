@@ -1,8 +1,11 @@
 """Every option with which the package compiles, in one place."""
 
 import gc
+import hashlib
+import pickle
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
@@ -14,7 +17,7 @@ import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numba
 from numba import types
 from numba.core import codegen
-from numba.core.caching import Cache
+from numba.core.caching import Cache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher, cpu_target
@@ -139,6 +142,64 @@ paragraph = numba.njit(inline="always", **NO_ARRAYS, **OPTIONS)
 """Mark a function that calls stages, and is read into the text of whatever calls it: it is not compiled by itself before."""
 
 
+class DamagedCacheWarning(RuntimeWarning):
+    """A file of machine code was damaged; it has been deleted, and is made anew."""
+
+
+class SoundCacheFile(IndexDataCacheFile):
+    """numba's files of machine code, with checksums: what is damaged is deleted and compiled anew."""
+
+    @classmethod
+    def adopt(cls, file: IndexDataCacheFile, stamp: tuple) -> None:
+        """Make a file of numba's one with checksums, and with a stamp of ours."""
+        file.__class__, file._source_stamp, file._version = cls, stamp, f"{numba.__version__} with checksums"
+
+    def _load_index(self) -> dict:
+        try:
+            with Path(self._index_path).open("rb") as file:
+                if pickle.load(file) == self._version:
+                    _checked(file.read())
+            return dict(super()._load_index())
+        except FileNotFoundError:
+            return {}
+        except OSError:
+            raise
+        except Exception as error:  # whatever a pickle of other bytes may raise
+            self._delete(self._index_path, error)
+            return {}
+
+    def load(self, key: Any) -> Any:
+        """Load what was kept for a key, or None, so that it is compiled, if nothing was or that is damaged."""
+        try:
+            return super().load(key)
+        except Exception as error:
+            self._delete(self._data_path(self._load_index()[key]), error)
+            return None
+
+    def _load_data(self, name: str) -> Any:
+        return pickle.loads(_checked(Path(self._data_path(name)).read_bytes()))
+
+    def _dump(self, value: Any) -> bytes:
+        data: bytes = super()._dump(value)
+        return data + hashlib.sha256(data).digest()  # after a pickle, where numba's own reading of the index stops before it
+
+    def _delete(self, path: str, error: Exception) -> None:
+        warnings.warn(
+            f"the file {path} of compiled code was damaged ({error}): it has been deleted, and is compiled anew",
+            DamagedCacheWarning,
+            stacklevel=2,
+        )
+        Path(path).unlink(missing_ok=True)
+
+
+def _checked(data: bytes) -> bytes:
+    """Return data without the checksum behind them; raise unless it is theirs."""
+    body, checksum = data[:-32], data[-32:]
+    if hashlib.sha256(body).digest() != checksum:
+        raise ValueError("its checksum is not that of what is in it")
+    return body
+
+
 def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
     """Compile with the package's options, and more; cached on disk where the function has a file that allows it."""
     if WITHOUT_COMPILER:
@@ -149,7 +210,7 @@ def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
     try:
         dispatcher = numba.njit(function, cache=True, **options)
         found = reliances(function)
-        dispatcher._cache._cache_file._source_stamp = (*source_stamp(found), *layouts(signatures))
+        SoundCacheFile.adopt(dispatcher._cache._cache_file, (*source_stamp(found), *layouts(signatures)))
         for one in found.compiled:
             _stamp_own_cache(one)
     except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
@@ -209,7 +270,7 @@ def _stamp_own_cache(compiled: Any) -> None:
         return
     stamp = source_stamp(reliances(dispatcher.py_func))
     if own._cache_file._source_stamp != stamp:
-        own._cache_file._source_stamp = stamp
+        SoundCacheFile.adopt(own._cache_file, stamp)
         if sum(getattr(dispatcher, "_cache_hits", {}).values()):
             dispatcher.recompile()
 

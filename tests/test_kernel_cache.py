@@ -325,6 +325,35 @@ def test_whatever_a_kernel_reaches_makes_it_old(tmp_path, workshop, first):
     assert [set(run.values()) for run in misses] == [{1}, {1}, {0}, {1}]
 
 
+DAMAGES = {
+    "cut short": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+    "one bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("suffix", ["nbc", "nbi"])
+def test_a_damaged_file_of_machine_code_is_deleted_and_made_again(tmp_path, suffix, damage):
+    shop = Workshop(tmp_path)
+    script = "import grpo_theory as gt\nprint(gt.estimators()['rloo'].advantage.kernel.stats.cache_misses.total())\n"
+    asked = [sys.executable, "-c", script]
+
+    def run():
+        return subprocess.run(asked, cwd=ROOT, env=shop.environment, capture_output=True, text=True, check=False)
+
+    assert run().stdout == "1\n"
+    sound = run()
+    assert (sound.stdout, sound.stderr) == ("0\n", "")
+    (path,) = shop.cache.rglob(f"named.rloo-*.{suffix}")
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    mended = run()
+    assert (mended.returncode, mended.stdout) == (0, "1\n"), mended.stderr
+    assert f"DamagedCacheWarning: the file {path} of compiled code was damaged" in mended.stderr
+    after = run()
+    assert (after.stdout, after.stderr) == ("0\n", "")
+
+
 @pytest.mark.parametrize("way", ["standard input", "-c"])
 def test_a_kernel_typed_at_a_prompt_works_without_a_cache(workshop, first, way):
     source = KERNEL + USE
