@@ -5,6 +5,7 @@ Machine code on disk, results on disk and a function in another process are old 
 
 import enum
 import hashlib
+import random
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -33,18 +34,21 @@ class Reliances(NamedTuple):
         What they name or enclose besides, wherever from, as text, in alphabetical order.
     compiled : list
         The objects of numba among what they name.
+    draws : list of str
+        The functions among those that draw random numbers.
     """
 
     functions: list[Callable]
     constants: list[tuple[str, str]]
     compiled: list[Any]
+    draws: list[str]
 
 
 def reliances(function: Callable) -> Reliances:
     """Return what a compiled function consists of, near and far."""
     cpu_target.typing_context.refresh()
     constants: set[tuple[str, str]] = set()
-    waiting, found = [function], Reliances([], [], [])
+    waiting, found = [function], Reliances([], [], [], [])
     known: set[int] = set()
     while waiting:
         called = waiting.pop()
@@ -55,11 +59,17 @@ def reliances(function: Callable) -> Reliances:
         for name, value in _named(called):
             functions = list(_functions_behind(value))
             waiting += functions
+            if isinstance(getattr(value, "__self__", None), np.random.RandomState | random.Random):
+                found.draws.append(f"{_module_of_draws(value)}.{name}")
             if not functions or isinstance(value, tuple | list):
                 constants.add((name, form_of(value)))
             elif not isinstance(value, FunctionType):
                 found.compiled.append(value)
     return found._replace(constants=sorted(constants))
+
+
+def _module_of_draws(function: Any) -> str:
+    return "np.random" if isinstance(function.__self__, np.random.RandomState) else "random"
 
 
 def code_checksum(function: Callable) -> str:

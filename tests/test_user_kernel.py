@@ -2,6 +2,7 @@
 
 import importlib.util
 
+import numba
 import numpy as np
 import pytest
 from enumeration import batch_law, case
@@ -381,3 +382,48 @@ def raises_outside(batch, advantages):
             if not 10.0 <= batch.rewards[b, g] <= 13.0 and batch.rewards[b].max() > 1.0:
                 raise ValueError("not a reward")
             advantages[b, g] = batch.rewards[b, g]
+
+
+def fills_nothing(batch, advantages):
+    advantages = batch.rewards  # noqa: F841
+
+
+def centres_in_place(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        rewards = batch.rewards[b]
+        rewards -= rewards.mean()
+        advantages[b] = rewards
+
+
+def draws_rarely(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g]
+            if batch.rewards[b, g] == 0.123:
+                advantages[b, g] += np.random.normal()  # noqa: NPY002
+
+
+def draws_by_another(batch, advantages):
+    advantages[:, :] = batch.rewards * drawn_by_another()
+
+
+@numba.njit
+def drawn_by_another():
+    return 1.0 if np.random.random() < 1.0 else 0.0  # noqa: NPY002
+
+
+SAID = {
+    fills_nothing: (ValueError, r"must fill advantages, and leaves all of them as they are; write into the array"),
+    centres_in_place: (TypeError, r"'centres_in_place' writes on the batch, which is read-only: .*rewards -= .*; a kernel is"),
+    draws_rarely: (TypeError, r"'draws_rarely' draws random numbers, by np\.random\.normal; a kernel is"),
+    draws_by_another: (TypeError, r"'draws_by_another' draws random numbers, by np\.random\.random; a kernel is"),
+}
+
+
+@pytest.mark.parametrize("use", [gt.gradient_mse, drawn, trained])
+@pytest.mark.parametrize("function", SAID, ids=lambda function: function.__name__)
+def test_what_is_wrong_with_a_kernel_is_said(function, use):
+    problem = gt.gallery.problem("tabular")
+    error, message = SAID[function]
+    with pytest.raises(error, match=message):
+        use(problem, problem.theta, make_estimator("bad", function), **SIZES)

@@ -8,7 +8,7 @@ import numpy as np
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import plain
 from grpo_theory.estimation.advantage import Advantage
-from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch, compile_kernel
+from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, Batch, compile_kernel
 
 _RESPONSES = 2048
 """The most responses of a batch of several groups: plain Python takes some milliseconds for them."""
@@ -25,12 +25,43 @@ def try_kernel(advantage: Advantage, group_size: int) -> None:
     ValueError
         If it raises anything; the message has the exception's own words, and the line.
     """
-    compile_kernel(advantage.function)  # what does not compile is said in the contract's words
-    for batch in _batches(advantage, group_size) if group_size <= _LARGEST_GROUP else []:
+    batches = _batches(advantage, group_size) if group_size <= _LARGEST_GROUP else []
+    try:
+        compile_kernel(advantage.function)  # what does not compile is said in the contract's words
+    except TypeError as error:
+        raise _clearer(error, advantage) from None
+    for batch in batches:
         why = failure(advantage, batch)
         if why:
             shape = f"{batch.rewards.shape[0]} x {group_size}"
             raise ValueError(f"the kernel of estimator {advantage.name!r} fails for a batch of {shape} responses: {why}")
+    if batches and _fills_nothing(advantage, batches[0]):
+        raise ValueError(
+            f"the kernel of estimator {advantage.name!r} must fill advantages, and leaves all of them as they are; write into "
+            "the array, as in `advantages[b, g] = ...`, because `advantages = ...` makes another"
+        )
+
+
+def _clearer(error: TypeError, advantage: Advantage) -> TypeError:
+    """Return why a kernel does not compile; that of one that writes on the batch in place, numba does not say."""
+    why = "" if "readonly" in str(error) else failure(advantage, _batches(advantage, max(2, advantage.minimum_group_size))[0])
+    if "read-only" not in why:
+        return error
+    return TypeError(f"the kernel {advantage.function.__qualname__!r} writes on the batch, which is read-only: {why}; {CONTRACT}")
+
+
+def _fills_nothing(advantage: Advantage, batch: Batch) -> bool:
+    """Whether a kernel leaves every advantage what it was, whatever that was."""
+    for before in (2.0**-9, -3.0):
+        advantages = np.full(batch.rewards.shape, before)
+        try:
+            with np.errstate(all="ignore"):
+                plain(advantage.function)(batch, advantages)
+        except (ArithmeticError, ValueError):  # of a value that is not finite: other failures have been told before
+            return False
+        if (advantages != before).any():
+            return False
+    return True
 
 
 def try_on_rewards(advantage: Advantage, group_size: int, rewards: Array, lengths: Integers) -> None:
