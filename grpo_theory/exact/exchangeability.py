@@ -97,9 +97,16 @@ def _decoy(field: np.ndarray, shift: float, scale: float) -> np.ndarray:
 
 def _agree_alone(advantage: Advantage, batch: Batch) -> bool:
     """Whether a kernel gives each group alone what it gives it among the others, where that is finite."""
-    alone = np.concatenate([_filled(advantage, _groups(batch, slice(b, b + 1))) for b in range(len(batch.rewards))])
+    alone = np.full(batch.rewards.shape, np.nan)
+    for b in range(len(alone)):
+        group = [field[b : b + 1] for field in batch[:-1]]
+        advantage.kernel(Batch._make([*group, batch.parameters]), alone[b : b + 1])
     finite = np.isfinite(alone).all(axis=1)
-    return not finite.any() or _agree(_filled(advantage, _groups(batch, finite)), alone[finite])
+    if not finite.any():
+        return True
+    together = np.full(alone[finite].shape, np.nan)
+    advantage.kernel(Batch._make([*(field[finite] for field in batch[:-1]), batch.parameters]), together)
+    return _agree(together, alone[finite])
 
 
 def _telling_groups(batch: Batch, read: Set[str]) -> Batch:
@@ -118,17 +125,6 @@ def _telling_groups(batch: Batch, read: Set[str]) -> Batch:
         pure = field[rows] if field.ndim == 1 else np.repeat(values[ones][:, None], group_size, axis=1)
         made.append(np.concatenate([field[some], pure]))
     return Batch._make([*made, batch.parameters])
-
-
-def _groups(batch: Batch, which: slice | np.ndarray) -> Batch:
-    return Batch._make([*(np.ascontiguousarray(field[which]) for field in batch[:-1]), batch.parameters])
-
-
-def _filled(advantage: Advantage, batch: Batch) -> Array:
-    """Run the kernel on a batch; what it leaves out stays NaN."""
-    advantages = np.full(batch.rewards.shape, np.nan)
-    advantage.kernel(batch, advantages)
-    return advantages
 
 
 def check_alone(advantage: Advantage, batch: Batch, advantages: Array) -> None:
