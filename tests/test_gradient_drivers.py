@@ -12,7 +12,7 @@ from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
 from grpo_theory.compilation import plain as plain_throughout
-from grpo_theory.compilation import reliances
+from grpo_theory.reliances import reliances
 from grpo_theory.simulate import (
     book,
     contrasts,
