@@ -20,6 +20,7 @@ from numba.core import codegen
 from numba.core.caching import Cache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
+from numba.core.errors import NumbaWarning
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.extending import typeof_impl
 
@@ -85,6 +86,14 @@ def frugally() -> Iterator[None]:
                 names["create_pass_builder"] = numbas
             if collects:
                 gc.enable()
+
+
+@contextmanager
+def uncached_silently() -> Iterator[None]:
+    """Compile what cannot be kept on disk without a word: machine code with NUMBA_OPT=0, or of a large array that is named."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Cannot cache compiled function", NumbaWarning)
+        yield
 
 
 WITHOUT_COMPILER = bool(vars(numba.config)["DISABLE_JIT"])
@@ -216,7 +225,7 @@ def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
     except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
         dispatcher = numba.njit(function, **options)
     for signature in signatures:
-        with interrupts_late(), frugally():
+        with interrupts_late(), frugally(), uncached_silently():
             dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher

@@ -354,6 +354,34 @@ def test_a_damaged_file_of_machine_code_is_deleted_and_made_again(tmp_path, suff
     assert (after.stdout, after.stderr) == ("0\n", "")
 
 
+LARGE = """
+import numpy as np
+import grpo_theory as gt
+
+table = np.ones(200_000)
+
+@gt.estimator("of_a_table")
+def of_a_table(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] * table[g]
+
+problem = gt.Problem(gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2)), [0.0, 0.7]
+sizes = {"batch_size": 2, "group_size": 4}
+exact = [gt.gradient_mse(*problem, name, **sizes) for name in ("of_a_table", "rloo")]
+print(exact + gt.simulate_gradients(*problem, ["rloo"], replications=8, rng=0, workers=1, **sizes).mse.tolist())
+"""
+
+
+def test_what_cannot_be_kept_on_disk_is_compiled_without_a_word(tmp_path, workshop):
+    """numba warns of a large array that a kernel names, and of all functions with NUMBA_OPT=0; warnings are errors here."""
+    kept, slow = Workshop(tmp_path, workshop.cache), Workshop(tmp_path)
+    slow.environment["NUMBA_OPT"] = "0"
+    (tmp_path / "large.py").write_text(LARGE)
+    assert slow.run("large.py") == pytest.approx(kept.run("large.py"), rel=1e-10)
+    assert not any("of_a_table" in name for shop in (kept, slow) for name in shop.machine_code())
+
+
 @pytest.mark.parametrize("way", ["standard input", "-c"])
 def test_a_kernel_typed_at_a_prompt_works_without_a_cache(workshop, first, way):
     source = KERNEL + USE
