@@ -13,10 +13,10 @@ reproduce: $(VENV)/.base
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-# Kernels as plain Python, as people debug them; words of 64 bits that run over, which numpy then warns of, are meant to.
+# Kernels as plain Python, as people debug them.
 KERNEL_TESTS := $(addprefix tests/test_,estimator.py trainers.py multisets.py)
 plain: $(VENV)/.test
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m "not reference and not compiled" -W ignore:overflow:RuntimeWarning $(KERNEL_TESTS)
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -m "not reference and not compiled" $(KERNEL_TESTS)
 
 # Drivers with every index checked, which numba's cache does not tell from drivers without.
 bounds: $(VENV)/.test

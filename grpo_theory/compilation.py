@@ -15,6 +15,7 @@ from typing import Any
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numba
+import numpy as np
 from numba import types
 from numba.core import codegen
 from numba.core.caching import Cache, IndexDataCacheFile
@@ -212,7 +213,7 @@ def _checked(data: bytes) -> bytes:
 def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
     """Compile with the package's options, and more; cached on disk where the function has a file that allows it."""
     if WITHOUT_COMPILER:
-        return function
+        return _as_compiled(function)
     if isinstance(function, Dispatcher):
         function = function.py_func
     options = OPTIONS | more
@@ -231,6 +232,11 @@ def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
     return dispatcher
 
 
+def _as_compiled(function: Callable) -> Callable:
+    """Return what runs as plain Python in place of compiled code, whose words of 64 bits run over without a warning."""
+    return np.errstate(over="ignore")(function)
+
+
 def compile_driver(function: Callable, signature: Any, **more: Any) -> Any:
     """Compile a function of one signature, and return its machine code as Python calls it, with the plain function as `py_func`.
 
@@ -238,7 +244,7 @@ def compile_driver(function: Callable, signature: Any, **more: Any) -> Any:
     arguments are taken for what the signature says.  Records are by their class, and drivers make their arrays themselves.
     """
     if WITHOUT_COMPILER:
-        return function
+        return _as_compiled(function)
     dispatcher = compile_function(function, signature, **more)
     driver = partial(dispatcher.overloads[signature.args].entry_point)
     vars(driver).update(py_func=dispatcher.py_func, dispatcher=dispatcher)

@@ -255,7 +255,7 @@ for name, estimators in (("linear", ("grpo", "optimal_loo")), ("sequence-shared"
 
 def test_without_the_compiler_everything_runs_and_gives_the_same():
     def run(**more):
-        asked = [sys.executable, "-W", "ignore:overflow:RuntimeWarning", "-c", SCRIPT]
+        asked = [sys.executable, "-W", "error", "-c", SCRIPT]
         done = subprocess.run(asked, env=os.environ | more, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return np.array(done.stdout.split(), dtype=np.float64)
