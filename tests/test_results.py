@@ -295,7 +295,7 @@ def test_no_flipped_bit_of_the_verdicts_origin_is_read(three, tmp_path):
     content = origin.read_bytes()
     for byte in range(len(content)):
         origin.write_bytes(flipped(content, 8 * byte))
-        with pytest.raises(StoreError, match="verdicts .* are damaged"):
+        with pytest.raises(StoreError, match=r"verdicts .* are damaged"):
             read_verdicts(tmp_path)
         assert verdicts.read_seed(tmp_path) == 0
 
