@@ -1,10 +1,9 @@
 """Values from the rewards of the run itself: of its last policies, of the learned one, and of the best."""
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Number
 from grpo_theory.intervals.interval import Interval, check_level, check_variation, vectorized
 from grpo_theory.intervals.plug_in import gap_weights
 from grpo_theory.samples import TrainingRecord
@@ -124,7 +123,7 @@ def _relative_steps(record: TrainingRecord) -> float:
     return float(record.step_sizes[record.tail_start :].mean() / record.step_sizes[-1])
 
 
-def _normal_interval(estimate: ArrayLike, error: ArrayLike, level: float) -> Interval:
+def _normal_interval(estimate: Number, error: Number, level: float) -> Interval:
     estimate, error = np.asarray(estimate), np.asarray(error)
     half = float(ndtri(0.5 + check_level(level) / 2.0)) * error
     return Interval(estimate, error, estimate - half, estimate + half, level)

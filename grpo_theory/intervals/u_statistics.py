@@ -172,7 +172,7 @@ def prompt_jackknife_variances(rollouts: Groups) -> Array:
     return _each(jackknife_variances, rollouts, rollouts.known_scores.shape[-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PromptPowers:
     """Unbiased estimates, given the prompt, of what the error of a gradient estimate is made of; all of shape (..., B).
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, read_only
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.weights import check_penalty
@@ -47,7 +47,7 @@ CALL_NUMBERS = 1 << 17
 """The numbers that the iterates of several blocks have at most, so that memory is flat."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ball:
     """The ball onto which iterates are projected.
 
@@ -61,7 +61,7 @@ class Ball:
     radius: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "centre", as_real_array("centre", self.centre, 1))
+        object.__setattr__(self, "centre", read_only(as_real_array("centre", self.centre, 1)))
         as_positive("radius", self.radius)
 
     def as_array(self, policy: Policy) -> Array:
@@ -93,7 +93,7 @@ def share_of(problem: Problem, layout: Layout, found: Ascent, recipe: Recipe, ca
     return LANES if calls or recipe.weighs_anew or numbers * LANES <= NEAR_NUMBERS else 2 * WIDTH
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Course:
     """What training runs have in common, tabulated and compiled before the first thread starts."""
 
