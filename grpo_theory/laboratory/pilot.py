@@ -88,7 +88,7 @@ class Pilot:
         replications = as_count("replications", replications)
         draws = block_draws(as_generator(rng), plan.tables, 1, replications, self.batch_size, self.group_size)
         prompts, outcomes = by_replication(draws, self.batch_size)
-        return Rollouts(plan.rewards(prompts, outcomes)[..., 0], plan.scores(prompts, outcomes))
+        return Rollouts(read_only(plan.rewards(prompts, outcomes)[..., 0]), read_only(plan.scores(prompts, outcomes)))
 
     def take(self, block: Rollouts, i: int) -> Rollouts:
         """Return batch i of a block."""

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array, Integers, read_only
 from grpo_theory.validation import ROUNDING, as_real_array
 
 
@@ -67,4 +67,4 @@ class Groups(ABC):
         if array.shape[1] != scores.shape[-1]:
             raise ValueError(f"directions must have shape (L, J) with the scores' J = {scores.shape[-1]}, got {array.shape}")
         components, size = scores @ array.T, np.abs(scores) @ np.abs(array).T
-        return self.with_scores(np.where(np.abs(components) <= ROUNDING * size, 0.0, components))
+        return self.with_scores(read_only(np.where(np.abs(components) <= ROUNDING * size, 0.0, components)))

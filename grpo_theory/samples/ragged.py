@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers, cached_array, kept
+from grpo_theory.arrays import Array, Integers, cached_array, kept, read_only
 from grpo_theory.samples.groups import Groups
 from grpo_theory.samples.reward_counts import RewardCounts
 from grpo_theory.samples.rollouts import Rollouts
@@ -144,7 +144,8 @@ class RaggedRollouts(Groups):
         for size in np.unique(self.sizes):
             places = np.flatnonzero(self.sizes == size)
             rows = order[(ends[places] - size)[:, None] + np.arange(size)]
-            part = statistic(Rollouts(self.rewards[rows], None if self.scores is None else self.scores[rows]))
+            scores = None if self.scores is None else read_only(self.scores[rows])
+            part = statistic(Rollouts(read_only(self.rewards[rows]), scores))
             found = np.empty((self.batch_size, *part.shape[1:])) if found is None else found
             found[places] = part
         return np.asarray(found)
