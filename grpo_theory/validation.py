@@ -157,6 +157,13 @@ def check_within(name: str, array: Array, low: float, high: float) -> None:
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {array[where]:g} at index {where}")
 
 
+def check_size(name: str, array: Array, most: float) -> None:
+    """Raise if an entry is not finite, or further from 0 than the largest that is computed with, naming the first."""
+    if not (array.min() >= -most and array.max() <= most):  # NaN is in neither
+        check_finite(name, array)
+        check_within(name, array, -most, most)
+
+
 def check_interior(name: str, array: Array) -> None:
     """Raise unless all entries lie strictly between 0 and 1."""
     if ((array <= 0.0) | (array >= 1.0)).any():

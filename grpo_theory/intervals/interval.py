@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
-from grpo_theory.arrays import Array, Flags
+from grpo_theory.arrays import Array, Flags, Number
 from grpo_theory.validation import as_numbers, shown
 
 IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
@@ -112,6 +112,16 @@ def check_variation(constant: Flags, *, single: bool, of: str) -> None:
         raise ValueError(f"{of} do not vary{f' in component {where}' if where else ''}: they give no standard error")
 
 
+def student_quantile(degrees_of_freedom: Number, level: float) -> Number:
+    """Return what |t| exceeds with probability 1 - level, from the lower tail: levels that are next to 1 have one too."""
+    return -stdtrit(degrees_of_freedom, (1.0 - level) / 2.0)
+
+
+def normal_quantile(level: float) -> float:
+    """Return what a standard normal variable exceeds in size with probability 1 - level."""
+    return -float(ndtri((1.0 - level) / 2.0))
+
+
 def student_interval(
     estimate: Array, standard_error: Array, degrees_of_freedom: ArrayLike, level: float, *, single: bool, of: str
 ) -> Interval:
@@ -136,5 +146,5 @@ def student_interval(
     degenerate = ~(standard_error > 0.0)
     check_variation(degenerate, single=single, of=of)
     degrees = as_numbers("degrees_of_freedom", degrees_of_freedom)
-    half = stdtrit(degrees, (1.0 + level) / 2.0) * np.where(degenerate, np.nan, standard_error)
+    half = student_quantile(degrees, level) * np.where(degenerate, np.nan, standard_error)
     return Interval(estimate, standard_error, estimate - half, estimate + half, level)

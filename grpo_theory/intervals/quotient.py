@@ -29,6 +29,10 @@ def quotient_limits(
         lower <= 0 <= upper.
     """
     n, d, v_nn, v_nd, v_dd = (as_numbers("each part of a quotient", value) for value in (numerator, denominator, *variances))
+    # Fourth powers follow, so all is taken in a unit that makes the largest about 1: a power of 2, which changes no digit.
+    _, unit = np.frexp(np.maximum(np.maximum(np.abs(n), np.abs(d)), np.sqrt(np.maximum(np.abs(v_nn), np.abs(v_dd)))))
+    n, d = (np.ldexp(value, -unit) for value in (n, d))
+    v_nn, v_nd, v_dd = (np.ldexp(value, -2 * unit) for value in (v_nn, v_nd, v_dd))
 
     def quadratic(quantile: ArrayLike) -> tuple[Array, Array, Array]:
         t = as_numbers("a quantile", quantile)

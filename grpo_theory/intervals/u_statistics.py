@@ -139,6 +139,16 @@ def centred(values: Array, axis: int) -> Array:
     return found
 
 
+def shifted_mean(values: Array, axis: int) -> Array:
+    """Return the mean along an axis of what values are above the first: a large constant in all of them costs no digits."""
+    return np.take(values, 0, axis=axis) + shifted(values, axis).mean(axis=axis)
+
+
+def shifted(values: Array, axis: int) -> Array:
+    """Return what values are above the first along an axis."""
+    return values - np.take(values, [0], axis=axis)
+
+
 def _each(fill: FunctionValue, rollouts: Groups, width: int) -> Array:
     """Return what a function fills in for each prompt, shape (..., B, width), from its centred rewards and its scores."""
 

@@ -17,6 +17,7 @@ from grpo_theory.problem import Problem
 from grpo_theory.problem.logit_map import HeadMap
 from grpo_theory.samples import Rollouts
 from grpo_theory.simulate.draws import Tables, block_draws, by_replication, tabulate
+from grpo_theory.simulate.sizes import as_sizes
 from grpo_theory.simulate.streams import Rng
 from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
 
@@ -54,8 +55,7 @@ class Pilot:
     _memory: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        as_count("batch_size", self.batch_size)
-        as_count("group_size", self.group_size)
+        as_sizes(self.batch_size, self.group_size)
         if self.directions is not None:
             object.__setattr__(self, "directions", read_only(as_real_array("directions", self.directions, 2)))
 

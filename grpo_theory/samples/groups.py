@@ -8,7 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Integers, read_only
+from grpo_theory.problem.bandit import LARGEST_REWARD
 from grpo_theory.validation import ROUNDING, as_real_array
+
+LARGEST = {"rewards": LARGEST_REWARD, "scores": 1e12}
+"""Variances of squares are numbers up to it, with the fourth power of reward times score, 1e288, in them."""
 
 
 class Groups(ABC):

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Integers, cached_array, kept, read_only
-from grpo_theory.samples.groups import Groups
+from grpo_theory.samples.groups import LARGEST, Groups
 from grpo_theory.samples.reward_counts import RewardCounts
 from grpo_theory.samples.rollouts import Rollouts
-from grpo_theory.validation import as_count, as_real_array, check_shape, check_unmasked, shown
+from grpo_theory.validation import as_count, as_real_array, check_shape, check_size, check_unmasked, shown
 
 SEMIDEFINITE = 1e-6
 """How asymmetric, and how far below 0 in its eigenvalues, a matrix of inner products may be, relative to its largest entry and
@@ -51,6 +51,9 @@ class RaggedRollouts(Groups):
         if self.scores is not None:
             found["scores"] = as_real_array("scores", self.scores, 2)
             check_shape("scores", found["scores"], (rewards.size, found["scores"].shape[1]), "(N, J), one row a reward")
+        for name, most in LARGEST.items():
+            if name in found:
+                check_size(name, found[name], most)
         for name, array in found.items():
             object.__setattr__(self, name, kept(array))
 

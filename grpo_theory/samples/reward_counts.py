@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
-from grpo_theory.validation import as_array, as_real_array, shown
+from grpo_theory.problem.bandit import LARGEST_REWARD
+from grpo_theory.validation import as_array, as_real_array, check_size, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,7 @@ class RewardCounts:
         values = as_real_array("values", self.values, 1)
         if not np.isfinite(values).all() or (np.diff(values) <= 0.0).any():
             raise ValueError(f"values must be finite and ascending, got {shown(self.values)}")
+        check_size("values", values, LARGEST_REWARD)
         try:
             counts = sparse.csr_array(self.counts)
         except (TypeError, ValueError) as error:
@@ -79,7 +81,7 @@ class RewardCounts:
     @cached_array
     def means(self) -> Array:
         """The mean reward of each prompt, shape (B,)."""
-        return self.counts @ self.values / self.sizes
+        return self.values[0] + self.counts @ (self.values - self.values[0]) / self.sizes
 
     @cached_array
     def uniform(self) -> Flags:

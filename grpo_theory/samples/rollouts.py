@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Integers, kept
-from grpo_theory.samples.groups import Groups
-from grpo_theory.validation import as_numbers, check_finite
+from grpo_theory.samples.groups import LARGEST, Groups
+from grpo_theory.validation import as_numbers, check_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Rollouts(Groups):
             array = as_numbers(name, getattr(self, name))
             if array.ndim < axes or array.size == 0:
                 raise ValueError(f"{name} must have shape {shape} and not be empty, got {array.shape}")
-            check_finite(name, array)
+            check_size(name, array, LARGEST[name])
             object.__setattr__(self, name, kept(array))
         if self.scores is not None and self.scores.shape[:-1] != self.rewards.shape:
             raise ValueError(

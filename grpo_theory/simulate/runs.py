@@ -23,6 +23,7 @@ from grpo_theory.simulate.path import Path, find_path
 from grpo_theory.simulate.record import NO_TRACE, Trace
 from grpo_theory.simulate.setting import Recipe, Room, Words, World
 from grpo_theory.simulate.show import fault_message, make_batch, spare_rows
+from grpo_theory.simulate.sizes import as_sizes
 from grpo_theory.simulate.sums import Rollout, Rule
 from grpo_theory.simulate.world import (
     Layout,
@@ -36,7 +37,7 @@ from grpo_theory.simulate.world import (
     make_world,
     words_rows,
 )
-from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
+from grpo_theory.validation import as_positive, as_real_array, check_shape
 
 BLOCK_RUNS = LANES
 CALL_WORDS = 1 << 22
@@ -128,7 +129,7 @@ class Course:
         """Check what defines training runs, and return it; `keeps` says whether they leave a trace."""
         if ball is not None and not isinstance(ball, Ball):
             raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
-        batch_size, group_size = as_count("batch_size", batch_size), as_count("group_size", group_size)
+        batch_size, group_size = as_sizes(batch_size, group_size)
         estimator.check_group_size(group_size)
         check_optimiser(optimiser)
         if batch_size % inner_steps:
