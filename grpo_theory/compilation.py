@@ -106,6 +106,8 @@ CHECKS_BOUNDS = bool(vars(numba.config)["BOUNDSCHECK"])
 F1, F2, F3 = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
 F4, F5 = numba.float64[:, :, :, ::1], numba.float64[:, :, :, :, ::1]
 I1, I2 = numba.int64[::1], numba.int64[:, ::1]
+KEPT_F1, KEPT_F2, KEPT_I1, KEPT_I2 = (types.Array(own.dtype, own.ndim, "C", readonly=True) for own in (F1, F2, I1, I2))
+"""Arrays that are only read, which may be closed to writing, as those that records keep are."""
 
 
 def record_type(record: type, *fields: types.Type) -> types.NamedTuple:

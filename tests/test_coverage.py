@@ -650,7 +650,7 @@ def test_a_level_lies_between_0_and_1(level):
         ({"truth": np.nan}, ValueError, "truth must be finite, got nan"),
         ({"truth": [0.0, np.inf]}, ValueError, "truth must be finite, got inf"),
         ({"truth": []}, ValueError, "truth must not be empty"),
-        ({"truth": "a"}, ValueError, "truth must be a number or an array of numbers"),
+        ({"truth": "a"}, ValueError, "truth must be a real number or an array of them"),
         ({"truth": 0.0}, ValueError, r"truth must have the shape of the interval's limits, got \(\), and limits \(128, 1\)"),
         ({"truth": [0.0, 0.0]}, ValueError, r"got \(2,\), and limits \(1,\)\n?.*replication 0"),
         ({"interval": 3}, TypeError, "interval must be a function of"),

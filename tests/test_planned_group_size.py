@@ -11,6 +11,7 @@ from scipy.special import stdtrit
 import grpo_theory as gt
 from grpo_theory.intervals import components_jackknife
 from grpo_theory.plan import choose_group_size
+from simulations.harness.study import Cell, chunk_seed
 from simulations.plan import heavy_tails
 from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, UNIT, constants, problem, truth
 from simulations.plan.planned_group_size import ASKED, CONTROLS, POINT, QUANTITIES, claims, compute, judge, rows
@@ -70,7 +71,9 @@ def test_groups_of_two_and_three_are_not_answered():
 
 
 def test_chunks_draw_pilots_of_their_own():
-    first, again, second = (compute(settings("linear"), np.random.SeedSequence(1), chunk) for chunk in (0, 0, 1))
+    cell = Cell(settings("linear"), 2)
+    seeds = [chunk_seed("planned_group_size", cell, 1, chunk) for chunk in (0, 0, 1)]
+    first, again, second = (compute(cell.settings, seed, chunk) for seed, chunk in zip(seeds, (0, 0, 1), strict=True))
     assert first == again
     assert first["planned"]["regret"] != second["planned"]["regret"]
 

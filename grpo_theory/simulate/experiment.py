@@ -1,12 +1,11 @@
 """A gradient simulation with everything tabulated: what blocks need but their numbers."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array, Integers, cached_array
 from grpo_theory.estimation import Estimator
 from grpo_theory.lanes import zeros
 from grpo_theory.simulate.blocks import borrowed, check_wanted
@@ -125,7 +124,7 @@ class Experiment:
         largest = max(route.n_numbers for route in self.routes) * strip
         return max(1, PANEL_NUMBERS // largest)
 
-    @cached_property
+    @cached_array
     def pairs(self) -> Integers:
         """The pairs of rows of which there are products, see `pairs_of`."""
         return pairs_of(len(self.estimators), self.n_directions)

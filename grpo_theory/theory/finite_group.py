@@ -18,7 +18,7 @@ from grpo_theory.validation import as_count, as_not_negative, as_number, as_numb
 _GRID = 1 << 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FiniteGroupObjective:
     """h with E[update | prompt] = h'(p) grad p, on policy, tokens added up, rewards 0 and 1.
 
