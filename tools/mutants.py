@@ -77,10 +77,10 @@ def copy_tree(folder: Path) -> Path:
 
 def run_tests(folder: Path, tests: tuple[str, ...]) -> int:
     """Run tests in a copy; returns pytest's status, and that of failure if they do not end."""
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / ".numba"), "PYTHONDONTWRITEBYTECODE": "1"}
+    own = {"NUMBA_CACHE_DIR": str(folder / ".numba"), "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
     try:
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=LIMIT).returncode
+        return subprocess.run(command, cwd=folder, env=os.environ | own, capture_output=True, timeout=LIMIT).returncode
     except subprocess.TimeoutExpired:
         return FAILED
 
