@@ -204,7 +204,7 @@ def law_between(current: Point, sampler: Point, estimator: str | Estimator, *, b
     estimator = find(estimator)
     batch_size = as_count("batch_size", batch_size)
     group_size = as_count("group_size", group_size)
-    estimator.check_group_size(group_size)
+    estimator.check_defined(group_size, sampler.bandit.values, sampler.policy.paths.lengths)
     if estimator.couples_groups:
         raise NotEnumerableError(
             f"estimator {estimator.name!r} couples groups: use simulate_gradients, exact sums need one group"

@@ -19,7 +19,7 @@ from grpo_theory.simulate.counting import (
     make_sheet,
 )
 from grpo_theory.simulate.errors import ErrorRoom, compiled_errors, make_error_room
-from grpo_theory.simulate.generator import LANES, Streams, begin_streams, make_streams
+from grpo_theory.simulate.generator import Streams, begin_streams, make_streams
 from grpo_theory.simulate.geometry import Geometry
 from grpo_theory.simulate.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments, set_of
 from grpo_theory.simulate.ordering import compiled_fill_ordered
@@ -48,7 +48,7 @@ class Draws:
 
     def begin(self, words: NDArray[np.uint64], block: int) -> None:
         """Begin a block, from the words of `stream_words`."""
-        begin_streams(words, block * LANES, self.streams)
+        begin_streams(words, block, self.streams)
         self.first = 0
 
     def fill(self, counts: Counts) -> None:

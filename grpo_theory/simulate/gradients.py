@@ -100,7 +100,7 @@ def simulate_gradients(
     if group_size > LARGEST_GROUP:
         raise ValueError(f"group_size must be at most {LARGEST_GROUP}, got {group_size}")
     for estimator in chosen:
-        estimator.check_group_size(group_size)
+        estimator.check_defined(group_size, problem.bandit.values, problem.policy.paths.lengths)
     seed = as_seed_sequence(rng)
     current = problem.at(theta)
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))

@@ -130,7 +130,7 @@ class Course:
         if ball is not None and not isinstance(ball, Ball):
             raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
         batch_size, group_size = as_sizes(batch_size, group_size)
-        estimator.check_group_size(group_size)
+        estimator.check_defined(group_size, problem.bandit.values, problem.policy.paths.lengths)
         check_optimiser(optimiser)
         if batch_size % inner_steps:
             raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")

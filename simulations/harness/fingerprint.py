@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from grpo_theory.compilation import reliances
 from grpo_theory.estimation import Estimator
+from grpo_theory.reliances import reliances
 
 PROJECT = ("grpo_theory", "simulations")
 CATALOGUE = "simulations.claims"
@@ -50,10 +50,10 @@ def module_fingerprint(module: str) -> str:
 
 
 def function_fingerprint(function: Callable) -> str:
-    """Return a checksum of a function's code, of the compiled functions that it calls, and of the constants that they name."""
-    functions, constants = reliances(function)
-    forms = [_function_form(called) for called in functions]
-    return hashlib.sha256("\n".join([forms[0], *sorted(forms[1:]), repr(constants)]).encode()).hexdigest()[:16]
+    """Return a checksum of a function's code, of the functions that it calls, and of the constants that they name."""
+    found = reliances(function)
+    forms = [_function_form(called) for called in found.functions]
+    return hashlib.sha256("\n".join([forms[0], *sorted(forms[1:]), repr(found.constants)]).encode()).hexdigest()[:16]
 
 
 def estimator_fingerprint(estimator: Estimator) -> str:
