@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import math
 import numbers
 from collections.abc import Callable, Collection
 from functools import wraps
@@ -18,6 +19,8 @@ Rng = int | np.random.SeedSequence | np.random.Generator
 SUM_TOLERANCE = 1e-9
 MOST = 2**53
 """The largest count: above it floats skip integers."""
+MOST_BYTES = 2e9
+"""The most memory that a dense array of one step of a computation may take."""
 ROUNDING = 1e-14
 """The variation of numbers, relative to their size, that counts as rounding."""
 
@@ -162,6 +165,15 @@ def check_size(name: str, array: Array, most: float) -> None:
     if not (array.min() >= -most and array.max() <= most):  # NaN is in neither
         check_finite(name, array)
         check_within(name, array, -most, most)
+
+
+def check_room(what: str, shape: tuple[int, ...], instead: str) -> None:
+    """Raise if a dense array of floats would take more memory than is meant by anybody: the message says what to ask instead."""
+    size = 8.0 * math.prod(shape)
+    if size > MOST_BYTES:
+        raise ValueError(
+            f"{what}, of shape {shape}, would take {size / 1e9:,.1f} GB, and at most {MOST_BYTES / 1e9:g} are taken: {instead}"
+        )
 
 
 def check_interior(name: str, array: Array) -> None:

@@ -113,6 +113,8 @@ def test_the_mean_of_large_rewards_is_next_to_the_exact_one():
     """A third above 1e15, where numbers are an eighth apart, is three eighths."""
     index, rewards = np.repeat(np.arange(3), 192), np.tile([0.0, 0.0, 1.0], 192)
     np.testing.assert_array_equal(RewardCounts.from_rewards(index, rewards + 1e15).means - 1e15, np.full(3, 0.375))
+    many = RewardCounts.from_rewards(np.zeros(7 * 301, dtype=np.int64), np.repeat(np.arange(301.0), 7) + 1e15)
+    assert many.means - 1e15 == 150.0
     path, steps = np.random.default_rng(0).normal(size=(97, 2)), np.full(96, 0.1)
     far, near = (intervals.tail_value(gt.TrainingRecord(steps, path, rewards[:96] + above)) for above in (1e15, 0.0))
     assert far.estimate - 1e15 == 0.375

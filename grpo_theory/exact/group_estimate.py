@@ -13,6 +13,7 @@ from grpo_theory.exact.classes import Classes
 from grpo_theory.exact.multisets import GroupMoments
 from grpo_theory.exact.weights import TokenWeights
 from grpo_theory.problem import Point
+from grpo_theory.validation import check_room
 
 _LARGEST_TABLES = 1 << 22
 """The most numbers in the tables of covectors, or of tokens, that are held at a time."""
@@ -83,6 +84,7 @@ def _by_token(share: Share, weights: TokenWeights, products: Array) -> tuple[Arr
 def second_moments(shares: list[Share], weights: TokenWeights) -> Array:
     """Return E[sum_ij x_i x_j'] as forms of covectors, shape (M, D, D)."""
     n_prompts, dimension = weights.token_probabilities.shape
+    check_room("the second moments of each prompt", (n_prompts, dimension, dimension), "gradient_mse and .trace do without")
     found = np.empty((n_prompts, dimension, dimension))
     for share in shares:
         numbers = weights.n_features * share.kinds.responses.shape[2] * dimension

@@ -6,9 +6,13 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.problem.paths import Paths
+from grpo_theory.validation import check_room
 
 LARGEST_DIMENSION = 4096
 """Matrices of shape (d, d) are not formed for more parameters of a structured map."""
+
+ALONE = "ask gradient_law(...) for .trace, .mse or .variance_along(directions), or take each prompt as a problem of its own"
+"""What to do without such a matrix where each prompt has parameters of its own."""
 
 
 class LogitMap(ABC):
@@ -68,6 +72,15 @@ class LogitMap(ABC):
         return found
 
 
+def orthogonal_products(paths: Paths, probabilities: Array) -> Array:
+    """Return the inner products of tokens' covectors along each response, (M, K, T, T): those at different prefixes have none."""
+    squares = (1.0 - probabilities) ** 2 + paths.beside(probabilities**2)
+    found = np.zeros((len(probabilities), paths.n_responses, paths.horizon, paths.horizon))
+    places = np.arange(paths.horizon)
+    found[..., places, places] = paths.gather(squares)
+    return found
+
+
 class TabularMap(LogitMap):
     """A free logit for every prompt and edge: theta is their table (M, D), flattened row by row."""
 
@@ -81,6 +94,9 @@ class TabularMap(LogitMap):
 
     def adjoint_by_prompt(self, covectors: Array) -> Array:
         """Return each covector in its own prompt's block, shape (M, d)."""
+        check_room(
+            "the gradient of each prompt", (self.n_prompts, self.dimension), "moments have them as gradient_covectors, (M, D)"
+        )
         blocks = np.zeros((self.n_prompts, self.n_prompts, self.n_logits))
         prompts = np.arange(self.n_prompts)
         blocks[prompts, prompts] = covectors
@@ -92,10 +108,12 @@ class TabularMap(LogitMap):
 
     def gram(self) -> Array:
         """Return M identity matrices, shape (M, D, D)."""
+        check_room("the inner products of all logits", (self.n_logits, self.n_logits), "moments and gradient_mse do without")
         return np.broadcast_to(np.eye(self.n_logits), (self.n_prompts, self.n_logits, self.n_logits))
 
     def congruence(self, forms: Array) -> Array:
         """Return the block diagonal matrix of the forms, shape (d, d)."""
+        check_room("the matrix of all pairs of parameters", (self.dimension, self.dimension), ALONE)
         blocks = np.zeros((self.n_prompts, self.n_logits, self.n_prompts, self.n_logits))
         prompts = np.arange(self.n_prompts)
         blocks[prompts, :, prompts, :] = forms
@@ -104,6 +122,10 @@ class TabularMap(LogitMap):
     def squared_norms(self, covectors: Array) -> Array:
         """Return |c|^2, shape (M, K)."""
         return (covectors**2).sum(axis=-1)
+
+    def token_products(self, paths: Paths, probabilities: Array) -> Array:
+        """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
+        return orthogonal_products(paths, probabilities)
 
 
 class FeatureMap(LogitMap):
@@ -195,6 +217,10 @@ class HeadMap(LogitMap):
     def squared_norms(self, covectors: Array) -> Array:
         """Return ||h_m||^2 |c|^2, shape (M, K)."""
         return self._squared_lengths()[:, None] * (covectors**2).sum(axis=-1)
+
+    def token_products(self, paths: Paths, probabilities: Array) -> Array:
+        """Return the inner products of the scores of the tokens of each response, shape (M, K, T, T)."""
+        return self._squared_lengths()[:, None, None, None] * orthogonal_products(paths, probabilities)
 
     def _squared_lengths(self) -> Array:
         return np.einsum("mh,mh->m", self.hidden, self.hidden)

@@ -1,10 +1,11 @@
 """Exact moments of reward and score, prompt by prompt."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, cached_array
+from grpo_theory.problem.logit_map import LogitMap
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,8 +20,6 @@ class Moments:
         V(x) = E[Z | x].
     reward_variance : ndarray, shape (M,)
         Var(Z | x).
-    prompt_gradients : ndarray, shape (M, d)
-        g(x) = E[W Z | x].
     gradient : ndarray, shape (d,)
         g = E g(X).
     gradient_covectors : ndarray, shape (M, D)
@@ -35,12 +34,13 @@ class Moments:
         E[||W||^2 (Z - V)^2 | x].
     score_reward_correlation : ndarray, shape (M,)
         Correlation of ||W||^2 and Z given x; 0 where one of them is constant.
+    logit_map : LogitMap
+        Phi.
     """
 
     prompt_weights: Array
     value: Array
     reward_variance: Array
-    prompt_gradients: Array
     gradient: Array
     gradient_covectors: Array
     prompt_gradient_power: Array
@@ -48,6 +48,12 @@ class Moments:
     score_reward_power: Array
     oracle_power: Array
     score_reward_correlation: Array
+    logit_map: LogitMap = field(repr=False)
+
+    @cached_array
+    def prompt_gradients(self) -> Array:
+        """g(x) = E[W Z | x], shape (M, d): mostly zeros where each prompt has parameters of its own, so made when asked for."""
+        return self.logit_map.adjoint_by_prompt(self.gradient_covectors)
 
     @property
     def standard_deviation(self) -> Array:

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
-from grpo_theory.validation import as_array, as_count
+from grpo_theory.validation import as_array, as_count, check_room
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +89,7 @@ class Paths:
     @cached_array
     def incidence(self) -> Array:
         """Which edges each response takes: 1 or 0, shape (K, D)."""
+        check_room("the table of responses and edges", (self.n_responses, self.n_logits), "moments and gradient_mse do without")
         return self.spread(np.ones(self.edges.shape))
 
     def spread(self, weights: Array) -> Array:
@@ -147,6 +148,14 @@ class Paths:
         """Sum weights of responses (..., K) over the edges that they take, shape (..., D)."""
         return weights if self.horizon == 1 else weights @ self.incidence
 
+    def beside(self, weights: Array) -> Array:
+        """Sum weights of edges (..., D) over the other edges of each prefix, without a difference, shape (..., D)."""
+        rows = weights.reshape(*weights.shape[:-1], -1, self.vocabulary_size)
+        found = np.zeros(rows.shape)
+        found[..., 1:] = np.cumsum(rows[..., :-1], axis=-1)
+        found[..., :-1] += np.cumsum(rows[..., :0:-1], axis=-1)[..., ::-1]
+        return found.reshape(weights.shape)
+
     def by_prefix(self, weights: Array) -> Array:
         """Sum weights of edges (..., D) over the edges of each prefix, and give each edge its prefix's sum, shape (..., D)."""
         totals = weights.reshape(*weights.shape[:-1], -1, self.vocabulary_size).sum(axis=-1)
@@ -155,6 +164,7 @@ class Paths:
     @cached_array
     def siblings(self) -> Array:
         """Which pairs of edges leave one prefix: 1 or 0, shape (D, D)."""
+        check_room("the table of pairs of edges", (self.n_logits, self.n_logits), "moments and gradient_mse do without")
         prefixes = np.arange(self.n_logits) // self.vocabulary_size
         return (prefixes[:, None] == prefixes).astype(np.float64)
 

@@ -9,6 +9,7 @@ from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.moments import Moments
 from grpo_theory.problem.policy import Policy
+from grpo_theory.validation import check_room
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,8 @@ class Point:
     @cached_array
     def covectors(self) -> Array:
         """The score of each response as a covector, W = Phi_m' c, shape (M, K, D)."""
-        paths = self.policy.paths
+        paths, shape = self.policy.paths, (len(self.probabilities), self.policy.n_responses, self.policy.n_logits)
+        check_room("the scores of all responses as covectors", shape, "moments, objective and gradient_mse do without")
         return paths.centre(paths.incidence, self.token_probabilities[:, None, :])
 
     @cached_array
@@ -123,7 +125,6 @@ class Point:
             prompt_weights=weights,
             value=value,
             reward_variance=reward_variance,
-            prompt_gradients=logit_map.adjoint_by_prompt(covectors),
             gradient=logit_map.adjoint(weights[:, None] * covectors),
             gradient_covectors=covectors,
             prompt_gradient_power=logit_map.squared_norms(covectors[:, None])[:, 0],
@@ -131,4 +132,5 @@ class Point:
             score_reward_power=covariance + score_power * value,
             oracle_power=np.einsum("mo,mo,mo->m", p, norms, centred**2),
             score_reward_correlation=correlation,
+            logit_map=logit_map,
         )

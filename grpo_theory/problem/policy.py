@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, LogitMap, TabularMap
 from grpo_theory.problem.paths import Paths, single_tokens
-from grpo_theory.validation import as_count, as_numbers, as_real_array, check_shape, check_within
+from grpo_theory.validation import as_count, as_numbers, as_real_array, check_room, check_shape, check_within
 
 LARGEST_PARAMETER = 1e100
 """Squares of parameters and of their logits are numbers up to it."""
@@ -92,6 +92,8 @@ class Policy:
     def scores(self, theta: ArrayLike) -> Array:
         """Return the score vectors grad log pi(k | m), shape (M, K, d)."""
         probabilities = np.exp(self.paths.log_probabilities(self.logits(self.check_theta(theta))))
+        shape = (self.n_prompts, self.n_responses, self.dimension)
+        check_room("the scores of all responses", shape, "ask for moments, or take components along directions (gt.Pilot)")
         covectors = self.paths.centre(self.paths.incidence, probabilities[:, None, :])
         return np.stack([self.logit_map.adjoint_by_prompt(covectors[:, k]) for k in range(self.n_responses)], axis=1)
 

@@ -59,8 +59,8 @@ def make_weighing(weights: TokenWeights, estimator: Estimator, batch_size: int) 
     return Weighing(
         tokens=lookup(weights.token_probabilities),
         vocabulary_size=weights.paths.vocabulary_size,
-        edges=weights.paths.edges,
-        lengths=weights.paths.lengths,
+        edges=weights.paths.edges.copy(),
+        lengths=weights.paths.lengths.copy(),
         gains=np.ascontiguousarray(gains[..., :1] if same else gains),
         drifts=np.ascontiguousarray(weights.drifts) if weights.drifting else np.empty((0, 0, 0)),
         together={"": 0, "group": 1, "batch": batch_size}[estimator.aggregation.pool],

@@ -54,8 +54,8 @@ def make_world(problem: Problem, estimator: Estimator) -> World:
     return World(
         prompts=lookup(alias_rows(bandit.prompt_weights)),
         responses=np.repeat(np.arange(bandit.n_responses), bandit.values.size),
-        edges=paths.edges,
-        lengths=paths.lengths,
+        edges=paths.edges.copy(),
+        lengths=paths.lengths.copy(),
         vocabulary_size=paths.vocabulary_size,
         values=bandit.values.copy(),
         laws=lookup(below.reshape(bandit.n_prompts, -1)),
@@ -71,7 +71,7 @@ def make_recipe(problem: Problem, estimator: Estimator, layout: Layout, wants_re
     strength = 0.0 if problem.kl is None else problem.kl.strength
     in_loss = strength if estimator.kl.place == "loss" else 0.0
     drifts_away = layout.updates > 1 and not estimator.ratio.constant
-    lengths = problem.policy.paths.lengths
+    lengths = problem.policy.paths.lengths.copy()
     return Recipe(
         group_size=layout.group_size,
         pool={"": 0, "group": 1, "batch": layout.n_updated}[estimator.aggregation.pool],

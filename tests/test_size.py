@@ -1,0 +1,103 @@
+"""Large problems: memory grows with the tables that a problem consists of, and what must be dense is refused with its size."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.problem.logit_map import HeadMap, LogitMap, TabularMap
+from grpo_theory.problem.paths import single_tokens
+
+SIZES = {"batch_size": 4, "group_size": 4}
+DRAWN = {"rng": 0, "workers": 1}
+
+
+def tabular(n_prompts, n_responses):
+    """Return a problem with a logit for every prompt and response."""
+    success = np.random.default_rng(0).uniform(size=(n_prompts, n_responses))
+    return gt.Problem(gt.Bandit(success), gt.TabularSoftmax(n_prompts, n_responses))
+
+
+CALLS = {
+    "moments": lambda p: gt.moments(p, p.theta),
+    "objective": lambda p: gt.objective(p, p.theta),
+    "gradient_mse": lambda p: gt.gradient_mse(p, p.theta, "grpo", **SIZES),
+    "efficiency": lambda p: gt.efficiency(p, p.theta, "rloo", **SIZES),
+    "group_size_law": lambda p: gt.theory.group_size_law(p, p.theta),
+    "simulate_gradients": lambda p: gt.simulate_gradients(p, p.theta, "rloo", replications=64, **DRAWN, **SIZES),
+    "simulate_training": lambda p: gt.simulate_training(
+        p, p.theta, "rloo", gt.Constant(0.1), steps=2, replications=2, **DRAWN, **SIZES
+    ),
+}
+LARGE = {"20,000 prompts": (20_000, 2), "20,000 answers": (1, 20_000)}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("large", LARGE)
+def test_a_large_tabular_problem_takes_no_square_of_its_size(call, large):
+    """A square would take 3 or 6 GB; the tables have 40,000 numbers, and the simulators' lanes 128 of each."""
+    problem = tabular(*LARGE[large])
+    CALLS[call](tabular(*np.minimum(LARGE[large], 50)))  # compiles, which takes memory too
+    tracemalloc.start()
+    CALLS[call](problem)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < (500e6 if call.startswith("simulate") else 50e6)
+
+
+DENSE = {
+    "gradient of each prompt": lambda many, wide: gt.moments(many, many.theta).prompt_gradients,
+    "scores of all responses": lambda many, wide: many.policy.scores(many.theta),
+    "scores of all responses, drawn": lambda many, wide: gt.Pilot(**SIZES).sample(many, 0, 1),
+    "scores of all responses as covectors": lambda many, wide: wide.at(wide.theta).covectors,
+    "matrix of all pairs of parameters": lambda many, wide: gt.hessian(tabular(20_000, 2), np.zeros(40_000)),
+    "second moments of each prompt": lambda many, wide: gt.gradient_law(wide, wide.theta, "rloo", **SIZES).covariance(),
+    "table of responses and edges": lambda many, wide: wide.policy.paths.incidence,
+    "inner products of all logits": lambda many, wide: wide.policy.logit_map.gram(),
+}
+
+
+@pytest.mark.parametrize("what", DENSE)
+def test_what_must_be_dense_is_refused_with_its_size_and_what_to_do(what):
+    many, wide = (tabular(*LARGE[large]) for large in LARGE)
+    tracemalloc.start()
+    message = rf"the {what.split(',')[0]}, of shape \([\d, ]+\), would take [\d.,]+ GB, and at most 2 are taken: \w+"
+    with pytest.raises(ValueError, match=message):
+        DENSE[what](many, wide)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6
+
+
+def test_prompts_gradients_are_those_of_the_map():
+    problem = gt.gallery.problem("linear")
+    found = gt.moments(problem, problem.theta)
+    np.testing.assert_array_equal(found.prompt_gradients, problem.policy.logit_map.adjoint_by_prompt(found.gradient_covectors))
+    assert found.prompt_gradients is found.prompt_gradients
+    np.testing.assert_allclose(found.prompt_weights @ found.prompt_gradients, found.gradient, atol=1e-14)
+
+
+TREE = gt.TokenTree(3, 3, 3, end_token=0).paths
+
+
+@pytest.mark.parametrize("paths", [single_tokens(5), TREE], ids=["bandit", "tree"])
+@pytest.mark.parametrize("width", [0, 4])
+@pytest.mark.parametrize("sharpness", [1.0, 40.0])
+def test_norms_of_scores_without_their_table(paths, width, sharpness):
+    """Against the covectors written out, near-deterministic policies too, whose norms are tiny and have all their digits."""
+    rng = np.random.default_rng(7)
+    logit_map: LogitMap = HeadMap(rng.normal(size=(3, width)), paths.n_logits) if width else TabularMap(3, paths.n_logits)
+    probabilities = np.exp(paths.log_probabilities(sharpness * rng.normal(size=(3, paths.n_logits))))
+    found = logit_map.token_products(paths, probabilities)
+    expected = LogitMap.token_products(logit_map, paths, probabilities)
+    if paths.horizon == 1:
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13 * expected.max())
+    assert found.shape == expected.shape
+
+
+def test_sums_over_the_other_edges_of_a_prefix():
+    weights = np.random.default_rng(1).uniform(size=(2, TREE.n_logits))
+    np.testing.assert_allclose(TREE.beside(weights), TREE.by_prefix(weights) - weights, rtol=1e-13)
+    assert TREE.beside(np.eye(TREE.n_logits)).diagonal().max() == 0.0
