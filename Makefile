@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FLAGS := $(if $(QUICK),--quick)
 
-.PHONY: environment reproduce test plain bounds reference lint wheel bench docs clean
+.PHONY: environment reproduce test plain bounds mutants oldest newest reference lint wheel bench docs clean
 
 reproduce: $(VENV)/.base
 	@echo "On two idle cores this takes about $(if $(QUICK),2,7) minutes, on older ones two or three times as long; interrupted, it goes on where it was."
@@ -21,6 +21,25 @@ plain: $(VENV)/.test
 # Drivers with every index checked, which numba's cache does not tell from drivers without.
 bounds: $(VENV)/.test
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/checked $(BIN)/python -m pytest -q tests/test_driver.py tests/test_drawn_law.py -k 'not billion and not 4096'
+
+# Faults put into the code on purpose: each must be seen by the tests that are named beside it.
+mutants: $(VENV)/.test
+	$(BIN)/python tools/mutants.py
+
+# The tests with the oldest versions that setup.cfg allows, and with the newest there are, each in an environment of its own.
+OLD_OR_NEW := -n auto --dist loadfile --no-loadscope-reorder -p no:cacheprovider
+oldest:
+	rm -rf $(VENV)-oldest
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check $$($(PYTHON) tools/floors.py)
+	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-oldest/numba $(VENV)-oldest/bin/python -m pytest $(OLD_OR_NEW)
+
+newest:
+	rm -rf $(VENV)-newest
+	$(PYTHON) -m venv $(VENV)-newest
+	$(VENV)-newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager --editable '.[test]'
+	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-newest/numba $(VENV)-newest/bin/python -m pytest $(OLD_OR_NEW)
 
 # The wheel alone in an environment of its own, used from another folder, where nothing of the checkout is found.
 wheel:
@@ -51,7 +70,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --out benchmarks/RESULTS.md
 
 clean:
-	rm -rf $(VENV) $(VENV)-wheel .venv-trl .venv-verl build dist results results-quick report report-quick docs/_build docs/generated
+	rm -rf $(VENV) $(VENV)-wheel $(VENV)-oldest $(VENV)-newest .venv-trl .venv-verl build dist results results-quick report report-quick docs/_build docs/generated
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -2,25 +2,28 @@
 
 import gc
 import hashlib
-import inspect
+import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numba
-import numpy as np
 from numba import types
 from numba.core import codegen
+from numba.core.caching import Cache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.extending import typeof_impl
+
+from grpo_theory.reliances import Reliances, names_in, reliances
 
 
 @contextmanager
@@ -93,6 +96,8 @@ CHECKS_BOUNDS = bool(vars(numba.config)["BOUNDSCHECK"])
 F1, F2, F3 = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
 F4, F5 = numba.float64[:, :, :, ::1], numba.float64[:, :, :, :, ::1]
 I1, I2 = numba.int64[::1], numba.int64[:, ::1]
+KEPT_F1, KEPT_F2, KEPT_I1, KEPT_I2 = (types.Array(own.dtype, own.ndim, "C", readonly=True) for own in (F1, F2, I1, I2))
+"""Arrays that are only read, which may be closed to writing, as those that records keep are."""
 
 
 def record_type(record: type, *fields: types.Type) -> types.NamedTuple:
@@ -139,6 +144,64 @@ paragraph = numba.njit(inline="always", **NO_ARRAYS, **OPTIONS)
 """Mark a function that calls stages, and is read into the text of whatever calls it: it is not compiled by itself before."""
 
 
+class DamagedCacheWarning(RuntimeWarning):
+    """A file of machine code was damaged; it has been deleted, and is made anew."""
+
+
+class SoundCacheFile(IndexDataCacheFile):
+    """numba's files of machine code, with checksums: what is damaged is deleted and compiled anew."""
+
+    @classmethod
+    def adopt(cls, file: IndexDataCacheFile, stamp: tuple) -> None:
+        """Make a file of numba's one with checksums, and with a stamp of ours."""
+        file.__class__, file._source_stamp, file._version = cls, stamp, f"{numba.__version__} with checksums"
+
+    def _load_index(self) -> dict:
+        try:
+            with Path(self._index_path).open("rb") as file:
+                if pickle.load(file) == self._version:
+                    _checked(file.read())
+            return dict(super()._load_index())
+        except FileNotFoundError:
+            return {}
+        except OSError:
+            raise
+        except Exception as error:  # whatever a pickle of other bytes may raise
+            self._delete(self._index_path, error)
+            return {}
+
+    def load(self, key: Any) -> Any:
+        """Load what was kept for a key, or None, so that it is compiled, if nothing was or that is damaged."""
+        try:
+            return super().load(key)
+        except Exception as error:
+            self._delete(self._data_path(self._load_index()[key]), error)
+            return None
+
+    def _load_data(self, name: str) -> Any:
+        return pickle.loads(_checked(Path(self._data_path(name)).read_bytes()))
+
+    def _dump(self, value: Any) -> bytes:
+        data: bytes = super()._dump(value)
+        return data + hashlib.sha256(data).digest()  # after a pickle, where numba's own reading of the index stops before it
+
+    def _delete(self, path: str, error: Exception) -> None:
+        warnings.warn(
+            f"the file {path} of compiled code was damaged ({error}): it has been deleted, and is compiled anew",
+            DamagedCacheWarning,
+            stacklevel=2,
+        )
+        Path(path).unlink(missing_ok=True)
+
+
+def _checked(data: bytes) -> bytes:
+    """Return data without the checksum behind them; raise unless it is theirs."""
+    body, checksum = data[:-32], data[-32:]
+    if hashlib.sha256(body).digest() != checksum:
+        raise ValueError("its checksum is not that of what is in it")
+    return body
+
+
 def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
     """Compile with the package's options, and more; cached on disk where the function has a file that allows it."""
     if WITHOUT_COMPILER:
@@ -148,7 +211,10 @@ def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
     options = OPTIONS | more
     try:
         dispatcher = numba.njit(function, cache=True, **options)
-        dispatcher._cache._cache_file._source_stamp = (*source_stamp(function), *layouts(signatures))
+        found = reliances(function)
+        SoundCacheFile.adopt(dispatcher._cache._cache_file, (*source_stamp(found), *layouts(signatures)))
+        for one in found.compiled:
+            _stamp_own_cache(one)
     except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
         dispatcher = numba.njit(function, **options)
     for signature in signatures:
@@ -180,81 +246,69 @@ def layouts(signatures: Iterable[Any]) -> Iterator[tuple]:
                 yield kind.instance_class.__qualname__, *kind.fields
 
 
-def source_stamp(function: Callable) -> tuple:
+def source_stamp(found: Reliances) -> tuple:
     """Return time and size of the files of a function and of what it relies on, their modules, and the values of the constants.
 
     numba's own stamp is of the function's file alone, so an edit in an imported file would leave old machine code in use.  What
     it keeps refers to modules by their names, so a file that was imported under another name is compiled anew.
     """
-    functions, constants = reliances(function)
-    modules = sorted({called.__module__ for called in functions})
-    files = {called.__code__.co_filename for called in functions} | {__file__, str(Path(__file__).with_name("first_class.py"))}
+    modules = sorted({called.__module__ for called in found.functions})
+    files = {called.__code__.co_filename for called in found.functions} | set(map(str, _OWN_FILES))
     facts = ((path, path.stat()) for path in sorted(map(Path, files)) if path.exists())
-    return (*tuple((str(path), fact.st_mtime, fact.st_size) for path, fact in facts), *modules, *constants)
+    return (*tuple((str(path), fact.st_mtime, fact.st_size) for path, fact in facts), *modules, *found.constants)
 
 
-def reliances(function: Callable) -> tuple[list[Callable], list[tuple[str, str]]]:
-    """Return the functions that a compiled function consists of, and the constants that they name, wherever from.
+_OWN_FILES = [Path(__file__).with_name(f"{name}.py") for name in ("compilation", "first_class", "reliances")]
 
-    Returns
-    -------
-    functions : list of callable
-        The function, and the compiled functions that it calls, near and far.
-    constants : list of (name, value)
-        In alphabetical order; the value of an array is its checksum.
+
+def _stamp_own_cache(compiled: Any) -> None:
+    """See that what a user compiles with a cache of its own is no older than what it relies on, either.
+
+    What has been read from there by the stamp of numba is compiled anew.
     """
-    constants, waiting, seen = set(), [function], []
-    while waiting:
-        called = waiting.pop()
-        if called in seen:
-            continue
-        seen.append(called)
-        for name, value in _named(called):
-            if isinstance(value, Dispatcher):
-                waiting.append(value.py_func)
-            elif isinstance(value, FunctionType) and value.__module__.startswith(f"{__package__}."):
-                waiting.append(value)  # the compiler has its own for it, in the same file
-            elif isinstance(value, np.ndarray):
-                constants.add((name, f"{value.dtype}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"))
-            elif isinstance(value, bool | int | float | complex | str | tuple | np.generic):
-                constants.add((name, repr(value)))
-    return seen, sorted(constants)
-
-
-def _names(code: CodeType) -> set[str]:
-    """Return the names that code uses, that of functions inside it included."""
-    codes, names = [code], set[str]()
-    for one in codes:  # the list grows while it is read
-        names.update(one.co_names)
-        codes += [constant for constant in one.co_consts if isinstance(constant, CodeType)]
-    return names
-
-
-def _named(function: Callable) -> list[tuple[str, Any]]:
-    """Return the globals that a function's code names, what it may name of the modules among them, and what it encloses."""
-    names = _names(function.__code__)
-    found = list(inspect.getclosurevars(function).nonlocals.items()) if function.__closure__ else []
-    spaces = [function.__globals__]
-    for space in spaces:  # and so does this one
-        for name in sorted(names & space.keys()):
-            value = space[name]
-            if not isinstance(value, ModuleType):
-                found.append((name, value))
-            elif not any(vars(value) is known for known in spaces):
-                spaces.append(vars(value))
-    return found
+    dispatcher = getattr(compiled, "_dispatcher", compiled)  # of a ufunc
+    own = getattr(dispatcher, "_cache", None) or getattr(dispatcher, "cache", None)
+    if not isinstance(own, Cache):
+        return
+    stamp = source_stamp(reliances(dispatcher.py_func))
+    if own._cache_file._source_stamp != stamp:
+        SoundCacheFile.adopt(own._cache_file, stamp)
+        if sum(getattr(dispatcher, "_cache_hits", {}).values()):
+            dispatcher.recompile()
 
 
 @cache
 def plain(function: Callable) -> Callable:
-    """Return a function as plain Python throughout: what it calls that is compiled is plain in it too."""
+    """Return a function as plain Python throughout: what it calls that is compiled is plain in it too, wherever it is named."""
     if isinstance(function, Dispatcher):
         return plain(function.py_func)
     if not isinstance(function, FunctionType):
         return function
-    names = _names(function.__code__) & function.__globals__.keys()
-    called = {name: value for name in names if isinstance(value := function.__globals__[name], Dispatcher)}
-    own = {**function.__globals__, **{name: plain(value) for name, value in called.items()}}
-    made = FunctionType(function.__code__, own, function.__name__, function.__defaults__, function.__closure__)
+    names = names_in(function.__code__)
+    own = {**function.__globals__, **_plain_among(names, function.__globals__)}
+    cells = tuple(map(_plain_cell, function.__closure__ or ()))
+    made = FunctionType(function.__code__, own, function.__name__, function.__defaults__, cells or None)
     made.__kwdefaults__ = function.__kwdefaults__
     return made
+
+
+def _plain_among(names: set[str], space: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of these names in a module's space is compiled, or a module that names such, as plain Python."""
+    found: dict[str, Any] = {}
+    for name in names & space.keys():
+        value = space[name]
+        if isinstance(value, Dispatcher):
+            found[name] = plain(value)
+        elif isinstance(value, ModuleType) and (inner := _plain_among(names - {name}, vars(value))):
+            found[name] = ModuleType(value.__name__)
+            vars(found[name]).update(vars(value) | inner)
+    return found
+
+
+def _plain_cell(cell: CellType) -> CellType:
+    """Return the cell of a closure, or one of a plain function in its place."""
+    try:
+        value = cell.cell_contents
+    except ValueError:  # nothing has been put into it so far
+        return cell
+    return CellType(plain(value)) if isinstance(value, Dispatcher) else cell

@@ -88,15 +88,37 @@ def shown(value: object) -> str:
     return f"{kind} of shape {value.shape}" if isinstance(value, np.ndarray) else f"an object of type {kind}"
 
 
+def as_array(name: str, value: Any, dtype: Any = None) -> np.ndarray:
+    """Return what a user passes in as an array, itself if it is one; numpy alone would hand on what lies below a mask.
+
+    Raises
+    ------
+    ValueError
+        If a value is masked.
+    """
+    check_unmasked(name, value)
+    return np.asarray(value, dtype=dtype)
+
+
+def check_unmasked(name: str, value: Any) -> None:
+    """Raise if a value of an array, or of an array in a list, is masked."""
+    hidden = _masked(value)
+    if hidden:
+        raise ValueError(
+            f"{name} must have no masked value, got {hidden:,}: leave those out, or say what they are with numpy.ma.filled"
+        )
+
+
+def _masked(value: Any) -> int:
+    if isinstance(value, np.ma.MaskedArray):
+        return int(np.ma.count_masked(value))
+    return sum(_masked(one) for one in value if not isinstance(one, float)) if isinstance(value, list | tuple) else 0
+
+
 def as_real_array(name: str, value: ArrayLike, ndim: int | None) -> Array:
     """Return a finite, contiguous float64 copy of `value` with `ndim` dimensions, at least one if None, and no empty axis."""
     wanted = "dimensions, at least one" if ndim is None else f"{ndim} dimensions"
-    try:
-        if np.iscomplexobj(value):
-            raise TypeError("complex numbers are not real")
-        array = np.array(value, dtype=np.float64, order="C")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must be an array of real numbers with {wanted}: {error}") from None
+    array = np.array(_as_floats(name, value, f"an array of real numbers with {wanted}"), order="C")
     if array.ndim != ndim and (ndim is not None or array.ndim == 0):
         raise ValueError(f"{name} must have {wanted}, got shape {array.shape}")
     if array.size == 0:
@@ -107,12 +129,17 @@ def as_real_array(name: str, value: ArrayLike, ndim: int | None) -> Array:
 
 def as_numbers(name: str, value: ArrayLike) -> Array:
     """Return real numbers of any shape, NaN and infinite ones among them, as float64."""
+    return _as_floats(name, value, "a real number or an array of them")
+
+
+def _as_floats(name: str, value: ArrayLike, wanted: str) -> Array:
+    check_unmasked(name, value)
     try:
         if np.iscomplexobj(value):
             raise TypeError("complex numbers are not real")
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must be a real number or an array of them: {error}") from None
+        raise ValueError(f"{name} must be {wanted}: {error}") from None
 
 
 def check_finite(name: str, array: Array) -> None:
@@ -129,6 +156,13 @@ def check_within(name: str, array: Array, low: float, high: float) -> None:
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {array[where]:g} at index {where}")
+
+
+def check_size(name: str, array: Array, most: float) -> None:
+    """Raise if an entry is not finite, or further from 0 than the largest that is computed with, naming the first."""
+    if not (array.min() >= -most and array.max() <= most):  # NaN is in neither
+        check_finite(name, array)
+        check_within(name, array, -most, most)
 
 
 def check_interior(name: str, array: Array) -> None:

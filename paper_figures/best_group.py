@@ -13,9 +13,9 @@ from paper_figures.harness.style import BLACK, BLUE, ORANGE, PROBLEMS, VERMILION
 PLACE = 25
 TABLES = ("best_group",)
 CAPTION = (
-    "Group size of least error at a fixed budget N = BG. Open circles: the best whole one, by enumeration of the error at every "
-    "group size. The other marks are minimisers over the reals: of c1/B + c2/(BG) + c3/(BG(G-1)), 1 + sqrt(c3/c1), which always "
-    "lies within one of the circle; of the printed law, sqrt(c3/c1); and of the printed law with E||W||^2, the constant of its "
+    "Each row is a problem at a fixed budget N = BG. The open circle is the best whole group size, by enumeration of the "
+    "exact error at every group size. The other marks are minimisers over the reals: of c1/B + c2/(BG) + c3/(BG(G-1)), "
+    "which is 1 + sqrt(c3/c1); of the printed law, sqrt(c3/c1); and of the printed law with E||W||^2, the constant of its "
     "remainder, for c3."
 )
 READINGS = {

@@ -7,25 +7,29 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from paper_figures.harness.captions import listed
 from paper_figures.harness.style import GREY, Look, coverage_axis, group_size_axis, intervals
 
 PLACE = 160
 TABLES = ("coverage",)
 LEVEL = 0.95
 SHOWN = ("value", "gradient", "c1", "error", "group size")
-CAPTION = (
-    "Coverage of nominal 95% intervals against the group size at B = 32 prompts, one row for each target and one column for each "
-    "problem, with exact 95% limits (Clopper and Pearson) and lines at the nominal level. Of several components the one that is "
-    "worst covered is shown; a dataset that gives no answer is not covered. Broad pale lines: the exact limit of the coverage as "
-    "B grows, where that is not the nominal level."
-)
+
+
+def caption(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say how to read the figure, with the settings of these tables."""
+    batches = sorted(_curves(tables)["batch_size"].unique())
+    return (
+        f"Coverage of nominal {LEVEL:.0%} intervals is shown against the group size at B = {listed(batches)} prompts. Rows "
+        "are targets and columns are problems. Bars are exact 95% limits (Clopper and Pearson), and grey lines are the "
+        "nominal level. Of several components the one that is worst covered is shown; a dataset that gives no answer is not "
+        "covered. Broad pale lines are the exact limit of the coverage as B grows, where that is not the nominal level."
+    )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw one panel for each target and problem."""
-    table = tables["coverage"].query(
-        "part == 'curve' and measure in ('coverage', 'limit') and level == @LEVEL and target in @SHOWN"
-    )
+    table = _curves(tables)
     targets, problems = table["target"].unique(), table["problem"].unique()
     figure, panels = plt.subplots(
         len(targets), len(problems), figsize=(2.8 + 1.75 * len(problems), 0.7 + 1.75 * len(targets)), sharey="row", squeeze=False
@@ -45,6 +49,13 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             row[-1].plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)
         row[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")
     return figure
+
+
+def _curves(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the coverages that are drawn, and their limits."""
+    return tables["coverage"].query(
+        "part == 'curve' and measure in ('coverage', 'limit') and level == @LEVEL and target in @SHOWN"
+    )
 
 
 def _panel(axes: Axes, part: pd.DataFrame, looks: Mapping[str, Look]) -> None:

@@ -14,10 +14,10 @@ from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, VERMILION, Loo
 PLACE = 320
 TABLES = ("curvature",)
 CAPTION = (
-    "Curvature of a prompt's success probability p against the standard deviation of its reward, random log-linear policies with "
-    "one correct response of K. Left: at the policy itself. Reward variance V bounds the curvature, by 2 V and not only by the "
-    "printed 4 V, and does not stand for it: where V is largest the curvature of two responses is 0. Right: at a policy within "
-    "the radius sqrt(V)/X; the printed 5/2 is 4.3 times the sharp constant. Solid: the most possible at a given V."
+    "Points are the curvature of a prompt's success probability p against the standard deviation of its reward, for random "
+    "log-linear policies with one correct response of K. Left: at the policy itself. Right: at a policy within the radius "
+    "sqrt(V)/X. Grey dashed lines are the printed bounds and dotted lines the sharp ones, whose constants the legend gives. "
+    "Solid lines are the most that is possible at a given V."
 )
 LOOKS = {
     2: Look("$K=2$", VERMILION, "o", ""),

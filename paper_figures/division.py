@@ -1,66 +1,116 @@
-"""What dividing by the standard deviation is worth, at the paper's steps and at each arm's own best."""
+"""What dividing by the standard deviation is worth over a run, each arm at its own best step."""
 
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import BLUE, GREY, NORMAL_95, ORANGE, VERMILION, Look
+from paper_figures.harness.style import (
+    BLACK,
+    BROWN,
+    GREY,
+    LANGUAGE_MODEL,
+    NORMAL_95,
+    ORANGE,
+    PROBLEMS,
+    PURPLE,
+    SKY,
+    VERMILION,
+    Look,
+    group_size_axis,
+)
+from simulations.normalisation.race import GROUP_SIZES
 
 PLACE = 390
 TABLES = ("race",)
 CAPTION = (
-    "By how many points of a hundred success, averaged over a training, is higher with advantages divided by their group's "
-    "standard deviation than without (95% intervals of paired runs, many smaller than the marks). At the paper's steps, 1 "
-    "without and 1/2 with division, the divided updates have another length; with each arm at its own best constant step, under "
-    "plain ascent or Adam, only what remains of the difference is shown. Shaded: less than one point. Prompts start at success "
-    "0.5 (easy), at 0.02 (hard), or half of them at each; their features are correlated as each column says."
+    "By how many points of a hundred success, averaged over a run, is higher with advantages divided by their group's standard "
+    "deviation (grpo) than without (dr_grpo). Bars are 95% intervals of runs on the same draws, given the steps. Each side has "
+    "the constant step that was best for it on other draws. The shaded band is one point either way. Answers have one token "
+    "and are right or wrong. In every setting shown dividing could gain or lose: prompts share features, and groups have at "
+    f"least {GROUP_SIZES[0]} responses. Rows are optimisers. Columns are heads of SmolLM2 with frozen hidden states, as they "
+    "are (raw) or whitened; prompts with random features of d dimensions; and made-up prompts that are all easy at the start, "
+    "all hard, or mixed, with the correlation of their features."
 )
-LOOKS = {
-    "printed steps": Look("the paper's steps", ORANGE, "s", ":"),
-    "SGD": Look("own best step, plain ascent", BLUE, "o", "-"),
-    "Adam": Look("own best step, Adam", VERMILION, "X", "--"),
+COLUMNS = {
+    "raw": "SmolLM2's head, raw",
+    "whitened": "SmolLM2's head, whitened",
+    "random": "64 prompts, random features",
+    "made up": "four made-up prompts",
 }
-EXACT = 0
+ROWS = {"SGD": "plain ascent (SGD)", "Adam": "Adam"}
+LOOKS = {
+    **{
+        f"{name}, {kind}, 32 questions": PROBLEMS[name]._replace(label=name.removeprefix("lm-") + ", 32 questions")
+        for name in LANGUAGE_MODEL
+        for kind in ("raw", "whitened")
+    },
+    "lm-few-shot, raw, 128 questions": Look("few-shot, 128 questions", VERMILION, "^", "--"),
+    "random, d = 16": Look("d = 16", ORANGE, "s", "-"),
+    "random, d = 32": Look("d = 32", PURPLE, ">", "--"),
+    "random, d = 64": Look("d = 64", SKY, "o", ":"),
+    **{
+        f"correlation {correlation}, {mixture}": Look(f"{mixture}, correlation {correlation}", colour, marker, line)
+        for correlation, line in (("0.2", ":"), ("0.7", "-"))
+        for mixture, colour, marker in (("easy", GREY, "o"), ("hard", BLACK, "s"), ("easy and hard", BROWN, "D"))
+    },
+}
+"""How each problem is drawn; solid lines where prompts share most."""
+WIDTH = 0.07
+"""How far apart marks at one group size are, as a power of the size."""
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Draw a row for each mixture and a column for each correlation."""
+    """Draw a row for each optimiser and a column for each family of problems."""
     table = tables["race"].query("quantity == 'plain less' and arm == 'divided'")
-    mixtures, correlations = table["mixture"].unique(), sorted(table["correlation"].unique())
-    sizes = sorted(table["group_size"].unique(), key=lambda size: np.inf if size == EXACT else size)
-    shape = len(mixtures), len(correlations)
+    table = table[table["contest"].isin(ROWS)]
+    table = table.assign(column=table["family"].where(table["family"] != "head", table["problem"].str.split(", ").str[1]))
+    columns = [name for name in COLUMNS if (table["column"] == name).any()]
+    rows = [name for name in ROWS if (table["contest"] == name).any()]
+    shape = len(rows), len(columns)
     figure, panels = plt.subplots(
-        *shape, figsize=(2.2 + 2.2 * shape[1], 1.3 + 1.8 * shape[0]), sharex=True, sharey="row", squeeze=False
+        *shape, figsize=(1.0 + 2.5 * shape[1], 1.2 + 2.3 * shape[0]), sharex=True, sharey=True, squeeze=False
     )
-    for name, row in zip(mixtures, panels, strict=True):
-        for correlation, axes in zip(correlations, row, strict=True):
-            part = table[(table["mixture"] == name) & (table["correlation"] == correlation)]
-            for shift, (contest, look) in zip(np.linspace(-0.22, 0.22, len(LOOKS)), LOOKS.items(), strict=True):
-                own = part[part["contest"] == contest].set_index("group_size")
-                own = own.loc[[size for size in sizes if size in own.index]]
-                axes.errorbar(
-                    [sizes.index(size) + shift for size in own.index],
-                    -100.0 * own["estimate"],
-                    yerr=100.0 * NORMAL_95 * own["standard_error"],
-                    fmt=look.marker,
-                    color=look.colour,
-                    label=look.label,
-                    elinewidth=1.1,
-                    linestyle="none",
-                )
-            axes.axhspan(-1.0, 1.0, color=GREY, alpha=0.18, linewidth=0)
-            axes.axhline(0.0, color=GREY, linewidth=0.7)
-            axes.grid(axis="x", visible=False)
-        row[0].set_ylabel(f"{name}\ngain (points)")
-    for correlation, axes in zip(correlations, panels[0], strict=True):
-        axes.set_title(f"correlation {correlation:g}")
-    for axes in panels[-1]:
-        axes.set_xticks(range(len(sizes)), ["exact" if size == EXACT else f"{size}" for size in sizes])
-        axes.set_xlim(-0.5, len(sizes) - 0.5)
-        axes.set_xlabel("group size $G$")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(3, 2 * shape[1]))
+    for contest, line in zip(rows, panels, strict=True):
+        for name, axes in zip(columns, line, strict=True):
+            _panel(axes, table[(table["contest"] == contest) & (table["column"] == name)])
+        line[0].set_ylabel(f"{ROWS[contest]}\ngain (points)")
+    for name, axes in zip(columns, panels[0], strict=True):
+        axes.set_title(COLUMNS[name])
+    for name, axes in zip(columns, panels[-1], strict=True):
+        group_size_axis(axes, sorted(table["group_size"].unique()))
+        _legend(axes, table.loc[table["column"] == name, "problem"].unique())
     return figure
+
+
+def _panel(axes: Axes, table: pd.DataFrame) -> None:
+    problems = table["problem"].unique()
+    for shift, problem in zip(WIDTH * (np.arange(len(problems)) - (len(problems) - 1) / 2.0), problems, strict=True):
+        own, look = table[table["problem"] == problem].sort_values("group_size"), LOOKS[problem]
+        axes.errorbar(
+            own["group_size"] * 2.0**shift,
+            -100.0 * own["estimate"],
+            yerr=100.0 * NORMAL_95 * own["standard_error"],
+            fmt=look.marker,
+            linestyle=look.line,
+            color=look.colour,
+            markerfacecolor="white",
+            linewidth=0.9,
+            elinewidth=1.1,
+        )
+    axes.axhspan(-1.0, 1.0, color=GREY, alpha=0.18, linewidth=0)
+    axes.axhline(0.0, color=GREY, linewidth=0.7)
+    axes.grid(axis="x", visible=False)
+
+
+def _legend(axes: Axes, problems: np.ndarray) -> None:
+    """Name the problems of a column below its last panel."""
+    looks = {LOOKS[problem].label: LOOKS[problem] for problem in problems}
+    handles = [
+        axes.plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=label)[0]
+        for label, look in looks.items()
+    ]
+    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.24), fontsize="small")

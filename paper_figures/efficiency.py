@@ -12,10 +12,10 @@ from paper_figures.harness.style import ESTIMATORS, PROBLEMS, SKY, Look, group_s
 PLACE = 7
 TABLES = ("efficiency",)
 CAPTION = (
-    "Efficiency of one step, $(g\\cdot E\\hat g)^2/(\\|g\\|^2E\\|\\hat g\\|^2)$, against the number of responses per prompt, at "
-    "a fixed number of responses in all; exact. It is the share of the exact gradient's gain that one step of the estimate's own "
-    "best length has, where curvature is the same in all directions. A factor on an estimator does not change it, so estimators "
-    "with different means can be compared. The large marks are at the best group size of each estimator."
+    "Efficiency of one step, (g . E ghat)^2 / (|g|^2 E|ghat|^2), is shown against the number of responses per prompt, at a "
+    "fixed number of responses in all; it is exact. It is the share of the exact gradient's gain that one step of the "
+    "estimate's own best length has, where curvature is the same in all directions. A factor on an estimator leaves it as "
+    "it is, so estimators with different means can be compared. Large marks are at the best group size of each estimator."
 )
 LOOKS = {name: ESTIMATORS[name] for name in ("reinforce", "rloo", "grpo")} | {"max_rl": Look("MaxRL", SKY, "o", "-")}
 TITLES = {name: look.label for name, look in PROBLEMS.items()} | {"lm-answers": "SmolLM2, several digits"}
@@ -36,7 +36,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         curves(axes, table[table["problem"] == problem])
         axes.set_title(TITLES[problem], fontsize="small")
     panels[0, 0].set_ylabel("efficiency of one step")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=min(4, 1 + len(problems)))
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=min(4, len(problems)))
     return figure
 
 

@@ -7,16 +7,11 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from paper_figures.harness.captions import listed
 from paper_figures.harness.style import BROWN, ESTIMATORS, PROBLEMS, SKY, Look, group_size_axis, points
 
 PLACE = 60
 TABLES = ("estimators",)
-CAPTION = (
-    "Efficiency of every registered estimator, for a batch of B = 4 prompts: the share of the exact gradient's gain that one "
-    "step of the estimate's own best length has. Bars: exact, where enumeration is within reach. Points: simulation, with 95% "
-    "intervals; thin lines lead the eye from one to the next. A factor on an estimator, which a learning rate undoes, does not "
-    "change its efficiency."
-)
 
 
 def looks(names: list[str]) -> dict[str, Look]:
@@ -27,6 +22,17 @@ def looks(names: list[str]) -> dict[str, Look]:
         for i, name in enumerate(name for name in names if name not in ESTIMATORS)
     }
     return {name: ESTIMATORS.get(name) or spare[name] for name in names}
+
+
+def caption(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say how to read the figure, with the settings of these tables."""
+    batches = sorted(tables["estimators"]["batch_size"].unique())
+    return (
+        f"Efficiency of every registered estimator is shown for a batch of B = {listed(batches)} prompts: the share of the "
+        "exact gradient's gain that one step of the estimate's own best length has. Bars are exact, where enumeration is "
+        "within reach. Points are simulated, with 95% intervals; thin lines lead the eye from one to the next. A factor on "
+        "an estimator, which a learning rate undoes, leaves its efficiency as it is."
+    )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:

@@ -11,11 +11,6 @@ from paper_figures.harness.style import BLACK, BLUE, BROWN, GREEN, GREY, ORANGE,
 
 PLACE = 65
 TABLES = ("finite_group",)
-CAPTION = (
-    "The mean update of a prompt with success probability p is h'(p) grad p. Left: h' of GRPO (TRL) for growing groups, and its "
-    "limit. Middle: h' of every trainer's convention at G = 8. Right: the objective h itself at G = 8, divided by its greatest "
-    "value; dashed: p, which is what leaving the deviation alone climbs. All exact, from the kernels' tables."
-)
 GROUP_SIZE = 8
 SIZES = {2: SKY, 4: BLUE, 8: BLACK, 64: PURPLE}
 LOOKS = {
@@ -27,6 +22,12 @@ LOOKS = {
     "trl_rloo": Look("mean of the others", BROWN, "", "--"),
     "trl_grpo_none": Look("own mean", GREY, "", "--"),
 }
+CAPTION = (
+    "The mean update of a prompt with success probability p is h'(p) grad p. Left: h' of TRL's GRPO at several group sizes, "
+    f"and its limit as groups grow (dotted). Middle: h' of trainers' conventions at G = {GROUP_SIZE}. Right: the objective h "
+    f"at G = {GROUP_SIZE}, divided by its greatest value. Dashed lines are conventions that do not divide by the deviation. "
+    "All lines are exact, from the kernels' tables."
+)
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:

@@ -9,23 +9,31 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures.harness.style import BLACK, BLUE, ESTIMATORS, GREEN, GREY, ORANGE, VERMILION, group_size_axis
+from simulations.gradient.full_gradient import NEAR_ORTHOGONAL, PRINTED, PRINTED_NEAR
 
 PLACE = 57
 TABLES = ("full_gradient",)
-CAPTION = (
-    "SmolLM2-135M-Instruct, 129 questions, 32 sampled answers each: gradients with respect to all 134,515,008 parameters "
-    "(solid, filled) and to the output head alone (dashed, open). Top left: noise of a group's estimate about its prompt's "
-    "gradient over that with the value baseline; 95% intervals over prompts. Right answers have the smaller gradients, so that "
-    "no baseline beats the group's mean, and the optimal baseline beats both. Top right: the error at a fixed number of "
-    "responses, over the least; bars: 95% intervals of the best group size. Bottom left: curvature (trace of the Fisher matrix, "
-    "over its mean) against the reward's variance, all parameters, with the correlation over all questions and over "
-    "those of each kind. Bottom right: cosines of different prompts' gradients; dotted: |cos| = 0.1, within which the paper "
-    "reports 98% of pairs at the start of training."
-)
 ALL, HEAD = "all parameters", "head"
 SIZES = (2, 4, 8, 16, 32, 64)
 COLOURS = {ALL: BLUE, HEAD: VERMILION}
 KINDS = {"small sum": (ORANGE, "o"), "sum": (BLACK, "s"), "larger": (GREEN, "^")}
+
+
+def caption(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say how to read the figure, with the settings of these tables."""
+    prompts = tables["full_gradient"].query("quantity == 'prompt' and gradient == @ALL")
+    questions = len(prompts)
+    return (
+        f"Gradients of SmolLM2-135M-Instruct are estimated from sampled answers to {questions} questions: small sums, other "
+        "sums, and the larger of a pair of numbers. Solid lines and "
+        "filled marks are with respect to all parameters; dashed lines and open marks are with respect to the output head "
+        "alone. Top left: noise of a group's estimate about its prompt's gradient over that with the value baseline, with "
+        "95% intervals over prompts. Top right: error at a fixed number of responses, over the least; bars are 95% "
+        "intervals of the best group size. Bottom left: curvature (trace of the Fisher matrix, over its mean) against the "
+        "reward's variance, for all parameters; the legend has the correlation over all questions and over those of each "
+        f"kind. Bottom right: cosines of different prompts' gradients; dotted lines are at |cos| = {NEAR_ORTHOGONAL:g}, "
+        f"within which the paper reports {PRINTED_NEAR:.0%} of pairs at the start of training."
+    )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -100,7 +108,7 @@ def _proxy(axes: Axes, table: pd.DataFrame) -> None:
     for kind, (colour, marker) in KINDS.items():
         own, label = prompts[prompts["kind"] == kind], f"{kind}: {_with_limits(found.loc[kind])}"
         axes.plot(own["variance"], own["estimate"], marker, color=colour, markersize=4.0, alpha=0.8, label=label)
-    axes.plot([], [], " ", label=f"all kinds: {_with_limits(found.loc['all kinds'])}; printed: 0.34")
+    axes.plot([], [], " ", label=f"all kinds: {_with_limits(found.loc['all kinds'])}; printed: {PRINTED:g}")
     axes.set(xlabel="variance of the reward", ylabel=r"$E\|W\|^2$ over its mean", ylim=(0.0, 5.2), title="curvature's proxy")
     axes.legend(fontsize="small", loc="upper left", title="correlation", alignment="left", title_fontsize="small")
 
@@ -112,10 +120,10 @@ def _with_limits(row: pd.Series) -> str:
 def _cosines(axes: Axes, table: pd.DataFrame, at: pd.DataFrame) -> None:
     for gradient, line in ((ALL, "-"), (HEAD, "--")):
         density = table[(table["gradient"] == gradient) & (table["quantity"] == "density")]
-        share = at.loc[(gradient, "share below 0.1", 0), "estimate"]
-        label = f"{gradient}: {100.0 * share:.0f}% below 0.1"
+        share = at.loc[(gradient, f"share below {NEAR_ORTHOGONAL:g}", 0), "estimate"]
+        label = f"{gradient}: {100.0 * share:.0f}% below {NEAR_ORTHOGONAL:g}"
         axes.plot(density["cosine"], density["estimate"], line, color=COLOURS[gradient], label=label)
-    for limit in (-0.1, 0.1):
+    for limit in (-NEAR_ORTHOGONAL, NEAR_ORTHOGONAL):
         axes.axvline(limit, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.set(
         xlabel="cosine of two prompts' gradients", ylabel="density", xlim=(-1.0, 1.0), ylim=(0.0, 4.0), title="orthogonality"

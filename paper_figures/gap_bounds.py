@@ -15,10 +15,11 @@ from paper_figures.harness.style import ESTIMATORS, GREY, TRAINING
 PLACE = 70
 TABLES = ("training_gap",)
 CAPTION = (
-    "Mean suboptimality gap against the number of steps, started at the edge of the region; the bands of a panel hold together "
-    "(99.9%). Thick grey: the bounds of Lemma 6 for the leave-one-out estimator, every constant over the region; thin grey: the "
-    "one-step inequality behind them, iterated. Coloured: the exact linear recursion of the covariance, which is right near "
-    "the maximiser. Above constant steps, below beta/(i + i_0)."
+    "Each panel shows the mean suboptimality gap against the number of steps, started at the edge of the region. Steps are "
+    "constant in the upper row, and beta/(i + i_0) in the lower one. The bands of a panel hold together with probability "
+    "99.9%. Thick grey lines are the bounds of Lemma 6 for the leave-one-out estimator, with every constant over the "
+    "region. Thin grey lines iterate the one-step inequality behind them. Coloured lines are the exact linear recursion of "
+    "the covariance at the maximiser."
 )
 ROWS = {"constant": "constant step", "harmonic": r"$\beta/(i+i_0)$"}
 
@@ -28,7 +29,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     table = tables["training_gap"].query("quantity == 'gap'")
     laws = tables["training_gap"].query("quantity == 'law'")
     problems = list(table["problem"].unique())
-    figure, panels = plt.subplots(len(ROWS), len(problems), figsize=(9.0, 5.4), sharex=True)
+    figure, panels = plt.subplots(len(ROWS), len(problems), figsize=(9.0, 5.4), sharex=True, squeeze=False)
     for line, (schedule, label) in zip(panels, ROWS.items(), strict=True):
         for axes, problem in zip(line, problems, strict=True):
             part = table[(table["problem"] == problem) & (table["schedule"] == schedule)]

@@ -10,19 +10,22 @@ from paper_figures.harness.style import ESTIMATORS, GREY, TRAINING
 
 PLACE = 80
 TABLES = ("limit_law",)
+FACTOR = 2.0
+"""Of the steps, in the reciprocal of the least curvature."""
 CAPTION = (
-    "Quantiles (1% to 99%) of n Delta(theta_n) over many training runs against those of the predicted limit, a weighted sum "
-    "of chi-squares; on the diagonal the prediction holds. Steps 2/(lambda_min (i + offset)), n counted with the offset. GRPO's "
-    "mean vanishes at the maximiser only where there is one prompt."
+    "Each panel shows quantiles of n Delta(theta_n) over many training runs, against those of the predicted limit, a "
+    f"weighted sum of chi-squares. On the diagonal they agree. Steps are {FACTOR:g}/(lambda_min (i + offset)), and n "
+    "includes the offset. An estimator is drawn where its mean update vanishes at the maximiser."
 )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw one panel for each problem."""
-    table = tables["limit_law"].query("quantity == 'quantile' and batch_size == 1 and group_size == 4 and factor == 2.0")
-    figure, panels = plt.subplots(1, len(TRAINING), figsize=(10.4, 2.9))
+    table = tables["limit_law"].query("quantity == 'quantile' and batch_size == 1 and group_size == 4 and factor == @FACTOR")
+    problems = [problem for problem in TRAINING if (table["problem"] == problem).any()]
+    figure, panels = plt.subplots(1, len(problems), figsize=(max(2.08 * len(problems), 4.2), 2.9), squeeze=False)
     handles = {}
-    for axes, (problem, title) in zip(panels, TRAINING.items(), strict=True):
+    for axes, problem in zip(panels[0], problems, strict=True):
         for name, part in table[table["problem"] == problem].groupby("estimator", sort=False):
             look = ESTIMATORS[str(name)]
             handles[look.label] = axes.plot(
@@ -37,9 +40,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
                 label=look.label,
             )[0]
         axes.axline((0.0, 0.0), slope=1.0, color=GREY, linewidth=0.9, zorder=1)
-        axes.set_title(title, fontsize="small")
+        axes.set_title(TRAINING[problem], fontsize="small")
         axes.set_xlabel("predicted quantile", fontsize="small")
         axes.set_aspect("equal", adjustable="datalim")
-    panels[0].set_ylabel(r"simulated $n\,\Delta(\theta_n)$")
+    panels[0, 0].set_ylabel(r"simulated $n\,\Delta(\theta_n)$")
     figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=4, fontsize="small")
     return figure

@@ -23,10 +23,10 @@ from paper_figures.harness.style import (
 PLACE = 90
 TABLES = ("gap_weights",)
 CAPTION = (
-    "(a) Largest difference between the weights of the limit law with the leave-one-out and with the oracle estimator, against "
-    "the group size at a fixed number of prompts, in closed form (lines) and with all groups enumerated (points); the grey line "
-    "falls as G^-2. (b) With many comparable weights the gap "
-    "itself is nearly normal: largest distance between the distribution functions, exact and as its skewness predicts."
+    "(a) The vertical axis is the largest difference between the weights of the limit law with the leave-one-out and with "
+    "the oracle estimator, at a fixed number of prompts. Lines are in closed form, points enumerate all groups, and the "
+    "grey line has the slope of G^-2. (b) The vertical axis is the largest distance between the distribution functions of "
+    "the standardised gap and of the normal law, exact (points) and as the gap's skewness predicts (line)."
 )
 LOOKS = {
     name: Look(TRAINING[name], colour, marker, "-")

@@ -6,17 +6,20 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from paper_figures.harness.captions import listed
 from paper_figures.harness.style import BLACK, checkpoint_colours
+from simulations.normalisation.heads import NEAR
+from simulations.normalisation.prompt_cosines import END, PRINTED_NEAR
 
 PLACE = 254
 TABLES = ("prompt_cosines",)
+PRINTED = listed(f"{share:.0%}" for share in PRINTED_NEAR.values())
 CAPTION = (
-    "Cosines of the gradients of all pairs of SmolLM2's 500 questions, few-shot, while its head is trained to a mean "
-    "success of 0.9 by exact gradients; the density is on a logarithmic scale. In the head's own coordinates (left) the "
-    "hidden states nearly coincide (|cos| = 0.97) and gradients are parallel or opposed as the answers are. In features "
-    "with ridge 1 (middle) the hidden states are as orthogonal as the paper reports, and with ridge 0.01 (right) more so. "
-    "Dotted: |cos| = 0.1, within which the legend gives the share of pairs; the paper prints 98%, 80% and 52% for a model "
-    "whose hidden states learn too."
+    "Densities of the cosines between the gradients of all pairs of SmolLM2's questions, few-shot, are on a logarithmic "
+    f"scale, while its head is trained to a mean success of {END:g} by exact gradients. Left: in the head's own "
+    f"coordinates. Other panels: in features that are whitened with a ridge. Dotted lines are at |cos| = {NEAR:g}, "
+    f"within which the legend gives the share of pairs; the paper prints {PRINTED} for a model whose hidden states learn "
+    "too."
 )
 TITLES = {"own": "own coordinates", "ridge 1": "ridge 1", "ridge 0.01": "ridge 0.01"}
 LINES = {"start": ":", "middle": "--", "end": "-"}
@@ -34,10 +37,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         for (time, line), colour in zip(LINES.items(), colours, strict=True):
             own = part[part["time"] == time]
             density = own[own["quantity"] == "density"]
-            share = own.loc[own["quantity"] == "share below 0.1", "estimate"].iloc[0]
+            share = own.loc[own["quantity"] == f"share below {NEAR:g}", "estimate"].iloc[0]
             label = f"success {own['success'].iloc[0]:.2f}: {100 * share:.0f}%"
             axes.plot(density["cosine"], density["estimate"].clip(lower=LEAST / 3), line, color=colour, label=label)
-        for limit in (-0.1, 0.1):
+        for limit in (-NEAR, NEAR):
             axes.axvline(limit, color=BLACK, linewidth=0.8, linestyle=(0, (1, 2)))
         axes.set(title=title, xlabel="cosine of two gradients", yscale="log", xlim=(-1.0, 1.0), ylim=(LEAST, 3000.0))
         axes.legend(fontsize="x-small", loc="upper center", ncols=1, frameon=True, framealpha=1.0, edgecolor="none")

@@ -6,16 +6,12 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from paper_figures.harness.captions import listed
 from paper_figures.harness.group_law import fine, group_law
 from paper_figures.harness.style import BLUE, GREEN, GREY, VERMILION, Look, group_size_axis, log_axis, points
 
 PLACE = 120
 TABLES = ("group_size",)
-CAPTION = (
-    "N times the loss of the learned policy after 32 steps, at the three budgets of Table 2 of arXiv 2603.01162: to first order "
-    "in the noise (line) one curve serves all budgets, and so does one best group size. Where a batch holds few prompts (large "
-    "G, small N) higher orders show."
-)
 TITLES = {"linear": "linear features", "kl-linear": "linear, KL penalty"}
 LOOKS = {
     1024: Look("$N$ = 1024", BLUE, "o", "-"),
@@ -24,10 +20,20 @@ LOOKS = {
 }
 
 
+def caption(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say how to read the figure, with the settings of these tables."""
+    last = _last(tables)
+    steps, budgets = int(last["checkpoint"].iloc[0]), sorted(last["budget"].unique())
+    return (
+        f"The vertical axis is N times the loss of the learned policy after {steps} steps, with N = {listed(budgets)} "
+        "responses per step. Points are simulated, with 95% intervals. The line is the law to first order in the noise, by "
+        "which N times the loss does not depend on N."
+    )
+
+
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw one panel for each problem."""
-    table = tables["group_size"]
-    last = table[(table["checkpoint"] == table["checkpoint"].max()) & table["schedule"].str.startswith("Constant")]
+    last = _last(tables)
     figure, panels = plt.subplots(1, len(TITLES), figsize=(7.0, 3.2))
     for axes, (problem, title) in zip(panels, TITLES.items(), strict=True):
         part = last[last["problem"] == problem]
@@ -47,3 +53,10 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     panels[0].set_ylabel(r"$N \times$ loss")
     panels[1].legend(fontsize="small", loc="upper center")
     return figure
+
+
+def _last(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows that are drawn: of the problems shown, at the last checkpoint of training with constant steps."""
+    table = tables["group_size"]
+    shown = table["problem"].isin(list(TITLES)) & table["schedule"].str.startswith("Constant")
+    return table[shown & (table["checkpoint"] == table["checkpoint"].max())]

@@ -11,15 +11,17 @@ from matplotlib.lines import Line2D
 
 from paper_figures.harness.group_law import fine, group_law
 from paper_figures.harness.style import NORMAL_95, checkpoint_colours, group_size_axis, log_axis
+from simulations.training.group_size import BUDGET
 
 PLACE = 110
 TABLES = ("group_size", "group_size_lm")
 CAPTION = (
-    "Loss of the learned policy against the noise-free run, relative to the least loss over the group sizes, at six checkpoints "
-    "of training with N = BG = 1024 responses a step; Figure 5 of arXiv 2603.01162 on problems where all is known. Points: "
-    "simulation, with 95% intervals; filled where the group size cannot be told from the best (95% confidence set). Lines: the "
-    "law to first order in the noise. Checkpoints at which noise improves the policy have no least loss to divide by and are "
-    "left out. For the language model, whose law is not computed, a line joins the points."
+    "The vertical axis is the loss of the learned policy against the noise-free run, divided by the least loss over the "
+    f"group sizes. Colours are checkpoints of training with N = BG = {BUDGET:,} responses per step. This is Figure 5 of arXiv "
+    "2603.01162 on problems where all is known. Points are simulated, with 95% intervals; they are filled where the group "
+    "size is in the 95% confidence set of the best. Lines are the law to first order in the noise, or join the points where "
+    "that law is not computed. A checkpoint is left out where noise improves the policy, because it has no least loss to "
+    "divide by."
 )
 TITLES = {
     ("linear", "Constant"): "linear features",
@@ -35,7 +37,7 @@ TITLES = {
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw one panel for each problem and schedule, and in it one curve for each checkpoint."""
-    table = pd.concat([tables[name].query("budget == 1024") for name in TABLES])
+    table = pd.concat([tables[name].query("budget == @BUDGET") for name in TABLES])
     figure, panels = plt.subplots(2, 4, figsize=(9.6, 5.6), sharex=True, sharey="row")
     for axes, ((problem, kind), title) in zip(panels.flat, TITLES.items(), strict=True):
         part = table[(table["problem"] == problem) & table["schedule"].str.startswith(kind)]

@@ -11,12 +11,6 @@ from paper_figures.harness.style import BLACK, BLUE, GREY, ORANGE, PURPLE, VERMI
 
 PLACE = 100
 TABLES = ("group_size_path",)
-CAPTION = (
-    "Top: the constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)) along the noise-free path of training with constant steps, "
-    "relative to the start; exact. Bottom: the group size of the gradient's least error, the printed one, and the one that "
-    "trains the best policy when training ends there (a gap: noise helps, the more the larger the groups). With a KL penalty and "
-    "free logits every prompt reaches its own optimum, c1 vanishes and the best group size grows without bound."
-)
 TITLES = {
     "linear": "linear features",
     "mixed": "mixed difficulty",
@@ -31,6 +25,12 @@ OPTIMA = {
     "policy_optimum": ("best policy", PURPLE, "--"),
 }
 LIMIT = 256.0
+CAPTION = (
+    "The upper row shows the constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)) along the noise-free path of training with "
+    "constant steps, relative to the start. The lower row shows the group size of the gradient's least error, exact and as "
+    "printed, and the one that trains the best policy when training ends there. That line has a gap where noise improves "
+    f"the policy. Group sizes above {LIMIT:g} are cut. All lines are exact."
+)
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:

@@ -8,14 +8,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, VERMILION, Look, log_axis
+from simulations.training.group_size_schedule import BUDGET
 
 PLACE = 140
 TABLES = ("group_size_schedule",)
 CAPTION = (
-    "Left: four plans of the group size at the budget N = BG = 1080. Right: their loss when training ends, relative to the best "
-    "fixed group size by the law; points with 95% intervals: simulation; thick ticks: the law to first order. A group size that "
-    "follows the policy is as good as the best fixed one, which is known only in hindsight; the best plan of all gains "
-    "little more. (With G = 120 a batch holds 9 prompts, and higher orders of the noise show.)"
+    f"Left: plans of the group size at the budget N = BG = {BUDGET:,}. Right: their loss when training ends, relative to the "
+    "law's prediction for the best fixed group size. Marks are simulated, with 95% intervals; thick ticks are the law to "
+    "first order in the noise. The best fixed group size is known only after training."
 )
 TITLES = {"kl-linear": "linear features, KL penalty", "kl-tabular": "tabular, KL penalty"}
 LOOKS = {
@@ -57,5 +57,5 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         right.set_yticks(np.arange(len(LOOKS)), [look.label for look in LOOKS.values()])
         right.grid(axis="y", visible=False)
     panels[1, 0].set_xlabel("step")
-    panels[1, 1].set_xlabel("loss / loss of the best fixed group size")
+    panels[1, 1].set_xlabel("loss / predicted loss of the best fixed $G$")
     return figure

@@ -7,20 +7,23 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from paper_figures.harness.style import BROWN, LANGUAGE_MODEL, PROBLEMS, RATIOS, Look, log_axis
+from simulations.sequence.language_model import BATCH_SIZE, GROUP_SIZE, WIDTH
 
 PLACE = 230
 ABOUT = "T6"
 TABLES = ("language_model",)
+LEAST = 1e-6
+"""Biases below are those of rounding."""
 CAPTION = (
-    "SmolLM2's head after updates on one rollout, each the exact mean of the clipped update (token ratios, G = 8); the "
-    "first one moves it by 0.001 nats. Top: for answers of one digit and of up to three tokens, how far the policy has "
-    "moved, what the old responses are worth as a sample of the new policy (1/E rho^2), and the share of tokens whose "
-    "gradient the clip by sign drops. Bottom: for the longer answers, bias about the current gradient, cosine of mean "
-    "update and current gradient, and error of a batch (B = 32), relative to the gradient. The trajectory ratio has no "
-    "bias. Clips at 0.8 and 1.2. Exact."
+    "SmolLM2's head is moved by updates on one rollout, each the exact mean of the clipped update (token ratios, G = "
+    f"{GROUP_SIZE}). Upper row: how far the policy has moved, what the old responses are worth as a sample of the new policy "
+    "(1/E rho^2), and the share of tokens whose gradient the clip by sign drops. Lower row, for answers of several tokens: "
+    f"bias about the current gradient, cosine of mean update and current gradient, and error of a batch (B = {BATCH_SIZE}), "
+    f"relative to the gradient. Biases below {LEAST:g} are not drawn. Ratios are clipped at {1.0 - WIDTH:g} and "
+    f"{1.0 + WIDTH:g}. All values are exact."
 )
 MODELS = {
     **{name: PROBLEMS[name] for name in LANGUAGE_MODEL},
@@ -39,8 +42,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     table = tables["language_model"]
     figure, (above, below) = plt.subplots(2, 3, figsize=(10.0, 6.6))
     policies = table[table["estimator"] == "policy"]
-    for problem, look in MODELS.items():
-        part = policies[policies["problem"] == problem]
+    for problem in (name for name in MODELS if (policies["problem"] == name).any()):
+        part, look = policies[policies["problem"] == problem], MODELS[problem]
         for axes, quantity in zip(above, POLICIES, strict=True):
             _line(axes, part[part["quantity"] == quantity], look)
     updates = table[table["problem"] == "lm-answers"]
@@ -49,7 +52,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         for axes, quantity in zip(below, QUANTITIES, strict=True):
             shown = part[part["quantity"] == quantity]
             if quantity == "to current":
-                shown = shown[shown["estimate"] > 1e-6]
+                shown = shown[shown["estimate"] > LEAST]
             _line(axes, shown.assign(estimate=np.sqrt(shown["estimate"])) if quantity == "error" else shown, look)
     for row, titles in ((above, POLICIES), (below, QUANTITIES)):
         for axes, title in zip(row, titles.values(), strict=True):
@@ -61,9 +64,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axes.xaxis.set_minor_locator(NullLocator())
     log_axis(above[0])
     for axes in above[1:]:
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
     log_axis(below[0])
-    above[0].legend(loc="lower right", fontsize="small")
+    figure.legend(*above[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(MODELS))
     figure.legend(*below[1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 

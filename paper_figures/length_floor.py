@@ -12,12 +12,14 @@ from paper_figures.harness.style import BLACK, BLUE, GREY, VERMILION, Look, poin
 
 PLACE = 220
 TABLES = ("stationarity", "own_length")
+HORIZON = 2
 CAPTION = (
-    "Dividing by the response's own length. Left: the average squared gradient of a run of N updates with the step "
-    "1/(sqrt N log|V|), where one parameter decides whether a response has one token or two. Large groups: exact; G = 2: "
-    "means of simulated runs with 95% intervals. The bound printed for division by T has a floor of order 1/G, the runs have "
-    "none; with the own length they tend to a floor (grey), which its printed bound has not. Right: what is lost where training "
-    "with own lengths ends, of what training could gain (grey: all of it), on random problems with shared features, exact."
+    "Updates divide by the response's own length, or by the horizon. Left: average squared gradient of a run of N updates "
+    "with the step 1/(sqrt N log|V|), where a policy's only parameter decides whether a response stops or goes on to the "
+    f"horizon of {HORIZON} tokens. Lines are exact, for large groups; marks are means of simulated runs, with 95% intervals. "
+    "The grey line is the limit that is predicted for the own length. Right: what is lost where training with own lengths "
+    "ends, as a share of what training could gain (grey: all of it). Each mark is a random problem with shared features, "
+    "computed exactly."
 )
 LOOKS = {
     ("own length", 0): Look("own length, large groups", VERMILION, "", "--"),
@@ -28,7 +30,7 @@ LOOKS = {
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the average squared gradient against N, and the losses in order."""
-    table = tables["stationarity"].query("not equal and horizon == 2")
+    table = tables["stationarity"].query("not equal and horizon == @HORIZON")
     figure, (rates, losses) = plt.subplots(1, 2, figsize=(8.6, 3.4))
     for (rule, size), look in LOOKS.items():
         part = table[(table["rule"] == rule) & (table["group_size"] == size)].sort_values("steps")
@@ -46,11 +48,13 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     rates.set_yscale("log")
     rates.set_xlabel("updates $N$")
     rates.set_ylabel(r"average $\|\nabla J\|^2$")
-    rates.legend(fontsize="small")
+    rates.legend(fontsize="small", loc="upper right")
     loss = tables["own_length"].query("quantity == 'loss' and rule == 'own length' and kind != 'stop or go on'")
     found = np.sort(loss["estimate"].to_numpy())
     losses.plot(np.arange(1, found.size + 1), found, "X", color=VERMILION, markerfacecolor="white")
     losses.axhline(1.0, color=GREY, linestyle=":", linewidth=1.1)
+    losses.set_xlim(0.5, found.size + 0.5)
+    losses.xaxis.set_major_locator(FixedLocator(range(1, found.size + 1)))
     losses.set_yscale("log")
     losses.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
     losses.set_xlabel("problem, in order of its loss")

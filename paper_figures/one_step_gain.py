@@ -8,15 +8,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from grpo_theory.theory import divided_gain_constant
+from paper_figures.harness.captions import listed
 from paper_figures.harness.style import BLACK, BLUE, VERMILION, Look
 
 PLACE = 240
 TABLES = ("one_step",)
-CAPTION = (
-    "What one exact gradient step on a prompt gains in success, against the printed guarantee, on random log-linear problems "
-    "with 2 to 8 answers (Theorems 3.1 and 3.2 at their printed steps). Solid: the printed guarantee. "
-    "Dashed: the guarantee with a curvature bound that is attained, at the same step. Bottom: gain over printed guarantee."
-)
 PANELS = {
     "N5/gain": Look("plain step, $1/X^2$", BLUE, "D", "--"),
     "N6/gain": Look(r"divided step, $1/(2X^2\sqrt{V})$", VERMILION, "X", "--"),
@@ -25,9 +21,20 @@ PRINTED = {"N5/gain": 0.5, "N6/gain": 3.0 / 16.0}
 LEAST = 1e-9
 
 
+def caption(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say how to read the figure, with the settings of these tables."""
+    answers = sorted(_points(tables)["answers"].unique())
+    return (
+        "The upper row shows what one exact gradient step on a prompt gains in success, against the printed guarantee, on "
+        f"random log-linear problems with {listed(answers)} answers (Theorems 3.1 and 3.2 at their printed steps). Solid "
+        "lines are the printed guarantee. Dashed lines are the guarantee with a curvature bound that is attained, at the "
+        "same step. The lower row shows the gain over the printed guarantee."
+    )
+
+
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the gains of both updates, and below them the same over the guarantee."""
-    table = tables["one_step"].query("how == 'point'")
+    table = _points(tables)
     figure, panels = plt.subplots(2, 2, figsize=(7.2, 5.6), sharex=True, sharey="row", height_ratios=(2.0, 1.0))
     for (name, look), column in zip(PANELS.items(), panels.T, strict=True):
         part = table[(table["statement"] == name) & (table["prediction"] > LEAST)]
@@ -50,6 +57,11 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     panels[0, 0].set_ylabel("gain of success")
     panels[1, 0].set_ylabel("gain / guarantee")
     return figure
+
+
+def _points(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows that are drawn, one for each update and random problem."""
+    return tables["one_step"].query("how == 'point' and statement in @PANELS.keys()")
 
 
 def sharper_constant(name: str) -> float:

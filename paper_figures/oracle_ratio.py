@@ -12,9 +12,9 @@ from paper_figures.harness.style import PROBLEMS, exact_line, group_size_axis, l
 PLACE = 30
 TABLES = ("gradient_error",)
 CAPTION = (
-    "Excess of the leave-one-out estimator's error over the oracle's, relative. Left: per prompt, falling as 1/G. Right: for "
-    "a batch of prompts, where the variance between prompts remains, falling as 1/G^2 (with one prompt only, as 1/G). Lines: "
-    "the exact law. Points: simulated paired differences with 95% intervals."
+    "The vertical axis is the error of the leave-one-out estimator over the oracle's, less 1. On the left the error is that "
+    "of one prompt's gradient, averaged over prompts. On the right it is that of a batch of prompts, and includes the "
+    "variance between prompts. Lines are exact. Points are simulated paired differences, with 95% intervals."
 )
 
 

@@ -9,17 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, SKY, VERMILION
+from simulations.normalisation.heads import NEAR
+from simulations.normalisation.phase_course import BATCH_SIZE, GROUP_SIZE
 
 PLACE = 252
 TABLES = ("phase_course",)
-CAPTION = (
-    "SmolLM2's head, few-shot questions. Top: mean success with (solid) and without (dashed) division by the standard "
-    "deviation, all questions and the halves that were easier and harder at the start. Middle: the advantage of division, "
-    "and of multiplying instead (the control), with 95% intervals where runs are sampled. Bottom: mean deviation relative "
-    "to its highest (without division) and share of pairs of questions whose gradients have |cos| < 0.1. Shaded: phases "
-    "as the criterion of docs/derivations.md, 32, finds them; it finds none in windows left white. Exact gradients have "
-    "first updates of the same length, and so in the mean have sampled groups (G = 8, B = 32; plain: its best step)."
-)
 COLUMNS = {
     ("exact", "own"): "own coordinates, exact",
     ("exact", "ridge 1"): "ridge 1, exact",
@@ -70,6 +64,21 @@ def _column(panels: list[Axes], part: pd.DataFrame) -> None:
     bottom.set_xlabel("updates")
 
 
+def caption(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say how to read the figure, with the settings of these tables."""
+    how = set(tables["phase_course"]["how"])
+    sampled = f"; with sampled groups (G = {GROUP_SIZE}, B = {BATCH_SIZE}) they have it in the mean" if "sampled" in how else ""
+    return (
+        "SmolLM2's head is trained on few-shot questions. Upper row: mean success with (solid) and without (dashed) "
+        "division by the standard deviation, over all questions and over the halves that were easier and harder at the "
+        "start. Middle row: by how many points of a hundred success is ahead of plain training with division, and with "
+        "multiplication instead (the control); bars are 95% intervals where runs are sampled. Lower row: mean deviation "
+        f"relative to its highest (without division), and share of pairs of questions whose gradients have |cos| < {NEAR:g}. "
+        "Shaded windows are phases that the criterion of docs/derivations.md, 32, finds; it finds none in windows left "
+        f"white. With exact gradients the first updates of all arms have the same length{sampled}."
+    )
+
+
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a column for each way of training and a row for success, the advantage, and the phases' measures."""
     table = tables["phase_course"].set_index(["how", "coordinates"]).sort_index()
@@ -78,7 +87,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for column, key in zip(panels.T, columns, strict=True):
         _column(list(column), table.loc[key])
         column[0].set_title(COLUMNS[key], fontsize="small")
-    for axes, text in zip(panels[:, 0], ("mean success", "advantage, points", "deviation, |cos| < 0.1"), strict=True):
+    for axes, text in zip(panels[:, 0], ("mean success", "gain, points", f"deviation, |cos| < {NEAR:g}"), strict=True):
         axes.set_ylabel(text)
     legend = panels[0, 0]
     for name, colour in PARTS.values():
@@ -88,7 +97,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for name, colour, line in GAINS.values():
         legend.plot([], [], line, color=colour, label=name)
     legend.plot([], [], color=GREEN, label="deviation / highest")
-    legend.plot([], [], "-.", color=PURPLE, label="share |cos| < 0.1")
+    legend.plot([], [], "-.", color=PURPLE, label=f"share |cos| < {NEAR:g}")
     for name, colour in PHASES.items():
         legend.fill_between([], [], color=colour, label=f"phase {name}")
     figure.legend(*legend.get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize="small")

@@ -9,55 +9,82 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from scipy.stats import binom
 
+from grpo_theory.plan.advice import TOLERANCE
+from paper_figures.harness.captions import listed, spanned
 from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
+from simulations.plan.pilot_problems import LIMITS
+from simulations.plan.planned_group_size import DEFAULT
 
 PLACE = 395
 TABLES = ("planned_group_size",)
 LEVEL, LEAST = 0.95, 0.001
 LOOKS = {
-    4: Look("4 responses a prompt", ORANGE, "s", ":"),
-    8: Look("8", BLUE, "D", "--"),
-    16: Look("16", BLACK, "o", "-"),
-    64: Look("64", GREEN, "^", "-."),
+    4: Look("4 responses per prompt", ORANGE, "s", ":"),
+    8: Look("8 responses per prompt", BLUE, "D", "--"),
+    16: Look("16 responses per prompt", BLACK, "o", "-"),
+    64: Look("64 responses per prompt", GREEN, "^", "-."),
 }
 REGRETS = (0.001, 0.01, 0.1)
-CAPTION = (
-    "The planner on problems of known truth, from pilots of 32 to 2,048 prompts with 4 to 64 responses each, 100 pilots a point; "
-    "above each column the best group size of the 2 to 64 that a budget of 1,024 responses allows. First row: by how much the "
-    "error at the recommended group size is above the least, on average (below 0.1% drawn at 0.1%); red, what a group size of 8 "
-    "always loses. Second row: the share of pilots after which the planner says that its recommendation is sure to lose no more "
-    "than 5%. Third and fourth row: coverage of the 95% set of sizes that may be best, and of the 95% intervals of c1, c2 and c3 "
-    "(their mean); grey, where 95 of 100 such points lie if the coverage is 95%. With 2 or 3 responses a prompt the three "
-    "constants cannot be told apart, and the planner answers from rewards alone."
-)
+
+
+def caption(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say how to read the figure, with the settings of these tables."""
+    table = _design(tables)
+    prompts, sizes = (sorted(table[name].unique()) for name in ("prompts", "size"))
+    return (
+        f"The planner is tried on problems of known truth, from pilots of {listed(prompts)} prompts with {listed(sizes)} "
+        f"responses each, {spanned(table['replications'])} answered pilots per point. Above each column stands the best group "
+        f"size, of those up to {LIMITS.max_group_size} that a budget of {LIMITS.budget:,.0f} responses allows. First row: by "
+        f"how much the error at the recommended group size is above the least, on average, drawn at {LEAST:.1%} where it is "
+        f"below; the orange line is the same at group size {DEFAULT}. Second row: share of pilots after which the planner "
+        f"says that its recommendation loses no more than {TOLERANCE:.0%}. Third and fourth row: coverage of the {LEVEL:.0%} "
+        f"set of sizes that may be best, and of the {LEVEL:.0%} intervals of c1, c2 and c3 (their mean). In the grey band "
+        f"lie 95% of points if their coverage is {LEVEL:.0%}."
+    )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw one column for each problem."""
-    table = tables["planned_group_size"].query("part == 'design' and arm == 'planned' and size in @LOOKS.keys()")
+    table = _design(tables)
     problems = table["problem"].unique()
     figure, panels = plt.subplots(4, len(problems), figsize=(2.2 * len(problems), 7.6), sharex=True, sharey="row", squeeze=False)
+    least = LEVEL
     for column, name in zip(panels.T, problems, strict=True):
         rows = table[table["problem"] == name]
         column[0].set_title(f"{name}: best {int(rows['best'].iloc[0])}", fontsize="small")
         _regret(column[0], rows)
         _lines(column[1], rows[rows["quantity"] == "enough"])
         column[1].set_ylim(-0.04, 1.04)
-        _coverage(column[2], rows[rows["quantity"] == "best size"])
         constants = rows[rows["quantity"].isin(["c1", "c2", "c3"])]
-        _coverage(column[3], constants.groupby(["prompts", "size", "replications"], as_index=False)["estimate"].mean())
+        means = constants.groupby(["prompts", "size", "replications"], as_index=False)["estimate"].mean()
+        for axes, part in ((column[2], rows[rows["quantity"] == "best size"]), (column[3], means)):
+            least = min(least, _coverage(axes, part))
         column[3].set_xlabel("prompts in the pilot")
-    labels = ("error above the least", "sure to lose\nat most 5%", "coverage:\nbest group size", "coverage:\nc1, c2, c3")
+    labels = (
+        "error above the least",
+        f"sure to lose\nat most {TOLERANCE:.0%}",
+        "coverage:\nbest group size",
+        "coverage:\nc1, c2, c3",
+    )
+    for axes in panels[2:, 0]:
+        axes.set_ylim(least - 0.2 * (1.0 - least), 1.0 + 0.1 * (1.0 - least))
     for axes, label in zip(panels[:, 0], labels, strict=True):
         axes.set_ylabel(label)
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(LOOKS) + 1, fontsize="small")
     return figure
 
 
+def _design(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows that are drawn."""
+    return tables["planned_group_size"].query("part == 'design' and arm == 'planned' and size in @LOOKS.keys()")
+
+
 def _regret(axes: Axes, rows: pd.DataFrame) -> None:
     regret = rows[rows["quantity"] == "regret"]
     _lines(axes, regret.assign(estimate=regret["estimate"].clip(lower=LEAST)))
-    axes.axhline(max(float(rows["default"].iloc[0]), LEAST), color=VERMILION, linewidth=1.0, label="group size 8, always")
+    axes.axhline(
+        max(float(rows["default"].iloc[0]), LEAST), color=VERMILION, linewidth=1.0, label=f"group size {DEFAULT}, always"
+    )
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(FixedLocator(REGRETS))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g}%"))
@@ -65,12 +92,14 @@ def _regret(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_ylim(0.8 * LEAST, 0.6)
 
 
-def _coverage(axes: Axes, rows: pd.DataFrame) -> None:
+def _coverage(axes: Axes, rows: pd.DataFrame) -> float:
+    """Draw coverages with the band in which they would lie, and return the least of both."""
     axes.axhline(LEVEL, color=GREY, linewidth=0.9, zorder=1)
     limits = binom.interval(0.95, rows["replications"].min(), LEVEL)
-    axes.axhspan(*(limit / rows["replications"].min() for limit in limits), color=GREY, alpha=0.15, linewidth=0)
+    low, high = (limit / rows["replications"].min() for limit in limits)
+    axes.axhspan(low, high, color=GREY, alpha=0.15, linewidth=0)
     _lines(axes, rows)
-    axes.set_ylim(0.83, 1.01)
+    return float(min(low, rows["estimate"].min()))
 
 
 def _lines(axes: Axes, rows: pd.DataFrame) -> None:

@@ -24,12 +24,16 @@ from paper_figures.harness.style import (
 
 PLACE = 35
 TABLES = ("quality_path",)
+SIZE = 8
+"""At which errors are compared along the path."""
 CAPTION = (
-    "SmolLM2's head trained further by exact gradients; everything exact. Top: error of one group about its prompt's gradient, "
-    "few-shot prompts, at four mean successes. Bottom, against mean success (solid: few-shot, dotted: zero-shot): error relative "
-    "to that of the value baseline at G = 8; the constants of MSE = c1/B + c2/(BG) + c3/(BG(G-1)); the group size of least error "
-    "at a fixed budget, exact and as printed; how far Assumption 2 is from holding, and for what share of prompts no baseline "
-    "beats V."
+    "SmolLM2's head is trained further by exact gradients; everything shown is exact. The upper row shows the error of one "
+    "group about its prompt's gradient for few-shot prompts, in a panel for each mean success. In the lower row mean "
+    "success is the horizontal axis; solid lines are few-shot prompts, dotted lines zero-shot ones. From left to right it "
+    f"shows the error relative to that of the value baseline at G = {SIZE}; the constants of MSE = c1/B + c2/(BG) + "
+    "c3/(BG(G-1)); the group size of least error at a fixed budget, exact and as printed; and the measures of Assumption 2: "
+    "the mean over prompts of |corr(||W||^2, Z)|, and the share of prompts whose error is lower with no baseline than with "
+    "V."
 )
 SHOWN = ("reinforce", "rloo", "oracle")
 JUDGED = (0.15, 0.35, 0.6, 0.85)
@@ -62,7 +66,7 @@ def _path(panels: list[Axes], table: pd.DataFrame) -> None:
     relative, constants, sizes, assumption = panels
     for problem, line in LINES.items():
         part = table[table["problem"] == problem]
-        at = part[part["group_size"] == 8].pivot_table(index="quality", columns="estimator", values="estimate")
+        at = part[part["group_size"] == SIZE].pivot_table(index="quality", columns="estimator", values="estimate")
         policies = part.groupby("quality").first()
         label = problem == "lm-few-shot"
         for name in ("reinforce", "rloo", "optimal"):

@@ -8,18 +8,11 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from paper_figures.harness.captions import listed
+
 PLACE = 5
 ABOUT = "estimator"
 TABLES = ("questions",)
-CAPTION = (
-    "Which estimator for which question, on sequences of one to three tokens with shared features (B = 4, G = 8; exact, or "
-    "simulated where groups depend on each other). Direction: cosine of the angle between mean update and gradient. Efficiency: "
-    "what one step of the best length gains, relative to the oracle with the value baseline; a factor on the estimator does not "
-    "change it. Uniform group: the largest advantage where all rewards are equal; 0 wastes the group, anything else pushes "
-    "without information. After four updates: the direction again, for responses drawn four steps along the gradient ago, 0.1 or "
-    "0.4 in all. Colours go from good (light) to bad (dark). The three directions and the efficiency have one scale, from 1 "
-    "to 0.5 or less."
-)
 HEADS = {
     "cosine": "direction\nkept",
     "after small steps": "... after 4\nsmall updates",
@@ -35,6 +28,21 @@ BAD = {
     "after large steps": (1.0, 0.5),
 }
 """Where each column's colours begin and end."""
+
+
+def caption(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say how to read the figure, with the settings of these tables."""
+    table = tables["questions"]
+    batches, groups = (sorted(table[name].unique()) for name in ("batch_size", "group_size"))
+    return (
+        f"Rows are estimators and columns are questions, on sequences with shared features (B = {listed(batches)}, G = "
+        f"{listed(groups)}; exact, or simulated where groups depend on each other). Direction is the cosine of the angle "
+        "between mean update and gradient. After updates it is asked again, for responses drawn a few small or large steps "
+        "along the gradient ago. Efficiency is what one step of the best length gains, relative to the oracle with the "
+        "value baseline; a factor on the estimator leaves it as it is. In a uniform group all rewards are equal; its "
+        "largest advantage is shown, and a push there is without information. Colours go from good (light) to bad (dark); "
+        "the directions and the efficiency have one scale."
+    )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:

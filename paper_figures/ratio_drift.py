@@ -9,27 +9,32 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from paper_figures.harness.style import BLACK, DRIFT_TICKS, RATIOS, log_axis
+from simulations.sequence.drift import GROUP_SIZE, HIGH, VOCABULARY_SIZE
 
 PLACE = 200
 TABLES = ("drift",)
-CAPTION = (
-    "The update from responses of an old policy, when the current one has moved along the gradient by a drift; a token's log "
-    "ratio is at most twice the drift. Top: length of the bias about the current gradient, relative to that gradient, from 0.003 "
-    "on; the trajectory ratio without clip has none. Middle: cosine of mean update and current gradient; below 0 the mean update "
-    "makes the policy worse. Bottom: standard deviation of one group's update (G = 8, leave-one-out), relative to the gradient. "
-    "Clips at 0.8 and 1.2. Medians over random trees with two tokens to choose from, each exact."
-)
 HORIZONS = (2, 4, 8)
 QUANTITIES = {"to current": "bias / gradient", "cosine": "cosine with gradient", "variance": "noise / gradient"}
 LEAST = 3e-3
 """Where the axis of biases ends."""
 MARKED = 2
 """Every second of the exact points has a marker, to tell the lines apart."""
+DIMENSION = 6
+"""The number of parameters of the trees on which every ratio was looked at."""
+CAPTION = (
+    "The current policy has moved along the gradient from the one that sampled the responses, by a drift; a token's log "
+    "ratio is at most twice the drift. Upper row: length of the bias about the current gradient, relative to that gradient; "
+    f"biases below {LEAST:g} are not drawn. Middle row: cosine of mean update and current gradient; below 0 the mean update "
+    f"makes the policy worse. Lower row: standard deviation of one group's update (G = {GROUP_SIZE}, leave-one-out), "
+    f"relative to the gradient. Ratios are clipped at {1.0 - HIGH:g} and {1.0 + HIGH:g}. Lines are medians over random trees "
+    f"with {VOCABULARY_SIZE} tokens to choose from and {DIMENSION} parameters, each computed exactly. A single step puts each "
+    "policy at its drift, also beyond where the clip lets training go."
+)
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a row for each quantity and a column for each horizon."""
-    table = tables["drift"].query("direction == 'learning'")
+    table = tables["drift"].query(f"direction == 'learning' and dimension == {DIMENSION}")
     horizons = [horizon for horizon in HORIZONS if (table["horizon"] == horizon).any()]
     drifts = sorted(table["drift"].unique())
     size = (3.1 * len(horizons), 7.0)
@@ -57,5 +62,6 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     panels[0, 0].yaxis.set_major_formatter("{x:g}")
     panels[0, 0].set_ylim(bottom=LEAST)
     log_axis(panels[2, 0])
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    columns = min(len(horizons), 3)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=columns)
     return figure

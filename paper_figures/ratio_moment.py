@@ -9,24 +9,31 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator, PercentFormatter
 
 from paper_figures.harness.style import BLUE, GREY, ORANGE, VERMILION, Look
+from simulations.sequence.ratio_moments import HIGH, VOCABULARY_SIZE
 
 PLACE = 210
 TABLES = ("ratio_moments",)
-CAPTION = (
-    "The trajectory ratio rho of a policy that has moved by a drift in a random direction, on trees of two tokens. Left: its "
-    "second moment under the old policy, with the range over 20 random trees, and the bound exp(T L drift^2) of every softmax "
-    "policy with linear logits (grey). Middle: the same with ratios above 1.2 dropped (full) or cut to 1.2 (dashed); both are at "
-    "most 1.2. Right: responses with a ratio above 1.2 among those that the old policy draws (full) and among those that the "
-    "current one would draw (dashed). Means over the trees, exact."
-)
 DRIFTS = {
     0.1: Look("drift 0.1", BLUE, "o", "-"),
     0.3: Look("drift 0.3", ORANGE, "s", "-"),
     1.0: Look("drift 1", VERMILION, "D", "-"),
 }
-BOUND = 1.2
+BOUND = 1.0 + HIGH
 MOST = 500.0
 """Where the axis of second moments ends; the bound of the largest drift goes on."""
+
+
+def caption(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say how to read the figure, with the settings of these tables."""
+    trees = tables["ratio_moments"]["tree"].nunique()
+    return (
+        "rho is the trajectory ratio of a policy that has moved by a drift in a random direction, on trees with "
+        f"{VOCABULARY_SIZE} tokens to choose from. Left: its second moment under the old policy, with the range over {trees} "
+        "random trees, and the bound exp(T L drift^2) of every softmax policy with linear logits (grey). Middle: the same "
+        f"with ratios above {BOUND:g} dropped (solid) or cut to {BOUND:g} (dashed), and the bound {BOUND:g} (grey). "
+        f"Right: share of responses with a ratio above {BOUND:g}, among those that the old policy draws (solid) and among "
+        "those that the current one would draw (dashed). Lines are means over the trees, each computed exactly."
+    )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -56,7 +63,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     clipped.axhline(BOUND, color=GREY, linestyle=":", linewidth=1.1)
     clipped.set_ylim(0.0, 1.3)
     share.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    titles = (r"$E_0\,\rho^2$", r"$E_0\,\rho^2$, clipped above 1.2", "responses left out by dropping")
+    titles = (r"$E_0\,\rho^2$", rf"$E_0\,\rho^2$, clipped above {BOUND:g}", "responses left out by dropping")
     for axes, title in zip((free, clipped, share), titles, strict=True):
         axes.set_title(title)
         axes.set_xlabel("horizon $T$ (tokens)")

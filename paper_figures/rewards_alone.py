@@ -9,12 +9,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from scipy.stats import binomtest
 
-from paper_figures.harness.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look, coverage_axis
+from paper_figures.harness.captions import listed
+from paper_figures.harness.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look, coverage_axis, log_axis
 
 PLACE = 185
 TABLES = ("plan_coverage",)
 LEVEL = 0.95
 WIDTHS_OF = "never, always, between"
+SEEN = 8
+"""Responses a prompt of those whose rates seen are taken for rates."""
 TITLES = {
     "uniform share": "share of uniform groups\nat the logged size",
     "uniform share, doubled": "share of uniform groups\nat twice the size",
@@ -25,25 +28,31 @@ TITLES = {
     "learning rate": "learning-rate factor\nfor doubled groups",
 }
 LOOKS = {
-    2: Look("2 responses a prompt", ORANGE, "s", ":"),
-    8: Look("8", BLUE, "o", "-"),
-    64: Look("64", GREEN, "^", "--"),
+    2: Look("2 responses per prompt", ORANGE, "s", ":"),
+    8: Look("8 responses per prompt", BLUE, "o", "-"),
+    64: Look("64 responses per prompt", GREEN, "^", "--"),
 }
 BESIDE = {2: 0.87, 8: 1.0, 64: 1.15}
 """Factors by which points at one number of prompts stand beside one another."""
-CAPTION = (
-    "What rewards alone tell, from pilots of 32 to 2,048 prompts with 2, 8 or 64 responses each. Above: coverage of nominal 95% "
-    "intervals on the law of success rates, of the five that were tried, where it is lowest, with exact 95% limits (Clopper and "
-    "Pearson); crosses: the same for who takes the rates seen, of 8 responses, for success rates. Below: the median width on the "
-    f'law "{WIDTHS_OF}", of which 30% of prompts never succeed, 20% always, and the others follow beta(2, 5). '
-    "Widths that do not shrink are of bounds: no number of prompts tells what so few responses to each leave open. "
-    "GRPO's weight with two responses is one half for every prompt, and needs no data."
-)
+
+
+def caption(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say how to read the figure, with the settings of these tables."""
+    table = _design(tables)
+    prompts, sizes = (sorted(table[name].unique()) for name in ("prompts", "size"))
+    laws = table["law"].nunique()
+    return (
+        f"Pilots have {listed(prompts)} prompts with {listed(sizes)} responses each. Above: coverage of nominal {LEVEL:.0%} "
+        f"intervals on the law of success rates where it is lowest, of the {laws} that were tried, with exact 95% limits "
+        f"(Clopper and Pearson). Crosses are the same where the success rates seen, of {SEEN} responses, are taken for the "
+        f'true rates. Below: median width on the law "{WIDTHS_OF}", by which some prompts never succeed, some always, and '
+        "the others now and then. A size whose intervals have no width has no line."
+    )
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw coverage above and width below, one column for each quantity."""
-    table = tables["plan_coverage"].query("part == 'design'")
+    table = _design(tables)
     figure, panels = plt.subplots(2, len(TITLES), figsize=(2.0 * len(TITLES) + 0.6, 4.6), sharex=True, sharey="row")
     for (quantity, title), above, below in zip(TITLES.items(), *panels, strict=True):
         rows = table[table["quantity"] == quantity]
@@ -59,9 +68,14 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             panels[0, -1].plot(
                 [], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label
             )
-    panels[0, -1].plot([], [], "x", color=VERMILION, label="8, rates seen\ntaken for rates")
+    panels[0, -1].plot([], [], "x", color=VERMILION, label=f"{SEEN}, rates seen\ntaken for rates")
     panels[0, -1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")
     return figure
+
+
+def _design(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows that are drawn."""
+    return tables["plan_coverage"].query("part == 'design' and quantity in @TITLES.keys()")
 
 
 def _coverage(axes: Axes, rows: pd.DataFrame) -> None:
@@ -87,7 +101,7 @@ def _coverage(axes: Axes, rows: pd.DataFrame) -> None:
             elinewidth=1.0,
             clip_on=False,
         )
-    seen = rows[rows["size"] == 8].groupby("prompts")["plugged_in"].min()
+    seen = rows[rows["size"] == SEEN].groupby("prompts")["plugged_in"].min()
     axes.plot(seen.index, seen, "x", color=VERMILION, clip_on=False)
     axes.set_xscale("log", base=2)
     axes.margins(x=0.12)
@@ -98,7 +112,7 @@ def _width(axes: Axes, rows: pd.DataFrame) -> None:
         look = LOOKS[int(str(size))]
         if (part["width"] > 1e-9).all():
             axes.plot(part["prompts"], part["width"], look.line, color=look.colour, marker=look.marker, markerfacecolor="white")
-    axes.set_yscale("log")
+    log_axis(axes)
     axes.margins(x=0.12)
     prompts = sorted(rows["prompts"].unique())
     axes.xaxis.set_major_locator(FixedLocator(prompts))

@@ -9,14 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
+from simulations.normalisation.success_flow import SHOWN, TO
 
 PLACE = 242
 TABLES = ("success_flow",)
 CAPTION = (
-    "One prompt with two tabular answers, exact gradients, small steps; time is the number of updates times the step size. Left: "
-    "success from 0.001, without division, divided by the true standard deviation, and divided by that of groups of G responses "
-    "(GRPO, ddof 1). Right: the time from a success rate p to 1/2. It grows as 1/p without division and as 1/sqrt(p) with the "
-    "true deviation; with groups the slope is 1 again below the crossover (dots), p of about 1/(4G)."
+    "One prompt has a right and a wrong tabular answer; gradients are exact and steps are small. Time is the number of "
+    f"updates times the step size. Left: success from {SHOWN:g}, without division, divided by the true standard deviation, "
+    f"and divided by that of groups of G responses (GRPO, ddof 1). Right: the time from a success rate p to {TO:g}. Grey "
+    "segments have the slopes that their labels say. Dots are at the crossover p = G/(4(G-1)^2), about 1/(4G)."
 )
 LOOKS = {
     "plain": Look("not divided", BLACK, "", "-"),

@@ -11,33 +11,41 @@ from matplotlib.figure import Figure
 from paper_figures.harness.style import (
     BLACK,
     BLUE,
-    DRIFT_TICKS,
     GREY,
     LANGUAGE_MODEL,
     PROBLEMS,
-    RATIOS,
+    PURPLE,
+    VERMILION,
+    Look,
     group_size_axis,
 )
 
 PLACE = 1
 ABOUT = ""
-TABLES = ("efficiency", "race", "drift")
-CAPTION = (
-    "Left: efficiency of one step at a fixed number of responses, against how many of them each prompt gets, for three policies "
-    "of SmolLM2 on arithmetic questions with one digit as the answer; exact, relative to the best of the leave-one-out mean "
-    "(RLOO). Solid: RLOO; dashed: GRPO, divided by the standard deviation; marks: the best group size. "
-    "Middle: how many points of a hundred success is higher "
-    "with advantages divided by their group's standard deviation, one mark for each setting (difficulty, correlation of prompts, "
-    "group size); at the steps of arXiv 2601.23135, and with each side at its own best step. Right: cosine of mean update and "
-    "gradient when several updates are made from the same responses; below 0 the update makes the policy worse. Medians over "
-    "random trees of four tokens, the policy having moved along the gradient by a drift."
-)
+TABLES = ("efficiency", "race", "trained_drift")
 SIZES = (2, 4, 8, 16, 32, 64)
 LINES = {"rloo": "-", "grpo": "--"}
 ESTIMATOR_NAMES = {"rloo": "RLOO", "grpo": "GRPO"}
-CONTESTS = {"printed steps": "the paper's\nsteps", "SGD": "best step,\nplain ascent", "Adam": "best step,\nAdam"}
-SHOWN = ("none", "trajectory, clipped", "token, clipped")
-HORIZON = 4
+FAMILIES = {
+    "raw": Look("SmolLM2's head, raw", VERMILION, "s", ""),
+    "whitened": Look("SmolLM2's head, whitened", BLUE, "D", ""),
+    "random": Look("64 prompts, random features", PURPLE, ">", ""),
+    "made up": Look("four made-up prompts", BLACK, "o", ""),
+}
+APART, HEADROOM = 0.3, 1.45
+"""How far apart the families are at a group size, as a power of 2, and how much of the axis the legend needs beside the marks."""
+MULTIPLES = {"best": "best step", "twice": "twice\nthe best", "four times": "four times\nthe best"}
+CAPTION = (
+    "Left: efficiency of one step at a fixed number of responses, against how many of them each prompt gets, for policies "
+    "of SmolLM2 on arithmetic questions with a digit as the answer. It is exact, and relative to the best of the "
+    "leave-one-out mean (RLOO). Solid lines are RLOO, dashed ones GRPO, which divides by the standard deviation; marks are "
+    "the best group sizes. Middle: by how many points of a hundred success, averaged over a run with Adam, is higher with "
+    "advantages divided by their group's standard deviation (grpo) than without (dr_grpo), each at its own best step. A mark is "
+    "a setting, answers have one token, and the shaded band is one point either way. Right: by how many points success at the "
+    "end is higher with clipped token ratios than without any ratio, when several updates are made from the responses of one "
+    "policy. Each mark is a setting (small policies, length of answers and of runs, optimiser, updates per rollout), at the "
+    "best step of each side and at multiples of it."
+)
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -45,7 +53,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.2, 3.5))
     group_sizes(left, tables["efficiency"])
     division(middle, tables["race"])
-    ratios(right, tables["drift"])
+    ratios(right, tables["trained_drift"])
     return figure
 
 
@@ -70,30 +78,35 @@ def group_sizes(axes: Axes, table: pd.DataFrame) -> None:
 
 
 def division(axes: Axes, table: pd.DataFrame) -> None:
-    """Draw what dividing gains in each setting, by how the steps were chosen."""
-    gains = table.query("quantity == 'plain less' and arm == 'divided' and group_size > 0")
-    for place, contest in enumerate(CONTESTS):
-        points = -100.0 * np.sort(gains.loc[gains["contest"] == contest, "estimate"])
-        axes.plot(place + np.linspace(-0.3, 0.3, points.size), points, "o", color=BLUE, markerfacecolor="white")
+    """Draw what dividing gains under Adam in each setting, against the group size."""
+    gains = table.query("quantity == 'plain less' and arm == 'divided' and contest == 'Adam'")
+    sizes = sorted(gains["group_size"].unique())
+    kinds = gains["family"].where(gains["family"] != "head", gains["problem"].str.split(", ").str[1])
+    for place, (family, look) in enumerate(FAMILIES.items()):
+        own = gains[kinds == family]
+        places = own["group_size"] * 2.0 ** (APART * (place / (len(FAMILIES) - 1.0) - 0.5) * 2.0)
+        axes.plot(places, -100.0 * own["estimate"], look.marker, color=look.colour, markerfacecolor="white", label=look.label)
+    axes.axhspan(-1.0, 1.0, color=GREY, alpha=0.18, linewidth=0)
     axes.axhline(0.0, color=GREY, linewidth=0.7)
-    axes.set_xticks(range(len(CONTESTS)), CONTESTS.values())
+    group_size_axis(axes, sizes)
+    axes.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.5)
+    axes.set_ylim(top=HEADROOM * max(1.0, float(-100.0 * gains["estimate"].min())))
     axes.grid(axis="x", visible=False)
     axes.set_title("Divide by the standard deviation?")
     axes.set_ylabel("gain in success (points)")
+    axes.legend(loc="upper left", fontsize="small")
 
 
 def ratios(axes: Axes, table: pd.DataFrame) -> None:
-    """Draw the cosine of the mean update and the gradient against the drift."""
-    part = table.query(f"direction == 'learning' and quantity == 'cosine' and horizon == {HORIZON}")
-    for name in SHOWN:
-        own, look = part[part["estimator"] == name].groupby("drift")["estimate"].median(), RATIOS[name]
-        axes.plot(own.index, own, look.line, marker=look.marker, color=look.colour, markerfacecolor="white", label=look.label)
-    axes.axhline(0.0, color=BLACK, linewidth=0.7)
-    axes.set_xscale("log")
-    axes.set_xticks(DRIFT_TICKS, [f"{drift:g}" for drift in DRIFT_TICKS])
-    axes.minorticks_off()
-    axes.set_title("Which importance ratio?")
-    axes.set_xlabel(r"drift of the policy $\|\theta - \theta_{\mathrm{old}}\|$")
-    axes.set_ylabel("cosine with the gradient")
-    axes.set_ylim(bottom=-1.1)
-    axes.legend(loc="lower left", fontsize="small")
+    """Draw what the clip gains over no ratio at the end of training in each setting, by the multiple of each one's best step."""
+    leads = table.query("quantity == 'ahead' and arm == 'clip' and rival == 'none'")
+    for place, at in enumerate(MULTIPLES):
+        points = 100.0 * np.sort(leads.loc[leads["at"] == at, "estimate"])
+        spread = np.linspace(-0.3, 0.3, points.size) if points.size > 1 else np.zeros(1)
+        axes.plot(place + spread, points, "o", color=BLUE, markerfacecolor="white")
+    axes.axhline(0.0, color=GREY, linewidth=0.7)
+    axes.set_xlim(-0.5, len(MULTIPLES) - 0.5)
+    axes.set_xticks(range(len(MULTIPLES)), MULTIPLES.values())
+    axes.grid(axis="x", visible=False)
+    axes.set_title("Clip the importance ratio?")
+    axes.set_ylabel("gain of the clip in success (points)")

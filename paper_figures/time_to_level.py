@@ -1,6 +1,6 @@
 """How soon compositions of ratio and clip reach a level of the objective, each at its own best step size."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,20 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from paper_figures.harness.captions import SIDES, listed, sides
 from paper_figures.harness.style import BLACK, BLUE, BROWN, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, SKY, VERMILION, Look
 
 PLACE = 310
 ABOUT = "T14"
 TABLES = ("time_to_level",)
-CAPTION = (
-    "How soon a level (grey line) is reached with B = 16 prompts, G = 8 responses and 16 rollouts of m updates each, every "
-    "arm at its own best constant step size, which was chosen on other seeds. Left: the exact objective, mean and 95% band. "
-    "Middle: the mean number of updates to the level against the step size, with 95% intervals, on the seeds of the choice "
-    "(lines) and at the chosen step on those of the judgement (markers); a run that never gets there counts as all updates. "
-    "Right: paired differences of that number from the arm with token ratio and clip by sign, with 95% intervals, as parts "
-    "are changed one at a time; GRPO and GSPO as published differ from it in advantages and aggregation besides. The upper- "
-    "only clip helps, the trajectory ratio hardly does, and what drops ratio and clip altogether is the first at the level."
-)
 TITLES = {"sequence-shared": "shared features, 1 to 3 tokens", "stopping": "where to stop, 1 to 8 tokens"}
 LOOKS = {
     "no ratio": Look("no ratio, no clip", GREEN, "^", "-"),
@@ -43,6 +35,26 @@ DOTS = {
     "GRPO": Look("GRPO as published", VERMILION, "X", ""),
 }
 
+BASE = "neither"
+"""The arm from which the others differ."""
+
+
+def caption(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say how to read the figure, with the settings of these tables."""
+    table = tables["time_to_level"]
+    batches, groups = (sorted(table[name].unique()) for name in ("batch_size", "group_size"))
+    rollouts = sorted((table["updates"] // table["inner_steps"]).unique())
+    return (
+        f"How soon a level (grey line) is reached is measured with B = {listed(batches)} prompts, G = {listed(groups)} "
+        f"responses and {listed(rollouts)} rollouts of m updates each. Every arm has its own best constant step size, which "
+        "was chosen on other seeds. Left: exact objective, mean and 95% band. Middle: mean number of updates to the level "
+        "against the step size, with 95% intervals, on the seeds of the choice (lines) and at the chosen step on those of "
+        "the judgement (markers). A run that never gets there counts as all its updates. Right: paired differences of that "
+        "number from the arm with token ratio and clip by sign, with 95% intervals, as parts are changed one at a time; "
+        f"GRPO and GSPO as published differ from it in advantages and aggregation besides. {_found(table)} Each of these "
+        "intervals holds by itself; the wider ones of the verdicts hold together."
+    )
+
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw three panels for each problem."""
@@ -60,13 +72,35 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         _step_sizes(middle, shown)
         _differences(right, part)
     panels[0, 1].set_title(f"choice of the step size, $m = {many}$", fontsize="small")
-    panels[0, 2].set_title("paired differences", fontsize="small")
+    fills = zip(sorted(table["inner_steps"].unique()), ("open", "full"), strict=False)
+    told = f"$m = {many}$" if table["inner_steps"].nunique() == 1 else ", ".join(f"$m = {m}$ {fill}" for m, fill in fills)
+    panels[0, 2].set_title(f"paired differences, {told}", fontsize="small", loc="right")
     panels[-1, 0].set_xlabel("updates")
     panels[-1, 1].set_xlabel("step size")
-    panels[-1, 2].set_xlabel("difference in updates to the level")
+    panels[-1, 2].set_xlabel("difference in updates")
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
     return figure
+
+
+def _found(table: pd.DataFrame) -> str:
+    """Say of each arm on which side of 0 the intervals of its differences lie."""
+    rows = table[(table["quantity"] == "ablation") & table["arm"].isin(list(DOTS)) & (table["arm"] != BASE)]
+    settings = rows.groupby("arm").size().max()
+    every = "in all settings" if settings > 1 else "in this setting"
+    of_arms = sides(rows).groupby(rows["arm"], sort=False).agg(lambda found: found.iloc[0] if found.nunique() == 1 else "")
+    told = [
+        f"The interval {words} {every} of {_quoted(arms)}."
+        for side, words in SIDES.items()
+        if len(arms := of_arms.index[of_arms == side])
+    ]
+    if len(mixed := of_arms.index[of_arms == ""]):
+        told.append(f"It depends on the setting on which side it lies of {_quoted(mixed)}.")
+    return " ".join(told)
+
+
+def _quoted(arms: Iterable[str]) -> str:
+    return listed(f"\u201c{DOTS[arm].label}\u201d" for arm in arms)
 
 
 def _curves(axes: Axes, part: pd.DataFrame) -> None:
@@ -94,7 +128,7 @@ def _step_sizes(axes: Axes, part: pd.DataFrame) -> None:
     for arm, look in LOOKS.items():
         own = part[part["arm"] == arm]
         rows = own[own["quantity"] == "tuning"].sort_values("step")
-        axes.plot(rows["step"], rows["estimate"], look.line, color=look.colour)
+        axes.plot(rows["step"], rows["estimate"], look.line, color=look.colour, linewidth=0.9, marker=".", markersize=4.0)
         half = NORMAL_95 * rows["standard_error"]
         axes.vlines(rows["step"], rows["estimate"] - half, rows["estimate"] + half, color=look.colour, linewidth=0.7, alpha=0.6)
         chosen = own[own["quantity"] == "time"].iloc[0]
@@ -116,7 +150,7 @@ def _differences(axes: Axes, part: pd.DataFrame) -> None:
     numbers = sorted(part["inner_steps"].unique())
     axes.axvline(0.0, color=GREY, linewidth=0.9, zorder=0)
     for y, (arm, look) in enumerate(DOTS.items()):
-        for shift, inner in zip(np.linspace(-0.16, 0.16, len(numbers)), numbers, strict=True):
+        for shift, inner in zip(np.linspace(-0.16, 0.16, len(numbers)) if len(numbers) > 1 else [0.0], numbers, strict=True):
             row = rows.loc[(inner, arm)]
             axes.errorbar(
                 row["estimate"],
@@ -129,12 +163,6 @@ def _differences(axes: Axes, part: pd.DataFrame) -> None:
                 capsize=2.0,
             )
     axes.set_ylim(len(DOTS) - 0.4, -0.6)
-    axes.yaxis.tick_right()
-    axes.spines["left"].set_visible(False)
     axes.set_yticks(np.arange(len(DOTS)), [look.label for look in DOTS.values()], fontsize="small")
-    for inner in numbers:
-        fill = GREY if inner == numbers[-1] else "white"
-        axes.plot([], [], "o", color=GREY, markerfacecolor=fill, label=f"$m = {inner}$")
-    axes.legend(fontsize="small", loc="lower left")
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)

@@ -17,10 +17,11 @@ COLUMNS, WIDEST = 3, 5.0
 TICKS = (0.02, 0.1, 0.3, 0.6, 0.8, 0.95, 0.99)
 KEYS = ["interval", "target", "problem", "batch_size", "group_size", "component"]
 CAPTION = (
-    "Median width against coverage of nominal 95% intervals, one point for each cell of the design and component, one panel "
-    "for each target; widths are relative to the narrowest interval of the same cell. On the line the coverage is the nominal "
-    "one; left of it the interval is too short, right of it longer than it need be. Full points: success is rare (1%). Those "
-    "more than five times as wide are drawn at the upper edge; unbounded ones are left out."
+    f"Median width is shown against coverage of nominal {LEVEL:.0%} intervals, with a point for each cell of the design and "
+    "component and a panel for each target. Widths are relative to the narrowest interval of the same cell. On the grey "
+    "line coverage is nominal; left of it the interval is too short, right of it longer than it need be. Full points are "
+    f"cells where success is rare. Relative widths above {WIDEST:g} are drawn at the upper edge; unbounded ones are left "
+    "out."
 )
 
 

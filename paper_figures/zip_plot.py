@@ -22,10 +22,11 @@ SHOWN = (
     ("group size", "half-trained, balanced"),
 )
 CAPTION = (
-    "Zip plots (Morris, White and Crowther 2019): nominal 95% intervals, less the truth, ranked by |estimate - truth| in their "
-    "own standard errors, the farthest on top; blue ones cover, red ones do not. Where the two colours meet on the dashed line, "
-    "coverage is the nominal one; red ones all on one side mean bias or a skew estimate; a dot is an interval of no width. "
-    "Of the gradient one component; limits beyond the frame are cut."
+    f"Zip plots (Morris, White and Crowther 2019) show nominal {LEVEL:.0%} intervals less the truth, ranked by |estimate - "
+    "truth| in their own standard errors, the farthest on top. Blue intervals cover and orange ones do not, so that the "
+    "share of blue is the coverage. Where an interval is a fixed number of standard errors on either side, its colours meet "
+    "on the dashed line if coverage is nominal. Orange intervals all on one side mean bias or a skew estimate; a dot is an "
+    "interval of no width. Of the gradient a component is shown; limits beyond the frame are cut."
 )
 
 

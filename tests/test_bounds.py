@@ -56,6 +56,16 @@ def test_no_point_of_a_dense_random_sample_beats_the_constants(conflict, seed):
     assert noise * 0.95 <= max(errors) <= noise * (1 + 1e-6)
 
 
+def test_the_smoothness_is_that_of_where_a_step_may_end():
+    """Around this maximiser curvature grows outwards: over the ball alone it is a quarter less."""
+    problem, best = at_optimum("kl-tabular")
+    inner, reached, outer = (
+        region(problem, best, radius=radius, reach=reach).smoothness for radius, reach in ((0.3, 1e-6), (0.3, 3.0), (3.3, 1e-6))
+    )
+    assert reached == pytest.approx(outer, rel=1e-6)
+    assert reached > 1.2 * inner
+
+
 def test_an_ill_chosen_region_has_no_constant():
     """Far out the gradient vanishes while the gap does not: mu falls with the radius, towards nothing."""
     problem, best = at_optimum("conflict")

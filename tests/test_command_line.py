@@ -45,7 +45,7 @@ SMALL = {
     "gradient.cells.QUICK_RESPONSES": 1 << 18,
     "gradient.error_law.GROUP_SIZES": (4, 8, 32),
     "gradient.gradient_error.GROUP_SIZES": (4, 6, 8, 32, 64),
-    "gradient.estimators.GROUP_SIZES": (4, 8),
+    "gradient.estimators.GROUP_SIZES": (4, 64),
     "limit.gap_weights.CROWDS": (2, 4, 8, 16),
     "limit.gap_weights.STEPS": 1 << 12,
     "plan.plan_coverage.QUICK_REPLICATIONS": 25,

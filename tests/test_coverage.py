@@ -12,6 +12,7 @@ from scipy.stats import binom, binomtest
 import grpo_theory as gt
 from grpo_theory import intervals, laboratory, samples
 from grpo_theory.laboratory import replications_to_tell
+from grpo_theory.laboratory.performance import empirical_error, model_error, relative_error
 from grpo_theory.simulate.streams import block_generator
 
 
@@ -482,6 +483,20 @@ def test_measures_and_their_errors_against_a_bootstrap(seed):
     assert inside.all()
 
 
+def test_the_errors_of_few_replications_are_those_of_the_table():
+    """Morris et al., Table 6, of four replications, where n - 1 and n are a third apart."""
+    estimate, error = np.array([0.3, -0.2, 0.9, 0.4]), np.array([0.5, 0.4, 0.6, 0.7])
+    empirical = np.sqrt(((estimate - estimate.mean()) ** 2).sum() / 3.0)
+    assert empirical_error(estimate) == pytest.approx((empirical, empirical / np.sqrt(2.0 * 3.0)), rel=1e-14)
+    squares = error**2
+    model = np.sqrt(squares.mean())
+    spread = np.sqrt(((squares - squares.mean()) ** 2).sum() / 3.0)
+    assert model_error(error) == pytest.approx((model, spread / np.sqrt(4.0 * 4.0) / model), rel=1e-14)
+    variance = (spread / np.sqrt(4.0 * 4.0) / model**2) ** 2 + 1.0 / (2.0 * 3.0)
+    ratio = model / empirical
+    assert relative_error(estimate, error) == pytest.approx((100.0 * (ratio - 1.0), 100.0 * ratio * np.sqrt(variance)), rel=1e-14)
+
+
 def test_the_error_of_the_empirical_standard_error_supposes_normal_estimates(seed):
     """On estimates with heavy tails Morris's formula is far too small: a limit of the formula, stated where it is used."""
 
@@ -635,7 +650,7 @@ def test_a_level_lies_between_0_and_1(level):
         ({"truth": np.nan}, ValueError, "truth must be finite, got nan"),
         ({"truth": [0.0, np.inf]}, ValueError, "truth must be finite, got inf"),
         ({"truth": []}, ValueError, "truth must not be empty"),
-        ({"truth": "a"}, ValueError, "truth must be a number or an array of numbers"),
+        ({"truth": "a"}, ValueError, "truth must be a real number or an array of them"),
         ({"truth": 0.0}, ValueError, r"truth must have the shape of the interval's limits, got \(\), and limits \(128, 1\)"),
         ({"truth": [0.0, 0.0]}, ValueError, r"got \(2,\), and limits \(1,\)\n?.*replication 0"),
         ({"interval": 3}, TypeError, "interval must be a function of"),

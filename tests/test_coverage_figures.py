@@ -8,6 +8,7 @@ import pytest
 mpl.use("Agg")
 
 from paper_figures import coverage_by_group_size, nested_loop, width_by_coverage, zip_plot
+from paper_figures.harness.captions import caption_of
 
 BALANCED, RARE = "half-trained, balanced", "half-trained, rare"
 CELLS = [(part, name, b, g) for part in ("design", "curve") for name in (RARE, BALANCED) for b in (4, 16) for g in (2, 8, 32)]
@@ -39,7 +40,7 @@ def tables():
 @pytest.mark.parametrize("module", [coverage_by_group_size, nested_loop, width_by_coverage, zip_plot])
 def test_they_draw(module, tables, tmp_path):
     assert module.TABLES == ("coverage",)
-    assert module.CAPTION.endswith(".")
+    assert caption_of(module, tables).endswith(".")
     module.draw(tables).savefig(tmp_path / "figure.svg")
     assert (tmp_path / "figure.svg").stat().st_size > 10_000
     mpl.pyplot.close("all")

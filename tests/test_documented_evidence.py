@@ -33,6 +33,8 @@ SAID = {
     "T6/most": {"T = 2": ("derivations", "results", "findings/token_ratios"), "T = 4": ("derivations",)}
     | {"T = 6": ("derivations",), "T = 8": ("derivations", "results", "findings/token_ratios")},
     "T6/clipped": {rf"T = [2468], learning, {FAR}": ("derivations", "results", "findings/token_ratios")},
+    "T6/trained": {"": ("derivations", "results", "sequences", "findings/token_ratios")},
+    "T8/trained": {"": ("results", "sequences", "findings/token_ratios")},
     "T7/direction": {rf"T = [468], \w+, {FAR}": ("derivations", "results")},
     "T8/gradient": {rf"drift {drift}$": ("derivations", "results") for drift in (r"0\.1", r"0\.4", "1")},
     "T8/token": {"drift 1$": ("derivations",)},
@@ -48,3 +50,33 @@ def test_ranges_of_shares_are_those_of_the_verdicts(name, settings, page):
     rows = VERDICTS[(VERDICTS["id"] == name) & VERDICTS["problem"].str.contains(settings)]
     text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
     assert f"{rows['estimate'].min():.0%} to {rows['estimate'].max():.0%}" in text
+
+
+@pytest.mark.parametrize("page", ["results", "sequences", "findings/token_ratios"])
+@pytest.mark.parametrize("ending", ["trained", "four times the step"])
+def test_leads_of_the_clip_at_the_end_of_training_are_those_of_the_verdicts(page, ending):
+    leads = 100.0 * VERDICTS.loc[VERDICTS["id"] == f"T8/dropped, {ending}", "estimate"]
+    text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
+    assert f"from {-leads.min():.1f} points behind to {leads.max():.1f} points ahead" in text
+
+
+@pytest.mark.parametrize("page", ["results", "sequences", "findings/token_ratios"])
+def test_what_dropping_the_ratio_costs_at_the_clips_step_is_in_the_verdicts(page):
+    lost = 100.0 * VERDICTS.loc[VERDICTS["id"] == "T8/dropped, several passes at the step of the clip", "estimate"]
+    text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
+    assert f"At the clip's best step it lost {lost.min():.1f} to {lost.max():.1f} points" in text
+
+
+def test_what_many_parameters_change_is_in_the_verdicts():
+    rows = VERDICTS[VERDICTS["id"] == "T6/clipped"].set_index("problem")["estimate"]
+    near, far = (f"{rows[f'T = 8, 200 parameters, learning, drift {drift}']:.0%}" for drift in ("0.4", "1"))
+    text = " ".join((DOCS / "findings" / "token_ratios.md").read_text(encoding="utf-8").split())
+    assert f"With 200 parameters and eight tokens it does in {near} at a drift of 0.4, and in {far} at 1" in text
+
+
+@pytest.mark.parametrize("page", ["results", "findings/token_ratios"])
+def test_no_ratio_is_nearer_to_the_gradient_in_as_many_settings_as_is_said(page):
+    rows = VERDICTS[VERDICTS["id"] == "T8/nearer, trained"]
+    assert set(rows["verdict"]) == {"confirmed"}
+    text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
+    assert f"in all {len(rows)} settings" in text

@@ -88,6 +88,7 @@ CASES = of_one_name(
         (gt.gradient_mean, ESTIMATE),
         (gt.gradient_covariance, ESTIMATE),
         (gt.gradient_mse, {**ESTIMATE, "behaviour": PROBLEM.theta}),
+        (gt.efficiency, {**ESTIMATE, "behaviour": PROBLEM.theta}),
         (gt.gradient_law(**ESTIMATE).variance_along, {"directions": np.eye(3)}),
         (gt.group_size_law, AT),
         (gt.group_size_law(**AT).mse, SIZES),

@@ -12,7 +12,7 @@ from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
 from grpo_theory.compilation import plain as plain_throughout
-from grpo_theory.compilation import reliances
+from grpo_theory.reliances import reliances
 from grpo_theory.simulate import (
     book,
     contrasts,
@@ -563,9 +563,9 @@ def test_streams_begin_alike_compiled_and_as_plain_python(block):
     """A lane's state is the seed's words, the third with the lane's number added; the lone stream's has the block's number."""
     words = np.array([5, (1 << 64) - 7, (1 << 64) - 2], dtype=np.uint64)
     by_machine, by_python = generator.make_streams(2), generator.make_streams(2)
-    generator.begin_streams(words, block * generator.LANES, by_machine)
+    generator.begin_streams(words, block, by_machine)
     with np.errstate(over="ignore"):
-        plain_throughout(generator.begin_streams.function)(words, block * generator.LANES, by_python)
+        plain_throughout(generator.begin_streams.function)(words, block, by_python)
     for one, other in zip(by_machine, by_python, strict=True):
         np.testing.assert_array_equal(one, other)
     first, second, third = map(int, words)

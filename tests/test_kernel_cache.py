@@ -4,8 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
 
 KERNEL = """
 import grpo_theory as gt
@@ -221,6 +224,134 @@ def test_an_edit_in_an_imported_file_is_noticed(tmp_path, workshop, first):
     assert {name for name in WAYS if edited[name] != errors[name]} == calling | reading
     assert edited["constant"] == edited["dotted"] == edited["table"]
     assert run() == (edited, set())
+
+
+REACHED = """
+import enum
+import numba
+import numpy as np
+from numba.extending import overload, register_jitable
+from rates import RATE
+
+TEXT = bytes([int(8.0 * RATE)])
+TABLES = (np.where(np.arange(4000) == 2000, RATE, 0.0), 1)
+
+class Rate(enum.Enum):
+    SHARE = RATE
+
+@numba.vectorize
+def loop(z):
+    return z - RATE
+
+@numba.vectorize(cache=True)
+def kept_loop(z):
+    return z - RATE
+
+def overloaded(z):
+    return z - RATE
+
+@overload(overloaded)
+def overload_it(z):
+    def implementation(z):
+        return z - RATE
+    return implementation
+
+@register_jitable
+def jitable(z):
+    return z - RATE
+
+@numba.njit(cache=True)
+def kept(z):
+    return z - RATE
+
+@numba.njit("float64(float64)", cache=True)
+def kept_at_once(z):
+    return z - RATE
+
+@numba.njit
+def by_default(z, rate=RATE):
+    return z - rate
+"""
+
+REACHES = {
+    "alone": ("from rates import RATE", "z - RATE"),
+    "vectorized": ("from reached import loop", "loop(z)"),
+    "kept_and_vectorized": ("from reached import kept_loop", "kept_loop(z)"),
+    "by_overload": ("from reached import overloaded", "overloaded(z)"),
+    "by_jitable": ("import reached", "reached.jitable(z)"),
+    "with_cache": ("from reached import kept", "kept(z)"),
+    "cached_at_once": ("from reached import kept_at_once", "kept_at_once(z)"),
+    "with_default": ("from reached import by_default", "by_default(z)"),
+    "enumerated": ("from reached import Rate", "z - Rate.SHARE.value"),
+    "written": ("from reached import TEXT", "z - TEXT[0] / 8.0"),
+    "tables": ("from reached import TABLES", "z - TABLES[0][2000]"),
+}
+"""How a kernel may come by a number of a third file, besides by its name."""
+
+USE_REACHED = """
+import importlib, json
+import grpo_theory as gt
+from simulations.harness.fingerprint import estimator_fingerprint
+
+problem = gt.Problem(gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2)), [0.0, 0.7]
+found = {}
+for name in %r:
+    kernel = getattr(importlib.import_module(f"kernel_{name}"), name)
+    error = gt.gradient_mse(*problem, kernel, batch_size=2, group_size=4)
+    found[name] = error, estimator_fingerprint(kernel), sum(kernel.advantage.kernel.stats.cache_misses.values())
+print(json.dumps(found))
+"""
+
+
+def test_whatever_a_kernel_reaches_makes_it_old(tmp_path, workshop, first):
+    """Machine code in the next process, and chunks, by one and the same list of what a kernel relies on."""
+    shop = Workshop(tmp_path, workshop.cache)
+    for name, (imported, formula) in REACHES.items():
+        (tmp_path / f"kernel_{name}.py").write_text(IMPORTING.format(name=name, imported=imported, formula=formula))
+    (tmp_path / "reached.py").write_text(REACHED)
+    (tmp_path / "use.py").write_text(USE_REACHED % list(REACHES))
+    shop.environment["PYTHONPATH"] = str(ROOT)
+    runs = []
+    for rate in (0.5, 0.125, 0.125, 0.5):
+        (tmp_path / "rates.py").write_text(f"RATE = {rate}\n")
+        runs.append(shop.run("use.py"))
+    errors, prints, misses = ([{name: facts[i] for name, facts in run.items()} for run in runs] for i in range(3))
+    for run in errors:
+        assert run == pytest.approx(dict.fromkeys(REACHES, run["alone"]), rel=1e-12)
+    assert errors[0]["alone"] != errors[1]["alone"]
+    assert {name for name in REACHES if prints[0][name] == prints[1][name]} == set()
+    assert prints[1] == prints[2]
+    assert prints[0] == prints[3]
+    assert [set(run.values()) for run in misses] == [{1}, {1}, {0}, {1}]
+
+
+DAMAGES = {
+    "cut short": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+    "one bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("suffix", ["nbc", "nbi"])
+def test_a_damaged_file_of_machine_code_is_deleted_and_made_again(tmp_path, suffix, damage):
+    shop = Workshop(tmp_path)
+    script = "import grpo_theory as gt\nprint(gt.estimators()['rloo'].advantage.kernel.stats.cache_misses.total())\n"
+    asked = [sys.executable, "-c", script]
+
+    def run():
+        return subprocess.run(asked, cwd=ROOT, env=shop.environment, capture_output=True, text=True, check=False)
+
+    assert run().stdout == "1\n"
+    sound = run()
+    assert (sound.stdout, sound.stderr) == ("0\n", "")
+    (path,) = shop.cache.rglob(f"named.rloo-*.{suffix}")
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    mended = run()
+    assert (mended.returncode, mended.stdout) == (0, "1\n"), mended.stderr
+    assert f"DamagedCacheWarning: the file {path} of compiled code was damaged" in mended.stderr
+    after = run()
+    assert (after.stdout, after.stderr) == ("0\n", "")
 
 
 @pytest.mark.parametrize("way", ["standard input", "-c"])

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import types
 
+import numba
 import numpy as np
 import pytest
 
@@ -142,6 +144,91 @@ def test_a_kernel_that_would_fail_elsewhere_trains_where_it_does_not():
 def test_coupling_that_is_not_declared_is_found_on_every_path(use):
     with pytest.raises(ValueError, match="couples_groups=True"):
         use(make_estimator("bad", couples))
+
+
+WEIGHTS = np.arange(6.0)
+
+
+@numba.njit
+def looked_up(reward):
+    return WEIGHTS[int(reward)]
+
+
+lookups = types.ModuleType("lookups")
+lookups.looked_up = looked_up
+
+
+def looks_up(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = WEIGHTS[int(batch.rewards[b, g])]
+
+
+def calls_what_looks_up(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = lookups.looked_up(batch.rewards[b, g])
+
+
+def looks_the_total_up(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        advantages[b, :] = WEIGHTS[int(batch.rewards[b].sum() / batch.rewards.shape[1])]
+
+
+def enclosing(inner):
+    def encloses_what_looks_up(batch, advantages):
+        for b in range(batch.rewards.shape[0]):
+            for g in range(batch.rewards.shape[1]):
+                advantages[b, g] = inner(batch.rewards[b, g])
+
+    return encloses_what_looks_up
+
+
+def looks_the_value_up(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - WEIGHTS[int(batch.values[b])]
+
+
+LOOKUPS = [looks_up, calls_what_looks_up, looks_the_total_up, enclosing(looked_up), looks_the_value_up]
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("kernel", LOOKUPS)
+def test_an_index_that_depends_on_the_problems_rewards_is_found(kernel, use, monkeypatch):
+    """Rewards 3, 5 and 1000 index a table of six: made-up rewards between 0 and 1 do not tell."""
+    law = np.full((PROBLEM.bandit.n_prompts, PROBLEM.policy.n_responses, 3), 1.0 / 3.0)
+    problems = [gt.Problem(gt.Bandit.from_law(values, law), PROBLEM.policy, theta=PROBLEM.theta) for values in LAWS]
+    monkeypatch.setattr(sys.modules[__name__], "PROBLEM", problems[0])
+    use(make_estimator("bad", kernel))
+    monkeypatch.setattr(sys.modules[__name__], "PROBLEM", problems[1])
+    message = (
+        r"'bad' fails for a group of this problem, with rewards \[.*1000.0.*\] .*IndexError: index \d+ is out of bounds .*line"
+    )
+    with pytest.raises(ValueError, match=message):
+        use(make_estimator("bad", kernel))
+
+
+LAWS = ([3.0, 5.0, 1.0], [3.0, 5.0, 1000.0])
+
+
+def looks_the_length_up(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] * LONG[batch.lengths[b, g]]
+
+
+LONG = np.ones(9)
+
+
+@pytest.mark.parametrize("use", [gt.gradient_mse, gt.simulate_gradients])
+def test_an_index_that_depends_on_the_problems_lengths_is_found(use):
+    """Made-up lengths are 1 to 8; this problem has answers of 12 tokens."""
+    policy = gt.TokenTree(1, 2, 12, end_token=0)
+    problem = gt.Problem(gt.Bandit(np.linspace(0.0, 1.0, policy.n_responses)[None]), policy)
+    more = {} if use is gt.gradient_mse else {"replications": 8, "rng": 0}
+    with pytest.raises(ValueError, match=r"with rewards .* and lengths \[9, .*\]: IndexError: index 9 is out of bounds"):
+        use(problem, np.zeros(problem.policy.dimension), make_estimator("bad", looks_the_length_up), **SIZES, **more)
 
 
 def test_a_kernel_is_plain_python_throughout():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
 from scipy.stats import binom, nct, t, ttest_rel
 from statsmodels.stats.power import TTestPower
 
@@ -59,6 +60,20 @@ def test_limits_are_where_the_ratio_of_likelihoods_reaches_one_over_alpha(n):
         assert martingale((A[1] - B[1])[:n], limit, g) == pytest.approx(10.0, rel=1e-6)
     inside = (3.0 * found.low[n - 1] + found.high[n - 1]) / 4.0
     assert martingale((A[1] - B[1])[:n], inside, g) < 9.0
+
+
+@pytest.mark.parametrize(("level", "horizon"), [(0.95, 30), (0.9, 7)])
+def test_the_prior_variance_is_that_of_its_source(level, horizon):
+    """Waudby-Smith et al. (2024), in units of the variance: (-2 log alpha + log(-2 log alpha + 1))/n is nearly the best."""
+    alpha = 1.0 - level
+    found = _prior_variance(level, horizon)
+    assert found == pytest.approx((-2.0 * np.log(alpha) + np.log(-2.0 * np.log(alpha) + 1.0)) / horizon, rel=1e-12)
+
+    def width(g):
+        return np.sqrt((1.0 + 1.0 / (horizon * g)) * np.log((1.0 + horizon * g) / alpha**2))
+
+    best = minimize_scalar(width, bounds=(0.1 * found, 10.0 * found), method="bounded").fun
+    assert width(found) < 1.0005 * best < width(2.0 * found)
 
 
 @pytest.mark.parametrize("n", [2, 5, 40])

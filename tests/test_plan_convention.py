@@ -8,7 +8,7 @@ import grpo_theory as gt
 from grpo_theory.compilation import plain
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.plan.command import main
-from grpo_theory.plan.convention import is_leave_one_out
+from grpo_theory.plan.convention import baseline_of, is_leave_one_out
 
 SIZE = 5
 
@@ -47,20 +47,29 @@ def sections(capsys, table, estimator):
     return [" ".join(part.split()) for part in capsys.readouterr().out.split("\n\n")]
 
 
-@pytest.mark.parametrize("estimator", ["reinforce", "trl_grpo"])
-def test_an_estimator_that_is_another_is_named_where_the_numbers_stand(capsys, table, estimator):
-    found = sections(capsys, table, estimator)
-    assert f"You named {estimator}, whose error this is not" in found[0]
-    assert "Yours, 32" not in found[0]
-    assert "With rewards less the mean of the others, your size, 32, has" in found[0]
+def test_no_baseline_is_that_of_estimators_whose_advantage_is_the_reward():
+    assert {name for name, one in gt.estimators().items() if baseline_of(one, SIZE) == "none"} == {"reinforce"}
+    assert baseline_of(gt.estimators()["oracle"], SIZE) is None
+
+
+def test_an_estimator_that_is_another_is_named_where_the_numbers_stand(capsys, table):
+    found = sections(capsys, table, "trl_grpo")
+    assert found[0].startswith("RECOMMENDATION Use the leave-one-out baseline")
+    assert "You named trl_grpo. On average it does not estimate the gradient" in found[1]
+    assert "compared by their efficiency" in found[1]
     (assumed,) = (part for part in found if part.startswith("ASSUMED"))
-    assert f"This is known not to hold: {estimator}, which you named, is another." in assumed
+    assert "This is known not to hold for trl_grpo, which you named." in assumed
     (rewards,) = (part for part in found if part.startswith("FROM THE REWARDS"))
     assert "once the group's mean is subtracted, only these give a gradient" in rewards
 
 
-@pytest.mark.parametrize("estimator", ["rloo", "dr_grpo", "trl_dr_grpo_loss"])
-def test_a_multiple_of_leave_one_out_is_not_called_another(capsys, table, estimator):
+@pytest.mark.parametrize(
+    ("estimator", "baseline"),
+    [("reinforce", "no baseline"), *((name, "the leave-one-out baseline") for name in ("rloo", "dr_grpo", "trl_dr_grpo_loss"))],
+)
+def test_the_baseline_of_the_users_estimator_is_kept(capsys, table, estimator, baseline):
     found = sections(capsys, table, estimator)
-    assert "Yours, 32, has" in found[0]
-    assert "which you named" not in " ".join(found)
+    assert found[0].startswith(f"RECOMMENDATION Use {baseline} and groups of")
+    assert "your group size 32 has" in found[0]
+    assert f"You named {estimator}, so the recommendation keeps its baseline: {baseline}." in found[1]
+    assert "known not to hold" not in " ".join(found)

@@ -273,7 +273,7 @@ def test_the_set_is_told_with_its_holes():
     assert len(kept) < found.high - found.low + 1
     text = str(gt.plan.advise(rollouts, 100, max_group_size=40))
     assert f"between {found.low} and {found.high}" in " ".join(text.split())
-    assert "Sizes between that waste budget by rounding are left out." in " ".join(text.split())
+    assert "Sizes in between that waste budget by rounding are left out." in " ".join(text.split())
     whole = choose_group_size(rollouts, Limits(budget=8 * 27720, max_group_size=12))
     assert len(whole.runs) == 1
 

@@ -1,4 +1,4 @@
-"""Shares of groups of one reward that are predicted are marked in the table, and those that are measured are not."""
+"""Shares of groups with equal rewards that are predicted are marked in the table, and those that are measured are not."""
 
 from tables import rows, write
 
@@ -16,5 +16,5 @@ def test_sizes_beyond_the_logged_ones_are_marked_as_predicted(tmp_path):
         size: part < 1.0 for size, part in measured.items() if size in shown
     }
     assert {share.endswith("*") for share in shown.values()} == {True, False}
-    assert "* Predicted" in str(advice)
-    assert "* Predicted" not in str(gt.plan.advise(log, 1024, max_group_size=8))
+    assert "* Estimated by a fitted model" in str(advice)
+    assert "* Estimated by a fitted model" not in str(gt.plan.advise(log, 1024, max_group_size=8))

@@ -42,7 +42,7 @@ def test_one_is_not_many(tmp_path):
     found = [row for i, row in enumerate(rows(12, 8)) if i >= 5]
     log = gt.read_rollouts(write(tmp_path / "rollouts.jsonl", found))
     said = " ".join(str(gt.plan.advise(log, 2)).split())
-    assert "Group size 2: 1 prompt with 2 responses (2 of" in said
+    assert "groups of 2: 1 prompt with 2 responses (2 of" in said
     assert "1 prompt with fewer than 4 responses was left out; 11 were used" in said
     assert not re.search(r"\b1 prompts|\b1 groups|\b1 responses", said)
     with pytest.raises(ValueError, match="at most 1 prompt, fewer than min_prompts 2"):

@@ -11,6 +11,8 @@ from scipy.special import stdtrit
 import grpo_theory as gt
 from grpo_theory.intervals import components_jackknife
 from grpo_theory.plan import choose_group_size
+from simulations.harness.study import Cell, chunk_seed
+from simulations.plan import heavy_tails
 from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, UNIT, constants, problem, truth
 from simulations.plan.planned_group_size import ASKED, CONTROLS, POINT, QUANTITIES, claims, compute, judge, rows
 
@@ -48,9 +50,12 @@ def test_what_is_judged_is_what_the_library_says():
     rollouts = pilot.take(pilot.sample(problem("linear"), 3, 1), 0)
     choice, law = choose_group_size(rollouts, LIMITS), constants("linear")
     judged = judge(choice, "linear")
-    interval = components_jackknife(rollouts)
-    covered = interval.covers(np.array([law.c1, law.c2, law.c3]))
+    truth_of = np.array([law.c1, law.c2, law.c3])
+    covered = (choice.constants_low <= truth_of) & (truth_of <= choice.constants_high)
     assert [judged[name] for name in ("c1", "c2", "c3")] == covered.astype(float).tolist()
+    interval = components_jackknife(rollouts)
+    assert (choice.constants_low <= interval.low).all()
+    assert (choice.constants_high >= interval.high).all()
     half = stdtrit(63, 0.975) * np.sqrt(np.diagonal(choice.covariance))
     np.testing.assert_allclose(interval.high - interval.estimate, half, rtol=1e-10)
     exact = truth("linear")
@@ -66,7 +71,9 @@ def test_groups_of_two_and_three_are_not_answered():
 
 
 def test_chunks_draw_pilots_of_their_own():
-    first, again, second = (compute(settings("linear"), np.random.SeedSequence(1), chunk) for chunk in (0, 0, 1))
+    cell = Cell(settings("linear"), 2)
+    seeds = [chunk_seed("planned_group_size", cell, 1, chunk) for chunk in (0, 0, 1)]
+    first, again, second = (compute(cell.settings, seed, chunk) for seed, chunk in zip(seeds, (0, 0, 1), strict=True))
     assert first == again
     assert first["planned"]["regret"] != second["planned"]["regret"]
 
@@ -102,6 +109,10 @@ def test_the_pages_numbers_are_those_of_the_table():
     assert tool.with_tables(page, tool.planner_tables(kept)) == page
     changed = kept.assign(estimate=kept["estimate"] / 2.0)
     assert tool.with_tables(page, tool.planner_tables(changed)) != page
+    tails = pd.read_csv(TOP / "docs" / "heavy_tails.csv")
+    assert tool.with_tables(page, tool.tails_table(tails), tool.TAILS) == page
+    assert tool.with_tables(page, tool.tails_table(tails.assign(plugged_in=0.5)), tool.TAILS) != page
+    assert set(tails["quantity"]) == set(heavy_tails.QUANTITIES)
     exact = kept.drop_duplicates("problem").set_index("problem")
     for name in NAMES:
         assert exact.loc[name, "best"] == truth(name).group_size

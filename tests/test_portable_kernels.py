@@ -1,10 +1,12 @@
 """A user's kernels in other processes: their file's text travels with the work, and what comes back is the same to the bit."""
 
 import dataclasses
+import importlib
 import json
 import operator
 import os
 import pickle
+import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -20,6 +22,7 @@ from simulations.gradient import estimators
 from simulations.harness.runner import run
 from simulations.harness.store import Store, read_table
 
+ROOT = Path(__file__).resolve().parents[1]
 SIZES = {"batch_size": 2, "group_size": 4}
 KERNELS = '''
 import numpy as np
@@ -200,3 +203,67 @@ def test_a_kernel_of_no_place_in_a_file_cannot_be_sent(registry, make):
     message = r"the function '.*(typed|local)' must be defined at the top level of a file to be sent to another process"
     with pytest.raises(TypeError, match=message):
         pickle.dumps(make())
+
+
+RATES, SENT = (
+    "RATE = 0.25\n",
+    """
+import grpo_theory as gt
+from rates_of_mine import RATE
+
+OWN = 0.5
+
+
+@gt.estimator("sent")
+def sent(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - OWN - RATE
+""",
+)
+
+RECEIVE = """
+import pickle, sys
+import grpo_theory as gt
+try:
+    estimator = pickle.load(open(sys.argv[1], "rb"))
+except ValueError as error:
+    print(error)
+else:
+    problem = gt.gallery.problem("tabular")
+    print(repr(gt.gradient_mse(problem, problem.theta, estimator, batch_size=2, group_size=4)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "arrives"),
+    [
+        ("rates", "RATE", "RATE", True),
+        ("sent", "OWN = 0.5", "OWN = 0.125", True),
+        ("sent", "- OWN - RATE", "- OWN", True),
+        ("rates", "0.25", "0.75", False),
+    ],
+)
+def test_an_estimator_edited_since_is_sent_as_it_is_here_or_refused(registry, tmp_path, monkeypatch, file, old, new, arrives):
+    """The text that was run here travels; what it imports is read there, and a checksum of all of it tells."""
+    monkeypatch.syspath_prepend(tmp_path)
+    texts, problem = {"rates": RATES, "sent": SENT}, gt.gallery.problem("tabular")
+    for name, text in texts.items():
+        (tmp_path / f"{name}_of_mine.py").write_text(text)
+    try:
+        estimator = importlib.import_module("sent_of_mine").sent
+        expected = gt.gradient_mse(problem, problem.theta, estimator, **SIZES)
+        (tmp_path / f"{file}_of_mine.py").write_text(texts[file].replace(old, new) + "# edited\n")
+        (tmp_path / "estimator.pickle").write_bytes(pickle.dumps(estimator))
+    finally:
+        for name in texts:
+            sys.modules.pop(f"{name}_of_mine", None)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]), "TMPDIR": str(tmp_path)}
+    asked = [sys.executable, "-c", RECEIVE, str(tmp_path / "estimator.pickle")]
+    done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if arrives:
+        assert float(done.stdout) == expected
+    else:
+        assert "the function 'sent' of " in done.stdout
+        assert "was edited after one of the two had imported it; start both anew" in done.stdout

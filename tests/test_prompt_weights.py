@@ -84,6 +84,22 @@ def test_own_sample_in_the_mean_needs_exactly_the_known_factor(size):
     assert found.factor.standard_error == 0.0
 
 
+def test_where_the_factor_is_predicted_it_is_the_old_step_over_the_new_one():
+    """Of groups of 3 a factor for groups of 8 and 16 is not measured; GRPO's step is longer the larger the group."""
+    rng = np.random.default_rng(0)
+    rewards = rng.random((400, 3)) < rng.random((400, 1))
+    counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(400), 3), rewards.ravel().astype(np.float64))
+    found = gt.plan.learning_rate_factor(counts, ("grpo", 8), ("grpo", 16)).factor
+    assert np.isnan(found.standard_error)
+    law = gt.plan.fit_success_rates(counts)
+    means = [
+        law.average(lambda p, size=size: gt.theory.finite_group_objective("grpo", size).slope(p) * p * (1.0 - p))
+        for size in (8, 16)
+    ]
+    assert found.estimate == pytest.approx(means[0] / means[1], rel=1e-9)
+    assert found.estimate < 1.0
+
+
 def test_the_factor_is_the_mean_step_and_lies_between_its_extremes():
     found = gt.plan.learning_rate_factor(COUNTS, ("grpo", 4), ("grpo", 7))
     old, new = (gt.theory.finite_group_objective("grpo", size).slope(RATES) * RATES * (1.0 - RATES) for size in (4, 7))

@@ -117,6 +117,53 @@ def test_names_are_taken_once(registry):
     assert gt.estimator("mine")(steal).advantage.function is first.advantage.function
 
 
+def less(share):
+    def kernel(batch, advantages):
+        advantages[:, :] = batch.rewards - share
+
+    return kernel
+
+
+GLOBAL = """
+import grpo_theory as gt
+SHARE = {share}
+
+def kernel(batch, advantages):
+    advantages[:, :] = batch.rewards - SHARE
+"""
+
+
+def run_as(name, text):
+    names = {"__name__": name}
+    exec(compile(text, f"<{name}>", "exec"), names)
+    return names["kernel"]
+
+
+def test_kernels_that_enclose_other_values_are_others(registry):
+    first = gt.estimator("mine")(less(0.4))
+    with pytest.raises(ValueError, match=r"name must be new, but there is an estimator 'mine' already"):
+        gt.estimator("mine")(less(0.6))
+    assert registry["mine"] is first
+    again = gt.estimator("mine")(less(0.4))
+    assert registry["mine"] is again
+
+
+def test_kernels_of_the_same_words_that_name_other_numbers_are_others(registry):
+    kernels = [run_as(name, GLOBAL.format(share=share)) for name, share in (("a", 0.4), ("b", 0.6), ("c", 0.4))]
+    first = gt.estimator("mine")(kernels[0])
+    with pytest.raises(ValueError, match=r"name must be new, but there is an estimator 'mine' already"):
+        gt.estimator("mine")(kernels[1])
+    assert registry["mine"] is first
+    assert gt.estimator("mine")(kernels[2]) is registry["mine"]
+
+
+def test_the_same_place_run_again_may_say_another_number(registry):
+    """As an edited cell of a notebook."""
+    for share in (0.4, 0.6):
+        made = gt.estimator("mine")(run_as("a", GLOBAL.format(share=share)))
+        assert registry["mine"] is made
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -347,3 +394,43 @@ def test_what_an_estimator_reads_and_couples_is_its_kernels_and_its_aggregations
     assert (found["cispo"].couples_groups, found["dapo"].couples_groups) == (False, True)
     with pytest.raises(gt.NotEnumerableError, match="estimator 'dapo' couples groups: use simulate_gradients"):
         gt.gradient_mse(gt.gallery.problem("two-arms"), [0.0, 0.0], "dapo", batch_size=2, group_size=2)
+
+
+async def waits(batch, advantages):
+    advantages[:, :] = batch.rewards
+
+
+def yields(batch, advantages):
+    yield 0
+
+
+@pytest.mark.parametrize("function", [waits, yields])
+def test_a_kernel_runs_when_it_is_called(registry, function):
+    with pytest.raises(TypeError, match=r"the kernel '\w+' must run when it is called, not be async or yield; a kernel is"):
+        gt.estimator("wrong")(function)
+    assert "wrong" not in registry
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ([("epsilon", 1.0)], TypeError, r"parameters must be a mapping of names to numbers, .*, got \[\('epsilon', 1.0\)\]"),
+        ([], TypeError, r"parameters must be a mapping of names to numbers, .*, got \[\]"),
+        (
+            {"epsilon": 10**400},
+            ValueError,
+            r"parameter epsilon must be a finite number that a float can hold, got a number beyond",
+        ),
+        ({"an epsilon": 1.0}, ValueError, r"parameters must have names that can be Python's, as 'epsilon', got 'an epsilon'"),
+        ({3: 1.0}, ValueError, r"parameters must have names that can be Python's, as 'epsilon', got 3"),
+        ({"class": 1.0}, ValueError, r"parameters must have names that can be Python's, as 'epsilon', got 'class'"),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused(registry, parameters, error, message):
+    with pytest.raises(error, match=message):
+        gt.estimator("wrong", parameters=parameters)(two_arguments)
+    assert "wrong" not in registry
+
+
+def two_arguments(batch, advantages):
+    advantages[:, :] = batch.rewards

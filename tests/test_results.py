@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -223,15 +224,80 @@ def test_a_full_disk_is_one_line_and_keeps_what_was_there(tmp_path, monkeypatch,
     assert not [path for path in tmp_path.rglob(".*") if path.name != ".lock"]
 
 
-def test_a_table_without_a_column_is_one_line(three, tmp_path):
+@pytest.mark.parametrize("change", ["less a column", "another number", "written again", "by pandas", "nothing", "a folder"])
+def test_a_table_that_no_study_wrote_is_one_line(three, tmp_path, change):
     make(tmp_path, "one")
     path = tmp_path / "one.parquet"
-    pq.write_table(pq.read_table(path).drop_columns(["estimate"]), path)
-    with pytest.raises(StoreError, match=r"lacks its column 'estimate': run `python -m simulations run one`"):
+    table = pq.read_table(path)
+    wrong = pa.array([number + 1e-9 for number in table["estimate"].to_pylist()])
+    changed = {
+        "less a column": table.drop_columns(["estimate"]),
+        "another number": table.set_column(table.column_names.index("estimate"), "estimate", wrong),
+        "written again": table,
+    }
+    if change in changed:
+        pq.write_table(changed[change], path, compression="none" if change == "written again" else "snappy")
+    elif change == "by pandas":
+        pd.DataFrame({"estimate": [1.0]}).to_parquet(path)
+    elif change == "nothing":
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+        path.mkdir()
+    with pytest.raises(StoreError, match=r"one\.parquet (is damaged or edited|cannot be read)") as refused:
         read_table(tmp_path, "one")
-    pd.DataFrame({"estimate": [1.0]}).to_parquet(path)
-    with pytest.raises(StoreError, match="damaged or was not written by this version"):
-        read_table(tmp_path, "one")
+    if change != "a folder":
+        assert str(refused.value).endswith(": run `python -m simulations run one`")
+
+
+def flipped(content, bit):
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def test_no_flipped_bit_of_a_table_changes_a_number_or_ends_in_another_error(three, tmp_path):
+    """Each bit, or, with a Parquet reader behind it that would be slow or worse, one bit of each byte: all must be seen."""
+    make(tmp_path, "one")
+    path = tmp_path / "one.parquet"
+    content = path.read_bytes()
+    for byte in range(len(content)):
+        path.write_bytes(flipped(content, 8 * byte + byte % 8))
+        with pytest.raises(StoreError, match=r"one\.parquet is damaged .*: run `python -m simulations run one`"):
+            read_table(tmp_path, "one")
+    path.write_bytes(content)
+    assert len(read_table(tmp_path, "one")[0]) == 2
+
+
+def test_a_damaged_table_is_neither_judged_nor_drawn_and_is_built_again(tmp_path, capsys):
+    where = ["--quick", "--results", str(tmp_path)]
+    assert command.main(["verify", "curvature", *where]) == 0
+    path, claims = tmp_path / "curvature.parquet", (tmp_path / "claims.csv").read_bytes()
+    table = path.read_bytes()
+    path.write_bytes(flipped(table, 8 * (len(table) // 3)))
+    capsys.readouterr()
+    assert figures_command.main([*where, "--out", str(tmp_path / "out"), "--only", "curvature"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"the table {path} is damaged ")
+    assert error.endswith(f": run `python -m simulations run curvature {' '.join(where)}`\n")
+    assert error.count("\n") == 1
+    assert command.main(["verify", "mixed_group", *where]) == 0
+    assert f"left out: the table {path} is damaged" in capsys.readouterr().out
+    (tmp_path / "mixed_group.parquet").unlink()
+    assert command.main(["verify", "curvature", *where]) == 0
+    assert path.read_bytes() == table
+    assert (tmp_path / "claims.csv").read_bytes() == claims
+
+
+def test_no_flipped_bit_of_the_verdicts_origin_is_read(three, tmp_path):
+    verify(tmp_path, "one")
+    origin = tmp_path / "claims.json"
+    content = origin.read_bytes()
+    for byte in range(len(content)):
+        origin.write_bytes(flipped(content, 8 * byte))
+        with pytest.raises(StoreError, match=r"verdicts .* are damaged"):
+            read_verdicts(tmp_path)
+        assert verdicts.read_seed(tmp_path) == 0
 
 
 def test_a_failed_write_leaves_the_older_file(tmp_path):

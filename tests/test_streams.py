@@ -9,7 +9,7 @@ from enumeration import case
 import grpo_theory as gt
 from grpo_theory.simulate.counting import make_counting_room, make_counts, make_sheet
 from grpo_theory.simulate.experiment import Draws
-from grpo_theory.simulate.generator import block_streams
+from grpo_theory.simulate.generator import block_streams, make_streams, stream_words
 from grpo_theory.simulate.gradients import JOB_BLOCKS, jobs_of
 from grpo_theory.simulate.outcome_law import outcome_law
 from grpo_theory.simulate.streams import as_seed_sequence, block_generator
@@ -138,7 +138,7 @@ def test_a_replication_is_the_same_whatever_the_number_of_them():
         z, w = point.rewards[m], scores[m][:, point.outcome_responses]
         advantages = n * (z - (n * z).sum(axis=1, keepdims=True) / 64)
         estimate = np.einsum("bo,bod->d", advantages, w) / (16 * 63)
-        np.testing.assert_allclose(estimates[r, 0, 2:], estimate[:2], atol=1e-13)
+        np.testing.assert_allclose(estimates[r, 0, 4:], estimate[:2], atol=1e-13)
 
 
 def drawn(point, strips, batch_size, group_size):
@@ -193,6 +193,25 @@ def test_blocks_of_lanes_have_streams_of_their_own():
     together = block_streams(as_seed_sequence(9), 0, 3)
     np.testing.assert_array_equal(together.lanes, np.concatenate([one.lanes for one in streams[:3]]))
     np.testing.assert_array_equal(together.lone, np.concatenate([one.lone for one in streams[:3]]))
+
+
+def test_a_simulation_draws_from_the_streams_of_its_blocks():
+    """What blocks draw there is what their streams draw here, and no two of them draw the same."""
+    point = case().problem.at(case().theta)
+    law = outcome_law(point, 3)
+    sheet, words = make_sheet(law, 3), stream_words(as_seed_sequence(9))
+    found = []
+    for block in (0, 1, 7):
+        room = make_counting_room(law, sheet)
+        expected, drawn = (make_counts(1, 2, law.fine.shape[1]) for _ in range(2))
+        Draws(block_streams(as_seed_sequence(9), block), law, 3, sheet, room).fill(expected)
+        draws = Draws(make_streams(), law, 3, sheet, room)
+        draws.begin(words, block)
+        draws.fill(drawn)
+        np.testing.assert_array_equal(drawn.outcomes, expected.outcomes)
+        np.testing.assert_array_equal(drawn.prompts, expected.prompts)
+        found.append(drawn.outcomes.tobytes())
+    assert len(set(found)) == 3
 
 
 def test_the_block_is_fixed_by_the_shape_of_a_batch():

@@ -43,6 +43,8 @@ def test_the_best_step_is_the_vertex_of_a_parabola_in_the_log_of_the_step():
     assert best_step(steps, lucky) == pytest.approx(5.0)
     assert best_step(steps, -steps) == pytest.approx(32.0)
     assert best_step(steps, steps) == pytest.approx(1.0)
+    cliff = np.array([1.2, 0.9, 10.0, 1.2, 1.1, 1.3, 3.0])  # its least loss has a neighbour that is far too large
+    assert 8.0 <= best_step(2.0 ** np.arange(7.0), cliff) <= 32.0
 
 
 @pytest.mark.parametrize("name", LEVELS)

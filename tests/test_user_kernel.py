@@ -2,11 +2,13 @@
 
 import importlib.util
 
+import numba
 import numpy as np
 import pytest
 from enumeration import batch_law, case
 
 import grpo_theory as gt
+from grpo_theory.estimation.registry import make_estimator
 
 SIZES = {"batch_size": 2, "group_size": 3}
 
@@ -297,3 +299,131 @@ def test_coupling_is_seen_where_every_reward_is_certain(registry):
     c = case("tabular", "binary").replace(bandit=gt.Bandit([[1.0] * 3, [0.0] * 3]))
     with pytest.raises(ValueError, match="estimator 'coupled' must"):
         exact("coupled", c)
+
+
+def half_of_the_largest(batch, advantages):
+    half = 0.5 * batch.rewards.max()
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - half
+
+
+def the_least(batch, advantages):
+    least = batch.rewards.min()
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - 0.5 * batch.rewards[b].mean() - least
+
+
+def the_largest_norm(batch, advantages):
+    largest = batch.squared_score_norms.max()
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] / largest
+
+
+def the_longest(batch, advantages):
+    longest = batch.lengths.max()
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] / longest
+
+
+def the_easiest(batch, advantages):
+    highest = batch.values.max()
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] - highest
+
+
+def one_group_is_scaled(batch, advantages):
+    """Divide by the spread of the group whose spread is largest; not finite where all are equal in the batch."""
+    widest = 0.0
+    for b in range(batch.rewards.shape[0]):
+        widest = max(widest, batch.rewards[b].std())
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g] / max(widest, 0.01)
+
+
+EXTREMES = [half_of_the_largest, the_least, the_largest_norm, the_longest, the_easiest, one_group_is_scaled]
+
+
+def drawn(*problem, **sizes):
+    return gt.simulate_gradients(*problem, **sizes, replications=8, rng=0, workers=1)
+
+
+def trained(*problem, **sizes):
+    return gt.simulate_training(*problem, gt.Constant(0.1), **sizes, steps=2, replications=2, rng=0, workers=1)
+
+
+@pytest.mark.parametrize("group_size", [2, 3, 16])
+@pytest.mark.parametrize("function", EXTREMES)
+@pytest.mark.parametrize("use", [gt.gradient_mse, drawn, trained])
+def test_coupling_that_shows_only_at_extremes_is_refused(registry, function, group_size, use):
+    """All multisets in one batch have both ends of every field, so that a maximum over the batch looks like a constant."""
+    problem = gt.gallery.problem("sequence-shared" if function is the_longest else "tabular")
+    with pytest.raises(ValueError, match=r"estimator 'coupled' must .* couples_groups=True"):
+        use(problem, problem.theta, gt.estimator("coupled")(function), batch_size=2, group_size=group_size)
+
+
+def test_a_kernel_that_looks_rewards_up_is_given_none_that_it_does_not_know():
+    """A table from 10 to 13, read at the rewards that it is for and in between: what the check makes up stays inside."""
+    bandit = gt.Bandit.from_law([10.0, 11.0, 13.0], np.full((1, 2, 3), 1 / 3))
+    problem = gt.Problem(bandit, gt.TabularSoftmax(1, 2), theta=[0.3, 0.0])
+    seen = gt.gradient_mse(problem, problem.theta, make_estimator("inside", raises_outside), batch_size=1, group_size=2)
+    same = gt.gradient_mse(problem, problem.theta, "reinforce", batch_size=1, group_size=2)
+    assert seen == same
+
+
+def raises_outside(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            if not 10.0 <= batch.rewards[b, g] <= 13.0 and batch.rewards[b].max() > 1.0:
+                raise ValueError("not a reward")
+            advantages[b, g] = batch.rewards[b, g]
+
+
+def fills_nothing(batch, advantages):
+    advantages = batch.rewards  # noqa: F841
+
+
+def centres_in_place(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        rewards = batch.rewards[b]
+        rewards -= rewards.mean()
+        advantages[b] = rewards
+
+
+def draws_rarely(batch, advantages):
+    for b in range(batch.rewards.shape[0]):
+        for g in range(batch.rewards.shape[1]):
+            advantages[b, g] = batch.rewards[b, g]
+            if batch.rewards[b, g] == 0.123:
+                advantages[b, g] += np.random.normal()  # noqa: NPY002
+
+
+def draws_by_another(batch, advantages):
+    advantages[:, :] = batch.rewards * drawn_by_another()
+
+
+@numba.njit
+def drawn_by_another():
+    return 1.0 if np.random.random() < 1.0 else 0.0  # noqa: NPY002
+
+
+SAID = {
+    fills_nothing: (ValueError, r"must fill advantages, and leaves all of them as they are; write into the array"),
+    centres_in_place: (TypeError, r"'centres_in_place' writes on the batch, which is read-only: .*rewards -= .*; a kernel is"),
+    draws_rarely: (TypeError, r"'draws_rarely' draws random numbers, by np\.random\.normal; a kernel is"),
+    draws_by_another: (TypeError, r"'draws_by_another' draws random numbers, by np\.random\.random; a kernel is"),
+}
+
+
+@pytest.mark.parametrize("use", [gt.gradient_mse, drawn, trained])
+@pytest.mark.parametrize("function", SAID, ids=lambda function: function.__name__)
+def test_what_is_wrong_with_a_kernel_is_said(function, use):
+    problem = gt.gallery.problem("tabular")
+    error, message = SAID[function]
+    with pytest.raises(error, match=message):
+        use(problem, problem.theta, make_estimator("bad", function), **SIZES)

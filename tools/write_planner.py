@@ -1,4 +1,6 @@
-"""Bring the planner's regret and coverage from a full run into the repository: docs/planner.csv, and the tables of its page.
+"""Bring the planner's regret and coverage from a full run into the repository.
+
+It writes docs/planner.csv, docs/heavy_tails.csv, and the tables of the planner's page.
 
 Run from the top folder, after `make reproduce`:  .venv/bin/python tools/write_planner.py [results]
 """
@@ -11,11 +13,15 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulations.harness.store import read_table
+from simulations.plan import plan_coverage
 from simulations.plan.planned_group_size import POINT, STUDY
 
 TOP = Path(__file__).resolve().parents[1]
 COLUMNS = ["part", "problem", "prompts", "size", "quantity", "best", "default", "estimate", "standard_error", "replications"]
-BEGIN, END = "<!-- planner: written by tools/write_planner.py -->", "<!-- end of planner -->"
+PLANNER = "<!-- planner: written by tools/write_planner.py -->", "<!-- end of planner -->"
+TAILS = "<!-- heavy tails: written by tools/write_planner.py -->", "<!-- end of heavy tails -->"
+"""The marks of the two parts of the page."""
+TAIL_COLUMNS = ["part", "law", "prompts", "responses", "quantity", "estimate", "plugged_in", "replications"]
 PILOTS = ((32, 8), (128, 8), (512, 8), (2048, 8), (512, 4), (512, 16))
 COVERED = {
     "best size": "best size in the set",
@@ -63,21 +69,47 @@ def _markdown(rows: list[list[str]]) -> str:
     return "\n".join([head, f"|{'---|' * len(rows[0])}", *body])
 
 
-def with_tables(page: str, tables: str) -> str:
-    """Return the page with other tables between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{tables}\n{END}{after}"
+def kept_tails(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what of the coverage study's pilots with gradients stays in the repository: the longer of two runs of a setting."""
+    tails = table[table["part"].str.startswith("tails")].sort_values("replications", ascending=False, kind="stable")
+    kept = tails.drop_duplicates(["law", "prompts", "responses", "quantity"]).sort_index()
+    return kept[TAIL_COLUMNS].round(4)
+
+
+def tails_table(kept: pd.DataFrame) -> str:
+    """Return a Markdown table of how often the planner's limits hold, and Student's, and how often it warns."""
+    shown = ("c1", "c2", "c3", "loss")
+    rows = [["lengths", "prompts", "responses", "pilots", "c1", "c2", "c3", "loss at 16", "warned"]]
+    for (law, prompts, responses), part in kept.groupby(["law", "prompts", "responses"], sort=False):
+        by = part.set_index("quantity")
+        cells = [f"{_whole(by.loc[name, 'estimate'])} ({_whole(by.loc[name, 'plugged_in'])})" for name in shown]
+        pilots = f"{int(part['replications'].max()):,}"
+        rows.append([str(law), str(prompts), str(responses), pilots, *cells, _whole(by.loc["warned", "estimate"])])
+    return _markdown(rows) + "\n"
+
+
+def _whole(share: object) -> str:
+    return f"{100.0 * float(str(share)):.0f}%"
+
+
+def with_tables(page: str, tables: str, marks: tuple[str, str] = PLANNER) -> str:
+    """Return the page with other tables between two of its marks."""
+    begin, end = marks
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n\n{tables}\n{end}{after}"
 
 
 def main(results: Path) -> None:
-    """Write both files, unless the table is of a quick run."""
-    table, facts = read_table(results, STUDY.name)
-    if facts["quick"]:
-        raise SystemExit(f"the table must be of a full run, and that in {results} is of a quick one")
-    place, page = TOP / "docs" / "planner.csv", TOP / "docs" / "planner.md"
+    """Write the files, unless a table is of a quick run."""
+    (table, facts), (covered, covered_facts) = (read_table(results, study.name) for study in (STUDY, plan_coverage.STUDY))
+    if facts["quick"] or covered_facts["quick"]:
+        raise SystemExit(f"the tables must be of a full run, and one in {results} is of a quick one")
+    place, tails, page = (TOP / "docs" / name for name in ("planner.csv", "heavy_tails.csv", "planner.md"))
     kept_rows(table).to_csv(place, index=False)
-    page.write_text(with_tables(page.read_text(encoding="utf-8"), planner_tables(pd.read_csv(place))), encoding="utf-8")
+    kept_tails(covered).to_csv(tails, index=False)
+    text = with_tables(page.read_text(encoding="utf-8"), planner_tables(pd.read_csv(place)))
+    page.write_text(with_tables(text, tails_table(pd.read_csv(tails)), TAILS), encoding="utf-8")
 
 
 if __name__ == "__main__":

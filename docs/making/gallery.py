@@ -5,7 +5,9 @@ from pathlib import Path
 
 from docs.making.places import GENERATED, TOP, write
 from docs.making.reference import escape
+from paper_figures.harness.captions import caption_of
 from paper_figures.harness.discovery import figures, figures_of
+from simulations.harness.store import read_table
 
 RESULTS = ("results", "results-quick")
 """Folders of tables, the first of which is taken."""
@@ -49,7 +51,8 @@ def write_scripts(tables: Path) -> Path:
         tree = ast.parse(text)
         title = str(ast.get_docstring(tree)).splitlines()[0].rstrip(".")
         source = "\n".join(text.splitlines()[tree.body[0].end_lineno :]).strip()
-        facts = {"title": title, "line": "=" * len(title), "caption": escape(module.CAPTION), "tables": ", ".join(module.TABLES)}
+        caption = caption_of(module, {table: read_table(tables, table)[0] for table in module.TABLES})
+        facts = {"title": title, "line": "=" * len(title), "caption": escape(caption), "tables": ", ".join(module.TABLES)}
         script = f"plot_{module.PLACE:04g}_{name}.py"
         wanted.add(script)
         write(f"scripts/{script}", SCRIPT.format(**facts, source=source, results=str(tables)))

@@ -17,7 +17,7 @@ PROMPTS = ("zero-shot", "few-shot", "instruct")
 """How the questions were put to the model."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class QuestionSet:
     """Questions that were put to the model, and the head that its answers come from.
 
@@ -42,7 +42,7 @@ class QuestionSet:
     provenance: dict
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arithmetic(QuestionSet):
     """500 questions whose answers are single digits, put to the model in three ways.
 

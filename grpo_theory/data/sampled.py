@@ -9,7 +9,7 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.data.questions import read_arrays
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SampledAnswers:
     """B questions of three kinds, each answered G times at temperature 1; D different answers, of which some came often.
 

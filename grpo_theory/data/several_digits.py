@@ -12,7 +12,7 @@ LONGEST = 3
 """The most tokens of an answer: digits, or digits and the newline, which is token 10."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LongAnswers(QuestionSet):
     """32 questions whose answers have one to three digits, put to the model after 16 solved examples.
 

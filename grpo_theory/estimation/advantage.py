@@ -1,5 +1,6 @@
 """An advantage kernel with everything that is known of it."""
 
+import keyword
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -71,8 +72,21 @@ class Advantage(Part):
 
 
 def as_parameters(parameters: Mapping[str, float]) -> dict[str, float]:
-    """Return parameters as floats; raise unless they are finite numbers."""
-    for name, value in parameters.items():
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not np.isfinite(float(value)):
-            raise ValueError(f"parameter {name} must be a finite number, got {value!r}")
-    return {name: float(value) for name, value in parameters.items()}
+    """Return parameters as floats; raise unless they are finite numbers by names that can be given as keywords."""
+    if not isinstance(parameters, Mapping):
+        raise TypeError(f"parameters must be a mapping of names to numbers, as {{'epsilon': 1e-4}}, got {parameters!r}")
+    for name in parameters:
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            raise ValueError(f"parameters must have names that can be Python's, as 'epsilon', got {name!r}")
+    return {name: _as_parameter(name, value) for name, value in parameters.items()}
+
+
+def _as_parameter(name: str, value: float) -> float:
+    try:
+        number = float("nan") if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    except OverflowError:
+        number = float("inf")
+    if not np.isfinite(number):
+        shown = repr(value) if not isinstance(value, numbers.Rational) or abs(value) < 10**30 else "a number beyond 1e30"
+        raise ValueError(f"parameter {name} must be a finite number that a float can hold, got {shown}")
+    return number

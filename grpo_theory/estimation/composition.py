@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.aggregation import AGGREGATIONS, Aggregation
 from grpo_theory.estimation.clip import CLIPS, Clip
 from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
 from grpo_theory.estimation.ratio import RATIOS, Ratio
-from grpo_theory.estimation.trial import try_kernel
+from grpo_theory.estimation.trial import try_kernel, try_on_rewards
+
+_ONE_TOKEN = np.ones(1, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,3 +74,8 @@ class Estimator:
         if group_size < least:
             raise ValueError(f"group_size must be at least {least} for estimator {self.name!r}, got {group_size}")
         try_kernel(self.advantage, group_size)
+
+    def check_defined(self, group_size: int, rewards: Array, lengths: Integers = _ONE_TOKEN) -> None:
+        """Raise if the estimator is not defined for groups of this size with these rewards and lengths, a problem's own."""
+        self.check_group_size(group_size)
+        try_on_rewards(self.advantage, group_size, rewards, lengths)

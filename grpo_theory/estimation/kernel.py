@@ -21,6 +21,7 @@ from numba.core.typed_passes import NopythonTypeInference, type_inference_stage
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compilation import CHECKS_BOUNDS, WITHOUT_COMPILER, allocating_stage, compile_function
 from grpo_theory.first_class import FirstClassType
+from grpo_theory.reliances import reliances
 
 
 class Batch(NamedTuple):
@@ -54,6 +55,7 @@ class Batch(NamedTuple):
     parameters: Array
 
 
+_DEFERRED = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 RESPONSE_FIELDS = ("rewards", "squared_score_norms", "lengths")
 PROMPT_FIELDS = ("values", "standard_deviations", "optimal_baselines")
 
@@ -121,6 +123,9 @@ def compile_kernel(function: Callable) -> Any:
     TypeError
         If the function does not compile; the message names the documented arguments.
     """
+    draws = reliances(function).draws
+    if draws:
+        raise TypeError(f"the kernel {function.__qualname__!r} draws random numbers, by {draws[0]}; {CONTRACT}")
     try:
         raises = (_may_raise(function) or CHECKS_BOUNDS) and not WITHOUT_COMPILER
         whole = _guarded(allocating_stage(function)) if raises else function
@@ -182,6 +187,8 @@ def check_arguments(function: Callable) -> None:
         if inspect.isfunction(function)
         else []
     )
+    if inspect.isfunction(function) and function.__code__.co_flags & _DEFERRED:
+        raise TypeError(f"the kernel {function.__qualname__!r} must run when it is called, not be async or yield; {CONTRACT}")
     if len(kinds) != 2 or not positional.issuperset(kinds):
         raise TypeError(f"the kernel {function!r} must be a plain function of two arguments; {CONTRACT}")
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from grpo_theory.estimation.source import SourceFile
 from grpo_theory.first_class import FunctionValue
+from grpo_theory.reliances import code_checksum
 from grpo_theory.validation import check_name
 
 
@@ -33,7 +34,7 @@ class Part:
         """Return how the part is made again of its function's file, the function's name in it, and the other fields."""
         facts = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "function"}
         facts = {name: dict(fact) if isinstance(fact, Mapping) else fact for name, fact in facts.items()}
-        return _restore, (type(self), source_of(self.function), self.function.__qualname__, facts)
+        return _restore, (type(self), source_of(self.function), self.function.__qualname__, facts, _seal(self.function))
 
 
 Kind = TypeVar("Kind", bound=Part)
@@ -64,10 +65,13 @@ def find_part(argument: str, value: Any, named: Mapping[str, Kind], kind: type[K
 
 
 def is_same_function(one: Callable, other: Callable) -> bool:
-    """Whether both are one function: the same place in a module, or the same code."""
+    """Whether both are one function: of the same code and all that it reaches, or of a place in a file that has been run again.
+
+    Two that are made by one run of a file share their code, and are one only if they enclose and name the same, too.
+    """
     origins = [(function.__module__, function.__qualname__) for function in (one, other)]
-    codes = [(function.__code__.co_code, function.__code__.co_consts) for function in (one, other)]
-    return origins[0] == origins[1] or codes[0] == codes[1]
+    again = origins[0] == origins[1] and one.__code__ is not other.__code__
+    return one is other or again or code_checksum(one) == code_checksum(other)
 
 
 def source_of(function: Callable) -> SourceFile:
@@ -83,11 +87,32 @@ def source_of(function: Callable) -> SourceFile:
         raise TypeError(
             f"the function {function.__qualname__!r} must be defined at the top level of a file to be sent to another process"
         )
-    return SourceFile.read(Path(path), function.__module__)
+    return SourceFile.of_module(Path(path), function.__module__)
 
 
-def _restore(kind: Callable[..., Kind], source: SourceFile, qualname: str, facts: dict[str, Any]) -> Kind:
-    """Return the part of a pickle: its file is run if need be, and the function found in it by name."""
+def _seal(function: Callable) -> tuple[str | None, str]:
+    """Return what tells a function of another process from this one: its checksum, and the Python whose byte code that is of."""
+    return sys.implementation.cache_tag, code_checksum(function)
+
+
+def _restore(
+    kind: Callable[..., Kind], source: SourceFile, qualname: str, facts: dict[str, Any], seal: tuple[str | None, str]
+) -> Kind:
+    """Return the part of a pickle: its file is run if need be, and the function found in it by name.
+
+    Raises
+    ------
+    ValueError
+        If the function is not the one that was sent, because its file, or one that this imports, was edited in between.
+    """
     module = source.load() if source.module != "__main__" else sys.modules["__main__"]
     found = operator.attrgetter(qualname)(module)
-    return kind(function=found if inspect.isfunction(found) else found.advantage.function, **facts)
+    function = found if inspect.isfunction(found) else found.advantage.function
+    own = _seal(function)
+    if own[0] == seal[0] and own != seal:
+        raise ValueError(
+            f"the function {qualname!r} of {source.path} must be the same in the process that sends it and the one that gets it, "
+            "but its code, or a number that it uses, differs: its file, or one that it imports, was edited after one of the two "
+            "had imported it; start both anew"
+        )
+    return kind(function=function, **facts)

@@ -11,6 +11,7 @@ from grpo_theory.estimation.kernel import check_arguments, fields_read
 from grpo_theory.estimation.kl_term import KLTerm, find_kl_term
 from grpo_theory.estimation.part import is_same_function
 from grpo_theory.estimation.ratio import Ratio, find_ratio
+from grpo_theory.estimation.source import remember_text
 from grpo_theory.validation import as_count, check_name
 
 _REGISTRY: dict[str, Estimator] = {}
@@ -32,11 +33,12 @@ def make_estimator(
     advantage = Advantage(
         name=name,
         function=function,
-        parameters=parameters or {},
+        parameters={} if parameters is None else parameters,
         minimum_group_size=as_count("minimum_group_size", minimum_group_size),
         couples_groups=couples_groups,
         reads=fields_read(function),
     )
+    remember_text(function)
     return Estimator(name, advantage, source=source)
 
 

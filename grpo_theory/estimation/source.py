@@ -3,9 +3,11 @@
 import hashlib
 import importlib
 import importlib.util
+import linecache
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +16,15 @@ from weakref import WeakKeyDictionary
 
 _TEXTS: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
 """What the modules were run from that this process has run."""
+_REGISTERED: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
+"""What the files of modules said when a kernel of theirs was registered: they may be edited later."""
+
+
+def remember_text(function: Callable) -> None:
+    """Remember what the file of a function says, as Python has just read it for the function's source."""
+    module, lines = sys.modules.get(function.__module__), linecache.cache.get(function.__code__.co_filename)
+    if module is not None and lines is not None and len(lines) > 2:
+        _REGISTERED[module] = "".join(lines[2])
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,12 @@ class SourceFile:
     def read(cls, path: Path, module: str | None = None) -> "SourceFile":
         """Read a file; its module is named after it unless a name is given."""
         return cls(module or path.stem, str(path.resolve()), path.read_text(encoding="utf-8"))
+
+    @classmethod
+    def of_module(cls, path: Path, module: str) -> "SourceFile":
+        """Return the file of a module, with the text that the module was run from if that is known, and else as it is now."""
+        text = _text_behind(sys.modules.get(module))
+        return cls.read(path, module) if text is None else cls(module, str(path.resolve()), text)
 
     @cached_property
     def checksum(self) -> str:
@@ -87,7 +104,7 @@ class SourceFile:
 
     def _is_text_behind(self, module: ModuleType) -> bool:
         """Whether a module was run from this text; of one that was not run here, what its file says now has to do."""
-        text = _TEXTS.get(module)
+        text = _text_behind(module)
         return self.is_text_of(getattr(module, "__file__", None)) if text is None else text == self.text
 
     def _run(self, path: Path) -> ModuleType:
@@ -120,3 +137,8 @@ class SourceFile:
             temporary.write_text(self.text, encoding="utf-8")
             temporary.replace(path)
         return path
+
+
+def _text_behind(module: ModuleType | None) -> str | None:
+    """Return the text that a module was run from, or None if nothing is known but its file."""
+    return None if module is None else _TEXTS.get(module, _REGISTERED.get(module))

@@ -21,7 +21,7 @@ _MOST = float(np.finfo(np.float64).max)
 """An infinite ratio has no slope; to a climb it is this."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WorstCase:
     """Where an inequality left <= right came nearest to failing, or failed.
 

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
+from grpo_theory.validation import as_numbers
 
 
 def efficiency_of(gain: ArrayLike, gradient_power: float, power: ArrayLike) -> Array:
@@ -16,7 +17,7 @@ def efficiency_of(gain: ArrayLike, gradient_power: float, power: ArrayLike) -> A
             "efficiency compares an estimate with the gradient, and the gradient is 0 at theta: "
             "no step gains anything to first order there; choose a theta that is not stationary"
         )
-    gain, power = np.asarray(gain, dtype=np.float64), np.asarray(power, dtype=np.float64)
+    gain, power = as_numbers("gain", gain), as_numbers("power", power)
     lengths = np.sqrt(power) * np.sqrt(gradient_power)
     cosine = np.divide(gain, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
     return np.asarray(np.minimum(cosine**2, 1.0))

@@ -19,7 +19,7 @@ from grpo_theory.exact.seen import Seen, seen_at
 from grpo_theory.problem import Point
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Classes:
     """The classes of the outcomes of S prompts that have R classes each, all of positive probability.
 

@@ -3,6 +3,7 @@
 Both are tried on groups in another order, and among others, because no kernel can be asked for its reasons.
 """
 
+from collections.abc import Set
 from functools import lru_cache
 
 import numpy as np
@@ -16,6 +17,8 @@ from grpo_theory.exact.multisets import KEPT, TOLERANCE, advantages_of, batch_of
 _CHECKED = 4096
 _CHECKED_RESPONSES = 1 << 18
 _FEWEST = 16
+_ALONE = 8
+"""Of so many groups, about, each is given alone, besides those at the ends."""
 _DECOYS = ((0.1, 0.7), (0.3, 0.45))
 
 
@@ -69,18 +72,59 @@ def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
 
 
 def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
-    """Whether advantages stay what they are when the groups are given last first, between groups of another prompt.
+    """Whether advantages stay what they are when the groups are given last first, between groups of another prompt, and alone.
 
-    The other groups have other rewards, other score norms and other fields of the prompt.
+    The other groups have other rewards, other score norms and other fields of the prompt, inside the range of the batch's own:
+    a kernel may look things up by them.  What shows at the ends of that range only is seen of groups that are given alone.
     """
     picked, expected = [_some(field) for field in batch[:-1]], _some(advantages)
     for shift, scale in _DECOYS:  # two, because any one of them leaves some value as it is
-        decoys = [field if field.dtype.kind == "i" else shift + scale * field for field in picked]
+        decoys = [_decoy(field, shift, scale) for field in picked]
         fields = (np.concatenate([d, p, d]) for d, p in zip(decoys, picked, strict=True))
         found = advantages_of(advantage, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
         if not _agree(found, expected):
             return False
-    return True
+    return _agree_alone(advantage, _telling_groups(batch, advantage.reads))
+
+
+def _decoy(field: np.ndarray, shift: float, scale: float) -> np.ndarray:
+    """Return other values, not outside the range of a field if it has one."""
+    if field.dtype.kind == "i":
+        return field
+    low, width = field.min(), np.ptp(field)
+    return low + width * shift + scale * (field - low) if width > 0.0 else shift + scale * field
+
+
+def _agree_alone(advantage: Advantage, batch: Batch) -> bool:
+    """Whether a kernel gives each group alone what it gives it among the others, where that is finite."""
+    alone = np.full(batch.rewards.shape, np.nan)
+    for b in range(len(alone)):
+        group = [field[b : b + 1] for field in batch[:-1]]
+        advantage.kernel(Batch._make([*group, batch.parameters]), alone[b : b + 1])
+    finite = np.isfinite(alone).all(axis=1)
+    if not finite.any():
+        return True
+    together = np.full(alone[finite].shape, np.nan)
+    advantage.kernel(Batch._make([*(field[finite] for field in batch[:-1]), batch.parameters]), together)
+    return _agree(together, alone[finite])
+
+
+def _telling_groups(batch: Batch, read: Set[str]) -> Batch:
+    """Return some groups, and groups of one response again and again, which is at the ends of two of the fields that are read.
+
+    Such a group lacks what is greatest, or least, in the batch, and it is a group that the problem can have.
+    """
+    n, group_size = batch.rewards.shape
+    wide = [np.broadcast_to(field.reshape(n, -1), (n, group_size)).ravel() for field in batch[:-1]]
+    known = [field for name, field in zip(Batch._fields, wide, strict=False) if name in read and not np.isnan(field).any()]
+    ends = [field == end for field in known for end in (field.min(), field.max())]
+    ones = sorted({int(np.flatnonzero(at)[end(field[at])]) for at in ends for field in known for end in (np.argmin, np.argmax)})
+    some, rows = slice(None, None, max(1, n // _ALONE)), [one // group_size for one in ones]
+    made = []
+    for field, values in zip(batch[:-1], wide, strict=True):
+        pure = field[rows] if field.ndim == 1 else np.repeat(values[ones][:, None], group_size, axis=1)
+        made.append(np.concatenate([field[some], pure]))
+    return Batch._make([*made, batch.parameters])
 
 
 def check_alone(advantage: Advantage, batch: Batch, advantages: Array) -> None:

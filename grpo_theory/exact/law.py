@@ -1,14 +1,13 @@
 """Exact mean, covariance and mean squared error of any group estimator of the policy gradient, on and off policy."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import log10
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array, Integers, cached_array
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS
 from grpo_theory.exact.alignment import efficiency_of
@@ -68,7 +67,7 @@ class GradientLaw:
     shares: list[Share] = field(repr=False)
     weights: TokenWeights = field(repr=False)
 
-    @cached_property
+    @cached_array
     def second_moments(self) -> Array:
         """A(x) with E[one group's estimate times its transpose | x] = Phi' A(x) Phi, shape (M, D, D)."""
         return second_moments(self.shares, self.weights) / self.group_size**2
@@ -205,7 +204,7 @@ def law_between(current: Point, sampler: Point, estimator: str | Estimator, *, b
     estimator = find(estimator)
     batch_size = as_count("batch_size", batch_size)
     group_size = as_count("group_size", group_size)
-    estimator.check_group_size(group_size)
+    estimator.check_defined(group_size, sampler.bandit.values, sampler.policy.paths.lengths)
     if estimator.couples_groups:
         raise NotEnumerableError(
             f"estimator {estimator.name!r} couples groups: use simulate_gradients, exact sums need one group"

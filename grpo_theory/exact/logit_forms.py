@@ -13,7 +13,7 @@ DIFFERENCE = 5e-3
 """The step, in a logit, of central differences of up to third order: 1e-5 of truncation, 1e-9 of rounding."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LogitTables:
     """What a problem is at logits of any leading shape.
 

@@ -35,7 +35,7 @@ Features = Callable[[Integers, Array], Array]
 """``features(counts, advantages)`` turns counts (n, R) and advantages by look, (L, n, R), into features (L, n, R, F)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GroupMoments:
     """Moments of a group's features at S prompts, summed within classes.
 

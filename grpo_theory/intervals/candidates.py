@@ -30,7 +30,7 @@ def best_set(samples: ArrayLike, level: float = 0.95) -> Flags:
     level = check_level(level)
     if candidates == 1:
         return np.array([True])
-    critical = float(stdtrit(runs - 1, 1.0 - (1.0 - level) / (candidates - 1)))
+    critical = -float(stdtrit(runs - 1, (1.0 - level) / (candidates - 1)))
     kept = []
     for column in samples.T:
         lead = samples - column[:, None]

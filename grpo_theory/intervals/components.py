@@ -41,6 +41,17 @@ class PromptTerms(NamedTuple):
         jackknife_covariances(self.gradients.reshape(-1, size, width), terms.reshape(-1, 3, size), found.reshape(-1, 3, 3))
         return found
 
+    def influences(self) -> Array:
+        """Return what each prompt adds to the error of the three estimates, shape (..., 3, B); needs B >= 3.
+
+        The sums of their products over B (B - 1) are the covariance.
+        """
+        size = self.gradients.shape[-2]
+        total = self.gradients.sum(axis=-2, keepdims=True)
+        others = (self.gradients * (total - self.gradients)).sum(axis=-1)
+        found = np.stack([self.power - 2.0 / (size - 2.0) * others, self.c2, self.c3], axis=-2)
+        return found - found.mean(axis=-1, keepdims=True)
+
 
 @function_value(numba.void(F3, F1))
 def products_of_pairs(gradients, found):

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
-from grpo_theory.arrays import Array, Flags
-from grpo_theory.validation import shown
+from grpo_theory.arrays import Array, Flags, Number
+from grpo_theory.validation import as_numbers, shown
 
 IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
 
@@ -33,7 +33,7 @@ def check_level(level: float) -> float:
     return float(level)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Interval:
     """Confidence limits of one or several quantities, in arrays of one shape (...).
 
@@ -64,11 +64,11 @@ class Interval:
 
     def covers(self, truth: ArrayLike) -> Flags:
         """Return whether the truth, shape (...), lies within the limits."""
-        truth = np.asarray(truth, dtype=np.float64)
+        truth = as_numbers("truth", truth)
         return (self.low <= truth) & (truth <= self.high)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ellipsoid:
     """A joint confidence set {x : (x - estimate)' covariance^-1 (x - estimate) <= squared_radius}.
 
@@ -89,7 +89,7 @@ class Ellipsoid:
 
     def squared_distance(self, point: ArrayLike) -> Array:
         """Return the squared Mahalanobis distance of a point (..., J) from the estimate, shape (...)."""
-        deviation = np.asarray(point, dtype=np.float64) - self.estimate
+        deviation = as_numbers("point", point) - self.estimate
         solved = np.linalg.solve(self.covariance, deviation[..., None])[..., 0]
         return np.einsum("...j,...j->...", deviation, solved)
 
@@ -110,6 +110,16 @@ def check_variation(constant: Flags, *, single: bool, of: str) -> None:
     if single and constant.any():
         where = ", ".join(str(i) for i in np.flatnonzero(constant)) if constant.ndim else ""
         raise ValueError(f"{of} do not vary{f' in component {where}' if where else ''}: they give no standard error")
+
+
+def student_quantile(degrees_of_freedom: Number, level: float) -> Number:
+    """Return what |t| exceeds with probability 1 - level, from the lower tail: levels that are next to 1 have one too."""
+    return -stdtrit(degrees_of_freedom, (1.0 - level) / 2.0)
+
+
+def normal_quantile(level: float) -> float:
+    """Return what a standard normal variable exceeds in size with probability 1 - level."""
+    return -float(ndtri((1.0 - level) / 2.0))
 
 
 def student_interval(
@@ -135,6 +145,6 @@ def student_interval(
     level = check_level(level)
     degenerate = ~(standard_error > 0.0)
     check_variation(degenerate, single=single, of=of)
-    degrees = np.asarray(degrees_of_freedom, dtype=np.float64)
-    half = stdtrit(degrees, (1.0 + level) / 2.0) * np.where(degenerate, np.nan, standard_error)
+    degrees = as_numbers("degrees_of_freedom", degrees_of_freedom)
+    half = student_quantile(degrees, level) * np.where(degenerate, np.nan, standard_error)
     return Interval(estimate, standard_error, estimate - half, estimate + half, level)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Flags
-from grpo_theory.compilation import F1, F2, F3
+from grpo_theory.compilation import F1, F2, F3, KEPT_F1
 from grpo_theory.first_class import function_value
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.validation import as_real_array
@@ -33,7 +33,7 @@ class Influence(NamedTuple):
     start: Array
 
 
-@function_value(numba.void(F1, F1, F2, F3, F2))
+@function_value(numba.void(F1, KEPT_F1, F2, F3, F2))
 def add_influences(weights, step_sizes, curvatures, products, reach):
     """Add the products (R, d, d) of the influences on sum_i weight_i theta_i, and fill in that of the start (R, d).
 
@@ -56,7 +56,7 @@ def add_influences(weights, step_sizes, curvatures, products, reach):
                 product[k, j] = product[j, k]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LocalModel:
     """Linear drift and constant noise, theta_i - theta* = (I - eta_i A)(theta_{i-1} - theta*) + eta_i noise, in the basis of A.
 

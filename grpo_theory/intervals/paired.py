@@ -2,10 +2,9 @@
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array, Flags
-from grpo_theory.intervals.interval import Interval, check_level, vectorized
+from grpo_theory.intervals.interval import Interval, check_level, student_quantile, vectorized
 from grpo_theory.validation import ROUNDING, as_count, as_fraction, as_number, as_numbers, as_positive
 
 MINIMUM_PAIRS = 2
@@ -48,7 +47,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Interv
     if constant.ndim == 0 and constant:
         raise ValueError(f"a - b must vary over the runs, got {differences[0]:g} in all {runs}")
     error = np.where(constant, np.nan, error)
-    half = float(stdtrit(runs - 1, 0.5 + level / 2.0)) * error
+    half = float(student_quantile(runs - 1, level)) * error
     return Interval(estimate, error, estimate - half, estimate + half, level)
 
 
@@ -165,7 +164,7 @@ def pairs_needed(effect: float, power: float, level: float, *, most: int = MOST_
     effect = min(effect, LARGEST_EFFECT)
 
     def found(runs: int) -> float:
-        critical = stdtrit(runs - 1, 0.5 + level / 2.0)
+        critical = student_quantile(runs - 1, level)
         return float(nct.sf(critical, runs - 1, np.sqrt(runs) * effect))
 
     low, high = 1, 2

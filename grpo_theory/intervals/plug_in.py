@@ -2,10 +2,10 @@
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import chdtri, ndtri
+from scipy.special import chdtri
 
 from grpo_theory.arrays import Array
-from grpo_theory.intervals.interval import Ellipsoid, Interval, check_level, vectorized
+from grpo_theory.intervals.interval import Ellipsoid, Interval, check_level, normal_quantile, vectorized
 from grpo_theory.intervals.local_model import Influence, LocalModel, as_contrasts, check_identifiable, fit_local_model
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.theory import WeightedChiSquare
@@ -135,7 +135,7 @@ def _interval(
     centre, covariance = _centred(model, influence, point, record)
     estimate = (functionals @ model.directions @ centre[..., None])[..., 0]
     error = np.sqrt(model.variance(covariance, functionals))
-    half = float(ndtri(0.5 + level / 2.0)) * error
+    half = normal_quantile(level) * error
     return Interval(estimate, error, estimate - half, estimate + half, level)
 
 

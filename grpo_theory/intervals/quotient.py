@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
+from grpo_theory.validation import as_numbers
 
 
 def quotient_limits(
@@ -27,10 +28,14 @@ def quotient_limits(
     lower_quantile, upper_quantile : array_like, broadcast to (...)
         lower <= 0 <= upper.
     """
-    n, d, v_nn, v_nd, v_dd = (np.asarray(value, dtype=np.float64) for value in (numerator, denominator, *variances))
+    n, d, v_nn, v_nd, v_dd = (as_numbers("each part of a quotient", value) for value in (numerator, denominator, *variances))
+    # Fourth powers follow, so all is taken in a unit that makes the largest about 1: a power of 2, which changes no digit.
+    _, unit = np.frexp(np.maximum(np.maximum(np.abs(n), np.abs(d)), np.sqrt(np.maximum(np.abs(v_nn), np.abs(v_dd)))))
+    n, d = (np.ldexp(value, -unit) for value in (n, d))
+    v_nn, v_nd, v_dd = (np.ldexp(value, -2 * unit) for value in (v_nn, v_nd, v_dd))
 
     def quadratic(quantile: ArrayLike) -> tuple[Array, Array, Array]:
-        t = np.asarray(quantile, dtype=np.float64)
+        t = as_numbers("a quantile", quantile)
         a, b, c = d**2 - t**2 * v_dd, d * n - t**2 * v_nd, n**2 - t**2 * v_nn
         return a, b + np.sqrt(np.maximum(b**2 - a * c, 0.0)), c
 

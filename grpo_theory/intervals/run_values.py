@@ -1,12 +1,11 @@
 """Values from the rewards of the run itself: of its last policies, of the learned one, and of the best."""
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
-from grpo_theory.arrays import Array
-from grpo_theory.intervals.interval import Interval, check_level, check_variation, vectorized
+from grpo_theory.arrays import Array, Number
+from grpo_theory.intervals.interval import Interval, check_level, check_variation, normal_quantile, vectorized
 from grpo_theory.intervals.plug_in import gap_weights
+from grpo_theory.intervals.u_statistics import shifted, shifted_mean
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.validation import typed
 
@@ -115,8 +114,8 @@ def _tail_mean(record: TrainingRecord) -> tuple[Array, Array]:
     rewards = record.mean_rewards[..., record.tail_start :]
     constant = np.asarray(np.ptp(rewards, axis=-1) == 0.0)
     check_variation(constant, single=constant.ndim == 0, of="the mean rewards of the last part")
-    error = np.where(constant, np.nan, rewards.std(axis=-1, ddof=1))
-    return rewards.mean(axis=-1), error / np.sqrt(rewards.shape[-1])
+    error = np.where(constant, np.nan, shifted(rewards, -1).std(axis=-1, ddof=1))
+    return shifted_mean(rewards, -1), error / np.sqrt(rewards.shape[-1])
 
 
 def _relative_steps(record: TrainingRecord) -> float:
@@ -124,7 +123,7 @@ def _relative_steps(record: TrainingRecord) -> float:
     return float(record.step_sizes[record.tail_start :].mean() / record.step_sizes[-1])
 
 
-def _normal_interval(estimate: ArrayLike, error: ArrayLike, level: float) -> Interval:
+def _normal_interval(estimate: Number, error: Number, level: float) -> Interval:
     estimate, error = np.asarray(estimate), np.asarray(error)
-    half = float(ndtri(0.5 + check_level(level) / 2.0)) * error
+    half = normal_quantile(check_level(level)) * error
     return Interval(estimate, error, estimate - half, estimate + half, level)

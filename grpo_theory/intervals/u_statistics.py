@@ -139,6 +139,16 @@ def centred(values: Array, axis: int) -> Array:
     return found
 
 
+def shifted_mean(values: Array, axis: int) -> Array:
+    """Return the mean along an axis of what values are above the first: a large constant in all of them costs no digits."""
+    return np.take(values, 0, axis=axis) + shifted(values, axis).mean(axis=axis)
+
+
+def shifted(values: Array, axis: int) -> Array:
+    """Return what values are above the first along an axis."""
+    return values - np.take(values, [0], axis=axis)
+
+
 def _each(fill: FunctionValue, rollouts: Groups, width: int) -> Array:
     """Return what a function fills in for each prompt, shape (..., B, width), from its centred rewards and its scores."""
 
@@ -172,7 +182,7 @@ def prompt_jackknife_variances(rollouts: Groups) -> Array:
     return _each(jackknife_variances, rollouts, rollouts.known_scores.shape[-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PromptPowers:
     """Unbiased estimates, given the prompt, of what the error of a gradient estimate is made of; all of shape (..., B).
 

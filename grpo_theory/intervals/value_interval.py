@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from grpo_theory.intervals.interval import Interval, check_level, student_interval, vectorized
-from grpo_theory.intervals.u_statistics import centred
+from grpo_theory.intervals.u_statistics import centred, shifted_mean
 from grpo_theory.samples import Groups
 from grpo_theory.validation import typed
 
@@ -42,7 +42,7 @@ def value_naive(rollouts: Groups, level: float = 0.95) -> Interval:
     rewards = rollouts.rewards.reshape(*rollouts.rewards.shape[:-2], size)
     power = (centred(rewards, -1) ** 2).sum(axis=-1)
     error = np.sqrt(power / (size * (size - 1.0)))
-    return student_interval(rewards.mean(axis=-1), error, size - 1, level, single=rollouts.single, of="the rewards")
+    return student_interval(shifted_mean(rewards, -1), error, size - 1, level, single=rollouts.single, of="the rewards")
 
 
 @vectorized

@@ -12,7 +12,7 @@ from grpo_theory.intervals.interval import Ellipsoid, Interval
 IntervalFunction = Callable[[Any, float], Any]
 
 
-@dataclass
+@dataclass(eq=False)
 class Answers:
     """The answers of n datasets at L levels, about a truth of shape C.
 

@@ -15,7 +15,7 @@ from grpo_theory.laboratory.answers import ARRAYS, Answers
 from grpo_theory.laboratory.binomial import exact_p_value
 from grpo_theory.laboratory.performance import Component
 from grpo_theory.laboratory.trial import Replay, Trial
-from grpo_theory.validation import as_fraction, as_positive
+from grpo_theory.validation import as_fraction, as_numbers, as_positive
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,7 +166,7 @@ class Coverage:
             are those of the replications with an answer.
         """
         as_fraction("confidence", confidence)
-        nulls = None if null is None else np.broadcast_to(np.asarray(null, dtype=np.float64), self.truth.shape)
+        nulls = None if null is None else np.broadcast_to(as_numbers("null", null), self.truth.shape)
         rows = []
         for label, level, component, at in self._intervals():
             measured = [*performance.of_estimates(component, confidence)]

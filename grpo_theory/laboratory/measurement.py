@@ -15,7 +15,7 @@ from grpo_theory.laboratory.experiment import Experiment, check_experiment
 from grpo_theory.laboratory.trial import Replay, Trial
 from grpo_theory.simulate.blocks import map_in_order
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
-from grpo_theory.validation import as_count, check_finite, shown
+from grpo_theory.validation import as_count, as_numbers, check_finite, shown
 
 Truth = ArrayLike | Callable[[Any], ArrayLike]
 
@@ -183,10 +183,7 @@ def _trial(
 
 
 def _truth(value: ArrayLike) -> Array:
-    try:
-        truth = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"truth must be a number or an array of numbers: {error}") from None
+    truth = as_numbers("truth", value).copy()
     if truth.size == 0:
         raise ValueError(f"truth must not be empty, got shape {truth.shape}")
     check_finite("truth", truth)

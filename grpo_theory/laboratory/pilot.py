@@ -9,7 +9,7 @@ import numpy as np
 from numba import types
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array, Integers, read_only
 from grpo_theory.compilation import F2, F3, I1, I2
 from grpo_theory.first_class import function_value
 from grpo_theory.laboratory.experiment import as_generator
@@ -17,8 +17,9 @@ from grpo_theory.problem import Problem
 from grpo_theory.problem.logit_map import HeadMap
 from grpo_theory.samples import Rollouts
 from grpo_theory.simulate.draws import Tables, block_draws, by_replication, tabulate
+from grpo_theory.simulate.sizes import as_sizes
 from grpo_theory.simulate.streams import Rng
-from grpo_theory.validation import as_count, as_real_array, check_shape
+from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
 
 Scores = Callable[[Integers, Integers], Array]
 """``scores(prompts, outcomes)`` of prompts (R, B) and outcomes (R, B, G), shape (R, B, G, J)."""
@@ -54,10 +55,9 @@ class Pilot:
     _memory: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        as_count("batch_size", self.batch_size)
-        as_count("group_size", self.group_size)
+        as_sizes(self.batch_size, self.group_size)
         if self.directions is not None:
-            object.__setattr__(self, "directions", as_real_array("directions", self.directions, 2))
+            object.__setattr__(self, "directions", read_only(as_real_array("directions", self.directions, 2)))
 
     @property
     def block_replications(self) -> int:
@@ -88,7 +88,7 @@ class Pilot:
         replications = as_count("replications", replications)
         draws = block_draws(as_generator(rng), plan.tables, 1, replications, self.batch_size, self.group_size)
         prompts, outcomes = by_replication(draws, self.batch_size)
-        return Rollouts(plan.rewards(prompts, outcomes)[..., 0], plan.scores(prompts, outcomes))
+        return Rollouts(read_only(plan.rewards(prompts, outcomes)[..., 0]), read_only(plan.scores(prompts, outcomes)))
 
     def take(self, block: Rollouts, i: int) -> Rollouts:
         """Return batch i of a block."""
@@ -118,7 +118,7 @@ def _plan(problem: Problem, directions: ArrayLike | None) -> _Plan:
     policy, point = problem.policy, problem.at(problem.theta)
     scores: Scores
     if directions is not None:
-        along = np.asarray(directions)
+        along = as_array("directions", directions)
         check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
         found = np.einsum("mkd,jmd->mkj", point.covectors, policy.logits(along), optimize=True)
         scores = _Tabulated(np.ascontiguousarray(found), point.outcome_responses)

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
+from grpo_theory.arrays import read_only
 from grpo_theory.estimation import Estimator
 from grpo_theory.problem import Problem
 from grpo_theory.samples import TrainingRecord
-from grpo_theory.schedule import Schedule
+from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate import BLOCK_RUNS, simulate_records
 from grpo_theory.simulate.streams import Rng
-from grpo_theory.validation import as_count
+from grpo_theory.validation import as_count, as_real_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,12 @@ class RecordedTraining:
     steps: int
     theta0: ArrayLike | None = None
     tail: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.schedule, "steps", None)):
+            object.__setattr__(self, "schedule", read_only(step_sizes(self.schedule, as_count("steps", self.steps))))
+        if self.theta0 is not None:
+            object.__setattr__(self, "theta0", read_only(as_real_array("theta0", self.theta0, None)))
 
     @property
     def block_replications(self) -> int:

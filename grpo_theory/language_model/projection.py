@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from grpo_theory.arrays import Array
 from grpo_theory.compilation import F2, stage
 from grpo_theory.first_class import function_value
-from grpo_theory.validation import as_count, shown
+from grpo_theory.validation import as_array, as_count, shown
 
 SIGNS = 32
 """So many coordinates have their signs from one word: the bits of its upper half, which are the better mixed."""
@@ -93,6 +93,6 @@ def _single(piece: ArrayLike) -> NDArray[np.float32]:
         if np.iscomplexobj(piece):
             raise TypeError("complex numbers")
         with np.errstate(over="ignore"):
-            return np.ascontiguousarray(piece, dtype=np.float32).reshape(-1)
+            return np.ascontiguousarray(as_array("pieces", piece), dtype=np.float32).reshape(-1)
     except (TypeError, ValueError) as error:
         raise TypeError(f"pieces must be arrays of real numbers, got {shown(piece)}: {error}") from None

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from grpo_theory.validation import shown
+from grpo_theory.validation import as_array, shown
 
 Text = str | Sequence[int]
 """A text, or its tokens' numbers."""
@@ -55,7 +55,7 @@ def _tokens(name: str, number: int, text: Any, tokenizer: Any, vocabulary: int, 
 def _numbers(name: str, number: int, tokens: Any, vocabulary: int) -> Tokens:
     """Return the numbers of tokens; raise unless they are at least one, and in the vocabulary."""
     try:
-        array = np.asarray(tokens)
+        array = as_array(name, tokens)
     except (TypeError, ValueError):
         array = np.empty(0, dtype=object)
     if array.size == 0 and array.dtype != object:

@@ -9,14 +9,15 @@ import numpy as np
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
-from grpo_theory.plan.baseline_gain import BaselineGain, best_baseline
-from grpo_theory.plan.baselines import BaselineTable, compare_baselines
-from grpo_theory.plan.convention import is_leave_one_out
+from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, BaselineChoice, choose_baseline, pair_terms
+from grpo_theory.plan.baselines import BaselineTable, baseline_terms, compare_baselines
+from grpo_theory.plan.convention import baseline_of
 from grpo_theory.plan.cost import Limits
-from grpo_theory.plan.group_size import GroupSizeChoice, choose_group_size, real_optimum
+from grpo_theory.plan.group_size import GroupSizeChoice, choose_group_size, pilot_terms, real_optimum
 from grpo_theory.plan.rewards_advice import RewardsAdvice, advise_from_rewards
-from grpo_theory.plan.signal import signal_to_noise
+from grpo_theory.plan.signal import signal_of
 from grpo_theory.samples import Findings, Groups, RaggedRollouts, RewardCounts, RolloutLog, Rollouts
+from grpo_theory.theory import mse_weights
 from grpo_theory.validation import as_count, as_fraction, shown
 
 FEWEST = 4
@@ -24,6 +25,10 @@ FEWEST = 4
 FEWEST_PROMPTS = 3
 NO_SCORES = "the table has no gradients"
 TOLERANCE = 0.05
+UNNAMED = "rloo"
+"""What the rewards' weights are those of where no estimator is named."""
+SHORT = 0.05
+"""A warning is given where Student's limits would hold less often than the level by so much: 90% for 95%."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,17 +37,17 @@ class ScoresAdvice:
 
     Attributes
     ----------
-    choice : GroupSizeChoice
-        The recommended group size, its rivals, and what each size loses.
+    recommended : BaselineChoice
+        The recommended pair of a baseline and a batch, and what it is compared with.
+    leave_one_out : GroupSizeChoice
+        The batches with the leave-one-out mean.
     real_optimum : float
-        The best group size were sizes not whole and only the cost a limit.
+        The best group size with the recommended baseline were sizes not whole and only the cost a limit.
     signal : Interval
-        With limits as for sketches, which the scores are taken for.
-        The squared norm of the gradient over its mean squared error, at the asked group size or else the recommended one.
+        The squared norm of the gradient over its mean squared error, with the recommended pair; with limits as for sketches,
+        which the scores are taken for.
     baselines : BaselineTable
-        At that group size.
-    better : BaselineGain or None
-        A pair of another baseline and group size that is shown to have less error than the recommended batch.
+        At the asked group size or else the recommended one.
     prompts_needed : int or None
         How many prompts a pilot needs for the recommended size to be sure of losing less than the tolerance.
     width : int
@@ -51,15 +56,20 @@ class ScoresAdvice:
         The prompts that this rests on, and those left out because they have fewer than four responses.
     """
 
-    choice: GroupSizeChoice
+    recommended: BaselineChoice
+    leave_one_out: GroupSizeChoice
     real_optimum: float
     signal: Interval
     baselines: BaselineTable
-    better: BaselineGain | None
     prompts_needed: int | None
     width: int
     prompts: int
     dropped: int
+
+    @property
+    def choice(self) -> GroupSizeChoice:
+        """The recommended group size, its rivals, and what each size loses, with the recommended baseline."""
+        return self.recommended.choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +82,11 @@ class Advice:
         What a batch may cost and must fit.
     group_size : int or None
         The group size that the user asks about.
-    estimator : str
-        The name of the user's estimator in the registry.
-    leave_one_out : bool
-        Whether that is, but for a constant factor, the leave-one-out estimator, whose error the group sizes are judged by.
+    estimator : str or None
+        The name of the user's estimator in the registry; None if the user named none, and any baseline may be recommended.
+    baseline : str or None
+        The baseline of that estimator, if its estimate is the gradient's but for a constant factor. Of another estimator None:
+        the recommendation is then for the leave-one-out mean.
     level, tolerance : float
         Of the confidence intervals; the loss that is small enough not to matter.
     rewards : RewardsAdvice
@@ -89,8 +100,8 @@ class Advice:
 
     limits: Limits
     group_size: int | None
-    estimator: str
-    leave_one_out: bool
+    estimator: str | None
+    baseline: str | None
     level: float
     tolerance: float
     rewards: RewardsAdvice
@@ -110,8 +121,13 @@ class Advice:
         """Whether the recommended size is sure to lose no more than the tolerance; None without scores."""
         return None if self.scores is None else self.scores.choice.risk <= self.tolerance
 
+    @property
+    def heavy_tailed(self) -> bool:
+        """Whether the prompts differ so much in gradient length that Student's limits of the error would be too narrow."""
+        return self.scores is not None and self.scores.leave_one_out.student_coverage < self.level - SHORT
+
     def __str__(self) -> str:
-        from grpo_theory.plan.text import tell  # the words know the data, and the data only here the words
+        from grpo_theory.plan.text import tell  # imported here to avoid a circular import: text.py imports this module
 
         return tell(self)
 
@@ -143,7 +159,7 @@ def advise(
     max_responses: int | None = None,
     min_prompts: int = 1,
     multiple_of: int = 1,
-    estimator: str | Estimator = "rloo",
+    estimator: str | Estimator | None = None,
     level: float = 0.95,
     tolerance: float = TOLERANCE,
     findings: Findings | None = None,
@@ -159,8 +175,9 @@ def advise(
         As in `Limits`.
     group_size : int, optional
         The group size in use, to be compared.
-    estimator : str or Estimator, default "rloo"
-        The advantages in use: a name of `gt.estimators()`, as "trl_grpo".
+    estimator : str or Estimator, optional
+        The advantages in use: a name of `gt.estimators()`, as "trl_grpo". The recommendation then keeps its baseline. Without
+        it, no baseline, the leave-one-out mean, the mean reward of all prompts and a mixture of these means are compared.
     level : float, default 0.95
         Of every interval by itself.
     tolerance : float, default 0.05
@@ -189,8 +206,7 @@ def advise(
         multiple_of=multiple_of,
     )
     sizes, _ = limits.batches()
-    named = find(estimator)
-    name = named.name
+    named = None if estimator is None else find(estimator)
     if group_size is not None and as_count("group_size", group_size, 2) not in sizes:
         raise ValueError(f"group_size must be one that budget and limits allow, of {sizes[0]} to {sizes[-1]}, got {group_size}")
     groups, counts = _parts(rollouts)
@@ -198,12 +214,15 @@ def advise(
     check_independent(findings)
     check_informative(counts)
     kept, missing = usable(groups)
-    scores = None if kept is None else _from_scores(kept, counts.prompts, limits, group_size, level, tolerance)
+    own = None if named is None else baseline_of(named, int(group_size or sizes[0]))
+    only = own if own is not None or named is None else LEAVE_ONE_OUT
+    scores = None if kept is None else _from_scores(kept, counts.prompts, limits, group_size, (only, level, tolerance))
     asked = group_size or (None if scores is None else scores.choice.group_size)
+    name = UNNAMED if named is None else named.name
     rewards = advise_from_rewards(counts, name, limits, asked, None if scores is None else scores.choice.group_size, level)
     notes = () if findings is None else tuple(str(findings).splitlines())
-    same = is_leave_one_out(named, int(asked or sizes[0]))
-    return Advice(limits, group_size, name, same, level, tolerance, rewards, scores, missing, notes)
+    told = None if named is None else named.name
+    return Advice(limits, group_size, told, own, level, tolerance, rewards, scores, missing, notes)
 
 
 def _parts(rollouts: RolloutLog | Groups | RewardCounts) -> tuple[Groups | None, RewardCounts]:
@@ -257,18 +276,22 @@ def usable(groups: Groups | None) -> tuple[Groups | None, str]:
 
 
 def _from_scores(
-    kept: Groups, prompts: int, limits: Limits, group_size: int | None, level: float, tolerance: float
+    kept: Groups, prompts: int, limits: Limits, group_size: int | None, asked: tuple[str | None, float, float]
 ) -> ScoresAdvice:
-    choice = choose_group_size(kept, limits, level)
-    place = choice.best if group_size is None else choice.at(group_size)
+    """Return what rewards and scores tell, with one baseline or any, at a level and with a tolerance."""
+    baseline, level, tolerance = asked
+    leave_one_out = choose_group_size(kept, limits, level)
+    recommended = choose_baseline(kept, limits, leave_one_out, baseline)
+    choice, pair = recommended.choice, recommended.pair
     width = kept.known_scores.shape[-1]
-    size, batch = int(choice.group_sizes[place]), int(choice.batch_sizes[place])
+    terms = pair_terms(pilot_terms(kept), baseline_terms(kept), pair.name, pair.share)
+    weights = mse_weights(choice.batch_size, choice.group_size)
     return ScoresAdvice(
-        choice=choice,
+        recommended=recommended,
+        leave_one_out=leave_one_out,
         real_optimum=real_optimum(choice, limits),
-        signal=signal_to_noise(kept, batch, size, level, sketch_width=width),
-        baselines=compare_baselines(kept, size, level),
-        better=best_baseline(kept, choice),
+        signal=signal_of(terms, weights, level, width),
+        baselines=compare_baselines(kept, group_size or choice.group_size, level),
         prompts_needed=choice.prompts_needed(tolerance),
         width=width,
         prompts=kept.batch_size,

@@ -1,84 +1,232 @@
-"""The best pair of a group size and a baseline that can be had, and how much less its error is than leave-one-out's least."""
+"""Pairs of a baseline and a group size that a trainer can run: the best one, and how much less its error is than another's."""
 
 from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from scipy.special import stdtrit
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array
 from grpo_theory.intervals.components import PromptTerms
+from grpo_theory.intervals.heavy_tails import tail_quantiles
 from grpo_theory.intervals.interval import Interval
 from grpo_theory.intervals.quotient import quotient_limits
-from grpo_theory.plan.baselines import NAMES, REFERENCE, BaselineTerms, baseline_terms, best_weights, noise_terms
-from grpo_theory.plan.group_size import GroupSizeChoice, pilot_terms
+from grpo_theory.plan.baselines import (
+    NAMES,
+    REFERENCE,
+    BaselineTerms,
+    baseline_terms,
+    best_weights,
+    influence_through_mean,
+    noise_terms,
+)
+from grpo_theory.plan.cost import Limits
+from grpo_theory.plan.group_size import GroupSizeChoice, choose, likely_constants, pilot_terms
 from grpo_theory.samples import Groups
+from grpo_theory.theory import mse_weights
 
-OTHERS = ("none", "mean over prompts", "shrinkage")
-"""The baselines that need nothing that nobody knows, beside the leave-one-out mean, of which the group's mean is a multiple."""
+LEAVE_ONE_OUT = NAMES[REFERENCE]
+RUNNABLE = (LEAVE_ONE_OUT, "mean over prompts", "shrinkage", "none")
+"""The baselines that need nothing that nobody knows, in the order in which they are preferred where the data cannot tell.
+
+Trainers have the leave-one-out mean, or the group's, whose estimate is a multiple; a mixture needs a share; and without a
+baseline the error depends on where the rewards have their zero.
+"""
 
 
-@dataclass(frozen=True, eq=False)
-class BaselineGain:
-    """A baseline other than the leave-one-out mean, its best group size, and what the two gain.
+@dataclass(frozen=True)
+class Pair:
+    """A baseline and an allowed batch.
 
     Attributes
     ----------
     name : str
-        Of `OTHERS`.
+        Of `RUNNABLE`.
+    share : float
+        Of the mean over prompts in what is subtracted: 0 for the leave-one-out mean, 1 for the mean over prompts.
     group_size, batch_size : int
-        The allowed batch of least error under this baseline.
-    gain : Interval
-        By what share its error is less than that of the leave-one-out mean at the recommended batch: 0.4 is 40% less.
     """
 
     name: str
+    share: float
     group_size: int
     batch_size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Rival:
+    """A pair that is compared with the recommended one.
+
+    Attributes
+    ----------
+    pair : Pair
+    better : bool
+        Whether its estimated error is less than that of the recommended pair.
+    gain : Interval
+        By what share the better one's error is less than that of the other: 0.4 is 40% less. Below 0 it is more.
+    """
+
+    pair: Pair
+    better: bool
     gain: Interval
 
+    @property
+    def shown(self) -> bool:
+        """Whether the data show which one has less error."""
+        return float(self.gain.low) > 0.0
 
-def best_baseline(rollouts: Groups, choice: GroupSizeChoice) -> BaselineGain | None:
-    """Return the pair of baseline and allowed group size of least error, or None if the data do not show that it gains.
 
-    The error is c1/B + noise/(BG), with the noise of `compare_baselines` at G. The limits of the ratio of two errors are
-    Fieller's, from each prompt's influence; as the best of three baselines is picked, each has a third of the error probability.
+@dataclass(frozen=True, eq=False)
+class BaselineChoice:
+    """The recommended pair, and the group sizes under its baseline.
+
+    Attributes
+    ----------
+    pair : Pair
+        The recommended one.
+    choice : GroupSizeChoice
+        Of the group sizes under its baseline; `law` has the baseline's own c2 and c3.
+    rivals : tuple of Rival
+        Where all baselines are allowed: the best batch with the leave-one-out mean, if another pair is recommended, which is
+        shown to have less error; and the pair of least estimated error, if it is another, which is not shown to have less. With a
+        baseline of the user's: the pair that would be recommended otherwise, if it is shown to have less error.
     """
-    power = pilot_terms(rollouts)
-    terms = baseline_terms(rollouts)
-    c1 = max(float(power.components().c1), 0.0)
-    sizes, batches = choice.group_sizes, choice.batch_sizes
-    errors = c1 / batches + _noises(terms, sizes) / (batches * sizes)
-    row, place = np.unravel_index(int(np.argmin(errors)), errors.shape)
-    name, size, batch = OTHERS[row], int(sizes[place]), int(batches[place])
-    there, influence_there, _ = noise_terms(terms, size)
-    here, influence_here, _ = noise_terms(terms, choice.group_size)
-    which = NAMES.index(name)
-    noise = np.array([there[which].mean(), here[REFERENCE].mean()])
-    parts = PromptTerms(power.gradients, power.power, influence_there[which], influence_here[REFERENCE])
-    top = np.array([1.0 / batch, 1.0 / (batch * size), 0.0])
-    bottom = np.array([1.0 / choice.batch_size, 0.0, 1.0 / (choice.batch_size * choice.group_size)])
-    gain = _gain(np.array([c1, *noise]), parts.covariance(), (top, bottom), rollouts.batch_size, choice.level)
-    return BaselineGain(name, size, batch, gain) if float(gain.low) > 0.0 else None
+
+    pair: Pair
+    choice: GroupSizeChoice
+    rivals: tuple[Rival, ...]
 
 
-def _noises(terms: BaselineTerms, sizes: Integers) -> Array:
-    """Return the noise under each of the others at group sizes (K,), shape (3, K); the mixture with its best share at each."""
-    second, tilt, offset, oracle = (float(part.mean()) for part in (terms.second, terms.tilt, terms.offset, terms.oracle))
-    extra = np.asarray(second / (sizes - 1.0), dtype=np.float64)
-    weight = best_weights(extra, np.full(sizes.size, tilt), np.full(sizes.size, offset))
-    mixed = oracle + 2.0 * weight * tilt + weight**2 * offset + (1.0 - weight) ** 2 * extra
-    flat = np.ones(sizes.size)
-    return np.stack([float(terms.uncentred.mean()) * flat, (oracle + 2.0 * tilt + offset) * flat, mixed])
+def choose_baseline(
+    rollouts: Groups, limits: Limits, leave_one_out: GroupSizeChoice, baseline: str | None = None
+) -> BaselineChoice:
+    """Choose among all pairs of a baseline and an allowed batch, or among the batches of one baseline.
+
+    The error of each pair is c1/B + c2/(BG) + c3/(BG(G-1)), with the baseline's own c2 and c3. All these estimates are unbiased
+    for one gradient, so that their squared errors can be compared. Each baseline has its best batch. The first baseline of
+    `RUNNABLE` is recommended that is not shown to have more error than another; if it is not the leave-one-out mean, it is also
+    shown to have less error than that.
+
+    Parameters
+    ----------
+    rollouts : Rollouts or RaggedRollouts
+    limits : Limits
+    leave_one_out : GroupSizeChoice
+        What `choose_group_size` says of these.
+    baseline : str, optional
+        The user's own baseline, of `RUNNABLE`: its best batch is then recommended.
+    """
+    pairs = Pairs(rollouts, limits, leave_one_out)
+    pair, rivals = pairs.recommended()
+    if baseline is not None and baseline != pair.name:
+        own = pairs.best(baseline)
+        better = Rival(pair, True, pairs.gain(pair, own))
+        return BaselineChoice(own, pairs.choice(own), (better,) if better.shown else ())
+    return BaselineChoice(pair, pairs.choice(pair), rivals if baseline is None else ())
 
 
-def _gain(constants: Array, covariance: Array, pair: tuple[Array, Array], prompts: int, level: float) -> Interval:
+class Pairs:
+    """The errors of all pairs of a baseline and an allowed batch."""
+
+    def __init__(self, rollouts: Groups, limits: Limits, leave_one_out: GroupSizeChoice) -> None:
+        self.power, self.terms = pilot_terms(rollouts), baseline_terms(rollouts)
+        self.limits, self.leave_one_out = limits, leave_one_out
+        self.weights = mse_weights(leave_one_out.batch_sizes, leave_one_out.group_sizes)
+
+    def best(self, name: str) -> Pair:
+        """Return the batch of least error with a baseline."""
+        share = self._share() if name == "shrinkage" else float(name == "mean over prompts")
+        terms = pair_terms(self.power, self.terms, name, share)
+        place = int(np.argmin(self.weights @ _constants(terms)))
+        sizes, batches = self.leave_one_out.group_sizes, self.leave_one_out.batch_sizes
+        return Pair(name, share, int(sizes[place]), int(batches[place]))
+
+    def _share(self) -> float:
+        """Return the best share of the mean over prompts at the mixture's best size."""
+        sizes = self.leave_one_out.group_sizes
+        second, tilt, offset, oracle = (
+            float(part.mean()) for part in (self.terms.second, self.terms.tilt, self.terms.offset, self.terms.oracle)
+        )
+        extra = np.asarray(second / (sizes - 1.0), dtype=np.float64)
+        share = best_weights(extra, np.full(sizes.size, tilt), np.full(sizes.size, offset))
+        noise = oracle + 2.0 * share * tilt + share**2 * offset + (1.0 - share) ** 2 * extra
+        return float(share[np.argmin(self.weights[:, 0] * self.leave_one_out.likely.c1 + self.weights[:, 1] * noise)])
+
+    def error(self, pair: Pair) -> float:
+        """Return the estimated error of a pair."""
+        terms = pair_terms(self.power, self.terms, pair.name, pair.share)
+        return float(mse_weights(pair.batch_size, pair.group_size) @ _constants(terms))
+
+    def choice(self, pair: Pair) -> GroupSizeChoice:
+        """Return what is to be said of all group sizes with the baseline of a pair."""
+        if pair.name == LEAVE_ONE_OUT:
+            return self.leave_one_out
+        terms = pair_terms(self.power, self.terms, pair.name, pair.share)
+        of = self.leave_one_out
+        return choose(terms.components(), terms.covariance(), of.pilot, self.limits, of.level, terms.influences())
+
+    def recommended(self) -> tuple[Pair, tuple[Rival, ...]]:
+        """Return the pair that is recommended where all baselines are allowed, and what it is compared with."""
+        found = [self.best(name) for name in RUNNABLE]
+        usual, least = found[0], min(found, key=self.error)
+        better = [one for one in found[1:] if float(self.gain(one, usual).low) > 0.0]
+        pair = usual
+        if better:
+            unbeaten = (one for one in better if not self._beaten(one, found))
+            pair = next(unbeaten, min(better, key=self.error))
+        rivals = [] if pair == usual else [Rival(usual, False, self.gain(pair, usual))]
+        alternative = Rival(least, True, self.gain(least, pair))
+        if pair != least and float(alternative.gain.estimate) > 0.0:
+            rivals.append(alternative)
+        return pair, tuple(rivals)
+
+    def _beaten(self, pair: Pair, others: list[Pair]) -> bool:
+        """Return whether a pair is shown to have more error than one of the others."""
+        return any(float(self.gain(other, pair).low) > 0.0 for other in others if other != pair)
+
+    def gain(self, first: Pair, second: Pair) -> Interval:
+        """Return by what share the first pair's error is less than the second's.
+
+        The limits of the ratio of two errors are Fieller's, from each prompt's influence, with quantiles for heavy tails. As
+        the first is picked from several, each of these has its part of the error probability.
+        """
+        noises, influences = [], []
+        for pair in (first, second):
+            noise, influence, _ = noise_terms(self.terms, pair.group_size)
+            row = NAMES.index(pair.name)
+            noises.append(float(noise[row].mean()))
+            influences.append(influence[row])
+        c1 = max(float(self.power.components().c1), 0.0)
+        parts = PromptTerms(self.power.gradients, self.power.power, *influences)
+        top = np.array([1.0 / first.batch_size, 1.0 / (first.batch_size * first.group_size), 0.0])
+        bottom = np.array([1.0 / second.batch_size, 0.0, 1.0 / (second.batch_size * second.group_size)])
+        constants, level = np.array([c1, *noises]), self.leave_one_out.level
+        below = float(bottom @ constants)
+        ratio = float(top @ constants) / below if below > 0.0 else 1.0
+        quantiles = tail_quantiles((top - ratio * bottom) @ parts.influences(), 1.0 - (1.0 - level) / (len(RUNNABLE) - 1))
+        return _gain(constants, parts.covariance(), (top, bottom), quantiles, level)
+
+
+def pair_terms(power: PromptTerms, terms: BaselineTerms, name: str, share: float) -> PromptTerms:
+    """Return what each prompt says of c1 and of a baseline's own c2 and c3: what falls with BG, and with BG(G-1)."""
+    if name == "none":
+        return power._replace(c2=terms.uncentred, c3=np.zeros_like(terms.uncentred))
+    c2 = terms.oracle + 2.0 * share * terms.tilt + share**2 * terms.offset + influence_through_mean(terms, share)
+    return power._replace(c2=c2, c3=(1.0 - share) ** 2 * terms.second)
+
+
+def _constants(terms: PromptTerms) -> Array:
+    likely = likely_constants(terms.components(), terms.covariance())
+    return np.array([likely.c1, likely.c2, likely.c3])
+
+
+def _gain(
+    constants: Array, covariance: Array, pair: tuple[Array, Array], quantiles: tuple[Array, Array], level: float
+) -> Interval:
     """Return 1 less the ratio of two errors, each linear in c1 and two noises with a covariance (3, 3)."""
     top, bottom = pair
-    t = float(stdtrit(prompts - 1, 1.0 - (1.0 - level) / (2.0 * len(OTHERS))))
     variances = (float(top @ covariance @ top), float(top @ covariance @ bottom), float(bottom @ covariance @ bottom))
     above, below = max(float(top @ constants), 0.0), max(float(bottom @ constants), 0.0)
-    low, high = quotient_limits(above, below, variances, -t, t)
+    low, high = quotient_limits(above, below, variances, *quantiles)
     if not below > 0.0:
         return Interval(np.asarray(np.nan), np.asarray(np.nan), 1.0 - high, 1.0 - low, level)
     ratio = above / below

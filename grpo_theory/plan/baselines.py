@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from grpo_theory.arrays import Array
+from grpo_theory.intervals.heavy_tails import tail_quantiles
 from grpo_theory.intervals.interval import Interval, check_level
+from grpo_theory.intervals.quotient import quotient_limits
 from grpo_theory.intervals.u_statistics import prompt_powers
 from grpo_theory.plan.group_size import pilot_terms
 from grpo_theory.samples import Groups, Rollouts
@@ -172,17 +173,18 @@ def noise_terms(terms: BaselineTerms, group_size: int) -> tuple[Array, Array, fl
     def mixed(weight: Array) -> Array:
         return terms.oracle + 2.0 * weight * terms.tilt + weight**2 * terms.offset + (1.0 - weight) ** 2 * extra
 
-    def through_mean(weight: float) -> Array:
-        """Return the influence of each prompt through the mean over prompts."""
-        slope = 2.0 * weight * terms.tilt_slope.mean() + weight**2 * terms.offset_slope.mean()
-        return slope * (terms.value - terms.value.mean())
-
     one, none = np.ones(size), np.zeros(size)
     noise = np.stack([terms.uncentred, mixed(one), mixed(none), mixed(weights), terms.oracle, terms.oracle - terms.gain])
     influence = noise - noise.mean(axis=1, keepdims=True)
-    influence[1] += through_mean(1.0)
-    influence[3] += through_mean(overall)
+    influence[1] += influence_through_mean(terms, 1.0)
+    influence[3] += influence_through_mean(terms, overall)
     return noise, influence, overall
+
+
+def influence_through_mean(terms: BaselineTerms, share: float) -> Array:
+    """Return what each prompt does to the mean noise through the mean over prompts, of which so large a share is subtracted."""
+    slope = 2.0 * share * terms.tilt_slope.mean() + share**2 * terms.offset_slope.mean()
+    return slope * (terms.value - terms.value.mean())
 
 
 def best_weights(extra: Array, tilt: Array, offset: Array) -> Array:
@@ -193,13 +195,21 @@ def best_weights(extra: Array, tilt: Array, offset: Array) -> Array:
 
 
 def _relative(mean: Array, influence: Array, level: float) -> Interval:
-    """Return Student's limits of mean/mean[REFERENCE] - 1 from the prompts' influences (L, B)."""
-    reference, size = mean[REFERENCE], influence.shape[1]
+    """Return Fieller's limits of mean/mean[REFERENCE] - 1 from the prompts' influences (L, B), with quantiles for heavy tails.
+
+    The delta method's limits, ratio -+ t se, held in 83% of 95% where 30 prompts' gradients had heavy-tailed lengths.
+    """
+    reference, size = float(mean[REFERENCE]), influence.shape[1]
     if not reference > 0.0:
         unknown = np.full(mean.size, np.nan)
         return Interval(unknown, unknown, unknown, unknown, level)
     ratio = mean / reference
-    by_prompt = (influence - ratio[:, None] * influence[REFERENCE]) / reference
-    error = np.sqrt((by_prompt**2).sum(axis=1) / (size * (size - 1.0)))
-    half = float(stdtrit(size - 1, (1.0 + level) / 2.0)) * error
-    return Interval(ratio - 1.0, error, ratio - 1.0 - half, ratio - 1.0 + half, level)
+    by_prompt = influence - ratio[:, None] * influence[REFERENCE]
+    scale = size * (size - 1.0)
+    error = np.sqrt((by_prompt**2).sum(axis=1) / scale) / reference
+    with_reference, own = influence @ influence[REFERENCE] / scale, (influence**2).sum(axis=1) / scale
+    quantiles = tail_quantiles(by_prompt, level)
+    low, high = quotient_limits(np.maximum(mean, 0.0), reference, (own, with_reference, own[REFERENCE]), *quantiles)
+    same = error == 0.0
+    low, high = np.where(same, ratio, np.minimum(low, ratio)), np.where(same, ratio, np.maximum(high, ratio))
+    return Interval(ratio - 1.0, error, low - 1.0, high - 1.0, level)

@@ -53,9 +53,9 @@ def _add_batch(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--group-size", type=int, metavar="G", help="the group size that you use now, to be compared")
     group.add_argument(
         "--estimator",
-        default="rloo",
         metavar="NAME",
-        help="the advantages that you use now, as trl_grpo or verl_grpo (default: rloo)",
+        help="the advantages that you use now, as trl_grpo or verl_grpo: the plan then keeps their baseline (default: the plan "
+        "compares four baselines)",
     )
     group.add_argument(
         "--cost-prompt", type=float, default=0.0, metavar="A", help="cost of a prompt, whatever its group: prefill (default: 0)"

@@ -1,4 +1,4 @@
-"""Whether an estimator is the one whose error is planned: rewards less the mean of the group's others, or a multiple of that."""
+"""Which baseline an estimator of the registry has: the leave-one-out mean, none, or another thing whose error is not planned."""
 
 import numpy as np
 
@@ -7,19 +7,28 @@ from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.estimation.aggregation import constant_length, whole
 
 
-def is_leave_one_out(estimator: Estimator, group_size: int) -> bool:
-    """Return whether on policy the estimate is the leave-one-out gradient times a constant above 0.
+def baseline_of(estimator: Estimator, group_size: int) -> str | None:
+    """Return the baseline of an estimator whose estimate on policy is the gradient's, times a constant above 0; None of others.
 
-    It is if the advantage is a constant times Z - group mean, which is found out on symbols and so holds for all rewards
-    (`affine_coefficients`), and the aggregation weighs all tokens alike, whatever the lengths. On policy ratios are 1 and clips
-    idle.
+    The leave-one-out mean if the advantage is a constant times Z - group mean, and none if it is a constant times Z. Both are
+    found out on symbols and so hold for all rewards (`affine_coefficients`). The aggregation must weigh all tokens alike,
+    whatever the lengths. On policy ratios are 1 and clips idle.
     """
     aggregation = estimator.aggregation
     if aggregation.pool or aggregation.function not in (whole, constant_length):
-        return False
+        return None
     found = affine_coefficients(estimator.advantage, group_size)
     if found is None:
-        return False
+        return None
     own, total, *rest = found
     rounding = 1e-12 * abs(own)
-    return bool(own > 0.0 and abs(own + group_size * total) <= rounding and np.abs(rest).max() <= rounding)
+    if not own > 0.0 or np.abs(rest).max() > rounding:
+        return None
+    if abs(own + group_size * total) <= rounding:
+        return "leave-one-out mean"
+    return "none" if abs(total) <= rounding else None
+
+
+def is_leave_one_out(estimator: Estimator, group_size: int) -> bool:
+    """Return whether on policy the estimate is the leave-one-out gradient times a constant above 0."""
+    return baseline_of(estimator, group_size) == "leave-one-out mean"

@@ -127,7 +127,7 @@ def _shares(advice: Advice) -> Figure:
         )
     axes.set_ylim(0.0, 1.0)
     axes.yaxis.set_major_formatter(FuncFormatter(_percent))
-    axes.set_ylabel("groups of one reward")
+    axes.set_ylabel("groups with equal rewards")
     _group_axis(axes, int(sizes[0]), int(sizes[-1]))
     figure.legend(loc="outside upper left", ncols=2, fontsize=11)
     return figure

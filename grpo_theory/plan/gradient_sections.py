@@ -1,29 +1,14 @@
-"""What rewards and scores together tell, in words: group size, baseline, strength of the signal."""
+"""What rewards and scores together tell, in words: baseline, group size, and how sure they are."""
 
 import numpy as np
 
 from grpo_theory.plan.advice import NO_SCORES, Advice, ScoresAdvice
-from grpo_theory.plan.baseline_gain import BaselineGain
 from grpo_theory.plan.binding import keeps_out_groups
 from grpo_theory.plan.rewards_advice import SHOWN
 from grpo_theory.plan.section import Section, interval_text, level_text, number, percent
+from grpo_theory.plan.support import BASELINES, rests_on, with_baseline
 from grpo_theory.validation import counted
 
-BASELINES = {
-    "none": "none",
-    "mean over prompts": "mean reward of all prompts",
-    "leave-one-out mean": "mean of the group's others",
-    "shrinkage": "mixture of these two means",
-    "value": "each prompt's true mean reward",
-    "optimal": "each prompt's best constant",
-}
-"""What each baseline is, in words."""
-SUBTRACTED = {
-    "none": "with none",
-    "mean over prompts": "with the mean reward of all prompts",
-    "shrinkage": "with the best mixture of that and the mean reward of all prompts",
-}
-"""What else is subtracted from the rewards."""
 HOW_TO_SKETCH = (
     "sketches = gt.sketch(model, prompts, responses, tokenizer=tokenizer)  # one row a response",
     "rollouts = gt.RaggedRollouts(prompts, rewards, sketches)",
@@ -32,59 +17,52 @@ HOW_TO_SKETCH = (
 
 
 def from_gradients(advice: Advice) -> list[Section]:
-    """Return the recommendation, how sure it is, all sizes and baselines; or why there is none."""
+    """Return the recommendation, what it rests on, how sure it is, all sizes and baselines; or why there is none."""
     scores = advice.scores
     if scores is None:
         return [_no_group_size(advice)]
-    return [_recommendation(advice, scores), _how_sure(advice, scores), _sizes(advice, scores), _baselines(advice, scores)]
+    return [
+        _recommendation(advice, scores),
+        rests_on(advice, scores),
+        _how_sure(advice, scores),
+        _sizes(advice, scores),
+        _baselines(advice, scores),
+    ]
 
 
 def _recommendation(advice: Advice, scores: ScoresAdvice) -> Section:
-    choice = scores.choice
-    lines = [
-        f"Group size {choice.group_size}: {_batch(advice, choice.batch_size, choice.group_size)}. Of all batches that the "
-        "budget and the limits allow, this one estimates the gradient of one training step with the least expected squared "
-        "error."
-    ]
+    choice, pair = scores.choice, scores.recommended.pair
+    lines = [f"Use {with_baseline(pair)} and groups of {pair.group_size:,}: {_batch(advice, pair.batch_size, pair.group_size)}."]
+    lines[0] += (
+        " Of all batches with this baseline that the budget and the limits allow, this one has the smallest estimated squared "
+        "error of the gradient of one training step."
+    )
+    if advice.estimator is None and not any(rival.better and rival.shown for rival in scores.recommended.rivals):
+        lines[0] += " No other baseline, with its own best batch, is shown to have a smaller error."
     if not advice.enough:
-        lines[0] += " It is the likeliest and no more: the data cannot tell yet, as the next section says."
-    if not advice.leave_one_out:
-        lines.append(
-            f"These errors are those of rewards less the mean of the group's others. You named {advice.estimator}, whose error "
-            "this is not, and whose best group size can be another."
-        )
+        lines[0] += " The data are not sufficient to be sure: see the section How sure."
     if advice.group_size is not None and advice.group_size != choice.group_size:
         place = choice.at(advice.group_size)
-        whose = "Yours" if advice.leave_one_out else "With rewards less the mean of the others, your size"
         tail = "" if not choice.candidates[place] else " The data cannot tell it from the best."
         lines.append(
-            f"{whose}, {advice.group_size}, has {percent(choice.loss[place])} more error ({level_text(advice)} limits "
-            f"{interval_text(choice.loss_low[place], choice.loss_high[place])}).{tail}"
+            f"With the same baseline, your group size {advice.group_size:,} has {percent(choice.loss[place])} more error "
+            f"({level_text(advice)} limits {interval_text(choice.loss_low[place], choice.loss_high[place])}).{tail}"
         )
     elif advice.group_size is not None:
-        lines.append("That is the group size that you have.")
-    if scores.better is not None:
-        lines.append(_better(advice, scores.better))
-    factor = advice.rewards.learning_rate
-    if factor is not None:
+        lines.append("This is the group size that you have.")
+    if advice.rewards.learning_rate is not None:
         lines.append(_learning_rate(advice, scores))
     return Section("Recommendation", tuple(lines))
-
-
-def _better(advice: Advice, better: BaselineGain) -> str:
-    gain = better.gain
-    return (
-        f"With the mean of the group's others as baseline this is best; {SUBTRACTED[better.name]} and groups of "
-        f"{better.group_size:,} ({counted(better.batch_size, 'prompt')}) the error would be {percent(float(gain.estimate))} less "
-        f"({level_text(advice)} limits {interval_text(float(gain.low), float(gain.high))})."
-    )
 
 
 def _learning_rate(advice: Advice, scores: ScoresAdvice) -> str:
     factor = advice.rewards.learning_rate
     assert factor is not None
     found = factor.factor
-    change = f"from {advice.group_size} to {scores.choice.group_size} with {advice.estimator}"
+    change = f"from groups of {advice.group_size:,} to groups of {scores.choice.group_size:,}"
+    if advice.estimator is None:
+        return f"Going {change}, keep the learning rate: with all four baselines the expected step is the same."
+    change += f" with {advice.estimator}"
     if abs(factor.least - 1.0) < 1e-9 and abs(factor.most - 1.0) < 1e-9:
         return f"Going {change}, keep the learning rate: the expected step is the same."
     if factor.most - factor.least < 1e-9 * factor.most:
@@ -109,48 +87,66 @@ def _batch(advice: Advice, prompts: int, size: int) -> str:
 def _how_sure(advice: Advice, scores: ScoresAdvice) -> Section:
     choice, largest = scores.choice, int(scores.choice.group_sizes[-1])
     if choice.group_sizes.size == 1:
-        return Section("How sure", (f"Only this group size is allowed ({keeps_out_groups(advice.limits)}): there is no choice.",))
+        only = f"Only this group size is allowed ({keeps_out_groups(advice.limits)}): there is no choice."
+        return Section("How sure", (only, *_tails(advice, scores)))
+    if choice.low == choice.high:
+        sure = f"At {level_text(advice)} confidence, every other permitted group size has a larger error with this baseline."
+        return Section("How sure", (sure, *_tails(advice, scores)))
     span = (
         f"between {choice.low:,} and {choice.high:,}"
         if choice.bounded
         else f"between {choice.low:,} and {largest:,}, the largest allowed"
     )
-    holes = " Sizes between that waste budget by rounding are left out." if len(choice.runs) > 1 else ""
-    if choice.low == choice.high:
-        return Section("How sure", (f"At {level_text(advice)} confidence no other group size that is allowed is as good.",))
-    lines = [f"{level_text(advice)} confidence: the best group size is {span}.{holes} Within these the data tell no difference."]
+    holes = " Sizes in between that waste budget by rounding are left out." if len(choice.runs) > 1 else ""
+    lines = [
+        f"At {level_text(advice)} confidence, the best group size with this baseline is {span}.{holes} The data cannot tell "
+        "these sizes apart."
+    ]
     risk = choice.risk
     if np.isfinite(risk):
         lines.append(
-            f"If {choice.group_size} is not the best, it has at most {percent(risk)} more error than the best: as if "
-            f"{percent(risk / (1.0 + risk))} of the responses were thrown away."
+            f"If {choice.group_size:,} is not the best size, it has at most {percent(risk)} more error than the best. That is as "
+            f"if {percent(risk / (1.0 + risk))} of the responses were thrown away."
         )
     else:
-        lines.append("How much worse than the best the recommended size might be, the data do not limit.")
+        lines.append("The data set no limit on how much worse than the best the recommended size might be.")
     if advice.enough:
         lines.append(
-            f"That is within the tolerance of {percent(advice.tolerance)}: more rollouts would not change the advice by much."
+            f"This is within the tolerance of {percent(advice.tolerance)}: more rollouts would not change the advice by much."
         )
-        return Section("How sure", tuple(lines))
-    lines.append(f"The data cannot tell: that is more than the tolerance of {percent(advice.tolerance)}.")
+        return Section("How sure", (*lines, *_tails(advice, scores)))
+    lines.append(f"The data are not sufficient: this is more than the tolerance of {percent(advice.tolerance)}.")
     if scores.prompts_needed is None:
         lines.append(
-            "How many more prompts would tell, this table does not say: it is too small for that, or thousands of times as many "
-            "would be needed."
+            "The table is too small to say how many prompts would be sufficient, or more than 4,096 times as many would be "
+            "needed."
         )
     else:
         lines.append(
-            f"About {scores.prompts_needed:,} prompts like the {scores.prompts:,} here, with as many responses each, would "
-            "bring it within the tolerance (limits narrow with the square root of the number of prompts)."
+            f"About {scores.prompts_needed:,} prompts like the {scores.prompts:,} here, with as many responses each, would be "
+            "sufficient (limits narrow with the square root of the number of prompts)."
         )
-    return Section("How sure", tuple(lines))
+    return Section("How sure", (*lines, *_tails(advice, scores)))
+
+
+def _tails(advice: Advice, scores: ScoresAdvice) -> tuple[str, ...]:
+    """Return the warning of a table in which few prompts make most of the error; nothing of other tables."""
+    if not advice.heavy_tailed:
+        return ()
+    return (
+        "Warning: the lengths of the gradients differ much between prompts, so that few prompts make most of the error. Ordinary "
+        f"{level_text(advice)} limits of the error would hold in about {percent(scores.leave_one_out.student_coverage)} of such "
+        "tables. The limits here are wider for that reason, and take the lengths to be roughly lognormal. No limits can allow "
+        "for a kind of prompt that is missing from the table: more prompts help, more responses to each do not.",
+    )
 
 
 def _sizes(advice: Advice, scores: ScoresAdvice) -> Section:
     choice, uniform = scores.choice, advice.rewards.uniform
     shares = {int(size): i for i, size in enumerate(uniform.group_sizes)}
     wanted = {*SHOWN, choice.group_size, choice.low, advice.group_size, *([choice.high] if choice.bounded else [])}
-    rows = [("group size", "prompts", "more error than the best", f"{level_text(advice)} limits", "groups of one reward", "")]
+    limits = f"{level_text(advice)} limits"
+    rows = [("group size", "prompts", "more error than the best", limits, "equal-reward groups", "")]
     predicted = False
     for place, size in enumerate(choice.group_sizes.tolist()):
         if size not in wanted:
@@ -181,20 +177,30 @@ def _sizes(advice: Advice, scores: ScoresAdvice) -> Section:
             )
         )
     text: tuple[str, ...] = (
-        "A larger group estimates each prompt's gradient better but leaves room for fewer prompts. Groups in which all rewards "
-        "are equal give no gradient once their mean is subtracted; the error counts them.",
+        f"All rows are with {with_baseline(scores.recommended.pair)}. A larger group estimates each prompt's gradient better but "
+        f"leaves room for fewer prompts. {_equal_rewards(scores.recommended.pair.name)}",
     )
     if predicted:
         text += (
-            "* Predicted from the likeliest distribution of success rates: not all prompts have so many responses. Limits that "
-            "hold whatever that is are in the JSON and on the page.",
+            "* Estimated by a fitted model of success rates, because some prompts have fewer logged responses than this group "
+            "size. The JSON and HTML output give limits that do not depend on the model.",
         )
     return Section("Group sizes", text, tuple(rows))
 
 
+def _equal_rewards(baseline: str) -> str:
+    """Return what groups with equal rewards mean with a baseline."""
+    if baseline == "leave-one-out mean":
+        return (
+            "Groups with equal rewards have no signal once their mean is subtracted. The error already accounts for these "
+            "groups, so they are no further argument against small groups."
+        )
+    return "Groups with equal rewards have no signal once their own mean is subtracted; with this baseline they can have one."
+
+
 def _baselines(advice: Advice, scores: ScoresAdvice) -> Section:
     table, signal = scores.baselines, scores.signal
-    rows = [("baseline", "noise against the group's mean", f"{level_text(advice)} limits")]
+    rows = [("baseline", "noise against leave-one-out", f"{level_text(advice)} limits")]
     relative = table.relative
     for i, name in enumerate(table.names):
         if name == "leave-one-out mean":
@@ -203,28 +209,34 @@ def _baselines(advice: Advice, scores: ScoresAdvice) -> Section:
             limits = interval_text(float(relative.low[i]), float(relative.high[i]), signed=True)
             rows.append((BASELINES[name], percent(float(relative.estimate[i]), signed=True), limits))
         else:
-            rows.append((BASELINES[name], "cannot be told", ""))
+            rows.append((BASELINES[name], "unknown", ""))
     lines = [
-        f"What is subtracted from the rewards, and the noise that it leaves in groups of {table.group_size} on these prompts. "
-        "The last two need what nobody knows exactly, and show how much a better baseline could gain; the last is estimated "
-        "with a lean towards the one above it.",
-        f"The mixture is best with a share of {percent(table.shrinkage)} of the mean of all prompts. Counting a response in the "
-        f"mean that is subtracted from it multiplies the gradient by {number(1.0 - 1.0 / table.group_size)} and changes nothing "
-        "else.",
-        _signal(advice, float(signal.estimate), float(signal.low), float(signal.high), table.group_size)
-        + f" The limits take in that a sketch of {scores.width:,} numbers errs by {percent(np.sqrt(2.0 / scores.width))} in a "
-        "squared length.",
+        f"The table shows what can be subtracted from the rewards, and the noise that is left in groups of {table.group_size:,} "
+        "on these prompts. The last two baselines use quantities you cannot know in practice; they show how much a better "
+        "baseline could gain. The estimate in the last row is biased towards the row above it.",
+        f"The best mixture takes {percent(table.shrinkage)} of the mean reward of all prompts and "
+        f"{percent(1.0 - table.shrinkage)} of the leave-one-out mean. If each response is counted in its own group's mean, the "
+        f"gradient is multiplied by {number(1.0 - 1.0 / table.group_size)} and is otherwise the same.",
+        _signal(advice, float(signal.estimate), float(signal.low), float(signal.high))
+        + f" The limits include the {percent(np.sqrt(2.0 / scores.width))} error that a sketch of {scores.width:,} numbers adds "
+        "to a squared length.",
     ]
     return Section("Baseline, and how strong the signal is", tuple(lines), tuple(rows))
 
 
-def _signal(advice: Advice, estimate: float, low: float, high: float, size: int) -> str:
+def _signal(advice: Advice, estimate: float, low: float, high: float) -> str:
     limits = f"{number(low)} or more" if not np.isfinite(high) else f"{number(low)} to {number(high)}"
-    squared = "its squared length" if not low > 0.0 else "the squared length of the gradient"
-    ratio = f"{limits} times" if not low > 0.0 else f"{number(estimate)} times ({level_text(advice)} limits {limits})"
-    opening = "The data do not tell the gradient from 0: " if not low > 0.0 else "Signal to noise: "
-    told = f"{opening}{squared} is {ratio} the squared error of one step at group size {size}."
-    return f"{told} Below 1 the noise of a step is longer than the gradient."
+    if low > 0.0:
+        told = (
+            "Signal to noise: with the recommendation, the squared length of the gradient is "
+            f"{number(estimate)} times the squared error of one step ({level_text(advice)} limits {limits})."
+        )
+    else:
+        told = (
+            "The data do not tell the gradient from 0: with the recommendation, its squared length is "
+            f"{limits} times the squared error of one step."
+        )
+    return f"{told} Below 1, the noise of a step is longer than the gradient."
 
 
 def _no_group_size(advice: Advice) -> Section:

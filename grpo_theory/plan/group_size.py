@@ -7,6 +7,7 @@ from scipy.special import log_ndtr, stdtrit
 
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.intervals.components import PromptTerms, prompt_terms
+from grpo_theory.intervals.heavy_tails import student_coverage, tail_quantiles
 from grpo_theory.intervals.interval import check_level
 from grpo_theory.intervals.quotient import quotient_limits
 from grpo_theory.plan.cost import Limits, cost_optimum
@@ -23,7 +24,7 @@ MOST_FACTOR = 4096.0
 
 @dataclass(frozen=True, eq=False)
 class GroupSizeChoice:
-    """The allowed batches, the mean squared error of the leave-one-out gradient at each, and which is best.
+    """The allowed batches, the mean squared error of the gradient with one baseline at each, and which is best.
 
     Limits hold at each size by itself, not for all at once.
 
@@ -40,14 +41,19 @@ class GroupSizeChoice:
     best : int
         The index of the recommended size.
     law : GroupSizeLaw
-        The unbiased estimates of c1, c2 and c3.
+        The unbiased estimates of c1, c2 and c3; with another baseline than the leave-one-out mean, of its own c2 and c3.
     likely : GroupSizeLaw
         The estimates that the recommendation rests on, all above 0.
     covariance : ndarray, shape (3, 3)
         Of `law`.
+    constants_low, constants_high : ndarray, shape (3,)
+        Limits of c1, c2 and c3, not below 0.
     pilot : int
         The number of prompts that the estimates come from.
     level : float
+    student_coverage : float
+        How often Student's limits of the constants would hold were the prompts' terms draws from a lognormal law as skewed as
+        they are; of the constant for which that is least. The level where influences are not given.
     """
 
     group_sizes: Integers
@@ -63,8 +69,11 @@ class GroupSizeChoice:
     law: GroupSizeLaw
     likely: GroupSizeLaw
     covariance: Array
+    constants_low: Array
+    constants_high: Array
     pilot: int
     level: float
+    student_coverage: float
 
     @property
     def group_size(self) -> int:
@@ -129,7 +138,8 @@ class GroupSizeChoice:
         def risk(prompts: int) -> float:
             rest = weights[_rivals(len(weights), self.best)]
             mine, factor = weights[self.best : self.best + 1], self.pilot / prompts
-            return float(_ratios(mine, rest, constants, self.covariance * factor, _t(prompts, self.level))[1].max()) - 1.0
+            t = _t(prompts, self.level)
+            return float(_ratios(mine, rest, constants, self.covariance * factor, -t, t)[1].max()) - 1.0
 
         weights, constants = mse_weights(self.batch_sizes, self.group_sizes), _constants(self.likely)
         low = high = self.pilot
@@ -159,6 +169,10 @@ def choose_group_size(rollouts: Groups, limits: Limits, level: float = 0.95) -> 
     tests of the largest and the smallest true rival are one-sided each, so that the best size stays in with about the level or
     more (section 35). Without costs and rounding these are the whole numbers next to `gt.intervals.group_size_fieller`.
 
+    The limits of the constants, of the errors and of the losses allow for gradients whose lengths differ much between prompts
+    (`grpo_theory.intervals.heavy_tails`). Tests of one size against another compare errors in which these lengths nearly
+    cancel, and are Student's; so is the limit of what the recommended size loses.
+
     Parameters
     ----------
     rollouts : Rollouts or RaggedRollouts
@@ -178,7 +192,7 @@ def choose_group_size(rollouts: Groups, limits: Limits, level: float = 0.95) -> 
         raise ValueError("rollouts must have rewards and scores of moderate size: the squares of these overflow")
     if not covariance.any():
         raise ValueError("the prompts' terms of the error do not vary: they say nothing about the best group size")
-    return choose(terms.components(), covariance, rollouts.batch_size, limits, level)
+    return choose(terms.components(), covariance, rollouts.batch_size, limits, level, terms.influences())
 
 
 def pilot_terms(rollouts: Groups) -> PromptTerms:
@@ -188,8 +202,13 @@ def pilot_terms(rollouts: Groups) -> PromptTerms:
     return prompt_terms(rollouts, 3)
 
 
-def choose(law: GroupSizeLaw, covariance: Array, pilot: int, limits: Limits, level: float = 0.95) -> GroupSizeChoice:
-    """Choose from estimates of c1, c2 and c3 with a covariance (3, 3) from so many prompts; exact ones have covariance 0."""
+def choose(
+    law: GroupSizeLaw, covariance: Array, pilot: int, limits: Limits, level: float = 0.95, influences: Array | None = None
+) -> GroupSizeChoice:
+    """Choose from estimates of c1, c2 and c3 with a covariance (3, 3) from so many prompts; exact ones have covariance 0.
+
+    With the prompts' influences (3, B) on the estimates the limits allow for heavy tails; without, they are Student's.
+    """
     sizes, batches = limits.batches()
     weights, t = mse_weights(batches, sizes), _t(pilot, level)
     likely = likely_constants(law, covariance)
@@ -198,21 +217,25 @@ def choose(law: GroupSizeLaw, covariance: Array, pilot: int, limits: Limits, lev
     best = int(np.argmin(expected))
     positive = np.maximum(_constants(law), 0.0)
     rivals = weights[_rivals(len(weights), best)]
+    tails = Tails.of(influences, t, level)
+    above, beside = tails.of_errors(weights, best), tails.of_losses(weights, best, positive)
     low, high, kept = np.empty(len(weights)), np.empty(len(weights)), np.empty(len(weights), dtype=bool)
     step = max(1, PAIRS_AT_ONCE // len(rivals))
     for start in range(0, len(weights), step):
         part = slice(start, start + step)
-        limits_of_ratio = _ratios(weights[part], rivals, positive, covariance, t)
+        quantiles = beside[0][part, None], beside[1][part, None]
+        limits_of_ratio = _ratios(weights[part], rivals, positive, covariance, *quantiles)
         low[part], high[part] = (limit.max(axis=1) for limit in limits_of_ratio)
         kept[part] = ~_beaten(weights[part], rivals, positive, covariance, t)
     kept[best] = True
     loss = expected / expected[best] - 1.0
+    errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     return GroupSizeChoice(
         group_sizes=sizes,
         batch_sizes=batches,
         mse=expected,
-        mse_low=np.minimum(np.maximum(estimate - t * error, 0.0), expected),
-        mse_high=np.maximum(estimate + t * error, expected),
+        mse_low=np.minimum(np.maximum(estimate - above[1] * error, 0.0), expected),
+        mse_high=np.maximum(estimate - above[0] * error, expected),
         loss=loss,
         loss_low=np.where(kept, 0.0, np.clip(low - 1.0, 0.0, loss)),
         loss_high=np.maximum(high - 1.0, loss),
@@ -221,9 +244,64 @@ def choose(law: GroupSizeLaw, covariance: Array, pilot: int, limits: Limits, lev
         law=law,
         likely=likely,
         covariance=covariance,
+        constants_low=np.maximum(_constants(law) - tails.upper * errors, 0.0),
+        constants_high=np.maximum(_constants(law) - tails.lower * errors, 0.0),
         pilot=pilot,
         level=level,
+        student_coverage=tails.student,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Tails:
+    """Quantiles of Student's statistic for whatever is made of three constants.
+
+    Attributes
+    ----------
+    influences : ndarray, shape (3, B), or None
+        None for Student's own quantiles.
+    t : float
+        Student's.
+    level : float
+    lower, upper : ndarray, shape (3,)
+        For the constants themselves.
+    student : float
+        How often Student's limits of the constants would hold.
+    """
+
+    influences: Array | None
+    t: float
+    level: float
+    lower: Array
+    upper: Array
+    student: float
+
+    @classmethod
+    def of(cls, influences: Array | None, t: float, level: float) -> "Tails":
+        """Return the quantiles for the constants."""
+        if influences is None:
+            return cls(None, t, level, np.full(3, -t), np.full(3, t), level)
+        return cls(influences, t, level, *tail_quantiles(influences, level), float(student_coverage(influences, level).min()))
+
+    def of_errors(self, weights: Array, best: int) -> tuple[Array, Array]:
+        """Return the quantiles for the errors with weights (K, 3) on the constants, both of shape (K,)."""
+        return self._along(weights, _rivals(len(weights), best), 0.0)
+
+    def of_losses(self, weights: Array, best: int, constants: Array) -> tuple[Array, Array]:
+        """Return the quantiles for each size's error less its share of the best one's, shape (K,) each; Student's at the best."""
+        sizes, base = _rivals(len(weights), best), float(weights[best] @ constants)
+        ratio = (weights @ constants / base if base > 0.0 else np.ones(len(weights)))[:, None]
+        lower, upper = self._along(weights, sizes, ratio * weights[best])
+        lower[best], upper[best] = -self.t, self.t
+        return lower, upper
+
+    def _along(self, weights: Array, sizes: Integers, less: Array | float) -> tuple[Array, Array]:
+        """Return the quantiles for weights less others, found at some sizes, and at the others those of the nearest below."""
+        if self.influences is None:
+            return np.full(len(weights), -self.t), np.full(len(weights), self.t)
+        nearest = np.searchsorted(sizes, np.arange(len(weights)), side="right") - 1
+        lower, upper = tail_quantiles((weights - less)[sizes] @ self.influences, self.level)
+        return lower[nearest], upper[nearest]
 
 
 def likely_constants(law: GroupSizeLaw, covariance: Array) -> GroupSizeLaw:
@@ -261,15 +339,17 @@ def _rivals(size: int, best: int) -> Integers:
     return np.unique(np.append(spread, np.clip([best - 1, best, best + 1], 0, size - 1)))
 
 
-def _ratios(weights: Array, rivals: Array, constants: Array, covariance: Array, t: float) -> tuple[Array, Array]:
-    """Return Fieller's limits of the errors (K,) over those of rivals (C,), both of shape (K, C)."""
+def _ratios(
+    weights: Array, rivals: Array, constants: Array, covariance: Array, lower: Array | float, upper: Array | float
+) -> tuple[Array, Array]:
+    """Return Fieller's limits of the errors (K,) over those of rivals (C,), both of shape (K, C), with quantiles (K, 1)."""
     half = weights @ covariance
     variances = (
         np.einsum("ki,ki->k", half, weights)[:, None],
         half @ rivals.T,
         np.einsum("ci,ij,cj->c", rivals, covariance, rivals),
     )
-    return quotient_limits((weights @ constants)[:, None], rivals @ constants, variances, -t, t)
+    return quotient_limits((weights @ constants)[:, None], rivals @ constants, variances, lower, upper)
 
 
 def _beaten(weights: Array, rivals: Array, constants: Array, covariance: Array, t: float) -> Flags:

@@ -7,11 +7,12 @@ import numpy as np
 
 from grpo_theory.intervals import Interval
 from grpo_theory.plan.advice import Advice, ScoresAdvice
+from grpo_theory.plan.baseline_gain import Rival
 from grpo_theory.plan.rewards_advice import RewardsAdvice
 from grpo_theory.plan.section import Section
 from grpo_theory.plan.sections import sections
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a key changes its meaning or goes."""
 
 
@@ -26,7 +27,7 @@ def record(advice: Advice) -> dict[str, Any]:
             "level": advice.level,
             "tolerance": advice.tolerance,
             "estimator": advice.estimator,
-            "leave_one_out": advice.leave_one_out,
+            "baseline": advice.baseline,
             **(dict.fromkeys(FROM_SCORES) if scores is None else _from_scores(advice, scores)),
             "no_group_size": advice.missing or None,
             "learning_rate": _learning_rate(advice),
@@ -46,7 +47,7 @@ FROM_SCORES = (
     "constants",
     "signal_to_noise",
     "baselines",
-    "better_baseline",
+    "rivals",
     "scores",
 )
 """The keys that are None for rewards alone."""
@@ -94,7 +95,8 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
             "may_be_best": choice.candidates,
         }
     )
-    law, likely, errors = choice.law, choice.likely, np.sqrt(np.diagonal(choice.covariance))
+    plain_choice = scores.leave_one_out
+    law, likely, errors = plain_choice.law, plain_choice.likely, np.sqrt(np.diagonal(plain_choice.covariance))
     relative = table.relative
     baselines = {
         "name": table.names,
@@ -105,6 +107,8 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
     }
     return {
         "recommendation": {
+            "baseline": scores.recommended.pair.name,
+            "share_of_all_prompts": scores.recommended.pair.share,
             "group_size": choice.group_size,
             "batch_size": choice.batch_size,
             "responses": choice.group_size * choice.batch_size,
@@ -118,6 +122,8 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
             "largest_loss": choice.risk,
             "enough": advice.enough,
             "prompts_needed": scores.prompts_needed,
+            "heavy_tailed": advice.heavy_tailed,
+            "student_coverage": plain_choice.student_coverage,
         },
         "current": None if advice.group_size is None else sizes[choice.at(advice.group_size)],
         "group_sizes": sizes,
@@ -126,20 +132,27 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
                 "name": ("c1", "c2", "c3"),
                 "estimate": (law.c1, law.c2, law.c3),
                 "standard_error": errors,
+                "low": plain_choice.constants_low,
+                "high": plain_choice.constants_high,
                 "likely": (likely.c1, likely.c2, likely.c3),
             }
         ),
-        "signal_to_noise": {"group_size": table.group_size, **limits(scores.signal)},
+        "signal_to_noise": {"group_size": choice.group_size, **limits(scores.signal)},
         "baselines": {"group_size": table.group_size, "shrinkage": table.shrinkage, "table": _rows(baselines)},
-        "better_baseline": None
-        if scores.better is None
-        else {
-            "name": scores.better.name,
-            "group_size": scores.better.group_size,
-            "batch_size": scores.better.batch_size,
-            **limits(scores.better.gain),
-        },
+        "rivals": [_rival(rival) for rival in scores.recommended.rivals],
         "scores": {"prompts": scores.prompts, "dropped": scores.dropped},
+    }
+
+
+def _rival(rival: Rival) -> dict[str, Any]:
+    pair = rival.pair
+    return {
+        "baseline": pair.name,
+        "share_of_all_prompts": pair.share,
+        "group_size": pair.group_size,
+        "batch_size": pair.batch_size,
+        "better": rival.better,
+        "gain": limits(rival.gain),
     }
 
 

@@ -13,14 +13,15 @@ def from_rewards(advice: Advice) -> list[Section]:
     lines = [
         f"Mean reward {number(float(mean.estimate))} ({level_text(advice)} limits {number(float(mean.low))} to "
         f"{number(float(mean.high))}). {percent(sample.mixed_responses / sample.responses)} of the responses in the table are "
-        "in groups with different rewards: once the group's mean is subtracted, only these give a gradient. For the mean reward "
-        f"the {sample.responses:,} responses are worth {number(sample.effective_responses)} independent ones."
+        "in groups with different rewards: once the group's mean is subtracted, only these give a gradient. Responses to the "
+        f"same prompt are correlated. For estimating the mean reward, these {sample.responses:,} responses carry as much "
+        f"information as {number(sample.effective_responses)} independent ones."
     ]
     if rewards.rates is not None:
         hard, easy = float(rewards.rates.cdf(0.2)), 1.0 - float(rewards.rates.cdf(0.8))
         lines.append(
-            "The likeliest distribution of the prompts' success rates, the chance of small groups taken out, has mean "
-            f"{percent(rewards.rates.mean)} and standard deviation {percent(np.sqrt(rewards.rates.variance))}; {percent(hard)} "
+            "After removing sampling noise due to small groups, the estimated distribution of success rates has mean "
+            f"{percent(rewards.rates.mean)} and standard deviation {percent(np.sqrt(rewards.rates.variance))}. {percent(hard)} "
             f"of the prompts succeed at most 20% of the time, {percent(easy)} more than 80%."
         )
     if rewards.weights is not None:
@@ -32,15 +33,15 @@ def from_rewards(advice: Advice) -> list[Section]:
         ]
         lines.append(
             f"With {weights.estimator} at group size {weights.group_size} hard prompts (success at most 20%) get {at[0]} in the "
-            f"expected step, middling ones {at[1]}, easy ones (more than 80%) {at[2]}; limits that hold whatever the "
-            "distribution in brackets."
+            f"expected step, middling ones {at[1]}, easy ones (more than 80%) {at[2]}. The limits in brackets hold whatever the "
+            "distribution."
         )
     if rewards.missing:
         which = "Success rates and prompts' weights" if rewards.rates is None else "Prompts' weights"
         lines.append(f"{which} cannot be given: {rewards.missing}.")
     found = [Section("From the rewards alone", tuple(lines)), _evaluations(advice)]
     if advice.scores is None:
-        rows = [("group size", "groups of one reward", f"{level_text(advice)} limits", "")]
+        rows = [("group size", "equal-reward groups", f"{level_text(advice)} limits", "")]
         shares = rewards.uniform
         for i, size in enumerate(shares.group_sizes):
             measured = (
@@ -50,7 +51,7 @@ def from_rewards(advice: Advice) -> list[Section]:
             mine = ", yours" if size == advice.group_size else ""
             rows.append((f"{size}", percent(float(shares.interval.estimate[i])), limits, measured + mine))
         text = ("Groups in which all rewards are equal give no gradient once their mean is subtracted.",)
-        found.append(Section("Groups of one reward", text, tuple(rows)))
+        found.append(Section("Groups with equal rewards", text, tuple(rows)))
     return found
 
 

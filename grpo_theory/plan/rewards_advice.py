@@ -70,6 +70,10 @@ class RewardsAdvice:
         By what to multiply the learning rate when going from the group size in use to the recommended one.
     missing : str
         Why there are no rates or weights; empty if there are.
+    range : (float, float)
+        The least and the greatest reward.
+    binary : bool
+        Whether there are only these two.
     """
 
     sample: SampleSize
@@ -81,6 +85,8 @@ class RewardsAdvice:
     weights: PromptWeights | None
     learning_rate: LearningRateFactor | None
     missing: str
+    range: tuple[float, float]
+    binary: bool
 
 
 def advise_from_rewards(
@@ -108,6 +114,8 @@ def advise_from_rewards(
         weights=weights,
         learning_rate=factor,
         missing=missing,
+        range=(float(counts.values[0]), float(counts.values[-1])),
+        binary=counts.binary,
     )
 
 

@@ -17,7 +17,8 @@ def _changes(advice: Advice) -> Section:
     lines = ["The policy: as it learns, success rates and gradients change, and with them this advice. Log rollouts again."]
     if advice.scores is not None:
         lines += [*_limits(advice, advice.scores), *_costs(advice, advice.scores)]
-        if not advice.scores.choice.bounded and advice.scores.choice.alike:
+        choice = advice.scores.choice
+        if not choice.bounded and choice.alike and float(choice.law.c3) > 0.0:
             lines.append(
                 "Prompts: these may have gradients so alike that a larger group is always better. More prompts would tell."
             )
@@ -47,11 +48,13 @@ def _costs(advice: Advice, scores: ScoresAdvice) -> list[str]:
             f"the best group size, {best} before rounding, grows with that."
         ]
     cost = "A cost of reading a prompt, whatever its group's size (--cost-prompt): it makes larger groups better."
-    if _limits(advice, scores):
+    if _limits(advice, scores) or scores.choice.group_sizes.size == 1:
         return [cost]
+    which = "is the smallest at every budget" if scores.real_optimum <= 1.0 else f"is the same at every budget, here {best}"
+    rounding = "" if scores.real_optimum <= 1.0 else " before rounding"
     return [
-        "The budget: hardly. Without a cost of a prompt the best group size is the same at every budget, here "
-        f"{best} before rounding; more budget should buy more prompts.",
+        f"The budget: hardly. Without a cost of a prompt the best group size {which}{rounding}; more budget should buy more "
+        "prompts.",
         cost,
     ]
 
@@ -59,22 +62,27 @@ def _costs(advice: Advice, scores: ScoresAdvice) -> list[str]:
 def _assumptions(advice: Advice) -> Section:
     lines = [
         "The prompts are independent draws from those trained on, and the number of responses to a prompt was fixed "
-        "beforehand. A trainer that drops groups of one reward before it logs them breaks this.",
+        "beforehand. A trainer that drops groups with equal rewards before it logs them breaks this.",
         "All responses come from one policy, at the temperature and with the settings of training.",
     ]
     if advice.scores is not None:
         lines.append(
-            "The step uses rewards less the mean of the group's others (or a multiple of that, as the group's mean), without "
-            "dividing by the standard deviation, and one update for each batch. "
-            + ("" if advice.leave_one_out else f"This is known not to hold: {advice.estimator}, which you named, is another. ")
+            "The step uses the recommended baseline, does not divide by the standard deviation, and makes one update for each "
+            "batch. "
+            + ("" if _keeps(advice) else f"This is known not to hold for {advice.estimator}, which you named. ")
             + "The error of one step's gradient is what counts here, which is not all that counts."
         )
         lines.append(
             "Scores are gradients of the log-probability of whole responses, or random projections (sketches) of them, all by "
-            "one and the same matrix. The error of a sketch is in the limits of the signal to noise alone: sketch with another "
+            "one and the same matrix. Only the limits of the signal to noise include the error of a sketch: sketch with another "
             "seed to see it."
         )
     return Section("Assumed, and not checked", tuple(lines))
+
+
+def _keeps(advice: Advice) -> bool:
+    """Return whether the recommendation is for the user's own estimator, or for none in particular."""
+    return advice.estimator is None or advice.baseline is not None
 
 
 def _read(advice: Advice) -> Section:

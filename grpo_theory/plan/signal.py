@@ -1,9 +1,10 @@
 """How large the gradient is beside the error with which a batch estimates it."""
 
 import numpy as np
-from scipy.special import stdtrit
 
+from grpo_theory.arrays import Array
 from grpo_theory.intervals.components import PromptTerms
+from grpo_theory.intervals.heavy_tails import tail_quantiles
 from grpo_theory.intervals.interval import Interval, check_level
 from grpo_theory.intervals.quotient import quotient_limits
 from grpo_theory.plan.group_size import pilot_terms
@@ -20,7 +21,8 @@ def signal_to_noise(
 
     At 1 the noise of one step is as large as the gradient itself. ||g||^2 is estimated without bias by the products of different
     prompts' gradient estimates, so the estimate can be below 0; the limits are Fieller's (1954) with variances from deleting one
-    prompt at a time, cut at 0. A lower limit of 0 says that the data do not tell the gradient from 0.
+    prompt at a time, cut at 0, and with quantiles that allow for gradients whose lengths differ much between prompts
+    (`grpo_theory.intervals.heavy_tails`). A lower limit of 0 says that the data do not tell the gradient from 0.
 
     Parameters
     ----------
@@ -39,9 +41,12 @@ def signal_to_noise(
     Interval
         The upper limit is infinite where the data do not tell the error from 0. The standard error is the delta method's.
     """
-    level = check_level(level)
-    terms = pilot_terms(rollouts)
     weights = mse_weights(as_count("batch_size", batch_size), as_count("group_size", group_size, 2))
+    return signal_of(pilot_terms(rollouts), weights, check_level(level), sketch_width)
+
+
+def signal_of(terms: PromptTerms, weights: Array, level: float, sketch_width: int | None) -> Interval:
+    """Return the interval from what each prompt says of c1 and a baseline's c2 and c3, with their weights (3,) in the error."""
     within = weights[0] * terms.power + weights[1] * terms.c2 + weights[2] * terms.c3
     # With this first term at 0 the first "component" is minus the products of different prompts' estimates: -||g||^2.
     parts = PromptTerms(terms.gradients, np.zeros_like(terms.power), within, terms.c3)
@@ -54,8 +59,9 @@ def signal_to_noise(
     if sketch_width is not None:
         share = 2.0 / as_count("sketch_width", sketch_width)
         v_pp, v_ee = v_pp + share * max(power, 0.0) ** 2, v_ee + share * max(error, 0.0) ** 2
-    t = float(stdtrit(rollouts.batch_size - 1, (1.0 + level) / 2.0))
-    low, high = quotient_limits(max(power, 0.0), max(error, 0.0), (v_pp, v_pe, v_ee), -t, t)
+    likely = max(power, 0.0) / error if error > 0.0 else 0.0
+    lower, upper = tail_quantiles((from_power - likely * from_error) @ parts.influences(), level)
+    low, high = quotient_limits(max(power, 0.0), max(error, 0.0), (v_pp, v_pe, v_ee), lower, upper)
     if not error > 0.0:
         return Interval(np.asarray(np.nan), np.asarray(np.nan), low, high, level)
     ratio = power / error

@@ -7,7 +7,7 @@ import numpy as np
 from grpo_theory.arrays import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Moments:
     """Exact moments at one theta; X prompt, Y response, Z reward, W = grad log pi(Y|X) the score.
 

@@ -7,8 +7,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
-from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.validation import as_count
+from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
+from grpo_theory.validation import as_array, as_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +37,12 @@ class Paths:
 
     def __post_init__(self) -> None:
         try:
-            edges = np.array(self.edges)
+            edges = as_array("edges", self.edges)
         except ValueError as error:
             raise ValueError(f"edges must be an array of integers of shape (K, T): {error}") from None
         if edges.ndim != 2 or edges.size == 0 or edges.dtype.kind not in "iu":
             raise ValueError(f"edges must be an array of integers of shape (K, T), got shape {edges.shape} and {edges.dtype}")
-        object.__setattr__(self, "edges", np.ascontiguousarray(edges, dtype=np.int64))
+        object.__setattr__(self, "edges", read_only(np.array(edges, dtype=np.int64, order="C")))
         as_count("vocabulary_size", self.vocabulary_size)
         if not self.taken[:, 0].all() or (self.taken[:, 1:] & ~self.taken[:, :-1]).any():
             raise ValueError("edges must be -1 beyond a response's end and nowhere else")
@@ -70,12 +70,12 @@ class Paths:
         """The number of edges D, a multiple of V."""
         return int(self.edges.max()) // self.vocabulary_size * self.vocabulary_size + self.vocabulary_size
 
-    @cached_property
+    @cached_array
     def taken(self) -> Flags:
         """Whether a response has a token at each place, shape (K, T)."""
         return self.edges >= 0
 
-    @cached_property
+    @cached_array
     def lengths(self) -> Integers:
         """The numbers of tokens, shape (K,)."""
         return self.taken.sum(axis=1)
@@ -86,7 +86,7 @@ class Paths:
         rows = (self.edges[k, : self.lengths[k]] % self.vocabulary_size for k in range(self.n_responses))
         return tuple(tuple(int(token) for token in row) for row in rows)
 
-    @cached_property
+    @cached_array
     def incidence(self) -> Array:
         """Which edges each response takes: 1 or 0, shape (K, D)."""
         return self.spread(np.ones(self.edges.shape))
@@ -152,7 +152,7 @@ class Paths:
         totals = weights.reshape(*weights.shape[:-1], -1, self.vocabulary_size).sum(axis=-1)
         return np.repeat(totals, self.vocabulary_size, axis=-1)
 
-    @cached_property
+    @cached_array
     def siblings(self) -> Array:
         """Which pairs of edges leave one prefix: 1 or 0, shape (D, D)."""
         prefixes = np.arange(self.n_logits) // self.vocabulary_size

@@ -1,11 +1,10 @@
 """A problem at a parameter: its tables and moments, each computed once."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array, Integers, cached_array
 from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.moments import Moments
@@ -34,46 +33,46 @@ class Point:
     log_reference: Array | None
     theta: Array
 
-    @cached_property
+    @cached_array
     def token_log_probabilities(self) -> Array:
         """Log probability of each token given its prefix, one for each edge, shape (M, D)."""
         return self.policy.paths.log_probabilities(self.policy.logits(self.theta))
 
-    @cached_property
+    @cached_array
     def token_probabilities(self) -> Array:
         """Probability of each token given its prefix, shape (M, D)."""
         return np.exp(self.token_log_probabilities)
 
-    @cached_property
+    @cached_array
     def probabilities(self) -> Array:
         """pi(k | m), shape (M, K)."""
         return np.exp(self.policy.paths.along(self.token_log_probabilities))
 
-    @cached_property
+    @cached_array
     def log_ratios_to_reference(self) -> Array:
         """Log of each token's probability over the reference's, shape (M, D); zeros if there is no penalty."""
         if self.log_reference is None:
             return np.zeros_like(self.token_log_probabilities)
         return self.token_log_probabilities - self.log_reference
 
-    @cached_property
+    @cached_array
     def penalties(self) -> Array:
         """The strength times log(pi / reference) of each response, shape (M, K); zeros if there is no penalty."""
         strength = 0.0 if self.kl is None else self.kl.strength
         return strength * self.policy.paths.along(self.log_ratios_to_reference)
 
-    @cached_property
+    @cached_array
     def outcome_probabilities(self) -> Array:
         """Probability of each outcome, shape (M, O)."""
         joint = self.probabilities[:, :, None] * self.bandit.probabilities
         return joint.reshape(len(joint), -1)
 
-    @cached_property
+    @cached_array
     def outcome_responses(self) -> Integers:
         """The response of each outcome, shape (O,)."""
         return np.repeat(np.arange(self.policy.n_responses), self.bandit.values.size)
 
-    @cached_property
+    @cached_array
     def rewards(self) -> Array:
         """The reward of each outcome, less the penalty, shape (M, O)."""
         return self.rewards_less(self.penalties)
@@ -82,23 +81,23 @@ class Point:
         """Return the reward of each outcome less penalties of the responses (M, K), shape (M, O)."""
         return (self.bandit.values - penalties[:, :, None]).reshape(len(penalties), -1)
 
-    @cached_property
+    @cached_array
     def covectors(self) -> Array:
         """The score of each response as a covector, W = Phi_m' c, shape (M, K, D)."""
         paths = self.policy.paths
         return paths.centre(paths.incidence, self.token_probabilities[:, None, :])
 
-    @cached_property
+    @cached_array
     def token_products(self) -> Array:
         """Inner products of the scores of the tokens of each response, shape (M, K, T, T); 0 beyond its end."""
         return self.policy.logit_map.token_products(self.policy.paths, self.token_probabilities)
 
-    @cached_property
+    @cached_array
     def squared_score_norms(self) -> Array:
         """||W||^2 of each response, shape (M, K)."""
         return np.maximum(self.token_products.sum(axis=(-2, -1)), 0.0)
 
-    @cached_property
+    @cached_array
     def moments(self) -> Moments:
         """Exact moments of reward and score."""
         return self.moments_of(self.rewards)

@@ -1,10 +1,8 @@
 """The output head of a network that reads the tokens so far: one hidden state for every prefix."""
 
-from functools import cached_property
-
 import numpy as np
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, cached_array
 from grpo_theory.problem.logit_map import LARGEST_DIMENSION, LogitMap
 from grpo_theory.problem.paths import Paths
 
@@ -24,7 +22,7 @@ class PrefixHeadMap(LogitMap):
         self.n_logits = self.n_prefixes * vocabulary_size
         self.dimension = vocabulary_size * self.width
 
-    @cached_property
+    @cached_array
     def prefix_gram(self) -> Array:
         """Inner products of the hidden states of each prompt, shape (M, P, P)."""
         return self.hidden @ np.swapaxes(self.hidden, 1, 2)

@@ -1,13 +1,12 @@
 """The problem: what is drawn, who draws, and what is penalised."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, cached_array, read_only
 from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.point import Point
@@ -66,16 +65,16 @@ class Problem:
         if kl is not None:
             kl.check_reference(shape)
         start = policy.check_theta(np.zeros(policy.dimension) if theta is None else theta)
-        start.setflags(write=False)
+        read_only(start)
         parts = {"bandit": bandit, "policy": policy, "kl": kl, "theta": start, "name": name, "title": title}
         for part, value in parts.items():
             object.__setattr__(self, part, value)
 
     def at(self, theta: ArrayLike) -> Point:
         """Return the problem at a parameter (d,), where its tables and moments are computed once."""
-        return Point(self.bandit, self.policy, self.kl, self.log_reference, self.policy.check_theta(theta))
+        return Point(self.bandit, self.policy, self.kl, self.log_reference, read_only(self.policy.check_theta(theta)))
 
-    @cached_property
+    @cached_array
     def log_reference(self) -> Array | None:
         """Log probability of each token given its prefix under the penalty's reference, shape (M, D), if there is a penalty."""
         return None if self.kl is None else self.policy.paths.conditionals(np.log(self.kl.reference))

@@ -14,6 +14,9 @@ from grpo_theory.validation import as_count, as_real_array, check_shape
 MAXIMUM_RESPONSES = 4096
 """Trees with more responses are refused, because every exact sum runs over all of them."""
 
+ALL_TERMS = 60
+"""Later terms of a geometric series with a ratio of a half or less are below rounding."""
+
 
 class TokenTree(Policy):
     """Responses that are sequences of tokens, drawn token by token from a softmax at every prefix.
@@ -67,13 +70,15 @@ class TokenTree(Policy):
         vocabulary_size, horizon = as_count("vocabulary_size", vocabulary_size), as_count("horizon", horizon)
         if end_token is not None and as_count("end_token", end_token, 0) >= vocabulary_size:
             raise ValueError(f"end_token must be a token from 0 to V - 1 = {vocabulary_size - 1}, got {end_token}")
-        count = count_responses(vocabulary_size, horizon, end_token is not None)
-        if count > MAXIMUM_RESPONSES:
-            shown = str(count) if count < 10**9 else f"about 1e{int(log10(count))}"
+        logarithm = log_responses(vocabulary_size, horizon, end_token is not None)
+        if logarithm > log10(MAXIMUM_RESPONSES + 0.5):
+            shown = f"{10.0**logarithm:.0f}" if logarithm < 9.0 else f"about 1e{int(logarithm)}"
             raise ValueError(
                 f"vocabulary_size {vocabulary_size} and horizon {horizon} make {shown} responses, and at most "
                 f"{MAXIMUM_RESPONSES} can be enumerated"
             )
+        if horizon > MAXIMUM_RESPONSES:
+            raise ValueError(f"horizon must be at most {MAXIMUM_RESPONSES}, the tokens of the one response, got {horizon}")
         self.prefixes, paths = _grow(vocabulary_size, horizon, end_token)
         self.end_token = end_token
         super().__init__(_logit_map(n_prompts, paths, features, hidden), paths)
@@ -98,12 +103,18 @@ def _logit_map(n_prompts: int, paths: Paths, features: ArrayLike | None, hidden:
     return TabularMap(n_prompts, paths.n_logits)
 
 
-def count_responses(vocabulary_size: int, horizon: int, ends: bool) -> int:
-    """Return the number of responses: V^T, or with an end token sum_{t<T} (V-1)^t and (V-1)^T of full length without it."""
+def log_responses(vocabulary_size: int, horizon: int, ends: bool) -> float:
+    """Return the decimal logarithm of the number of responses, V^T, or sum_{t<=T} (V-1)^t with an end token.
+
+    The number itself may have more digits than there is memory.
+    """
+    going_on = vocabulary_size - 1 if ends else vocabulary_size
+    if going_on <= 1:
+        return log10(horizon + 1) if ends and going_on == 1 else 0.0
     if not ends:
-        return vocabulary_size**horizon
-    going_on = vocabulary_size - 1
-    return sum(going_on**t for t in range(horizon)) + going_on**horizon
+        return horizon * log10(going_on)
+    few = min(horizon, ALL_TERMS)
+    return log10(sum(going_on**-t for t in range(few + 1))) + horizon * log10(going_on)
 
 
 def _grow(vocabulary_size: int, horizon: int, end_token: int | None) -> tuple[tuple[tuple[int, ...], ...], Paths]:

@@ -7,8 +7,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array, Integers, read_only
+from grpo_theory.problem.bandit import LARGEST_REWARD
 from grpo_theory.validation import ROUNDING, as_real_array
+
+LARGEST = {"rewards": LARGEST_REWARD, "scores": 1e12}
+"""Variances of squares are numbers up to it, with the fourth power of reward times score, 1e288, in them."""
 
 
 class Groups(ABC):
@@ -67,4 +71,4 @@ class Groups(ABC):
         if array.shape[1] != scores.shape[-1]:
             raise ValueError(f"directions must have shape (L, J) with the scores' J = {scores.shape[-1]}, got {array.shape}")
         components, size = scores @ array.T, np.abs(scores) @ np.abs(array).T
-        return self.with_scores(np.where(np.abs(components) <= ROUNDING * size, 0.0, components))
+        return self.with_scores(read_only(np.where(np.abs(components) <= ROUNDING * size, 0.0, components)))

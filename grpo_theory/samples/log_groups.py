@@ -25,7 +25,7 @@ def check_steps(steps: Steps) -> None:
         raise ValueError(f"steps must be 'newest', 'last', 'all', a step or the first and last of a range, got {shown(steps)}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Selection:
     """Which groups stay, (B,), of which steps they are, and how many do not stay because their prompt has a later one."""
 

@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.samples.groups import Groups
+from grpo_theory.arrays import Array, Integers, cached_array, kept, read_only
+from grpo_theory.samples.groups import LARGEST, Groups
 from grpo_theory.samples.reward_counts import RewardCounts
 from grpo_theory.samples.rollouts import Rollouts
-from grpo_theory.validation import as_count, as_real_array, check_shape, shown
+from grpo_theory.validation import as_count, as_real_array, check_shape, check_size, check_unmasked, shown
 
 SEMIDEFINITE = 1e-6
 """How asymmetric, and how far below 0 in its eigenvalues, a matrix of inner products may be, relative to its largest entry and
@@ -51,8 +51,11 @@ class RaggedRollouts(Groups):
         if self.scores is not None:
             found["scores"] = as_real_array("scores", self.scores, 2)
             check_shape("scores", found["scores"], (rewards.size, found["scores"].shape[1]), "(N, J), one row a reward")
+        for name, most in LARGEST.items():
+            if name in found:
+                check_size(name, found[name], most)
         for name, array in found.items():
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, kept(array))
 
     @classmethod
     def from_index(
@@ -63,7 +66,7 @@ class RaggedRollouts(Groups):
         if not ((place >= 0) & (place < ids.size) & (place == np.floor(place))).all():
             raise ValueError(f"index must be whole numbers from 0 to {ids.size - 1}, one a reward, got {shown(index)}")
         found = cls(place.astype(np.int64), rewards, scores)  # type: ignore[arg-type]  # made arrays there
-        object.__setattr__(found, "prompts", ids[found.prompts])
+        object.__setattr__(found, "prompts", kept(ids[found.prompts]))
         return found
 
     @classmethod
@@ -102,7 +105,7 @@ class RaggedRollouts(Groups):
         kept[-1] = True
         return cls(prompts, given, vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0.0)))  # type: ignore[arg-type]
 
-    @cached_property
+    @cached_array
     def sizes(self) -> Integers:
         """The number of responses to each prompt, shape (B,)."""
         return np.bincount(self.index)
@@ -144,7 +147,8 @@ class RaggedRollouts(Groups):
         for size in np.unique(self.sizes):
             places = np.flatnonzero(self.sizes == size)
             rows = order[(ends[places] - size)[:, None] + np.arange(size)]
-            part = statistic(Rollouts(self.rewards[rows], None if self.scores is None else self.scores[rows]))
+            scores = None if self.scores is None else read_only(self.scores[rows])
+            part = statistic(Rollouts(read_only(self.rewards[rows]), scores))
             found = np.empty((self.batch_size, *part.shape[1:])) if found is None else found
             found[places] = part
         return np.asarray(found)
@@ -158,6 +162,7 @@ def _objects(name: str, values: Iterable[Hashable]) -> np.ndarray:
     """Return ids as an array of one dimension, tuples among them as they are."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be ids, one a response, got {shown(values)}")
+    check_unmasked(name, values)
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise ValueError(f"{name} must be ids, one a response, got {shown(values)}")

@@ -1,19 +1,18 @@
 """What one training run leaves behind."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, cached_array, kept
 from grpo_theory.schedule import as_steps
 from grpo_theory.validation import as_number, as_numbers, check_shape
 
 MINIMUM_STEPS = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainingRecord:
     """What one training run leaves behind, or many runs along leading axes (...).
 
@@ -60,9 +59,9 @@ class TrainingRecord:
                     where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
                     raise ValueError(f"{name} must be finite, and is not at index {where}: the run diverged")
         check_tail(self.tail)
+        arrays["step_sizes"] = as_steps("step_sizes", self.step_sizes, n)
         for name, array in arrays.items():
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "step_sizes", as_steps("step_sizes", self.step_sizes, n))
+            object.__setattr__(self, name, kept(array))
 
     @property
     def steps(self) -> int:
@@ -79,12 +78,12 @@ class TrainingRecord:
         """The number of steps before the last part."""
         return tail_start(self.steps, self.tail)
 
-    @cached_property
+    @cached_array
     def average(self) -> Array:
         """The average of the iterates of the last part, shape (..., d)."""
         return np.asarray(by_component(self.path[..., self.tail_start + 1 :, :]).mean(axis=-1))
 
-    @cached_property
+    @cached_array
     def noise(self) -> Array:
         """The covariance of the gradient estimates of the last part, shape (..., d, d).
 

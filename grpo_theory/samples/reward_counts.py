@@ -1,14 +1,14 @@
 """What rewards alone tell about a set of prompts: how often each prompt got each reward."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.validation import as_real_array, shown
+from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
+from grpo_theory.problem.bandit import LARGEST_REWARD
+from grpo_theory.validation import as_array, as_real_array, check_size, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +30,7 @@ class RewardCounts:
         values = as_real_array("values", self.values, 1)
         if not np.isfinite(values).all() or (np.diff(values) <= 0.0).any():
             raise ValueError(f"values must be finite and ascending, got {shown(self.values)}")
+        check_size("values", values, LARGEST_REWARD)
         try:
             counts = sparse.csr_array(self.counts)
         except (TypeError, ValueError) as error:
@@ -41,7 +42,7 @@ class RewardCounts:
         counts = counts.astype(np.int64)  # a copy, which is ours to tidy
         counts.sum_duplicates()
         counts.eliminate_zeros()
-        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "values", read_only(values))
         object.__setattr__(self, "counts", counts)
         if (self.sizes == 0).any():
             raise ValueError(f"every prompt must have a response; prompt {int(np.argmin(self.sizes))} has none")
@@ -50,7 +51,7 @@ class RewardCounts:
     def from_rewards(cls, prompts: ArrayLike, rewards: ArrayLike) -> "RewardCounts":
         """Count rewards (N,) by the index (N,) of their prompt, 0 to B - 1."""
         array = as_real_array("rewards", rewards, 1)
-        index = np.asarray(prompts)
+        index = as_array("prompts", prompts)
         if index.shape != array.shape or index.dtype.kind not in "iu" or index.min() < 0:
             raise ValueError(f"prompts must be an index of at least 0 for each of the {array.size} rewards, got {shown(prompts)}")
         values, place = np.unique(array, return_inverse=True)
@@ -62,7 +63,7 @@ class RewardCounts:
         """The number of prompts B."""
         return self.counts.shape[0]
 
-    @cached_property
+    @cached_array
     def sizes(self) -> Integers:
         """The number of responses to each prompt, shape (B,)."""
         return np.asarray(self.counts.sum(axis=1)).ravel()
@@ -72,17 +73,17 @@ class RewardCounts:
         """Whether there are exactly two rewards: the greater counts as success."""
         return self.values.size == 2
 
-    @cached_property
+    @cached_array
     def successes(self) -> Integers:
         """How often each prompt got the greatest reward, shape (B,)."""
         return self.counts[:, [-1]].toarray().ravel()
 
-    @cached_property
+    @cached_array
     def means(self) -> Array:
         """The mean reward of each prompt, shape (B,)."""
-        return self.counts @ self.values / self.sizes
+        return self.values[0] + self.counts @ (self.values - self.values[0]) / self.sizes
 
-    @cached_property
+    @cached_array
     def uniform(self) -> Flags:
         """Whether all rewards of a prompt were equal, shape (B,)."""
         return np.diff(self.counts.indptr) == 1

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.samples.groups import Groups
+from grpo_theory.arrays import Array, Integers, kept
+from grpo_theory.samples.groups import LARGEST, Groups
+from grpo_theory.validation import as_numbers, check_size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rollouts(Groups):
     """One batch of responses, or many batches along leading axes (...), as many responses to each prompt.
 
@@ -32,17 +33,11 @@ class Rollouts(Groups):
         if self.scores is not None:
             names.append(("scores", 3, "(..., B, G, J)"))
         for name, axes, shape in names:
-            try:
-                array = np.asarray(getattr(self, name), dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"{name} must be an array of real numbers: {error}") from None
+            array = as_numbers(name, getattr(self, name))
             if array.ndim < axes or array.size == 0:
                 raise ValueError(f"{name} must have shape {shape} and not be empty, got {array.shape}")
-            finite = np.isfinite(array)
-            if not finite.all():
-                where = tuple(int(i) for i in np.argwhere(~finite)[0])
-                raise ValueError(f"{name} must be finite, got {array[where]} at index {where}")
-            object.__setattr__(self, name, array)
+            check_size(name, array, LARGEST[name])
+            object.__setattr__(self, name, kept(array))
         if self.scores is not None and self.scores.shape[:-1] != self.rewards.shape:
             raise ValueError(
                 f"scores must have shape (..., B, G, J) with the rewards' (..., B, G) = {self.rewards.shape}, "

@@ -1,12 +1,11 @@
 """A gradient simulation with everything tabulated: what blocks need but their numbers."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array, Integers, cached_array
 from grpo_theory.estimation import Estimator
 from grpo_theory.lanes import zeros
 from grpo_theory.simulate.blocks import borrowed, check_wanted
@@ -20,7 +19,7 @@ from grpo_theory.simulate.counting import (
     make_sheet,
 )
 from grpo_theory.simulate.errors import ErrorRoom, compiled_errors, make_error_room
-from grpo_theory.simulate.generator import LANES, Streams, begin_streams, make_streams
+from grpo_theory.simulate.generator import Streams, begin_streams, make_streams
 from grpo_theory.simulate.geometry import Geometry
 from grpo_theory.simulate.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments, set_of
 from grpo_theory.simulate.ordering import compiled_fill_ordered
@@ -49,7 +48,7 @@ class Draws:
 
     def begin(self, words: NDArray[np.uint64], block: int) -> None:
         """Begin a block, from the words of `stream_words`."""
-        begin_streams(words, block * LANES, self.streams)
+        begin_streams(words, block, self.streams)
         self.first = 0
 
     def fill(self, counts: Counts) -> None:
@@ -125,7 +124,7 @@ class Experiment:
         largest = max(route.n_numbers for route in self.routes) * strip
         return max(1, PANEL_NUMBERS // largest)
 
-    @cached_property
+    @cached_array
     def pairs(self) -> Integers:
         """The pairs of rows of which there are products, see `pairs_of`."""
         return pairs_of(len(self.estimators), self.n_directions)

@@ -50,7 +50,7 @@ def stream_words(seed: np.random.SeedSequence) -> NDArray[np.uint64]:
 def block_streams(seed: np.random.SeedSequence, block: int, n_blocks: int = 1) -> Streams:
     """Return the streams of some blocks at their beginning, of each a pure function of the seed and the block's number."""
     streams = make_streams(n_blocks)
-    begin_streams(stream_words(seed), block * LANES, streams)
+    begin_streams(stream_words(seed), block, streams)
     return streams
 
 
@@ -67,11 +67,11 @@ def mix(a, b, c, counter):
 
 
 @function_value(numba.void(numba.uint64[::1], numba.int64, STREAMS))
-def begin_streams(words, first, streams):
-    """Begin the streams of blocks, whose first lane has this number among the lanes of all blocks, from a seed's words (3,)."""
+def begin_streams(words, block, streams):
+    """Begin the streams of a block and of those that follow it, from a seed's words (3,): the one place that numbers lanes."""
     lanes, lone, one = streams.lanes, streams.lone, np.uint64(1)
     for a in range(0, lone.shape[0], 4):
-        b, c, d, number = a + 1, a + 2, a + 3, first + a // 4 * LANES
+        b, c, d, number = a + 1, a + 2, a + 3, (block + a // 4) * LANES
         for j in range(LANES):
             lanes[a, j], lanes[b, j], lanes[c, j], lanes[d, j] = mix(words[0], words[1], words[2] + np.uint64(number + j), one)
         lone[a], lone[b], lone[c], lone[d] = mix(~words[0], words[1], words[2] + np.uint64(number // LANES), one)

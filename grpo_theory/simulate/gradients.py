@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +19,7 @@ from grpo_theory.simulate.moments import compiled_merge_moments
 from grpo_theory.simulate.outcome_law import outcome_law
 from grpo_theory.simulate.own_routes import OwnRoute
 from grpo_theory.simulate.routes import is_called_for_size, routes_of
+from grpo_theory.simulate.sizes import as_sizes
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.simulate.strip import STRIP
 from grpo_theory.simulate.summary import GradientSimulation
@@ -34,7 +36,7 @@ JOBS_LEFT = 4
 
 def block_replications(batch_size: int, group_size: int) -> int:
     """Return the number of replications in a block, whole strips: fixed by the shape of a batch alone."""
-    strip_responses = STRIP * as_count("batch_size", batch_size) * as_count("group_size", group_size)
+    strip_responses = STRIP * prod(as_sizes(batch_size, group_size))
     return STRIP * max(1, BLOCK_RESPONSES // strip_responses)
 
 
@@ -91,15 +93,14 @@ def simulate_gradients(
         If an argument is out of range, a kernel leaves an advantage that is not finite, or an importance ratio is infinite.
     """
     chosen = _choose(estimators)
-    batch_size = as_count("batch_size", batch_size)
-    group_size = as_count("group_size", group_size)
+    batch_size, group_size = as_sizes(batch_size, group_size)
     replications = as_count("replications", replications)
     first_block = as_count("first_block", first_block, 0)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     if group_size > LARGEST_GROUP:
         raise ValueError(f"group_size must be at most {LARGEST_GROUP}, got {group_size}")
     for estimator in chosen:
-        estimator.check_group_size(group_size)
+        estimator.check_defined(group_size, problem.bandit.values, problem.policy.paths.lengths)
     seed = as_seed_sequence(rng)
     current = problem.at(theta)
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))

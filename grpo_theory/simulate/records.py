@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from numpy.typing import ArrayLike
 
+from grpo_theory.arrays import read_only
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.stability import warn_if_unstable
 from grpo_theory.problem import Problem
@@ -77,6 +78,6 @@ def simulate_records(
         trace = empty_trace(problem.policy, compact, begun, steps, tail_start(steps, tail))
         with course.start(block_streams(seed, number), begun, trace) as runs:
             runs.advance(steps)
-        return TrainingRecord(sizes, trace.path, trace.mean_rewards, trace.hessian, tail=tail)
+        return TrainingRecord(sizes, *map(read_only, (trace.path, trace.mean_rewards, trace.hessian)), tail=tail)
 
     return map_in_order(record, ((number,) for number in range(-(-replications // BLOCK_RUNS))), workers)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, read_only
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.weights import check_penalty
@@ -23,6 +23,7 @@ from grpo_theory.simulate.path import Path, find_path
 from grpo_theory.simulate.record import NO_TRACE, Trace
 from grpo_theory.simulate.setting import Recipe, Room, Words, World
 from grpo_theory.simulate.show import fault_message, make_batch, spare_rows
+from grpo_theory.simulate.sizes import as_sizes
 from grpo_theory.simulate.sums import Rollout, Rule
 from grpo_theory.simulate.world import (
     Layout,
@@ -36,7 +37,7 @@ from grpo_theory.simulate.world import (
     make_world,
     words_rows,
 )
-from grpo_theory.validation import as_count, as_positive, as_real_array, check_shape
+from grpo_theory.validation import as_positive, as_real_array, check_shape
 
 BLOCK_RUNS = LANES
 CALL_WORDS = 1 << 22
@@ -47,7 +48,7 @@ CALL_NUMBERS = 1 << 17
 """The numbers that the iterates of several blocks have at most, so that memory is flat."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ball:
     """The ball onto which iterates are projected.
 
@@ -61,7 +62,7 @@ class Ball:
     radius: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "centre", as_real_array("centre", self.centre, 1))
+        object.__setattr__(self, "centre", read_only(as_real_array("centre", self.centre, 1)))
         as_positive("radius", self.radius)
 
     def as_array(self, policy: Policy) -> Array:
@@ -93,7 +94,7 @@ def share_of(problem: Problem, layout: Layout, found: Ascent, recipe: Recipe, ca
     return LANES if calls or recipe.weighs_anew or numbers * LANES <= NEAR_NUMBERS else 2 * WIDTH
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Course:
     """What training runs have in common, tabulated and compiled before the first thread starts."""
 
@@ -128,8 +129,8 @@ class Course:
         """Check what defines training runs, and return it; `keeps` says whether they leave a trace."""
         if ball is not None and not isinstance(ball, Ball):
             raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
-        batch_size, group_size = as_count("batch_size", batch_size), as_count("group_size", group_size)
-        estimator.check_group_size(group_size)
+        batch_size, group_size = as_sizes(batch_size, group_size)
+        estimator.check_defined(group_size, problem.bandit.values, problem.policy.paths.lengths)
         check_optimiser(optimiser)
         if batch_size % inner_steps:
             raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")

@@ -47,7 +47,7 @@ def _half(matrices: Array) -> Array:
     return matrices[..., i, j].reshape(-1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GradientSimulation:
     """Monte Carlo moments of E estimators on common random numbers.
 

@@ -30,7 +30,7 @@ JOBS = 4
 """The least number of jobs for each thread, if there are so many blocks: then all end at about the same time."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainingRuns:
     """R independent training runs.
 

@@ -30,6 +30,9 @@ SINH, COSH = np.sinh(np.linspace(0.0, REACH, NODES)), np.cosh(np.linspace(0.0, R
 NEGLIGIBLE = 1e-17
 """Points below this share of the smallest weight have the leading term of their tail to the last digit."""
 
+LOST = -1000.0
+"""Logarithms below it are those of no number: there the saddlepoint comes too near to the end of the line to be told from it."""
+
 
 class Tails(NamedTuple):
     """P(Q <= q), P(Q > q) and the density at q, shape (P,) each; the smaller of the tails is the accurate one."""
@@ -52,14 +55,24 @@ def tails(weights: Array, counts: Array, q: Array) -> Tails:
         Finite and above 0.
     """
     found = _near_zero(weights, counts, q)
-    far = np.flatnonzero(q > NEGLIGIBLE * smallest(weights))
-    if len(far):
-        at = [np.ascontiguousarray(array[far], dtype=np.float64) for array in (weights, counts, q)]
-        values = Tails(*(np.empty(len(far)) for _ in Tails._fields))
+    beyond = _log_upper(counts, q) < LOST
+    between = np.flatnonzero((q > NEGLIGIBLE * smallest(weights)) & ~beyond)
+    if len(between):
+        at = [np.ascontiguousarray(array[between], dtype=np.float64) for array in (weights, counts, q)]
+        values = Tails(*(np.empty(len(between)) for _ in Tails._fields))
         integrate(*at, *values)
         for out, part in zip(found, values, strict=True):
-            out[far] = part
+            out[between] = part
+    for out, limit in zip(found, Tails(1.0, 0.0, 0.0), strict=True):  # type: ignore[arg-type]
+        out[beyond] = limit
     return found
+
+
+def _log_upper(counts: Array, q: Array) -> Array:
+    """Return a bound of log P(Q > q), Chernoff's for as many chi-squares of weight 1, shape (P,)."""
+    degrees = counts.sum(axis=1)
+    ratio = np.maximum(q / degrees, 1.0)
+    return degrees / 2.0 * (1.0 + np.log(ratio) - ratio)
 
 
 def smallest(weights: Array) -> Array:

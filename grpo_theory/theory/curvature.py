@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from grpo_theory.arrays import Array
-from grpo_theory.validation import as_count, as_real_array, check_interior, check_shape
+from grpo_theory.validation import as_array, as_count, as_real_array, check_interior, check_shape
 
 GREATEST_SLOPE = float(np.sqrt(2.0) / 4.0)
 """||grad p|| <= sqrt(2) V X <= this times X: attained by two responses that are equally likely."""
@@ -99,7 +99,7 @@ def local_curvature_bound(p: ArrayLike, radius: ArrayLike, n_responses: int) -> 
 
 def _sides(probabilities: ArrayLike, correct: ArrayLike) -> _Sides:
     pi = as_real_array("probabilities", probabilities, 1)
-    right = np.asarray(correct)
+    right = as_array("correct", correct)
     check_shape("correct", right, pi.shape, "(K,), one entry for each response")
     if right.dtype != np.bool_ or not right.any() or right.all():
         raise ValueError(f"correct must be true for some responses and false for others, got {right.tolist()}")

@@ -18,7 +18,7 @@ from grpo_theory.validation import as_count, as_not_negative, as_number, as_numb
 _GRID = 1 << 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FiniteGroupObjective:
     """h with E[update | prompt] = h'(p) grad p, on policy, tokens added up, rewards 0 and 1.
 
@@ -80,10 +80,10 @@ def finite_group_objective(
     """
     estimator = find(estimator)
     group_size = as_count("group_size", group_size)
-    estimator.check_group_size(group_size)
     values = as_real_array("rewards", rewards, 1)
     if values.shape != (2,) or values[0] >= values[1]:
         raise ValueError(f"rewards must be that of a failure and a greater one of a success, got {values.tolist()}")
+    estimator.check_defined(group_size, values)
     advantage = estimator.advantage
     table = None
     if advantage.reads <= {"rewards", "parameters"} and can_be_tabulated(advantage, 2, group_size, 1):

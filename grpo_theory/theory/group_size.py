@@ -1,12 +1,13 @@
 """The scaling law of the gradient's mean squared error, and the optimal group size."""
 
 from dataclasses import dataclass
+from math import isqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, Number
+from grpo_theory.arrays import Array, Integers, Number
 from grpo_theory.problem import Problem
 from grpo_theory.theory.leave_one_out import ROUNDING
 from grpo_theory.validation import MOST, as_count, as_numbers, typed
@@ -14,8 +15,11 @@ from grpo_theory.validation import MOST, as_count, as_numbers, typed
 if TYPE_CHECKING:
     import pandas as pd
 
+DIVISORS_AT_ONCE = 1 << 20
+"""So many numbers are tried at once as divisors."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class GroupSizeLaw:
     """MSE(leave-one-out) = c1/B + c2/(BG) + c3/(BG(G-1)), exactly, for every B >= 1 and G >= 2.
 
@@ -67,8 +71,16 @@ class GroupSizeLaw:
     def best(self, budget: int) -> int:
         """Return the group size of least MSE among the divisors G >= 2 of the budget N = BG."""
         budget = as_count("budget", budget, 2)
-        divisors = np.array([g for g in range(2, budget + 1) if budget % g == 0])
-        return int(divisors[np.argmin(self.mse(budget // divisors, divisors))])
+        sizes = divisors(budget)[1:]
+        return int(sizes[np.argmin(self.mse(budget // sizes, sizes))])
+
+
+def divisors(number: int) -> Integers:
+    """Return the divisors of a number of at most 2^53, ascending: each one below the root has its partner above."""
+    root, blocks = isqrt(number), range(1, isqrt(number) + 1, DIVISORS_AT_ONCE)
+    tried = (np.arange(first, min(first + DIVISORS_AT_ONCE, root + 1)) for first in blocks)
+    small = np.concatenate([some[number % some == 0] for some in tried])
+    return np.union1d(small, number // small)
 
 
 def mse_weights(batch_size: ArrayLike, group_size: ArrayLike) -> Array:

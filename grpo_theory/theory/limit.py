@@ -23,7 +23,7 @@ MOST_STEP = 1e100
 """The square of a step_scale up to it is a number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Linearisation:
     """A training run near a maximiser, in the r identifiable directions.
 

@@ -4,11 +4,11 @@ Arrays have a leading axis for the plans of group sizes that are compared, which
 """
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, cached_array
 from grpo_theory.exact import gradient, hessian
 from grpo_theory.exact.logit_forms import DIFFERENCE, hessian_forms, logit_derivative, noise_forms
 from grpo_theory.problem import Problem
@@ -16,7 +16,7 @@ from grpo_theory.theory.leave_one_out import leave_one_out_parts
 from grpo_theory.theory.third_cumulant import ThirdCumulant, leave_one_out_third_cumulant, lift, symmetric
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Spread:
     """The cumulants of theta about the noise-free run to lowest order: mean (S, d), covariance (S, d, d), third (S, d, d, d)."""
 
@@ -25,7 +25,7 @@ class _Spread:
     third: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Surroundings:
     """The objective and the noise around a point of the noise-free run, by their derivatives there.
 
@@ -38,58 +38,58 @@ class Surroundings:
     problem: Problem
     theta: Array
 
-    @cached_property
+    @cached_array
     def logits(self) -> Array:
         """The logits, shape (M, D)."""
         return self.problem.policy.logits(self.theta)
 
-    @cached_property
+    @cached_array
     def features(self) -> Array:
         """The derivatives of the logits in theta, shape (M, D, d)."""
         return self.problem.policy.jacobian()
 
-    @cached_property
+    @cached_array
     def gradient(self) -> Array:
         """The objective's gradient, shape (d,)."""
         return gradient(self.problem, self.theta)
 
-    @cached_property
+    @cached_array
     def hessian(self) -> Array:
         """The objective's second derivative, shape (d, d)."""
         return hessian(self.problem, self.theta)
 
-    @cached_property
+    @cached_array
     def third_forms(self) -> Array:
         """The third derivative of the objective in each prompt's logits, shape (M, D, D, D)."""
         return logit_derivative(partial(hessian_forms, self.problem), self.logits, 2)
 
-    @cached_property
+    @cached_array
     def third(self) -> Array:
         """The objective's third derivative, shape (d, d, d)."""
         return lift(self.features, self.third_forms)
 
-    @cached_property
+    @cached_array
     def fourth_forms(self) -> Array:
         """The fourth derivative of the objective in each prompt's logits, shape (M, D, D, D, D)."""
         thirds = partial(logit_derivative, partial(hessian_forms, self.problem), axes=2)
         return logit_derivative(thirds, self.logits, 3)
 
-    @cached_property
+    @cached_array
     def noise_parts(self) -> Array:
         """The three parts of the noise's covariance, shape (3, d, d)."""
         return np.array(leave_one_out_parts(self.problem, self.theta))
 
-    @cached_property
+    @cached_array
     def noise_slopes(self) -> Array:
         """Their derivatives in each prompt's logits, last axis, but for that of - g g', shape (3, M, D, D, D)."""
         return logit_derivative(partial(noise_forms, self.problem), self.logits, 2)
 
-    @cached_property
+    @cached_array
     def noise_bends(self) -> Array:
         """Their second derivatives, last axes, but for that of - g g', shape (3, M, D, D, D, D)."""
         return logit_derivative(partial(logit_derivative, partial(noise_forms, self.problem), axes=2), self.logits, 3)
 
-    @cached_property
+    @cached_array
     def third_cumulant(self) -> ThirdCumulant:
         """The third cumulant of the noise."""
         return leave_one_out_third_cumulant(self.problem, self.theta)

@@ -19,7 +19,7 @@ from grpo_theory.validation import as_count, as_numbers, as_real_array, check_fi
 _DIFFERENCE = 1e-4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainingLaw:
     """E J(theta_n) = J(noise-free theta_n) - loss, to first order in the noise, for the leave-one-out estimator.
 
@@ -79,7 +79,7 @@ class TrainingLaw:
 
     def loss(self, budget: int, group_sizes: ArrayLike) -> float:
         """Return the loss at N = BG responses a step, with one group size or one for each step, shape () or (n,)."""
-        sizes = _as_group_sizes(np.asarray(group_sizes, dtype=np.float64))
+        sizes = _as_group_sizes(as_numbers("group_sizes", group_sizes))
         if sizes.ndim:
             check_shape("group_sizes", sizes, (len(self.constants),), "(n,), the steps")
         factors = np.stack(np.broadcast_arrays(sizes, 1.0, 1.0 / (sizes - 1.0)), axis=-1)
@@ -102,7 +102,7 @@ class TrainingLaw:
         -------
         ndarray, shape () or (J,)
         """
-        sizes = _as_group_sizes(np.asarray(group_sizes, dtype=np.float64))
+        sizes = _as_group_sizes(as_numbers("group_sizes", group_sizes))
         if sizes.ndim:
             check_shape("group_sizes", sizes[-1] if sizes.ndim == 2 else sizes, (len(self.steps),), "(n,), the steps")
         plans = np.broadcast_to(sizes, (sizes.shape[0] if sizes.ndim == 2 else 1, len(self.steps)))

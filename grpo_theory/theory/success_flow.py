@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 
 from grpo_theory.arrays import Array
 from grpo_theory.theory.finite_group import FiniteGroupObjective
-from grpo_theory.validation import as_count, as_real_array, check_interior
+from grpo_theory.validation import as_count, as_numbers, as_real_array, check_interior
 
 _NEWTON = 64
 """More than Newton's method ever needs here: it converges from one side, and quadratically."""
@@ -85,12 +85,12 @@ class PlainFlow(SuccessFlow):
 
     def clock(self, log_odds: ArrayLike) -> Array:
         """Return 2(u + sinh u)."""
-        u = np.asarray(log_odds, dtype=np.float64)
+        u = as_numbers("log_odds", log_odds)
         return 2.0 * (u + np.sinh(u))
 
     def log_odds(self, clock: ArrayLike) -> Array:
         """Solve u + sinh u = clock/2 by Newton's method from above, where the left side is convex: no iterate overshoots."""
-        height = np.abs(np.asarray(clock, dtype=np.float64)) / 2.0
+        height = np.abs(as_numbers("clock", clock)) / 2.0
         u = np.minimum(np.arcsinh(height), height / 2.0)
         for _ in range(_NEWTON):
             step = (u + np.sinh(u) - height) / (1.0 + np.cosh(u))
@@ -108,11 +108,11 @@ class DividedFlow(SuccessFlow):
 
     def clock(self, log_odds: ArrayLike) -> Array:
         """Return 4 sinh(u/2)."""
-        return np.asarray(4.0 * np.sinh(np.asarray(log_odds, dtype=np.float64) / 2.0))
+        return np.asarray(4.0 * np.sinh(as_numbers("log_odds", log_odds) / 2.0))
 
     def log_odds(self, clock: ArrayLike) -> Array:
         """Return 2 arcsinh(clock/4)."""
-        return np.asarray(2.0 * np.arcsinh(np.asarray(clock, dtype=np.float64) / 4.0))
+        return np.asarray(2.0 * np.arcsinh(as_numbers("clock", clock) / 4.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class FiniteGroupFlow(SuccessFlow):
 
     def clock(self, log_odds: ArrayLike) -> Array:
         """Return the integral of du/(h'(p) p(1 - p)) from 0, by Gauss and Legendre's rule on panels."""
-        u = np.asarray(log_odds, dtype=np.float64)
+        u = as_numbers("log_odds", log_odds)
         return np.array([self._integral(float(end)) for end in u.flat]).reshape(u.shape)
 
     def _integral(self, end: float) -> float:
@@ -155,7 +155,7 @@ class FiniteGroupFlow(SuccessFlow):
 
     def log_odds(self, clock: ArrayLike) -> Array:
         """Invert the clock between those of the plain flows made as fast as the least and the greatest h'."""
-        shown = np.asarray(clock, dtype=np.float64)
+        shown = as_numbers("clock", clock)
         least, most = self.objective.slope_range
         ends = PlainFlow().log_odds(np.multiply.outer([0.999 * least, 1.001 * most], shown.ravel()))
         found = [self._inverse(float(value), *sorted(pair)) for value, pair in zip(shown.flat, ends.T, strict=True)]

@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.exact.logit_forms import logit_tables, noise_forms, reward_moments
 from grpo_theory.problem import Problem
+from grpo_theory.validation import as_numbers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ThirdCumulant:
     """The third cumulant of one group's leave-one-out estimate, its prompt drawn too, at every group size.
 
@@ -37,7 +38,7 @@ class ThirdCumulant:
 
     def at(self, group_sizes: ArrayLike) -> Array:
         """Return the cumulant at group sizes of any shape, shape (..., d, d, d)."""
-        g = np.asarray(group_sizes, dtype=np.float64)
+        g = as_numbers("group_sizes", group_sizes)
         parts = (1.0 / g**2, 1.0 / (g * (g - 1.0)), (g - 2.0) / (g * (g - 1.0) ** 2), 1.0 / (g - 1.0) ** 2)
         within = np.tensordot(np.stack(parts, axis=-1), self.within, axes=1)
         mixed = np.tensordot(np.stack((1.0 / g, 1.0 / (g * (g - 1.0))), axis=-1), self.mixed, axes=1)

@@ -76,7 +76,7 @@ class WeightedChiSquare:
         two = np.where((self.weights > 0.0) & (count == 2)[..., None], self.weights, 1.0)
         at_zero = np.select([count == 1, count == 2], [np.inf, 0.5 / np.sqrt(two).prod(axis=-1)], 0.0)
         found = self._at(q, 0.0, 0.0, "density") / self.weights.max(axis=-1)
-        return np.where(np.asarray(q) == 0.0, at_zero, found)[()]
+        return np.where(as_numbers("q", q) == 0.0, at_zero, found)[()]
 
     def ppf(self, p: ArrayLike) -> Number:
         """Return the quantile: the q with P(Q <= q) = p, for p in [0, 1]."""

@@ -14,7 +14,7 @@ RULE = (
     f"An interval is sound if its coverage is at least {SOUND:.0%} in at least {SHARE:.0%} of the design's cells. The narrowest "
     "of the sound ones (by the median, over cells, of its median width) is recommended; where none is sound, the one that "
     f"reaches {SOUND:.0%} in most cells is called nearest. Cells are judged apart by the number of prompts B, and where success "
-    "is rare, 1%. Of several components the worst covered is counted. A dataset that gives no answer is not covered; the last "
+    "is rare. Of several components the worst covered is counted. A dataset that gives no answer is not covered; the last "
     "column but one has their share in the worst cell. Widths are relative to the interval recommended, or nearest, where both "
     "are bounded. Intervals that were tried in few cells are never recommended."
 )

@@ -85,6 +85,8 @@ def _assumption(found: Found) -> str:
     rows = found.rows("U6/assumption", "confirmed", "refuted")
     refuted = int((rows["verdict"] == "refuted").sum())
     table = found.table("baselines").groupby("problem")[["correlation_mean", "break_even"]].first().loc[list(LANGUAGE_MODEL)]
+    if table["break_even"].min() < 2.0:
+        raise NotSaidError("the group's mean has the smaller error at every group size somewhere")
     return (
         "Corollary 5 assumes that the reward and the squared length of the score, $\\nabla\\log\\pi$, are uncorrelated. This "
         f"fails on {refuted} of {len(rows)} problems: on three policies of SmolLM2, where the mean |correlation| is "
@@ -99,8 +101,8 @@ def _near_the_oracle(found: Found) -> str:
     if of_near.empty or of_far.empty:
         raise NotSaidError("no head that was trained further was looked at")
     return (
-        "The group's own mean is a good baseline all the same: on SmolLM2's head, trained further, its error with 8 responses a "
-        f"prompt is {_range(100.0 * of_near, '.0f')}% above that of an oracle who knows the prompt's value, and with 32 at most "
+        "On SmolLM2's head, trained further, the error with the group's own mean as baseline and 8 responses a prompt is "
+        f"{_range(100.0 * of_near, '.0f')}% above that of an oracle who knows the prompt's value, and with 32 at most "
         f"{100.0 * of_far.max():.1f}%."
     )
 
@@ -119,15 +121,18 @@ def _limit_law(found: Found) -> str:
 
 def _division(found: Found) -> str:
     found.rows("division/pays")
-    table = found.table("race").query("quantity == 'plain less' and arm == 'divided' and contest != 'printed steps'")
-    if set(table["contest"]) != {"SGD", "Adam"} or (table["correlation"] > 0.0).all():
+    table = found.table("race").query("quantity == 'plain less' and arm == 'divided' and contest == 'Adam'")
+    points = -100.0 * table.set_index("family")["estimate"]
+    if set(points.index) != {"head", "random", "made up"}:
         raise NotSaidError("the study race ran in too few settings")
-    gains = table.assign(points=-100.0 * table["estimate"], shared=table["correlation"] > 0.0)
-    most = gains.groupby(["contest", "shared"])["points"].max()
+    ranges = {family: _range(points[[family]], ".1f").replace("-", "\u2212") for family in points.index.unique()}
     return (
-        f"Each at its own best step size, dividing by the group's standard deviation gains at most {most['SGD', False]:.1f} "
-        f"points of success where prompts do not share features, and at most {most['SGD', True]:.1f} where they do "
-        f"({most['Adam', True]:.1f} under Adam)."
+        "Answers have one token and are right or wrong, prompts share features, groups have at least 4 responses, and the "
+        "optimiser is Adam. At each side's own best step, dividing by the standard deviation changes success, averaged over a "
+        f"run, by {ranges['head']} points of a hundred on heads of SmolLM2 whose hidden states are frozen, by "
+        f"{ranges['random']} on prompts with random features and by {ranges['made up']} on four made-up prompts. It raises "
+        f"success by a point or more in {int((points >= 1.0).sum())} of {points.size} settings, and lowers it by as much in "
+        f"{int((points <= -1.0).sum())}."
     )
 
 
@@ -166,6 +171,8 @@ def _divided_sum(found: Found) -> str:
 def _kl_gradient(found: Found) -> str:
     found.rows("U17/printed", "refuted")
     table = found.table("kl_terms").query("term == 'k3 in loss, as printed' and quantity == 'gradient'")
+    if table["cosine"].max() >= 0.0:
+        raise NotSaidError("the printed gradient points away on some problems only")
     return (
         "The printed gradient of the K3 term, which is to hold the policy near its reference, has its ratio upside down and "
         "points away from what it should descend: their cosine is "

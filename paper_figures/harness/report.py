@@ -8,12 +8,21 @@ import pandas as pd
 
 from grpo_theory.evidence import FAMILY_ERROR
 from paper_figures.harness.advice import RULE, advice, choices
+from paper_figures.harness.captions import caption_of
 from paper_figures.harness.discovery import figures, figures_of, subject
 from paper_figures.harness.findings import FINDINGS, Found, NotSaidError
 from paper_figures.harness.mathematics import typeset
 from paper_figures.harness.page import Page, anchor_of
 from paper_figures.harness.sections import Section, section_of, sections
-from paper_figures.harness.summaries import coverage_at_points, coverage_of_runs, group_sizes, how_made, undecided, who_wins
+from paper_figures.harness.summaries import (
+    about_runs,
+    coverage_at_points,
+    coverage_of_runs,
+    group_sizes,
+    how_made,
+    undecided,
+    who_wins,
+)
 from paper_figures.harness.theorem import add_list, add_proofs, add_statement
 from paper_figures.harness.wording import setting_name, standing, tally, with_power
 from simulations.claims import CATALOGUE, PARTS
@@ -56,7 +65,7 @@ def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
     drawn = {name: figures()[name] for name in figures_of(verdicts.studies)}
     about = {name: subject(module) for name, module in drawn.items()}
     _add_opening(page, verdicts, results)
-    _add_figures(page, {name: drawn[name] for name, statement in about.items() if statement == ""}, out)
+    _add_figures(page, {name: drawn[name] for name, statement in about.items() if statement == ""}, results, out)
     _add_reading(page, verdicts.claims)
     for section in sections():
         own = {name: drawn[name] for name, statement in about.items() if statement and section.holds(statement)}
@@ -64,7 +73,7 @@ def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
     rest = {name: drawn[name] for name, statement in about.items() if statement is None}
     if rest:
         page.section("Further pictures", "pictures", "The rest")
-        _add_figures(page, rest, out)
+        _add_figures(page, rest, results, out)
     _add_powerless(page, verdicts.claims)
     page.section("Statements that are not decided yet", "undecided", "The rest")
     left = undecided()
@@ -134,7 +143,7 @@ def _add_section(
         else:
             listed += [whole, *parts]
     add_list(page, listed, claims)
-    _add_figures(page, drawn, out)
+    _add_figures(page, drawn, results, out)
     _add_tables(page, section.anchor, results, verdicts.studies, claims)
     rows = with_power(claims)
     if len(rows):
@@ -144,9 +153,10 @@ def _add_section(
         )
 
 
-def _add_figures(page: Page, drawn: dict[str, ModuleType], out: Path) -> None:
+def _add_figures(page: Page, drawn: dict[str, ModuleType], results: Path, out: Path) -> None:
     for name, module in drawn.items():
-        page.figure(out / "figures", name, module.CAPTION)
+        tables = {table: read_table(results, table)[0] for table in module.TABLES}
+        page.figure(out / "figures", name, caption_of(module, tables))
 
 
 def _add_tables(page: Page, anchor: str, results: Path, names: tuple[str, ...], claims: pd.DataFrame) -> None:
@@ -171,10 +181,7 @@ def _add_tables(page: Page, anchor: str, results: Path, names: tuple[str, ...], 
         )
     if "coverage_runs" in names:
         page.heading("On one training run")
-        page.paragraph(
-            "Started 1.5 from the maximiser: least and median coverage over three problems, two sizes of batch and the "
-            "components, by steps and schedule."
-        )
+        page.paragraph(about_runs(results))
         page.table(coverage_of_runs(results))
 
 

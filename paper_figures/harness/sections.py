@@ -110,7 +110,7 @@ SECTIONS = (
         "Bounds on the gap during training (Lemmas 6, 14 and 16)",
         ERROR,
         ("U7", "U8", "U18"),
-        "The gap $\\Delta$ is the best objective less the present one. The bounds' constants hold over a ball around the "
+        "The gap $\\Delta$ is the best objective less the present one. The bounds' constants are over a ball around the "
         "maximiser, onto which iterates are projected.",
     ),
     Section(
@@ -118,7 +118,7 @@ SECTIONS = (
         "The limit law of training (Theorem 8, Corollaries 9 and 10)",
         ERROR,
         ("U10", "U11", "U12", "U13"),
-        "What n times the gap tends to as training goes on: a law from which intervals for a run can be read.",
+        "The limit of n times the gap as training goes on: a law from which intervals for a run can be read.",
     ),
     Section(
         "standardised",
@@ -133,23 +133,23 @@ SECTIONS = (
         "Which objective groups of finite size climb (Proposition 13)",
         ERROR,
         ("U16", "R1"),
-        "Division by the group's deviation changes the objective. What it changes to is known as groups grow; trainers use "
-        "groups of two to sixty-four.",
+        "Division by the group's deviation changes the objective. What it changes to is known as groups grow; those of trainers "
+        "are finite.",
     ),
     Section(
         "kl",
         "Which gradient a KL term estimates (K3)",
         ERROR,
         ("U17", "R5"),
-        "Unbiased for a divergence and unbiased for its gradient are two properties, and a term in the loss is not a term in "
-        "the reward.",
+        "Unbiased for a divergence and unbiased for its gradient are different properties, and a term in the loss differs from a "
+        "term in the reward.",
     ),
     Section(
         "decompositions",
         "What the updates off policy are made of",
         TIC,
         ("T1", "T2"),
-        "The two decompositions on which the paper's rates rest. They are identities between vectors, so one group decides them. "
+        "The paper's rates rest on these decompositions. They are identities between vectors, so one group decides them. "
         r"The weights $\zeta$ and $\xi$ are the shares of prompts and of responses in the batch; the clip keeps the tokens in "
         r"$B$ and the responses in $D$; $\mu_c$ is the mean of the group's rewards, $\mu_0$ and $\mu_k$ are the prompt's values "
         "under the old and the current policy.",
@@ -175,7 +175,7 @@ SECTIONS = (
         "Rates of convergence, and division by the response's own length (Theorems 4.1 to 4.3)",
         TIC,
         ("T9", "T10", "T11", "T15"),
-        "A bound on the average squared gradient is of use if what it bounds tends to 0 when it does.",
+        "A bound on the average squared gradient is of use if what it bounds goes to 0 with it.",
     ),
     Section(
         "level",
@@ -196,43 +196,43 @@ SECTIONS = (
         "What a step gains, and the sum of squared gradients (Theorems 3.1 to 3.4)",
         NORMALISATION,
         ("N4", "N5", "N6", "N8"),
-        "With exact gradients, so nothing here is noise. X is the largest norm of a prompt's features, n the number of prompts.",
+        "Gradients are exact, without noise. X is the largest norm of a prompt's features, n the number of prompts.",
     ),
     Section(
         "faster",
         "When dividing by the standard deviation is faster",
         NORMALISATION,
         ("N7", "division"),
-        "At the paper's two step sizes, and with each update at its own best step size.",
+        "At the paper's step sizes, and with each update at its own best step size.",
     ),
     Section(
         "phases",
         "Proxies, cosines and phases on a language model",
         NORMALISATION,
         ("N9", "N10", "N11", "N12"),
-        "What the paper measured on its models, measured on the head of SmolLM2-135M, where every expectation is an exact sum.",
+        "What the paper measured on its models is measured here on SmolLM2-135M.",
     ),
     Section(
         "mixed-groups",
         "Groups whose rewards differ, and dynamic sampling",
         NEIGHBOURS,
         ("R3", "dynamic sampling"),
-        "A group whose rewards are all equal says nothing. What happens to the update if such groups are dropped, redrawn, or "
-        "conditioned away?",
+        "A group whose rewards are all equal has advantages of 0. What happens to the update if such groups are dropped, "
+        "redrawn, or conditioned away?",
     ),
     Section(
         "james-stein",
         "Baselines that borrow strength from other prompts",
         NEIGHBOURS,
         ("R4",),
-        "A group's mean is a noisy baseline; shrinking it towards the other prompts' may help.",
+        "A group's mean is a noisy baseline. Is the error less if it is shrunk towards the other prompts' means?",
     ),
     Section(
         "softmax-bandit",
         "Softmax bandits with exact gradients",
         NEIGHBOURS,
         ("R6",),
-        "One prompt, K responses, no noise: how fast can a softmax policy learn at all?",
+        "One prompt, K responses, exact gradients: how fast can a softmax policy learn at all?",
     ),
     Section(
         "pairwise", "The pairwise loss", NEIGHBOURS, ("R7",), "A regression on pairs of responses, of which a step is GRPO's."
@@ -242,7 +242,7 @@ SECTIONS = (
         "Estimators compared without their scale",
         PRACTICE,
         ("efficiency",),
-        "A learning rate undoes any factor, so a squared error cannot compare estimators whose means differ. Efficiency is the "
+        "A learning rate undoes any factor, so a squared error says little of estimators whose means differ. Efficiency is the "
         "share of the exact gradient's gain that one step of the estimate's own best length has.",
     ),
     Section(
@@ -257,7 +257,7 @@ SECTIONS = (
         "Which confidence intervals cover",
         PRACTICE,
         ("CI/",),
-        "An interval that is sold as one of 95% and covers less misleads. Coverage is measured where the truth is known.",
+        "An interval whose coverage is below its level misleads. Coverage is measured where the truth is known.",
     ),
 )
 """In the order of the report; statements that none of them names have sections of their own."""

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from paper_figures.harness.style import ESTIMATORS
+from paper_figures.harness.captions import listed
+from paper_figures.harness.style import ESTIMATORS, TRAINING
 from simulations.claims import CATALOGUE, decided_by
 from simulations.harness.discovery import studies
 from simulations.harness.store import read_run, read_table
@@ -48,15 +49,31 @@ def coverage_at_points(claims: pd.DataFrame) -> pd.DataFrame:
     return shown.assign(**shares, narrowed=claims["control"], verdict=claims["verdict"])
 
 
+def about_runs(results: Path) -> str:
+    """Say of which runs `coverage_of_runs` is."""
+    design = _coverage_of_runs(results)
+    problems = listed(f"\u201c{TRAINING[str(name)]}\u201d" for name in design["problem"].unique())
+    sizes = design[["batch_size", "group_size"]].drop_duplicates()
+    batches = listed(f"B = {row.batch_size} with G = {row.group_size}" for row in sizes.itertuples())
+    return (
+        f"Runs start {listed(map('{:g}'.format, design['start'].unique()))} from the maximiser. Each cell has the least and the "
+        f"median coverage over problems ({problems}), sizes ({batches}) and components, by steps and schedule."
+    )
+
+
 def coverage_of_runs(results: Path) -> pd.DataFrame:
     """Return least and median coverage of the intervals from one training run, by steps and schedule."""
-    table, _ = read_table(results, "coverage_runs")
-    design = table[(table["part"] == "design") & (table["measure"] == "coverage")]
+    design = _coverage_of_runs(results)
     grouped = design.groupby(["interval", "target", "schedule", "steps"], sort=False)["estimate"]
     text = grouped.agg(lambda shares: f"{shares.min():.3f}, {shares.median():.3f}")
     wide = text.unstack(["schedule", "steps"], fill_value="")
     wide.columns = [f"{schedule}, n = {steps}" for schedule, steps in wide.columns]
     return wide.reset_index()
+
+
+def _coverage_of_runs(results: Path) -> pd.DataFrame:
+    table, _ = read_table(results, "coverage_runs")
+    return table[(table["part"] == "design") & (table["measure"] == "coverage")]
 
 
 def undecided() -> pd.DataFrame:

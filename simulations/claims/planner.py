@@ -52,4 +52,34 @@ FROM_GRADIENTS = (
     ),
 )
 
-STATEMENTS = (*FROM_REWARDS, *FROM_GRADIENTS)
+TAILS = {
+    "c1": "c1",
+    "c2": "c2",
+    "c3": "c3",
+    "error": "the squared error at group size 16",
+    "loss": "what group size 16 loses",
+}
+"""What limits are promised of pilots whose gradients have heavy-tailed lengths."""
+WARNINGS = {
+    "missed": "of pilots whose gradient lengths are lognormal with 0.7 at most 10% are not warned of",
+    "false alarm": "of pilots whose gradient lengths are equal, but for the prompts' success rates, at most 10% are warned of",
+}
+
+HEAVY_TAILS = (
+    *(
+        Statement(
+            f"plan/tails/{name}",
+            "docs/derivations.md, 35",
+            f"the 95% limits of {text} hold it at least 95% of the time, within two points, where lengths are lognormal with 0.7",
+            "upper bound",
+            whose="ours",
+        )
+        for name, text in TAILS.items()
+    ),
+    *(
+        Statement(f"plan/tails/{name}", "docs/derivations.md, 35", text, "upper bound", whose="ours")
+        for name, text in WARNINGS.items()
+    ),
+)
+
+STATEMENTS = (*FROM_REWARDS, *FROM_GRADIENTS, *HEAVY_TAILS)

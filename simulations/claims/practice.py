@@ -56,17 +56,26 @@ STATEMENTS = (
     Statement(
         "division",
         "beside arXiv 2601.23135",
-        "advantages are divided by the group's standard deviation, or not, each at its own best step: which learns sooner?",
+        "two reward values, answers of one token, a log-linear policy or a frozen model's head: advantages are divided by the "
+        "group's standard deviation (grpo) or not (dr_grpo): which has the higher success over a whole run?",
         PARTS,
     ),
     Statement(
         "division/pays",
         "measured",
-        "divided, the success averaged over a training is higher by at least one point of a hundred",
+        "prompts share features, groups of 4 to 64, each at its own best constant step: divided, the success averaged over a run "
+        "is higher by at least one point of a hundred",
         "ordering",
         whose="ours",
     ),
     Statement(
-        "division/harmless", "measured", "divided, it is lower by at most one point of a hundred", "ordering", whose="ours"
+        "division/harmless", "measured", "there, divided, it is lower by at most one point of a hundred", "ordering", whose="ours"
+    ),
+    Statement(
+        "division/printed steps",
+        "measured",
+        "at the paper's steps, 1/(2X^2) divided and 1/X^2 not: divided, it is higher by at least one point of a hundred",
+        "ordering",
+        whose="ours",
     ),
 )

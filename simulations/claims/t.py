@@ -9,6 +9,49 @@ LINEAR = "logits linear in theta, every token's score Lipschitz with constant L"
 MOST = "it fails for at most half of the problems"
 TREES = "random problems on trees: two tokens to choose from, six features shared by all prefixes, rewards 0 and 1"
 LIPSCHITZ = "every token's score is Lipschitz with constant L"
+TRAINED = (
+    "minibatch training on trees of two tokens, responses used once; the arm's best constant step, chosen on other seeds; "
+    "updates that are not the first of their rollout"
+)
+PASSES = "training on trees of two tokens with several passes over a rollout; constant steps, chosen on other seeds"
+RUNS = "minibatch training on trees of two tokens, responses used once; each arm's best constant step, chosen on other seeds"
+
+
+def _while_training(part: str, text: str, kind: str = "upper bound", where: str = TRAINED) -> Statement:
+    return Statement(part, f"question beside {PAPER}", text, kind, where, whose="ours")
+
+
+POINTS_AWAY = "points away from grad J(theta_k) in at most 5% of the updates"
+NO_RATIO_LAST = "without ratio and clip success ends at most a point below that with token ratios clipped by sign"
+CLIP_LAST = "with token ratios clipped by sign success ends at most a point below that without ratio and clip"
+WHILE_TRAINING = (
+    _while_training("T6/trained", f"the mean update with token ratios clipped by sign at 0.8 and 1.2 {POINTS_AWAY}"),
+    _while_training(
+        "T6/trained, little clipped",
+        f"the mean update with token ratios clipped by sign {POINTS_AWAY} of which at most 2% of the tokens are clipped",
+    ),
+    _while_training("T7/trained", f"the mean update with the trajectory ratio, dropped above 1.2, {POINTS_AWAY}"),
+    _while_training("T8/trained", f"the mean update without any ratio {POINTS_AWAY}"),
+    _while_training(
+        "T8/nearer, trained",
+        "in runs with the clip the mean update without any ratio is nearer in direction to grad J(theta_k) than the clipped one",
+        "ordering",
+    ),
+    _while_training("T8/dropped, trained", f"at its best step each: {NO_RATIO_LAST}", where=RUNS),
+    _while_training("T8/dropped, twice the step", f"at twice its best step each: {NO_RATIO_LAST}", where=RUNS),
+    _while_training("T8/dropped, four times the step", f"at four times its best step each: {NO_RATIO_LAST}", where=RUNS),
+    _while_training(
+        "T8/dropped, several passes", f"several passes over the responses, at its best step each: {NO_RATIO_LAST}", where=PASSES
+    ),
+    _while_training(
+        "T8/dropped, several passes at the step of the clip",
+        f"several passes over the responses, both at the best step of the clip: {NO_RATIO_LAST}",
+        where=PASSES,
+    ),
+    _while_training("T8/clip, trained", f"at its best step each: {CLIP_LAST}", where=RUNS),
+    _while_training("T8/clip, twice the step", f"at twice its best step each: {CLIP_LAST}", where=RUNS),
+    _while_training("T8/clip, four times the step", f"at four times its best step each: {CLIP_LAST}", where=RUNS),
+)
 
 
 def _on_smollm2(part: str, text: str, kind: str) -> Statement:
@@ -153,7 +196,7 @@ STATEMENTS = (
         f"question beside {PAPER}",
         f"the mean update with token ratios clipped by sign at 0.8 and 1.2 still climbs; {MOST}",
         "upper bound",
-        TREES,
+        f"{TREES} (200 where it is said); the policy has moved by one step, farther along the gradient than the clip lets it",
         whose=OURS,
     ),
     Statement("T7", PAPER, "TIC estimates the gradient at the current policy", PARTS),
@@ -387,4 +430,5 @@ STATEMENTS = (
         whose=OURS,
     ),
     *LANGUAGE_MODEL,
+    *WHILE_TRAINING,
 )

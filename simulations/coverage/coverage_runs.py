@@ -62,7 +62,7 @@ def cells(quick: bool) -> list[Cell]:
     for values in found:
         runs = QUICK_RUNS if quick else POINT_RUNS if values[0] == "point" else RUNS
         settings = dict(zip(names, values, strict=True)) | {"intervals": list(values[-1]), "runs": min(runs, CHUNK_RUNS)}
-        listed.append(Cell(settings, -(-runs // CHUNK_RUNS)))
+        listed.append(Cell(settings, -(-runs // CHUNK_RUNS), shared=True))
     return listed
 
 

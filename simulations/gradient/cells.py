@@ -41,7 +41,7 @@ def gradient_cells(
                 "group_size": group_size,
                 "chunk_replications": chunk,
             }
-            found.append(Cell(settings, -(-replications // chunk), code))
+            found.append(Cell(settings, -(-replications // chunk), code, shared=True))
     return found
 
 

@@ -85,7 +85,7 @@ def draw(name: str, prompts: Integers, group_size: int, rng: np.random.Generator
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Run each scheme; return sums of what its groups add, of their squares, and numbers of groups and batches."""
     name, size = settings["problem"], settings["group_size"]
-    rng = np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)))
+    rng = np.random.default_rng(seed)
     weights = gt.gallery.problem(name).bandit.prompt_weights
     groups = draw(name, rng.choice(np.arange(weights.size), settings["chunk_groups"], p=weights), size, rng)
     return {

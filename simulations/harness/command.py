@@ -11,6 +11,7 @@ from tqdm import tqdm
 from grpo_theory.estimation import SourceFile
 from grpo_theory.validation import counted
 from simulations.claims import CATALOGUE, decided_by
+from simulations.claims.powerless import unexplained
 from simulations.harness.cluster import ClusterError
 from simulations.harness.discovery import studies
 from simulations.harness.kernel_files import KernelFileError, first_line, load_kernels
@@ -75,7 +76,7 @@ def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequenc
             for study, computed in run(chosen, store, executor, **how):
                 _tell(f"{study.name}: {counted(computed, 'chunk')} computed, table in {root / study.name}.parquet")
         if options.command == "verify":
-            verify(names, root, given(options))
+            return verify(names, root, given(options), quick=options.quick)
     return 0
 
 
@@ -119,8 +120,11 @@ def list_claims() -> None:
         print(f"{statement.id:22s} {statement.text}  [{statement.source}; {where}]")
 
 
-def verify(names: Sequence[str], root: Path, options: str) -> None:
-    """Judge the claims together, write claims.csv beside the tables, and say what came out for the named studies."""
+def verify(names: Sequence[str], root: Path, options: str, *, quick: bool) -> int:
+    """Judge the claims together, write claims.csv beside the tables, and say what came out for the named studies.
+
+    Returns the exit status: 1 if a check has no power and the catalogue does not say why.
+    """
     _tell("judging the claims")
     verdicts, left_out = judge_tables(root, names)
     write_verdicts(root, verdicts)
@@ -135,3 +139,12 @@ def verify(names: Sequence[str], root: Path, options: str) -> None:
     others = len(verdicts.claims) - len(named)
     together = f", judged together with {others} of other studies whose tables stand there" if others else ""
     print(f"{len(named)} claims, {len(powerless)} without power{together}: {root / CLAIMS}")
+    blind = unexplained(named, quick=quick)
+    if len(blind):
+        first = f"{blind.iloc[0]['id']} on {blind.iloc[0]['problem']}"
+        print(
+            f"{counted(len(blind), 'check')} could not have failed, first {first}: mend the control, or say in "
+            "simulations/claims/powerless.py why it survives",
+            file=sys.stderr,
+        )
+    return 1 if len(blind) else 0

@@ -1,16 +1,42 @@
 """From rows of tables to evidence: the one builder for all studies."""
 
 from collections.abc import Hashable, Mapping
+from math import log
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import rel_entr
 
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Evidence, Share
 
 Row = Mapping[Any, Any]
+
+
+class BoundedMean(Share):
+    """A mean of independent shares, each between 0 and 1: its limits are Hoeffding's (1963, Theorem 1), whatever their law.
+
+    A mean p of n of them is a limit's distance from the truth m with probability at most exp(-n [p log(p/m) + (1-p)
+    log((1-p)/(1-m))]) on each side.  Where all shares are 0 their sample has no spread, and Student's limits none either.
+    """
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Return limits that miss the truth with probability at most `level`."""
+        return self._limits(self.estimate * self.replications, self.replications, level)
+
+    @staticmethod
+    def _limits(hits: float, trials: int, level: float) -> tuple[float, float]:
+        mean, most = hits / trials, log(2.0 / level) / trials
+
+        def excess(truth: float) -> float:
+            return float(rel_entr(mean, truth) + rel_entr(1.0 - mean, 1.0 - truth)) - most
+
+        low = 0.0 if mean <= 0.0 else brentq(excess, np.finfo(float).tiny, mean, xtol=1e-12)
+        high = 1.0 if mean >= 1.0 else brentq(excess, mean, 1.0 - 1e-15, xtol=1e-12)
+        return low, high
 
 
 def exact(estimate: float, prediction: float, margin: float = 0.0) -> Evidence:

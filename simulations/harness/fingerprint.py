@@ -1,7 +1,8 @@
-"""Fingerprints of code: what a study's results depend on, comments and docstrings aside.
+"""Fingerprints of code and data: what a study's results depend on, comments and docstrings aside.
 
 A study depends on the modules that it imports, directly or not.  A name that a package merely hands on counts for the module
 that defines it, and ``gt.name`` for the module behind that name; so an edit somewhere else in the library keeps the chunks.
+A data file belongs to the modules beside it that name it.
 """
 
 import ast
@@ -14,39 +15,45 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from grpo_theory.compilation import reliances
 from grpo_theory.estimation import Estimator
+from grpo_theory.reliances import reliances
 
 PROJECT = ("grpo_theory", "simulations")
 CATALOGUE = "simulations.claims"
 """What is stated does not change what is computed."""
+DATA = (".json", ".npz")
+"""The endings of files of data, which stand beside the module that reads them and have the name that it calls them by."""
 
 
 @cache
 def checkout_checksum() -> str:
-    """Return a checksum of all files of code of the project as they are, by which one machine knows another's checkout."""
+    """Return a checksum of all files of code and data of the project, by which one machine knows another's checkout."""
     digest = hashlib.sha256()
     for package in PROJECT:
         folder = _file(package).parent
-        for path in sorted(folder.rglob("*.py")):
+        for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", *DATA)):
             digest.update(f"{package}/{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
 @cache
 def module_fingerprint(module: str) -> str:
-    """Return a checksum of the code of a module and of all modules of the project that it depends on."""
+    """Return a checksum of the code of a module and of all modules of the project that it depends on, and of their data."""
     digest = hashlib.sha256()
     for name in dependencies(module):
-        digest.update(f"{name}:{_read(_file(name).read_text(encoding='utf-8')).checksum}\n".encode())
+        text = _file(name).read_text(encoding="utf-8")
+        digest.update(f"{name}:{_read(text).checksum}\n".encode())
+        for path in _data_files(_file(name).parent):
+            if _names(text, path.stem):
+                digest.update(f"{path.name}:{_checksum(path)}\n".encode())
     return digest.hexdigest()
 
 
 def function_fingerprint(function: Callable) -> str:
-    """Return a checksum of a function's code, of the compiled functions that it calls, and of the constants that they name."""
-    functions, constants = reliances(function)
-    forms = [_function_form(called) for called in functions]
-    return hashlib.sha256("\n".join([forms[0], *sorted(forms[1:]), repr(constants)]).encode()).hexdigest()[:16]
+    """Return a checksum of a function's code, of the functions that it calls, and of the constants that they name."""
+    found = reliances(function)
+    forms = [_function_form(called) for called in found.functions]
+    return hashlib.sha256("\n".join([forms[0], *sorted(forms[1:]), repr(found.constants)]).encode()).hexdigest()[:16]
 
 
 def estimator_fingerprint(estimator: Estimator) -> str:
@@ -67,6 +74,22 @@ def dependencies(module: str) -> list[str]:
             seen.add(name)
             waiting += [found for found in _imported(name) if found not in seen]
     return sorted(seen)
+
+
+@cache
+def _data_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix in DATA)
+
+
+@cache
+def _checksum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@cache
+def _names(text: str, data: str) -> bool:
+    """Whether a module has the name of a set of data as one of its strings."""
+    return any(isinstance(node, ast.Constant) and node.value == data for node in ast.walk(ast.parse(text)))
 
 
 class _Reading(NamedTuple):

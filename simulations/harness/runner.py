@@ -16,7 +16,7 @@ from grpo_theory.validation import counted
 from simulations.harness.discovery import study_in
 from simulations.harness.fingerprint import checkout_checksum
 from simulations.harness.store import NUMERICAL, Store, StoreError, versions
-from simulations.harness.study import Cell, Study, cell_seed, table_of
+from simulations.harness.study import Cell, Study, chunk_seed, table_of
 
 Chunk = tuple[Study, Cell, int]
 
@@ -61,7 +61,7 @@ def compute_chunk(
         kernel.load()
     study = study_in(module)
     start = time.perf_counter()
-    data = study.compute(cell.settings, cell_seed(study.name, cell, seed), chunk)
+    data = study.compute(cell.settings, chunk_seed(study.name, cell, seed, chunk), chunk)
     return data, time.perf_counter() - start
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from simulations.harness.fingerprint import module_fingerprint
+from simulations.harness.seal import UNSEALED, SealError, check_seal, opened_json, seal, sealed_json
 from simulations.harness.study import Cell, Study
 
 CHUNKS = "chunks"
@@ -128,12 +129,10 @@ class Store:
         """Return a chunk's record, or None if it is missing, damaged, or made by other code, versions, settings or seed."""
         expected = self._identity(study, cell, chunk)  # first, because Python 3.11 may not parse code while threads do
         try:
-            record = json.loads(self._chunk_path(study.name, cell, chunk).read_text())
-            body = record["body"]
-            intact = record["sha256"] == _checksum(body)
-        except (OSError, ValueError, KeyError, TypeError):
+            body = opened_json(self._chunk_path(study.name, cell, chunk).read_bytes())
+        except (OSError, ValueError):
             return None
-        if not intact or {name: body.get(name) for name in expected} != expected:
+        if {name: body.get(name) for name in expected} != expected:
             return None
         return body if all(body["versions"].get(name) == versions()[name] for name in NUMERICAL) else None
 
@@ -142,7 +141,7 @@ class Store:
         path = self._chunk_path(study.name, cell, chunk)
         body = {**self._identity(study, cell, chunk), "versions": versions(), "seconds": seconds, "data": data}
         make_folder(path.parent)
-        write_atomically(path, json.dumps({"sha256": _checksum(body), "body": body}).encode())
+        write_atomically(path, sealed_json(body))
 
     def take_over(self, other: "Store", study: Study, cell: Cell, chunk: int) -> bool:
         """Take over a chunk that another store holds; returns whether it holds one that is sound."""
@@ -164,16 +163,15 @@ class Store:
             "quick": quick,
             "versions": versions(),
             "source": module_fingerprint(study.module),
-            "columns": list(arrow.column_names),
         }
-        metadata = dict(arrow.schema.metadata or {}) | {b"grpo_theory": json.dumps(facts).encode()}
+        metadata = dict(arrow.schema.metadata or {}) | {b"grpo_theory": json.dumps(facts).encode(), b"seal": UNSEALED}
         arrow = arrow.replace_schema_metadata(metadata)
         sink = pa.BufferOutputStream()
         pq.write_table(arrow, sink)
-        write_atomically(self.root / f"{study.name}.parquet", sink.getvalue().to_pybytes())
+        write_atomically(self.root / f"{study.name}.parquet", seal(sink.getvalue().to_pybytes()))
         run = {"processor seconds": seconds, "host": platform.node(), "built": datetime.now(UTC).isoformat(timespec="seconds")}
         make_folder(self.root / RUNS)
-        write_atomically(self.root / RUNS / f"{study.name}.json", json.dumps(run).encode())
+        write_atomically(self.root / RUNS / f"{study.name}.json", sealed_json(run))
 
     def _chunk_path(self, study: str, cell: Cell, chunk: int) -> Path:
         folder = hashlib.sha256(cell.key.encode()).hexdigest()[:16]
@@ -182,10 +180,6 @@ class Store:
     def _identity(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any]:
         source = module_fingerprint(study.module) + cell.code
         return {"settings": json.loads(cell.key), "seed": self.seed, "chunk": chunk, "source": source}
-
-
-def _checksum(body: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def make_folder(path: Path) -> None:
@@ -215,33 +209,32 @@ def checksum_of(path: Path) -> str:
 
 
 def read_table(root: Path, study: str) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return a study's table and what it was made from: seed, quick, versions, source, columns.
+    """Return a study's table and what it was made from: seed, quick, versions, source.
 
     Raises
     ------
     StoreError
-        If the table is missing, damaged, or none that a study wrote.
+        If the table is missing, or is not to the last bit what a study wrote.
     """
     path = root / f"{study}.parquet"
     try:
-        arrow = pq.read_table(path)
+        content = path.read_bytes()
+        check_seal(content)
+        arrow = pq.read_table(pa.BufferReader(content))
         facts = json.loads(arrow.schema.metadata[b"grpo_theory"])
-        lost = [name for name in facts["columns"] if name not in arrow.column_names]
-        facts["seed"], facts["quick"], facts["versions"], facts["source"]
     except FileNotFoundError:
         raise StoreError(f"there is no table {path}", f"run {study}") from None
-    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"the table {path} is damaged or was not written by this version ({type(error).__name__})", f"run {study}"
-        ) from None
-    if lost:
-        raise StoreError(f"the table {path} lacks its column {lost[0]!r}", f"run {study}")
+    except OSError as error:
+        raise StoreError(f"the table {path} cannot be read: {error.strerror}") from None
+    except SealError as error:
+        reason = f"the table {path} is damaged or edited, or another version wrote it ({error})"
+        raise StoreError(reason, f"run {study}") from None
     return arrow.to_pandas(), facts
 
 
 def read_run(root: Path, study: str) -> dict[str, Any]:
     """Return what is known of the run that built a table: processor seconds, host, when; nothing if that is lost."""
     try:
-        return dict(json.loads((root / RUNS / f"{study}.json").read_text()))
-    except (OSError, TypeError, ValueError):
+        return dict(opened_json((root / RUNS / f"{study}.json").read_bytes()))
+    except (OSError, ValueError):
         return {}

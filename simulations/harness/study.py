@@ -30,6 +30,9 @@ class Cell:
         JSON-able; whatever the chunks' results depend on.
     chunks : int
         The number of chunks into which the cell's work is split.
+    shared : bool
+        Whether all chunks are handed one seed: those that number what they draw on from one to the next, as blocks of
+        replications do, and arms on the same draws.  Else each has a seed of its own.
     code : str
         A checksum of the user's code that the results depend on; it names no seed, so an edited kernel sees the same draws.
     """
@@ -37,6 +40,7 @@ class Cell:
     settings: Settings
     chunks: int = 1
     code: str = ""
+    shared: bool = False
 
     @property
     def key(self) -> str:
@@ -57,8 +61,8 @@ class Study:
     cells : callable
         ``cells(quick)`` lists the cells.
     compute : callable
-        ``compute(settings, seed, chunk)`` is a pure function with a JSON-able result. The seed is the cell's: what chunks draw
-        must differ by their number.
+        ``compute(settings, seed, chunk)`` is a pure function with a JSON-able result. The seed is the chunk's own, unless the
+        cell says that it is shared.
     rows : callable
         ``rows(settings, results)`` turns the results of a cell's chunks, in order, into rows of the table.
     claims : callable
@@ -85,6 +89,12 @@ def cell_seed(study: str, cell: Cell, seed: int) -> np.random.SeedSequence:
     """Return the seed of a cell: keyed by the study's name and the cell's settings, not by their places in a list."""
     key = (zlib.crc32(study.encode()), zlib.crc32(cell.key.encode()))
     return np.random.SeedSequence(seed, spawn_key=key)
+
+
+def chunk_seed(study: str, cell: Cell, seed: int, chunk: int) -> np.random.SeedSequence:
+    """Return the seed that a chunk is handed: its own, so that no study can forget it; the cell's if alone or shared."""
+    whole = cell_seed(study, cell, seed)
+    return whole if cell.shared or cell.chunks == 1 else whole.spawn(cell.chunks)[chunk]
 
 
 def table_of(rows: Rows) -> pd.DataFrame:

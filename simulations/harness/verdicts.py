@@ -1,7 +1,6 @@
 """The verdicts on disk: claims.csv, judged together from the tables that belong together, and beside it what it was made from."""
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -13,6 +12,7 @@ from grpo_theory.evidence import judge
 from grpo_theory.evidence.verdicts import COLUMNS
 from simulations.harness.discovery import studies
 from simulations.harness.fingerprint import module_fingerprint
+from simulations.harness.seal import SealError, opened_json, sealed_json
 from simulations.harness.store import StoreError, checksum_of, read_table, write_atomically
 
 CLAIMS, ORIGIN = "claims.csv", "claims.json"
@@ -93,7 +93,7 @@ def write_verdicts(root: Path, verdicts: Verdicts) -> None:
         CLAIMS: hashlib.sha256(content).hexdigest(),
     }
     write_atomically(root / CLAIMS, content)
-    write_atomically(root / ORIGIN, json.dumps(origin, indent=1).encode())
+    write_atomically(root / ORIGIN, sealed_json(origin))
 
 
 def read_verdicts(root: Path) -> Verdicts:
@@ -107,9 +107,9 @@ def read_verdicts(root: Path) -> Verdicts:
     path = root / CLAIMS
     try:
         content = path.read_bytes()
-        origin: dict[str, Any] = json.loads((root / ORIGIN).read_text())
+        origin: dict[str, Any] = opened_json((root / ORIGIN).read_bytes())
         if hashlib.sha256(content).hexdigest() != origin[CLAIMS]:
-            raise ValueError("another checksum")
+            raise SealError
         names = tuple(origin["tables"])
         found = Verdicts(_read(content), origin["seed"], origin["quick"], origin["versions"], names)
     except FileNotFoundError as error:
@@ -139,7 +139,7 @@ def _read(content: bytes) -> pd.DataFrame:
 def read_seed(root: Path) -> int:
     """Return the seed of the verdicts in a folder, and 0 if there are none."""
     try:
-        return int(json.loads((root / ORIGIN).read_text())["seed"])
+        return int(opened_json((root / ORIGIN).read_bytes())["seed"])
     except (OSError, KeyError, TypeError, ValueError):
         return 0
 

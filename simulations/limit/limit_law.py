@@ -84,7 +84,6 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
     problem, best, highest = maximum(settings["problem"])
     linear = _linear(settings)
     beta, offset = _scale(linear, settings["factor"])
-    key = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk))
     training = gt.simulate_training(
         problem,
         best,
@@ -94,7 +93,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
         group_size=settings["group_size"],
         steps=settings["steps"],
         replications=settings["runs"],
-        rng=key,
+        rng=seed,
         workers=1,
     )
     scale = settings["steps"] + offset

@@ -128,12 +128,11 @@ def cells(quick: bool) -> list[Cell]:
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return what is drawn, first, and then the worst that a search finds for each bound."""
     family = Family(*settings["family"])
-    own_seed = seed.spawn(len(BOUNDS) + 1)[chunk]
     if chunk == 0:
-        return _drawn(family, settings, own_seed)
+        return _drawn(family, settings, seed)
     name, sides = list(BOUNDS.items())[chunk - 1]
     search = {"starts": settings["starts"], "climbs": settings["climbs"]}
-    worst = gt.worst_case(partial(_at, sides, family), family.bounds(), rng=own_seed, **search)
+    worst = gt.worst_case(partial(_at, sides, family), family.bounds(), rng=seed, **search)
     return [{"statement": name, "how": "sought", "estimate": worst.score, "prediction": 1.0}]
 
 

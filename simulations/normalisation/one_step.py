@@ -114,8 +114,7 @@ def cells(quick: bool) -> list[Cell]:
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return what is drawn, first, and then the greatest share that a search finds for each step."""
-    own_seed = seed.spawn(1 + len(STEPS))[chunk]
-    return _sought(settings, own_seed, list(STEPS)[chunk - 1]) if chunk else _drawn(settings, own_seed)
+    return _sought(settings, seed, list(STEPS)[chunk - 1]) if chunk else _drawn(settings, seed)
 
 
 def _drawn(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:

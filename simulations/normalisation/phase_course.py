@@ -71,7 +71,7 @@ def cells(quick: bool) -> list[Cell]:
     sampled |= {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_size": STEP_SIZE}
     runs = QUICK_RUNS if quick else RUNS
     sampled |= {"runs": min(runs, CHUNK_RUNS)}
-    return [*found, Cell(sampled, len(ARMS) * -(-runs // CHUNK_RUNS))]
+    return [*found, Cell(sampled, len(ARMS) * -(-runs // CHUNK_RUNS), shared=True)]
 
 
 def measured(logits: Array, products: Array, success: Array, easy: Flags) -> list[float]:

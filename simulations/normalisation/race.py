@@ -1,81 +1,115 @@
-"""Divide or not: plain and standardised advantages, each at its own best step size, under plain ascent and under Adam."""
+"""Divide or not: plain and standardised advantages, each at its own best step size, under plain ascent and under Adam.
 
-import warnings
-from collections.abc import Callable, Mapping
+Decided before any run was looked at:
+
+    judged        only settings in which both answers are possible.  Groups of 2 and 3 are not: with two reward values all their
+                  mixed groups have one deviation, so that dividing is a factor, which a tuned step undoes.  Orthogonal prompts
+                  and exact gradients are not: nothing limits the step there, and either arm learns a prompt at once.
+    noticeable    one point of success, averaged over the run: a few hundred questions can just show it
+    steps         each arm's own best of a grid, by other draws than those that judge it
+
+How long runs are, and how many, is decided by what they cost.  How a step is searched for was changed four times, when other
+draws led to steps that were too far apart.  Intervals are those of runs at the steps that were found; other draws find others.
+
+The steps of the paper are a contest of their own, which is counted apart: it compares two lengths of the updates as well.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.estimation import find
-from grpo_theory.estimation.centring import centre
-from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import Claim
-from grpo_theory.exact import StabilityWarning
 from simulations.claims import claim
 from simulations.harness.evidence import evidence
-from simulations.harness.step_search import best_step
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.harness.summary import summary
-from simulations.normalisation.prompts import MIXTURES, mixture, prompts
+from simulations.normalisation.prompts import MIXTURES
+from simulations.normalisation.race_problems import N_PROMPTS, RAW, WHITENED, problem_of
+from simulations.normalisation.race_runs import ARMS, OPTIMISERS, PRINTED, PRINTED_STEPS, success, tuned_step
 
-N_PROMPTS = 4
-CORRELATIONS = (0.0, 0.2, 0.7)
-"""Orthogonal, slightly and strongly correlated."""
-GROUP_SIZES = (2, 8, 64)
-EXACT = 0
-"""The group size that stands for exact gradients of all prompts."""
-UPDATES, EVERY = 64, 4
-"""Of each training, and after how many of them success is looked at."""
-OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
-GRIDS = {"SGD": tuple(2.0**k for k in range(0, 13)), "Adam": tuple(2.0**k for k in range(-6, 6))}
-"""From steps that hardly move anything in 64 updates to steps that put a policy on one answer at once."""
-PRINTED = {"plain": 1.0, "divided": 0.5}
-"""The paper's steps 1/X^2 and 1/(2 X^2), of one prompt each; X = 1 here."""
-TUNING_RUNS, QUICK_RUNS = 128, 128
-RUNS = {2: 4096, 8: 2048, 64: 1024, EXACT: 1}
-"""Small groups are noisy."""
-BROKEN_SHARE = 8
-"""The broken arm, which is far off, is trained an eighth as often."""
-LEAST_VARIANCE = 1e-12
-"""Where a prompt is learned to the last digit, rounding would be divided by 0."""
-POINT = 0.01
-"""One point of success on average over the training: less is lost in what two runs with other seeds differ by, some points."""
-
-
-def out_of_step(batch, advantages):
-    """Broken: standardised advantages, each given to the response before its own, as an index that is off by one does."""
-    n_groups, group_size = batch.rewards.shape
-    for b in range(n_groups):
-        deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))
-        first = advantages[b, 0]
-        for g in range(group_size):
-            own = advantages[b, g + 1] if g + 1 < group_size else first
-            advantages[b, g] = own / deviation if deviation > 0.0 else 0.0
-
-
-ARMS = {
-    "plain": find("dr_grpo"),
-    "divided": find("grpo"),
-    "broken": make_estimator("out_of_step", out_of_step, minimum_group_size=2),
+GROUP_SIZES = (4, 8, 16, 32, 64)
+SOME_SIZES = (8, 32)
+"""Where all five would take too long."""
+CORRELATIONS = (0.2, 0.7)
+"""Of the made-up prompts: slightly and strongly correlated."""
+DIMENSIONS = (16, 32, 64)
+"""Of the random problems of 64 prompts: the fewer, the more the prompts share."""
+PAPER_CORRELATIONS, PAPER_SIZES = (0.0, *CORRELATIONS), (2, 8, 64)
+"""Where the steps of the paper are tried."""
+BATCH = 32
+"""Prompts of an update, drawn anew for each; of the made-up problems as many as there are."""
+UPDATES = 64
+HEADS = (
+    ("lm-few-shot", 32, (RAW, WHITENED), {"Adam": GROUP_SIZES, "SGD": (32,)}),
+    ("lm-zero-shot", 32, (RAW, WHITENED), {"Adam": SOME_SIZES, "SGD": (32,)}),
+    ("lm-instruct", 32, (RAW, WHITENED), {"Adam": SOME_SIZES, "SGD": (32,)}),
+    ("lm-few-shot", 128, (RAW,), {"Adam": (32,)}),
+)
+"""Heads of SmolLM2, numbers of questions, features, group sizes by contest."""
+RUNS = {
+    "made up": {"tuning_runs": 128, "neighbours": 1, "runs": 1024, "broken_runs": 512},
+    "random": {"tuning_runs": 32, "neighbours": 1, "runs": 256, "broken_runs": 64},
+    "head": {"tuning_runs": 16, "neighbours": 1, "runs": 128, "broken_runs": 128},
+    RAW: {"tuning_runs": 12, "neighbours": 2, "runs": 96, "broken_runs": 48},
 }
+"""Raw are heads under Adam, whose runs take longest and differ most; the broken arm is far off, and needs fewer."""
+PRINTED_RUNS = {"tuning_runs": 0, "runs": 128, "broken_runs": 128}
+QUICK_RUNS = {"tuning_runs": 4, "neighbours": 1, "runs": 64, "broken_runs": 64}
+POINT = 0.01
+"""Less is what two runs with other seeds differ by."""
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each problem, group size and contest; quick has hard, strongly correlated prompts at G = 8 alone."""
-    correlations, mixtures, sizes = ((0.7,), ("hard",), (8,)) if quick else (CORRELATIONS, MIXTURES, (*GROUP_SIZES, EXACT))
-    common = {"updates": UPDATES, "tuning_runs": TUNING_RUNS}
-    runs = {size: {"runs": QUICK_RUNS if quick else count} for size, count in RUNS.items()}
+    """One cell for each problem, contest and group size; a quick run has one problem of each family."""
+    problems = [*_made_up(quick), *_random(quick), *_heads(quick)]
+    return [Cell(problem | {"contest": contest, "group_size": size}) for problem, contest, size in problems]
+
+
+def _made_up(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
+    found: list[tuple[dict[str, Any], str, int]] = []
+    for correlation in (0.7,) if quick else PAPER_CORRELATIONS:
+        for mixture in ("easy and hard",) if quick else MIXTURES:
+            problem = {"family": "made up", "correlation": correlation, "mixture": mixture}
+            problem |= {"batch_size": N_PROMPTS, "updates": UPDATES} | _runs("made up", quick)
+            printed = (8,) if quick else PAPER_SIZES
+            found += [(problem | PRINTED_RUNS, PRINTED_STEPS, size) for size in printed]
+            if correlation in CORRELATIONS:
+                sizes = (8,) if quick else GROUP_SIZES
+                found += [(problem, contest, size) for contest in OPTIMISERS for size in sizes]
+    return found
+
+
+def _random(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
+    common = {"family": "random", "batch_size": BATCH, "updates": UPDATES} | _runs("random", quick)
+    dimensions, sizes = ((32,), (32,)) if quick else (DIMENSIONS, GROUP_SIZES)
+    contests = ("Adam",) if quick else OPTIMISERS
+    return [(common | {"dimension": one}, contest, size) for one in dimensions for contest in contests for size in sizes]
+
+
+def _heads(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
+    common = {"family": "head", "batch_size": BATCH, "updates": UPDATES}
+    if quick:
+        problem = common | {"head": "lm-few-shot", "questions": 32, "features": WHITENED, "updates": UPDATES // 2}
+        return [(problem | _runs("head", quick), "Adam", 32)]
     return [
-        Cell({"correlation": correlation, "mixture": name, "group_size": size, "contest": contest} | common | runs[size])
-        for correlation in correlations
-        for name in mixtures
+        (
+            common
+            | {"head": head, "questions": questions, "features": features}
+            | _runs(RAW if (features, contest) == (RAW, "Adam") else "head", quick),
+            contest,
+            size,
+        )
+        for head, questions, kinds, contests in HEADS
+        for features in kinds
+        for contest, sizes in contests.items()
         for size in sizes
-        for contest in (*OPTIMISERS, "printed steps")
-        if not (size == EXACT and contest == "printed steps")
     ]
+
+
+def _runs(family: str, quick: bool) -> dict[str, int]:
+    return QUICK_RUNS if quick else RUNS[family]
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
@@ -83,80 +117,27 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
 
     The broken arm takes the step of the one that it is a copy of.
     """
-    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
     tuning, judging = seed.spawn(2)
-    found: dict[str, Any] = {}
-    for arm, other in (("plain", "plain"), ("divided", "divided"), ("broken", "divided")):
-        if arm != other:
-            step = found["steps"][other]
-        elif settings["contest"] in OPTIMISERS:
-            grid = np.array(GRIDS[settings["contest"]])
-            losses = np.array([-success(settings, arm, at, settings["tuning_runs"], tuning).mean() for at in grid])
-            step = best_step(grid, losses)
-        else:
-            step = PRINTED[arm]
-        found.setdefault("steps", {})[arm] = step
-        runs = max(1, settings["runs"] // (BROKEN_SHARE if arm == "broken" else 1))
-        found[arm] = success(settings, arm, step, runs, judging).tolist()
+    tuned = settings["contest"] != PRINTED_STEPS
+    steps = {arm: tuned_step(settings, arm, _copy(tuning)) if tuned else step for arm, step in PRINTED.items()}
+    steps["broken"] = steps["divided"]
+    found: dict[str, Any] = {"steps": steps, "name": problem_of(settings).name}
+    for arm, step in steps.items():
+        runs = settings["broken_runs" if arm == "broken" else "runs"]
+        found[arm] = success(settings, arm, step, runs, _copy(judging)).tolist()
     return found
 
 
-def success(settings: Settings, arm: str, step: float, runs: int, seed: np.random.SeedSequence) -> Array:
-    """Return the success of each run, averaged over its updates and the prompts; of one run where gradients are exact.
-
-    With the printed steps an update is that of one prompt, and as many of them as there are prompts count as one.
-    """
-    problem = prompts(settings["correlation"], mixture(settings["mixture"], N_PROMPTS))
-    if settings["group_size"] == EXACT:
-        return np.array([exact_success(problem, arm, OPTIMISERS[settings["contest"]], step, settings["updates"])])
-    batch_size = N_PROMPTS if settings["contest"] in OPTIMISERS else 1
-    each = N_PROMPTS // batch_size
-    trained = gt.simulate_training(
-        problem,
-        problem.theta,
-        ARMS[arm],
-        gt.Constant(step),
-        batch_size=batch_size,
-        group_size=settings["group_size"],
-        steps=settings["updates"] * each,
-        replications=runs,
-        optimiser=OPTIMISERS.get(settings["contest"], gt.SGD()),
-        checkpoints=range(EVERY * each, settings["updates"] * each + 1, EVERY * each),
-        rng=seed,
-        workers=1,
-    )
-    return trained.objectives.mean(axis=1)
-
-
-def exact_success(problem: gt.Problem, arm: str, optimiser: gt.Optimiser, step: float, updates: int) -> float:
-    """Return the success averaged over updates by the mean of the prompts' exact gradients, divided by their deviations or not.
-
-    The broken arm has the mean of its estimates as groups grow: 0.
-    """
-    theta = problem.theta[:, None].copy()
-    moments, reached = np.zeros((2, *theta.shape)), []
-    for count in range(1, updates + 1):
-        at = gt.moments(problem, theta[:, 0])
-        gradient = (at.prompt_weights * WEIGHTS[arm](at.reward_variance)) @ at.prompt_gradients
-        optimiser.move(theta, gradient[:, None], moments, optimiser.settings, step, count)
-        if count % EVERY == 0:
-            reached.append(float(gt.objective(problem, theta[:, 0])))
-    return float(np.mean(reached))
-
-
-WEIGHTS: Mapping[str, Callable[[Array], Array]] = {
-    "plain": np.ones_like,
-    "divided": lambda variances: 1.0 / np.sqrt(np.maximum(variances, LEAST_VARIANCE)),
-    "broken": np.zeros_like,
-}
-"""What prompts' exact gradients are multiplied by."""
+def _copy(seed: np.random.SeedSequence) -> np.random.SeedSequence:
+    """Return the seed as it was before it spawned any, so that all arms see the same draws."""
+    return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """What each arm reached, and by how much the plain one is ahead of the divided and of the broken one."""
     (found,) = results
-    names = ("correlation", "mixture", "group_size", "contest", "updates")
-    common = {name: settings[name] for name in names} | {"prediction": np.nan}
+    names = ("family", "contest", "group_size", "updates")
+    common = {"problem": title(settings, found["name"])} | {name: settings[name] for name in names} | {"prediction": np.nan}
     reached = {arm: np.array(found[arm]) for arm in ARMS}
     table = [
         common | {"quantity": "success", "arm": arm, "step": found["steps"][arm]} | summary(sample)
@@ -168,21 +149,28 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return table
 
 
+def title(settings: Settings, name: str) -> str:
+    """Return what the problem of a cell is called in tables."""
+    if settings["family"] == "made up":
+        return f"{name}, {settings['mixture']}"
+    return name if settings["family"] == "random" else f"{name}, {settings['questions']} questions"
+
+
 def claims(table: pd.DataFrame) -> list[Claim]:
     """How far plain is ahead, against a point either way; the control puts the broken arm in the divided one's place."""
     found = []
-    keys = ["correlation", "mixture", "group_size", "contest"]
-    for (correlation, name, size, contest), part in table.groupby(keys, sort=False):
+    for (problem, contest, size), part in table.groupby(["problem", "contest", "group_size"], sort=False):
         at = part[part["quantity"] == "plain less"].set_index("arm")
         arms = part[part["quantity"] == "success"].set_index("arm")
         facts = {f"{what}, {arm}": float(arms.loc[arm, column]) for arm in arms.index for what, column in FACTS.items()}
-        where = f"correlation {correlation:g}, {name}, {contest}, " + ("exact" if size == EXACT else f"G = {size}")
-        for statement, bound in (("division/pays", -POINT), ("division/harmless", POINT)):
+        statements = {"division/printed steps": -POINT} if contest == PRINTED_STEPS else TUNED
+        for statement, bound in statements.items():
             pair = (evidence(at.loc[arm].to_dict(), bound) for arm in ("divided", "broken"))
-            found.append(claim(statement, where, *pair, facts=facts))
+            found.append(claim(statement, f"{problem}, {contest}, G = {size}", *pair, facts=facts))
     return found
 
 
+TUNED = {"division/pays": -POINT, "division/harmless": POINT}
 FACTS = {"success": "estimate", "step": "step"}
 
 STUDY = Study(
@@ -192,5 +180,5 @@ STUDY = Study(
     compute,
     rows,
     claims,
-    ("division/pays", "division/harmless"),
+    ("division/pays", "division/harmless", "division/printed steps"),
 )

@@ -175,12 +175,10 @@ def cells(quick: bool) -> list[Cell]:
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return the worst of the bounds, at points and along paths, and the laws that long paths end in."""
-    first, second, third = seed.spawn(3)
     names = list(POINTWISE)
     if chunk < len(names):
-        return _sought_point(names[chunk], settings, first.spawn(len(names))[chunk])
-    part, own_seed = ((_points, first), (_bounded, second), (_limits, third))[chunk - len(names)]
-    return part(settings, own_seed)
+        return _sought_point(names[chunk], settings, seed)
+    return (_points, _bounded, _limits)[chunk - len(names)](settings, seed)
 
 
 def _sought_point(name: str, settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:

@@ -93,8 +93,7 @@ def cells(quick: bool) -> list[Cell]:
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return the worst shortfalls, where the assumption holds, or what becomes of the conclusions where it does not."""
     if settings["what"] == "pairs":
-        own_seed = seed.spawn(1 + len(SOUGHT))[chunk]
-        return _sought(SOUGHT[chunk - 1], settings, own_seed) if chunk else _pairs(settings, own_seed)
+        return _sought(SOUGHT[chunk - 1], settings, seed) if chunk else _pairs(settings, seed)
     return {"alike": _alike, "opposed": _opposed, "conflict": _conflict}[settings["what"]](settings, seed)
 
 

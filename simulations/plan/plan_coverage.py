@@ -1,4 +1,7 @@
-"""Coverage of what rewards alone tell, on laws of success rates of known truth, over numbers of prompts and group sizes."""
+"""Coverage of what rewards alone tell, on laws of success rates of known truth, over numbers of prompts and group sizes.
+
+And of what gradients tell where their lengths have heavy tails: those cells are of `heavy_tails`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +23,7 @@ from grpo_theory.plan.uniform_share import share_terms
 from simulations.claims import claim
 from simulations.claims.planner import TEXTS
 from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.plan import heavy_tails
 from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
 
 LEVEL = 0.95
@@ -46,11 +50,14 @@ def cells(quick: bool) -> list[Cell]:
     points = [("point", name, POINT_PROMPTS, POINT_SIZE, often[1]) for name in POINTS]
     keys = ("part", "law", "prompts", "size", "pilots")
     chunks = [1] * len(design) + [often[2]] * len(points)
-    return [Cell(dict(zip(keys, one, strict=True)), number) for one, number in zip(design + points, chunks, strict=True)]
+    from_rewards = [Cell(dict(zip(keys, one, strict=True)), number) for one, number in zip(design + points, chunks, strict=True)]
+    return [*from_rewards, *heavy_tails.cells(quick)]
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, float]]:
     """Draw pilots, and count how often the intervals hold the truth, and how often those do that take rates seen for rates."""
+    if "ragged" in settings:
+        return heavy_tails.compute(settings, seed, chunk)
     law, size = rate_laws()[settings["law"]], settings["size"]
     rng = np.random.default_rng(seed)
     tables = count_tables(rng.binomial(size, law.draw((settings["pilots"], settings["prompts"]), rng)), size)
@@ -182,6 +189,8 @@ def _truths(law: RateLaw, size: int) -> dict[str, float]:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each quantity: the share of intervals that hold the truth, ours and the plug-in's, and our median width."""
+    if "ragged" in settings:
+        return heavy_tails.rows(settings, results)
     found, tries = [], settings["pilots"] * len(results)
     for name in QUANTITIES:
         share, seen = (sum(result[name][count] for result in results) / tries for count in ("covered", "plugged_in"))
@@ -194,7 +203,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Read off, at the points, that the intervals cover at least so often as they say; the control plugs in the rates seen."""
-    found = []
+    found = heavy_tails.claims(table)
     for _, row in table[table["part"] == "point"].iterrows():
         both = (_evidence(float(row[name]), int(row["replications"])) for name in ("estimate", "plugged_in"))
         setting = f"{row['law']} (B = {row['prompts']}, n = {row['size']})"
@@ -209,10 +218,10 @@ def _evidence(share: float, replications: int) -> Share:
 
 STUDY = Study(
     "plan_coverage",
-    "coverage of what rewards alone tell",
+    "coverage of what rewards alone tell, and of what gradients with heavy tails tell",
     cells,
     compute,
     rows,
     claims,
-    tuple(f"plan/{name}" for name in QUANTITIES),
+    (*(f"plan/{name}" for name in QUANTITIES), *heavy_tails.DECIDES),
 )

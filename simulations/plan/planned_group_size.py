@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Evidence, Share
@@ -49,7 +48,7 @@ def cells(quick: bool) -> list[Cell]:
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, list[float]]]:
     """Draw pilots, and judge what the planner says of each; at the point, also what a planner says that is wrong."""
     name = settings["problem"]
-    rng = np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)))
+    rng = np.random.default_rng(seed)
     pilot = gt.Pilot(settings["prompts"], settings["size"])
     found: dict[str, dict[str, list[float]]] = {"planned": defaultdict(list), "control": defaultdict(list)}
     for number in range(settings["replications"]):
@@ -73,13 +72,14 @@ def judge(choice: GroupSizeChoice, name: str) -> dict[str, float]:
     """Return the regret, whether the planner calls its answer good enough, and what of its limits and its set holds."""
     exact = truth(name)
     regret, at = exact.loss[choice.best], exact.at(ASKED)
-    half = float(stdtrit(choice.pilot - 1, (1.0 + LEVEL) / 2.0)) * np.sqrt(np.diagonal(choice.covariance))
-    estimates, exactly = ((law.c1, law.c2, law.c3) for law in (choice.law, constants(name)))
+    law = constants(name)
+    exactly = np.array([law.c1, law.c2, law.c3])
+    held = (choice.constants_low <= exactly) & (exactly <= choice.constants_high)
     holds = {
         "best size": choice.candidates[exact.best],
         "risk": regret <= choice.risk,
         "loss": choice.loss_low[at] <= exact.loss[at] <= choice.loss_high[at],
-        **{f"c{k + 1}": abs(estimates[k] - exactly[k]) <= half[k] for k in range(3)},
+        **{f"c{k + 1}": bool(held[k]) for k in range(3)},
     }
     said = {"regret": float(regret), "enough": float(choice.risk <= TOLERANCE)}
     return said | {quantity: float(held) for quantity, held in holds.items()}

@@ -1,6 +1,6 @@
 """T6, T7, T8: what the expected update off policy is the gradient of, against how far the policy has moved, on trees."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,14 @@ JUDGED = (0.1, 0.4, 1.0)
 DIRECTIONS = ("random", "learning")
 """Any direction, or along the gradient at the old policy, as training goes."""
 VOCABULARY_SIZE, DIMENSION, GROUP_SIZE = 2, 6, 8
+LARGE = {"horizon": 8, "dimension": 200}
+"""Trees with many parameters, on which the clip by sign alone is looked at, along the gradient.
+
+Six parameters are shared by as many as 255 prefixes.
+"""
 RATIOS = ("none", "token", "geometric", "trajectory")
-HIGH = 0.2
-"""The width of the registered TIC-GRPO's clip."""
+LOW = HIGH = 0.2
+"""The widths of the clips."""
 
 
 def _estimators() -> dict[str, gt.Estimator]:
@@ -43,11 +48,13 @@ def _estimators() -> dict[str, gt.Estimator]:
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each horizon, split by trees, each of which is exact; quick takes fewer of the same."""
-    return [
-        Cell({"horizon": horizon, "trees": TREES_A_CHUNK}, trees // TREES_A_CHUNK)
+    """One cell for each horizon, split by trees, each of which is exact; quick takes fewer of the same, and no large ones."""
+    found = [
+        Cell({"horizon": horizon, "trees": TREES_A_CHUNK}, trees // TREES_A_CHUNK, shared=True)
         for horizon, trees in (QUICK_TREES if quick else TREES).items()
     ]
+    large = Cell(LARGE | {"trees": TREES_A_CHUNK}, TREES[LARGE["horizon"]] // TREES_A_CHUNK, shared=True)
+    return found if quick else [*found, large]
 
 
 class Pair:
@@ -81,6 +88,13 @@ class Pair:
         kept = q / p <= 1.0 + HIGH
         return (q * kept * (self.rewards - p @ self.rewards)) @ self.now.response_scores
 
+    def clipped(self) -> float:
+        """Return the expected share of tokens that the clip by sign drops; of rewards 0 and 1 it is by them."""
+        ratios, r = self.old.of_responses(self.now.probabilities / self.old.probabilities), self.rewards[:, None]
+        dropped = self.old.paths.taken * (r * (ratios > 1.0 + HIGH) + (1.0 - r) * (ratios < 1.0 - LOW))
+        p = self.old.response_probabilities
+        return float(p @ dropped.sum(axis=1) / (p @ self.old.paths.lengths))
+
     def divergence(self) -> float:
         """Return KL(P_0 || P_k) of the responses over the horizon: nats a token."""
         p, q = self.old.response_probabilities, self.now.response_probabilities
@@ -95,23 +109,28 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
 
 
 def _on_tree(settings: Settings, rng: np.random.Generator, tree: int) -> Iterator[dict[str, Any]]:
-    problem = random_problem(rng, VOCABULARY_SIZE, settings["horizon"], None, n_prompts=1, dimension=DIMENSION)
+    dimension, is_large = settings.get("dimension", DIMENSION), "dimension" in settings
+    problem = random_problem(rng, VOCABULARY_SIZE, settings["horizon"], None, n_prompts=1, dimension=dimension)
     old = problem.at(problem.theta)
+    names = ("token", "token, clipped") if is_large else tuple(_estimators())
     away = rng.normal(size=problem.policy.dimension)
     for direction, vector in zip(DIRECTIONS, (away, old.moments.gradient), strict=True):
-        for drift in DRIFTS if direction == "learning" else JUDGED:
+        if is_large and direction != "learning":
+            continue
+        for drift in DRIFTS if direction == "learning" and not is_large else JUDGED:
             now = problem.at(old.theta + drift * vector / np.linalg.norm(vector))
-            for row in _measure(problem, now, old):
+            for row in _measure(problem, now, old, names):
                 yield {"direction": direction, "drift": drift, "tree": tree, **row}
 
 
-def _measure(problem: gt.Problem, now: gt.Point, old: gt.Point) -> list[dict[str, Any]]:
+def _measure(problem: gt.Problem, now: gt.Point, old: gt.Point, names: Sequence[str]) -> list[dict[str, Any]]:
     pair, horizon = Pair(problem, now.theta), problem.policy.paths.horizon
     gradient, shrunk = pair.gradient(pair.now), 1.0 - 1.0 / GROUP_SIZE
     scale = float(np.linalg.norm(gradient))
     targets = {"to current": gradient, "to old": pair.gradient(pair.old), "to surrogate": pair.surrogate_gradient()}
     of_tic = {"to shrunk": shrunk * gradient, "to kept": shrunk * pair.kept_gradient()}
     rows = [{"estimator": "none", "quantity": "nats a token", "estimate": pair.divergence()}]
+    rows.append({"estimator": "none", "quantity": "clipped", "estimate": pair.clipped()})
 
     def note(name: str, mean: Array, **measured: float) -> None:
         wanted = targets | of_tic if name.startswith("tic") else targets
@@ -119,9 +138,9 @@ def _measure(problem: gt.Problem, now: gt.Point, old: gt.Point) -> list[dict[str
         measured["cosine"] = cosine(mean, gradient)
         rows.extend({"estimator": name, "quantity": quantity, "estimate": value} for quantity, value in measured.items())
 
-    for name, estimator in _estimators().items():
+    for name in names:
         sizes = {"batch_size": 1, "group_size": GROUP_SIZE}
-        law = gt.exact.law_between(now, old, estimator, **sizes)
+        law = gt.exact.law_between(now, old, _estimators()[name], **sizes)
         factor = float(horizon) if name.startswith("tic") else 1.0
         note(name, factor * law.mean, variance=factor**2 * law.trace / scale**2)
         if name == "none":
@@ -131,8 +150,9 @@ def _measure(problem: gt.Problem, now: gt.Point, old: gt.Point) -> list[dict[str
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each tree, direction, drift, estimator and quantity; lengths are relative to that of the current gradient."""
+    common = {"horizon": settings["horizon"], "dimension": settings.get("dimension", DIMENSION)}
     return [
-        {"horizon": settings["horizon"], **{key: value for key, value in row.items() if key != "estimate"}}
+        {**common, **{key: value for key, value in row.items() if key != "estimate"}}
         | {"prediction": 0.0 if row["quantity"].startswith("to ") else float("nan"), "estimate": row["estimate"], **EXACT}
         for result in results
         for row in result
@@ -151,7 +171,8 @@ IDENTITIES = (
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """What holds on every tree, at every direction and drift, by horizon; what holds on most trees, by setting."""
-    found = []
+    large = table["dimension"] != DIMENSION
+    found, table, of_large = [], table[~large], table[large]
     for horizon, part in table.groupby("horizon"):
         worst = part.groupby(["estimator", "quantity"])["estimate"].agg(largest)
         for statement, estimator, quantity, control in IDENTITIES:
@@ -166,7 +187,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for (horizon, direction, drift), part in settings.groupby(["horizon", "direction", "drift"], sort=False):
         setting, trees = f"T = {horizon}, {direction}, drift {drift:g}", _by_tree(part)
         along, nearer = trees["cosine"], trees["to old"] < trees["to current"]
-        facts = {"nats a token": trees["nats a token", "none"].mean()}
+        facts = {"nats a token": trees["nats a token", "none"].mean(), "share of tokens clipped": trees["clipped", "none"].mean()}
         facts |= {f"mean cosine, {name}": along[name].mean() for name in ("token", "none", "tic")}
         judged = [
             (f"T6/{which}", nearer[name], nearer["trajectory"]) for which, name in (("most", "token"), ("no ratio", "none"))
@@ -177,7 +198,18 @@ def claims(table: pd.DataFrame) -> list[Claim]:
             for statement, best in (("T8/token", along["token"]), ("T8/gradient", 1.0)):
                 judged.append((statement, *(best - along[name] <= NOTICEABLE for name in ("none", "turned"))))
         found += [claim(statement, setting, most(holds), most(control), facts=facts) for statement, holds, control in judged]
-    return found
+    return found + list(_clipped_where_parameters_are_many(of_large))
+
+
+def _clipped_where_parameters_are_many(table: pd.DataFrame) -> Iterator[Claim]:
+    """Yield what the clip by sign does on large trees."""
+    for (horizon, dimension, direction, drift), part in table.groupby(["horizon", "dimension", "direction", "drift"], sort=False):
+        trees = _by_tree(part)
+        along = trees["cosine"]
+        holds, control = along["token, clipped"] > 0.0, along["token"] < 0.0
+        facts = {"nats a token": trees["nats a token", "none"].mean(), "share of tokens clipped": trees["clipped", "none"].mean()}
+        setting = f"T = {horizon}, {dimension} parameters, {direction}, drift {drift:g}"
+        yield claim("T6/clipped", setting, most(holds), most(control), facts=facts)
 
 
 def _by_tree(part: pd.DataFrame) -> pd.DataFrame:

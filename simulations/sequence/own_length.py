@@ -46,7 +46,7 @@ def cells(quick: bool) -> list[Cell]:
     """One cell for each kind of problem, split by seeds; exact."""
     seeds = QUICK_SEEDS if quick else SEEDS
     common = {"prompts": PROMPTS, "dimension": DIMENSION, "strength": STRENGTH}
-    return [Cell({"kind": kind, **common}, 1 if kind == "stop or go on" else seeds) for kind in KINDS]
+    return [Cell({"kind": kind, **common}, 1 if kind == "stop or go on" else seeds, shared=True) for kind in KINDS]
 
 
 def _update(problem: gt.Problem, theta: Array, rule: str) -> Array:

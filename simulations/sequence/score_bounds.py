@@ -144,12 +144,12 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
 
 def _policies(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return what becomes of one bound, or, in the last chunk, of the martingale."""
-    family, own_seed = Family(*settings["family"]), seed.spawn(len(BOUNDS) + 1)[chunk]
+    family = Family(*settings["family"])
     if chunk < len(BOUNDS):
         name, bound = list(BOUNDS.items())[chunk]
-        found = _worst(name, bound, family, settings, own_seed)
+        found = _worst(name, bound, family, settings, seed)
     else:
-        found = _martingale(family, settings, own_seed)
+        found = _martingale(family, settings, seed)
     return [{"setting": family.name, **row} for row in found]
 
 

@@ -137,7 +137,7 @@ def controlled(plain: Array, controls: Array) -> Array:
 
 
 def objectives_by_group_size(
-    problem: gt.Problem, guides: Sequence[Guide], steps: Array, settings: Settings, seed: np.random.SeedSequence, chunk: int
+    problem: gt.Problem, guides: Sequence[Guide], steps: Array, settings: Settings, seed: np.random.SeedSequence
 ) -> dict[str, list[Any]]:
     """Train with every group size of a cell; return what `controlled_objectives` does, for each of them in turn."""
     found: dict[str, list[Any]] = {"plain": [], "controls": []}
@@ -149,7 +149,7 @@ def objectives_by_group_size(
             [size] * len(steps),
             budget=settings["budget"],
             runs=settings["runs"],
-            seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk, size)),
+            seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, size)),
         )
         found["plain"].append(plain.tolist())
         found["controls"].append(controls.tolist())

@@ -61,7 +61,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
     problem = case_problem(settings)
     checkpoints = settings["checkpoints"]
     guides = [guide(case_law(settings, n)) for n in checkpoints]
-    found = objectives_by_group_size(problem, guides, case_steps(settings, checkpoints[-1]), settings, seed, chunk)
+    found = objectives_by_group_size(problem, guides, case_steps(settings, checkpoints[-1]), settings, seed)
     return found | {"second_order": second_orders(settings) if chunk == 0 and settings["expanded"] else None}
 
 

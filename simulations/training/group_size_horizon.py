@@ -53,7 +53,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
     problem = problem_at_rest(settings["problem"])
     steps = np.full(settings["steps"], settings["step"])
     guides = [guide(rest_law(problem, settings["step"], settings["steps"]))]
-    return objectives_by_group_size(problem, guides, steps, settings, seed, chunk)
+    return objectives_by_group_size(problem, guides, steps, settings, seed)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

@@ -59,7 +59,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
     checkpoints = tuple(settings["checkpoints"])
     problem, _, slopes = noise_free_run(settings["problem"], settings["step"], checkpoints)
     return objectives_by_group_size(
-        problem, [Guide(found) for found in slopes], np.full(checkpoints[-1], settings["step"]), settings, seed, chunk
+        problem, [Guide(found) for found in slopes], np.full(checkpoints[-1], settings["step"]), settings, seed
     )
 
 

@@ -65,7 +65,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
             sizes.tolist(),
             budget=settings["budget"],
             runs=settings["runs"],
-            seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk, number)),
+            seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number)),
         )
         found[name] = [plain[:, 0].tolist(), *controls[:, :, 0].tolist()]
     return found

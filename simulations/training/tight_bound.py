@@ -96,7 +96,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
         **SIZES,
         steps=settings["steps"],
         replications=settings["runs"],
-        rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)),
+        rng=seed,
         workers=1,
         checkpoints=doubling(settings["steps"]),
         ball=gt.Ball(best, RADIUS),

@@ -23,6 +23,7 @@ from simulations.harness.evidence import evidence, highest
 from simulations.harness.step_search import best_step
 from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.harness.summary import summary
+from simulations.training.worlds import race_problem
 
 LEVELS = {"sequence-shared": 0.68, "stopping": 0.745}
 """Two thirds of the way from the start to where noise-free ascent is after 1,024 steps of 16."""
@@ -96,22 +97,14 @@ def cells(quick: bool) -> list[Cell]:
     grid = STEP_SIZES[1::2] if quick else STEP_SIZES
     sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_sizes": list(grid), "arms": list(ARMS)}
     return [
-        Cell({"problem": name, "level": level, "inner_steps": inner, "updates": ROLLOUTS * inner} | sizes | runs, len(ARMS))
+        Cell(
+            {"problem": name, "level": level, "inner_steps": inner, "updates": ROLLOUTS * inner} | sizes | runs,
+            len(ARMS),
+            shared=True,
+        )
         for name, level in list(LEVELS.items())[-1 if quick else 0 :]
         for inner in (INNER_STEPS[:1] if quick else INNER_STEPS)
     ]
-
-
-def race_problem(name: str) -> gt.Problem:
-    """Return a problem of the gallery, or "stopping": where to stop, at four prompts, after up to eight tokens.
-
-    A response is its length, and the nearer to 2, 4, 6 or 8 tokens, the likelier it is right.
-    """
-    if name != "stopping":
-        return gt.gallery.problem(name)
-    policy = gt.TokenTree(4, vocabulary_size=2, horizon=8, end_token=0)
-    distances = np.abs(policy.paths.lengths - np.array([[2], [4], [6], [8]]))
-    return gt.Problem(gt.Bandit(0.05 + 0.9 * np.exp(-distances / 2.0)), policy, name=name, title="where to stop")
 
 
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:

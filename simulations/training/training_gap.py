@@ -136,7 +136,6 @@ def predict(settings: Settings) -> dict[str, Any]:
 def train(
     settings: Settings,
     seed: np.random.SeedSequence,
-    chunk: int,
     steps: int,
     estimator: gt.Estimator | None = None,
     factor: float = 1.0,
@@ -155,7 +154,7 @@ def train(
         group_size=settings["group_size"],
         steps=steps,
         replications=settings["runs"] if estimator is None else TURNED_RUNS,
-        rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, chunk)),
+        rng=seed,
         workers=1,
         checkpoints=doubling(steps),
         ball=gt.Ball(best, RADIUS),
@@ -174,11 +173,11 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
     descends.
     """
     _, best, highest = maximum(settings["problem"])
-    training = train(settings, seed, chunk, settings["steps"])
-    ends = train(settings, seed, chunk, late_step(settings)), training
+    training = train(settings, seed, settings["steps"])
+    ends = train(settings, seed, late_step(settings)), training
     turned = chunk == 0 and settings["schedule"] == "harmonic"
-    descent = train(settings, seed, chunk, settings["steps"], TURNED) if turned else None
-    longer = train(settings, seed, chunk, settings["steps"], factor=LONGER) if chunk == 0 else None
+    descent = train(settings, seed, settings["steps"], TURNED) if turned else None
+    longer = train(settings, seed, settings["steps"], factor=LONGER) if chunk == 0 else None
     directions = curvatures(settings["problem"])[1]
     distances = np.stack([np.sum(((end.theta - best) @ directions) ** 2, axis=1) for end in ends], axis=1)
     return {

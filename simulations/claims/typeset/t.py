@@ -1,5 +1,10 @@
 """The statements of "TIC-GRPO", typeset, and what stands beside them."""
 
+ENDS = {
+    "dropped": "without ratio and clip success ends at most a point below that with token ratios clipped by sign",
+    "clip": "with token ratios clipped by sign success ends at most a point below that without ratio and clip",
+}
+STEPS = {"trained": "at", "twice the step": "at twice", "four times the step": "at four times"}
 FORMS = {
     "T1": r"$$\nabla_{\mathrm{GRPO}}(\theta_k)=\frac1{\bar T}\hat g(\theta_0)+X_1+X_2+X_3+X_4,$$ $$"
     r"X_3=+\sum\zeta\,\xi\,\frac1{\bar T}\sum_t1_{B^c}\nabla\log P_0\,(r-\mu_0)$$",
@@ -90,4 +95,21 @@ FORMS = {
     r"trajectory ratio is below that with token ratios.",
     "T8/language model": r"SmolLM2, after $k$ updates on one rollout: the cosine of the mean update without any ratio and "
     r"$\nabla J(\theta_k)$ is at least $0.95$.",
+    "T6/trained": r"Along minibatch training: the mean update with token ratios clipped by sign at $0.8$ and $1.2$ points away "
+    r"from $\nabla J(\theta_k)$ in at most $5\%$ of the updates off policy.",
+    "T6/trained, little clipped": r"The same, of the updates off policy in which at most $2\%$ of the tokens are clipped.",
+    "T7/trained": r"Along minibatch training: the mean update with the trajectory ratio, dropped above $1.2$, points away from "
+    r"$\nabla J(\theta_k)$ in at most $5\%$ of the updates off policy.",
+    "T8/trained": r"Along minibatch training: the mean update without any ratio points away from $\nabla J(\theta_k)$ in at most "
+    r"$5\%$ of the updates off policy.",
+    "T8/nearer, trained": r"In runs with the clip the mean update without any ratio is nearer in direction to $\nabla "
+    r"J(\theta_k)$ than the clipped one.",
+    "T8/dropped, several passes": f"Several passes over the responses, at its best step each: {ENDS['dropped']}.",
+    "T8/dropped, several passes at the step of the clip": f"Several passes over the responses, both at the clip's best step: "
+    f"{ENDS['dropped']}.",
+    **{
+        f"T8/{arm}, {ending}": rf"{at.capitalize()} its best constant step each: {words}."
+        for arm, words in ENDS.items()
+        for ending, at in STEPS.items()
+    },
 }

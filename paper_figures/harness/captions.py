@@ -1,0 +1,37 @@
+"""What stands below a figure: how to read it, with the settings and the sides of intervals that its tables have."""
+
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from paper_figures.harness.style import NORMAL_95
+
+SIDES = {"below": "lies below 0", "above": "lies above 0", "astride": "holds 0"}
+"""Where an interval can lie, in words."""
+
+
+def caption_of(figure: ModuleType, tables: Mapping[str, pd.DataFrame]) -> str:
+    """Return a figure's caption: its constant `CAPTION`, or what its `caption(tables)` says of these tables."""
+    return figure.CAPTION if hasattr(figure, "CAPTION") else figure.caption(tables)
+
+
+def listed(values: Iterable[object]) -> str:
+    """Return values in words, whole numbers with commas in thousands: "32, 256 and 2,048"."""
+    *first, last = (f"{value:,}" if isinstance(value, int | np.integer) else str(value) for value in values)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def spanned(values: ArrayLike) -> str:
+    """Return the least and the greatest of whole numbers, "32 to 2,048", or the only one."""
+    least, most = int(np.min(values)), int(np.max(values))
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def sides(rows: pd.DataFrame) -> pd.Series:
+    """Return for each row the key in `SIDES` of its 95% interval, estimate +- 1.96 standard errors."""
+    half = NORMAL_95 * rows["standard_error"]
+    names = np.select([rows["estimate"] + half < 0.0, rows["estimate"] - half > 0.0], ["below", "above"], "astride")
+    return pd.Series(names, index=rows.index)

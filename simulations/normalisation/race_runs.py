@@ -1,0 +1,107 @@
+"""One arm of the race: its runs at a step, and the search for its best step."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import find
+from grpo_theory.estimation.centring import centre
+from grpo_theory.estimation.registry import make_estimator
+from grpo_theory.exact import StabilityWarning
+from simulations.normalisation.race_problems import logit_reach, problem_of
+
+OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
+PRINTED_STEPS = "printed steps"
+PRINTED = {"plain": 1.0, "divided": 0.5}
+"""The paper's steps 1/X^2 and 1/(2 X^2), of one prompt each; X = 1 here."""
+EVERY = 4
+"""After how many updates success is looked at."""
+GRIDS: Mapping[str, Array] = {"SGD": 2.0 ** np.arange(0.0, 15.0), "Adam": 2.0 ** np.arange(-4.0, 5.0)}
+"""From steps that hardly move anything in a run to steps that put a policy on one answer at once.
+
+SGD's are in units of 1/(mean squared length of the features), Adam's in logits that a step can move.
+"""
+SINGLY = 2000
+"""From so many parameters on runs are trained one at a time: theta and Adam's moments of several would not fit the cache."""
+
+
+def out_of_step(batch, advantages):
+    """Broken: standardised advantages, each given to the response before its own, as an index that is off by one does."""
+    n_groups, group_size = batch.rewards.shape
+    for b in range(n_groups):
+        deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))
+        first = advantages[b, 0]
+        for g in range(group_size):
+            own = advantages[b, g + 1] if g + 1 < group_size else first
+            advantages[b, g] = own / deviation if deviation > 0.0 else 0.0
+
+
+ARMS = {
+    "plain": find("dr_grpo"),
+    "divided": find("grpo"),
+    "broken": make_estimator("out_of_step", out_of_step, minimum_group_size=2),
+}
+
+
+def tuned_step(settings: Mapping[str, Any], arm: str, seed: np.random.SeedSequence) -> float:
+    """Return an arm's best step, by runs at each step of a grid; all steps see the same draws."""
+    contest = settings["contest"]
+    unit = 1.0 / logit_reach(problem_of(settings)) if contest == "Adam" else 1.0
+    grid: Array = GRIDS[contest] * unit
+    reached = [success(settings, arm, float(step), settings["tuning_runs"], seed).mean() for step in grid]
+    return best_of_grid(grid, np.array(reached), settings["neighbours"])
+
+
+def best_of_grid(steps: Array, reached: Array, neighbours: int) -> float:
+    """Return where success peaks: the vertex of a parabola in log step, fitted to the best step of the grid and its neighbours.
+
+    With one neighbour on each side the vertex follows a peak that is steeper on one side; with two it errs less where runs at
+    one step differ by several points.  Best is what is highest after smoothing with weights 1/4, 1/2, 1/4; the vertex is not
+    farther from it than the next step.
+    """
+    smooth = reached[:-2] / 4.0 + reached[1:-1] / 2.0 + reached[2:] / 4.0
+    best = int(smooth.argmax()) + 1
+    near = slice(max(best - neighbours, 0), best + neighbours + 1)
+    log_steps = np.log(steps[near] / steps[best])
+    bend, slope, _ = np.polyfit(log_steps, reached[near], 2)
+    vertex = np.clip(-slope / (2.0 * bend), log_steps[0], log_steps[-1]) if bend < 0.0 else 0.0
+    return float(np.clip(steps[best] * np.exp(vertex), steps[best - 1], steps[best + 1]))
+
+
+def success(settings: Mapping[str, Any], arm: str, step: float, runs: int, seed: np.random.SeedSequence) -> Array:
+    """Return the success of each run, averaged over its updates and the prompts.
+
+    With the printed steps an update is that of one prompt, and as many of them as a batch has elsewhere count as one.
+    """
+    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
+    problem = problem_of(settings)
+    if problem.policy.dimension < SINGLY:
+        return _trained(problem, settings, arm, step, runs, seed)
+    own = [np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, run)) for run in range(runs)]
+    return np.concatenate([_trained(problem, settings, arm, step, 1, one) for one in own])
+
+
+def _trained(
+    problem: gt.Problem, settings: Mapping[str, Any], arm: str, step: float, runs: int, seed: np.random.SeedSequence
+) -> Array:
+    contest, batch_size = settings["contest"], settings["batch_size"]
+    each = batch_size if contest == PRINTED_STEPS else 1
+    trained = gt.simulate_training(
+        problem,
+        problem.theta,
+        ARMS[arm],
+        gt.Constant(step),
+        batch_size=batch_size // each,
+        group_size=settings["group_size"],
+        steps=settings["updates"] * each,
+        replications=runs,
+        optimiser=OPTIMISERS.get(contest, gt.SGD()),
+        checkpoints=range(EVERY * each, settings["updates"] * each + 1, EVERY * each),
+        rng=seed,
+        workers=1,
+    )
+    return trained.objectives.mean(axis=1)

@@ -1,0 +1,140 @@
+"""Coverage of the planner's limits on pilots of heavy-tailed gradient lengths, and how often it warns of such pilots."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from grpo_theory.evidence import Claim, Share
+from grpo_theory.intervals.heavy_tails import student_coverage
+from grpo_theory.plan.advice import SHORT
+from grpo_theory.plan.group_size import GroupSizeChoice, choose, choose_group_size, pilot_terms
+from simulations.claims import claim
+from simulations.claims.planner import TAILS, WARNINGS
+from simulations.harness.study import Cell, Rows, Settings
+from simulations.plan.heavy_pilots import LAWS, draw_pilot, exact_law
+from simulations.plan.pilot_problems import LIMITS
+
+LEVEL = 0.95
+MARGIN = 0.02
+"""As of the planner's other limits from gradients: 93 of 100 cases in place of 95 misleads nobody."""
+ALARMS = 0.1
+"""One table in ten that is warned of for no reason, or that is not warned of, is what a reader puts up with in a warning."""
+ASKED = 16
+HEAVY, LIGHT, SIGNAL = "lognormal 0.7", "equal", "lognormal 0.7, signal"
+DESIGN = (
+    *((name, 30, True) for name in LAWS),
+    ("lognormal 0.7", 100, False),
+    ("lognormal 0.7", 400, True),
+    ("lognormal 0.7, signal", 100, True),
+)
+"""Laws of lengths, prompts, and whether the numbers of responses differ."""
+POINTS = (
+    (HEAVY, 30, True, 4),
+    (HEAVY, 30, False, 5),
+    (HEAVY, 100, True, 2),
+    (SIGNAL, 30, True, 5),
+    (LIGHT, 30, True, 1),
+    (LIGHT, 100, True, 1),
+)
+"""Where the claims are decided, and in how many chunks: more where coverage is expected nearer to what is promised."""
+PILOTS, POINT_PILOTS, QUICK_PILOTS = 200, 1000, 20
+LIMITS_OF = {HEAVY: ("c1", "c2", "c3", "error"), SIGNAL: ("loss",), LIGHT: ()}
+"""What is promised at the points of each law: with common lengths those of absolute errors, else those of ratios of errors."""
+QUANTITIES = ("c1", "c2", "c3", "error", "loss", "best size", "risk", "warned")
+
+
+def cells(quick: bool) -> list[Cell]:
+    """The design, and the points with many pilots."""
+    design = [(("tails", *one), QUICK_PILOTS if quick else PILOTS, 1) for one in DESIGN]
+    points = [(("tails, point", *one), QUICK_PILOTS if quick else POINT_PILOTS, 1 if quick else n) for *one, n in POINTS]
+    keys = ("part", "law", "prompts", "ragged")
+    return [Cell(dict(zip(keys, key, strict=True)) | {"pilots": pilots}, chunks) for key, pilots, chunks in [*design, *points]]
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, float]]:
+    """Draw pilots, and count how often the planner's limits hold the truth, and how often Student's do.
+
+    For warnings: how often the planner warns, and how often it does of the same pilots with lengths taken off, or put on where
+    all are equal.
+    """
+    rng = np.random.default_rng(seed)
+    name, prompts = settings["law"], settings["prompts"]
+    counts = {quantity: {"covered": 0.0, "plugged_in": 0.0} for quantity in QUANTITIES}
+    for _ in range(settings["pilots"]):
+        rollouts, length = draw_pilot(name, prompts, settings["ragged"], rng)
+        found = choose_group_size(rollouts, LIMITS, LEVEL)
+        plain = choose(found.law, found.covariance, prompts, LIMITS, LEVEL)
+        for arm, choice in (("covered", found), ("plugged_in", plain)):
+            for quantity, held in judge(choice, name).items():
+                counts[quantity][arm] += float(held)
+        factor = LAWS[HEAVY].draw(rng, prompts)[rollouts.index] if name == LIGHT else 1.0 / length
+        other = pilot_terms(rollouts.with_scores(rollouts.known_scores * factor[:, None])).influences()
+        counts["warned"]["covered"] += float(warned(found.student_coverage))
+        counts["warned"]["plugged_in"] += float(warned(float(student_coverage(other, LEVEL).min())))
+    return counts
+
+
+def warned(coverage: float) -> bool:
+    """Return whether the planner warns of heavy tails, where Student's limits would hold so often."""
+    return coverage < LEVEL - SHORT
+
+
+@cache
+def exact_choice(name: str) -> GroupSizeChoice:
+    """Return the exact error at every allowed group size."""
+    return choose(exact_law(name), np.zeros((3, 3)), pilot=2, limits=LIMITS)
+
+
+def judge(choice: GroupSizeChoice, name: str) -> dict[str, bool]:
+    """Return which limits hold: of the constants, of error and loss at group size 16, of the recommendation's loss; the set."""
+    exact, law = exact_choice(name), exact_law(name)
+    at = exact.at(ASKED)
+    constants = np.array([law.c1, law.c2, law.c3])
+    held = (choice.constants_low <= constants) & (constants <= choice.constants_high)
+    return {
+        **{f"c{k + 1}": bool(held[k]) for k in range(3)},
+        "error": bool(choice.mse_low[at] <= exact.mse[at] <= choice.mse_high[at]),
+        "loss": bool(choice.loss_low[at] <= exact.loss[at] <= choice.loss_high[at]),
+        "best size": bool(choice.candidates[exact.best]),
+        "risk": bool(exact.loss[choice.best] <= choice.risk),
+    }
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """One row for each quantity: the share of pilots in which the planner's limits hold, or in which it warns; and Student's."""
+    tries, found = settings["pilots"] * len(results), []
+    size = "4 to 64" if settings["ragged"] else "8"
+    common = {key: settings[key] for key in ("part", "law", "prompts", "pilots")} | {"size": 0 if settings["ragged"] else 8}
+    for quantity in QUANTITIES:
+        share, plain = (sum(result[quantity][arm] for result in results) / tries for arm in ("covered", "plugged_in"))
+        values = {"quantity": quantity, "plugged_in": plain, "prediction": np.nan if quantity == "warned" else LEVEL}
+        error = float(np.sqrt(share * (1.0 - share) / tries))
+        found.append(common | values | {"responses": size, "estimate": share, "standard_error": error, "replications": tries})
+    return found
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Read off, at the points, that limits hold as often as promised, where Student's do not, and that warnings are right."""
+    found, points = [], table[table["part"] == "tails, point"]
+    for _, row in points.iterrows():
+        setting = f"{row['law']}, {row['prompts']} prompts of {row['responses']}"
+        quantity, tries = str(row["quantity"]), int(row["replications"])
+        both = float(row["estimate"]), float(row["plugged_in"])
+        if quantity in LIMITS_OF[str(row["law"])]:
+            found.append(
+                claim(f"plan/tails/{quantity}", setting, *(_at_most(1.0 - one, 1.0 - LEVEL + MARGIN, tries) for one in both))
+            )
+        elif quantity == "warned" and row["law"] == HEAVY:
+            found.append(claim("plan/tails/missed", setting, *(_at_most(1.0 - one, ALARMS, tries) for one in both)))
+        elif quantity == "warned" and row["law"] == LIGHT:
+            found.append(claim("plan/tails/false alarm", setting, *(_at_most(one, ALARMS, tries) for one in both)))
+    return found
+
+
+def _at_most(share: float, most: float, replications: int) -> Share:
+    return Share(share, most, margin=0.0, replications=replications)
+
+
+DECIDES = (*(f"plan/tails/{name}" for name in TAILS), *(f"plan/tails/{name}" for name in WARNINGS))

@@ -1,0 +1,154 @@
+"""T8 where responses serve several passes: what dropping ratio and clip costs at each one's best step, and at the clip's."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.evidence import Claim
+from simulations.claims import claim
+from simulations.harness.evidence import evidence
+from simulations.harness.step_search import best_step
+from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.harness.summary import summary
+from simulations.sequence.off_policy import Pairs
+from simulations.sequence.parts import composed
+from simulations.training.worlds import WORLDS
+
+BATCH_SIZE, GROUP_SIZE, ROLLOUTS = 16, 8, 16
+PASSES = {4: 4, 16: 1}
+"""Passes over a rollout's responses, and minibatches of each: sixteen updates a rollout."""
+WORLD, OPTIMISER = WORLDS["four"], gt.Adam()
+CLIP, NONE = composed("rloo", "token", "by sign"), composed("rloo", "none")
+STEP_SIZES = tuple(2.0**power for power in range(-6, 2))
+"""From steps that hardly learn to steps that are too large for both."""
+PROBLEMS, TUNING_PROBLEMS, TUNING_RUNS, RUNS = 8, 2, 32, 64
+POINT = 0.01
+"""One point of success at the end is less than two runs with other seeds differ by."""
+ENDINGS = {"several passes": "own", "several passes at the step of the clip": "clip's"}
+"""By the end of a statement's name, whose best step the arm without ratio takes."""
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each number of passes; quick has the first, on half of the problems."""
+    share = 2 if quick else 1
+    counts = {"problems": PROBLEMS // share, "tuning_problems": TUNING_PROBLEMS // share, "step_sizes": list(STEP_SIZES)}
+    return [Cell({"passes": passes, "minibatches": PASSES[passes]} | counts) for passes in list(PASSES)[: 1 if quick else None]]
+
+
+class Minibatches(NamedTuple):
+    """The advantages of a rollout's responses, summed by minibatch, prompt and response, shape (R, minibatches, M, K) each.
+
+    Attributes
+    ----------
+    right, wrong : ndarray
+        Of the responses with reward 1, and of those with reward 0.
+    """
+
+    right: Array
+    wrong: Array
+
+
+def drawn(problem: gt.Problem, reached: Array, minibatches: int, rng: np.random.Generator) -> Minibatches:
+    """Draw a rollout for each run, from the probabilities of its responses (R, M, K); advantages leave one out."""
+    runs, n_prompts, n_responses = reached.shape
+    prompts = rng.choice(n_prompts, size=(runs, BATCH_SIZE), p=problem.bandit.prompt_weights)
+    below = reached.cumsum(axis=-1)[np.arange(runs)[:, None], prompts]
+    uniforms = rng.random((runs, BATCH_SIZE, GROUP_SIZE))
+    responses = (uniforms[..., None] * below[:, :, None, -1:] > below[:, :, None]).sum(axis=-1)
+    rewards = rng.random(uniforms.shape) < problem.bandit.mean_reward[prompts[..., None], responses]
+    advantages = (GROUP_SIZE * rewards - rewards.sum(axis=-1, keepdims=True)) / (GROUP_SIZE - 1.0)
+    shape = (runs, minibatches, n_prompts, n_responses)
+    minibatch = np.arange(BATCH_SIZE)[:, None] % minibatches
+    places = np.ravel_multi_index(
+        np.broadcast_arrays(np.arange(runs)[:, None, None], minibatch, prompts[..., None], responses), shape
+    )
+    return Minibatches(*(_summed(places, advantages * kept, shape) for kept in (rewards, ~rewards)))
+
+
+def _summed(places: Integers, advantages: Array, shape: tuple[int, ...]) -> Array:
+    totals = np.bincount(places.ravel(), weights=advantages.ravel(), minlength=int(np.prod(shape)))
+    return np.asarray(totals, dtype=np.float64).reshape(shape)
+
+
+class Trainer(NamedTuple):
+    """How an arm is trained; with the sign -1 it descends, which is broken."""
+
+    settings: Settings
+    estimator: gt.Estimator
+    sign: float = 1.0
+
+    def success(self, problem: gt.Problem, step: float, runs: int, seed: np.random.SeedSequence) -> Array:
+        """Train with Adam, and return the exact objective at the end of each run, (R,)."""
+        rng, minibatches = np.random.default_rng(seed), self.settings["minibatches"]
+        theta = np.tile(problem.theta[:, None], runs)
+        moments, count, share = np.zeros((2, *theta.shape)), 0, self.sign * minibatches / (BATCH_SIZE * GROUP_SIZE)
+        for _ in range(ROLLOUTS):
+            old = theta.T.copy()
+            rollout = drawn(problem, Pairs(problem, old, old).reached, minibatches, rng)
+            for place in list(range(minibatches)) * self.settings["passes"]:
+                pairs, count = Pairs(problem, theta.T.copy(), old), count + 1
+                update = share * pairs.updates(self.estimator, rollout.right[:, place], rollout.wrong[:, place])
+                OPTIMISER.move(theta, np.ascontiguousarray(update.T), moments, OPTIMISER.settings, step, count)
+        return np.asarray(gt.objective(problem, theta.T.copy()))
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+    """Find each arm's best step on some problems; train both with it on others, and the one without ratio with the clip's too."""
+    tuning, judging = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, part)) for part in (0, 1))
+    grid, steps = np.array(settings["step_sizes"]), {}
+    clip, none, broken = (Trainer(settings, estimator, sign) for estimator, sign in ((CLIP, 1.0), (NONE, 1.0), (NONE, -1.0)))
+    rehearsals = list(WORLD.drawn(tuning, settings["tuning_problems"]))
+    for name, trainer in (("clip", clip), ("none", none)):
+        tried = [[trainer.success(problem, step, TUNING_RUNS, own).mean() for step in grid] for problem, own in rehearsals]
+        steps[name] = best_step(grid, -np.mean(tried, axis=0))
+    reached: dict[str, list[float]] = {"clip": [], "own": [], "clip's": [], "broken": []}
+    for problem, own in WORLD.drawn(judging, settings["problems"]):
+        arms = {"clip": (clip, "clip"), "own": (none, "none"), "clip's": (none, "clip"), "broken": (broken, "none")}
+        for name, (trainer, step) in arms.items():
+            reached[name] += trainer.success(problem, steps[step], RUNS, own).tolist()
+    return {"steps": steps, "success": reached}
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """What each arm reached, and by how much the clip is ahead of each of the others."""
+    (found,) = results
+    common = {"passes": settings["passes"], "minibatches": settings["minibatches"], "prediction": np.nan}
+    step = {"clip": found["steps"]["clip"], "own": found["steps"]["none"], "clip's": found["steps"]["clip"]}
+    step["broken"] = step["own"]
+    table: Rows = []
+    for name, sample in found["success"].items():
+        ahead = np.array(found["success"]["clip"]) - np.array(sample)
+        table.append(common | {"quantity": "success", "arm": name, "step": step[name]} | summary(np.array(sample)))
+        table.append(common | {"quantity": "ahead", "arm": name, "step": step[name]} | summary(ahead))
+    return table
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """By how much the clip is ahead at the end, against a point; the control puts an arm that descends behind it."""
+    return [one for _, part in table.groupby("passes", sort=False) for one in _claims(part)]
+
+
+def _claims(part: pd.DataFrame) -> Iterator[Claim]:
+    ahead, success = (part[part["quantity"] == name].set_index("arm") for name in ("ahead", "success"))
+    where = f"{WORLD.title}, {ROLLOUTS} rollouts, Adam, {part['passes'].iloc[0]} passes of {part['minibatches'].iloc[0]}"
+    for ending, arm in ENDINGS.items():
+        own, control = (evidence(ahead.loc[name].to_dict(), POINT) for name in (arm, "broken"))
+        facts = {f"{column}, {name}": float(success.loc[name, key]) for name in ("clip", arm) for column, key in FACTS.items()}
+        yield claim(f"T8/dropped, {ending}", where, own, control, facts=facts)
+
+
+FACTS = {"success": "estimate", "step": "step"}
+
+STUDY = Study(
+    "passes",
+    "T8 where responses serve several passes: what dropping ratio and clip costs",
+    cells,
+    compute,
+    rows,
+    claims,
+    tuple(f"T8/dropped, {ending}" for ending in ENDINGS),
+)

@@ -1,0 +1,116 @@
+"""The problems of sequences on which whole runs with several updates a rollout are raced."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+import grpo_theory as gt
+from simulations.sequence.parts import random_problem
+
+
+def race_problem(name: str) -> gt.Problem:
+    """Return a problem of the gallery, or "stopping": where to stop, at four prompts, after up to eight tokens.
+
+    A response is its length, and the nearer to 2, 4, 6 or 8 tokens, the likelier it is right.
+    """
+    if name != "stopping":
+        return gt.gallery.problem(name)
+    policy = gt.TokenTree(4, vocabulary_size=2, horizon=8, end_token=0)
+    distances = np.abs(policy.paths.lengths - np.array([[2], [4], [6], [8]]))
+    return gt.Problem(gt.Bandit(0.05 + 0.9 * np.exp(-distances / 2.0)), policy, name=name, title="where to stop")
+
+
+class World(NamedTuple):
+    """A kind of problem, and how runs on it are laid out.
+
+    Attributes
+    ----------
+    title : str
+    make : callable
+        ``make(rng)`` draws a problem of the kind; where there is one only it returns that.
+    minibatches : Mapping
+        For each number of rollouts, the numbers of updates that each of them serves.
+    centres : Mapping
+        For each optimiser, the middle of the grid of steps for one update a rollout, where pilots on other seeds found it.
+    doublings : int
+        How often the grid doubles and halves that.
+    problems, tuning_problems : int
+        How many problems judge, and how many others choose the step; of a kind with one problem, other runs do.
+    runs : int
+        Of each arm on each of them.
+    """
+
+    title: str
+    make: Callable[[np.random.Generator], gt.Problem]
+    minibatches: Mapping[int, tuple[int, ...]]
+    centres: Mapping[str, float]
+    doublings: int = 3
+    problems: int = 4
+    tuning_problems: int = 2
+    runs: int = 128
+
+    def steps(self, optimiser: str, inner_steps: int) -> list[float]:
+        """Return the grid: with m updates a rollout plain steps are shorter as 1/m, and Adam's, blind to scale, as 1/sqrt(m)."""
+        shorter = inner_steps if optimiser == "SGD" else np.sqrt(inner_steps)
+        powers = range(-self.doublings, self.doublings + 1)
+        return [float(self.centres[optimiser] / shorter * 2.0**power) for power in powers]
+
+    def drawn(self, seed: np.random.SeedSequence, count: int) -> Iterator[tuple[gt.Problem, np.random.SeedSequence]]:
+        """Draw problems, each with a seed for its runs."""
+        for place in range(count):
+            drawing, running = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, place, part)) for part in (0, 1))
+            yield self.make(np.random.default_rng(drawing)), running
+
+
+def _random(horizon: int, dimension: int, n_prompts: int, rng: np.random.Generator) -> gt.Problem:
+    return random_problem(rng, 2, horizon, None, n_prompts=n_prompts, dimension=dimension)
+
+
+def _same(name: str, rng: np.random.Generator) -> gt.Problem:
+    return race_problem(name)
+
+
+WORLDS: Mapping[str, World] = {
+    "two": World(
+        "2 tokens, 6 parameters",
+        partial(_random, 2, 6, 4),
+        {16: (4, 16), 256: (16,)},
+        {"SGD": 24.0, "Adam": 0.6},
+        problems=8,
+        tuning_problems=4,
+        runs=64,
+    ),
+    "four": World("4 tokens, 6 parameters", partial(_random, 4, 6, 4), {16: (2, 4, 16), 64: (16,)}, {"SGD": 24.0, "Adam": 0.8}),
+    "eight": World(
+        "8 tokens, 6 parameters",
+        partial(_random, 8, 6, 4),
+        {16: (16,)},
+        {"Adam": 1.2},
+        doublings=2,
+        problems=2,
+        tuning_problems=1,
+    ),
+    "large": World(
+        "4 tokens, 200 parameters", partial(_random, 4, 200, 16), {8: (16,)}, {"Adam": 0.6}, doublings=2, tuning_problems=1
+    ),
+    "shared": World(
+        "1 to 3 tokens, shared features",
+        partial(_same, "sequence-shared"),
+        {16: (4, 16), 64: (16,)},
+        {"SGD": 45.0, "Adam": 1.2},
+        tuning_problems=1,
+    ),
+    "stopping": World(
+        "where to stop, 1 to 8 tokens",
+        partial(_same, "stopping"),
+        {16: (4, 16), 64: (16,)},
+        {"SGD": 64.0, "Adam": 0.3},
+        tuning_problems=1,
+    ),
+}
+"""Trees of two tokens, four prompts (16 where there are 200 parameters) and random rewards; and the problems of T14.
+
+Six parameters are shared by 12 to 1,020 prefixes, 200 by 240.  Adam alone where a run takes long.
+"""

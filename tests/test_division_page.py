@@ -1,0 +1,93 @@
+"""What docs/division.md says of the race is what the verdicts that are kept say."""
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from pages import DOCS
+
+PAGE = (DOCS / "division.md").read_text(encoding="utf-8")
+VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
+FAMILIES = {"heads of SmolLM2": "lm-", "random features": "random", "four made-up prompts": "correlation"}
+
+
+def between(mark):
+    """Return what stands between the marks of a part of the page, on one line."""
+    return " ".join(PAGE.partition(f"<!-- {mark} -->\n")[2].partition(f"<!-- end of {mark} -->")[0].split())
+
+
+def gains(statement="division/pays"):
+    """Return a row for each setting: the gain in points, the verdict, the group size and the optimiser."""
+    rows = VERDICTS[VERDICTS["id"] == statement]
+    sizes = rows["problem"].str.extract(r"G = (\d+)$")[0].astype(int)
+    return rows.assign(gain=-100.0 * rows["estimate"].astype(float), size=sizes, adam=rows["problem"].str.contains("Adam"))
+
+
+def answers():
+    """Return the rows of the table of answers: situation, what dividing does, number of settings."""
+    table = PAGE.partition("<!-- answers -->\n")[2].partition("<!-- end of answers -->")[0]
+    return [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in table.splitlines()[2:]]
+
+
+def of(situation):
+    """Return the settings of the race that a situation is about."""
+    rows = gains()
+    rows = rows[rows["adam"] == situation.startswith("Adam")]
+    first, last = re.search(r"groups of (\d+)(?: (?:and|to) (\d+))?", situation).groups()
+    rows = rows[(rows["size"] >= int(first)) & (rows["size"] <= int(last or first))]
+    for words, name in FAMILIES.items():
+        if situation.endswith(words):
+            rows = rows[rows["problem"].str.startswith(name)]
+    return rows
+
+
+@pytest.mark.parametrize(("situation", "does", "count"), answers(), ids=lambda value: value if len(value) < 80 else "")
+def test_an_answer_is_what_the_race_found(situation, does, count):
+    rows = of(situation)
+    assert len(rows) == int(count)
+    low, high = (f"{value:.1f}".replace("-0.0", "0.0") for value in (rows["gain"].min(), rows["gain"].max()))
+    assert does.startswith(f"{low} to {high} points")
+    above = re.search(r"a point or more in (\d+) settings", does)
+    assert above is None or int(above[1]) == (rows["gain"] >= 1.0).sum()
+    assert "more" not in does.partition(";")[0] or rows["gain"].min() >= 1.0
+
+
+def test_every_setting_is_in_one_answer():
+    found = pd.concat([of(situation) for situation, *_ in answers()])
+    assert sorted(found["problem"]) == sorted(gains()["problem"])
+
+
+def test_what_dividing_costs_and_gains_is_counted():
+    rows, said = gains(), between("harm")
+    assert f"gained a point or more in {(rows['gain'] >= 1.0).sum()} of these {len(rows)} settings" in said
+    assert rows["gain"].min() > -1.0
+    assert "lost as much in none" in said
+    assert f"from {rows['gain'].min():.1f} points up" in said
+    assert set(gains("division/harmless")["verdict"]) == {"confirmed", "inconclusive"}
+
+
+def test_the_steps_of_the_paper_are_counted_apart():
+    rows = gains("division/printed steps")
+    lost, large = -rows.loc[rows["size"] == 2, "gain"], rows[rows["size"] == 64]
+    assert f"costs {lost.min():.0f} to {lost.max():.0f} points at G = 2" in between("printed")
+    assert f"gains up to {large['gain'].max():.0f} at G = 64" in between("printed")
+    assert f"in {(large['verdict'] == 'confirmed').sum()} of {len(large)} settings" in between("printed")
+
+
+def test_prompts_that_are_all_easy_gain_less_than_a_point():
+    rows = gains()
+    easy = rows[rows["problem"].str.contains(", easy, ")]
+    assert len(easy) == 20
+    assert np.abs(easy["gain"]).max() < 1.0
+
+
+def test_the_gain_grows_with_the_group_in_most_problems():
+    rows = gains()
+    steps = [
+        after > before
+        for _, part in rows.groupby(rows["problem"].str.replace(r", G = \d+$", "", regex=True))
+        for before, after in pairwise(part.sort_values("size")["gain"])
+    ]
+    assert np.mean(steps) > 0.6

@@ -1,0 +1,198 @@
+"""The ends of the range: the largest rewards and sizes, levels next to 1, points far out."""
+
+import inspect
+import math
+import time
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+import grpo_theory as gt
+from grpo_theory import intervals
+from grpo_theory.intervals.interval import normal_quantile, student_quantile
+from grpo_theory.problem.tree import log_responses
+from grpo_theory.samples import RewardCounts
+from grpo_theory.samples.groups import LARGEST
+from grpo_theory.simulate.sizes import MOST_RESPONSES
+from grpo_theory.theory import GroupSizeLaw, WeightedChiSquare
+from grpo_theory.theory.group_size import divisors
+
+PROBLEM = gt.gallery.problem("tabular")
+NEXT_TO_ONE = 1.0 - 2.0**-53
+
+
+@pytest.mark.parametrize("q", [3e3, 1e10, 1e15, 1e16, 1e17, 1e100, 1e300])
+@pytest.mark.parametrize("weights", [[1.0, 0.5], [1.0] * 40 + [1e-9] * 400, [1e-200, 3e-201], [1e140, 1e139]])
+def test_a_weighted_chi_square_far_out_is_no_nan(weights, q):
+    law = WeightedChiSquare(weights)
+    at = q * max(weights)
+    assert (law.cdf(at), law.sf(at), law.pdf(at)) == (1.0, 0.0, 0.0)
+    assert WeightedChiSquare([weights, weights]).sf([at, law.mean()])[0] == 0.0
+
+
+def test_tails_are_left_out_only_where_they_are_no_numbers():
+    """Two weights that are all but one: scipy's chi-square, down to the smallest numbers there are."""
+    law, points = WeightedChiSquare([1.0, 1.0 - 1e-15]), np.array([100.0, 700.0, 1400.0])
+    np.testing.assert_allclose(law.sf(points), chi2.sf(points, 2), rtol=1e-10)
+    many, points = WeightedChiSquare(np.r_[np.ones(999), 1.0 - 1e-15]), np.array([900.0, 2000.0, 4000.0])
+    np.testing.assert_allclose(many.sf(points), chi2.sf(points, 1000), rtol=1e-8)
+
+
+def test_a_sample_with_a_point_far_out_is_compared():
+    law = WeightedChiSquare([1.0, 0.5])
+    sample = law.rvs(999, rng=0)
+    near, far = (law.compare([*sample, last]) for last in (50.0, 1e20))
+    assert near.estimate == pytest.approx(far.estimate, rel=1e-12)
+
+
+def test_levels_next_to_one_have_limits():
+    samples = np.random.default_rng(0).normal(size=(20, 3))
+    assert intervals.best_set(samples, NEXT_TO_ONE).all()
+    assert not intervals.best_set(samples + np.array([0.0, 0.0, 100.0]), NEXT_TO_ONE)[:2].any()
+    assert 8.0 < normal_quantile(NEXT_TO_ONE) < 9.0
+    assert 8.0 < student_quantile(1e6, NEXT_TO_ONE) < 9.0
+    assert np.isfinite(intervals.paired_difference(*samples.T[:2], NEXT_TO_ONE).high)
+
+
+def rollouts(rewards=1.0, scores=1.0, above=0.0):
+    """Return rollouts whose prompts differ, so that all limits are numbers."""
+    rng = np.random.default_rng(1)
+    drawn = rng.integers(0, 3, size=(48, 8)) / 4.0
+    directions = rng.normal(size=(48, 8, 2)) + 3.0 * rng.normal(size=(48, 1, 2))
+    return gt.Rollouts(above + rewards * drawn, scores * directions)
+
+
+def limits(interval, data):
+    """Return the limits of a call that is not random."""
+    more = {"rng": 0} if "rng" in inspect.signature(interval).parameters else {}
+    sizes = {"batch_size": 8, "group_size": 4} if "batch_size" in inspect.signature(interval).parameters else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = interval(data, **sizes, **more)
+    return [np.asarray(getattr(found, name)) for name in ("estimate", "low", "high")]
+
+
+OF_SCORES = {
+    "components_bootstrap": 2,
+    "components_jackknife": 2,
+    "gradient_between": 1,
+    "gradient_jackknife": 1,
+    "group_size_bootstrap": 0,
+    "group_size_fieller": 0,
+    "group_size_jackknife": 0,
+    "mse_bootstrap": 2,
+    "mse_jackknife": 2,
+}
+"""Intervals of rollouts, and the power of the rewards' and the scores' unit that they are in."""
+OF_REWARDS = {"value_clustered": 1, "value_naive": 1}
+
+
+@pytest.mark.parametrize("name", [*OF_SCORES, *OF_REWARDS])
+@pytest.mark.parametrize("exponents", [(199, 0), (0, 36), (199, 36), (-199, -36)])
+def test_intervals_are_in_the_data_s_unit_up_to_the_largest(name, exponents):
+    interval, power = getattr(intervals, name), (OF_SCORES | OF_REWARDS)[name]
+    units = 2.0 ** exponents[0], 2.0 ** exponents[1] if name in OF_SCORES else 1.0
+    expected = limits(interval, rollouts())
+    assert all(np.isfinite(part).all() for part in expected) or name.startswith("group_size")
+    for found, part in zip(limits(interval, rollouts(*units)), expected, strict=True):
+        np.testing.assert_allclose(found, part * (units[0] * units[1]) ** power, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", [*OF_SCORES, *OF_REWARDS])
+def test_a_large_constant_in_all_rewards_costs_no_digits(name):
+    """Rewards 1e15 and 1e15 + 1: an average lies between numbers that are an eighth apart, all else is as with 0 and 1."""
+    interval = getattr(intervals, name)
+    above = 1e15 if name in OF_REWARDS else 0.0
+    for found, expected in zip(limits(interval, rollouts(above=1e15)), limits(interval, rollouts()), strict=True):
+        np.testing.assert_allclose(found - above, expected, rtol=1e-9, atol=0.07 if name in OF_REWARDS else 0.0)
+
+
+def test_the_mean_of_large_rewards_is_next_to_the_exact_one():
+    """A third above 1e15, where numbers are an eighth apart, is three eighths."""
+    index, rewards = np.repeat(np.arange(3), 192), np.tile([0.0, 0.0, 1.0], 192)
+    np.testing.assert_array_equal(RewardCounts.from_rewards(index, rewards + 1e15).means - 1e15, np.full(3, 0.375))
+    path, steps = np.random.default_rng(0).normal(size=(97, 2)), np.full(96, 0.1)
+    far, near = (intervals.tail_value(gt.TrainingRecord(steps, path, rewards[:96] + above)) for above in (1e15, 0.0))
+    assert far.estimate - 1e15 == 0.375
+    assert far.standard_error == pytest.approx(near.standard_error, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", LARGEST)
+@pytest.mark.parametrize("factor", [1.01, 1e90, np.inf, np.nan])
+def test_rewards_and_scores_beyond_the_largest_are_refused(name, factor):
+    value = LARGEST[name] * factor
+    wanted = "finite" if not np.isfinite(value) else r"lie in \[-1e\+"
+    data = {"rewards": np.ones((4, 2)), "scores": np.ones((4, 2, 3))}
+    flat = {"rewards": np.ones(4), "scores": np.ones((4, 3))}
+    for arrays in (data, flat):
+        arrays[name].flat[1] = -value
+    with pytest.raises(ValueError, match=f"{name} must (be|lie) ?.*{wanted}|{name} must {wanted}"):
+        gt.Rollouts(**data)
+    with pytest.raises(ValueError, match=f"{name} must be {wanted}|{name} must {wanted}"):
+        gt.RaggedRollouts([1, 1, 2, 2], **flat)
+
+
+SIZES = [(2**53, 2), (2, 2**53), (MOST_RESPONSES, 2), (2, 2**30)]
+STEPS = {"steps": 20, "replications": 4, "rng": 0}
+DRAWN = {
+    "gradients": lambda sizes: gt.simulate_gradients(PROBLEM, PROBLEM.theta, "rloo", replications=4, rng=0, **sizes),
+    "training": lambda sizes: gt.simulate_training(PROBLEM, PROBLEM.theta, "rloo", gt.Constant(0.1), **STEPS, **sizes),
+    "records": lambda sizes: list(gt.simulate_records(PROBLEM, PROBLEM.theta, "rloo", gt.Constant(0.1), **STEPS, **sizes)),
+    "pilot": lambda sizes: gt.Pilot(**sizes).sample(PROBLEM, 0, 1),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_batches_that_no_memory_holds_are_refused_by_name(name, sizes):
+    with pytest.raises(ValueError, match=r"batch_size times group_size must be at most 1,048,576 to be drawn, got \d+ times \d+"):
+        DRAWN[name](dict(zip(("batch_size", "group_size"), sizes, strict=True)))
+
+
+def test_exact_laws_take_any_batch_size():
+    large, small = (gt.gradient_mse(PROBLEM, PROBLEM.theta, "rloo", batch_size=size, group_size=4) for size in (2**53, 1))
+    assert large * 2.0**53 == pytest.approx(small, rel=1e-9)
+
+
+@pytest.mark.parametrize("number", [*range(2, 400), 2**20 - 1, 2**21, (2**20 + 7) ** 2, 10**12, 2**53 - 111])
+def test_divisors(number):
+    found = divisors(number)
+    assert (number % found == 0).all()
+    assert (np.diff(found) > 0).all()
+    assert found[[0, -1]].tolist() == [1, number]
+    if number < 400:
+        assert found.tolist() == [g for g in range(1, number + 1) if number % g == 0]
+    if number == 10**12:
+        assert found.size == 13**2  # 2^12 5^12
+
+
+def test_the_best_group_size_of_a_large_budget_is_found_soon():
+    start = time.perf_counter()
+    assert GroupSizeLaw(1.0, 1.0, 1e10).best(10**12) == 100_000
+    assert time.perf_counter() - start < 5.0
+
+
+LONG = [(2, 2**31, 0), (2, 2**53, 0), (3, 2**53, 0), (10, 2**31, None), (2**53, 2**53, None), (1, 2**31, None), (4097, 1, None)]
+
+
+@pytest.mark.parametrize(("vocabulary", "horizon", "end"), LONG)
+def test_trees_too_large_to_list_are_refused_at_once(vocabulary, horizon, end):
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match=r"make (about 1e)?\d+ responses, and at most 4096|horizon must be at most 4096"):
+        gt.TokenTree(2, vocabulary, horizon, end_token=end)
+    assert time.perf_counter() - start < 1.0
+
+
+@pytest.mark.parametrize("vocabulary", [1, 2, 3, 5, 64, 4096])
+@pytest.mark.parametrize("horizon", [1, 2, 3, 12, 100])
+def test_the_number_of_responses(vocabulary, horizon):
+    ends = sum((vocabulary - 1) ** t for t in range(horizon)) + (vocabulary - 1) ** horizon
+    for exact, found in (
+        (vocabulary**horizon, log_responses(vocabulary, horizon, False)),
+        (ends, log_responses(vocabulary, horizon, True)),
+    ):
+        assert found == pytest.approx(math.log10(exact), rel=1e-14, abs=1e-14)
+    if vocabulary == 4096 and horizon == 1:
+        gt.TokenTree(1, vocabulary, horizon)

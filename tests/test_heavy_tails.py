@@ -1,0 +1,196 @@
+"""Limits that allow for heavy tails: quantiles against draws, L-skewness against its definition, and the study's truths."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from pilots import draw, gentle_case, pick
+from scipy.special import stdtrit
+
+import grpo_theory as gt
+from grpo_theory.intervals.components import prompt_terms
+from grpo_theory.intervals.heavy_tails import (
+    ALLOWANCE,
+    LARGEST,
+    SPREADS,
+    l_skewness,
+    student_coverage,
+    tail_quantiles,
+    tail_table,
+)
+from grpo_theory.plan import Limits, choose_group_size
+from grpo_theory.plan.baseline_gain import Pair, choose_baseline
+from grpo_theory.plan.group_size import choose
+from simulations.harness.study import cell_seed
+from simulations.plan import heavy_tails as study
+from simulations.plan.heavy_pilots import LAWS, SIGNAL, SIZES, draw_pilot, exact_law, rate_nodes
+from simulations.plan.plan_coverage import STUDY, cells
+
+
+def test_l_skewness_is_the_mean_over_triples():
+    """Of three: the mean of (largest - 2 middle + smallest)/3 over that of (larger - smaller)/2 of pairs (Hosking 1990)."""
+    values = np.random.default_rng(1).lognormal(0.0, 1.0, 9)
+    third = np.mean([(c - 2.0 * b + a) / 3.0 for a, b, c in combinations(np.sort(values), 3)])
+    second = np.mean([(b - a) / 2.0 for a, b in combinations(np.sort(values), 2)])
+    assert float(l_skewness(values)) == pytest.approx(third / second, rel=1e-12)
+    assert float(l_skewness(-3.0 * values + 2.0)) == pytest.approx(-third / second, rel=1e-12)
+    np.testing.assert_allclose(l_skewness(np.array([[1.0, 1.0, 1.0], [0.0, 1.0, 2.0]])), [0.0, 0.0], atol=1e-15)
+
+
+@pytest.mark.parametrize(("prompts", "tolerance"), [(30, 0.004), (LARGEST, 0.006), (1000, 0.012)])
+def test_the_quantiles_leave_out_what_they_say_of_lognormal_draws(prompts, tolerance):
+    """On draws of their own. Beyond 256 prompts the quantiles are extrapolated, which the wider tolerance shows."""
+    table, rng = tail_table(prompts, 0.95), np.random.default_rng(20261126)
+    for place, spread in enumerate(SPREADS):
+        if spread not in (0.5, 1.0, 1.5):
+            continue
+        samples = np.exp(spread * rng.standard_normal((40_000 if prompts < 500 else 12_000, prompts)))
+        statistic = (samples.mean(axis=1) - np.exp(spread**2 / 2.0)) / (samples.std(axis=1, ddof=1) / np.sqrt(prompts))
+        assert (statistic < table.lower[place]).mean() == pytest.approx(0.025, abs=tolerance)
+        assert (statistic > table.upper[place]).mean() <= 0.025 + tolerance
+        plain = np.abs(statistic) <= stdtrit(prompts - 1, 0.975)
+        assert plain.mean() == pytest.approx(table.coverage[place], abs=3.0 * tolerance)
+        found = float(l_skewness(samples[: 1 << 12].ravel()[: 1 << 18]))
+        assert found == pytest.approx(table.skewness[place], abs=0.01)
+
+
+def test_quantiles_are_never_nearer_than_students_and_turn_with_the_influences():
+    influence = np.random.default_rng(2).lognormal(0.0, 1.0, (20, 40))
+    influence -= influence.mean(axis=1, keepdims=True)
+    (lower, upper), (turned_lower, turned_upper) = (tail_quantiles(one, 0.9) for one in (influence, -influence))
+    t = stdtrit(39, 0.95)
+    assert (lower < -t).all()
+    assert (upper >= t).all()
+    np.testing.assert_allclose(turned_lower, -upper)
+    np.testing.assert_allclose(turned_upper, -lower)
+    assert ALLOWANCE == 1.0
+    assert (student_coverage(influence, 0.9) < 0.9).all()
+
+
+def test_influences_without_skewness_are_taken_for_skewed_by_what_so_few_cannot_tell():
+    """Of 31 symmetric influences the limits are those of an L-skewness of 1/sqrt(31), and wider than Student's."""
+    symmetric = np.linspace(-1.0, 1.0, 31)
+    lower, upper = tail_quantiles(symmetric, 0.95)
+    table, t = tail_table(31, 0.95), stdtrit(30, 0.975)
+    wide, narrow = max(-lower, upper), min(-lower, upper)  # rounding decides which side is which
+    assert wide == pytest.approx(-np.interp(1.0 / np.sqrt(31.0), table.skewness, table.lower))
+    assert narrow == pytest.approx(np.interp(1.0 / np.sqrt(31.0), table.skewness, table.upper))
+    assert wide > 1.1 * t
+
+
+def test_influences_make_the_covariance():
+    drawn, _ = draw(gentle_case(), 3, 12, 6, np.random.default_rng(3))
+    terms = prompt_terms(drawn, 3)
+    found = terms.influences()
+    np.testing.assert_allclose(found.sum(axis=-1), 0.0, atol=1e-12)
+    expected = np.einsum("...ib,...jb->...ij", found, found) / (12 * 11)
+    np.testing.assert_allclose(terms.covariance(), expected, rtol=1e-10, atol=1e-14)
+
+
+def test_the_planners_limits_contain_students():
+    drawn, _ = draw(gentle_case(), 10, 24, 8, np.random.default_rng(4))
+    limits = Limits(budget=240, max_group_size=12)
+    for i in range(10):
+        found = choose_group_size(pick(drawn, i), limits)
+        plain = choose(found.law, found.covariance, 24, limits)
+        assert (found.constants_low <= plain.constants_low).all()
+        assert (found.constants_high >= plain.constants_high).all()
+        assert (found.mse_high >= plain.mse_high).all()
+        assert (found.loss_high >= plain.loss_high).all()
+        assert found.risk == plain.risk
+        assert (found.candidates == plain.candidates).all()
+        assert found.best == plain.best
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_studys_constants_are_the_means_of_unbiased_estimates(name):
+    """Of 20,000 prompts of 8: within five standard errors; a law of other lengths is far off."""
+    rollouts, _ = draw_pilot(name, 20_000, False, np.random.default_rng([5, len(name)]))
+    terms = prompt_terms(rollouts, 3)
+    law, found = exact_law(name), terms.components()
+    errors = np.sqrt(np.diagonal(terms.covariance()))
+    difference = np.array([found.c1 - law.c1, found.c2 - law.c2, found.c3 - law.c3])
+    assert (np.abs(difference) <= 5.0 * errors).all(), difference / errors
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_studys_lengths_have_the_stated_moments(name):
+    drawn, law = LAWS[name].draw(np.random.default_rng(6), 1_000_000), LAWS[name]
+    for power, expected in ((1, law.mean), (2, law.square)):
+        assert abs((drawn**power).mean() - expected) <= 5.0 * (drawn**power).std() / 1000.0 + 1e-12
+
+
+def test_pilots_have_the_sizes_of_the_issue():
+    rollouts, _ = draw_pilot("equal", 4_000, True, np.random.default_rng(7))
+    assert (rollouts.sizes.min(), rollouts.sizes.max()) == SIZES
+    assert (draw_pilot("rare", 30, False, np.random.default_rng(8))[0].sizes == 8).all()
+
+
+def test_the_cells_are_in_the_study_and_controls_are_told_apart():
+    ours = [cell for cell in cells(True) if "ragged" in cell.settings]
+    assert [cell.settings for cell in ours] == [cell.settings for cell in study.cells(True)]
+    cell = next(one for one in ours if one.settings["part"] == "tails, point" and one.settings["law"] == study.HEAVY)
+    settings = dict(cell.settings) | {"pilots": 150}
+    result = STUDY.compute(settings, cell_seed(STUDY.name, cell, 1), 0)
+    (row,) = (one for one in STUDY.rows(settings, [result]) if one["quantity"] == "c1")
+    assert row["estimate"] > 0.9 > 0.87 > row["plugged_in"]
+    (row,) = (one for one in STUDY.rows(settings, [result]) if one["quantity"] == "warned")
+    assert row["estimate"] > 0.9 > 0.2 > row["plugged_in"]
+
+
+def test_a_warning_is_told_and_is_in_the_data():
+    """The pilots that the planner warns of are those whose text has the warning."""
+    rng, said = np.random.default_rng(9), []
+    for name in (study.LIGHT, study.HEAVY):
+        rollouts, _ = draw_pilot(name, 30, True, rng)
+        advice = gt.plan.advise(rollouts, 256)
+        assert ("Warning: the lengths of the gradients differ much" in str(advice)) == advice.heavy_tailed
+        assert advice.to_dict()["confidence_set"]["heavy_tailed"] == advice.heavy_tailed
+        said.append(advice.heavy_tailed)
+        assert "no limit" not in str(advice)
+    assert said == [False, True]
+
+
+def exact_error(name, pair):
+    """The error of a pair by the moments of the pilots' law: section 35's noise with Cov(P, Z) = L^2 A^2 p (1-p)(1-2p)."""
+    p, weights = rate_nodes()
+    law, lengths = exact_law(name), LAWS[name]
+    variance, signal = p * (1.0 - p), SIGNAL**2 * lengths.square
+    noise = 1.0 if lengths.signal else lengths.square
+    if pair.name == "none":
+        c2, c3 = weights @ (signal * p * (1.0 - p) ** 2 + noise * p) - signal * (weights @ variance**2), 0.0
+    else:
+        away = p - weights @ p
+        tilt, offset = signal * variance * (1.0 - 2.0 * p) * away, (signal * variance + noise) * away**2
+        c2 = law.c2 + 2.0 * pair.share * (weights @ tilt) + pair.share**2 * (weights @ offset)
+        c3 = (1.0 - pair.share) ** 2 * law.c3
+    batch, size = pair.batch_size, pair.group_size
+    return law.c1 / batch + c2 / (batch * size) + c3 / (batch * size * (size - 1.0))
+
+
+@pytest.mark.parametrize("name", [study.LIGHT, study.HEAVY, study.SIGNAL])
+def test_another_baseline_is_recommended_only_where_its_error_is_less(name):
+    """Of 80 pilots; no limit that is meant to miss in one of 60 may do so in 9 of at most 80: a chance of 1e-4 at most."""
+    rng, limits, missed, others = np.random.default_rng([10, len(name)]), Limits(budget=1024, max_group_size=64), 0, 0
+    for _ in range(80):
+        rollouts, _ = draw_pilot(name, 30, True, rng)
+        found = choose_baseline(rollouts, limits, choose_group_size(rollouts, limits))
+        if found.pair.name == "leave-one-out mean":
+            continue
+        others += 1
+        usual = found.rivals[0]
+        gain = 1.0 - exact_error(name, found.pair) / exact_error(name, usual.pair)
+        assert gain > 0.0
+        missed += float(usual.gain.low) > gain
+    assert others > 0
+    assert missed < 9
+
+
+def test_exact_errors_of_baselines_are_the_means_of_estimates():
+    """Of 20,000 prompts: the error with no baseline and with the mean over prompts, by the planner's own estimates of noise."""
+    rollouts, _ = draw_pilot("equal", 20_000, False, np.random.default_rng(11))
+    table = gt.plan.compare_baselines(rollouts, 4)
+    c1 = exact_law("equal").c1
+    for name, share in (("none", 0.0), ("mean over prompts", 1.0), ("leave-one-out mean", 0.0)):
+        noise = 4.0 * (exact_error("equal", Pair(name, share, 4, 1)) - c1)
+        assert table.noise[table.names.index(name)] == pytest.approx(noise, rel=0.02), name

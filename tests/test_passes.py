@@ -1,0 +1,88 @@
+"""Training with several passes over a rollout: its draws and updates are the package's, and verdicts follow the evidence."""
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.evidence import judge
+from simulations.harness.study import table_of
+from simulations.sequence.off_policy import Pairs
+from simulations.sequence.parts import random_problem
+from simulations.training import passes
+from simulations.training.passes import CLIP, GROUP_SIZE, NONE, STUDY, Trainer
+
+RUNS = 1 << 14
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return random_problem(np.random.default_rng(2), 2, 2, None, n_prompts=3, dimension=4)
+
+
+def test_a_rollouts_sums_have_their_expectations(problem):
+    """By prompt and response E[sum] = B G f p z (1 - V), with -(1 - z) V for wrong ones, at |z| < 4.9; no sign is other."""
+    reached = np.exp(problem.policy.paths.along(problem.at(problem.theta).token_log_probabilities))
+    many = np.broadcast_to(reached, (RUNS, *reached.shape))
+    found = passes.drawn(problem, many, 4, np.random.default_rng(0))
+    success = problem.bandit.mean_reward
+    value = (reached * success).sum(axis=1, keepdims=True)
+    share = 4 * GROUP_SIZE * problem.bandit.prompt_weights[:, None] * reached
+    for sums, mean in ((found.right, share * success * (1.0 - value)), (found.wrong, -share * (1.0 - success) * value)):
+        errors = (sums - mean).reshape(RUNS, -1)
+        assert np.abs(errors.mean(axis=0) / errors.std(axis=0) * np.sqrt(RUNS)).max() < 4.9
+    assert (found.right >= 0.0).all()
+    assert (found.wrong <= 0.0).all()
+    np.testing.assert_allclose((found.right + found.wrong).sum(axis=(2, 3)), 0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("estimator", [CLIP, NONE], ids=["clip", "none"])
+def test_sampled_updates_have_the_exact_mean_as_theirs(problem, estimator):
+    """The same sums, with what is expected of them in their place."""
+    rng = np.random.default_rng(1)
+    old = problem.theta + rng.normal(size=(3, 4))
+    pairs = Pairs(problem, old + 0.4 * rng.normal(size=(3, 4)), old)
+    success, weights = problem.bandit.mean_reward, problem.bandit.prompt_weights[:, None]
+    value = (pairs.reached * success).sum(axis=-1, keepdims=True)
+    sums = weights * pairs.reached * success * (1.0 - value), -weights * pairs.reached * (1.0 - success) * value
+    np.testing.assert_allclose(pairs.updates(estimator, *sums), pairs.mean_updates(estimator), atol=1e-14)
+
+
+@pytest.mark.parametrize("minibatches", [4, 16])
+def test_one_pass_is_what_the_simulator_does(minibatches, monkeypatch):
+    """The mean objective at the end, at |z| < 4.9; without ratio it is tens of standard errors away."""
+    monkeypatch.setattr(passes, "ROLLOUTS", 6)
+    problem = random_problem(np.random.default_rng(2), 2, 3, None, n_prompts=3, dimension=4)
+    settings, step = {"passes": 1, "minibatches": minibatches}, 0.5
+    mine = {
+        name: Trainer(settings, estimator).success(problem, step, 2048, np.random.SeedSequence(3))
+        for name, estimator in (("clip", CLIP), ("none", NONE))
+    }
+    sizes = {"batch_size": 16, "group_size": GROUP_SIZE, "steps": 6 * minibatches, "inner_steps": minibatches}
+    where = (problem, problem.theta, CLIP, gt.Constant(step))
+    runs = gt.simulate_training(*where, **sizes, replications=8192, rng=4, optimiser=gt.Adam(), workers=1).objectives[:, -1]
+    error = {name: np.hypot(sample.std() / np.sqrt(2048), runs.std() / np.sqrt(8192)) for name, sample in mine.items()}
+    z = {name: (sample.mean() - runs.mean()) / error[name] for name, sample in mine.items()}
+    assert abs(z["clip"]) < 4.9
+    assert abs(z["none"]) > 10.0
+
+
+def test_a_second_pass_is_off_policy_on_the_same_responses(problem):
+    """With tiny steps two passes are one of twice the step; Adam's moments aside, so plain sums of updates are compared."""
+    one, two = (
+        Trainer({"passes": count, "minibatches": 1}, NONE).success(problem, 1e-4, 64, np.random.SeedSequence(1))
+        for count in (1, 2)
+    )
+    start = gt.objective(problem, problem.theta)
+    assert (two - start).mean() == pytest.approx(2.0 * (one - start).mean(), rel=0.05)
+
+
+def test_claims_and_their_controls():
+    settings = dict(passes.cells(True)[0].settings) | {"problems": 2, "tuning_problems": 1, "step_sizes": [0.0625, 0.25, 1.0]}
+    found = passes.compute(settings, np.random.SeedSequence(0), 0)
+    judged = judge(passes.claims(table_of(passes.rows(settings, [found]))))
+    assert set(judged["id"]) == set(STUDY.decides)
+    assert (judged["control"] == "refuted").all()
+    same = found | {"success": found["success"] | {"own": found["success"]["clip"], "broken": found["success"]["clip"]}}
+    table = table_of(passes.rows(settings, [same]))
+    assert (table.query("quantity == 'ahead' and arm == 'own'")["estimate"] == 0.0).all()
+    assert "refuted" not in set(judge(passes.claims(table))["control"])

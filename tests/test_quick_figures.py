@@ -1,0 +1,97 @@
+"""Figures of a quick run, whose tables have fewer cells: nothing is empty, cut off, or named and not drawn."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+mpl.use("Agg")
+
+from paper_figures import gap_quantiles, group_size_horizon, time_to_level
+from paper_figures.harness import style
+from paper_figures.harness.discovery import figures
+from simulations.harness.store import read_table
+from simulations.training.group_size_horizon import LARGE, SMALL, WRONG
+
+QUICK = Path(__file__).resolve().parents[1] / "results-quick"
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    with mpl.rc_context():
+        style.apply()
+        yield
+        mpl.pyplot.close("all")
+
+
+def faults(figure):
+    """Return what is wrong with a figure at a glance: a legend beyond its edge, or a panel without data."""
+    figure.draw_without_rendering()
+    whole, found = figure.bbox, []
+    for legend in (*figure.legends, *(axes.get_legend() for axes in figure.axes if axes.get_legend())):
+        box = legend.get_window_extent()
+        if box.x0 < whole.x0 - 1 or box.x1 > whole.x1 + 1 or box.y0 < whole.y0 - 1 or box.y1 > whole.y1 + 1:
+            found.append("a legend is cut off")
+    for axes in figure.axes:
+        drawn = [*axes.lines, *axes.collections, *axes.patches, *axes.containers, *axes.texts, *axes.images, *axes.child_axes]
+        real = [one for one in drawn if not isinstance(one, mpl.lines.AxLine) and not _empty(one)]
+        if axes.get_visible() and not real:
+            found.append(f"the panel {axes.get_title()!r} is empty")
+    return found
+
+
+def _empty(one):
+    return isinstance(one, mpl.lines.Line2D) and not len(one.get_xdata())
+
+
+@pytest.mark.parametrize("name", figures())
+def test_nothing_of_a_quick_run_is_cut_off_or_empty(name):
+    """On the tables of the quick reproduction, where it was made in this checkout, as the gate does before its tests."""
+    module = figures()[name]
+    if not all((QUICK / f"{table}.parquet").exists() for table in module.TABLES):
+        pytest.skip("make reproduce QUICK=1 makes the tables")
+    tables = {table: read_table(QUICK, table)[0] for table in module.TABLES}
+    assert not faults(module.draw(tables))
+
+
+def test_what_is_cut_off_or_empty_is_found():
+    figure, (left, right) = mpl.pyplot.subplots(1, 2, figsize=(3.0, 3.0))
+    left.plot([0, 1], [0, 1], label="a name that is much too long for a legend of so small a figure, whatever its size")
+    right.axline((0.0, 0.0), slope=1.0)
+    figure.legend(loc="outside lower center")
+    assert faults(figure) == ["a legend is cut off", "the panel '' is empty"]
+
+
+def test_a_problem_without_quantiles_has_no_panel():
+    levels = np.linspace(0.1, 0.9, 5)
+    rows = pd.DataFrame({"prediction": levels, "estimate": levels, "quantity": "quantile", "estimator": "rloo"})
+    table = rows.assign(problem="single", batch_size=1, group_size=4, factor=gap_quantiles.FACTOR)
+    figure = gap_quantiles.draw({"limit_law": table})
+    assert [axes.get_title() for axes in figure.axes] == ["one prompt"]
+    assert not faults(figure)
+
+
+def test_the_gap_is_that_of_the_group_sizes_on_the_label():
+    """The table has a third group size, for the control: its gap was once drawn under the label of the second."""
+    gaps = {SMALL: 2.0, LARGE: 3.0, WRONG: 50.0}
+    rows = [
+        {"quantity": "simulated", "steps": n, "group_size": size, "estimate": gap, "prediction": gap}
+        for n in (1, 100)
+        for size, gap in gaps.items()
+    ]
+    rows += [{"quantity": "exact", "steps": n, "group_size": np.nan, "estimate": 5.0, "prediction": np.nan} for n in (1, 100)]
+    table = pd.DataFrame(rows).assign(standard_error=0.01, gradient_optimum=4.0)
+    right = group_size_horizon.draw({"group_size_horizon": table}).axes[1]
+    marks = [line.get_ydata()[0] for line in right.lines if line.get_marker() == "D"]
+    assert marks == [1.5, 1.5]
+    assert [bar.get_height() for bar in right.patches] == [0.5, 0.5]
+
+
+def test_marks_of_a_single_number_of_updates_stand_on_their_rows():
+    arms = {"inner_steps": 4, "quantity": "ablation", "estimate": 1.0, "standard_error": 0.1}
+    axes = mpl.pyplot.figure().add_subplot()
+    time_to_level._differences(axes, pd.DataFrame([arms | {"arm": arm} for arm in time_to_level.DOTS]))
+    marks = [line.get_ydata()[0] for line in axes.lines if line.get_marker() not in ("None", "|", "_")]
+    assert marks == list(range(len(time_to_level.DOTS)))

@@ -1,0 +1,253 @@
+"""Updates along training: the exact means are the library's, looks are at real iterates, and verdicts follow the evidence."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.evidence import judge
+from grpo_theory.simulate.iterates import simulate_iterates
+from simulations.harness.evidence import BoundedMean
+from simulations.harness.study import Cell, cell_seed, table_of
+from simulations.sequence.off_policy import Pairs, cosines
+from simulations.sequence.parts import composed, random_problem
+from simulations.training import looks, trained_drift
+from simulations.training.trained_drift import ARMS, SEEN, STUDY
+from simulations.training.worlds import WORLDS, race_problem
+
+RUNS = {"batch_size": 8, "group_size": 4, "steps": 16, "inner_steps": 4, "replications": 5}
+
+
+def drifted(end_token, seed=0):
+    """A problem with three prompts, and four pairs of policies."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, 2, 4, end_token, n_prompts=3, dimension=6)
+    old = problem.theta + rng.normal(size=(4, 6))
+    return problem, old + 0.4 * rng.normal(size=(4, 6)), old
+
+
+@pytest.mark.parametrize("end_token", [None, 0])
+@pytest.mark.parametrize("name", SEEN)
+def test_mean_updates_are_those_of_the_library_at_any_group_size(name, end_token):
+    problem, now, old = drifted(end_token)
+    found = Pairs(problem, now, old).mean_updates(SEEN[name])
+    for group_size in (2, 8):
+        sizes = {"batch_size": 1, "group_size": group_size}
+        wanted = [
+            gt.gradient_mean(problem, theta, SEEN[name], **sizes, behaviour=other) for theta, other in zip(now, old, strict=True)
+        ]
+        np.testing.assert_allclose(found, wanted, atol=1e-13)
+
+
+@pytest.mark.parametrize("end_token", [None, 0])
+def test_gradients_are_those_of_the_library(end_token):
+    problem, now, old = drifted(end_token)
+    wanted = [gt.moments(problem, theta).gradient for theta in now]
+    np.testing.assert_allclose(Pairs(problem, now, old).gradients(), wanted, atol=1e-13)
+
+
+@pytest.mark.parametrize("end_token", [None, 0])
+def test_clipped_tokens_and_log_ratios_by_all_responses(end_token):
+    """Written out response by response and token by token; some tokens are clipped, and most are not."""
+    problem, now, old = drifted(end_token)
+    pairs, paths = Pairs(problem, now, old), problem.policy.paths
+    clipped, moved, length = np.zeros(4), np.zeros(4), np.zeros(4)
+    for i, (theta, other) in enumerate(zip(now, old, strict=True)):
+        current, before = problem.at(theta), problem.at(other)
+        for m in range(3):
+            for k in range(paths.n_responses):
+                p, right = before.probabilities[m, k] / 3.0, problem.bandit.mean_reward[m, k]
+                for edge in paths.edges[k, : paths.lengths[k]]:
+                    log_ratio = current.token_log_probabilities[m, edge] - before.token_log_probabilities[m, edge]
+                    ratio = np.exp(log_ratio)
+                    clipped[i] += p * (right * (ratio > 1.2) + (1.0 - right) * (ratio < 0.8))
+                    moved[i] += p * abs(log_ratio)
+                    length[i] += p
+    np.testing.assert_allclose(pairs.clipped(SEEN["clip"]), clipped / length, rtol=1e-12)
+    np.testing.assert_allclose(pairs.log_ratios(), moved / length, rtol=1e-12)
+    assert ((clipped > 0.0) & (clipped < 0.5 * length)).all()
+    assert (pairs.clipped(SEEN["none"]) == 0.0).all()
+
+
+def test_on_policy_every_arm_has_the_gradient_and_lost_signs_have_not():
+    problem, now, _ = drifted(None)
+    pairs = Pairs(problem, now, now)
+    for estimator in SEEN.values():
+        np.testing.assert_allclose(cosines(pairs.mean_updates(estimator), pairs.gradients()), 1.0, rtol=1e-12)
+    assert (cosines(pairs.mean_updates(SEEN["clip"], sign_is_lost=True), pairs.gradients()) < 0.9).all()
+
+
+@pytest.mark.parametrize("optimiser", [gt.SGD(), gt.Adam()])
+@pytest.mark.parametrize("arm", SEEN)
+def test_iterates_are_those_of_the_training_runs(arm, optimiser):
+    """The same bits at the end, the first from the start, and a prefix of a longer run is the shorter run."""
+    problem = drifted(None)[0]
+    where = (problem, problem.theta, SEEN[arm], gt.Constant(0.3))
+    (path,) = simulate_iterates(*where, **RUNS, rng=3, optimiser=optimiser)
+    assert path.shape == (5, 17, 6)
+    assert (path[:, 0] == problem.theta).all()
+    for steps in (16, 8):
+        runs = gt.simulate_training(*where, **RUNS | {"steps": steps}, rng=3, optimiser=optimiser, workers=1)
+        np.testing.assert_array_equal(path[:, steps], runs.theta)
+    assert (np.abs(np.diff(path, axis=1)).max(axis=(1, 2)) > 0.0).all()
+
+
+def test_iterates_within_a_rollout_are_one_update_apart():
+    """Plain steps are the step size times an estimate: its mean over runs is the exact one of the policy reached, at |z| < 4.9.
+
+    After the first update of a rollout the second is of other prompts' responses, so given the policy it is independent of it;
+    runs that start there see the law.  The control's mean, of no ratio, is hundreds of standard errors away.
+    """
+    problem, step, runs = drifted(None)[0], 0.8, 1 << 14
+    clip, layout = SEEN["clip"], {"batch_size": 2, "group_size": 4, "steps": 2, "inner_steps": 2}
+    paths = np.concatenate(
+        list(simulate_iterates(problem, problem.theta, clip, gt.Constant(step), **layout, replications=runs, rng=1))
+    )
+    estimates = (paths[:, 2] - paths[:, 1]) / step
+    old = np.broadcast_to(problem.theta, (runs, 6))
+    means = {name: Pairs(problem, paths[:, 1], old).mean_updates(SEEN[name]) for name in ("clip", "none")}
+    z = {name: (errors := estimates - mean).mean(axis=0) / errors.std(axis=0) * np.sqrt(runs) for name, mean in means.items()}
+    assert np.abs(z["clip"]).max() < 4.9
+    assert np.abs(z["none"]).max() > 10.0
+
+
+def test_rollouts_whose_updates_do_not_divide_the_steps_are_refused():
+    problem = drifted(None)[0]
+    with pytest.raises(ValueError, match="steps must be divisible by inner_steps = 4, got 6"):
+        simulate_iterates(problem, problem.theta, "rloo", gt.Constant(0.1), **RUNS | {"steps": 6})
+
+
+def test_looks_are_at_updates_after_the_first_of_their_rollouts():
+    """With iterates that stand still within rollouts but for the last update, only looks at that see a drift."""
+    problem = drifted(None)[0]
+    path = np.tile(problem.theta, (64, 9, 1))
+    path[:, [3, 7]] += 1.0
+    found = looks.look(problem, path, 4, SEEN, np.random.default_rng(0))
+    moved = found["log ratio"] > 0.0
+    assert len(found) == 64 * looks.LOOKS
+    assert 0.2 < moved.mean() < 0.5, "one of the three updates after the first"
+    np.testing.assert_allclose(found.loc[~moved, list(SEEN)], 1.0, rtol=1e-9)
+
+
+def test_looks_are_summed_up_run_by_run():
+    table = {"clip": [-1.0, 1.0, 1.0, 1.0], "none": [1.0] * 4, "broken": [-1.0] * 4, "clipped": [0.3, 0.01, 0.015, 0.04]}
+    one = looks.pd.DataFrame(table | {"log ratio": [0.1] * 4, "run": [0, 0, 1, 1]})
+    found = looks.summarised([one, one], ["clip", "none"])
+
+    def row(part, quantity, estimator, bin_=None):
+        (only,) = [
+            r
+            for r in found
+            if (r["part"], r["quantity"], r.get("estimator")) == (part, quantity, estimator) and bin_ in (None, r.get("up to"))
+        ]
+        return only
+
+    away = row("all", "away", "clip")
+    assert (away["estimate"], away["replications"], away["looks"]) == (0.25, 4, 8)
+    assert away["standard_error"] == pytest.approx(np.std([0.5, 0.0, 0.5, 0.0], ddof=1) / 2.0)
+    assert row("all", "less", "none")["estimate"] == pytest.approx(-0.5)
+    assert row("little clipped", "away", "clip")["estimate"] == 0.0
+    assert row("bin", "away", "clip", 1.0)["estimate"] == 1.0
+    assert row("bin", "clipped", None, 0.05)["estimate"] == pytest.approx(0.04)
+
+
+def test_limits_of_a_bounded_mean_are_hoeffdings():
+    """Of shares that are all 0 the upper limit is 1 - (level/2)^(1/n); Clopper and Pearson's limits lie inside."""
+    none = BoundedMean(0.0, 0.05, replications=512)
+    assert none.interval(1e-3) == (0.0, pytest.approx(1.0 - (5e-4) ** (1.0 / 512)))
+    some = BoundedMean(0.1, 0.05, replications=100)
+    exact = gt.evidence.Share(0.1, 0.05, replications=100)
+    (low, high), (inner_low, inner_high) = some.interval(1e-3), exact.interval(1e-3)
+    assert low < inner_low < 0.1 < inner_high < high
+    assert BoundedMean(1.0, 0.05, replications=10).interval(1e-3)[1] == 1.0
+    assert some.half_width(1e-3, 400) < some.half_width(1e-3, 100)
+
+
+def test_limits_of_a_bounded_mean_cover_a_skewed_law():
+    """Four looks at each of 50 runs that point away with probability 0.03: at 5% at most 5% of the intervals miss."""
+    rng = np.random.default_rng(0)
+    means = rng.binomial(4, 0.03, size=(4000, 50)).mean(axis=1) / 4.0
+    missed = [
+        not low <= 0.03 <= high for low, high in (BoundedMean(mean, 0.05, replications=50).interval(0.05) for mean in means)
+    ]
+    assert np.mean(missed) <= 0.05
+
+
+def test_grids_are_centred_where_the_pilots_found_the_best_steps():
+    steps = WORLDS["two"].steps("SGD", 4)
+    assert steps[len(steps) // 2] == 6.0
+    np.testing.assert_allclose(np.diff(np.log2(steps)), 1.0)
+    assert WORLDS["two"].steps("Adam", 16)[3] == pytest.approx(0.15)
+
+
+def test_problems_that_judge_are_not_those_that_choose_the_step():
+    seed = np.random.SeedSequence(1)
+    chosen, judging = (list(WORLDS["four"].drawn(np.random.SeedSequence(1, spawn_key=(part,)), 3)) for part in (0, 1))
+    success = np.array([problem.bandit.mean_reward for problem, _ in [*chosen, *judging]])
+    assert len(np.unique(success.reshape(6, -1), axis=0)) == 6
+    again = next(WORLDS["four"].drawn(np.random.SeedSequence(seed.entropy, spawn_key=(0,)), 1))
+    np.testing.assert_array_equal(again[0].theta, chosen[0][0].theta)
+    assert (
+        next(WORLDS["stopping"].drawn(seed, 1))[0].bandit.mean_reward.shape == race_problem("stopping").bandit.mean_reward.shape
+    )
+
+
+def small(**changes):
+    """Settings of a quick cell, smaller still."""
+    return dict(trained_drift.cells(True)[0].settings) | {"problems": 2, "tuning_problems": 1} | changes
+
+
+def run(settings, arms=None):
+    seed = cell_seed("trained_drift", Cell(settings), 0)
+    place = {arm: settings["arms"].index((arms or {}).get(arm, arm)) for arm in settings["arms"]}
+    return table_of(trained_drift.rows(settings, [trained_drift.compute(settings, seed, place[arm]) for arm in settings["arms"]]))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return run(small())
+
+
+def test_every_claim_of_the_study_is_made_and_its_control_has_power(table):
+    found = judge(trained_drift.claims(table))
+    assert set(found["id"]) == set(STUDY.decides)
+    assert (found["control"] == "refuted").all()
+    assert set(found["problem"]) == {"2 tokens, 6 parameters, 16 rollouts, Adam, m = 16"}
+
+
+def test_an_arm_is_ahead_of_itself_by_nothing():
+    """With no ratio in the clip's place both differences are 0 run by run: the arms see the same draws."""
+    table = run(small(), {"clip": "none"})
+    ahead = table[(table["quantity"] == "ahead") & (table["rival"] != "broken")]
+    assert (ahead["estimate"] == 0.0).all()
+    assert len(ahead) == 6
+
+
+def test_success_at_the_best_step_is_that_of_the_runs_that_were_looked_at():
+    settings = small()
+    seed = cell_seed("trained_drift", Cell(settings), 0)
+    found = trained_drift.compute(settings, seed, 1)
+    judging = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, 1))
+    trainer = trained_drift.Trainer(settings, ARMS["none"])
+    wanted = [trainer.success(problem, found["step"], own) for problem, own in WORLDS["two"].drawn(judging, 2)]
+    np.testing.assert_allclose(found["success"]["best"], np.concatenate(wanted), rtol=1e-13)
+
+
+def test_the_arms_differ_in_ratio_and_clip_alone():
+    kernels = {estimator.advantage.function for estimator in SEEN.values()}
+    assert len(kernels) == 1
+    assert [(one.ratio.name, one.clip.name) for one in SEEN.values()] == [
+        ("token", "by sign"),
+        ("none", "none"),
+        ("trajectory", "upper only"),
+    ]
+    assert {(one.clip.low, one.clip.high) for one in SEEN.values()} == {(0.2, 0.2)}
+    assert replace(SEEN["clip"], name="same").aggregation.name == composed("rloo", "none").aggregation.name == "sum"
+
+
+def test_a_cell_for_every_length_optimiser_and_number_of_updates():
+    full, quick = trained_drift.cells(False), trained_drift.cells(True)
+    assert next(cell.settings for cell in quick) in [cell.settings for cell in full]
+    assert {cell.settings["inner_steps"] for cell in full} == {2, 4, 16}
+    assert all(cell.settings["batch_size"] % cell.settings["inner_steps"] == 0 for cell in full)

@@ -1,0 +1,145 @@
+"""Put faults into the code on purpose, one at a time: each must be seen by the tests that are named beside it.
+
+Run from the top folder:  .venv/bin/python tools/mutants.py [--only TEXT] [--workers N]
+
+tests/mutants.toml lists the faults as data: the file, a piece of its text that stands there once, what takes its place, and the
+tests.  The tests are first run on the code as it is, and must pass.  A fault that they do not see ends the program with status 1.
+"""
+
+import argparse
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+LIST = TOP / "tests" / "mutants.toml"
+LIMIT = 600
+"""Seconds after which tests that do not end count as having seen the fault: an endless loop is one."""
+FAILED = 1
+"""pytest's status where tests have run and failed; another one is a mistake in the list."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault: `new` in the place of `old` in a file, and the tests that must see it."""
+
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """The file and the first line of what is put there."""
+        return f"{self.file}: {self.new.strip().splitlines()[0] if self.new.strip() else '(nothing)'}"
+
+    def applied(self, source: str) -> str:
+        """Return the source with the fault.
+
+        Raises
+        ------
+        ValueError
+            If the old text does not stand there exactly once, or nothing changes.
+        """
+        if source.count(self.old) != 1 or self.old == self.new:
+            raise ValueError(f"{self.label}: the old text must stand once in the file, and does {source.count(self.old)} times")
+        return source.replace(self.old, self.new)
+
+
+def read_mutants(path: Path = LIST) -> list[Mutant]:
+    """Read the list, and check every fault against the code as it is."""
+    with path.open("rb") as file:
+        entries = tomllib.load(file)["mutant"]
+    mutants = [Mutant(one["file"], one["old"], one["new"], tuple(one["tests"])) for one in entries]
+    for mutant in mutants:
+        mutant.applied((TOP / mutant.file).read_text(encoding="utf-8"))
+    return mutants
+
+
+def copy_tree(folder: Path) -> Path:
+    """Copy what git tracks, as it stands in the work tree."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=TOP, capture_output=True, check=True, text=True).stdout
+    for name in listed.split("\0"):
+        if name and (TOP / name).is_file():
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(TOP / name, target)
+    return folder
+
+
+def run_tests(folder: Path, tests: tuple[str, ...]) -> int:
+    """Run tests in a copy; returns pytest's status, and that of failure if they do not end."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / ".numba"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *tests]
+    try:
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=LIMIT).returncode
+    except subprocess.TimeoutExpired:
+        return FAILED
+
+
+def is_seen(mutant: Mutant, folder: Path) -> bool:
+    """Return whether the tests see a fault, which is taken out again.
+
+    Raises
+    ------
+    ValueError
+        If pytest neither passes nor fails, as where no test has the name.
+    """
+    path = folder / mutant.file
+    source = path.read_text(encoding="utf-8")
+    path.write_text(mutant.applied(source), encoding="utf-8")
+    try:
+        status = run_tests(folder, mutant.tests)
+    finally:
+        path.write_text(source, encoding="utf-8")
+    if status not in (0, FAILED, 2):
+        raise ValueError(f"{mutant.label}: pytest ended with status {status}: are these its tests? {' '.join(mutant.tests)}")
+    return status != 0
+
+
+def main() -> int:
+    """Try all faults, or those whose file or text holds a word; returns the exit status."""
+    parser = argparse.ArgumentParser(description="Put faults into the code: each must be seen by the tests.")
+    parser.add_argument("--only", default="", metavar="TEXT", help="faults whose file, text or tests hold this")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="how many at a time")
+    options = parser.parse_args()
+    chosen = [one for one in read_mutants() if options.only in "\n".join((one.file, one.old, one.new, *one.tests))]
+    if not chosen:
+        print(f"no fault holds {options.only!r}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as root:
+        folders: queue.Queue[Path] = queue.Queue()
+        for number in range(options.workers):
+            folders.put(copy_tree(Path(root) / str(number)))
+        tests = tuple(dict.fromkeys(test for one in chosen for test in one.tests))
+        first = folders.get()
+        if run_tests(first, tests):
+            print("the tests must pass on the code as it is, and do not", file=sys.stderr)
+            return 2
+        folders.put(first)
+
+        def tried(mutant: Mutant) -> bool:
+            folder, start = folders.get(), time.perf_counter()
+            try:
+                seen = is_seen(mutant, folder)
+            finally:
+                folders.put(folder)
+            print(f"{'seen' if seen else 'SURVIVED':8s} {time.perf_counter() - start:5.1f} s  {mutant.label}", flush=True)
+            return seen
+
+        with ThreadPoolExecutor(options.workers) as threads:
+            seen = list(threads.map(tried, chosen))
+    print(f"{sum(seen)} of {len(seen)} faults are seen")
+    return 0 if all(seen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
