@@ -45,7 +45,7 @@ def minimise(loss: Callable[[Array], float], slope: Gradient, curvature: Gradien
             break
         step = best_step(gradient, hessian, radius)
         promised = -(gradient @ step + 0.5 * step @ hessian @ step)
-        if not promised > 0.0:
+        if value - promised >= value:  # it promises less than the function rounds to
             break
         trial = loss(theta + step)
         ratio = (value - trial) / promised
