@@ -11,6 +11,7 @@ from tables import rows, write
 
 import grpo_theory as gt
 from grpo_theory.plan.command import main
+from grpo_theory.plan.section import Section
 from grpo_theory.samples.log_file import DEEPEST
 from grpo_theory.user_text import LONGEST, LONGEST_MESSAGE, listed, printable
 
@@ -74,6 +75,14 @@ def test_what_can_be_printed_is_shown_as_it_is():
     many = [f"column_{k}" for k in range(1000)] + ["Rewards"]
     assert listed(many, ["reward"]).startswith("Rewards, column_0, ")
     assert listed(many, ["reward"]).endswith(" and 989 more")
+
+
+def test_no_part_of_a_section_is_obeyed():
+    section = Section(EVIL, paragraphs=(EVIL,), table=((EVIL, "größe"), ("a", EVIL)), code=(EVIL,))
+    texts = [section.title, *section.paragraphs, *section.code, *(cell for row in section.table for cell in row)]
+    assert all(text.isprintable() for text in texts)
+    assert sum("owned" in text for text in texts) == 5
+    assert section.table[0][1] == "größe"
 
 
 def test_of_many_columns_a_message_names_a_few(capsys, tmp_path):

@@ -242,9 +242,11 @@ def test_no_step_within_the_radius_is_better(curvatures, slope):
         assert value <= values.min() + 1e-9 * abs(values.min())
 
 
-@pytest.mark.parametrize("loss", [lambda theta: np.nan, lambda theta: 1.0, lambda theta: float(theta @ theta)])
+@pytest.mark.parametrize(
+    "loss", [lambda theta: np.nan, lambda theta: 1.0, lambda theta: float(theta @ theta), lambda theta: float(theta.sum())]
+)
 def test_a_search_ends_whatever_the_function_says(loss):
-    """The function and its slope contradict each other, so that no step is ever good enough, or is good for nothing."""
+    """The function and its slope contradict each other, so that no step is good enough, or good for nothing; or it has no end."""
     asked = []
 
     def counted(theta):

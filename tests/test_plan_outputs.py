@@ -85,6 +85,10 @@ def test_other_open_files_are_added_to(table, tmp_path):
     assert done.stdout.startswith("RECOMMENDATION")
     assert done.stderr.startswith("<!doctype html>")
     assert log.read_text().startswith("kept\n{")
+    done = in_shell(f"(echo first >&3; PLAN TABLE --budget 64 --json /dev/fd/3; echo last >&3) 3> {log}", table)
+    assert done.returncode == 0
+    assert log.read_text().startswith("first\n{")
+    assert log.read_text().endswith("}\nlast\n")
 
 
 def test_a_link_to_the_standard_output_is_the_standard_output(tmp_path):
