@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
+from grpo_theory.user_text import printable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Rng = int | np.random.SeedSequence | np.random.Generator
@@ -72,9 +73,9 @@ def check_name(argument: str, value: str, names: Collection[str]) -> None:
     plain = {name.lower().replace("-", "_"): name for name in names}
     near = difflib.get_close_matches(value.lower().replace("-", "_"), plain, n=1, cutoff=0.5)
     if near and len(names) > FEW:
-        raise ValueError(f"{argument} must be one of {len(names)} names, got {value!r}; did you mean {plain[near[0]]!r}?")
+        raise ValueError(f"{argument} must be one of {len(names)} names, got {shown(value)}; did you mean {plain[near[0]]!r}?")
     hint = f"; did you mean {plain[near[0]]!r}?" if near else ""
-    raise ValueError(f"{argument} must be one of {', '.join(names)}, got {value!r}{hint}")
+    raise ValueError(f"{argument} must be one of {', '.join(names)}, got {shown(value)}{hint}")
 
 
 def counted(count: int, noun: str) -> str:
@@ -83,9 +84,9 @@ def counted(count: int, noun: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: strings and numbers in full, anything else by its kind, arrays with their shape."""
+    """Return a value as a message shows it: strings and numbers but for very long ones, others by kind, arrays with shape."""
     if value is None or isinstance(value, str | numbers.Number):
-        return repr(value)
+        return printable(repr(value))
     kind = type(value).__name__
     return f"{kind} of shape {value.shape}" if isinstance(value, np.ndarray) else f"an object of type {kind}"
 

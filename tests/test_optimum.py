@@ -6,6 +6,7 @@ from enumeration import PENALTIES, POLICIES, REWARDS, case
 
 import grpo_theory as gt
 from grpo_theory.exact import check_optimum, directional_derivatives, gradient
+from grpo_theory.exact.trust_region import best_step, minimise
 from grpo_theory.problem.logit_map import TabularMap
 
 
@@ -205,3 +206,53 @@ TWO = gt.Problem(gt.Bandit([[0.5, 0.5], [0.1, 0.2]]), gt.TabularSoftmax(2, 2))
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize(("prompts", "vocabulary", "horizon"), [(1, 2, 2), (2, 2, 2), (1, 3, 2), (2, 3, 3)])
+@pytest.mark.parametrize("strength", [0.1, 0.3, 1.0])
+def test_one_hot_features_of_a_tree_end_where_the_closed_form_of_its_table_is(prompts, vocabulary, horizon, strength):
+    """The Hessian is singular, which `trust-exact` of SciPy 1.14 to 1.16 turns and turns about."""
+    table = gt.TokenTree(prompts, vocabulary_size=vocabulary, horizon=horizon, end_token=0)
+    width, shape = table.dimension // prompts, (prompts, table.paths.n_responses)
+    one_hot = gt.TokenTree(prompts, vocabulary, horizon, end_token=0, features=np.tile(np.eye(width), (prompts, 1, 1)))
+    rewards = np.random.default_rng(0).random(shape)
+    rewards[:] = rewards.mean(axis=0)  # prompts that share parameters and want the same
+    penalty = gt.KL(strength, np.full(shape, 1.0 / shape[1]))
+    known, found = (gt.Problem(gt.Bandit(rewards), policy, penalty) for policy in (table, one_hot))
+    best, other = gt.find_optimum(known, known.theta), gt.find_optimum(found, found.theta)
+    np.testing.assert_allclose(one_hot.probabilities(other), table.probabilities(best), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "curvatures", [(2.0, 0.5), (1.0, -1.0), (-2.0, -0.5), (1.0, 0.0), (0.0, 0.0), (1e-17, 3.0), (-1e-17, 1.0)]
+)
+@pytest.mark.parametrize("slope", [(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1e-18), (1e-3, 1e-3)])
+def test_no_step_within_the_radius_is_better(curvatures, slope):
+    """Among them the hard case, in which the slope has no part along the lowest curvature."""
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]])
+    hessian, gradient = turn @ np.diag(curvatures) @ turn.T, turn @ np.array(slope)
+    angles = np.linspace(0.0, 2.0 * np.pi, 2001)
+    around = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    for radius in (1e-6, 0.5, 40.0):
+        points = (radius * np.linspace(0.0, 1.0, 101)[:, None, None] * around).reshape(-1, 2)
+        values = points @ gradient + 0.5 * np.einsum("pi,ij,pj->p", points, hessian, points)
+        step = best_step(gradient, hessian, radius)
+        value = step @ gradient + 0.5 * step @ hessian @ step
+        assert np.linalg.norm(step) <= radius * (1.0 + 1e-12)
+        assert value <= values.min() + 1e-9 * abs(values.min())
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda theta: np.nan, lambda theta: 1.0, lambda theta: float(theta @ theta), lambda theta: float(theta.sum())]
+)
+def test_a_search_ends_whatever_the_function_says(loss):
+    """The function and its slope contradict each other, so that no step is good enough, or good for nothing; or it has no end."""
+    asked = []
+
+    def counted(theta):
+        asked.append(theta)
+        return loss(theta)
+
+    end = minimise(counted, lambda theta: np.ones(3), lambda theta: -np.eye(3), np.zeros(3), 1e-10)
+    assert np.isfinite(end).all()
+    assert 1 < len(asked) <= 601

@@ -5,15 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 
 from grpo_theory.arrays import Array
 from grpo_theory.exact.surface import fisher_information, gradient, hessian, objective
+from grpo_theory.exact.trust_region import minimise
 from grpo_theory.problem import Problem
 from grpo_theory.problem.logit_map import TabularMap
 from grpo_theory.validation import Rng, as_count, as_generator, typed
 
 GRADIENT_TOLERANCE = 1e-9
+TRUSTED = 1e-10
+"""The norm of the gradient at which Newton's steps take over from those of the trust region."""
 RANK_TOLERANCE = 1e-9
 AGREEMENT = 1e-9
 """By how much objectives may differ and count as one, relative to the larger of 1 and the objective."""
@@ -207,7 +209,7 @@ def _ascend(problem: Problem, start: Array) -> Array:
     def curvature(theta: Array) -> Array:
         return -hessian(problem, theta)
 
-    theta = np.asarray(minimize(loss, start, jac=slope, hess=curvature, method="trust-exact", options={"gtol": 1e-10}).x)
+    theta = minimise(loss, slope, curvature, start, TRUSTED)
     for _ in range(20):
         step = np.linalg.pinv(hessian(problem, theta), rcond=1e-12, hermitian=True) @ gradient(problem, theta)
         theta = theta - step

@@ -4,27 +4,27 @@ What is slow to import is imported after the command line is understood.
 """
 
 import argparse
+import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from errno import EACCES
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
+
+from grpo_theory.plan.outputs import named, places, printed, write
+from grpo_theory.user_text import LONGEST_MESSAGE, Parser, printable
 
 if TYPE_CHECKING:
     from grpo_theory.plan.advice import Advice
 
 REFUSED = 2
-TO_TERMINAL = "-"
-CAN_BE_WRITTEN = "must be a file in a folder that exists and can be written"
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
-    top = argparse.ArgumentParser(prog="grpo-theory", description="What is true about GRPO, for your own rollouts.")
+    top = Parser(prog="grpo-theory", description="What is true about GRPO, for your own rollouts.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     plan = commands.add_parser(
         "plan",
@@ -97,23 +97,51 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0, or 2 for a mistake, which one message names."""
     options = parser().parse_args(arguments)
+    _escape_what_has_no_code()
     try:
-        places = _places(options)
+        outputs = {kind: getattr(options, kind) for kind in ("json", "html")}
+        asked = places(outputs, options.table, _files(options.table))
         advice = _advice(options)
-        _write({place: getattr(advice, f"to_{kind}")() for kind, place in places.items()})
-        print(advice.to_json() if options.json == TO_TERMINAL else advice, end="")
+        write({place: getattr(advice, f"to_{kind}")() for kind, place in asked.items()})
+        with named("standard output"):
+            print(advice.to_json() if printed(options.json) else advice, end="", flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _say_no_more()
     except OSError as error:
+        _say_no_more()
         return _refuse(f"{error.filename or options.table}: {error.strerror or error}")
     except (TypeError, ValueError) as error:
         return _refuse(str(error))
     return 0
 
 
+def _escape_what_has_no_code() -> None:
+    """Let a terminal of few characters, as of ASCII alone, get others as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _say_no_more() -> None:
+    """Drop what the standard output has not taken, which Python would try to write once more at its end."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _refuse(message: str) -> int:
-    print(f"grpo-theory plan: {message}", file=sys.stderr)
+    with suppress(OSError):
+        print(f"grpo-theory plan: {printable(message, LONGEST_MESSAGE)}", file=sys.stderr)
     return REFUSED
+
+
+def _files(table: str) -> list[Path]:
+    """Return the files that will be read; none where the reader will say what is wrong with the table."""
+    from grpo_theory.samples.log_file import files_of  # pyarrow is slow to import
+
+    try:
+        return files_of(Path(table)) if table else []
+    except (OSError, ValueError):
+        return []
 
 
 def _advice(options: argparse.Namespace) -> "Advice":
@@ -124,7 +152,7 @@ def _advice(options: argparse.Namespace) -> "Advice":
     named = {name: getattr(options, name) for name in ("prompt", "reward", "response", "step")}
     named |= {"steps": int(options.steps) if options.steps.isdigit() else options.steps}
     if sys.stderr.isatty():
-        print(f"reading {options.table}", file=sys.stderr)
+        print(f"reading {printable(options.table)}", file=sys.stderr)
     if options.rewards_only:
         counts, findings = read_reward_counts(options.table, **named)
     else:
@@ -154,68 +182,3 @@ def _in_options(message: str, names: Iterable[str]) -> str:
     """Return a message about the arguments of `advise` in the words of the command line: --min-prompts for min_prompts."""
     arguments = "|".join(name for name in names if "_" in name or name == "budget")
     return re.sub(rf"\b({arguments})\b(?= must|[ ][\d])", lambda found: f"--{found[1].replace('_', '-')}", message)
-
-
-def _places(options: argparse.Namespace) -> dict[str, Path]:
-    """Return the files to be written; raise ValueError, before anything is read, if one cannot be or would replace the table."""
-    found: dict[str, Path] = {}
-    for kind in ("json", "html"):
-        given = getattr(options, kind)
-        if given is None or (kind == "json" and given == TO_TERMINAL):
-            continue
-        if given == TO_TERMINAL:
-            raise ValueError(f"--{kind} must be a file, got {TO_TERMINAL}; only --json can be printed")
-        try:
-            path = _place(kind, given, Path(options.table).resolve())
-        except OSError as error:
-            raise ValueError(f"--{kind} {CAN_BE_WRITTEN}, got {given}: {error.strerror}") from None
-        if path in found.values():
-            raise ValueError(f"--json and --html must be different files, got {given} for both")
-        found[kind] = path
-    return found
-
-
-def _place(kind: str, given: str, table: Path) -> Path:
-    """Return where a file is to be written, after a trial that leaves nothing; ValueError or OSError if it cannot be."""
-    path = Path(given).resolve()
-    if path == table or (path.exists() and table.exists() and path.samefile(table)):
-        raise ValueError(f"--{kind} must not be the table itself, got {given}")
-    if table.is_dir() and table in path.parents:
-        raise ValueError(f"--{kind} must be outside the table's folder, whose files are the table, got {given}")
-    if (path.exists() and not path.is_file()) or not path.parent.is_dir():
-        raise ValueError(f"--{kind} {CAN_BE_WRITTEN}, got {given}")
-    if path.exists() and not os.access(path, os.W_OK):
-        raise PermissionError(EACCES, os.strerror(EACCES))
-    part = _part(path)
-    part.touch(exist_ok=False)
-    part.unlink()
-    return path
-
-
-def _part(path: Path) -> Path:
-    """Return the name under which a file is written before it is whole."""
-    return path.with_name(f".{uuid4().hex}")
-
-
-def _write(texts: dict[Path, str]) -> None:
-    """Write files under other names, and give them theirs when all are written; an error names the file that was asked for."""
-    parts = {path: _part(path) for path in texts}
-    try:
-        for path, text in texts.items():
-            with _named(path):
-                parts[path].write_text(text, encoding="utf-8")
-        for path, part in parts.items():
-            with _named(path):
-                part.replace(path)
-    finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Name a file in the OSError that an attempt to write it raises."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from None

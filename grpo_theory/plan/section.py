@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.plan.advice import Advice
+from grpo_theory.user_text import printable
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, paragraphs, and a table or lines of code, either of which may be empty.
+    """A heading, paragraphs, and a table or lines of code, either of which may be empty; of characters that print.
 
     Attributes
     ----------
@@ -25,6 +26,16 @@ class Section:
     paragraphs: tuple[str, ...]
     table: tuple[tuple[str, ...], ...] = ()
     code: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("paragraphs", "code"):
+            object.__setattr__(self, name, _printable(getattr(self, name)))
+        object.__setattr__(self, "title", printable(self.title, None))
+        object.__setattr__(self, "table", tuple(map(_printable, self.table)))
+
+
+def _printable(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(printable(text, None) for text in texts)
 
 
 def percent(share: float, signed: bool = False) -> str:

@@ -4,6 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from grpo_theory.user_text import listed
+from grpo_theory.validation import shown
+
 RECOGNISED: dict[str, tuple[str, ...]] = {
     "prompt": (
         "prompt_id",
@@ -85,17 +88,18 @@ def choose(kinds: Mapping[str, str], reward: Reward, given: Mapping[str, str | N
     weights = _reward(kinds, reward)
     prompt = _column("prompt", kinds, given["prompt"])
     if prompt is None:
-        raise ValueError(f"prompt must name the column of the prompts' ids or texts; {_found(kinds)}")
+        raise ValueError(f"prompt must name the column of the prompts' ids or texts; {_found(kinds, RECOGNISED['prompt'])}")
     others = {role: _column(role, kinds, given[role]) for role in ("length", "response", "step")}
     scores = _scores(kinds, given["scores"])
     used = {prompt, *weights, *(name for name in others.values() if name), *scores}
     return Columns(prompt, weights, **others, scores=scores, ignored=tuple(name for name in kinds if name not in used))
 
 
-def _found(kinds: Mapping[str, str]) -> str:
+def _found(kinds: Mapping[str, str], asked: Sequence[str]) -> str:
+    """Say which columns there are; of many, those most like what was asked for."""
     alone = next(iter(kinds)) if len(kinds) == 1 else ""
     hint = " (the columns of a CSV table must be separated by commas)" if ";" in alone or "\t" in alone else ""
-    return f"found the column{'' if alone else 's'} {', '.join(kinds)}{hint}"
+    return f"found the column{'' if alone else 's'} {listed(kinds, asked)}{hint}"
 
 
 def _column(role: str, kinds: Mapping[str, str], name: str | None) -> str | None:
@@ -104,7 +108,7 @@ def _column(role: str, kinds: Mapping[str, str], name: str | None) -> str | None
         plain = {one.strip().lower(): one for one in reversed(list(kinds))}
         return next((plain[one] for one in RECOGNISED[role] if one in plain), None)
     if name and name not in kinds:
-        raise ValueError(f"{role} must be a column of the log, got {name!r}; {_found(kinds)}")
+        raise ValueError(f"{role} must be a column of the log, got {shown(name)}; {_found(kinds, [name])}")
     return name or None
 
 
@@ -118,10 +122,10 @@ def _reward(kinds: Mapping[str, str], reward: Reward) -> dict[str, float]:
             return {functions[0]: 1.0}
         if functions:
             raise ValueError(
-                f"reward must name a column: {', '.join(functions)} may be reward functions of TRL, whose weights are not in its "
-                f"log; choose one (reward={functions[0]!r}), or give those to be added up, with weights where they are not 1"
+                f"reward must name a column: {listed(functions)} may be reward functions of TRL, whose weights are not in its "
+                f"log; choose one (reward={shown(functions[0])}), or give those to be added up, with weights where they are not 1"
             )
-        raise ValueError(f"reward must name the column of the rewards; {_found(kinds)}")
+        raise ValueError(f"reward must name the column of the rewards; {_found(kinds, RECOGNISED['reward'])}")
     if isinstance(reward, str):
         weights = {reward: 1.0}
     elif isinstance(reward, Mapping):
@@ -134,7 +138,9 @@ def _reward(kinds: Mapping[str, str], reward: Reward) -> dict[str, float]:
         )
     missing = [name for name in weights if name not in kinds]
     if missing or not weights:
-        raise ValueError(f"reward must name columns of the log, got {', '.join(map(repr, missing)) or 'none'}; {_found(kinds)}")
+        raise ValueError(
+            f"reward must name columns of the log, got {listed(map(repr, missing)) or 'none'}; {_found(kinds, missing)}"
+        )
     bad = [w for w in weights.values() if isinstance(w, bool) or not isinstance(w, int | float) or not abs(w) < float("inf")]
     if bad:
         raise ValueError(f"reward must give each column a finite weight, got {bad[0]!r}")
@@ -151,6 +157,7 @@ def _scores(kinds: Mapping[str, str], name: str | None) -> tuple[str, ...]:
     numbered = {int(match[1]): one for one in kinds if (match := re.fullmatch(re.escape(name) + r"(0|[1-9]\d*)", one))}
     if not numbered:
         raise ValueError(
-            f"scores must be a column of lists, or what stands before the numbers of columns; got {name!r}; {_found(kinds)}"
+            "scores must be a column of lists, or what stands before the numbers of columns; "
+            f"got {shown(name)}; {_found(kinds, [name])}"
         )
     return tuple(numbered[k] for k in sorted(numbered))

@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
+from grpo_theory.samples.log_groups import NO_RESPONSE
+from grpo_theory.user_text import printable
 
 SHOWN = 5
 """So many rows are named in a message."""
@@ -43,7 +45,7 @@ def numbers(column: pa.ChunkedArray, name: str) -> Array:
     elif pa.types.is_null(array.type):
         array = pa.nulls(len(array), pa.float64())
     if kind_of(array.type) != "number":
-        raise ValueError(f"{name} must be numbers, and the column holds {array.type}")
+        raise ValueError(f"{printable(name)} must be numbers, and the column holds {printable(array.type)}")
     return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
@@ -71,9 +73,11 @@ def refuse_rows(
     places = np.flatnonzero(bad)
     if places.size:
         values = [(int(k), column[int(k)].as_py()) for k in places[:SHOWN]]
-        held = ", ".join(f"row {before + k + 1} ({'empty' if value is None else repr(value)})" for k, value in values)
+        held = ", ".join(
+            f"row {before + k + 1} ({'empty' if value is None else printable(repr(value), 60)})" for k, value in values
+        )
         more = f" and {places.size - SHOWN} or more" if places.size > SHOWN else ""
-        raise ValueError(f"{name} must be {wanted}; {path} has others in {held}{more}")
+        raise ValueError(f"{printable(name)} must be {wanted}; {printable(path)} has others in {held}{more}")
 
 
 def texts(array: pa.Array) -> pa.Array:
@@ -108,20 +112,22 @@ def ids(column: pa.ChunkedArray, name: str) -> pa.DictionaryArray:
         try:
             array = texts(array)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-            raise ValueError(f"{name} must be numbers, texts or conversations, and the column holds {array.type}") from None
+            raise ValueError(
+                f"{printable(name)} must be numbers, texts or conversations, and the column holds {printable(array.type)}"
+            ) from None
     elif pa.types.is_floating(array.type):
         array = pc.if_else(pc.is_nan(array), None, array)
     return array.dictionary_encode()
 
 
 def hashes(column: pa.ChunkedArray, name: str) -> np.ndarray:
-    """Return a number (64 bits) for each value, equal where values are."""
+    """Return a number (64 bits) for each value, equal where values are; `NO_RESPONSE` for null and empty ones."""
     import pandas as pd  # slow to import, and not always wanted
 
     found = ids(column, name)
     values = np.array([str(one) for one in found.dictionary.to_pylist()] + [""], dtype=object)
     codes = pc.fill_null(found.indices, len(values) - 1).to_numpy(zero_copy_only=False)
-    return pd.util.hash_array(values, categorize=False)[codes]
+    return np.where(values == "", np.uint64(NO_RESPONSE), pd.util.hash_array(values, categorize=False))[codes]
 
 
 def vectors(table: pa.Table, names: tuple[str, ...], path: Path, before: int, width: int | None) -> Array:
@@ -139,7 +145,7 @@ def vectors(table: pa.Table, names: tuple[str, ...], path: Path, before: int, wi
         row = int(unequal[0]) if unequal.size else 0
         held = "no list" if lengths[row] < 0 else f"one of {lengths[row]} numbers"
         other = "" if first < 0 else f", and the first has {first}"
-        raise ValueError(f"scores must be lists of equal length; row {before + row + 1} of {path} has {held}{other}")
+        raise ValueError(f"scores must be lists of equal length; row {before + row + 1} of {printable(path)} has {held}{other}")
     flat = numbers(pa.chunked_array([pc.list_flatten(array)]), "scores").reshape(len(lengths), first)
     refuse_rows(~np.isfinite(flat).all(axis=1), table[names[0]], "scores", path, before)
     return flat

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from grpo_theory.user_text import listed, printable
+
 FEW = 8
 """So many different values or sizes are listed one by one."""
 
@@ -103,7 +105,7 @@ class Findings:
         return tuple(found)
 
     def __str__(self) -> str:
-        taken = ", ".join(f"{role} = {name}" for role, name in self.columns.items())
+        taken = ", ".join(f"{role} = {printable(name)}" for role, name in self.columns.items())
         sizes = ", ".join(f"{count} of {size}" for size, count in self.sizes.items())
         if len(self.sizes) > FEW:
             sizes = f"{self.groups} of {min(self.sizes)} to {max(self.sizes)}"
@@ -113,7 +115,7 @@ class Findings:
         lines = [
             f"{_counted(self.rows, 'row')} in {_counted(self.files, 'file')}"
             + (f", of which {self.kept} are used" if self.kept < self.rows else ""),
-            f"columns: {taken}" + (f"; not read: {', '.join(map(_name, self.ignored))}" if self.ignored else ""),
+            f"columns: {taken}" + (f"; not read: {listed(map(_name, self.ignored))}" if self.ignored else ""),
             f"{_counted(self.prompts, 'prompt')}, {_counted(self.groups, 'group')} of responses"
             + (f" at {_counted(len(self.steps), 'step')} ({_listed(self.steps)})" if self.steps else "")
             + (f"; {_counted(self.other_steps, 'other step')} not asked for" if self.other_steps else ""),

@@ -12,6 +12,9 @@ from grpo_theory.validation import shown
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """The golden ratio of 2^64: multiplying by it spreads what numbers differ in over all bits."""
 
+NO_RESPONSE = 0
+"""The hash of a response that is missing or empty, by which two rows cannot be told to be one."""
+
 Steps = str | int | tuple[int, int]
 
 
@@ -47,12 +50,15 @@ class LogGroups:
         (step, number of the prompt) of each group, and the group's number.
     marks : dict of int to int
         By step.
+    unknown : set of int
+        Steps with rows without a response.
     """
 
     prompts: dict[str, int] = field(default_factory=dict)
     first: list = field(default_factory=list)
     places: dict[tuple[int, int], int] = field(default_factory=dict)
     marks: dict[int, int] = field(default_factory=dict)
+    unknown: set[int] = field(default_factory=set)
 
     def place(self, codes: Integers, dictionary: list, steps: Integers) -> tuple[Integers, Integers]:
         """Return the numbers of the prompt and of the group of each row, from its prompt's code in a dictionary and its step."""
@@ -75,12 +81,14 @@ class LogGroups:
     def mark(self, prompts: Integers, rewards: Array, steps: Integers, responses: np.ndarray | None) -> None:
         """Add rows to the marks of their steps: a sum over rows, in any order, of a hash of prompt, response and reward.
 
-        Without responses a step's mark is its own: rewards alone do not tell rows apart.
+        A step with rows without a response is none that is known to be repeated: rewards alone do not tell rows apart.
         """
         values, turn = np.unique(steps, return_inverse=True)
         if responses is None:
-            self.marks |= {value: value for value in values.tolist()}
+            self.marks |= dict.fromkeys(values.tolist(), 0)
+            self.unknown |= set(values.tolist())
             return
+        self.unknown |= set(steps[responses == NO_RESPONSE].tolist())
         hashed = responses
         for part in (prompts.astype(np.uint64), (rewards + 0.0).view(np.uint64)):
             hashed = (hashed ^ part) * MULTIPLIER
@@ -100,7 +108,7 @@ class LogGroups:
                 raise ValueError(f"steps must be 'newest' for a log without steps, got {steps}")
             return Selection(np.ones(len(self.places), dtype=np.bool_), (), 0, (), 0)
         present = sorted(self.marks)
-        repeated = {b for a, b in pairwise(present) if self.marks[a] == self.marks[b]}
+        repeated = {b for a, b in pairwise(present) if self.marks[a] == self.marks[b] and b not in self.unknown}
         fresh = [one for one in present if one not in repeated]
         if isinstance(steps, str):
             wanted = fresh[-1:] if steps == "last" else fresh

@@ -12,6 +12,7 @@ from grpo_theory.samples.column_names import Columns, Reward, choose
 from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
 from grpo_theory.samples.log_file import LogFile, files_of
 from grpo_theory.samples.log_groups import LogGroups
+from grpo_theory.user_text import printable
 from grpo_theory.validation import as_count, shown
 
 
@@ -51,7 +52,10 @@ class Source:
                 prompts = ids(table[columns.prompt], f"prompt ({columns.prompt})")
                 if prompts.null_count:
                     row = before + int(np.argmax(prompts.is_null().to_numpy(zero_copy_only=False))) + 1
-                    raise ValueError(f"prompt ({columns.prompt}) must be given for every row; row {row} of {file.path} has none")
+                    raise ValueError(
+                        f"prompt ({printable(columns.prompt)}) must be given for every row; row {row} of {printable(file.path)} "
+                        "has none"
+                    )
                 name = columns.response
                 responses = None if name is None else hashes(table[name], f"response ({name})")
                 lengths = None if columns.length is None else numbers(table[columns.length], "length")
@@ -70,7 +74,7 @@ class Source:
                 self.rows += rewards.size
                 yield Rows(place, rewards, None if columns.step is None else steps, lengths, responses, scores)
         if not self.rows:
-            raise ValueError(f"{self.files[0].path} has columns, and no rows")
+            raise ValueError(f"{printable(self.files[0].path)} has columns, and no rows")
 
 
 def _rewards(table: pa.Table, columns: Columns, path: Path, before: int) -> Array:

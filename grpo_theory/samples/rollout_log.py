@@ -9,10 +9,11 @@ import numpy as np
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.samples.column_names import Reward
 from grpo_theory.samples.findings import Findings
-from grpo_theory.samples.log_groups import LogGroups, Selection, Steps, check_steps
+from grpo_theory.samples.log_groups import NO_RESPONSE, LogGroups, Selection, Steps, check_steps
 from grpo_theory.samples.ragged import RaggedRollouts
 from grpo_theory.samples.reward_counts import RewardCounts
 from grpo_theory.samples.reward_tally import RewardTally
+from grpo_theory.user_text import printable
 
 if TYPE_CHECKING:
     from grpo_theory.samples.log_rows import Source
@@ -144,9 +145,11 @@ def _source(path: str | Path, reward: Reward, named: dict[str, str | None], batc
 
 
 def _repeats(rollouts: RaggedRollouts, responses: np.ndarray) -> int:
-    """Return how many rows repeat the group, response and reward of one before."""
-    order = np.lexsort((rollouts.rewards, responses, rollouts.index))
-    same = [array[order][1:] == array[order][:-1] for array in (rollouts.rewards, responses, rollouts.index)]
+    """Return how many rows repeat the group, response and reward of one before; those without a response do not."""
+    known = np.flatnonzero(responses != NO_RESPONSE)
+    columns = [array[known] for array in (rollouts.rewards, responses, rollouts.index)]
+    order = np.lexsort(columns)
+    same = [array[order][1:] == array[order][:-1] for array in columns]
     return int(np.logical_and.reduce(same).sum())
 
 
@@ -154,9 +157,10 @@ def _check_sizes(findings: Findings) -> None:
     if max(findings.sizes) == 1:
         which = f"each of the {findings.groups} groups" if findings.groups > 1 else "the only group"
         at = " at its step" if findings.steps else ""
+        prompt = printable(findings.columns["prompt"])
         raise ValueError(
-            f"prompt ({findings.columns['prompt']}) must be shared by the responses to a prompt, and {which} has one response"
-            f"{at}: one response says nothing about groups"
+            f"prompt ({prompt}) must be shared by the responses to a prompt, and {which} has one response{at}: "
+            "one response says nothing about groups"
         )
 
 

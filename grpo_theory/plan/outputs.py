@@ -1,0 +1,171 @@
+"""Where the command writes: files, which are whole or not there at all, and devices and pipes, to which text is added."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from errno import EACCES
+from pathlib import Path
+from uuid import uuid4
+
+TO_TERMINAL = "-"
+CAN_BE_WRITTEN = "must be a file in a folder that exists and can be written"
+STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+MOST_LINKS = 40
+"""A chain of more links is taken for a circle."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file by its path; or what is open already, by its number, or a pipe or device by its path, which are streams."""
+
+    path: Path
+    number: int | None = None
+    stream: bool = False
+
+    def is_file(self, other: Path) -> bool:
+        """Whether writing here would change another file."""
+        try:
+            own = self.path.stat() if self.number is None else os.fstat(self.number)
+            return os.path.samestat(own, other.stat())
+        except OSError:
+            return self.number is None and self.path == other.resolve()
+
+
+def places(outputs: Mapping[str, str | None], table: str, read: Sequence[Path]) -> dict[str, Place]:
+    """Return where outputs go, by their kind; raise ValueError if one cannot be written or would change what is read.
+
+    Parameters
+    ----------
+    outputs : mapping
+        What was given for --json and --html.
+    table : str
+        The file or folder.
+    read : sequence of Path
+        The files that will be read.
+    """
+    found: dict[str, Place] = {}
+    for kind, given in outputs.items():
+        if printed(given) and kind != "json":
+            raise ValueError(f"--{kind} must be a file, got {given}; only --json can be printed")
+        if given is None or printed(given):
+            continue
+        try:
+            place = _place(given)
+            _refuse_what_is_read(f"--{kind}", given, place, table, read)
+            _try(place)
+        except OSError as error:
+            why = f": {error.strerror}" if error.strerror else ""
+            raise ValueError(f"--{kind} {CAN_BE_WRITTEN}, got {given}{why}") from None
+        if place in found.values():
+            raise ValueError(f"--json and --html must be different files, got {given} for both")
+        found[kind] = place
+    _refuse_what_is_read("standard output", "it by > or >>", Place(Path(), number=1), table, read)
+    return found
+
+
+def printed(given: str | None) -> bool:
+    """Whether an output goes to the standard output, by whatever name."""
+    return given is not None and (given == TO_TERMINAL or open_number(Path(given)) == 1)
+
+
+def _place(given: str) -> Place:
+    number = open_number(Path(given))
+    if number is not None:
+        return Place(Path(given), number, stream=True)
+    path = Path(given).resolve()
+    mode = path.stat().st_mode if path.exists() else None
+    return Place(path, stream=mode is not None and (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)))
+
+
+def open_number(path: Path) -> int | None:
+    """Return the number of the open file that a name stands for, itself or by links, as 1 for /dev/stdout; None if it does not.
+
+    To write to the file that is open there, and not to a new one of its name, keeps what others write to it.
+    """
+    with suppress(OSError):  # as for a name that is too long, which others will say
+        for _ in range(MOST_LINKS):
+            name = str(path.parent.resolve() / path.name)
+            if name in STANDARD:
+                return STANDARD[name]
+            if found := re.fullmatch(rf"/(?:dev|proc/{os.getpid()}(?:/task/\d+)?)/fd/(\d+)", name):
+                return int(found[1])
+            if not path.is_symlink():
+                return None
+            path = path.parent / path.readlink()
+    return None
+
+
+def _refuse_what_is_read(output: str, given: str, place: Place, table: str, read: Sequence[Path]) -> None:
+    """Raise ValueError if an output would change a file that is read, or add one to the folder of them."""
+    for file in read:
+        if place.is_file(file):
+            own = "the table itself" if file == Path(table) else f"{file}, which is read as part of the table"
+            raise ValueError(f"{output} must not be {own}, got {given}")
+    folder = Path(table).resolve()
+    if place.number is None and place.path == folder:
+        raise ValueError(f"{output} must not be the table itself, got {given}")
+    if place.number is None and folder.is_dir() and folder in place.path.parents:
+        raise ValueError(f"{output} must be outside the table's folder, whose files are the table, got {given}")
+
+
+def _try(place: Place) -> None:
+    """Raise OSError if an output cannot be written, after a trial that leaves nothing."""
+    path = place.path
+    if place.number is not None:
+        os.write(place.number, b"")
+        return
+    if not place.stream and ((path.exists() and not path.is_file()) or not path.parent.is_dir()):
+        raise OSError
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(EACCES, os.strerror(EACCES))
+    if not place.stream:
+        part = _part(path)
+        part.touch(exist_ok=False)
+        part.unlink()
+
+
+def _part(path: Path) -> Path:
+    """Return the name under which a file is written before it is whole."""
+    return path.with_name(f".{uuid4().hex}")
+
+
+def write(texts: Mapping[Place, str]) -> None:
+    """Write texts: files under other names, which get theirs when all is written; an error names what was asked for."""
+    parts = {place.path: _part(place.path) for place in texts if not place.stream}
+    try:
+        for place, text in texts.items():
+            if not place.stream:
+                with named(place.path):
+                    parts[place.path].write_text(text, encoding="utf-8")
+        for place, text in texts.items():
+            if place.stream:
+                with named(place.path):
+                    _add(place, text)
+        for path, part in parts.items():
+            with named(path):
+                part.replace(path)
+    finally:
+        for part in parts.values():
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def _add(place: Place, text: str) -> None:
+    """Write a text to a stream."""
+    opened = os.open(place.path, os.O_WRONLY | os.O_APPEND) if place.number is None else os.dup(place.number)
+    with os.fdopen(opened, "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+@contextmanager
+def named(what: object) -> Iterator[None]:
+    """Name a file in the OSError that an attempt to write it raises; that nobody reads any more is no error of it."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(what)) from None
