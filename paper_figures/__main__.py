@@ -4,14 +4,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from simulations.harness.interrupts import ended, ending_at_once
+from grpo_theory.user_text import Parser
+from simulations.harness.interrupts import ended, ending_at_once, output_refused
 
 INTERRUPTED = "interrupted: what was drawn is kept, run the same command to draw it all"
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
-    top = argparse.ArgumentParser(prog="python -m paper_figures", description="Draw the figures and write the report.")
+    top = Parser(prog="python -m paper_figures", description="Draw the figures and write the report.")
     top.add_argument("--quick", action="store_true", help="read results-quick and write report-quick")
     top.add_argument("--only", metavar="NAME", help="one figure, and no report: named as its file in paper_figures")
     top.add_argument("--out", type=Path, help="folder of the report (default: report, or report-quick)")
@@ -28,7 +29,11 @@ def main(arguments: list[str] | None = None) -> int:
             from paper_figures.harness import command, discovery
 
             discovery.figures()
-        return command.obey(options)
+        status = command.obey(options)
+        sys.stdout.flush()
+        return status
+    except OSError as error:
+        return output_refused(error)
     except KeyboardInterrupt:
         return ended(INTERRUPTED)
 

@@ -5,8 +5,9 @@ import os
 import sys
 from pathlib import Path
 
+from grpo_theory.user_text import Parser
 from simulations.harness.executors import executor_named
-from simulations.harness.interrupts import ended, ending_at_once
+from simulations.harness.interrupts import ended, ending_at_once, output_refused
 from simulations.harness.shard import Shard
 
 INTERRUPTED = "interrupted: what was finished is kept, run the same command to go on"
@@ -28,7 +29,7 @@ def _seed(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
-    top = argparse.ArgumentParser(prog="python -m simulations", description="Run the studies and judge the papers' claims.")
+    top = Parser(prog="python -m simulations", description="Run the studies and judge the papers' claims.")
     commands = top.add_subparsers(dest="command", required=True)
     listing = commands.add_parser("list", help="list the studies")
     listing.add_argument("--claims", action="store_true", help="list the claims instead, and which study decides them")
@@ -82,9 +83,8 @@ def main(arguments: list[str] | None = None) -> int:
         status = command.obey(options)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # whoever read the output has enough of it, as `head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except OSError as error:
+        return output_refused(error)
     except KeyboardInterrupt:
         return ended(INTERRUPTED)
 

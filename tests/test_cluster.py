@@ -3,10 +3,12 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -57,13 +59,20 @@ def program(*words, **streams):
 @contextmanager
 def scheduler(folder):
     """Start a scheduler, and yield its HOST:PORT."""
+    with scheduler_process(folder) as (_, address):
+        yield address
+
+
+@contextmanager
+def scheduler_process(folder):
+    """Start a scheduler, and yield its process and its HOST:PORT."""
     asked = ["-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
     log = folder / "scheduler.log"
-    with log.open("w") as out, program(*asked, stdout=out, stderr=subprocess.STDOUT):
+    with log.open("w") as out, program(*asked, stdout=out, stderr=subprocess.STDOUT) as process:
         deadline = time.monotonic() + 120.0
         while not (found := re.search(r"tcp://(127\.0\.0\.1:\d+)", log.read_text())) and time.monotonic() < deadline:
             time.sleep(0.05)
-        yield found[1]
+        yield process, found[1]
 
 
 def worker(address):
@@ -72,9 +81,9 @@ def worker(address):
     return program(*asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def a_run(*asked):
+def a_run(*asked, **streams):
     """Start a run of the studies, whose last word is the executor."""
-    return program("-c", NARROWED, *asked[:-1], "--executor", asked[-1], stdout=subprocess.DEVNULL)
+    return program("-c", NARROWED, *asked[:-1], "--executor", asked[-1], stdout=subprocess.DEVNULL, **streams)
 
 
 def chunks(root):
@@ -109,6 +118,84 @@ def test_a_scheduler_that_does_not_answer_is_one_line(tmp_path, monkeypatch, cap
     error = capsys.readouterr().err
     assert error.startswith("--executor must name a scheduler that answers, got tcp://127.0.0.1:9: ")
     assert error.count("\n") == 1
+
+
+def says_nothing(stream):
+    """Take a connection, and wait until the other side ends it."""
+    while stream.recv(4096):
+        pass
+
+
+def says_what_a_web_server_does(stream):
+    stream.recv(4096)
+    stream.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+    says_nothing(stream)
+
+
+def speaks_first(stream):
+    stream.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+    says_nothing(stream)
+
+
+def hangs_up(stream):
+    stream.sendall(b"no")
+
+
+@contextmanager
+def server(answer):
+    """Serve a protocol at a port of this machine; yield its HOST:PORT."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            while True:
+                try:
+                    stream, _ = listening.accept()
+                except OSError:
+                    return
+                threading.Thread(target=answered, args=(stream,), daemon=True).start()
+
+        def answered(stream):
+            with stream, suppress(OSError):
+                answer(stream)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (says_nothing, "what is there takes connections and has not greeted within 0.5 s"),
+        (says_what_a_web_server_does, "what is there takes connections and has not greeted within 0.5 s"),
+        (speaks_first, "what answers is no scheduler of Dask's"),
+        (hangs_up, "what answers is no scheduler of Dask's"),
+    ],
+)
+def test_what_is_no_scheduler_is_one_line_and_is_not_waited_for(answer, why, tmp_path):
+    """In a process of its own: what waits for ever cannot be ended from within."""
+    text = f"from simulations.harness import cluster; cluster.PATIENCE = 0.5\n{NARROWED}"
+    with server(answer) as address:
+        asked = ["-c", text, *ASKED, "--results", str(tmp_path), "--executor", f"dask://{address}"]
+        with program(*asked, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
+            _, error = run.communicate(timeout=60)
+    assert run.returncode == 2
+    assert error == f"--executor must name a scheduler that answers, got tcp://{address}: {why}\n"
+
+
+def test_a_scheduler_that_dies_is_one_line_and_what_was_finished_is_kept(tmp_path):
+    root = tmp_path / "results"
+    with scheduler_process(tmp_path) as (process, address), worker(address):
+        asked = [*ASKED, "--results", str(root), f"dask://{address}"]
+        with a_run(*asked, stderr=subprocess.PIPE) as run:
+            while chunks(root) < 2 and run.poll() is None:
+                time.sleep(0.001)
+            process.kill()
+            _, error = run.communicate(timeout=120)
+    gone = f"the scheduler tcp://{address} is gone: what was finished is kept, run the same command to go on"
+    assert run.returncode == 1
+    assert [line for line in error.splitlines() if "chunk/s]" not in line and line.strip()] == [gone]
+    assert chunks(root) >= 2
 
 
 def test_without_the_extra_there_is_one_line(tmp_path, monkeypatch, capsys):

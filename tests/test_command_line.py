@@ -276,6 +276,28 @@ def test_a_reader_that_leaves_is_no_error():
     assert done.stdout.count("\n") == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("asked", ["simulations list", "simulations list --claims", "paper_figures --only none"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_takes_no_more_is_one_line(asked, unbuffered):
+    where = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered}}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", *asked.split()], stdout=full, stderr=subprocess.PIPE, text=True, **where)
+    assert (done.returncode, done.stderr) == (1, "standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("asked", [["run", "\x1b[2J"], ["run", "--executor", "\x1b[2J"], ["list", "\x1b[2J"]])
+def test_what_was_given_is_shown_and_not_obeyed(asked, capsys):
+    try:
+        status = command.main(asked)
+    except SystemExit as ended:
+        status = ended.code
+    error = capsys.readouterr().err
+    assert status == 2
+    assert "\\x1b[2J" in error
+    assert "\x1b" not in error
+
+
 def test_unknown_estimators_get_a_look_of_their_own():
     found = looks(["rloo", "mine", "yours"])
     assert found["rloo"].label.startswith("leave-one-out")

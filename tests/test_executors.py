@@ -55,10 +55,25 @@ def test_the_table_is_the_same_whoever_computes_it(tmp_path):
     assert set(others) == {first}
 
 
-def test_processes_end_when_their_parent_is_killed(tmp_path):
+RUN = ["-m", "simulations", "run", "group_mean_bounds", "--executor", "processes", "--results"]  # chunks of seconds
+DRAWING = """
+import time
+from paper_figures.harness import drawing
+
+def wait(futures):
+    print("chunks to compute", flush=True)
+    time.sleep(600)
+
+drawing.as_completed = wait
+list(drawing.draw_all(["decomposition", "gap_bounds"], None, None))
+"""
+"""All figures are drawn, or fail, and the parent does not ask for them."""
+
+
+@pytest.mark.parametrize("asked", [RUN, ["-c", DRAWING]], ids=["studies", "figures"])
+def test_processes_end_when_their_parent_is_killed(asked, tmp_path):
     """A pipe that siblings hold open tells them nothing, and nobody is left to."""
-    asked = ["run", "group_mean_bounds", "--executor", "processes", "--results", str(tmp_path)]  # chunks of seconds
-    made = [sys.executable, "-m", "simulations", *asked]
+    made = [sys.executable, *asked, str(tmp_path)]
     with subprocess.Popen(made, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         while "chunks to compute" not in process.stdout.readline():
             pass

@@ -1,5 +1,6 @@
 """A run that is killed at random moments loses at most the chunks in flight, and ends with the tables of an undisturbed one."""
 
+import errno
 import itertools
 import os
 import random
@@ -17,7 +18,7 @@ import pytest
 from simulations import __main__ as command
 from simulations.harness.discovery import studies
 from simulations.harness.runner import chunks_of, missing_in
-from simulations.harness.store import CHUNKS, Store
+from simulations.harness.store import CHUNKS, Store, StoreError
 
 ROOT = Path(__file__).resolve().parents[1]
 ASKED = ("error_law", "dynamic_sampling")
@@ -155,6 +156,47 @@ def test_a_results_folder_that_cannot_be_written_is_one_line_before_anything_is_
         root.chmod(0o755)
     error = capsys.readouterr().err
     assert error == f"--results must be a folder that can be written, got {root / inner}: Permission denied\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="files have no owners of this kind")
+@pytest.mark.parametrize(("mode", "fault"), [(0o644, None), (0o600, "Permission denied"), (None, "Is a directory")])
+def test_a_lock_of_another_user_locks_or_is_one_line(mode, fault, monkeypatch, capsys):
+    """One that may be read is a lock as well: two users share a folder. A folder of that name is none."""
+    monkeypatch.setattr("simulations.harness.command.run", lambda *_, **__: iter(()))
+    studies()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        root.chmod(0o777)
+        lock = root / ".lock"
+        if mode is None:
+            lock.mkdir()
+        else:
+            lock.touch()
+            lock.chmod(mode)
+        asked = ["run", ASKED[0], "--quick", "--results", str(root)]
+        with nobody():
+            mine = os.access(lock, os.W_OK, effective_ids=True)
+            status = command.main(asked)
+            error = capsys.readouterr().err
+            if fault is None:
+                with Store(root, 0).locked():
+                    assert command.main(asked) == 2
+                assert capsys.readouterr().err.startswith(f"another run is at work in {root}: ")
+    assert mode is None or not mine or not fault
+    if fault is None:
+        assert (status, error) == (0, "")
+    else:
+        assert status == 2
+        assert error == (f"cannot lock {lock}, by which runs know of each other: {fault}; give --results another folder\n")
+
+
+def test_a_disk_that_knows_no_locks_is_not_taken_for_another_run(tmp_path, monkeypatch):
+    def refused(number):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("simulations.harness.store._lock", refused)
+    with pytest.raises(StoreError, match=r"cannot lock .*: No locks available; "), Store(tmp_path, 0).locked():
+        pass
 
 
 def test_a_clock_that_jumps_changes_no_byte_of_a_table(tmp_path, monkeypatch):

@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import as_completed
 from pathlib import Path
 
 import matplotlib as mpl
@@ -13,7 +12,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 
 from paper_figures.harness import style
 from paper_figures.harness.discovery import figures
-from simulations.harness.executors import start_all
+from simulations.harness.executors import process_pool
 from simulations.harness.store import StoreError, read_table
 from simulations.harness.verdicts import check_together
 
@@ -49,8 +48,7 @@ def draw_all(names: Sequence[str], results: Path, out: Path) -> Iterator[str]:
     if not names:
         return
     workers = min(len(names), os.cpu_count() or 1)
-    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=prepare) as pool:
-        start_all(pool, workers)
+    with process_pool(workers, prepare) as pool:
         futures = {pool.submit(draw, name, results, out): name for name in names}
         try:
             for future in as_completed(futures):

@@ -9,10 +9,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
+from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
 from simulations.claims import CATALOGUE, decided_by
 from simulations.claims.powerless import unexplained
-from simulations.harness.cluster import ClusterError
+from simulations.harness.cluster import ClusterError, ClusterLostError
 from simulations.harness.discovery import studies
 from simulations.harness.kernel_files import KernelFileError, first_line, load_kernels
 from simulations.harness.options import repeated
@@ -41,8 +42,9 @@ def obey(options: argparse.Namespace) -> int:
         return _refuse(str(error))
     except StoreError as error:
         return _refuse(error.told(given(options)))
-    except BrokenExecutor:
-        _refuse("a worker has died, perhaps for want of memory: what was finished is kept, run the same command to go on")
+    except BrokenExecutor as error:
+        why = str(error) if isinstance(error, ClusterLostError) else "a worker has died, perhaps for want of memory"
+        _refuse(f"{why}: what was finished is kept, run the same command to go on")
         return 1
     except (TypeError, ValueError, ArithmeticError) as error:
         if not kernels:
@@ -51,7 +53,7 @@ def obey(options: argparse.Namespace) -> int:
 
 
 def _refuse(message: str) -> int:
-    print(message, file=sys.stderr)
+    print(printable(message, LONGEST_MESSAGE), file=sys.stderr)
     return 2
 
 

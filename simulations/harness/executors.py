@@ -19,12 +19,19 @@ Opened = Callable[[int], AbstractContextManager[Executor]]
 
 
 def processes(workers: int) -> ProcessPoolExecutor:
-    """Return processes, in which a study's Python runs side by side too; they leave an interrupt to their parent.
+    """Return processes, in which a study's Python runs side by side too: see `process_pool`.
 
-    They start at once, and import the studies while the parent finds out what is missing. They end with their parent, even if it
-    is killed, when nobody can tell them to.
+    They import the studies while the parent finds out what is missing.
     """
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_prepare)
+    return process_pool(workers, _import_studies)
+
+
+def process_pool(workers: int, prepare: Callable[[], object]) -> ProcessPoolExecutor:
+    """Return processes that start at once, and each of which first calls `prepare`; they leave an interrupt to their parent.
+
+    They end with their parent, even if it is killed, when nobody can tell them to.
+    """
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(prepare,))
     start_all(pool, workers)
     return pool
 
@@ -49,9 +56,13 @@ def interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
-def _prepare() -> None:
+def _begin(prepare: Callable[[], object]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    prepare()
+
+
+def _import_studies() -> None:
     from simulations.harness.discovery import studies
 
     studies()

@@ -1,4 +1,4 @@
-"""Interrupts of a command: one line, and exit status 130, whatever they come upon."""
+"""What ends a command from without: an interrupt, one line and exit status 130; and an output that takes no more."""
 
 import os
 import signal
@@ -44,3 +44,23 @@ def ended(line: str) -> int:
     print(line, file=sys.stderr)
     exec("")  # Python ends by the signal if one came while it ran a text, as named tuples do: this makes it forget that
     return STATUS
+
+
+def lost_output() -> str:
+    """Return why the standard output takes no more, as on a full disk, and let it go; empty if it takes one more line."""
+    try:
+        print(flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try once more at its end
+        return error.strerror or str(error)
+    return ""
+
+
+def output_refused(error: OSError) -> int:
+    """Say that the output takes no more if that is what the error is of; returns the exit status, or raises the error again."""
+    why = lost_output()
+    if not why:
+        raise error
+    if not isinstance(error, BrokenPipeError):  # whoever read the output has enough of it, as `head` has
+        print(f"standard output: {why}", file=sys.stderr)
+    return 1

@@ -7,12 +7,12 @@ import platform
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -107,15 +107,16 @@ class Store:
         Raises
         ------
         StoreError
-            If another run is at work there.
+            If another run is at work there, or the file of the lock cannot be had.
         """
-        with (self.root / ".lock").open("a") as file:
+        path, other = self.root / ".lock", "give --results another folder"
+        with ExitStack() as stack:
             try:
-                _lock(file.fileno())
-            except OSError:
-                raise StoreError(
-                    f"another run is at work in {self.root}: wait until it has finished, or give --results another folder"
-                ) from None
+                _lock(stack.enter_context(_opened(path)).fileno())
+            except BlockingIOError:
+                raise StoreError(f"another run is at work in {self.root}: wait until it has finished, or {other}") from None
+            except OSError as error:
+                raise StoreError(f"cannot lock {path}, by which runs know of each other: {error.strerror}; {other}") from None
             self._sweep()
             yield
 
@@ -190,11 +191,22 @@ def make_folder(path: Path) -> None:
         raise StoreError(f"cannot make the folder {path}: {error.strerror}; what was finished before is kept") from None
 
 
+def _opened(path: Path) -> IO[str]:
+    """Open the file of a lock, made if it is not there; one of another user, who let us read it, does as well."""
+    try:
+        return path.open("a")
+    except PermissionError:
+        return path.open()
+
+
 if sys.platform == "win32":
     import msvcrt
 
     def _lock(file: int) -> None:
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            raise BlockingIOError from None
 
 else:
     import fcntl
