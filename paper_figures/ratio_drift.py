@@ -28,7 +28,7 @@ CAPTION = (
     f"makes the policy worse. Lower row: standard deviation of one group's update (G = {GROUP_SIZE}, leave-one-out), "
     f"relative to the gradient. Ratios are clipped at {1.0 - HIGH:g} and {1.0 + HIGH:g}. Lines are medians over random trees "
     f"with {VOCABULARY_SIZE} tokens to choose from and {DIMENSION} parameters, each computed exactly. A single step puts each "
-    "policy at its drift, also beyond where the clip lets training go."
+    "policy at its drift."
 )
 
 

@@ -15,14 +15,19 @@ from simulations.training.trained_drift import BATCH_SIZE, GROUP_SIZE
 PLACE = 205
 ABOUT = "T8"
 TABLES = ("trained_drift",)
-SHOWN = {"clip": RATIOS["token, clipped"], "trajectory": RATIOS["trajectory, clipped"], "none": RATIOS["none"]}
+SHOWN = {
+    "clip": RATIOS["token, clipped"],
+    "trajectory": RATIOS["trajectory, clipped"],
+    "none": RATIOS["none"],
+    "ratio": RATIOS["token"],
+}
 KINDS = {
-    "8 tokens, 6 parameters": Look("8 tokens, 6 parameters", BLACK, "o", "-"),
-    "4 tokens, 6 parameters": Look("4 tokens, 6 parameters", BLUE, "D", "--"),
-    "2 tokens, 6 parameters": Look("2 tokens, 6 parameters", GREEN, "^", "-."),
-    "1 to 3 tokens, shared features": Look("1 to 3 tokens, shared", BROWN, "s", "--"),
-    "where to stop, 1 to 8 tokens": Look("where to stop, 1 to 8", ORANGE, "v", ":"),
-    "4 tokens, 200 parameters": Look("4 tokens, 200 parameters", PURPLE, "P", "-"),
+    "eight": Look("8 tokens, 6 parameters", BLACK, "o", "-"),
+    "four": Look("4 tokens, 6 parameters", BLUE, "D", "--"),
+    "two": Look("2 tokens, 6 parameters", GREEN, "^", "-."),
+    "shared": Look("1 to 3 tokens, shared", BROWN, "s", "--"),
+    "stopping": Look("where to stop, 1 to 8", ORANGE, "v", ":"),
+    "large": Look("4 tokens, 200 parameters", PURPLE, "P", "-"),
 }
 OPTIMISERS = {"SGD": Look("plain ascent", BLUE, "o", ""), "Adam": Look("Adam", VERMILION, "s", "")}
 STEPS = {"best": "best\nstep", "twice": "twice\nthat", "four times": "four times\nthat"}
@@ -67,8 +72,8 @@ def by_estimator(axes: Axes, looks: pd.DataFrame, bins: pd.DataFrame) -> None:
 
 def by_kind(axes: Axes, looks: pd.DataFrame, bins: pd.DataFrame) -> None:
     """Draw the same for the clipped update on each kind of problem."""
-    for title, look in KINDS.items():
-        part = looks[(looks["title"] == title) & (looks["estimator"] == "clip")]
+    for world, look in KINDS.items():
+        part = looks[(looks["world"] == world) & (looks["estimator"] == "clip")]
         if len(part):
             _line(axes, part, look, bins)
     _axis(axes, bins)

@@ -80,3 +80,12 @@ def test_no_ratio_is_nearer_to_the_gradient_in_as_many_settings_as_is_said(page)
     assert set(rows["verdict"]) == {"confirmed"}
     text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
     assert f"in all {len(rows)} settings" in text
+
+
+def test_the_gains_of_steps_are_those_of_the_verdicts():
+    text = (DOCS / "derivations.md").read_text(encoding="utf-8")
+    lines = text.partition("<!-- gains -->\n")[2].partition("<!-- end of gains -->")[0].splitlines()[2:]
+    rows = VERDICTS[VERDICTS["id"] == "efficiency/gain"]
+    said = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
+    found = zip(rows["problem"], rows["prediction"], rows["estimate"], strict=True)
+    assert said == [(problem, f"{own:.3f}", f"{gain:.3f}") for problem, own, gain in found]

@@ -157,7 +157,9 @@ def test_an_estimate_of_zero_has_no_efficiency_and_a_gradient_of_zero_none_to_co
     assert np.isnan(gt.gradient_law(c.problem, c.theta, "dr_grpo", **one).cosine)
     run = gt.simulate_gradients(c.problem, c.theta, "dr_grpo", **one, replications=10, rng=0)
     assert run.efficiency[0] == run.efficiency_standard_error[0] == 0.0
-    flat = gt.Problem(gt.Bandit(np.full((2, 3), 0.5)), gt.TabularSoftmax(2, 3), theta=np.zeros(6))
+    theta = np.array([0.3, -0.7, 0.1, 0.0, 0.2, -0.4])  # the gradient is 0 up to rounding
+    flat = gt.Problem(gt.Bandit(np.full((2, 3), 0.3)), gt.TabularSoftmax(2, 3), theta=theta)
+    assert 0.0 < gt.moments(flat, theta).gradient_power < 1e-30
     with pytest.raises(ValueError, match="the gradient is 0 at theta"):
         gt.efficiency(flat, flat.theta, "rloo", **SIZES)
     still = gt.simulate_gradients(flat, flat.theta, "rloo", **SIZES, replications=10, rng=0)

@@ -45,6 +45,8 @@ class GradientLaw:
     batch_size, group_size : int
         B prompts, G responses each.
     true_gradient : ndarray, shape (d,)
+    gradient_power : float
+        Its squared length, and 0 where that is no more than rounding.
     true_covectors : ndarray, shape (M, D)
         c(x) with g(x) = Phi' c(x).
     prompt_weights : ndarray, shape (M,)
@@ -60,6 +62,7 @@ class GradientLaw:
     batch_size: int
     group_size: int
     true_gradient: Array
+    gradient_power: float
     true_covectors: Array
     prompt_weights: Array
     mean_covectors: Array
@@ -108,8 +111,7 @@ class GradientLaw:
     @property
     def efficiency(self) -> float:
         """(g . E ghat)^2/(||g||^2 E||ghat||^2), between 0 and 1, see `gt.efficiency`; a ValueError where the gradient is 0."""
-        g = self.true_gradient
-        return float(efficiency_of(g @ self.mean, float(g @ g), self.power))
+        return float(efficiency_of(self.true_gradient @ self.mean, self.gradient_power, self.power))
 
     @property
     def mse(self) -> float:
@@ -226,6 +228,7 @@ def law_between(current: Point, sampler: Point, estimator: str | Estimator, *, b
         batch_size=batch_size,
         group_size=group_size,
         true_gradient=current.moments.gradient,
+        gradient_power=current.moments.known_gradient_power,
         true_covectors=current.moments.gradient_covectors,
         prompt_weights=current.bandit.prompt_weights,
         mean_covectors=means / group_size,

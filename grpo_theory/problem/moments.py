@@ -7,6 +7,9 @@ import numpy as np
 from grpo_theory.arrays import Array, cached_array
 from grpo_theory.problem.logit_map import LogitMap
 
+ROUNDING = 64.0 * np.finfo(np.float64).eps
+"""What rounding leaves of a sum that is 0, relative to what it is made of."""
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -81,6 +84,12 @@ class Moments:
     def gradient_power(self) -> float:
         """||g||^2."""
         return float(self.gradient @ self.gradient)
+
+    @property
+    def known_gradient_power(self) -> float:
+        """||g||^2, and 0 where it is no more than rounding leaves: beside E||W||^2 E Z^2, which it cannot exceed."""
+        most = float(self.prompt_weights @ (self.score_power * (self.reward_variance + self.value**2)))
+        return self.gradient_power if self.gradient_power > ROUNDING**2 * most else 0.0
 
     @property
     def between_prompts(self) -> float:

@@ -116,7 +116,7 @@ def simulate_gradients(
         compiled_merge_moments()(total, moments)
     places = [experiment.estimators.index(estimator) for estimator in chosen]
     names = [estimator.name for estimator in chosen]
-    return GradientSimulation.of_moments(names, total, places, current.moments.gradient_power)
+    return GradientSimulation.of_moments(names, total, places, current.moments.known_gradient_power)
 
 
 def jobs_of(block: int, replications: int, block_replications: int, workers: int, most: int) -> Iterator[tuple[int, int]]:

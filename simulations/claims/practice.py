@@ -37,6 +37,11 @@ STATEMENTS = (
         for name, text, kind in (
             ("simulated", "simulated efficiency = exact efficiency by enumeration, G = 64", "equality"),
             (
+                "gain",
+                "SmolLM2's heads: the largest mean gain of a step, over the exact gradient's, is the efficiency within a fifth",
+                "equality",
+            ),
+            (
                 "larger groups",
                 "one step, 1,024 responses: GRPO is most efficient with larger groups than the leave-one-out mean (RLOO)",
                 "ordering",

@@ -30,6 +30,9 @@ WHILE_TRAINING = (
         "T6/trained, little clipped",
         f"the mean update with token ratios clipped by sign {POINTS_AWAY} of which at most 2% of the tokens are clipped",
     ),
+    _while_training(
+        "T6/unclipped, trained", f"in runs with the clip the mean update with token ratios that are not clipped {POINTS_AWAY}"
+    ),
     _while_training("T7/trained", f"the mean update with the trajectory ratio, dropped above 1.2, {POINTS_AWAY}"),
     _while_training("T8/trained", f"the mean update without any ratio {POINTS_AWAY}"),
     _while_training(

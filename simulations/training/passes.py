@@ -16,7 +16,7 @@ from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.harness.summary import summary
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import composed
-from simulations.training.worlds import WORLDS
+from simulations.training.worlds import WORLDS, sampled
 
 BATCH_SIZE, GROUP_SIZE, ROLLOUTS = 16, 8, 16
 PASSES = {4: 4, 16: 1}
@@ -25,7 +25,8 @@ WORLD, OPTIMISER = WORLDS["four"], gt.Adam()
 CLIP, NONE = composed("rloo", "token", "by sign"), composed("rloo", "none")
 STEP_SIZES = tuple(2.0**power for power in range(-6, 2))
 """From steps that hardly learn to steps that are too large for both."""
-PROBLEMS, TUNING_PROBLEMS, TUNING_RUNS, RUNS = 8, 2, 32, 64
+PROBLEMS, TUNING_PROBLEMS, TUNING_RUNS, RUNS = 64, 16, 4, 8
+"""Problems are the sample: they differ by more than runs on one of them do."""
 POINT = 0.01
 """One point of success at the end is less than two runs with other seeds differ by."""
 ENDINGS = {"several passes": "own", "several passes at the step of the clip": "clip's"}
@@ -105,11 +106,11 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     for name, trainer in (("clip", clip), ("none", none)):
         tried = [[trainer.success(problem, step, TUNING_RUNS, own).mean() for step in grid] for problem, own in rehearsals]
         steps[name] = best_step(grid, -np.mean(tried, axis=0))
-    reached: dict[str, list[float]] = {"clip": [], "own": [], "clip's": [], "broken": []}
+    reached: dict[str, list[list[float]]] = {"clip": [], "own": [], "clip's": [], "broken": []}
     for problem, own in WORLD.drawn(judging, settings["problems"]):
         arms = {"clip": (clip, "clip"), "own": (none, "none"), "clip's": (none, "clip"), "broken": (broken, "none")}
         for name, (trainer, step) in arms.items():
-            reached[name] += trainer.success(problem, steps[step], RUNS, own).tolist()
+            reached[name].append(trainer.success(problem, steps[step], RUNS, own).tolist())
     return {"steps": steps, "success": reached}
 
 
@@ -121,9 +122,9 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     step["broken"] = step["own"]
     table: Rows = []
     for name, sample in found["success"].items():
-        ahead = np.array(found["success"]["clip"]) - np.array(sample)
-        table.append(common | {"quantity": "success", "arm": name, "step": step[name]} | summary(np.array(sample)))
-        table.append(common | {"quantity": "ahead", "arm": name, "step": step[name]} | summary(ahead))
+        ahead = (np.array(found["success"]["clip"]) - np.array(sample)).tolist()
+        for quantity, values in (("success", sample), ("ahead", ahead)):
+            table.append(common | {"quantity": quantity, "arm": name, "step": step[name]} | summary(sampled(values, WORLD.alone)))
     return table
 
 
@@ -134,7 +135,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
 
 def _claims(part: pd.DataFrame) -> Iterator[Claim]:
     ahead, success = (part[part["quantity"] == name].set_index("arm") for name in ("ahead", "success"))
-    where = f"{WORLD.title}, {ROLLOUTS} rollouts, Adam, {part['passes'].iloc[0]} passes of {part['minibatches'].iloc[0]}"
+    where = (
+        f"problems of {WORLD.title}, {ROLLOUTS} rollouts, Adam, {part['passes'].iloc[0]} passes of {part['minibatches'].iloc[0]}"
+    )
     for ending, arm in ENDINGS.items():
         own, control = (evidence(ahead.loc[name].to_dict(), POINT) for name in (arm, "broken"))
         facts = {f"{column}, {name}": float(success.loc[name, key]) for name in ("clip", arm) for column, key in FACTS.items()}

@@ -23,7 +23,7 @@ from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.harness.summary import summary
 from simulations.sequence.parts import composed
 from simulations.training.looks import look, summarised
-from simulations.training.worlds import WORLDS
+from simulations.training.worlds import WORLDS, sampled
 
 BATCH_SIZE, GROUP_SIZE = 16, 8
 OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
@@ -34,6 +34,8 @@ SEEN = {
     "none": composed("rloo", "none"),
     "trajectory": composed("rloo", "trajectory", "upper only"),
 }
+LOOKED = SEEN | {"ratio": composed("rloo", "token")}
+"""Whose mean updates are looked at along the runs of each arm: that of the token ratio without clip, too."""
 ARMS = SEEN | {"broken": kernel_at("turned_mean", 1.0, "descends")}
 """Leave-one-out advantages, undivided, tokens added up; clips at 0.8 and 1.2.  The broken arm descends."""
 AWAY = 0.05
@@ -41,6 +43,8 @@ AWAY = 0.05
 POINT = 0.01
 """One point of success at the end is less than two runs with other seeds differ by."""
 POINTED = {"T6/trained": "clip", "T7/trained": "trajectory", "T8/trained": "none"}
+UNCLIPPED = "T6/unclipped, trained"
+"""Of the token ratio without clip, along the runs with it."""
 AHEAD = {"T8/dropped": "clip", "T8/clip": "none"}
 """By statement, which of these two arms may be ahead of the other by at most a point."""
 NAMES = {"best": "trained", "twice": "twice the step", "four times": "four times the step"}
@@ -96,38 +100,40 @@ class Trainer(NamedTuple):
 def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Find one arm's best step; train anew on other problems, on draws that all arms share; and look at updates on the way.
 
-    The broken arm takes the middle of the grid, and trains on the first of the problems.
+    The broken arm takes the middle of the grid.
     """
     arm, grid, world = settings["arms"][chunk], np.array(settings["step_sizes"]), WORLDS[settings["world"]]
     tuning, judging, looking = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, part)) for part in range(3))
     trainer, problems = Trainer(settings, ARMS[arm]), list(world.drawn(judging, settings["problems"]))
     if arm == "broken":
-        return {"success": {"best": trainer.success(problems[0][0], grid[grid.size // 2], problems[0][1]).tolist()}}
+        middle = grid[grid.size // 2]
+        return {"success": {"best": [trainer.success(problem, middle, own).tolist() for problem, own in problems]}}
     rehearsals = world.drawn(tuning, settings["tuning_problems"])
     tried = np.concatenate([[trainer.success(problem, step, own) for step in grid] for problem, own in rehearsals], axis=1)
     step, rng = best_step(grid, -tried.mean(axis=1)), np.random.default_rng(looking)
-    success: dict[str, list[float]] = {name: [] for name in (TIMES if arm in AHEAD.values() else ["best"])}
+    success: dict[str, list[list[float]]] = {name: [] for name in (TIMES if arm in AHEAD.values() else ["best"])}
     looks = []
     for problem, own in problems:
         iterates = trainer.iterates(problem, step, own)
-        looks.append(look(problem, iterates, settings["inner_steps"], SEEN, rng))
-        success["best"] += gt.objective(problem, iterates[:, -1]).tolist()
+        looks.append(look(problem, iterates, settings["inner_steps"], LOOKED, rng))
+        success["best"].append(gt.objective(problem, iterates[:, -1]).tolist())
         for name in list(success)[1:]:
-            success[name] += trainer.success(problem, TIMES[name] * step, own).tolist()
+            success[name].append(trainer.success(problem, TIMES[name] * step, own).tolist())
     return {
         "step": step,
         "interior": bool(0 < tried.mean(axis=1).argmax() < grid.size - 1),
         "tuning": [summary(sample) for sample in tried],
         "success": success,
-        "looks": summarised(looks, list(SEEN)),
+        "looks": summarised(looks, list(LOOKED)),
     }
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """What each arm reached, by how much one is ahead of another, success at each step size, and what the looks said."""
-    found = dict(zip(settings["arms"], results, strict=True))
+    found, world = dict(zip(settings["arms"], results, strict=True)), WORLDS[settings["world"]]
     names = ("world", "rollouts", "inner_steps", "optimiser")
-    common = {name: settings[name] for name in names} | {"title": WORLDS[settings["world"]].title, "prediction": np.nan}
+    title = world.title if world.alone else f"{settings['problems']} problems of {world.title}"
+    common = {name: settings[name] for name in names} | {"title": title, "prediction": np.nan}
     table: Rows = []
     for arm in SEEN:
         at = common | {"arm": arm}
@@ -135,22 +141,22 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         table += [at | {"quantity": "tuning", "step": step} | tried for step, tried in tuning]
         for name, sample in found[arm]["success"].items():
             own = {"at": name, "step": TIMES[name] * found[arm]["step"], "interior": found[arm]["interior"]}
-            table.append(at | {"quantity": "success"} | own | summary(np.array(sample)))
+            table.append(at | {"quantity": "success"} | own | summary(sampled(sample, world.alone)))
         table += [at | {"at": "best"} | seen for seen in found[arm]["looks"]]
     for statement, one in AHEAD.items():
         (other,) = set(AHEAD.values()) - {one}
         for name in TIMES:
             pair = {"quantity": "ahead", "statement": statement, "at": name, "arm": one}
             for rival, where in ((other, name), ("broken", "best")):
-                ahead = _ahead(found[one]["success"][name], found[rival]["success"][where])
+                ahead = _ahead(found[one]["success"][name], found[rival]["success"][where], world.alone)
                 table.append(common | pair | {"rival": rival} | ahead)
     return table
 
 
-def _ahead(one: list[float], other: list[float]) -> dict[str, float]:
-    """Summarise the differences of the runs that both have; run by run they are of the same draws."""
+def _ahead(one: list[list[float]], other: list[list[float]], alone: bool) -> dict[str, float]:
+    """Summarise the differences on the problems that both have; run by run they are of the same draws."""
     both = min(len(one), len(other))
-    return summary(np.array(one[:both]) - np.array(other[:both]))
+    return summary(sampled((np.array(one[:both]) - np.array(other[:both])).tolist(), alone))
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
@@ -166,7 +172,7 @@ def _pointing(part: pd.DataFrame) -> Iterator[tuple[str, tuple[Evidence, Evidenc
     """Yield what the looks say along each arm's own runs; the control's updates have advantages that lost their sign."""
     rows = part[part["part"].isin(["all", "little clipped"])].set_index(["arm", "part", "quantity", "estimator"]).sort_index()
     for statement, arm in POINTED.items():
-        facts = {f"mean cosine, {name}": float(rows.loc[(arm, "all", "cosine", name), "estimate"]) for name in SEEN}
+        facts = {f"mean cosine, {name}": float(rows.loc[(arm, "all", "cosine", name), "estimate"]) for name in LOOKED}
         for column in ("clipped", "log ratio"):
             own = rows.xs((arm, "all", column), level=("arm", "part", "quantity"))
             facts[column] = float(own["estimate"].iloc[0])
@@ -175,6 +181,8 @@ def _pointing(part: pd.DataFrame) -> Iterator[tuple[str, tuple[Evidence, Evidenc
             if (arm, among, "away", arm) in rows.index:
                 own, control = (_share(rows.loc[(arm, among, "away", name)]) for name in (arm, "broken"))
                 yield statement + ending, (own, control), facts
+    own, control = (_share(rows.loc[("clip", "all", "away", name)]) for name in ("ratio", "broken"))
+    yield UNCLIPPED, (own, control), {}
     own, control = (evidence(rows.loc[("clip", "all", "less", name)].to_dict(), 0.0) for name in ("none", "broken"))
     yield "T8/nearer, trained", (own, control), {}
 
@@ -209,6 +217,7 @@ STUDY = Study(
     (
         *POINTED,
         "T6/trained, little clipped",
+        UNCLIPPED,
         "T8/nearer, trained",
         *(f"{statement}, {ending}" for statement in AHEAD for ending in NAMES.values()),
     ),

@@ -1,12 +1,13 @@
 """The problems of sequences on which whole runs with several updates a rollout are raced."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 import grpo_theory as gt
+from grpo_theory.arrays import Array
 from simulations.sequence.parts import random_problem
 
 
@@ -40,6 +41,9 @@ class World(NamedTuple):
         How many problems judge, and how many others choose the step; of a kind with one problem, other runs do.
     runs : int
         Of each arm on each of them.
+    alone : bool
+        Whether there is one problem of the kind, so that its runs are the sample.  Else problems are: they differ by more than
+        runs on one of them do.
     """
 
     title: str
@@ -47,9 +51,10 @@ class World(NamedTuple):
     minibatches: Mapping[int, tuple[int, ...]]
     centres: Mapping[str, float]
     doublings: int = 3
-    problems: int = 4
-    tuning_problems: int = 2
-    runs: int = 128
+    problems: int = 64
+    tuning_problems: int = 24
+    runs: int = 8
+    alone: bool = False
 
     def steps(self, optimiser: str, inner_steps: int) -> list[float]:
         """Return the grid: with m updates a rollout plain steps are shorter as 1/m, and Adam's, blind to scale, as 1/sqrt(m)."""
@@ -62,6 +67,12 @@ class World(NamedTuple):
         for place in range(count):
             drawing, running = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, place, part)) for part in (0, 1))
             yield self.make(np.random.default_rng(drawing)), running
+
+
+def sampled(by_problem: Sequence[Sequence[float]], alone: bool) -> Array:
+    """Return what is a sample: the runs where a problem is alone of its kind, else the mean of each problem's runs."""
+    values = np.array(by_problem)
+    return values.ravel() if alone else values.mean(axis=1)
 
 
 def _random(horizon: int, dimension: int, n_prompts: int, rng: np.random.Generator) -> gt.Problem:
@@ -78,9 +89,6 @@ WORLDS: Mapping[str, World] = {
         partial(_random, 2, 6, 4),
         {16: (4, 16), 256: (16,)},
         {"SGD": 24.0, "Adam": 0.6},
-        problems=8,
-        tuning_problems=4,
-        runs=64,
     ),
     "four": World("4 tokens, 6 parameters", partial(_random, 4, 6, 4), {16: (2, 4, 16), 64: (16,)}, {"SGD": 24.0, "Adam": 0.8}),
     "eight": World(
@@ -89,25 +97,37 @@ WORLDS: Mapping[str, World] = {
         {16: (16,)},
         {"Adam": 1.2},
         doublings=2,
-        problems=2,
-        tuning_problems=1,
+        problems=32,
+        tuning_problems=8,
     ),
     "large": World(
-        "4 tokens, 200 parameters", partial(_random, 4, 200, 16), {8: (16,)}, {"Adam": 0.6}, doublings=2, tuning_problems=1
+        "4 tokens, 200 parameters",
+        partial(_random, 4, 200, 16),
+        {8: (16,)},
+        {"Adam": 0.6},
+        doublings=2,
+        problems=32,
+        tuning_problems=8,
     ),
     "shared": World(
         "1 to 3 tokens, shared features",
         partial(_same, "sequence-shared"),
         {16: (4, 16), 64: (16,)},
         {"SGD": 45.0, "Adam": 1.2},
+        problems=4,
         tuning_problems=1,
+        runs=128,
+        alone=True,
     ),
     "stopping": World(
         "where to stop, 1 to 8 tokens",
         partial(_same, "stopping"),
         {16: (4, 16), 64: (16,)},
         {"SGD": 64.0, "Adam": 0.3},
+        problems=4,
         tuning_problems=1,
+        runs=128,
+        alone=True,
     ),
 }
 """Trees of two tokens, four prompts (16 where there are 200 parameters) and random rewards; and the problems of T14.

@@ -98,6 +98,8 @@ FORMS = {
     "T6/trained": r"Along minibatch training: the mean update with token ratios clipped by sign at $0.8$ and $1.2$ points away "
     r"from $\nabla J(\theta_k)$ in at most $5\%$ of the updates off policy.",
     "T6/trained, little clipped": r"The same, of the updates off policy in which at most $2\%$ of the tokens are clipped.",
+    "T6/unclipped, trained": r"Along the same runs: the mean update with token ratios that are not clipped points away from "
+    r"$\nabla J(\theta_k)$ in at most $5\%$ of the updates off policy.",
     "T7/trained": r"Along minibatch training: the mean update with the trajectory ratio, dropped above $1.2$, points away from "
     r"$\nabla J(\theta_k)$ in at most $5\%$ of the updates off policy.",
     "T8/trained": r"Along minibatch training: the mean update without any ratio points away from $\nabla J(\theta_k)$ in at most "

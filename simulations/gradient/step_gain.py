@@ -1,0 +1,138 @@
+"""What one step of the best length really gains on a language model's heads, beside the efficiency that predicts it.
+
+Efficiency is the share of the exact gradient's gain where curvature is the same in all directions.  Here there is no model of
+curvature: estimates are drawn, the exact objective is asked along each, and the step length of the largest mean gain is found on
+half of the draws and judged on the other half.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Claim
+from simulations.claims import claim
+from simulations.gradient.efficiency import RESPONSES
+from simulations.gradient.groups import advantages_of
+from simulations.harness.evidence import evidence
+from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.harness.summary import summary
+from simulations.normalisation.heads import hidden_states
+
+SIZES = {"lm-zero-shot": (3, 6), "lm-few-shot": (3, 5), "lm-instruct": (3, 8)}
+"""The best group sizes of RLOO and of GRPO by efficiency, which are the study `efficiency`'s."""
+ESTIMATORS = ("rloo", "grpo")
+DRAWS, QUICK_DRAWS, BROKEN_SHARE = 4096, 256, 8
+"""The broken driver, which is far off, draws an eighth as often."""
+STEPS = tuple(1.4**power for power in range(-12, 24))
+"""In units of the length at which the exact gradient moves the largest logit by one."""
+MARGIN = 0.2
+"""Who compares two estimators by a number that is a fifth off is misled about close ones alone."""
+
+
+class Head(NamedTuple):
+    """A head's logits and probabilities (M, K), success probabilities (M, K), and products of hidden states (M, M)."""
+
+    logits: Array
+    probabilities: Array
+    success: Array
+    products: Array
+
+    @classmethod
+    def of(cls, problem: gt.Problem) -> "Head":
+        """Return the head of a problem at its theta."""
+        point, hidden = problem.at(problem.theta), hidden_states(problem)
+        return cls(problem.policy.logits(point.theta), point.probabilities, problem.bandit.mean_reward, hidden @ hidden.T)
+
+    def gains(self, directions: Array, steps: Array) -> Array:
+        """Return by how much steps (S,) along each of N directions in logits (N, M, K) raise the objective, (N, S)."""
+        found = np.empty((len(directions), len(steps)))
+        now = float((self.probabilities * self.success).sum(axis=1).mean())
+        for s, step in enumerate(steps):
+            logits = self.logits + step * directions
+            weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+            found[:, s] = ((weights * self.success).sum(axis=-1) / weights.sum(axis=-1)).mean(axis=-1) - now
+        return found
+
+    def exact_direction(self) -> Array:
+        """Return how the exact gradient moves the logits, (M, K)."""
+        value = (self.probabilities * self.success).sum(axis=1, keepdims=True)
+        return self.products @ (self.probabilities * (self.success - value)) / len(self.products)
+
+    def estimate(self, settings: Settings, rng: np.random.Generator, *, shifted: bool) -> Array:
+        """Return how one estimate of the gradient moves the logits, (M, K); shifted, groups get the advantages of others."""
+        group_size = settings["group_size"]
+        batch_size = RESPONSES // group_size
+        prompts = rng.integers(len(self.logits), size=batch_size)
+        below = self.probabilities.cumsum(axis=1)[prompts]
+        responses = (rng.random((batch_size, group_size, 1)) * below[:, None, -1:] > below[:, None]).sum(axis=-1)
+        rewards = (rng.random(responses.shape) < self.success[prompts[:, None], responses]).astype(np.float64)
+        advantages = np.roll(advantages_of(settings["estimator"], rewards), int(shifted), axis=0) / group_size
+        covectors = -advantages.sum(axis=1, keepdims=True) * self.probabilities[prompts]
+        np.add.at(covectors, (np.arange(batch_size)[:, None], responses), advantages)
+        return self.products[:, prompts] @ covectors / batch_size
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each head and estimator at its best group size; quick has one head."""
+    names = ("lm-few-shot",) if quick else tuple(SIZES)
+    return [
+        Cell({"problem": name, "estimator": estimator, "group_size": size, "draws": QUICK_DRAWS if quick else DRAWS})
+        for name in names
+        for estimator, size in zip(ESTIMATORS, SIZES[name], strict=True)
+    ]
+
+
+def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+    """Return the gain of each draw that judges, relative to the exact gradient's; and of a driver that mixes up groups."""
+    problem, size = gt.gallery.problem(settings["problem"]), settings["group_size"]
+    head, sizes = Head.of(problem), {"batch_size": RESPONSES // size, "group_size": size}
+    exact = head.exact_direction()
+    steps = np.array(STEPS) / np.abs(exact).max()
+    most = float(head.gains(exact[None], steps).max())
+    found: dict[str, Any] = {"exact": most, "efficiency": gt.efficiency(problem, problem.theta, settings["estimator"], **sizes)}
+    rng = np.random.default_rng(seed)
+    for name, draws in (("whole", settings["draws"]), ("broken", settings["draws"] // BROKEN_SHARE)):
+        directions = (head.estimate(settings, rng, shifted=name == "broken")[None] for _ in range(draws))
+        gains = np.concatenate([head.gains(direction, steps) for direction in directions])
+        choosing, judging = np.array_split(gains, 2)
+        found[name] = (judging[:, int(choosing.mean(axis=0).argmax())] / most).tolist()
+    return found
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """The mean gain beside the efficiency, right and broken, and the exact gradient's gain."""
+    (found,) = results
+    common = {name: settings[name] for name in ("problem", "estimator", "group_size")}
+    table = [
+        common | {"quantity": name, "prediction": found["efficiency"]} | summary(np.array(found[name]))
+        for name in ("whole", "broken")
+    ]
+    return [*table, common | {"quantity": "exact", "prediction": np.nan, "estimate": found["exact"]} | EXACT]
+
+
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Whether efficiency is the share that a step gains, on each head; the control has advantages one group off."""
+    found = []
+    for keys, part in table.groupby(["problem", "estimator", "group_size"], sort=False):
+        own, control = (evidence(row, None, MARGIN) for row in _rows(part))
+        found.append(claim("efficiency/gain", "{}, {}, G = {}".format(*keys), own, control))
+    return found
+
+
+def _rows(part: pd.DataFrame) -> list[dict[str, Any]]:
+    at = part.set_index("quantity")
+    return [at.loc[name].to_dict() for name in ("whole", "broken")]
+
+
+STUDY = Study(
+    "step_gain",
+    "Efficiency beside what one step of the best length gains, on a language model's heads",
+    cells,
+    compute,
+    rows,
+    claims,
+    ("efficiency/gain",),
+)
