@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 from pages import DOCS
 
+import grpo_theory as gt
+
 PAGE = (DOCS / "division.md").read_text(encoding="utf-8")
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
 FAMILIES = {"heads of SmolLM2": "lm-", "random features": "random", "four made-up prompts": "correlation"}
@@ -60,12 +62,18 @@ def test_every_setting_is_in_one_answer():
 
 
 def test_what_dividing_costs_and_gains_is_counted():
+    """By verdict, of the settings with groups of 8 or more; with groups of 4 the weights of prompts hardly differ."""
     rows, said = gains(), between("harm")
-    assert f"gained a point or more in {(rows['gain'] >= 1.0).sum()} of these {len(rows)} settings" in said
-    assert rows["gain"].min() > -1.0
-    assert "lost as much in none" in said
-    assert f"from {rows['gain'].min():.1f} points up" in said
-    assert set(gains("division/harmless")["verdict"]) == {"confirmed", "inconclusive"}
+    large, harm = rows[rows["size"] >= 8], gains("division/harmless")
+    pays, harmless = (one["verdict"].value_counts() for one in (large, harm[harm["size"] >= 8]))
+    assert f"these {(rows['size'] == 4).sum()} settings could hardly differ. Of the {len(large)} others" in said
+    assert f"certain in {pays['confirmed']}, excluded in {pays['refuted']} and undecided in {pays['inconclusive']}" in said
+    assert f"excluded in {harmless['confirmed']} and undecided in {harmless['inconclusive']}" in said
+    assert f"from {large['gain'].min():.1f} points up" in said
+    rates = np.linspace(0.0, 1.0, 1001)
+    weights = [gt.theory.finite_group_objective(name, 4).slope(rates) for name in ("grpo", "dr_grpo")]
+    ratio = weights[0] / weights[1]
+    assert f"at most {ratio.max() / ratio.min() - 1.0:.0%}, beside" in said
 
 
 def test_the_steps_of_the_paper_are_counted_apart():

@@ -32,7 +32,8 @@ FAR = r"drift (?:0\.4|1)$"
 SAID = {
     "T6/most": {"T = 2": ("derivations", "results", "findings/token_ratios"), "T = 4": ("derivations",)}
     | {"T = 6": ("derivations",), "T = 8": ("derivations", "results", "findings/token_ratios")},
-    "T6/clipped": {rf"T = [2468], learning, {FAR}": ("derivations", "results", "findings/token_ratios")},
+    "T6/clipped": {rf"T = [2468], learning, {FAR}": ("derivations", "results", "findings/token_ratios")}
+    | {rf"T = [2468], random, {FAR}": ("findings/token_ratios",)},
     "T6/trained": {"": ("derivations", "results", "sequences", "findings/token_ratios")},
     "T8/trained": {"": ("results", "sequences", "findings/token_ratios")},
     "T7/direction": {rf"T = [468], \w+, {FAR}": ("derivations", "results")},
@@ -65,6 +66,24 @@ def test_what_dropping_the_ratio_costs_at_the_clips_step_is_in_the_verdicts(page
     lost = 100.0 * VERDICTS.loc[VERDICTS["id"] == "T8/dropped, several passes at the step of the clip", "estimate"]
     text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
     assert f"At the clip's best step it lost {lost.min():.1f} to {lost.max():.1f} points" in text
+
+
+def test_who_is_certainly_behind_is_counted_by_verdict():
+    text = " ".join((DOCS / "findings" / "token_ratios.md").read_text(encoding="utf-8").split())
+    lags = [
+        (VERDICTS.loc[VERDICTS["id"] == f"T8/clip, {ending}", "verdict"] == "refuted").sum()
+        for ending in ("trained", "four times the step")
+    ]
+    assert f"in {lags[0]} of 28 settings at the best step, and in {lags[1]} at four times that step" in text
+    dropped = VERDICTS["id"].isin([f"T8/dropped, {ending}" for ending in ("trained", "twice the step", "four times the step")])
+    assert "refuted" not in set(VERDICTS.loc[dropped, "verdict"])
+
+
+@pytest.mark.parametrize("page", ["derivations", "results", "findings/token_ratios"])
+def test_ratios_without_a_clip_point_away_as_seldom_as_is_said(page):
+    most = VERDICTS.loc[VERDICTS["id"] == "T6/unclipped, trained", "estimate"].max()
+    text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
+    assert f"at most {most:.0%} " in text
 
 
 def test_what_many_parameters_change_is_in_the_verdicts():

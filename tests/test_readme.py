@@ -13,6 +13,7 @@ import grpo_theory as gt
 from simulations.claims import CATALOGUE
 from simulations.claims.digest import COLUMNS, digest
 from simulations.harness.verdicts import Verdicts
+from simulations.training.passes import PROBLEMS
 
 TOP = DOCS.parent
 README, CONTRIBUTING = ((TOP / name).read_text(encoding="utf-8") for name in ("README.md", "docs/contributing.md"))
@@ -195,27 +196,42 @@ def test_the_first_finding_has_both_readings_of_the_formula_in_print():
 def test_the_second_finding_is_what_the_race_and_the_flows_say():
     assert np.ptp(gt.theory.finite_group_objective("grpo", 2).coefficients) < 1e-12
     assert np.ptp(gt.theory.finite_group_objective("grpo", 3).coefficients) < 1e-12
-    adam, harmless = claims("division/pays", "Adam"), claims("division/harmless")
+    adam = claims("division/pays", "Adam")
     heads = adam[adam["problem"].str.startswith("lm-")]
     sizes = heads["problem"].str.extract(r"G = (\d+)$")[0].astype(int)
     for words, kept in (("with groups of 8", sizes == 8), ("with groups of 16 to 64", sizes >= 16)):
         gains = -100.0 * heads.loc[kept, "estimate"]
         assert f"{gains.min():.1f} to {gains.max():.1f} points {words}" in finding(2)
-    made_up = -100.0 * adam.loc[adam["problem"].str.startswith("correlation"), "estimate"]
-    assert f"a point or more in {(made_up >= 1.0).sum()} of {len(made_up)} settings" in finding(2)
-    assert "refuted" not in set(harmless["verdict"])
-    assert f"certain in none of {len(harmless)} settings" in finding(2)
-    assert f"its bound is exceeded up to {claims('N6/printed')['estimate'].max():.1f} times" in finding(2)
+    assert "confirmed" not in set(heads.loc[sizes == 8, "verdict"]), "not certain in any one setting"
+    for rows, words in (
+        (claims("division/pays"), "A gain of a point is certain in {confirmed} of them, excluded in {refuted} and undecided in"),
+        (claims("division/harmless"), "A loss of a point is excluded in {confirmed} and undecided in"),
+    ):
+        large = rows[rows["problem"].str.extract(r"G = (\d+)$")[0].astype(int) >= 8]
+        counts = large["verdict"].value_counts()
+        assert f"We tried {len(large)} settings" in finding(2)
+        assert f"{words.format(**counts)} {counts['inconclusive']}" in finding(2)
+    assert "refuted" not in set(claims("division/harmless")["verdict"])
+    exceeded = claims("N6/printed", "4096")["estimate"].max(), claims("N8/divided sum", "one prompt, two")["estimate"].max()
+    assert "exceeded {:.1f} times with eight prompts, and {:.0f} times with one".format(*exceeded) in finding(2)
+    assert set(claims("N6/gain")["verdict"]) == {"confirmed"}
 
 
 def test_the_third_finding_is_what_the_trained_drifts_say():
     clip, none, lead = (claims(name)["estimate"] for name in ("T6/trained", "T8/trained", "T8/dropped, trained"))
     assert len(clip) == len(none) == len(lead) == 28
     assert f"points away from the gradient in {clip.min():.0%} to {clip.max():.0%} of these updates" in finding(3)
-    assert f"without any ratio in {none.min():.0%} to {none.max():.0%}" in finding(3)
+    assert f"without the clip would do so in at most {claims('T6/unclipped, trained')['estimate'].max():.0%}" in finding(3)
+    assert f"In runs without any ratio it does so in {none.min():.0%} to {none.max():.0%}" in finding(3)
     assert f"from {-100.0 * lead.min():.1f} points behind to {100.0 * lead.max():.1f} points ahead" in finding(3)
+    assert "refuted" not in set(claims("T8/dropped, trained")["verdict"]), "no lead of a point is certain"
+    lag = (claims("T8/clip, trained")["verdict"] == "refuted").sum()
+    assert f"a lag of a point is in {lag} of 28 settings" in finding(3)
     lost = 100.0 * claims("T8/dropped, several passes at the step of the clip")["estimate"]
-    assert f"no ratio at the clip's learning rate lost {lost.min():.0f} to {lost.max():.0f} points" in finding(3)
+    assert (
+        f"at the clip's learning rate ended {lost.min():.0f} and {lost.max():.0f} points behind, on average over 64" in finding(3)
+    )
+    assert PROBLEMS == 64
 
 
 def trainers():
