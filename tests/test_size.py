@@ -48,6 +48,7 @@ def test_a_large_tabular_problem_takes_no_square_of_its_size(call, large):
 
 DENSE = {
     "gradient of each prompt": lambda many, wide: gt.moments(many, many.theta).prompt_gradients,
+    "derivatives of all logits": lambda many, wide: wide.policy.jacobian(),
     "scores of all responses": lambda many, wide: many.policy.scores(many.theta),
     "scores of all responses, drawn": lambda many, wide: gt.Pilot(**SIZES).sample(many, 0, 1),
     "scores of all responses as covectors": lambda many, wide: wide.at(wide.theta).covectors,

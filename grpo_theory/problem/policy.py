@@ -79,6 +79,8 @@ class Policy:
 
     def jacobian(self) -> Array:
         """Return Phi written out, the derivatives of the logits in theta, shape (M, D, d)."""
+        for shape in ((self.n_prompts, self.n_logits, self.dimension), (self.dimension, self.dimension)):
+            check_room("the derivatives of all logits", shape, "logits(directions) has those along directions of yours")
         return np.moveaxis(self.logit_map.logits(np.eye(self.dimension)), 0, -1)
 
     def log_probabilities(self, theta: ArrayLike) -> Array:
