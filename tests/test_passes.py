@@ -77,7 +77,7 @@ def test_a_second_pass_is_off_policy_on_the_same_responses(problem):
 
 
 def test_claims_and_their_controls():
-    settings = dict(passes.cells(True)[0].settings) | {"problems": 2, "tuning_problems": 1, "step_sizes": [0.0625, 0.25, 1.0]}
+    settings = dict(passes.cells(True)[0].settings) | {"problems": 16, "tuning_problems": 1, "step_sizes": [0.0625, 0.25, 1.0]}
     found = passes.compute(settings, np.random.SeedSequence(0), 0)
     judged = judge(passes.claims(table_of(passes.rows(settings, [found]))))
     assert set(judged["id"]) == set(STUDY.decides)

@@ -16,11 +16,10 @@ from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import Claim
 from grpo_theory.exact.alignment import efficiency_of
 from simulations.claims import claim
+from simulations.gradient.groups import RESPONSES
 from simulations.harness.evidence import exact, highest
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
-RESPONSES = 1024
-"""The budget of a step, N = B G."""
 GROUP_SIZES = (*range(2, 17), 20, 24, 32, 48, 64)
 LARGE = 32
 """The group size that arXiv 2603.01162 reports as the best one."""

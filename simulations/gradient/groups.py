@@ -1,10 +1,13 @@
-"""Advantages of groups and the estimate of one, from rewards and scores, by a registered kernel."""
+"""Groups of responses: how many a step has, their advantages, and the estimate of one by a registered kernel."""
 
 import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
+
+RESPONSES = 1024
+"""The budget of a step, N = B G, where efficiencies are compared."""
 
 
 def advantages_of(name: str, rewards: Array) -> Array:

@@ -14,8 +14,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from simulations.claims import claim
-from simulations.gradient.efficiency import RESPONSES
-from simulations.gradient.groups import advantages_of
+from simulations.gradient.groups import RESPONSES, advantages_of
 from simulations.harness.evidence import evidence
 from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 from simulations.harness.summary import summary
