@@ -4,8 +4,8 @@ from functools import cache
 
 import numba
 
-from grpo_theory.compilation import OPTIONS
-from grpo_theory.first_class import FunctionValue
+from grpo_theory.compiler.compilation import OPTIONS
+from grpo_theory.compiler.first_class import FunctionValue
 
 
 @cache

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.compiler.lanes import WIDTH
 from grpo_theory.exact.table import UNREAD, advantage_table
-from grpo_theory.lanes import WIDTH
 from grpo_theory.simulate.contrasts import binary_weights, make_contrasts
 from grpo_theory.simulate.parts import make_parts
 

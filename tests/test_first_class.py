@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numba.core import codegen
 
-from grpo_theory.compilation import F1, LEVEL, OPTIONS, frugally, pass_builder, stage
+from grpo_theory.compiler.compilation import F1, LEVEL, OPTIONS, frugally, pass_builder, stage
+from grpo_theory.compiler.first_class import FirstClassType, function_value, wanted
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.ratio import RATIOS
-from grpo_theory.first_class import FirstClassType, function_value, wanted
 
 SCALE = numba.void(F1, numba.float64)
 

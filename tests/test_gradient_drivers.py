@@ -11,8 +11,8 @@ from numba import typeof
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
-from grpo_theory.compilation import plain as plain_throughout
-from grpo_theory.reliances import reliances
+from grpo_theory.compiler.compilation import plain as plain_throughout
+from grpo_theory.compiler.reliances import reliances
 from grpo_theory.simulate import (
     book,
     contrasts,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_theory.compilation import interrupts_late
+from grpo_theory.compiler.compilation import interrupts_late
 from simulations.harness.interrupts import ending_at_once
 
 ROOT = Path(__file__).resolve().parents[1]

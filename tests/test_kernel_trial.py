@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.compilation import plain
+from grpo_theory.compiler.compilation import plain
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.registry import make_estimator
 

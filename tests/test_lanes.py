@@ -8,8 +8,8 @@ import numba
 import numpy as np
 import pytest
 
-from grpo_theory.compilation import OPTIONS
-from grpo_theory.lanes import (
+from grpo_theory.compiler.compilation import OPTIONS
+from grpo_theory.compiler.lanes import (
     RUN,
     WIDTH,
     add_at,
@@ -149,8 +149,8 @@ def test_a_minimum_keeps_what_is_not_a_number():
 
 OUTSIDE = """
 import numba, numpy as np
-from grpo_theory.compilation import OPTIONS
-from grpo_theory.lanes import WIDTH, add_at, are_finite, lane_numbers, load, reals, repeat, store, take
+from grpo_theory.compiler.compilation import OPTIONS
+from grpo_theory.compiler.lanes import WIDTH, add_at, are_finite, lane_numbers, load, reals, repeat, store, take
 x = np.zeros((2, WIDTH))
 tries = {
     "load": lambda x, i: store(load(x, 1, i), x, 0, 0),

@@ -4,8 +4,8 @@ import numba
 import numpy as np
 import pytest
 
-from grpo_theory import lanes
-from grpo_theory.lanes import (
+from grpo_theory.compiler import lanes
+from grpo_theory.compiler.lanes import (
     WIDTH,
     as_tally,
     as_those,

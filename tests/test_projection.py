@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from compiled_stages import compiled
 
-from grpo_theory.compilation import plain
+from grpo_theory.compiler.compilation import plain
 from grpo_theory.language_model import CountSketch
 from grpo_theory.language_model.projection import add_signed, splitmix
 

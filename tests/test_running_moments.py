@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.compilation import plain
-from grpo_theory.lanes import WIDTH
+from grpo_theory.compiler.compilation import plain
+from grpo_theory.compiler.lanes import WIDTH
 from grpo_theory.simulate.moments import (
     AT_ONCE,
     Moments,

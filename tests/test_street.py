@@ -9,7 +9,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[1]
 FOLDERS = ("grpo_theory", "simulations", "paper_figures", "benchmarks")
-GROUND = {"arrays", "compilation", "first_class", "lanes", "reliances", "schedule", "user_text", "validation"}
+GROUND = {"arrays", "compiler", "schedule", "user_text", "validation"}
 STREET = (
     "problem",
     "estimation",

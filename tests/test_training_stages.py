@@ -10,12 +10,12 @@ from numba import typeof
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
-from grpo_theory.compilation import plain
+from grpo_theory.compiler.compilation import plain
+from grpo_theory.compiler.first_class import FunctionValue
+from grpo_theory.compiler.lanes import RUN, WIDTH, load, store
 from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.exact.table import multiset_ranks
-from grpo_theory.first_class import FunctionValue
-from grpo_theory.lanes import RUN, WIDTH, load, store
 from grpo_theory.simulate import (
     advance,
     ascent,

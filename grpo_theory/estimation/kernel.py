@@ -19,9 +19,9 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.typed_passes import NopythonTypeInference, type_inference_stage
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import CHECKS_BOUNDS, WITHOUT_COMPILER, allocating_stage, compile_function
-from grpo_theory.first_class import FirstClassType
-from grpo_theory.reliances import reliances
+from grpo_theory.compiler.compilation import CHECKS_BOUNDS, WITHOUT_COMPILER, allocating_stage, compile_function
+from grpo_theory.compiler.first_class import FirstClassType
+from grpo_theory.compiler.reliances import reliances
 
 
 class Batch(NamedTuple):

@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 from numba import types
 
-from grpo_theory.compilation import F2, KEPT_F2
+from grpo_theory.compiler.compilation import F2, KEPT_F2
+from grpo_theory.compiler.first_class import FunctionValue
 from grpo_theory.estimation.part import Part, find_part, value_of
-from grpo_theory.first_class import FunctionValue
 
 SIGNATURE = types.void(KEPT_F2, F2)
 

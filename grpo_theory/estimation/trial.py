@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import plain
+from grpo_theory.compiler.compilation import plain
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, Batch, compile_kernel
 

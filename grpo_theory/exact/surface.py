@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F1, F2, F3, KEPT_I1, KEPT_I2
-from grpo_theory.first_class import function_value
+from grpo_theory.compiler.compilation import F1, F2, F3, KEPT_I1, KEPT_I2
+from grpo_theory.compiler.first_class import function_value
 from grpo_theory.problem import Moments, Paths, Problem
 from grpo_theory.validation import as_real_array, typed
 

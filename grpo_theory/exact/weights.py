@@ -8,11 +8,11 @@ import numpy as np
 from numba import types
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F1, F2, F4, KEPT_I1, KEPT_I2, allocating_stage, compile_function
+from grpo_theory.compiler.compilation import F1, F2, F4, KEPT_I1, KEPT_I2, allocating_stage, compile_function
+from grpo_theory.compiler.first_class import FirstClassType
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.clip import SIGNATURE as CLIP
 from grpo_theory.estimation.ratio import SIGNATURE as RATIO
-from grpo_theory.first_class import FirstClassType
 from grpo_theory.problem import KL, Paths, Point
 from grpo_theory.validation import typed
 

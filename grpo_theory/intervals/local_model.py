@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Flags
-from grpo_theory.compilation import F1, F2, F3, KEPT_F1
-from grpo_theory.first_class import function_value
+from grpo_theory.compiler.compilation import F1, F2, F3, KEPT_F1
+from grpo_theory.compiler.first_class import function_value
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.validation import as_real_array
 

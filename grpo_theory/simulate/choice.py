@@ -11,8 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F2, record_type, stage
-from grpo_theory.lanes import PICKED, add_at, lane_numbers, load, pick, reals, spread, store, take, turned, where, whole_rows
+from grpo_theory.compiler.compilation import F2, record_type, stage
+from grpo_theory.compiler.lanes import (
+    PICKED,
+    add_at,
+    lane_numbers,
+    load,
+    pick,
+    reals,
+    spread,
+    store,
+    take,
+    turned,
+    where,
+    whole_rows,
+)
 
 S2 = numba.int16[:, ::1]
 FEW = 5

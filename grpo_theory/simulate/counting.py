@@ -8,8 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, NO_ARRAYS, compile_driver, paragraph, record_type, stage
-from grpo_theory.lanes import WIDTH, as_tally, as_those, load, some, store, tallies, tallies_of, tally_below, where, zeros
+from grpo_theory.compiler.compilation import F2, NO_ARRAYS, compile_driver, paragraph, record_type, stage
+from grpo_theory.compiler.lanes import (
+    WIDTH,
+    as_tally,
+    as_those,
+    load,
+    some,
+    store,
+    tallies,
+    tallies_of,
+    tally_below,
+    where,
+    zeros,
+)
 from grpo_theory.simulate.choice import S2, read_short
 from grpo_theory.simulate.draw import choose_prompts
 from grpo_theory.simulate.generator import LANES, STREAMS, fill_words, next_uniform

@@ -4,8 +4,8 @@ from decimal import Context
 
 import numpy as np
 
-from grpo_theory.compilation import stage
-from grpo_theory.lanes import as_real, bits_of, from_bits, pick, turned, where
+from grpo_theory.compiler.compilation import stage
+from grpo_theory.compiler.lanes import as_real, bits_of, from_bits, pick, turned, where
 
 LOWEST = -708.0
 """Below it an exponential would not be a normal number: it is taken there."""

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers, cached_array
+from grpo_theory.compiler.lanes import zeros
 from grpo_theory.estimation import Estimator
-from grpo_theory.lanes import zeros
 from grpo_theory.simulate.blocks import borrowed, check_wanted
 from grpo_theory.simulate.counting import (
     CountingRoom,

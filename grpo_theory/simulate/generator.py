@@ -10,9 +10,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.compilation import record_type, stage
-from grpo_theory.first_class import function_value
-from grpo_theory.lanes import WIDTH, load, store
+from grpo_theory.compiler.compilation import record_type, stage
+from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler.lanes import WIDTH, load, store
 
 LANES = 128
 WARM_UP = 24

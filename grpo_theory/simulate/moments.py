@@ -7,8 +7,8 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, I1, I2, NO_ARRAYS, compile_driver, paragraph, record_type
-from grpo_theory.lanes import WIDTH, load, reals, store, sum_lanes
+from grpo_theory.compiler.compilation import F2, I1, I2, NO_ARRAYS, compile_driver, paragraph, record_type
+from grpo_theory.compiler.lanes import WIDTH, load, reals, store, sum_lanes
 
 AT_ONCE = 16 * WIDTH
 """The replications of which every product is added up before the next: few enough for the first level of cache."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.arrays import Array
+from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
-from grpo_theory.lanes import WIDTH, zeros
 from grpo_theory.simulate.choice import Lookup
 from grpo_theory.simulate.contrasts import compiled_fill_contrasts_of_firsts
 from grpo_theory.simulate.covectors import make_covectors

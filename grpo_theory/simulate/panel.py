@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.lanes import zeros
+from grpo_theory.compiler.lanes import zeros
 from grpo_theory.simulate.counting import Counts
 
 

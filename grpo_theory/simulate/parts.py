@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F4, I1, I2, record_type, stage
-from grpo_theory.lanes import WIDTH, load, reals, store, zeros
+from grpo_theory.compiler.compilation import F4, I1, I2, record_type, stage
+from grpo_theory.compiler.lanes import WIDTH, load, reals, store, zeros
 
 
 class Parts(NamedTuple):

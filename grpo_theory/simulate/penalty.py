@@ -3,10 +3,10 @@
 import numba
 import numpy as np
 
-from grpo_theory.compilation import F2, F3, I1, I2, allocating_stage, stage
+from grpo_theory.compiler.compilation import F2, F3, I1, I2, allocating_stage, stage
+from grpo_theory.compiler.first_class import FirstClassType, function_value
+from grpo_theory.compiler.lanes import WIDTH, load, reals, root, store, where
 from grpo_theory.estimation import kl_term
-from grpo_theory.first_class import FirstClassType, function_value
-from grpo_theory.lanes import WIDTH, load, reals, root, store, where
 from grpo_theory.simulate.choice import LOOKUP, at_places, read_rows
 from grpo_theory.simulate.setting import ROOM, WORLD
 from grpo_theory.simulate.sums import ROLLOUT

@@ -5,8 +5,8 @@ from functools import cached_property
 from typing import Any
 
 from grpo_theory.arrays import Array
+from grpo_theory.compiler.lanes import WIDTH
 from grpo_theory.exact.table import AdvantageTable
-from grpo_theory.lanes import WIDTH
 from grpo_theory.simulate.book import Book, make_book
 from grpo_theory.simulate.panel import Panel, Scratch
 from grpo_theory.simulate.rules import Coefficients, compiled_fill_pushes_by_book, compiled_fill_pushes_by_coefficients

@@ -11,10 +11,10 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, F3, F4, I1, I2, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler.compilation import F2, F3, F4, I1, I2, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, take, where
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import TokenWeights
-from grpo_theory.lanes import WIDTH, as_real, load, reals, store, take, where
 from grpo_theory.simulate.choice import LOOKUP, Lookup, lookup, read_rows
 from grpo_theory.simulate.counting import COUNTS
 from grpo_theory.simulate.covectors import COVECTORS, add_up, centre

@@ -3,12 +3,12 @@
 import numpy as np
 
 from grpo_theory.arrays import Array
+from grpo_theory.compiler.first_class import first_class
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.estimation.kernel import SIGNATURE
 from grpo_theory.exact.seen import Seen, seen_at
 from grpo_theory.exact.weights import token_weights
-from grpo_theory.first_class import first_class
 from grpo_theory.problem import Point
 from grpo_theory.simulate.book import join
 from grpo_theory.simulate.choice import Lookup, lookup

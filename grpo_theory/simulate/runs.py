@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, read_only
+from grpo_theory.compiler.lanes import WIDTH
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.weights import check_penalty
-from grpo_theory.lanes import WIDTH
 from grpo_theory.problem import Policy, Problem
 from grpo_theory.simulate.advance import Parts, compiled_advance
 from grpo_theory.simulate.ascent import Ascent, ascent

@@ -8,11 +8,11 @@ import numpy as np
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F1, F2, I2, stage
+from grpo_theory.compiler.compilation import F1, F2, I2, stage
+from grpo_theory.compiler.lanes import RUN, repeat
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.estimation.trial import failure
-from grpo_theory.lanes import RUN, repeat
 
 BATCH = types.NamedTuple((F2, F2, I2, F1, F1, F1, F1), Batch)
 

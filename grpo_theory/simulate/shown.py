@@ -11,9 +11,9 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F2, F3, F4, I1, allocating_stage, compile_driver, record_type, stage
+from grpo_theory.compiler.compilation import F2, F3, F4, I1, allocating_stage, compile_driver, record_type, stage
+from grpo_theory.compiler.lanes import WIDTH, are_finite, as_real, load, reals, store, where, zeros
 from grpo_theory.estimation.kernel import KERNEL, Batch
-from grpo_theory.lanes import WIDTH, are_finite, as_real, load, reals, store, where, zeros
 from grpo_theory.simulate.counting import COUNTS
 from grpo_theory.simulate.ordering import ORDERED
 from grpo_theory.simulate.pushes import push_outcomes

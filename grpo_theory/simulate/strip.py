@@ -4,7 +4,7 @@ Everything that belongs to a strip is an array whose last axis are its lanes, on
 apart, which the compiler knows, because the number of lanes is the same for every problem and every shape of a batch.
 """
 
-from grpo_theory.lanes import WIDTH
+from grpo_theory.compiler.lanes import WIDTH
 
 STRIP = 128
 """The replications of a strip."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.exact.alignment import efficiency_of
-from grpo_theory.lanes import WIDTH, zeros
 from grpo_theory.simulate.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments
 
 if TYPE_CHECKING:

@@ -19,10 +19,22 @@ from numba import types
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compilation import F1, F2, F3, F4, I1, I2, record_type, stage
+from grpo_theory.compiler.compilation import F1, F2, F3, F4, I1, I2, record_type, stage
+from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler.lanes import (
+    WIDTH,
+    are_finite,
+    as_integer,
+    as_real,
+    lane_numbers,
+    load,
+    reals,
+    shorts,
+    store,
+    take,
+    where,
+)
 from grpo_theory.estimation.kernel import KERNEL
-from grpo_theory.first_class import function_value
-from grpo_theory.lanes import WIDTH, are_finite, as_integer, as_real, lane_numbers, load, reals, shorts, store, take, where
 from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, read_rows
 from grpo_theory.simulate.show import BATCH, fill_advantages, write_run
 from grpo_theory.simulate.tally import MASK

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
-from grpo_theory.lanes import WIDTH, zeros
 from grpo_theory.simulate.book import Book
 from grpo_theory.simulate.choice import Lookup
 from grpo_theory.simulate.contrasts import Contrasts, compiled_fill_contrasts

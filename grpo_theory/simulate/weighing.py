@@ -2,11 +2,11 @@
 
 import numba
 
-from grpo_theory.compilation import F3, I2, stage
+from grpo_theory.compiler.compilation import F3, I2, stage
+from grpo_theory.compiler.first_class import FirstClassType, function_value
+from grpo_theory.compiler.lanes import WIDTH, load, store
 from grpo_theory.estimation import clip, kl_term, ratio
 from grpo_theory.exact.weights import fill_gains
-from grpo_theory.first_class import FirstClassType, function_value
-from grpo_theory.lanes import WIDTH, load, store
 from grpo_theory.simulate.penalty import fill_log_ratios
 from grpo_theory.simulate.setting import RECIPE, ROOM, WORLD
 

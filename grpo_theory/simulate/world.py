@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.arrays import Array
+from grpo_theory.compiler.first_class import first_class, wanted
+from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
 from grpo_theory.exact.weights import gains_on_policy
-from grpo_theory.first_class import first_class, wanted
-from grpo_theory.lanes import WIDTH, zeros
 from grpo_theory.problem import Problem
 from grpo_theory.simulate.advance import Parts
 from grpo_theory.simulate.alias import alias_rows

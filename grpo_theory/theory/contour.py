@@ -18,8 +18,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from grpo_theory.arrays import Array
-from grpo_theory.compilation import F1, F2, stage
-from grpo_theory.first_class import function_value
+from grpo_theory.compiler.compilation import F1, F2, stage
+from grpo_theory.compiler.first_class import function_value
 
 NODES = 384
 REACH = 8.5

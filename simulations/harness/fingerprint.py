@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from grpo_theory.compiler.reliances import reliances
 from grpo_theory.estimation import Estimator
-from grpo_theory.reliances import reliances
 
 PROJECT = ("grpo_theory", "simulations")
 CATALOGUE = "simulations.claims"

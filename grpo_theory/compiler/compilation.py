@@ -25,7 +25,7 @@ from numba.core.errors import NumbaWarning
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.extending import typeof_impl
 
-from grpo_theory.reliances import Reliances, names_in, reliances
+from grpo_theory.compiler.reliances import Reliances, names_in, reliances
 
 
 @contextmanager

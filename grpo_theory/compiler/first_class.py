@@ -11,7 +11,7 @@ from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import signature
 from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
 
-from grpo_theory.compilation import WITHOUT_COMPILER, compile_function
+from grpo_theory.compiler.compilation import WITHOUT_COMPILER, compile_function
 
 
 class FirstClass:
