@@ -19,7 +19,7 @@ def blocks(text):
 
 def run_blocks(text, folder):
     """Run the blocks of a page one after another, each from a file of its own; return the names they leave."""
-    names = {}
+    names = {"__name__": "__main__"}  # as a program has it, by which its kernels are cached
     for number, block in enumerate(blocks(text)):
         path = folder / f"block_{number}.py"
         path.write_text(block)

@@ -79,13 +79,18 @@ def _judge(key: Any, cells: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
                 f"share of cells with {SOUND:.0%}": float(shares[interval]),
                 "cells": len(part),
                 "worst at": f"{worst['problem']}, B = {worst['batch_size']}, G = {worst['group_size']}",
-                "relative width": float((bounded[interval] / bounded[best]).median()),
+                "relative width": _median((bounded[interval] / bounded[best]).dropna()),
                 "unbounded sets": float(part["unbounded"].mean()),
                 "no answer": float(worst["refused"]),
                 "advice": f"{verdict}; few cells" if few else verdict,
             }
         )
     return pd.DataFrame(rows)
+
+
+def _median(values: pd.Series) -> float:
+    """Return the median, and NaN of nothing, of which some versions of pandas warn."""
+    return float(values.median()) if len(values) else float("nan")
 
 
 def _at_point(points: pd.DataFrame) -> str:
