@@ -7,9 +7,9 @@ import pytest
 import grpo_theory as gt
 from grpo_theory import Interval, intervals
 from grpo_theory.evidence import judge
+from grpo_theory.harness.study import cell_seed
 from simulations.coverage import coverage_pairs, coverage_runs
-from simulations.harness.maximum import curvatures, maximum
-from simulations.harness.study import cell_seed
+from simulations.maximum import curvatures, maximum
 
 
 def test_the_law_of_a_pair_is_that_of_the_simulator(seed):

@@ -7,12 +7,12 @@ from scipy.stats import chi2, kstest, norm
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.study import table_of
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
-from simulations.harness.maximum import maximum
-from simulations.harness.study import table_of
 from simulations.limit import gap_weights
 from simulations.limit.limit_law import _tabulated, kolmogorov_distance
 from simulations.limit.prompt_weights import PromptBaselines
+from simulations.maximum import maximum
 
 
 @pytest.mark.parametrize("name", ["kl-linear", "conflict", "kl-tabular", "kl-sequence"])

@@ -8,6 +8,7 @@ from pilots import draw, gentle_case, pick
 from scipy.special import stdtrit
 
 import grpo_theory as gt
+from grpo_theory.harness.study import cell_seed
 from grpo_theory.intervals.components import prompt_terms
 from grpo_theory.intervals.heavy_tails import (
     ALLOWANCE,
@@ -21,7 +22,6 @@ from grpo_theory.intervals.heavy_tails import (
 from grpo_theory.plan import Limits, choose_group_size
 from grpo_theory.plan.baseline_gain import Pair, choose_baseline
 from grpo_theory.plan.group_size import choose
-from simulations.harness.study import cell_seed
 from simulations.plan import heavy_tails as study
 from simulations.plan.heavy_pilots import LAWS, SIGNAL, SIZES, draw_pilot, exact_law, rate_nodes
 from simulations.plan.plan_coverage import STUDY, cells

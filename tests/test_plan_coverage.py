@@ -7,7 +7,7 @@ from scipy.integrate import quad
 from scipy.stats import beta
 
 import grpo_theory as gt
-from simulations.harness.study import cell_seed, table_of
+from grpo_theory.harness.study import cell_seed, table_of
 from simulations.plan.plan_coverage import HARD, QUANTITIES, STUDY, cells, count_tables, honest_limits
 from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
 

@@ -9,9 +9,9 @@ import pytest
 from scipy.special import stdtrit
 
 import grpo_theory as gt
+from grpo_theory.harness.study import Cell, chunk_seed
 from grpo_theory.intervals import components_jackknife
 from grpo_theory.plan import choose_group_size
-from simulations.harness.study import Cell, chunk_seed
 from simulations.plan import heavy_tails
 from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, UNIT, constants, problem, truth
 from simulations.plan.planned_group_size import ASKED, CONTROLS, POINT, QUANTITIES, claims, compute, judge, rows

@@ -12,7 +12,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulations.harness.store import read_table
+from grpo_theory.harness.store import read_table
 from simulations.plan import plan_coverage
 from simulations.plan.planned_group_size import POINT, STUDY
 

@@ -7,13 +7,13 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Share
+from grpo_theory.evidence.reading import farthest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.laboratory import coverage_of_several
-from simulations.claims import CATALOGUE, claim
+from simulations.claims import CATALOGUE, claim, unconverted
 from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
 from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
-from simulations.harness.evidence import farthest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 LEVEL = 0.95
 MARGIN = 0.01
@@ -211,7 +211,7 @@ def _decides() -> tuple[str, ...]:
     return tuple(statement_of(*pair) for pair in labelled)
 
 
-STUDY = Study(
+STUDY = unconverted(
     "coverage",
     "coverage of the confidence intervals, and what it costs in width",
     cells,

@@ -16,10 +16,10 @@ import grpo_theory as gt
 from grpo_theory import intervals
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Share
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals import Interval, vectorized
-from simulations.claims import claim
+from simulations.claims import claim, unconverted
 from simulations.coverage.narrowing import narrowing
-from simulations.harness.study import Cell, Rows, Settings, Study
 
 LEVEL, MARGIN, POWER = 0.95, 0.01, 0.8
 PROBLEM, STEP, GROUP_SIZE = "kl-linear", 2.0, 4
@@ -194,7 +194,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return [*found, claim("CI/seeds_needed", f"{where} ({advised} pairs)", *both)]
 
 
-STUDY = Study(
+STUDY = unconverted(
     "coverage_pairs",
     "coverage of intervals for the difference of two estimators",
     cells,

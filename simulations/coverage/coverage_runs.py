@@ -11,13 +11,13 @@ import grpo_theory as gt
 from grpo_theory import intervals
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Share
+from grpo_theory.evidence.reading import farthest
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals import Interval, vectorized
 from grpo_theory.schedule import Schedule
-from simulations.claims import claim
+from simulations.claims import claim, unconverted
 from simulations.coverage.narrowing import narrowed
-from simulations.harness.evidence import farthest
-from simulations.harness.maximum import curvatures, maximum
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.maximum import curvatures, maximum
 
 LEVEL, MARGIN, NARROWING = 0.95, 0.01, 0.9
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
@@ -211,7 +211,7 @@ def _worst(part: pd.DataFrame) -> Share:
     return Share(float(row["estimate"]), LEVEL, margin=MARGIN, replications=int(row["replications"]), comparisons=len(part))
 
 
-STUDY = Study(
+STUDY = unconverted(
     "coverage_runs",
     "coverage of the confidence intervals from one training run",
     cells,

@@ -9,15 +9,15 @@ from scipy.special import ndtr
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, log_log_slope
+from grpo_theory.evidence.reading import exact
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.exact import check_optimum
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, leave_one_out_parts, limit_covariance
-from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.kernels import kernel_at
-from simulations.harness.maximum import maximum
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
+from simulations.kernels import kernel_at
 from simulations.limit.prompt_weights import PromptBaselines, dependence, law_of_noise
+from simulations.maximum import maximum
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict", "single")
 ASSUMED = ("kl-tabular", "indifferent", "balanced")
@@ -233,7 +233,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "gap_weights",
     "U11 to U13: the weights of the limit law, exact",
     cells,

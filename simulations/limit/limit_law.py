@@ -11,12 +11,12 @@ from scipy.special import chdtr, ndtr
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
 from grpo_theory.theory.distance import law_distance
-from simulations.claims import claim
-from simulations.harness.evidence import evidence
-from simulations.harness.maximum import maximum
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
+from simulations.maximum import maximum
 
 STEPS = 2000
 RUNS, QUICK_RUNS, CHUNK_RUNS = 81920, 2048, 2048
@@ -210,7 +210,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "limit_law",
     "U11: the limit law of the suboptimality gap",
     cells,

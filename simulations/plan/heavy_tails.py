@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import Claim, Share
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals.heavy_tails import student_coverage
 from grpo_theory.plan.advice import SHORT
 from grpo_theory.plan.group_size import GroupSizeChoice, choose, choose_group_size, pilot_terms
 from simulations.claims import claim
 from simulations.claims.planner import TAILS, WARNINGS
-from simulations.harness.study import Cell, Rows, Settings
 from simulations.plan.heavy_pilots import LAWS, draw_pilot, exact_law
 from simulations.plan.pilot_problems import LIMITS
 

@@ -15,14 +15,14 @@ from scipy import sparse
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.evidence import Claim, Share
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.plan.average import Reference, Terms, average_terms, mean_ends, ratio_ends
 from grpo_theory.plan.brackets import RateFunction, power_of_two, reference_parameter
 from grpo_theory.plan.learning_rate import ratio_range, times_variance
 from grpo_theory.plan.prompt_weights import PLAIN, raised, slope_function
 from grpo_theory.plan.uniform_share import share_terms
-from simulations.claims import claim
+from simulations.claims import claim, unconverted
 from simulations.claims.planner import TEXTS
-from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.plan import heavy_tails
 from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
 
@@ -216,7 +216,7 @@ def _evidence(share: float, replications: int) -> Share:
     return Share(1.0 - share, 1.0 - LEVEL + MARGIN * LEVEL, margin=0.0, replications=replications)
 
 
-STUDY = Study(
+STUDY = unconverted(
     "plan_coverage",
     "coverage of what rewards alone tell, and of what gradients with heavy tails tell",
     cells,

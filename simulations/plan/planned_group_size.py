@@ -8,12 +8,12 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Evidence, Share
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.plan import GroupSizeChoice, choose_group_size, signal_to_noise
 from grpo_theory.plan.advice import TOLERANCE, usable
 from grpo_theory.plan.group_size import choose, pilot_terms
-from simulations.claims import claim
+from simulations.claims import claim, unconverted
 from simulations.claims.planner import HOLDS
-from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, NONE, constants, problem, signal, truth
 
 LEVEL = 0.95
@@ -154,7 +154,7 @@ def _regret(row: pd.Series) -> Evidence:
     return Evidence(float(row["estimate"]), TOLERANCE, float(row["standard_error"]), replications=int(row["replications"]))
 
 
-STUDY = Study(
+STUDY = unconverted(
     "planned_group_size",
     "regret of the planned group size, and coverage of what is said about it",
     cells,

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 
 A = (1.25, 2.0, 4.0, 10.0, 100.0)
 B_OVER_LEAST = (0.01, 0.25, 1.0, 4.0)
@@ -75,7 +75,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "lemma_14",
     "U8: the lemma on sequences behind the bound, exact",
     cells,
