@@ -1,4 +1,7 @@
-"""U11 to U13: the weights of the limit law, exactly: against the group size, the baseline, the number of prompts, and n."""
+"""U11 to U13: the weights of the limit law, exact.
+
+U11 to U13: the weights of the limit law, exactly: against the group size, the baseline, the number of prompts, and n.
+"""
 
 from typing import Any
 
@@ -8,16 +11,73 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, log_log_slope
+from grpo_theory.evidence import Claim, Statement, log_log_slope
 from grpo_theory.evidence.reading import exact
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.exact import check_optimum
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, leave_one_out_parts, limit_covariance
-from simulations.claims import claim, unconverted
 from simulations.kernels import kernel_at
 from simulations.limit.prompt_weights import PromptBaselines, dependence, law_of_noise
 from simulations.maximum import maximum
+from simulations.sources import DEMYSTIFYING, OURS, derived
+
+U11_TRANSIENT = Statement(
+    "U11/transient",
+    derived(6),
+    "the slowest part of E n Delta falls short of its limit by a multiple of n^-(2 beta lambda_min - 1)",
+    "rate",
+    formula=r"The slowest part of $E\,n\,\Delta$ falls short of its limit by a multiple of "
+    r"$n^{-(2\beta\lambda_{\min}-1)}$.",
+    whose=OURS,
+)
+U11_SKEWNESS = Statement(
+    "U11/skewness",
+    derived(6),
+    "distance of the standardised gap from the normal = skewness/(6 sqrt(2 pi)) within 1%",
+    "upper bound",
+    formula=r"The standardised gap is $\mathrm{skewness}/(6\sqrt{2\pi})$ away from the normal, within $1\%$.",
+    whose=OURS,
+)
+U11_COMPARABLE = Statement(
+    "U11/comparable",
+    derived(6),
+    "the distance of the standardised gap from the normal falls as M^-1/2",
+    "rate",
+    formula=r"The distance of the standardised gap from the normal falls as $M^{-1/2}$.",
+    whose=OURS,
+)
+U12 = Statement(
+    "U12",
+    f"{DEMYSTIFYING}, Corollary 9",
+    "w_k(leave-one-out) - w_k(oracle) = O(G^-2), B fixed",
+    "rate",
+    formula=r"At a fixed number of prompts, $$w_k(\mathrm{GRPO})-w_k(\mathrm{oracle})=O(G^{-2})$$",
+)
+U13 = Statement(
+    "U13",
+    f"{DEMYSTIFYING}, Corollary 10",
+    "no prompt-only baseline has smaller weights than the oracle: max over k and baselines of w_k(oracle)/w_k(baseline) <= 1",
+    "upper bound",
+    "Q'WW'Q and Z are uncorrelated given X",
+    formula=r"If $Q'WW'Q$ and $Z$ are uncorrelated given $X$, no baseline that depends on the prompt alone has smaller "
+    r"weights: $$w_k(\mathrm{oracle})\le w_k(C)\quad\text{for every }k\text{ and every }C=C(x)$$",
+)
+U13_ESTIMATED = Statement(
+    "U13/estimated",
+    f"{DEMYSTIFYING}, Corollary 10",
+    "nor than leave-one-out, up to O(G^-2): max over k and baselines of w_k(leave-one-out) - w_k(baseline), B fixed",
+    "rate",
+    "Q'WW'Q and Z are uncorrelated given X",
+    formula=r"Nor smaller than the leave-one-out mean's, up to $O(G^{-2})$.",
+)
+U13_CORRELATED = Statement(
+    "U13/correlated",
+    f"beyond {DEMYSTIFYING}, Corollary 10",
+    "no prompt-only baseline has smaller weights than the oracle, though Q'WW'Q and Z are correlated",
+    "upper bound",
+    whose=OURS,
+)
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict", "single")
 ASSUMED = ("kl-tabular", "indifferent", "balanced")
@@ -154,7 +214,7 @@ def _set_in(shortfalls: np.ndarray, exponents: np.ndarray, n: float) -> float:
     return float(n * np.exp(brentq(lambda x: shortfalls @ np.exp(-exponents * x) - 0.05, -20.0, 200.0)))
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Compute one part, exactly."""
     if settings["part"] == "comparable":
         return _by_prompts(settings["prompts"])
@@ -175,7 +235,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 def _rate(statement: str, setting: str, x: Any, y: Any, exponent: float, wrong: float) -> Claim:
     slope, _ = log_log_slope(x, y)
-    return claim(statement, setting, *(exact(slope, value, 0.15 * abs(exponent)) for value in (exponent, wrong)))
+    return statement.claim(setting, *(exact(slope, value, 0.15 * abs(exponent)) for value in (exponent, wrong)))
 
 
 def _rates(statement: str, setting: str, part: pd.DataFrame, own: str) -> Claim:
@@ -184,7 +244,7 @@ def _rates(statement: str, setting: str, part: pd.DataFrame, own: str) -> Claim:
     for quantity in (own, "control"):
         curve = part[part["quantity"] == quantity]
         slopes.append(log_log_slope(curve["group_size"], curve["estimate"])[0])
-    return claim(statement, setting, *(exact(slope, -2.0, RATE_MARGIN) for slope in slopes))
+    return statement.claim(setting, *(exact(slope, -2.0, RATE_MARGIN) for slope in slopes))
 
 
 def _baseline_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
@@ -192,8 +252,8 @@ def _baseline_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
     at = part.set_index("quantity")["estimate"]
     measured = part["dependence"].iloc[0]
     facts = {"dependence of Q'WW'Q and Z": measured, "of b*": at["optimal"], "of no baseline": at["reinforce"]}
-    statement = "U13" if measured < IDENTITY_TOLERANCE else "U13/correlated"
-    return [claim(statement, problem, *(exact(at[name], 1.0) for name in ("oracle", "control")), facts=facts)]
+    statement = U13 if measured < IDENTITY_TOLERANCE else U13_CORRELATED
+    return [statement.claim(problem, *(exact(at[name], 1.0) for name in ("oracle", "control")), facts=facts)]
 
 
 def _crowd_claims(part: pd.DataFrame) -> list[Claim]:
@@ -202,8 +262,8 @@ def _crowd_claims(part: pd.DataFrame) -> list[Claim]:
     gaps = (exact(abs(last["estimate"] / (factor * last["prediction"]) - 1.0), 0.01) for factor in (1.0, 1.25))
     shape = (part["prompts"], part["estimate"], -0.5, -1.0)
     return [
-        claim("U11/skewness", "crowd (64 prompts)", *gaps),
-        _rate("U11/comparable", "crowd (2 to 64 prompts)", *shape),
+        U11_SKEWNESS.claim("crowd (64 prompts)", *gaps),
+        _rate(U11_COMPARABLE, "crowd (2 to 64 prompts)", *shape),
     ]
 
 
@@ -211,7 +271,7 @@ def _transient_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
     found = []
     for factor, curve in part.groupby("factor"):
         exponent, where = 1.0 - 2.0 * float(str(factor)), f"{problem} (beta lambda_min = {factor:g})"
-        found.append(_rate("U11/transient", where, curve["n"], curve["estimate"], exponent, 2.0 * exponent))
+        found.append(_rate(U11_TRANSIENT, where, curve["n"], curve["estimate"], exponent, 2.0 * exponent))
     return found
 
 
@@ -221,9 +281,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for (part, name), group in table.groupby(["part", "problem"], sort=False):
         problem = str(name)
         if part == "group size":
-            found.append(_rates("U12", problem, group, "rloo - oracle"))
+            found.append(_rates(U12, problem, group, "rloo - oracle"))
         elif part == "estimated":
-            found.append(_rates("U13/estimated", problem, group, "rloo - least"))
+            found.append(_rates(U13_ESTIMATED, problem, group, "rloo - least"))
         elif part == "baseline":
             found += _baseline_claims(problem, group)
         elif part == "transient":
@@ -231,14 +291,3 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         else:
             found += _crowd_claims(group)
     return found
-
-
-STUDY = unconverted(
-    "gap_weights",
-    "U11 to U13: the weights of the limit law, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U11/transient", "U11/skewness", "U11/comparable", "U12", "U13", "U13/estimated", "U13/correlated"),
-)
