@@ -93,7 +93,7 @@ def test_distance_to_the_normal_for_equal_weights(weights):
 @pytest.mark.parametrize("name", ["kl-tabular", "conflict"])
 def test_the_law_has_set_in_when_the_study_says_so(name):
     problem, best, _ = maximum(name)
-    rows = [row for row in gap_weights.compute({"part": "transient", "problem": name}, None, 0) if row["factor"] == 1.0]
+    rows = [row for row in gap_weights.simulate({"part": "transient", "problem": name}, None, 0) if row["factor"] == 1.0]
     linear = linearise(problem, best, "rloo", batch_size=1, group_size=4)
     linear = Linearisation(linear.curvatures, linear.directions, np.diag(linear.curvatures), linear.noise)
     beta, n = 1.0 / linear.slowest, round(rows[0]["set_in"]) - gap_weights.OFFSET
@@ -107,7 +107,7 @@ def verdicts():
     """The verdicts on Corollaries 9 and 10."""
     parts = ("group size", "baseline", "estimated")
     cells = [cell.settings for cell in gap_weights.cells(True) if cell.settings["part"] in parts]
-    table = table_of([row for cell in cells for row in gap_weights.rows(cell, [gap_weights.compute(cell, None, 0)])])
+    table = table_of([row for cell in cells for row in gap_weights.rows(cell, [gap_weights.simulate(cell, None, 0)])])
     return judge(gap_weights.claims(table)).set_index(["id", "problem"])
 
 
