@@ -32,9 +32,9 @@ def nothing(*arguments: Any) -> tuple[list[float], float]:
 
 def start() -> float:
     """Return the processor seconds until a fresh worker could begin a chunk: all studies imported, the code fingerprinted."""
-    from simulations.harness.discovery import studies
-    from simulations.harness.fingerprint import module_fingerprint
-    from simulations.harness.runner import made_with
+    from grpo_theory.harness.discovery import studies
+    from grpo_theory.harness.fingerprint import module_fingerprint
+    from grpo_theory.harness.runner import made_with
 
     made_with()
     for study in studies().values():
@@ -44,9 +44,9 @@ def start() -> float:
 
 def handing_out(name: str) -> float:
     """Return the processor seconds that this process spends on one chunk: on handing it out and taking its result back."""
-    from simulations.harness.discovery import studies
-    from simulations.harness.executors import EXECUTORS as OPENED
-    from simulations.harness.runner import made_with
+    from grpo_theory.harness.discovery import studies
+    from grpo_theory.harness.executors import EXECUTORS as OPENED
+    from grpo_theory.harness.runner import made_with
 
     cell, wanted = studies()[STUDY].cells(True)[0], made_with()
     with OPENED[name](1) as executor:

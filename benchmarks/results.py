@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import Row, markdown
-from simulations.harness.store import write_atomically
+from grpo_theory.harness.store import write_atomically
 
 PACKAGES = ("grpo-theory", "numpy", "numba", "jax")
 FORMAT = 1

@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from grpo_theory.harness.interrupts import ended, ending_at_once, output_refused
 from grpo_theory.user_text import Parser
-from simulations.harness.interrupts import ended, ending_at_once, output_refused
 
 INTERRUPTED = "interrupted: what was drawn is kept, run the same command to draw it all"
 

@@ -5,10 +5,10 @@ import os
 import sys
 from pathlib import Path
 
+from grpo_theory.harness.executors import executor_named
+from grpo_theory.harness.interrupts import ended, ending_at_once, output_refused
+from grpo_theory.harness.shard import Shard
 from grpo_theory.user_text import Parser
-from simulations.harness.executors import executor_named
-from simulations.harness.interrupts import ended, ending_at_once, output_refused
-from simulations.harness.shard import Shard
 
 INTERRUPTED = "interrupted: what was finished is kept, run the same command to go on"
 
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
         with ending_at_once(INTERRUPTED):
             if options.command != "list":
                 print("reading the studies, which takes some seconds", flush=True)
-            from simulations.harness import command, discovery
+            from grpo_theory.harness import command, discovery
 
             discovery.studies()
         status = command.obey(options)

@@ -5,8 +5,8 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.study import table_of
 from simulations.gradient import best_group
-from simulations.harness.study import table_of
 
 
 def table(*problems):

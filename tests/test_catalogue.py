@@ -5,8 +5,8 @@ import re
 import pytest
 
 from grpo_theory.evidence import KINDS, Claim, Evidence, Statement
+from grpo_theory.harness.discovery import studies
 from simulations.claims import CATALOGUE, PARTS, claim, decided_by, n, package, parts_of, planner, practice, r, t, u
-from simulations.harness.discovery import studies
 
 PAPERS = {"U": (u, 18), "T": (t, 15), "N": (n, 12), "R": (r, 7)}
 """The files of the catalogue, and how many statements the list of claims has."""

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from simulations.harness.discovery import studies
-from simulations.harness.runner import run
-from simulations.harness.store import Store, read_table
-from simulations.harness.study import EXACT, Cell, Study, cell_seed, chunk_seed
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.runner import run
+from grpo_theory.harness.store import Store, read_table
+from grpo_theory.harness.study import EXACT, Cell, Study, cell_seed, chunk_seed
 
 SHARED = {
     "baseline_curve",
@@ -53,7 +53,7 @@ DRAWING = Study("drawing", "draws a number", lambda quick: [Cell({"a": 1}, 4)], 
 
 
 def test_a_study_that_forgets_its_chunks_number_draws_anew_in_each(tmp_path, monkeypatch):
-    monkeypatch.setattr("simulations.harness.runner.study_in", lambda module: DRAWING)
+    monkeypatch.setattr("grpo_theory.harness.runner.study_in", lambda module: DRAWING)
     with ThreadPoolExecutor(2) as executor:
         assert list(run([DRAWING], Store(tmp_path, 3), executor)) == [(DRAWING, 4)]
     assert read_table(tmp_path, "drawing")[0]["estimate"].nunique() == 4

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from grpo_theory.harness import cluster
+from grpo_theory.harness.executors import EXECUTORS, executor_named
 from simulations import __main__ as command
 from simulations.gradient import estimators
-from simulations.harness import cluster
-from simulations.harness.executors import EXECUTORS, executor_named
 
 ROOT = Path(__file__).resolve().parents[1]
 ASKED = ["run", "estimators", "--quick"]
@@ -174,7 +174,7 @@ def server(answer):
 )
 def test_what_is_no_scheduler_is_one_line_and_is_not_waited_for(answer, why, tmp_path):
     """In a process of its own: what waits for ever cannot be ended from within."""
-    text = f"from simulations.harness import cluster; cluster.PATIENCE = 0.5\n{NARROWED}"
+    text = f"from grpo_theory.harness import cluster; cluster.PATIENCE = 0.5\n{NARROWED}"
     with server(answer) as address:
         asked = ["-c", text, *ASKED, "--results", str(tmp_path), "--executor", f"dask://{address}"]
         with program(*asked, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:

@@ -14,6 +14,9 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.data import arithmetic
 from grpo_theory.estimation import registry as registry_module
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.store import read_table
+from grpo_theory.harness.study import COLUMNS
 from paper_figures import __main__ as figures_command
 from paper_figures.estimators import looks
 from paper_figures.harness.discovery import figures
@@ -21,9 +24,6 @@ from paper_figures.harness.page import Page
 from simulations import __main__ as command
 from simulations.claims import CATALOGUE, decided_by
 from simulations.gradient import estimators
-from simulations.harness.discovery import studies
-from simulations.harness.store import read_table
-from simulations.harness.study import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNEL = '''
@@ -74,7 +74,7 @@ def few_questions():
 def forget():
     """Empty the caches of the studies, which remember the few questions."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("simulations.") and not name.startswith("simulations.harness"):
+        if name.startswith("simulations.") and not name.startswith("grpo_theory.harness"):
             for value in vars(module).values():
                 getattr(value, "cache_clear", lambda: None)()
 
@@ -249,7 +249,7 @@ def test_interrupting_says_so_and_keeps_the_rest(tmp_path, capsys, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("simulations.harness.command.run", interrupt)
+    monkeypatch.setattr("grpo_theory.harness.command.run", interrupt)
     assert command.main(["run", "u_statistic", "--results", str(tmp_path)]) == 130
     assert "run the same command to go on" in capsys.readouterr().err
 

@@ -11,13 +11,13 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.study import cell_seed, table_of
 from grpo_theory.laboratory import replications_to_tell
 from paper_figures.harness.advice import advice, choices
 from simulations.coverage import coverage
 from simulations.coverage.candidates import ASKED, CANDIDATES, TARGETS, Candidate
 from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import RARE, SURE, directions, names, problem
-from simulations.harness.study import cell_seed, table_of
 
 HALF_TRAINED = "half-trained, balanced"
 
@@ -26,7 +26,7 @@ def table(cells, seed=0):
     """Compute cells and build their table, through JSON as the store does."""
     rows = []
     for cell in cells:
-        results = [json.loads(json.dumps(coverage.compute(cell.settings, cell_seed("coverage", cell, seed), 0)))]
+        results = [json.loads(json.dumps(coverage.simulate(cell.settings, cell_seed("coverage", cell, seed), 0)))]
         rows += coverage.rows(cell.settings, results)
     return table_of(rows)
 

@@ -7,6 +7,7 @@ from scipy.special import expit, logit
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.study import table_of
 from grpo_theory.theory import (
     GREATEST_CURVATURE,
     GREATEST_LOCAL_CURVATURE,
@@ -19,7 +20,6 @@ from grpo_theory.theory import (
     success_gradient,
     success_hessian,
 )
-from simulations.harness.study import table_of
 from simulations.normalisation import curvature, orthogonal_prompts, softmax_bandit
 from simulations.normalisation.policies import Policy
 

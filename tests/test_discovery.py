@@ -7,15 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from grpo_theory.harness.discovery import studies
 from paper_figures.harness.discovery import figures
-from simulations.harness.discovery import studies
 
 ROOT = Path(__file__).resolve().parents[1]
 
 STUDY = '''
 """A study that nobody knows of."""
 
-from simulations.harness.study import Cell, Study
+from grpo_theory.harness.study import Cell, Study
 
 STUDY = Study("brand_new", "what is new", lambda quick: [Cell({})], lambda *_: 0.0, lambda *_: [], lambda table: [])
 '''

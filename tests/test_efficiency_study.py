@@ -6,8 +6,8 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.study import table_of
 from simulations.gradient import efficiency
-from simulations.harness.study import table_of
 
 
 def table(problems, estimators=tuple(efficiency.ESTIMATORS), sizes=efficiency.GROUP_SIZES):

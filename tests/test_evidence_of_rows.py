@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simulations.harness.evidence import average, difference, evidence, largest, most
+from grpo_theory.evidence.reading import average, difference, evidence, largest, most
 
 
 def row(estimate, error, replications, prediction=0.0):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.executors import EXECUTORS, processes, start_all
+from grpo_theory.harness.runner import ForeignWorkerError, compute_chunk, made_with
 from simulations import __main__ as command
-from simulations.harness.discovery import studies
-from simulations.harness.executors import EXECUTORS, processes, start_all
-from simulations.harness.runner import ForeignWorkerError, compute_chunk, made_with
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.runner import chunks_of, missing_in
+from grpo_theory.harness.store import CHUNKS, Store, StoreError
 from simulations import __main__ as command
-from simulations.harness.discovery import studies
-from simulations.harness.runner import chunks_of, missing_in
-from simulations.harness.store import CHUNKS, Store, StoreError
 
 ROOT = Path(__file__).resolve().parents[1]
 ASKED = ("error_law", "dynamic_sampling")
@@ -144,7 +144,7 @@ def nobody():
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="folders have no permissions of this kind")
 @pytest.mark.parametrize("inner", [".", "new"])
 def test_a_results_folder_that_cannot_be_written_is_one_line_before_anything_is_computed(inner, monkeypatch, capsys):
-    monkeypatch.setattr("simulations.harness.command.run", lambda *_, **__: pytest.fail("something was computed"))
+    monkeypatch.setattr("grpo_theory.harness.command.run", lambda *_, **__: pytest.fail("something was computed"))
     studies()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -162,7 +162,7 @@ def test_a_results_folder_that_cannot_be_written_is_one_line_before_anything_is_
 @pytest.mark.parametrize(("mode", "fault"), [(0o644, None), (0o600, "Permission denied"), (None, "Is a directory")])
 def test_a_lock_of_another_user_locks_or_is_one_line(mode, fault, monkeypatch, capsys):
     """One that may be read is a lock as well: two users share a folder. A folder of that name is none."""
-    monkeypatch.setattr("simulations.harness.command.run", lambda *_, **__: iter(()))
+    monkeypatch.setattr("grpo_theory.harness.command.run", lambda *_, **__: iter(()))
     studies()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -194,7 +194,7 @@ def test_a_disk_that_knows_no_locks_is_not_taken_for_another_run(tmp_path, monke
     def refused(number):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr("simulations.harness.store._lock", refused)
+    monkeypatch.setattr("grpo_theory.harness.store._lock", refused)
     with pytest.raises(StoreError, match=r"cannot lock .*: No locks available; "), Store(tmp_path, 0).locked():
         pass
 
@@ -210,7 +210,7 @@ def test_a_clock_that_jumps_changes_no_byte_of_a_table(tmp_path, monkeypatch):
         def now(cls, tz=None):
             return datetime(2400 - next(looks) % 400, 1, 1, tzinfo=tz)
 
-    monkeypatch.setattr("simulations.harness.store.datetime", Clock)
+    monkeypatch.setattr("grpo_theory.harness.store.datetime", Clock)
     for name in ("time", "perf_counter"):  # and not `monotonic`, by which threads wait: it cannot jump
         monkeypatch.setattr(time, name, lambda: -3.0e7 * next(looks))
     assert command.main([*asked, str(tmp_path / "jumping")]) == 0

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from grpo_theory.estimation import SourceFile, find
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.fingerprint import dependencies, estimator_fingerprint
 from simulations import __main__ as command
-from simulations.harness.discovery import studies
-from simulations.harness.fingerprint import dependencies, estimator_fingerprint
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,7 +24,7 @@ import importlib, json, sys
 from functools import cache
 from pathlib import Path
 import grpo_theory
-from simulations.harness import fingerprint
+from grpo_theory.harness import fingerprint
 
 top, rounds = Path(sys.argv[1]), json.loads(sys.argv[2])
 assert Path(grpo_theory.__file__).is_relative_to(top)
@@ -60,7 +60,7 @@ HARMLESS = (
     ("simulations/coverage/coverage_pairs.py", "docstring"),
     ("grpo_theory/theory/bounds.py", CODE),
     ("simulations/gradient/error_law.py", CODE),
-    ("simulations/harness/runner.py", CODE),
+    ("grpo_theory/harness/runner.py", CODE),
     ("simulations/claims/u.py", CODE),
 )
 """Edits of what the studies do not import, and edits that change no code: all at once."""
@@ -68,7 +68,7 @@ ROUNDS = {
     HARMLESS: [False, False, False, True],
     (("grpo_theory/problem/point.py", CODE),): [True, True, True, True],
     (("grpo_theory/problem/point.py", IMPORT),): [True, True, True, True],
-    (("simulations/harness/study.py", CODE),): [True, True, True, True],
+    (("grpo_theory/harness/study.py", CODE),): [True, True, True, True],
     (("simulations/gradient/u_statistic.py", CODE),): [True, False, False, True],
     (("grpo_theory/intervals/paired.py", CODE),): [False, True, True, True],
     (("simulations/coverage/narrowing.py", CODE),): [False, True, False, True],

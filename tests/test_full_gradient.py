@@ -9,6 +9,7 @@ from scipy.special import stdtrit
 import grpo_theory as gt
 from grpo_theory.data import sampled_answers
 from grpo_theory.evidence import judge
+from grpo_theory.harness.study import table_of
 from simulations.gradient import full_gradient
 from simulations.gradient.full_gradient import ALL, HEAD, jackknife_error, of_responses, scores_of
 from simulations.gradient.sampled_terms import (
@@ -24,7 +25,6 @@ from simulations.gradient.sampled_terms import (
     proxy_correlation,
     within_correlation,
 )
-from simulations.harness.study import table_of
 
 LIMIT = 4.9
 GROUP = 6

@@ -6,13 +6,14 @@ import pytest
 from scipy.stats import chi2, kstest, norm
 
 import grpo_theory as gt
-from grpo_theory.evidence import judge
+from grpo_theory.evidence import Evidence, judge
+from grpo_theory.harness.forms import study_of
+from grpo_theory.harness.study import table_of
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
-from simulations.harness.maximum import maximum
-from simulations.harness.study import table_of
 from simulations.limit import gap_weights
 from simulations.limit.limit_law import _tabulated, kolmogorov_distance
 from simulations.limit.prompt_weights import PromptBaselines
+from simulations.maximum import maximum
 
 
 @pytest.mark.parametrize("name", ["kl-linear", "conflict", "kl-tabular", "kl-sequence"])
@@ -93,7 +94,8 @@ def test_distance_to_the_normal_for_equal_weights(weights):
 @pytest.mark.parametrize("name", ["kl-tabular", "conflict"])
 def test_the_law_has_set_in_when_the_study_says_so(name):
     problem, best, _ = maximum(name)
-    rows = [row for row in gap_weights.compute({"part": "transient", "problem": name}, None, 0) if row["factor"] == 1.0]
+    stated = gap_weights.compare({"part": "transient", "problem": name})
+    rows = [row for row in stated if isinstance(row, dict) and row["factor"] == 1.0]
     linear = linearise(problem, best, "rloo", batch_size=1, group_size=4)
     linear = Linearisation(linear.curvatures, linear.directions, np.diag(linear.curvatures), linear.noise)
     beta, n = 1.0 / linear.slowest, round(rows[0]["set_in"]) - gap_weights.OFFSET
@@ -105,10 +107,10 @@ def test_the_law_has_set_in_when_the_study_says_so(name):
 @pytest.fixture(scope="module")
 def verdicts():
     """The verdicts on Corollaries 9 and 10."""
-    parts = ("group size", "baseline", "estimated")
+    parts, study = ("group size", "baseline", "estimated"), study_of(gap_weights)
     cells = [cell.settings for cell in gap_weights.cells(True) if cell.settings["part"] in parts]
-    table = table_of([row for cell in cells for row in gap_weights.rows(cell, [gap_weights.compute(cell, None, 0)])])
-    return judge(gap_weights.claims(table)).set_index(["id", "problem"])
+    table = table_of([row for cell in cells for row in study.rows(cell, [study.compute(cell, None, 0)])])
+    return judge(study.claims(table)).set_index(["id", "problem"])
 
 
 def test_corollaries_9_and_10_hold_where_their_assumptions_do(verdicts):
@@ -129,11 +131,10 @@ def test_corollaries_9_and_10_hold_where_their_assumptions_do(verdicts):
 )
 def test_verdicts_on_corollary_10_follow_the_evidence(lead, wrong, verdict):
     tried = {"oracle": lead, "control": wrong, "optimal": 1.0, "reinforce": 2.0}
-    rows = [
-        {"part": "baseline", "problem": "p", "quantity": name, "dependence": 0.0, "estimate": estimate}
-        for name, estimate in tried.items()
-    ]
-    assert judge(gap_weights.claims(pd.DataFrame(rows))).iloc[0]["verdict"] == verdict
+    rows = [{"quantity": name, "dependence": 0.0, "estimate": estimate} for name, estimate in tried.items()]
+    (one,) = gap_weights.PARTS_OF["baseline"][1]("p", pd.DataFrame(rows))
+    sides = Evidence(one.estimate, one.prediction), Evidence(one.broken, one.broken_prediction)
+    assert judge([gap_weights.U13.claim("p", *sides)]).iloc[0]["verdict"] == verdict
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 30])

@@ -7,7 +7,7 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact import directional_derivatives
-from simulations.harness.study import table_of
+from grpo_theory.harness.study import table_of
 from simulations.training import group_size, group_size_horizon, group_size_path, group_size_schedule
 from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps
 from simulations.training.controlled import controlled, controlled_objectives, guide

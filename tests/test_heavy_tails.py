@@ -8,6 +8,7 @@ from pilots import draw, gentle_case, pick
 from scipy.special import stdtrit
 
 import grpo_theory as gt
+from grpo_theory.harness.study import cell_seed
 from grpo_theory.intervals.components import prompt_terms
 from grpo_theory.intervals.heavy_tails import (
     ALLOWANCE,
@@ -21,10 +22,10 @@ from grpo_theory.intervals.heavy_tails import (
 from grpo_theory.plan import Limits, choose_group_size
 from grpo_theory.plan.baseline_gain import Pair, choose_baseline
 from grpo_theory.plan.group_size import choose
-from simulations.harness.study import cell_seed
 from simulations.plan import heavy_tails as study
+from simulations.plan import plan_coverage
 from simulations.plan.heavy_pilots import LAWS, SIGNAL, SIZES, draw_pilot, exact_law, rate_nodes
-from simulations.plan.plan_coverage import STUDY, cells
+from simulations.plan.plan_coverage import cells
 
 
 def test_l_skewness_is_the_mean_over_triples():
@@ -131,10 +132,10 @@ def test_the_cells_are_in_the_study_and_controls_are_told_apart():
     assert [cell.settings for cell in ours] == [cell.settings for cell in study.cells(True)]
     cell = next(one for one in ours if one.settings["part"] == "tails, point" and one.settings["law"] == study.HEAVY)
     settings = dict(cell.settings) | {"pilots": 150}
-    result = STUDY.compute(settings, cell_seed(STUDY.name, cell, 1), 0)
-    (row,) = (one for one in STUDY.rows(settings, [result]) if one["quantity"] == "c1")
+    result = plan_coverage.simulate(settings, cell_seed("plan_coverage", cell, 1), 0)
+    (row,) = (one for one in plan_coverage.rows(settings, [result]) if one["quantity"] == "c1")
     assert row["estimate"] > 0.9 > 0.87 > row["plugged_in"]
-    (row,) = (one for one in STUDY.rows(settings, [result]) if one["quantity"] == "warned")
+    (row,) = (one for one in plan_coverage.rows(settings, [result]) if one["quantity"] == "warned")
     assert row["estimate"] > 0.9 > 0.2 > row["plugged_in"]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from grpo_theory.compiler.compilation import interrupts_late
-from simulations.harness.interrupts import ending_at_once
+from grpo_theory.harness.interrupts import ending_at_once
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
@@ -56,7 +56,7 @@ def test_an_interrupt_during_the_imports_is_one_line(tmp_path, asked, seconds):
 EXTENSION = """
 import signal
 from contextlib import nullcontext
-from simulations.harness.interrupts import ending_at_once
+from grpo_theory.harness.interrupts import ending_at_once
 with GUARD:
     try:
         signal.raise_signal(signal.SIGINT)

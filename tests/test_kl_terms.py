@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from simulations.harness.study import Cell, cell_seed
+from grpo_theory.harness.study import Cell, cell_seed
 from simulations.sequence import kl_terms
 from simulations.sequence.divergences import at_held_prefixes, between, expected, gradient, token_logs
 

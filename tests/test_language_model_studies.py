@@ -5,7 +5,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from simulations.harness.study import table_of
+from grpo_theory.harness.study import table_of
 from simulations.sequence import language_model, language_model_lengths
 from simulations.sequence.checkpoints import FIRST, checkpoints, divergence
 from simulations.sequence.language_model import UPDATE, _policies, leave_one_out

@@ -5,7 +5,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from simulations.harness.study import table_of
+from grpo_theory.harness.study import table_of
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import random_problem
 from simulations.training import passes

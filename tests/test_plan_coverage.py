@@ -7,8 +7,9 @@ from scipy.integrate import quad
 from scipy.stats import beta
 
 import grpo_theory as gt
-from simulations.harness.study import cell_seed, table_of
-from simulations.plan.plan_coverage import HARD, QUANTITIES, STUDY, cells, count_tables, honest_limits
+from grpo_theory.harness.study import cell_seed, table_of
+from simulations.plan import plan_coverage
+from simulations.plan.plan_coverage import HARD, QUANTITIES, cells, count_tables, honest_limits
 from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
 
 MIXED = RateLaw(2.0, 5.0, ((0.0, 0.3), (0.15, 0.1)))
@@ -59,8 +60,8 @@ def test_draws_have_the_law():
 def test_truths_are_means_over_the_law_and_intervals_hold_most_of_them():
     law, name = rate_laws()["never, always, between"], "never, always, between"
     cell = next(one for one in cells(True) if one.settings["law"] == name and one.settings["prompts"] == 512)
-    results = [STUDY.compute(cell.settings, cell_seed(STUDY.name, cell, 0), 0)]
-    found = table_of(STUDY.rows(cell.settings, results)).set_index("quantity")
+    results = [plan_coverage.simulate(cell.settings, cell_seed("plan_coverage", cell, 0), 0)]
+    found = table_of(plan_coverage.rows(cell.settings, results)).set_index("quantity")
     rates = law.draw((400_000,), np.random.default_rng(4))
     slope = gt.theory.finite_group_objective("grpo", 8).slope(rates)
     drawn = {

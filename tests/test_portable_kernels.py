@@ -18,9 +18,9 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.estimation import SourceFile
+from grpo_theory.harness.runner import run
+from grpo_theory.harness.store import Store, read_table
 from simulations.gradient import estimators
-from simulations.harness.runner import run
-from simulations.harness.store import Store, read_table
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = {"batch_size": 2, "group_size": 4}

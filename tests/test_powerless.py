@@ -7,11 +7,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from grpo_theory.harness import command, verdicts
+from grpo_theory.harness.discovery import studies
 from simulations.__main__ import parser
 from simulations.claims import CATALOGUE
 from simulations.claims.powerless import POWERLESS, unexplained
-from simulations.harness import command, verdicts
-from simulations.harness.discovery import studies
 
 VERDICTS = pd.read_csv(Path(__file__).resolve().parents[1] / "docs" / "verdicts.csv", keep_default_na=False)
 

@@ -8,10 +8,10 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.data import arithmetic
 from grpo_theory.evidence import judge
+from grpo_theory.harness.study import table_of
 from grpo_theory.problem import gallery
 from simulations.gradient import quality_path
 from simulations.gradient.trained_heads import trained_heads
-from simulations.harness.study import table_of
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from simulations.harness.study import cell_seed
+from grpo_theory.harness.study import cell_seed
 from simulations.sequence import questions
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from simulations.harness.study import table_of
+from grpo_theory.harness.study import table_of
 from simulations.normalisation import one_step, path_sums, success_flow
 from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.prompts import mixture, prompts

@@ -10,9 +10,9 @@ import pytest
 from pages import DOCS, SAID, blocks, check_what_is_said, run_blocks
 
 import grpo_theory as gt
+from grpo_theory.harness.verdicts import Verdicts
 from simulations.claims import CATALOGUE
 from simulations.claims.digest import COLUMNS, digest
-from simulations.harness.verdicts import Verdicts
 from simulations.training.passes import PROBLEMS
 
 TOP = DOCS.parent

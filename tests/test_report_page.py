@@ -15,6 +15,8 @@ import pandas as pd
 import pytest
 
 from grpo_theory.evidence.verdicts import COLUMNS
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.theory import GroupSizeLaw
 from paper_figures.harness import sections as sections_module
 from paper_figures.harness.discovery import figures, subject
@@ -30,8 +32,6 @@ from paper_figures.harness.theorem import emphasised
 from paper_figures.harness.wording import in_words, standing, tally
 from simulations.claims import CATALOGUE, decided_by, t
 from simulations.claims.typeset import TYPESET
-from simulations.harness.discovery import studies
-from simulations.harness.verdicts import Verdicts
 from simulations.training import training_gap
 from simulations.training.grid import doubling
 

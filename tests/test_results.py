@@ -16,15 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.harness import runner, store, verdicts
+from grpo_theory.harness.runner import build_table, run
+from grpo_theory.harness.store import Store, StoreError, read_run, read_table, write_atomically
+from grpo_theory.harness.study import Cell, Study
+from grpo_theory.harness.verdicts import check_together, judge_tables, read_verdicts, write_verdicts
 from grpo_theory.validation import counted
 from paper_figures import __main__ as figures_command
 from simulations import __main__ as command
 from simulations.gradient import estimators
-from simulations.harness import runner, store, verdicts
-from simulations.harness.runner import build_table, run
-from simulations.harness.store import Store, StoreError, read_run, read_table, write_atomically
-from simulations.harness.study import Cell, Study
-from simulations.harness.verdicts import check_together, judge_tables, read_verdicts, write_verdicts
 
 STATEMENT = Statement("U1", "arXiv 2603.01162, Lemma 2", "they agree", "identity")
 

@@ -8,7 +8,7 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact.multisets import multisets
-from simulations.harness.study import table_of
+from grpo_theory.harness.study import table_of
 from simulations.sequence import drift, group_mean_bounds, own_length, ratio_moments, score_bounds, stationarity, update_terms
 from simulations.sequence.group_laws import multiset_probabilities
 from simulations.sequence.parts import composed, features_of, mean_update, random_problem

@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
+from grpo_theory.harness.shard import Shard
 from simulations import __main__ as command
-from simulations.harness.shard import Shard
 
 ASKED = ["error_law", "one_large_step"]
 

@@ -10,14 +10,14 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.fingerprint import estimator_fingerprint
+from grpo_theory.harness.runner import run
+from grpo_theory.harness.store import Store, StoreError, read_table
+from grpo_theory.harness.study import COLUMNS, Cell, Study, cell_seed, table_of
 from grpo_theory.theory import baseline_trace
 from simulations.gradient import baselines, error_law, prompt_baselines, u_statistic
 from simulations.gradient.cells import gradient_cells, merge, simulate_and
-from simulations.harness.discovery import studies
-from simulations.harness.fingerprint import estimator_fingerprint
-from simulations.harness.runner import run
-from simulations.harness.store import Store, StoreError, read_table
-from simulations.harness.study import COLUMNS, Cell, Study, cell_seed, table_of
 
 
 def small_cells(quick):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from simulations.harness.kernels import KERNELS, kernel_at
+from simulations.kernels import KERNELS, kernel_at
 
 REWARDS = np.array([[1.0, 0.0, 1.0, 0.5]])
 VALUE, BEST = 0.4, 0.7

@@ -5,8 +5,8 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact import largest_error
-from simulations.harness.maximum import curvatures, maximum
-from simulations.harness.study import table_of
+from grpo_theory.harness.study import table_of
+from simulations.maximum import curvatures, maximum
 from simulations.training import theorem_7
 
 SETTINGS = theorem_7.cells(True)[0].settings

@@ -5,8 +5,8 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.study import table_of
 from grpo_theory.theory import gap_recursion, linearise
-from simulations.harness.study import table_of
 from simulations.training import tight_bound
 from simulations.training.tight_bound import RADIUS, SIZES, one_direction, surroundings
 

@@ -9,9 +9,9 @@ import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.evidence import judge
 from grpo_theory.exact import gradient
+from grpo_theory.harness.step_search import best_step
+from grpo_theory.harness.study import Cell, cell_seed, table_of
 from grpo_theory.simulate import TrainingRuns
-from simulations.harness.step_search import best_step
-from simulations.harness.study import Cell, cell_seed, table_of
 from simulations.training import time_to_level
 from simulations.training.time_to_level import ARMS, LEVELS, race_problem, updates_to_level
 

@@ -7,9 +7,9 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.evidence.reading import BoundedMean
+from grpo_theory.harness.study import Cell, cell_seed, table_of
 from grpo_theory.simulate.iterates import simulate_iterates
-from simulations.harness.evidence import BoundedMean
-from simulations.harness.study import Cell, cell_seed, table_of
 from simulations.sequence.off_policy import Pairs, cosines
 from simulations.sequence.parts import composed, random_problem
 from simulations.training import looks, trained_drift

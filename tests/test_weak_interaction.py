@@ -8,7 +8,7 @@ import pytest
 import grpo_theory as gt
 from docs.making.places import DOCS
 from grpo_theory.evidence import judge
-from simulations.harness.study import table_of
+from grpo_theory.harness.study import table_of
 from simulations.normalisation import weak_interaction, weak_sums
 from simulations.normalisation.ascent import Prompts
 from simulations.normalisation.interaction import constants, gains, interaction, opposed, shortfall, step_of

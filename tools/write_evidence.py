@@ -11,11 +11,11 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.store import read_table
+from grpo_theory.harness.verdicts import read_verdicts
 from paper_figures.harness.advice import advice
 from simulations.claims.digest import COLUMNS, DIGITS, evidence
-from simulations.harness.discovery import studies
-from simulations.harness.store import read_table
-from simulations.harness.verdicts import read_verdicts
 
 TOP = Path(__file__).resolve().parents[1]
 TABLE = re.compile(r"(<!-- evidence: (?P<ids>.+?) -->\n).*?(<!-- end of evidence -->)", flags=re.DOTALL)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from docs.making.places import GENERATED, TOP, write
 from docs.making.reference import escape
+from grpo_theory.harness.store import read_table
 from paper_figures.harness.captions import caption_of
 from paper_figures.harness.discovery import figures, figures_of
-from simulations.harness.store import read_table
 
 RESULTS = ("results", "results-quick")
 """Folders of tables, the first of which is taken."""
@@ -27,7 +27,7 @@ SCRIPT = '''r"""
 from pathlib import Path
 
 from paper_figures.harness import style
-from simulations.harness.store import read_table
+from grpo_theory.harness.store import read_table
 
 style.apply()
 figure = draw({{name: read_table(Path({results!r}), name)[0] for name in TABLES}})

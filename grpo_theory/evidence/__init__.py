@@ -1,7 +1,10 @@
 """Evidence for claims, and the rules that turn it into verdicts."""
 
+from grpo_theory.evidence.claim import PARTS as PARTS
 from grpo_theory.evidence.claim import Claim as Claim
+from grpo_theory.evidence.claim import Comparison as Comparison
 from grpo_theory.evidence.claim import Evidence as Evidence
+from grpo_theory.evidence.claim import Margin as Margin
 from grpo_theory.evidence.claim import Share as Share
 from grpo_theory.evidence.claim import Statement as Statement
 from grpo_theory.evidence.inequality import WorstCase as WorstCase

@@ -1,8 +1,9 @@
 """The record of a claim and of the evidence for it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv, stdtrit
@@ -10,6 +11,8 @@ from scipy.special import betaincinv, stdtrit
 from grpo_theory.validation import as_count
 
 WHOSE = ("paper", "correction", "ours")
+PARTS = "parts"
+"""The kind of a statement that is decided by its parts, which have ids of their own."""
 VERY_MANY = 10**7
 """Trials of which the limits of a share are those of a normal law."""
 SKEWNESS = sqrt(8.0)
@@ -102,9 +105,24 @@ class Share(Evidence):
         return max(high - self.estimate, self.estimate - low) * sqrt(trials / replications)
 
 
+class Margin(NamedTuple):
+    """How near is near enough, argued from what a reader would notice, before data are seen.
+
+    Attributes
+    ----------
+    value : float
+        Relative for an equality, absolute for a rate and a law.
+    because : str
+        The argument, in a sentence.
+    """
+
+    value: float
+    because: str
+
+
 @dataclass(frozen=True)
 class Statement:
-    """An entry of the catalogue of claims.
+    """What is stated, where, and under what: the head of the study that decides it.
 
     Attributes
     ----------
@@ -113,19 +131,23 @@ class Statement:
     source : str
         Paper and number, or where the package derives it.
     text : str
-        What is stated.
+        What is stated, in plain text, as tables and terminals show it.
     kind : str
-        A key of `grpo_theory.evidence.KINDS`.
+        A key of `grpo_theory.evidence.KINDS`, or `PARTS` for a statement that is decided by others whose ids begin with its own.
     assumptions : str, default ""
         Under what.
-    open : str, default ""
-        Why it is not decided yet; empty for a statement that a study decides.
+    formula : str, default ""
+        The statement in words with LaTeX between dollars, as the report typesets it; the text if empty.
+    margin : Margin, optional
+        Of all claims about it that bring no margin of their own.
     whose : {"paper", "correction", "ours"}, default "paper"
         Whose statement it is: a paper's, as printed; ours in the place of a printed one that fails or can be sharpened; or a
         question or result of ours beside it, which no paper states.
     measured : bool, default False
         Whether it is what a paper measured on its own model, or calls so in practice: another model reproduces it or does not,
         and refutes nothing.
+    open : str, default ""
+        Why it is not decided yet; empty for a statement that a study decides.
     """
 
     id: str
@@ -133,9 +155,11 @@ class Statement:
     text: str
     kind: str
     assumptions: str = ""
-    open: str = ""
+    formula: str = ""
+    margin: Margin | None = None
     whose: str = "paper"
     measured: bool = False
+    open: str = ""
 
     def __post_init__(self) -> None:
         if self.whose not in WHOSE:
@@ -147,6 +171,59 @@ class Statement:
     def decided(self) -> bool:
         """Whether a study decides it."""
         return not self.open
+
+    def claim(self, setting: str, own: Evidence, control: Evidence, facts: Mapping[str, float] | None = None) -> "Claim":
+        """Return the claim that it holds in a setting: the evidence for it, and that of the negative control."""
+        return Claim(self, setting, self._within(own), self._within(control), facts or {})
+
+    def compare(
+        self,
+        setting: str,
+        estimate: float,
+        prediction: float,
+        *,
+        broken: float,
+        broken_prediction: float | None = None,
+        margin: float | None = None,
+        facts: Mapping[str, float] | None = None,
+    ) -> "Comparison":
+        """Return what was computed without randomness of its two sides, and of the broken one.
+
+        Parameters
+        ----------
+        setting : str
+            The problem, and whatever else was chosen.
+        estimate, prediction : float
+            The two sides: what was computed, and what the statement says it is, or is at most.
+        broken : float
+            What the same computation gives of something that is known to be wrong: it must be refuted.
+        broken_prediction : float, optional
+            What the broken side is held against; the same prediction if omitted.
+        margin : float, optional
+            That of the statement if omitted.
+        facts : Mapping, optional
+            What was computed beside: assumptions, constants.
+        """
+        against = prediction if broken_prediction is None else broken_prediction
+        near = (self.margin.value if self.margin else 0.0) if margin is None else margin
+        return Comparison(self.id, setting, float(estimate), float(prediction), float(broken), float(against), near, facts or {})
+
+    def _within(self, evidence: Evidence) -> Evidence:
+        """Return evidence with the statement's margin, if it has none of its own."""
+        return evidence if evidence.margin or not self.margin else replace(evidence, margin=self.margin.value)
+
+
+class Comparison(NamedTuple):
+    """The two sides of a statement in one setting, computed without randomness, and the broken one: see `Statement.compare`."""
+
+    statement: str
+    setting: str
+    estimate: float
+    prediction: float
+    broken: float
+    broken_prediction: float
+    margin: float
+    facts: Mapping[str, float]
 
 
 @dataclass(frozen=True)

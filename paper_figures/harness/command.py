@@ -4,12 +4,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from grpo_theory.harness.options import repeated
+from grpo_theory.harness.store import StoreError
+from grpo_theory.harness.verdicts import read_seed, read_verdicts
 from paper_figures.harness.discovery import figures, figures_of
 from paper_figures.harness.drawing import draw, draw_all, prepare
 from paper_figures.harness.report import write_report
-from simulations.harness.options import repeated
-from simulations.harness.store import StoreError
-from simulations.harness.verdicts import read_seed, read_verdicts
 
 
 def obey(options: argparse.Namespace) -> int:

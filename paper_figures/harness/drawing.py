@@ -10,11 +10,11 @@ import matplotlib.pyplot as plt
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 
+from grpo_theory.harness.executors import process_pool
+from grpo_theory.harness.store import StoreError, read_table
+from grpo_theory.harness.verdicts import check_together
 from paper_figures.harness import style
 from paper_figures.harness.discovery import figures
-from simulations.harness.executors import process_pool
-from simulations.harness.store import StoreError, read_table
-from simulations.harness.verdicts import check_together
 
 
 def draw(name: str, results: Path, out: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from grpo_theory.harness.store import read_table
+from grpo_theory.harness.verdicts import Verdicts
 from paper_figures.harness.style import LANGUAGE_MODEL
 from paper_figures.harness.wording import with_power
-from simulations.harness.store import read_table
-from simulations.harness.verdicts import Verdicts
 
 
 class NotSaidError(LookupError):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from grpo_theory.harness.store import write_atomically
 from paper_figures.harness.mathematics import typeset
 from paper_figures.harness.picture import picture
-from simulations.harness.store import write_atomically
 
 VERDICTS = ("confirmed", "refuted", "inconclusive", "reproduced here", "not reproduced here")
 _HERE = Path(__file__).parent

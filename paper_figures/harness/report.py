@@ -7,6 +7,9 @@ from types import ModuleType
 import pandas as pd
 
 from grpo_theory.evidence import FAMILY_ERROR
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.store import read_table
+from grpo_theory.harness.verdicts import Verdicts
 from paper_figures.harness.advice import RULE, advice, choices
 from paper_figures.harness.captions import caption_of
 from paper_figures.harness.discovery import figures, figures_of, subject
@@ -27,9 +30,6 @@ from paper_figures.harness.theorem import add_list, add_proofs, add_statement
 from paper_figures.harness.wording import setting_name, standing, tally, with_power
 from simulations.claims import CATALOGUE, PARTS
 from simulations.claims.typeset import TYPESET
-from simulations.harness.discovery import studies
-from simulations.harness.store import read_table
-from simulations.harness.verdicts import Verdicts
 
 SHOWN = ["id", "problem", "verdict", "estimate", "low", "high", "prediction", "margin", "replications", "facts"]
 WEAK = ["id", "problem", "estimate", "prediction", "control", "control_estimate", "control_prediction", "needed"]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.store import read_run, read_table
 from paper_figures.harness.captions import listed
 from paper_figures.harness.style import ESTIMATORS, TRAINING
 from simulations.claims import CATALOGUE, decided_by
-from simulations.harness.discovery import studies
-from simulations.harness.store import read_run, read_table
 
 
 def group_sizes(results: Path) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.harness.study import Study
 from simulations.claims import n, package, planner, practice, r, t, u
 from simulations.claims.u import PARTS as PARTS
 
@@ -35,3 +36,9 @@ def decided_by(studies: Iterable[Any]) -> dict[str, tuple[str, ...]]:
             names = (name for part in parts_of(statement) for name in deciders.get(part.id, ()))
             deciders[statement.id] = tuple(dict.fromkeys(names))
     return deciders
+
+
+def unconverted(name: str, title: str, cells: Any, compute: Any, rows: Any, claims: Any, decides: tuple[str, ...] = ()) -> Study:
+    """Return a study whose file has not yet the form of one."""
+    stated = tuple(CATALOGUE[one] for one in decides)
+    return Study(name, title, cells.__module__, cells, compute, rows, claims, stated)

@@ -1,11 +1,10 @@
 """The statements of "Demystifying GRPO: Its Policy Gradient is a U-Statistic", and what the package derives beside them."""
 
+from grpo_theory.evidence import PARTS as PARTS
 from grpo_theory.evidence import Statement
 
 PAPER = "arXiv 2603.01162"
 DERIVED = "docs/derivations.md, {}".format
-PARTS = "parts"
-"""The kind of a statement that is decided by its parts, which have ids of their own."""
 PRACTICE = "needs the studies of token ratios, KL placements and several updates for each rollout"
 CORRECTION, OURS = "correction", "ours"
 UNCORRELATED = "Assumption 2: ||W||^2 and Z are uncorrelated given X"

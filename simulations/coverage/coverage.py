@@ -1,4 +1,7 @@
-"""Coverage of the confidence intervals: over a design, against the group size, and precisely at a few points."""
+"""Coverage of the confidence intervals, and what it costs in width.
+
+Over a design, against the group size, and precisely at a few points; broken, the sets are narrowed.
+"""
 
 from typing import Any
 
@@ -7,16 +10,34 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Share
+from grpo_theory.evidence.reading import farthest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.laboratory import coverage_of_several
-from simulations.claims import CATALOGUE, claim
 from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
 from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
-from simulations.harness.evidence import farthest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.coverage.promise import POINT, covers
+from simulations.sources import derived
+
+STATEMENTS = {
+    ("value_naive", "value"): covers("value_naive", "value", "Student's t, all rewards for independent"),
+    ("value_clustered", "value"): covers("value_clustered", "value", "Student's t on prompts' means"),
+    ("value_effective", "value"): covers("value_effective", "value", "Korn and Graubard (1998)", conservative=True),
+    ("gradient_jackknife", "gradient"): covers("gradient_jackknife", "gradient", derived(9)),
+    ("gradient_between", "gradient"): covers("gradient_between", "gradient", derived(9)),
+    ("gradient_ellipsoid", "gradient, jointly"): covers("gradient_ellipsoid", "gradient, jointly", "Hotelling (1931)"),
+    **{("components_jackknife", name): covers(f"components_jackknife/{name}", name, derived(8)) for name in ("c1", "c2", "c3")},
+    ("mse_jackknife", "error"): covers("mse_jackknife", "error", derived(8)),
+    ("group_size_jackknife", "group size"): covers("group_size_jackknife", "group size", derived(10)),
+    ("group_size_fieller", "group size"): covers("group_size_fieller", "group size", "Fieller (1954)"),
+    ("group_size_jackknife", "1/group size"): covers("group_size_jackknife/reciprocal", "1/group size", derived(10)),
+    ("group_size_fieller", "1/group size"): covers(
+        "group_size_fieller/reciprocal", "1/group size", derived(10), conservative=True
+    ),
+}
+"""By the interval and its target."""
 
 LEVEL = 0.95
-MARGIN = 0.01
 NARROWING, CONSERVATIVE_NARROWING = 0.9, 0.6
 """What the sets of a negative control are shrunk by; more where the interval promises more than the nominal coverage."""
 BATCH_SIZES, GROUP_SIZES = (16, 64), (4, 16)
@@ -67,17 +88,17 @@ def _replications(quick: bool, part: str, name: str, target: str, *sizes: int) -
     return {"replications": usual, "slow_replications": SLOW_REPLICATIONS if part == "design" else 0}
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Try the intervals of a target on the same data, all those that are tried equally often at once."""
     asked = [(settings["slow_replications" if one.slow else "replications"], one) for one in CANDIDATES]
     asked = [(often, one) for often, one in asked if often and one.target == settings["target"]]
     found = []
     for often in dict.fromkeys(often for often, _ in asked):
-        found += _try([one for number, one in asked if number == often], settings, often, seed)
+        found += _try([one for number, one in asked if number == often], settings, often, rng)
     return found
 
 
-def _try(candidates: list[Candidate], settings: Settings, replications: int, seed: np.random.SeedSequence) -> Rows:
+def _try(candidates: list[Candidate], settings: Settings, replications: int, rng: np.random.SeedSequence) -> Rows:
     """Ask all candidates, and at a point their narrowed sets, about each block of data."""
     name, target = settings["problem"], TARGETS[settings["target"]]
     functions = {}
@@ -93,7 +114,7 @@ def _try(candidates: list[Candidate], settings: Settings, replications: int, see
         experiment=target.experiment(name, settings["batch_size"], settings["group_size"]),
         level=LEVEL,
         replications=replications,
-        rng=seed,
+        rng=rng,
         workers=1,
         vectorized=True,
     )
@@ -181,42 +202,17 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         shares = part.pivot(index="component", columns="measure", values="estimate")
         worst = shares.loc[farthest(shares["coverage"], LEVEL)]
         first, counts = part.iloc[0], part.groupby("measure")["replications"].first()
-        statement = statement_of(str(interval), str(target))
-        conservative = CATALOGUE[statement].kind == "upper bound"
+        statement = STATEMENTS[str(interval), str(target)]
+        conservative = statement.kind == "upper bound"
         both = (
             _evidence(float(worst[measure]), conservative, int(counts[measure]), len(shares))
             for measure in ("coverage", "narrowed coverage")
         )
-        found.append(claim(statement, f"{name} (B = {first['batch_size']}, G = {first['group_size']})", *both))
+        found.append(statement.claim(f"{name} (B = {first['batch_size']}, G = {first['group_size']})", *both))
     return found
-
-
-def statement_of(interval: str, target: str) -> str:
-    """Return the id of the statement that an interval covers a target."""
-    suffix = {"1/group size": "/reciprocal", "c1": "/c1", "c2": "/c2", "c3": "/c3"}.get(target, "")
-    return f"CI/{interval}{suffix}"
 
 
 def _evidence(share: float, conservative: bool, replications: int, comparisons: int) -> Share:
     """The share of replications that cover, or of those that miss where covering more often is no fault."""
-    estimate, wanted, margin = (1.0 - share, 1.0 - LEVEL + MARGIN * LEVEL, 0.0) if conservative else (share, LEVEL, MARGIN)
-    return Share(estimate, wanted, margin=margin, replications=replications, comparisons=comparisons)
-
-
-def _decides() -> tuple[str, ...]:
-    """The statements about the intervals that are tried at a point."""
-    aimed = {target for targets in POINTS.values() for target in targets}
-    tried = [one for one in CANDIDATES if one.target in aimed and not one.slow]
-    labelled = ((one.name, label) for one in tried for label in TARGETS[one.target].labels or (one.target,))
-    return tuple(statement_of(*pair) for pair in labelled)
-
-
-STUDY = Study(
-    "coverage",
-    "coverage of the confidence intervals, and what it costs in width",
-    cells,
-    compute,
-    rows,
-    claims,
-    _decides(),
-)
+    estimate, wanted = (1.0 - share, 1.0 - LEVEL + POINT.value * LEVEL) if conservative else (share, LEVEL)
+    return Share(estimate, wanted, replications=replications, comparisons=comparisons)

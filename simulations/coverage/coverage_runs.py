@@ -1,4 +1,7 @@
-"""Coverage of the confidence intervals from one training run: of theta*, the gap, and values."""
+"""Coverage of the confidence intervals from one training run.
+
+Of theta*, the gap, and values; broken, the sets are narrowed.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,15 +14,30 @@ import grpo_theory as gt
 from grpo_theory import intervals
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Share
+from grpo_theory.evidence.reading import farthest
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals import Interval, vectorized
 from grpo_theory.schedule import Schedule
-from simulations.claims import claim
 from simulations.coverage.narrowing import narrowed
-from simulations.harness.evidence import farthest
-from simulations.harness.maximum import curvatures, maximum
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.coverage.promise import covers
+from simulations.maximum import curvatures, maximum
+from simulations.sources import derived
 
-LEVEL, MARGIN, NARROWING = 0.95, 0.01, 0.9
+STATEMENTS = {
+    name: covers(name, f"{target} from one run", derived(13))
+    for name, target in (
+        ("last_iterate", "theta*"),
+        ("averaged_iterate", "theta*"),
+        ("batch_means", "theta*"),
+        ("random_scaling", "theta*"),
+        ("gap_limit", "gap of the last iterate"),
+        ("tail_value", "mean value of the last half"),
+        ("learned_value", "value of the last policy"),
+        ("best_value", "value of the best policy"),
+    )
+}
+
+LEVEL, NARROWING = 0.95, 0.9
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
 SCHEDULES = ("beta/i", "i^-0.6", "constant")
 SIZES = ((300, 1, 4), (1500, 1, 4), (1500, 4, 8))
@@ -136,7 +154,7 @@ def side_by_side(questions: list[Asked]) -> Callable[[Record, float], Interval]:
     return all_of_them
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Train, ask all intervals about each run, and keep the measures of every component, those of narrowed ones as controls."""
     name = settings["problem"]
     problem, best, _ = maximum(name)
@@ -158,7 +176,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Row
         experiment=gt.RecordedTraining("rloo", schedule(name, settings["schedule"]), **sizes, theta0=start),
         level=LEVEL,
         replications=settings["runs"],
-        rng=seed,
+        rng=rng,
         workers=1,
         first=chunk * settings["runs"],
     )
@@ -202,21 +220,10 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         first = part.iloc[0]
         both = (_worst(part[part["measure"] == measure]) for measure in ("coverage", "narrowed coverage"))
         setting = f"{first['problem']}, {plan} (n = {first['steps']}, B = {first['batch_size']}, G = {first['group_size']})"
-        found.append(claim(f"CI/{interval}", setting, *both))
+        found.append(STATEMENTS[str(interval)].claim(setting, *both))
     return found
 
 
 def _worst(part: pd.DataFrame) -> Share:
     row = part.loc[farthest(part["estimate"], LEVEL)]
-    return Share(float(row["estimate"]), LEVEL, margin=MARGIN, replications=int(row["replications"]), comparisons=len(part))
-
-
-STUDY = Study(
-    "coverage_runs",
-    "coverage of the confidence intervals from one training run",
-    cells,
-    compute,
-    rows,
-    claims,
-    tuple(f"CI/{interval}" for names in POINTS.values() for interval in names),
-)
+    return Share(float(row["estimate"]), LEVEL, replications=int(row["replications"]), comparisons=len(part))

@@ -7,10 +7,11 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import baseline_trace
+from simulations.claims import unconverted
 from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
-from simulations.harness.kernels import kernel_at
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.kernels import kernel_at
 
 SCALES = (0.0, 0.5, 1.0, 1.5, 2.0)
 GROUP_SIZE = 8
@@ -60,4 +61,4 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return []
 
 
-STUDY = Study("baseline_curve", "the variance as a function of the baseline, SmolLM2", cells, compute, rows, claims)
+STUDY = unconverted("baseline_curve", "the variance as a function of the baseline, SmolLM2", cells, compute, rows, claims)

@@ -7,12 +7,12 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import evidence, exact
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_out_traces
-from simulations.claims import claim
+from simulations.claims import claim, unconverted
 from simulations.gradient.cells import gradient_cells, merge, simulate_and
-from simulations.harness.evidence import evidence, exact
-from simulations.harness.kernels import kernel_at
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.kernels import kernel_at
 
 ESTIMATORS = ("reinforce", "oracle", "optimal", "rloo", "optimal_loo")
 GROUP_SIZES = (4, 64)
@@ -149,7 +149,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "baselines",
     "U6, R2: no baseline, V, b*, and their leave-one-out twins",
     cells,

@@ -12,9 +12,9 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 
 READINGS = ("printed", "remainder", "corrected")
 """c3/(BG^2) as printed; the same with E||W||^2 for c3, as Proposition 3 prints its remainder; c3/(BG(G-1))."""
@@ -105,7 +105,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "best_group",
     "U9, U4: the whole group size of least error, by enumeration",
     cells,

@@ -8,8 +8,8 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.estimation import find
-from simulations.harness.fingerprint import estimator_fingerprint
-from simulations.harness.study import Cell, Settings
+from grpo_theory.harness.fingerprint import estimator_fingerprint
+from grpo_theory.harness.study import Cell, Settings
 
 REPLICATIONS = 1 << 18
 QUICK_RESPONSES = 1 << 21

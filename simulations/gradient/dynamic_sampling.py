@@ -10,11 +10,11 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import mixed_share
-from simulations.claims import claim
+from simulations.claims import claim, unconverted
 from simulations.gradient.groups import advantages_of
-from simulations.harness.evidence import evidence
-from simulations.harness.study import Cell, Rows, Settings, Study
 
 PROBLEMS = {"two-arms": 1, "mixed": 2, "sequence-shared": 6, "lm-few-shot": 32}
 """Each with how many chunks it takes until its rows are decided; signals of single groups are weakest on the language model."""
@@ -185,7 +185,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "dynamic_sampling",
     "DAPO's dynamic sampling: what it climbs, and what it costs",
     cells,

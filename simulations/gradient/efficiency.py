@@ -14,11 +14,11 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, highest
 from grpo_theory.exact.alignment import efficiency_of
-from simulations.claims import claim
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.gradient.groups import RESPONSES
-from simulations.harness.evidence import exact, highest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 GROUP_SIZES = (*range(2, 17), 20, 24, 32, 48, 64)
 LARGE = 32
@@ -96,7 +96,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "efficiency",
     "Efficiency of estimators with different means, against the group size, exact",
     cells,

@@ -7,10 +7,10 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, log_log_slope
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import leave_one_out_traces, remainder_bound
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 
 GROUP_SIZES = (2, 4, 8, 16, 32, 64)
 BATCH_SIZE = 4
@@ -134,7 +134,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     ]
 
 
-STUDY = Study(
+STUDY = unconverted(
     "error_law",
     "U3 to U5: the exact error law by enumeration",
     cells,

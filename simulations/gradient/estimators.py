@@ -7,11 +7,11 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.estimation.trainers import CONVENTIONS
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import evidence
 from grpo_theory.exact.alignment import efficiency_of
-from simulations.claims import claim
+from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.gradient.cells import gradient_cells, merge, simulate_and
-from simulations.harness.evidence import evidence
-from simulations.harness.study import Cell, Rows, Settings, Study
 
 PROBLEMS = ("tabular", "sequence-shared", "lm-few-shot")
 GROUP_SIZES = (4, 16, 64)
@@ -99,7 +99,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "estimators",
     "every registered estimator, yours included: squared error and efficiency",
     cells,

@@ -10,10 +10,10 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.trainers import CONVENTIONS as TRAINERS
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import best_slope, finite_group_objective, left_out_slope, relative_slope, standardised_slope
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 
 PROBLEMS = ("two-arms", "tabular", "linear", "sequence-shared")
 """With binary rewards and no penalty."""
@@ -134,7 +134,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "finite_group",
     "R1: which objective finite groups climb, with binary rewards, for every trainer's convention",
     cells,

@@ -16,8 +16,10 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.data import sampled_answers
 from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.intervals.u_statistics import prompt_gradients
-from simulations.claims import claim
+from simulations.claims import claim, unconverted
 from simulations.gradient.sampled_terms import (
     ANOTHERS,
     TENFOLD,
@@ -31,8 +33,6 @@ from simulations.gradient.sampled_terms import (
     proxy_correlation,
     within_correlation,
 )
-from simulations.harness.evidence import evidence
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 ALL, HEAD, BOTH = "all parameters", "head", "head beside all parameters"
 UNCENTRED = "head, uncentred"
@@ -289,7 +289,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "full_gradient",
     "U6, U9, N9, N11 on SmolLM2's sampled answers: the gradient of all parameters, and the head's",
     cells,

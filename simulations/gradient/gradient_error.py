@@ -6,10 +6,10 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.gradient.cells import gradient_cells, merge, simulate_and
-from simulations.harness.evidence import evidence
-from simulations.harness.study import Cell, Rows, Settings, Study
 
 ESTIMATORS = ("reinforce", "oracle", "rloo", "dr_grpo", "grpo")
 GROUP_SIZES = (4, 8, 16, 32, 64)
@@ -75,7 +75,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "gradient_error",
     "U3 to U5: simulated errors against the exact law",
     cells,

@@ -10,11 +10,11 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.trainers import CONVENTIONS as TRAINERS
 from grpo_theory.evidence import Claim, Evidence
-from simulations.claims import claim
+from grpo_theory.evidence.reading import exact
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.gradient.cells import merge, simulate_estimators
 from simulations.gradient.groups import advantages_of
-from simulations.harness.evidence import exact
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 SMALL = ("two-arms", "two prompts")
 PROBLEMS = ("tabular", "mixed", "lm-few-shot")
@@ -116,7 +116,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "james_stein",
     "R4: the shrunk leave-one-out baseline: bias and error",
     cells,

@@ -9,10 +9,10 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import mixed_bias, mixed_share
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 
 PROBLEMS = ("two-arms", "tabular")
 GROUP_SIZES = (2, 3, 4)
@@ -96,7 +96,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "mixed_group",
     "R3: advantages and update given a mixed group, by enumeration",
     cells,

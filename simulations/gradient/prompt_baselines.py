@@ -13,11 +13,11 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
-from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.kernels import kernel_at
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
+from simulations.kernels import kernel_at
 
 CONSTANTS = (0.0, 0.5, 1.0)
 GROUP_SIZES = (8, 16)
@@ -94,7 +94,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "prompt_baselines",
     "U6: leave-one-out against every prompt-only baseline, by enumeration",
     cells,

@@ -13,11 +13,11 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_out_traces
-from simulations.claims import claim
+from simulations.claims import claim, unconverted
 from simulations.gradient.trained_heads import trained_heads
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
 
 PROBLEMS = ("lm-zero-shot", "lm-few-shot")
 QUALITIES = (0.15, 0.2, 0.25, 0.35, 0.45, 0.6, 0.7, 0.85)
@@ -128,7 +128,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "quality_path",
     "Figure 4: errors, constants and winners as the language model's head learns",
     cells,

@@ -13,11 +13,11 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
+from simulations.claims import claim, unconverted
 from simulations.gradient.groups import RESPONSES, advantages_of
-from simulations.harness.evidence import evidence
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
-from simulations.harness.summary import summary
 from simulations.normalisation.heads import hidden_states
 
 SIZES = {"lm-zero-shot": (3, 6), "lm-few-shot": (3, 5), "lm-instruct": (3, 8)}
@@ -126,7 +126,7 @@ def _rows(part: pd.DataFrame) -> list[dict[str, Any]]:
     return [at.loc[name].to_dict() for name in ("whole", "broken")]
 
 
-STUDY = Study(
+STUDY = unconverted(
     "step_gain",
     "Efficiency beside what one step of the best length gains, on a language model's heads",
     cells,

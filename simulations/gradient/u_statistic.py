@@ -8,10 +8,11 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import largest
+from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.claims import unconverted
 from simulations.gradient.groups import estimate
-from simulations.harness.evidence import largest
-from simulations.harness.identities import gap_claims, gap_rows
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.identities import gap_claims, gap_rows
 
 GROUPS = 200
 GROUP_SIZE = 5
@@ -101,7 +102,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return gap_claims(table, "quantity", STATEMENTS)
 
 
-STUDY = Study(
+STUDY = unconverted(
     "u_statistic",
     "U1, U2: the U-statistic and its Hoeffding projection, exact",
     cells,

@@ -1,5 +1,11 @@
-"""U11 to U13: the weights of the limit law, exactly: against the group size, the baseline, the number of prompts, and n."""
+"""U11 to U13: the weights of the limit law, exact.
 
+Against the group size, the baseline, the number of prompts, and n.  Broken: a mean that is taken twice, an oracle whose values
+are off, means over pairs, and wrong exponents.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,16 +14,77 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, log_log_slope
+from grpo_theory.evidence import Comparison, Margin, Statement, log_log_slope
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.exact import check_optimum
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, leave_one_out_parts, limit_covariance
-from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.kernels import kernel_at
-from simulations.harness.maximum import maximum
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.kernels import kernel_at
 from simulations.limit.prompt_weights import PromptBaselines, dependence, law_of_noise
+from simulations.maximum import maximum
+from simulations.sources import DEMYSTIFYING, OURS, derived
+
+SQUARE = Margin(
+    0.3, "an exponent of 2 is told from one of 1; from G = 4 to 16 the factor G/(G-1) makes an exact law's slope -2.16"
+)
+U11_TRANSIENT = Statement(
+    "U11/transient",
+    derived(6),
+    "the slowest part of E n Delta falls short of its limit by a multiple of n^-(2 beta lambda_min - 1)",
+    "rate",
+    formula=r"The slowest part of $E\,n\,\Delta$ falls short of its limit by a multiple of "
+    r"$n^{-(2\beta\lambda_{\min}-1)}$.",
+    whose=OURS,
+)
+U11_SKEWNESS = Statement(
+    "U11/skewness",
+    derived(6),
+    "distance of the standardised gap from the normal = skewness/(6 sqrt(2 pi)) within 1%",
+    "upper bound",
+    formula=r"The standardised gap is $\mathrm{skewness}/(6\sqrt{2\pi})$ away from the normal, within $1\%$.",
+    whose=OURS,
+)
+U11_COMPARABLE = Statement(
+    "U11/comparable",
+    derived(6),
+    "the distance of the standardised gap from the normal falls as M^-1/2",
+    "rate",
+    formula=r"The distance of the standardised gap from the normal falls as $M^{-1/2}$.",
+    whose=OURS,
+)
+U12 = Statement(
+    "U12",
+    f"{DEMYSTIFYING}, Corollary 9",
+    "w_k(leave-one-out) - w_k(oracle) = O(G^-2), B fixed",
+    "rate",
+    margin=SQUARE,
+    formula=r"At a fixed number of prompts, $$w_k(\mathrm{GRPO})-w_k(\mathrm{oracle})=O(G^{-2})$$",
+)
+U13 = Statement(
+    "U13",
+    f"{DEMYSTIFYING}, Corollary 10",
+    "no prompt-only baseline has smaller weights than the oracle: max over k and baselines of w_k(oracle)/w_k(baseline) <= 1",
+    "upper bound",
+    "Q'WW'Q and Z are uncorrelated given X",
+    formula=r"If $Q'WW'Q$ and $Z$ are uncorrelated given $X$, no baseline that depends on the prompt alone has smaller "
+    r"weights: $$w_k(\mathrm{oracle})\le w_k(C)\quad\text{for every }k\text{ and every }C=C(x)$$",
+)
+U13_ESTIMATED = Statement(
+    "U13/estimated",
+    f"{DEMYSTIFYING}, Corollary 10",
+    "nor than leave-one-out, up to O(G^-2): max over k and baselines of w_k(leave-one-out) - w_k(baseline), B fixed",
+    "rate",
+    "Q'WW'Q and Z are uncorrelated given X",
+    margin=SQUARE,
+    formula=r"Nor smaller than the leave-one-out mean's, up to $O(G^{-2})$.",
+)
+U13_CORRELATED = Statement(
+    "U13/correlated",
+    f"beyond {DEMYSTIFYING}, Corollary 10",
+    "no prompt-only baseline has smaller weights than the oracle, though Q'WW'Q and Z are correlated",
+    "upper bound",
+    whose=OURS,
+)
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict", "single")
 ASSUMED = ("kl-tabular", "indifferent", "balanced")
@@ -33,23 +100,20 @@ OFFSET_VALUE = 0.2
 CROWDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 SLOW_FACTORS = (0.6, 0.75, 1.0)
 STEPS, OFFSET = 1 << 13, 512
-RATE_MARGIN = 0.3
-"""An exponent of 2 is told from one of 1; from G = 4 to 16 the factor G/(G-1) makes an exact law's slope -2.16."""
+SLACK = 0.15
+"""Of an exponent, as a share of it: n^-1 is told from n^-2."""
 
 
 def cells(quick: bool) -> list[Cell]:
-    """Exact, so quick is no different."""
-    problems = [
-        Cell({"part": part, "problem": problem})
-        for part, names in (
-            ("group size", PROBLEMS),
-            ("baseline", (*PROBLEMS, "indifferent", "balanced")),
-            ("estimated", ASSUMED),
-            ("transient", ("kl-tabular", "conflict")),
-        )
-        for problem in names
-    ]
-    return [*problems, *(Cell({"part": "comparable", "prompts": prompts}) for prompts in CROWDS)]
+    """One cell for each part and problem; exact, so quick is no different."""
+    parts = {
+        "group size": PROBLEMS,
+        "baseline": (*PROBLEMS, "indifferent", "balanced"),
+        "estimated": ASSUMED,
+        "transient": ("kl-tabular", "conflict"),
+        "comparable": ("crowd",),
+    }
+    return [Cell({"part": part, "problem": problem}) for part, names in parts.items() for problem in names]
 
 
 def _noise(problem: gt.Problem, best: np.ndarray, group_size: int) -> np.ndarray:
@@ -112,16 +176,19 @@ def _by_estimated(name: str) -> Rows:
     return found
 
 
-def _by_prompts(prompts: int) -> Rows:
-    """The largest distance of the standardised law from the normal, and what its skewness predicts."""
-    problem = gt.gallery.crowd(prompts)
-    best = gt.find_optimum(problem, problem.theta)
-    law = law_of_noise(*check_optimum(problem, best), _noise(problem, best, 4))
-    points = np.linspace(-3.0, 4.0, 701)
-    distance = np.abs(law.cdf(law.mean() + law.std() * points) - ndtr(points)).max()
-    skewness = 2.0**1.5 * (law.weights**3).sum() / (law.weights**2).sum() ** 1.5
-    prediction = float(skewness / (6.0 * np.sqrt(2.0 * np.pi)))
-    return [{"quantity": "distance", "prompts": prompts, "estimate": float(distance), "prediction": prediction}]
+def _by_prompts(name: str) -> Rows:
+    """The largest distance of the standardised law from the normal, and what its skewness predicts, by the number of prompts."""
+    rows: Rows = []
+    for prompts in CROWDS:
+        problem = gt.gallery.crowd(prompts)
+        best = gt.find_optimum(problem, problem.theta)
+        law = law_of_noise(*check_optimum(problem, best), _noise(problem, best, 4))
+        points = np.linspace(-3.0, 4.0, 701)
+        distance = np.abs(law.cdf(law.mean() + law.std() * points) - ndtr(points)).max()
+        skewness = 2.0**1.5 * (law.weights**3).sum() / (law.weights**2).sum() ** 1.5
+        prediction = float(skewness / (6.0 * np.sqrt(2.0 * np.pi)))
+        rows.append({"quantity": "distance", "prompts": prompts, "estimate": float(distance), "prediction": prediction})
+    return rows
 
 
 def _by_step(name: str) -> Rows:
@@ -154,91 +221,61 @@ def _set_in(shortfalls: np.ndarray, exponents: np.ndarray, n: float) -> float:
     return float(n * np.exp(brentq(lambda x: shortfalls @ np.exp(-exponents * x) - 0.05, -20.0, 200.0)))
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
-    """Compute one part, exactly."""
-    if settings["part"] == "comparable":
-        return _by_prompts(settings["prompts"])
-    parts = {
-        "group size": _by_group_size,
-        "baseline": _by_baseline,
-        "estimated": _by_estimated,
-        "transient": _by_step,
-    }
-    return parts[settings["part"]](settings["problem"])
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield the rows of a part, and what they say of its statements."""
+    part, problem = settings["part"], settings["problem"]
+    tabulate, judge = PARTS_OF[part]
+    rows = tabulate(problem)
+    yield from ({"part": part, "problem": problem} | row for row in rows)
+    yield from judge(problem, pd.DataFrame(rows))
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each quantity."""
-    common = {"part": settings["part"], "problem": settings.get("problem", "crowd"), "prediction": np.nan}
-    return [common | row | EXACT for row in results[0]]
-
-
-def _rate(statement: str, setting: str, x: Any, y: Any, exponent: float, wrong: float) -> Claim:
-    slope, _ = log_log_slope(x, y)
-    return claim(statement, setting, *(exact(slope, value, 0.15 * abs(exponent)) for value in (exponent, wrong)))
-
-
-def _rates(statement: str, setting: str, part: pd.DataFrame, own: str) -> Claim:
+def _by_size(statement: Statement, own: str, problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
     """A difference that falls as G^-2; the control's falls as G^-1."""
     slopes = []
     for quantity in (own, "control"):
-        curve = part[part["quantity"] == quantity]
+        curve = rows[rows["quantity"] == quantity]
         slopes.append(log_log_slope(curve["group_size"], curve["estimate"])[0])
-    return claim(statement, setting, *(exact(slope, -2.0, RATE_MARGIN) for slope in slopes))
+    yield statement.compare(problem, slopes[0], -2.0, broken=slopes[1])
 
 
-def _baseline_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
+def _least(problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
     """No baseline has a smaller weight than the oracle; the control's oracle has values that are off."""
-    at = part.set_index("quantity")["estimate"]
-    measured = part["dependence"].iloc[0]
+    at = rows.set_index("quantity")["estimate"]
+    measured = rows["dependence"].iloc[0]
     facts = {"dependence of Q'WW'Q and Z": measured, "of b*": at["optimal"], "of no baseline": at["reinforce"]}
-    statement = "U13" if measured < IDENTITY_TOLERANCE else "U13/correlated"
-    return [claim(statement, problem, *(exact(at[name], 1.0) for name in ("oracle", "control")), facts=facts)]
+    statement = U13 if measured < IDENTITY_TOLERANCE else U13_CORRELATED
+    yield statement.compare(problem, at["oracle"], 1.0, broken=at["control"], facts=facts)
 
 
-def _crowd_claims(part: pd.DataFrame) -> list[Claim]:
+def _rate(statement: Statement, where: str, x: Any, y: Any, exponents: tuple[float, float]) -> Comparison:
+    """A slope against its exponent, and against a wrong one."""
+    slope, _ = log_log_slope(x, y)
+    exponent, wrong = exponents
+    return statement.compare(where, slope, exponent, broken=slope, broken_prediction=wrong, margin=SLACK * abs(exponent))
+
+
+def _normal(problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
     """The distance from the normal against what the skewness predicts, and its rate."""
-    last = part.iloc[-1]
-    gaps = (exact(abs(last["estimate"] / (factor * last["prediction"]) - 1.0), 0.01) for factor in (1.0, 1.25))
-    shape = (part["prompts"], part["estimate"], -0.5, -1.0)
-    return [
-        claim("U11/skewness", "crowd (64 prompts)", *gaps),
-        _rate("U11/comparable", "crowd (2 to 64 prompts)", *shape),
-    ]
+    last = rows.iloc[-1]
+    own, wrong = (abs(last["estimate"] / (factor * last["prediction"]) - 1.0) for factor in (1.0, 1.25))
+    yield U11_SKEWNESS.compare("crowd (64 prompts)", own, 0.01, broken=wrong)
+    yield _rate(U11_COMPARABLE, "crowd (2 to 64 prompts)", rows["prompts"], rows["estimate"], (-0.5, -1.0))
 
 
-def _transient_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
-    found = []
-    for factor, curve in part.groupby("factor"):
-        exponent, where = 1.0 - 2.0 * float(str(factor)), f"{problem} (beta lambda_min = {factor:g})"
-        found.append(_rate("U11/transient", where, curve["n"], curve["estimate"], exponent, 2.0 * exponent))
-    return found
+def _set_in_late(problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
+    """How the slowest part's shortfall falls, step scale by step scale; the control's exponent is twice as large."""
+    for factor, curve in rows.groupby("factor"):
+        exponent = 1.0 - 2.0 * float(str(factor))
+        where = f"{problem} (beta lambda_min = {factor:g})"
+        yield _rate(U11_TRANSIENT, where, curve["n"], curve["estimate"], (exponent, 2.0 * exponent))
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Read the rates and the orderings off the table."""
-    found = []
-    for (part, name), group in table.groupby(["part", "problem"], sort=False):
-        problem = str(name)
-        if part == "group size":
-            found.append(_rates("U12", problem, group, "rloo - oracle"))
-        elif part == "estimated":
-            found.append(_rates("U13/estimated", problem, group, "rloo - least"))
-        elif part == "baseline":
-            found += _baseline_claims(problem, group)
-        elif part == "transient":
-            found += _transient_claims(problem, group)
-        else:
-            found += _crowd_claims(group)
-    return found
-
-
-STUDY = Study(
-    "gap_weights",
-    "U11 to U13: the weights of the limit law, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U11/transient", "U11/skewness", "U11/comparable", "U12", "U13", "U13/estimated", "U13/correlated"),
-)
+PARTS_OF: dict[str, tuple[Callable[[str], Rows], Callable[[str, pd.DataFrame], Iterator[Comparison]]]] = {
+    "group size": (_by_group_size, partial(_by_size, U12, "rloo - oracle")),
+    "baseline": (_by_baseline, _least),
+    "estimated": (_by_estimated, partial(_by_size, U13_ESTIMATED, "rloo - least")),
+    "transient": (_by_step, _set_in_late),
+    "comparable": (_by_prompts, _normal),
+}
+"""What is tabulated of a problem, and what is read off."""

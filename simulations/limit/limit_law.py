@@ -1,4 +1,7 @@
-"""U11: the limit law of the suboptimality gap, by simulation of many training runs."""
+"""U11: the limit law of the suboptimality gap.
+
+U11: the limit law of the suboptimality gap, by simulation of many training runs.
+"""
 
 from collections.abc import Mapping
 from functools import cache
@@ -10,13 +13,70 @@ from scipy.linalg import solve_continuous_lyapunov
 from scipy.special import chdtr, ndtr
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
 from grpo_theory.theory.distance import law_distance
-from simulations.claims import claim
-from simulations.harness.evidence import evidence
-from simulations.harness.maximum import maximum
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.maximum import maximum
+from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
+
+U11 = Statement(
+    "U11",
+    f"{DEMYSTIFYING}, Theorem 8",
+    "n Delta(theta_n) -> sum w_k chi^2_1, sqrt(n) Q'(theta_n - theta*) is normal",
+    PARTS,
+    formula=r"$$n\,\Delta(\theta_n)\to\sum_kw_k\,\chi^2_{1,k},$$ $$w_k\text{ the eigenvalues of "
+    r"}\tfrac12S^{1/2}\mathrm{diag}(\lambda)S^{1/2},$$ $$S=\int_0^\infty e^{-(-\beta H^*-I/2)u}\,Q'\Gamma "
+    r"Q\,e^{-(-\beta H^*-I/2)u}\,du$$",
+)
+U11_PRINTED = Statement(
+    "U11/printed",
+    f"{DEMYSTIFYING}, Theorem 8",
+    "n Delta(theta_n) -> sum w_k chi^2_1, S as printed",
+    "law",
+    formula=r"The limit law of $n\,\Delta(\theta_n)$, with $S$ as printed.",
+)
+U11_CORRECTED = Statement(
+    "U11/corrected",
+    derived(6),
+    "n Delta(theta_n) -> sum w_k chi^2_1, S with the factor beta^2",
+    "law",
+    formula=r"The covariance has the square of the step scale as a factor: $$S=\beta^2\int_0^\infty e^{-(-\beta "
+    r"H^*-I/2)u}\,Q'\Gamma Q\,e^{-(-\beta H^*-I/2)u}\,du$$",
+    whose=CORRECTION,
+)
+U11_NORMAL = Statement(
+    "U11/normal",
+    f"{DEMYSTIFYING}, Theorem 8",
+    "sqrt(n) Q'(theta_n - theta*) is normal: its Mahalanobis distance is chi^2_r",
+    "law",
+    formula=r"$\sqrt n\,Q'(\theta_n-\theta^*)$ is normal: its Mahalanobis distance is $\chi^2_r$.",
+)
+U11_MEAN = Statement(
+    "U11/mean",
+    derived(6),
+    "E n Delta(theta_n) = sum w_k",
+    "equality",
+    formula=r"$E\,n\,\Delta(\theta_n)=\sum_kw_k$.",
+    whose=OURS,
+)
+U11_NORMAL_GAP = Statement(
+    "U11/normal gap",
+    f"question beside {DEMYSTIFYING}, Theorem 8",
+    "n Delta(theta_n) is normal, with 32 comparable weights",
+    "law",
+    formula=r"$n\,\Delta(\theta_n)$ itself is normal, with 32 comparable weights.",
+    whose=OURS,
+)
+U11_FINITE = Statement(
+    "U11/finite",
+    derived(6),
+    "E n Delta(theta_n) at finite n, by the exact recursion, beta just above 1/(2 lambda_min)",
+    "equality",
+    formula=r"$E\,n\,\Delta(\theta_n)$ at finite $n$ by the exact recursion, $\beta$ just above $1/(2\lambda_{\min})$.",
+    whose=OURS,
+)
 
 STEPS = 2000
 RUNS, QUICK_RUNS, CHUNK_RUNS = 81920, 2048, 2048
@@ -79,7 +139,7 @@ def _scale(linear: Linearisation, factor: float) -> tuple[float, int]:
     return beta, int(20.0 * beta * np.abs(np.linalg.eigvals(linear.drift)).max()) + 200
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train from the maximiser; return (n + offset) times the gap, and the squared Mahalanobis distance, of each run."""
     problem, best, highest = maximum(settings["problem"])
     linear = _linear(settings)
@@ -93,7 +153,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
         group_size=settings["group_size"],
         steps=settings["steps"],
         replications=settings["runs"],
-        rng=seed,
+        rng=rng,
         workers=1,
     )
     scale = settings["steps"] + offset
@@ -180,16 +240,16 @@ def _law_claims(where: str, part: pd.DataFrame) -> list[Claim]:
         return [evidence(at.loc[quantity], 0.0, LAW_MARGIN) for quantity in (name, control)]
 
     found = [
-        claim("U11/printed", where, *distances("printed law", "wrong law")),
-        claim("U11/corrected", where, *distances("law", "wrong law")),
-        claim("U11/normal", where, *distances("normal", "wrong normal")),
+        U11_PRINTED.claim(where, *distances("printed law", "wrong law")),
+        U11_CORRECTED.claim(where, *distances("law", "wrong law")),
+        U11_NORMAL.claim(where, *distances("normal", "wrong normal")),
     ]
     if is_usual(part.iloc[0]) and at.loc["law", "estimator"] in ("rloo", "grpo"):
         mean = at.loc["mean"]
         means = (evidence(mean, factor * float(mean["prediction"]), MEAN_MARGIN) for factor in (1.0, 1.25))
-        found.append(claim("U11/mean", where, *means))
+        found.append(U11_MEAN.claim(where, *means))
     if part["problem"].iloc[0] == "crowd":
-        found.append(claim("U11/normal gap", where, *distances("normal gap", "wrong law")))
+        found.append(U11_NORMAL_GAP.claim(where, *distances("normal gap", "wrong law")))
     return found
 
 
@@ -197,7 +257,7 @@ def _slow_claims(where: str, part: pd.DataFrame) -> list[Claim]:
     """Beta just above its least value: the mean at finite n follows the recursion, and is far from the limit's."""
     at = part.set_index("quantity")
     means = (evidence(at.loc["mean"], float(at.loc[name, "prediction"]), MEAN_MARGIN) for name in ("finite mean", "mean"))
-    return [claim("U11/finite", where, *means)]
+    return [U11_FINITE.claim(where, *means)]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
@@ -208,14 +268,3 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         where = setting_label(part.iloc[0].to_dict())
         found += _slow_claims(where, part) if part["factor"].iloc[0] < 1.0 else _law_claims(where, part)
     return found
-
-
-STUDY = Study(
-    "limit_law",
-    "U11: the limit law of the suboptimality gap",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U11/printed", "U11/corrected", "U11/normal", "U11/mean", "U11/normal gap", "U11/finite"),
-)

@@ -9,7 +9,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.exact import check_optimum
 from grpo_theory.theory import Linearisation, leave_one_out_parts, limit_covariance
-from simulations.harness.maximum import maximum
+from simulations.maximum import maximum
 
 FACTOR = 2.0
 STARTS = 2

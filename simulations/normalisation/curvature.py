@@ -10,10 +10,10 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import GREATEST_LOCAL_CURVATURE, curvature_bound, local_curvature_bound, success_hessian
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 from simulations.normalisation.policies import Policy, Unnormalised
 
 FAMILIES = ((2, 1), (3, 1), (3, 2), (5, 1), (5, 3), (10, 1), (10, 5))
@@ -207,7 +207,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "curvature",
     "N1, N2, N3: slope and curvature against reward variance, random policies and worst cases, exact",
     cells,

@@ -19,9 +19,9 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Evidence
-from simulations.claims import claim
-from simulations.harness.evidence import evidence
-from simulations.harness.study import Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.normalisation.heads import ascent, head_problem, hidden_states
 
 PROBLEMS = ("lm-few-shot", "lm-zero-shot", "lm-instruct")
@@ -172,7 +172,7 @@ def _less(row: pd.Series) -> Evidence:
     return evidence(row.to_dict() | {"estimate": -float(row["estimate"])}, -STRONG)
 
 
-STUDY = Study(
+STUDY = unconverted(
     "curvature_proxy",
     "N9: reward variance against curvature, over SmolLM2's questions and over training",
     cells,

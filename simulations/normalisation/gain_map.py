@@ -15,9 +15,9 @@ from scipy.special import expit
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import exact, highest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact, highest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.normalisation.heads import OWN, ascent, cosines, gram, head_problem, hidden_states, label, near_orthogonal, state
 from simulations.normalisation.phases import is_orthogonal
 from simulations.normalisation.prompts import prompts
@@ -129,7 +129,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "gain_map",
     "N12: what division by the standard deviation gains, over orthogonality and mean deviation",
     cells,

@@ -10,10 +10,10 @@ from scipy.special import softmax
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import divided_gain_constant, plain_gain_constant
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 from simulations.normalisation.ascent import SHARP_STEPS
 
 ANSWERS, QUICK_ANSWERS = tuple(range(2, 9)), (2, 4)
@@ -160,7 +160,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "one_step",
     "N5, N6: the gain of one exact step against its guarantee",
     cells,

@@ -8,9 +8,9 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 
 PROMPTS, ANSWERS, WIDTH = 4, 4, 3
 """Prompts, responses to each, and features of a response that are its prompt's own."""
@@ -104,7 +104,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "orthogonal_prompts",
     "N4: prompts with orthogonal features do not interact, exact",
     cells,

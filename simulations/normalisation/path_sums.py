@@ -11,10 +11,10 @@ import pandas as pd
 
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence.reading import average, exact
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import divided_gain_constant, plain_gain_constant
-from simulations.claims import claim
-from simulations.harness.evidence import average, exact
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 from simulations.normalisation.ascent import SHARP_STEPS, Prompts, Step
 from simulations.normalisation.prompts import MIXTURES, mixture, prompts
 
@@ -181,7 +181,7 @@ def race_claims(where: str, at: pd.Series) -> list[Claim]:
     return [claim(name, where, *both, facts=facts) for name, both in compared.items()]
 
 
-STUDY = Study(
+STUDY = unconverted(
     "path_sums",
     "N5, N6, N7: sums along training paths, and which update is ahead",
     cells,

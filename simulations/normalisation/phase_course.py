@@ -20,11 +20,11 @@ from grpo_theory.arrays import Array, Flags
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import evidence, exact, highest
 from grpo_theory.exact import StabilityWarning
-from simulations.claims import claim
-from simulations.harness.evidence import evidence, exact, highest
-from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.harness.summary import summary
+from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
+from simulations.claims import claim, unconverted
 from simulations.normalisation.heads import OWN, STRIDE, ascent, cosines, gram, head_problem, label, near_orthogonal, state
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_high, is_orthogonal, phases
 
@@ -235,7 +235,7 @@ def _last(part: pd.DataFrame, quantity: str, arm: str) -> dict[Any, Any]:
     return own.iloc[-1].to_dict() if len(own) else {}
 
 
-STUDY = Study(
+STUDY = unconverted(
     "phase_course",
     "N12: the phases of training with division by the standard deviation, on SmolLM2's head",
     cells,

@@ -13,9 +13,9 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.normalisation.heads import OWN, State, ascent, cosines, gram, head_problem, hidden_states, label, near_orthogonal
 
 PROBLEMS = ("lm-few-shot", "lm-zero-shot", "lm-instruct")
@@ -145,7 +145,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "prompt_cosines",
     "N10, N11: how orthogonal SmolLM2's questions are, by their representations and by their gradients",
     cells,

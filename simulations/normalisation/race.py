@@ -21,10 +21,10 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import evidence
-from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.harness.summary import summary
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
+from simulations.claims import claim, unconverted
 from simulations.normalisation.prompts import MIXTURES
 from simulations.normalisation.race_problems import N_PROMPTS, RAW, WHITENED, problem_of
 from simulations.normalisation.race_runs import ARMS, OPTIMISERS, PRINTED, PRINTED_STEPS, success, tuned_step
@@ -173,7 +173,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
 TUNED = {"division/pays": -POINT, "division/harmless": POINT}
 FACTS = {"success": "estimate", "step": "step"}
 
-STUDY = Study(
+STUDY = unconverted(
     "race",
     "Divide by the standard deviation or not: success over a training, each arm at its own best step",
     cells,

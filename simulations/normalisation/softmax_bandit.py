@@ -12,10 +12,10 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.compiler.compilation import F1, compile_function
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, farthest, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import GREATEST_CURVATURE, divided_gap_limit, softmax_gap_bound, softmax_gap_limit
-from simulations.claims import claim
-from simulations.harness.evidence import exact, farthest, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 
 RESPONSES, QUICK_RESPONSES = (2, 3, 5, 10), (2, 3)
 STEP = 0.4
@@ -287,7 +287,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "softmax_bandit",
     "R6: slope, smoothness and convergence of the softmax bandit, exact",
     cells,

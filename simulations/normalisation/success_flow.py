@@ -13,10 +13,10 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.trainers import CONVENTIONS
 from grpo_theory.evidence import Claim, log_log_slope
+from grpo_theory.evidence.reading import distance, exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import DividedFlow, FiniteGroupFlow, PlainFlow, SuccessFlow, finite_group_objective
-from simulations.claims import claim
-from simulations.harness.evidence import distance, exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 
 GRPO = CONVENTIONS["openrlhf_group_norm"].with_parameters(epsilon=0.0)
 """Divided by the group's own standard deviation (ddof 1), nothing added to it."""
@@ -235,7 +235,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "success_flow",
     "N7: the growth of success in small steps, with and without division, and with finite groups",
     cells,

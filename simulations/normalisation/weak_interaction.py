@@ -10,9 +10,9 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import evidence, exact, farthest, highest, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import evidence, exact, farthest, highest, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.normalisation.ascent import Prompts, State, Step
 from simulations.normalisation.interaction import constants, interaction, opposed, shortfall, step_of
 from simulations.normalisation.prompts import mixture, prompts
@@ -230,7 +230,7 @@ def _facts(worst: pd.Series, share: float) -> dict[str, float]:
     return {name: worst[name] for name in FACTS} | {"share where M exists": share}
 
 
-STUDY = Study(
+STUDY = unconverted(
     "weak_interaction",
     "N8: prompts that share features",
     cells,

@@ -7,9 +7,9 @@ import pandas as pd
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import Claim, Evidence
-from simulations.claims import claim
-from simulations.harness.evidence import evidence, exact, highest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import evidence, exact, highest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.normalisation.ascent import Prompts
 from simulations.normalisation.interaction import Interaction, constants, interaction, step_of
 from simulations.normalisation.prompts import prompts
@@ -184,7 +184,7 @@ def _worst(some: pd.DataFrame) -> Evidence:
     return evidence(row, comparisons=len(some))
 
 
-STUDY = Study(
+STUDY = unconverted(
     "weak_sums",
     "N8: sums along paths of prompts that share features",
     cells,

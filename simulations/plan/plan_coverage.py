@@ -1,6 +1,7 @@
-"""Coverage of what rewards alone tell, on laws of success rates of known truth, over numbers of prompts and group sizes.
+"""Coverage of what rewards alone tell, and of what gradients with heavy tails tell.
 
-And of what gradients tell where their lengths have heavy tails: those cells are of `heavy_tails`.
+Of rewards alone on laws of success rates of known truth, over numbers of prompts and group sizes; broken, the rates seen are
+plugged in.  The cells of gradients whose lengths have heavy tails are of `heavy_tails`.
 """
 
 from collections.abc import Mapping
@@ -14,17 +15,36 @@ from scipy import sparse
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.evidence import Claim, Share
+from grpo_theory.evidence import Claim, Share, Statement
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.plan.average import Reference, Terms, average_terms, mean_ends, ratio_ends
 from grpo_theory.plan.brackets import RateFunction, power_of_two, reference_parameter
 from grpo_theory.plan.learning_rate import ratio_range, times_variance
 from grpo_theory.plan.prompt_weights import PLAIN, raised, slope_function
 from grpo_theory.plan.uniform_share import share_terms
-from simulations.claims import claim
-from simulations.claims.planner import TEXTS
-from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.plan import heavy_tails
 from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
+from simulations.sources import OURS, derived
+
+TEXTS = {
+    "uniform share": "the share of uniform groups at the logged group size",
+    "uniform share, doubled": "the share of uniform groups at twice the logged group size",
+    "step": "GRPO's mean weight of a prompt, h'(p)",
+    "weighted rate": "the mean success rate of prompts by MaxRL's weights",
+    "hard prompts": "the share of prompts that succeed less than 20% of the time",
+    "hard weight": "the share of GRPO's weight on prompts that succeed less than 20% of the time",
+    "learning rate": "the factor on the learning rate when GRPO's groups are doubled",
+}
+STATEMENTS = {
+    name: Statement(
+        f"plan/{name}",
+        derived(34),
+        f"from rewards alone, a 95% interval of {text} covers at least 95%, within one point",
+        "upper bound",
+        whose=OURS,
+    )
+    for name, text in TEXTS.items()
+}
 
 LEVEL = 0.95
 MARGIN = 0.01
@@ -54,12 +74,12 @@ def cells(quick: bool) -> list[Cell]:
     return [*from_rewards, *heavy_tails.cells(quick)]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, float]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, float]]:
     """Draw pilots, and count how often the intervals hold the truth, and how often those do that take rates seen for rates."""
     if "ragged" in settings:
-        return heavy_tails.compute(settings, seed, chunk)
+        return heavy_tails.compute(settings, rng, chunk)
     law, size = rate_laws()[settings["law"]], settings["size"]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(rng)
     tables = count_tables(rng.binomial(size, law.draw((settings["pilots"], settings["prompts"]), rng)), size)
     honest, plugged_in = honest_limits(tables), _limits(_seen_terms(size), tables)
     return {
@@ -207,21 +227,10 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for _, row in table[table["part"] == "point"].iterrows():
         both = (_evidence(float(row[name]), int(row["replications"])) for name in ("estimate", "plugged_in"))
         setting = f"{row['law']} (B = {row['prompts']}, n = {row['size']})"
-        found.append(claim(f"plan/{row['quantity']}", setting, *both))
+        found.append(STATEMENTS[str(row["quantity"])].claim(setting, *both))
     return found
 
 
 def _evidence(share: float, replications: int) -> Share:
     """The share of intervals that miss, which is to be at most 5%, and one point of a hundred of the level more."""
     return Share(1.0 - share, 1.0 - LEVEL + MARGIN * LEVEL, margin=0.0, replications=replications)
-
-
-STUDY = Study(
-    "plan_coverage",
-    "coverage of what rewards alone tell, and of what gradients with heavy tails tell",
-    cells,
-    compute,
-    rows,
-    claims,
-    (*(f"plan/{name}" for name in QUANTITIES), *heavy_tails.DECIDES),
-)

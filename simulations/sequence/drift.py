@@ -10,9 +10,9 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest, most
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact, largest, most
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, random_problem, turned
 from simulations.sequence.tokens import Tokens
 
@@ -220,7 +220,7 @@ def _by_tree(part: pd.DataFrame) -> pd.DataFrame:
     return wide
 
 
-STUDY = Study(
+STUDY = unconverted(
     "drift",
     "T6, T7, T8: what updates off policy estimate, against the drift, exact",
     cells,

@@ -9,10 +9,10 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.exact.multisets import multisets
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.group_laws import multiset_probabilities
 from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
 
@@ -173,7 +173,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "group_mean_bounds",
     "T12: what the group's mean adds to the update, its bounds and their worst cases, exact",
     cells,

@@ -8,9 +8,9 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, log_log_slope
-from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.parts import composed
 
 PROBLEMS = ("sequence-tabular", "sequence-shared", "kl-sequence")
@@ -90,7 +90,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "inner_updates",
     "U15: the bias of token ratios against the step size and the number of updates, exact",
     cells,

@@ -10,9 +10,9 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.divergences import STEP, Numbers, at_held_prefixes, between, expected, gradient
 from simulations.sequence.parts import composed, cosine
 
@@ -203,7 +203,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "kl_terms",
     "U17, R5: which gradient each KL term estimates, exact",
     cells,

@@ -11,9 +11,9 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.clip import find_clip
 from grpo_theory.estimation.ratio import Ratio
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.checkpoints import SEVERAL, checkpoints, divergence
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, turned
 
@@ -185,7 +185,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "language_model",
     "T3, T6 to T8 on SmolLM2: what updates estimate after 1, 4 and 16 updates on one rollout, exact",
     cells,

@@ -14,11 +14,11 @@ from scipy.optimize import minimize
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact
 from grpo_theory.exact.surface import gradient
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.problem.prefix_head import PrefixHeadMap
-from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 from simulations.sequence.checkpoints import SEVERAL
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, mean_update, turned
 
@@ -136,7 +136,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "language_model_lengths",
     "T15 on SmolLM2: what dividing by the own length does to the optimum, exact",
     cells,

@@ -9,9 +9,9 @@ from scipy.integrate import solve_ivp
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.parts import composed, features_of, mean_update
 from simulations.sequence.stopping import stopping
 
@@ -108,7 +108,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "own_length",
     "T15: where training ends if responses are divided by their own lengths, exact",
     cells,

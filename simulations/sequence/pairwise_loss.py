@@ -8,10 +8,11 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import largest
+from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.claims import unconverted
 from simulations.gradient.groups import estimate
-from simulations.harness.evidence import largest
-from simulations.harness.identities import gap_claims, gap_rows
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.identities import gap_claims, gap_rows
 from simulations.sequence.divergences import Numbers, gradient
 
 PROBLEMS = ("tabular", "linear", "graded", "sequence-shared")
@@ -86,7 +87,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return gap_claims(table, "quantity", STATEMENTS)
 
 
-STUDY = Study(
+STUDY = unconverted(
     "pairwise_loss",
     "R7: the pairwise loss and the group-relative update, exact",
     cells,

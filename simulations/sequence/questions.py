@@ -9,8 +9,9 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim
+from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.claims import unconverted
 from simulations.gradient.groups import advantages_of
-from simulations.harness.study import Cell, Rows, Settings, Study
 from simulations.sequence.parts import cosine
 
 PROBLEM = "sequence-shared"
@@ -145,4 +146,4 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return []
 
 
-STUDY = Study("questions", "Which estimator for which question", cells, compute, rows, claims)
+STUDY = unconverted("questions", "Which estimator for which question", cells, compute, rows, claims)

@@ -8,9 +8,9 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.parts import features_of
 from simulations.sequence.tokens import Tokens
 
@@ -96,7 +96,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "ratio_moments",
     "T4: the second moment of the trajectory ratio against the horizon, clipped and not, exact",
     cells,

@@ -10,9 +10,9 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
 
 FAMILIES = ((2, 1, None), (2, 2, 1), (3, 1, None), (2, 2, None))
@@ -229,7 +229,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "score_bounds",
     "T3, T4, T5, T13: norms of scores and gradients, random policies and worst cases, exact",
     cells,

@@ -9,9 +9,9 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import Claim, log_log_slope
-from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import exact
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.divergences import STEP
 from simulations.sequence.parts import composed
 from simulations.sequence.standardised import leave_out, standardised
@@ -131,7 +131,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "standardised_limit",
     "U14, U15: standardised advantages and token ratios as the group grows, exact",
     cells,

@@ -9,8 +9,8 @@ from scipy.optimize import brentq
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Evidence, log_log_slope
-from simulations.claims import claim
-from simulations.harness.study import Cell, Rows, Settings, Study
+from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.stopping import HIGH, LOW, fields, mean_path, stopping, update_rule
 
 STEPS, QUICK_STEPS = tuple(64 * 2**k for k in range(11)), tuple(1024 * 2**k for k in range(5))
@@ -161,7 +161,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "stationarity",
     "T9, T10, T11: the average squared gradient against N, |G| and T",
     cells,

@@ -9,10 +9,10 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.clip import CLIPS
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.exact import token_weights
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.parts import composed, random_problem
 from simulations.sequence.tokens import Tokens
 
@@ -177,7 +177,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "update_terms",
     "T1, T2: the updates of GRPO and TIC-GRPO term by term, exact",
     cells,

@@ -8,8 +8,8 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
+from grpo_theory.harness.study import Settings
 from grpo_theory.theory import TrainingLaw, training_law
-from simulations.harness.study import Settings
 
 FAR = (2.0, -2.0, 1.0)
 CASES = (

@@ -18,8 +18,8 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.exact import directional_derivatives
 from grpo_theory.exact.logit_forms import noise_forms
+from grpo_theory.harness.study import Settings
 from grpo_theory.theory import TrainingLaw
-from simulations.harness.study import Settings
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence.reading import difference, distance, evidence, farthest, highest
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals import best_set
 from grpo_theory.theory import TrainingLaw, leave_one_out_parts
-from simulations.claims import claim
-from simulations.harness.evidence import difference, distance, evidence, farthest, highest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 from simulations.training.cases import CASES, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.controlled import collected, guide, objectives_by_group_size
 from simulations.training.grid import HALF_DOUBLING, on_grid
@@ -269,7 +269,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "group_size",
     "U9: the group size that trains the best policy, at fixed budgets",
     cells,

@@ -8,10 +8,10 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import difference, distance
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import TrainingLaw, training_law
-from simulations.claims import claim
-from simulations.harness.evidence import difference, distance
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 from simulations.training.controlled import collected, guide, objectives_by_group_size
 
 PROBLEM = "two-speeds"
@@ -105,7 +105,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "group_size_horizon",
     "U9: which trace decides for the policy near its maximiser",
     cells,

@@ -10,11 +10,11 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import difference
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals import best_set
 from grpo_theory.theory import noise_free_path, noise_free_slopes
-from simulations.claims import claim
-from simulations.harness.evidence import difference
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 from simulations.training.controlled import Guide, collected, objectives_by_group_size
 from simulations.training.grid import on_grid
 
@@ -113,7 +113,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "group_size_lm",
     "U9: the best group size for a language model's head",
     cells,

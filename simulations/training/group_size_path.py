@@ -7,10 +7,10 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import noise_free_path
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 from simulations.training.cases import CASES, FAR, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.grid import HALF_DOUBLING
 
@@ -94,7 +94,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "group_size_path",
     "U9: the scaling law's constants along training, exactly",
     cells,

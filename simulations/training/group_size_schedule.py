@@ -8,9 +8,9 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import difference, distance
-from simulations.harness.study import Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import difference, distance
+from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.controlled import controlled, controlled_objectives, guide
 from simulations.training.grid import on_grid
@@ -110,7 +110,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "group_size_schedule",
     "U9: a group size that follows the policy against a fixed one",
     cells,

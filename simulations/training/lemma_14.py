@@ -1,86 +1,71 @@
-"""Lemma 14, on which U8 rests: the largest values that its hypotheses allow a sequence, exactly, against its bound."""
+"""U8: the lemma on sequences behind the bound, exact.
 
-from typing import Any
+Lemma 14, on which Lemma 6 rests, bounds every sequence that keeps its hypotheses.  The largest values that they allow a sequence
+are computed and held against the bound, over a grid of constants.  Broken, the bound starts at n_0 = 1.
+"""
+
+from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence.reading import largest
+from grpo_theory.harness.study import Settings
 from grpo_theory.theory.bounds import first_index, largest_sequence, printed_first_index, sequence_bound
-from simulations.claims import claim
-from simulations.harness.evidence import exact, largest
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
+
+BOUND = "a_n <= max{ (1 + eps) C/((A - 1) n), a n_0/n }"
+PRINTED = Statement(
+    "U8/lemma/printed",
+    f"{DEMYSTIFYING}, Lemma 14",
+    f"{BOUND}, n_0 as printed",
+    "upper bound",
+    formula=r"Let $0\le a_n\le a$, $A>1$ and $a_{n+1}\le\left(1-\frac An+\frac B{n^2}\right)a_n+\frac C{n^2}$. "
+    r"Then $$a_n\le\max\left\{\frac{(1+\varepsilon)C}{(A-1)n},\ \frac{a\,n_0}{n}\right\},$$ $$"
+    r"n_0=\left\lceil\frac{B(1+\varepsilon)}{\varepsilon(A-1)}\right\rceil+1$$",
+)
+USED = Statement(
+    "U8/lemma/used",
+    f"{DEMYSTIFYING}, Lemma 14",
+    f"{BOUND}, n_0 as printed, B >= A^2/4 as in Lemma 6",
+    "upper bound",
+    formula=r"The lemma as printed, where $B\ge A^2/4$, as it is in Lemma 6.",
+    whose=OURS,
+)
+CORRECTED = Statement(
+    "U8/lemma/corrected",
+    derived(7),
+    f"{BOUND}, n_0 at least A",
+    "upper bound",
+    formula=r"The same holds with a starting index $n_0$ that is at least $A$.",
+    whose=CORRECTION,
+)
 
 A = (1.25, 2.0, 4.0, 10.0, 100.0)
 B_OVER_LEAST = (0.01, 0.25, 1.0, 4.0)
+"""B in units of A^2/4, from which on the bracket 1 - A/n + B/n^2 is never negative; in Lemma 6 it is L/mu of them."""
 C_OVER_HIGHEST = (0.1, 4.0, 1000.0)
 EPSILONS = (0.25, 1.0, 4.0)
 LENGTH = 4096
-STARTS = ("printed", "corrected", "control")
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell; exact, so quick is no different."""
-    grid = {"a": list(A), "b_over_least": list(B_OVER_LEAST), "c": list(C_OVER_HIGHEST), "epsilon": list(EPSILONS)}
-    return [Cell(grid | {"length": LENGTH})]
-
-
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, float]]:
-    """Return the highest ratio of what a sequence can reach to the bound, for n_0 as printed and as corrected.
+def ratios(a: float, b: float, c: float, epsilon: float) -> dict[str, float]:
+    """Return the highest ratio of what a sequence can reach to the bound, for n_0 as printed, as corrected, and of 1.
 
     Only sequences count that keep all hypotheses, a_{n+1} >= 0 included, for ever.
-    B is given in units of A^2/4, from which on the bracket 1 - A/n + B/n^2 is never negative; in Lemma 6 it is L/mu of them.
     """
-    n = np.arange(1, settings["length"] + 1)
-    found = []
-    for a in settings["a"]:
-        for share in settings["b_over_least"]:
-            for c in settings["c"]:
-                b = share * a**2 / 4.0
-                largest = largest_sequence(a, b, c, 1.0, len(n))
-                for epsilon in settings["epsilon"]:
-                    starts = {"printed": printed_first_index(a, b, epsilon), "corrected": first_index(a, b, epsilon)}
-                    ratios = {
-                        name: float((largest / sequence_bound(a, c, 1.0, start, n, epsilon)).max())
-                        for name, start in starts.items()
-                    }
-                    at_once = sequence_bound(a, c, 1.0, 1, n, epsilon)
-                    ratios["control"] = float((largest / at_once).max())
-                    found.append({"a": a, "b": b, "b_over_least": share, "c": c, "epsilon": epsilon, **ratios})
-    return found
+    n = np.arange(1, LENGTH + 1)
+    reached = largest_sequence(a, b, c, 1.0, LENGTH)
+    starts = {"printed": printed_first_index(a, b, epsilon), "corrected": first_index(a, b, epsilon), "broken": 1}
+    return {name: float((reached / sequence_bound(a, c, 1.0, start, n, epsilon)).max()) for name, start in starts.items()}
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each choice of constants and of n_0: what a sequence can reach over the bound."""
-    return [
-        {name: value for name, value in found.items() if name not in STARTS}
-        | {"start": start, "prediction": 1.0, "estimate": found[start], **EXACT}
-        for found in results[0]
-        for start in STARTS
-    ]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """The bound as printed, as printed where Lemma 6 uses it, and as corrected; the control starts at n_0 = 1."""
-    used = table[table["b_over_least"] >= 1.0]
-    found = []
-    for statement, part, start in (
-        ("U8/lemma/printed", table, "printed"),
-        ("U8/lemma/used", used, "printed"),
-        ("U8/lemma/corrected", table, "corrected"),
-    ):
-        ratios = part.groupby("start")["estimate"]
-        both = (exact(largest(ratios.get_group(name)), 1.0) for name in (start, "control"))
-        found.append(claim(statement, "all sequences", *both))
-    return found
-
-
-STUDY = Study(
-    "lemma_14",
-    "U8: the lemma on sequences behind the bound, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U8/lemma/printed", "U8/lemma/used", "U8/lemma/corrected"),
-)
+def compare(settings: Settings) -> Iterator[Comparison]:
+    """Yield the worst of the bound as printed, as printed where Lemma 6 uses it, and as corrected."""
+    grid = [(a, share, c, epsilon) for a in A for share in B_OVER_LEAST for c in C_OVER_HIGHEST for epsilon in EPSILONS]
+    all_of = [(share, ratios(a, share * a**2 / 4.0, c, epsilon)) for a, share, c, epsilon in grid]
+    used = [ratio for share, ratio in all_of if share >= 1.0]
+    every = [ratio for _, ratio in all_of]
+    for statement, over, start in ((PRINTED, every, "printed"), (USED, used, "printed"), (CORRECTED, every, "corrected")):
+        worst, broken = (largest([ratio[name] for ratio in over]) for name in (start, "broken"))
+        yield statement.compare("all sequences", worst, 1.0, broken=broken)

@@ -9,7 +9,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from simulations.harness.summary import summary
+from grpo_theory.harness.summary import summary
 from simulations.sequence.off_policy import Pairs, cosines
 
 LOOKS = 4

@@ -7,8 +7,9 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
-from simulations.harness.identities import gap_claims, gap_rows
-from simulations.harness.study import Cell, Rows, Settings, Study
+from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.claims import unconverted
+from simulations.identities import gap_claims, gap_rows
 
 PROBLEMS = ("tabular", "linear", "mixed", "conflict")
 ESTIMATORS = ("dr_grpo", "rloo", "grpo", "reinforce")
@@ -59,7 +60,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return gap_claims(table, "estimator", (("T8/one token", name, broken) for name in centred), "{problem} ({own})")
 
 
-STUDY = Study(
+STUDY = unconverted(
     "one_large_step",
     "T8: inner updates without a ratio against one large update, one token",
     cells,

@@ -9,11 +9,11 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import evidence
-from simulations.harness.step_search import best_step
-from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.harness.summary import summary
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.harness.step_search import best_step
+from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
+from simulations.claims import claim, unconverted
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import composed
 from simulations.training.worlds import WORLDS, sampled
@@ -146,7 +146,7 @@ def _claims(part: pd.DataFrame) -> Iterator[Claim]:
 
 FACTS = {"success": "estimate", "step": "step"}
 
-STUDY = Study(
+STUDY = unconverted(
     "passes",
     "T8 where responses serve several passes: what dropping ratio and clip costs",
     cells,

@@ -11,9 +11,9 @@ from scipy.optimize import minimize
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
-from simulations.claims import claim
-from simulations.harness.evidence import distance, exact
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from grpo_theory.evidence.reading import distance, exact
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.claims import claim, unconverted
 from simulations.sequence.divergences import Numbers, gradient, token_logs
 from simulations.sequence.parts import composed
 from simulations.sequence.standardised import STANDARDISED, ascended
@@ -191,7 +191,7 @@ def _facts(at: pd.DataFrame) -> Mapping[str, float]:
     }
 
 
-STUDY = Study(
+STUDY = unconverted(
     "standardised_optimum",
     "U16: where training with standardised rewards converges",
     cells,

@@ -14,14 +14,14 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact, farthest
+from grpo_theory.evidence.reading import largest as largest_of
 from grpo_theory.exact import Region, region
 from grpo_theory.exact.ball import ERROR_POINTS, largest, net, one_by_one
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import constant_step_bound, harmonic_step_bound
-from simulations.claims import claim
-from simulations.harness.evidence import exact, farthest
-from simulations.harness.evidence import largest as largest_of
-from simulations.harness.maximum import curvatures, maximum
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
+from simulations.maximum import curvatures, maximum
 from simulations.training.grid import doubling
 
 BALLS = (("conflict", 1.0), ("conflict", 2.0), ("kl-linear", 0.3), ("kl-linear", 1.0), ("kl-linear", 2.0), ("kl-tabular", 1.0))
@@ -140,7 +140,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "theorem_7",
     "U9: the best group size by Theorem 7's bound, its constants suprema over a region",
     cells,

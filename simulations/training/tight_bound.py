@@ -9,12 +9,12 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import evidence, highest
 from grpo_theory.exact import Region, largest_error, longest_estimate, region
+from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import harmonic_step_bound
 from grpo_theory.theory.bounds import first_index
-from simulations.claims import claim
-from simulations.harness.evidence import evidence, highest
-from simulations.harness.study import Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
 from simulations.training.grid import doubling
 
 PROBLEM = "one direction"
@@ -138,7 +138,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "tight_bound",
     "U8: the bound where it is nearly tight, with the printed schedule",
     cells,

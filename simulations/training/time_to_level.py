@@ -16,13 +16,13 @@ from grpo_theory.estimation.clip import CLIPS
 from grpo_theory.estimation.ratio import RATIOS
 from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence.reading import evidence, highest
 from grpo_theory.exact import StabilityWarning
+from grpo_theory.harness.step_search import best_step
+from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
 from grpo_theory.simulate.training import TrainingRuns
-from simulations.claims import claim
-from simulations.harness.evidence import evidence, highest
-from simulations.harness.step_search import best_step
-from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.harness.summary import summary
+from simulations.claims import claim, unconverted
 from simulations.training.worlds import race_problem
 
 LEVELS = {"sequence-shared": 0.68, "stopping": 0.745}
@@ -217,7 +217,7 @@ def _worst(differences: pd.DataFrame) -> Evidence:
     return evidence(differences.loc[highest(differences["estimate"])], 0.0, comparisons=len(differences))
 
 
-STUDY = Study(
+STUDY = unconverted(
     "time_to_level",
     "T14, T8: updates to a level of the objective, each composition at its best step size",
     cells,

@@ -13,14 +13,14 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence.reading import BoundedMean, evidence
 from grpo_theory.exact import StabilityWarning
+from grpo_theory.harness.step_search import best_step
+from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
 from grpo_theory.simulate.iterates import simulate_iterates
-from simulations.claims import claim
-from simulations.harness.evidence import BoundedMean, evidence
-from simulations.harness.kernels import kernel_at
-from simulations.harness.step_search import best_step
-from simulations.harness.study import Cell, Rows, Settings, Study
-from simulations.harness.summary import summary
+from simulations.claims import claim, unconverted
+from simulations.kernels import kernel_at
 from simulations.sequence.parts import composed
 from simulations.training.looks import look, summarised
 from simulations.training.worlds import WORLDS, sampled
@@ -207,7 +207,7 @@ def _ending(part: pd.DataFrame) -> Iterator[tuple[str, tuple[Evidence, Evidence]
             yield f"{statement}, {ending}", (own, control), facts
 
 
-STUDY = Study(
+STUDY = unconverted(
     "trained_drift",
     "T6 to T8 along training: where updates off policy point, and what clip and ratio are worth to whole runs",
     cells,

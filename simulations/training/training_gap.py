@@ -10,13 +10,13 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence.reading import evidence, exact, farthest
 from grpo_theory.exact import Region, largest_error, longest_estimate, region, steepest_ray
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import constant_step_bound, gap_recursion, harmonic_step_bound, linearise, recursion_bound
-from simulations.claims import claim
-from simulations.harness.evidence import evidence, exact, farthest
-from simulations.harness.kernels import kernel_at
-from simulations.harness.maximum import curvatures, maximum
-from simulations.harness.study import EXACT, Cell, Rows, Settings, Study
+from simulations.claims import claim, unconverted
+from simulations.kernels import kernel_at
+from simulations.maximum import curvatures, maximum
 from simulations.training.grid import doubling
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
@@ -316,7 +316,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     return found
 
 
-STUDY = Study(
+STUDY = unconverted(
     "training_gap",
     "U7, U8, U10, U18: the mean gap during training and its bounds",
     cells,

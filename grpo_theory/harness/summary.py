@@ -3,7 +3,7 @@
 import numpy as np
 
 from grpo_theory.arrays import Array
-from simulations.harness.study import EXACT
+from grpo_theory.harness.study import EXACT
 
 
 def summary(sample: Array) -> dict[str, float]:

@@ -63,7 +63,7 @@ def _begin(prepare: Callable[[], object]) -> None:
 
 
 def _import_studies() -> None:
-    from simulations.harness.discovery import studies
+    from grpo_theory.harness.discovery import studies
 
     studies()
 
@@ -83,7 +83,7 @@ def _start() -> None:
 @contextmanager
 def dask(workers: int) -> Iterator[Executor]:
     """Open a cluster of processes on this machine, run by Dask: a process that dies is replaced and its chunk computed again."""
-    from simulations.harness.cluster import local_cluster  # here, because Dask is an extra
+    from grpo_theory.harness.cluster import local_cluster  # here, because Dask is an extra
 
     with local_cluster(workers) as executor:
         yield executor
@@ -92,7 +92,7 @@ def dask(workers: int) -> Iterator[Executor]:
 @contextmanager
 def dask_at(address: str, workers: int) -> Iterator[Executor]:
     """Open a cluster whose scheduler is at HOST:PORT; how many workers it has, and when they come and go, is its own affair."""
-    from simulations.harness.cluster import scheduler_at  # here, because Dask is an extra
+    from grpo_theory.harness.cluster import scheduler_at  # here, because Dask is an extra
 
     with scheduler_at(address) as executor:
         yield executor

@@ -10,10 +10,10 @@ import pandas as pd
 
 from grpo_theory.evidence import judge
 from grpo_theory.evidence.verdicts import COLUMNS
-from simulations.harness.discovery import studies
-from simulations.harness.fingerprint import module_fingerprint
-from simulations.harness.seal import SealError, opened_json, sealed_json
-from simulations.harness.store import StoreError, checksum_of, read_table, write_atomically
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.fingerprint import module_fingerprint
+from grpo_theory.harness.seal import SealError, opened_json, sealed_json
+from grpo_theory.harness.store import StoreError, checksum_of, read_table, write_atomically
 
 CLAIMS, ORIGIN = "claims.csv", "claims.json"
 SAME = ("seed", "quick", "versions")

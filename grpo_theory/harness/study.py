@@ -1,15 +1,22 @@
-"""What a study is: cells, each split into chunks; a table; claims read off the table."""
+"""What a study is: a file, whose head states theorems and whose body computes what decides them.
+
+Two forms.  An exact study defines ``compare(settings)``, which yields `Statement.compare` for each statement and setting: the two
+sides and the broken one; and rows of data, if a figure shows more.  A simulated one defines ``simulate(settings, rng, chunk)``,
+whose `rng` has been spawned for the chunk; ``rows(settings, results)``, which makes rows of the table of what the chunks of a
+cell returned; and ``claims(table)``, which reads the claims off it.  Either may define ``cells(quick)``; else there is one cell.
+What is stated is whatever `Statement` stands at the top level of the file, alone, in a tuple or in a dict.
+"""
 
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Statement
 
 Settings = Mapping[str, Any]
 Rows = list[dict[str, Any]]
@@ -50,39 +57,45 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """A study, as plain functions of data; each stands in a file of its own as ``STUDY``.
+    """A study, as plain functions of data.
 
     Attributes
     ----------
     name : str
         The name of its file.
     title : str
-        One line on what it decides.
+        The first line of the file's docstring: what it decides.
+    module : str
+        The module that it was read from.
     cells : callable
         ``cells(quick)`` lists the cells.
     compute : callable
-        ``compute(settings, seed, chunk)`` is a pure function with a JSON-able result. The seed is the chunk's own, unless the
-        cell says that it is shared.
+        ``compute(settings, rng, chunk)`` is a pure function with a JSON-able result. The seed sequence is the chunk's own,
+        unless the cell says that it is shared.
     rows : callable
         ``rows(settings, results)`` turns the results of a cell's chunks, in order, into rows of the table.
     claims : callable
         ``claims(table)`` reads the claims off the table.
-    decides : tuple of str
-        The statements of the catalogue that the claims are about, by their ids.
+    statements : tuple of Statement
+        What its file states: those that its claims are about, and the heads of those that are split.
+    powerless : Mapping
+        Why the control of a claim is known to survive, by the statement's id and the setting, in which * stands for any text.
     """
 
     name: str
     title: str
+    module: str
     cells: Callable[[bool], Sequence[Cell]]
     compute: Callable[[Settings, np.random.SeedSequence, int], Any]
     rows: Callable[[Settings, list[Any]], Rows]
     claims: Callable[[pd.DataFrame], list[Claim]]
-    decides: tuple[str, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    powerless: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
-    def module(self) -> str:
-        """The module that defines it."""
-        return self.cells.__module__
+    def decides(self) -> tuple[str, ...]:
+        """The ids of the statements that its claims are about."""
+        return tuple(one.id for one in self.statements if one.kind != PARTS and one.decided)
 
 
 def cell_seed(study: str, cell: Cell, seed: int) -> np.random.SeedSequence:

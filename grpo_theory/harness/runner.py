@@ -12,11 +12,11 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
+from grpo_theory.harness.discovery import study_in
+from grpo_theory.harness.fingerprint import checkout_checksum
+from grpo_theory.harness.store import NUMERICAL, Store, StoreError, versions
+from grpo_theory.harness.study import Cell, Study, chunk_seed, table_of
 from grpo_theory.validation import counted
-from simulations.harness.discovery import study_in
-from simulations.harness.fingerprint import checkout_checksum
-from simulations.harness.store import NUMERICAL, Store, StoreError, versions
-from simulations.harness.study import Cell, Study, chunk_seed, table_of
 
 Chunk = tuple[Study, Cell, int]
 

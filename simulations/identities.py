@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence.reading import exact
+from grpo_theory.harness.study import EXACT, Rows
 from simulations.claims import claim
-from simulations.harness.evidence import exact
-from simulations.harness.study import EXACT, Rows
 
 
 def gap_rows(common: Mapping[str, Any], column: str, gaps: Mapping[str, float]) -> Rows:

@@ -18,9 +18,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from simulations.harness.fingerprint import module_fingerprint
-from simulations.harness.seal import UNSEALED, SealError, check_seal, opened_json, seal, sealed_json
-from simulations.harness.study import Cell, Study
+from grpo_theory.harness.fingerprint import module_fingerprint
+from grpo_theory.harness.seal import UNSEALED, SealError, check_seal, opened_json, seal, sealed_json
+from grpo_theory.harness.study import Cell, Study
 
 CHUNKS = "chunks"
 """The folder of chunks."""

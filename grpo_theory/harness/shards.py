@@ -6,10 +6,10 @@ from concurrent.futures import Executor
 from pathlib import Path
 
 from grpo_theory.estimation import SourceFile
-from simulations.harness.runner import build_table, chunks_of, compute, missing_in
-from simulations.harness.shard import Shard
-from simulations.harness.store import Store
-from simulations.harness.study import Study
+from grpo_theory.harness.runner import build_table, chunks_of, compute, missing_in
+from grpo_theory.harness.shard import Shard
+from grpo_theory.harness.store import Store
+from grpo_theory.harness.study import Study
 
 
 def run_shard(

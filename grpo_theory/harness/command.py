@@ -9,19 +9,19 @@ from pathlib import Path
 from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
+from grpo_theory.harness.cluster import ClusterError, ClusterLostError
+from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.kernel_files import KernelFileError, first_line, load_kernels
+from grpo_theory.harness.options import repeated
+from grpo_theory.harness.runner import ForeignWorkerError, run
+from grpo_theory.harness.shard import shard_folders
+from grpo_theory.harness.shards import merge, run_shard
+from grpo_theory.harness.store import CHUNKS, Store, StoreError
+from grpo_theory.harness.verdicts import CLAIMS, judge_tables, write_verdicts
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
 from simulations.claims import CATALOGUE, decided_by
 from simulations.claims.powerless import unexplained
-from simulations.harness.cluster import ClusterError, ClusterLostError
-from simulations.harness.discovery import studies
-from simulations.harness.kernel_files import KernelFileError, first_line, load_kernels
-from simulations.harness.options import repeated
-from simulations.harness.runner import ForeignWorkerError, run
-from simulations.harness.shard import shard_folders
-from simulations.harness.shards import merge, run_shard
-from simulations.harness.store import CHUNKS, Store, StoreError
-from simulations.harness.verdicts import CLAIMS, judge_tables, write_verdicts
 
 
 def obey(options: argparse.Namespace) -> int:

@@ -1,0 +1,96 @@
+"""A module read as a study, in one of its two forms."""
+
+import json
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from grpo_theory.evidence import Claim, Comparison, Evidence, Statement
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings, Study
+
+EXACT_FORM, SIMULATED_FORM = ("compare",), ("simulate", "rows", "claims")
+JUDGED = ("statement", "setting", "broken", "broken_prediction", "margin", "facts")
+"""The columns that a comparison has beside those that every row has."""
+
+
+class StudyError(ValueError):
+    """A file that is no study although it begins as one; the message says what is missing."""
+
+
+def study_of(module: ModuleType) -> Study | None:
+    """Return the study that a module defines, and None if it defines neither form; one that states nothing only tabulates.
+
+    Raises
+    ------
+    StudyError
+        If it defines a part of a form, or both.
+    """
+    defined = [name for name in (*EXACT_FORM, *SIMULATED_FORM) if callable(getattr(module, name, None))]
+    if "compare" not in defined and "simulate" not in defined:
+        return None
+    form = EXACT_FORM if "compare" in defined else SIMULATED_FORM
+    name = module.__name__.rpartition(".")[2]
+    if defined != list(form):
+        raise StudyError(
+            f"a study must define either compare(settings), or simulate(settings, rng, chunk), rows(settings, results) and "
+            f"claims(table); {name} defines {', '.join(defined)}"
+        )
+    statements = tuple(stated_in(module))
+    return Study(
+        name=name,
+        title=(module.__doc__ or name).strip().partition("\n")[0].rstrip("."),
+        module=module.__name__,
+        cells=getattr(module, "cells", _one_cell),
+        statements=statements,
+        powerless=getattr(module, "POWERLESS", {}),
+        **(_exact_form(module, statements) if form is EXACT_FORM else _simulated_form(module)),
+    )
+
+
+def stated_in(module: ModuleType) -> Iterable[Statement]:
+    """Yield the statements at the top level of a module, each once, in the order in which they stand there."""
+    seen: dict[str, Statement] = {}
+    for value in vars(module).values():
+        group = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple | list) else (value,)
+        seen |= {one.id: one for one in group if isinstance(one, Statement)}
+    yield from seen.values()
+
+
+def _one_cell(quick: bool) -> list[Cell]:
+    return [Cell({})]
+
+
+def _simulated_form(module: ModuleType) -> dict[str, Any]:
+    return {"compute": module.simulate, "rows": module.rows, "claims": module.claims}
+
+
+def _exact_form(module: ModuleType, statements: Iterable[Statement]) -> dict[str, Any]:
+    by_id = {one.id: one for one in statements}
+
+    def compute(settings: Settings, rng: Any, chunk: int) -> list[dict[str, Any]]:
+        return [_row(one) for one in module.compare(settings)]
+
+    def claims(table: pd.DataFrame) -> list[Claim]:
+        return [_claim(by_id[row["statement"]], row) for row in table.to_dict("records") if row["statement"]]
+
+    return {"compute": compute, "rows": _rows, "claims": claims}
+
+
+def _row(one: Comparison | Mapping[str, Any]) -> dict[str, Any]:
+    """Return a comparison, or a row of data, as a row of the table."""
+    if not isinstance(one, Comparison):
+        return {"statement": "", **one}
+    return one._asdict() | {"facts": json.dumps(dict(one.facts)) if one.facts else ""}
+
+
+def _rows(settings: Settings, results: list[Any]) -> Rows:
+    """Return the rows of all chunks; what is not said is exact, and predicts nothing."""
+    return [{"prediction": float("nan"), **EXACT} | row for result in results for row in result]
+
+
+def _claim(statement: Statement, row: Mapping[str, Any]) -> Claim:
+    own = Evidence(row["estimate"], row["prediction"], margin=row["margin"])
+    control = Evidence(row["broken"], row["broken_prediction"], margin=row["margin"])
+    return Claim(statement, row["setting"], own, control, json.loads(row["facts"]) if row["facts"] else {})
