@@ -21,6 +21,8 @@ STREET = (
     "intervals",
     "laboratory",
     "plan",
+    "page",
+    "__main__",
 )
 PEERS = {"theory", "simulate"}
 """Neither imports the other."""
