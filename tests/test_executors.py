@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_theory.harness.discovery import studies
 from grpo_theory.harness.executors import EXECUTORS, processes, start_all
 from grpo_theory.harness.runner import ForeignWorkerError, compute_chunk, made_with
 from simulations import __main__ as command
+from simulations.collection import studies
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -98,7 +98,7 @@ def members(group):
 
 def test_a_worker_of_another_checkout_is_refused():
     study = studies()["one_large_step"]
-    (cell, *_), here = study.cells(True), made_with()
+    (cell, *_), here = study.cells(True), made_with(study.module)
     for name, value in here.items():
         with pytest.raises(ForeignWorkerError, match=f"has another {name}"):
             compute_chunk(study.module, cell, 0, 0, (), here | {name: f"not {value}"})

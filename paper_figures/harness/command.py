@@ -10,6 +10,7 @@ from grpo_theory.harness.verdicts import read_seed, read_verdicts
 from paper_figures.harness.discovery import figures, figures_of
 from paper_figures.harness.drawing import draw, draw_all, prepare
 from paper_figures.harness.report import write_report
+from simulations.collection import studies
 
 
 def obey(options: argparse.Namespace) -> int:
@@ -38,7 +39,7 @@ def obey(options: argparse.Namespace) -> int:
 
 
 def _report(results: Path, out: Path) -> None:
-    verdicts = read_verdicts(results)
+    verdicts = read_verdicts(results, studies())
     names = figures_of(verdicts.studies)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     print(f"{len(names)} figures to draw", flush=True)

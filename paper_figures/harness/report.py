@@ -6,8 +6,7 @@ from types import ModuleType
 
 import pandas as pd
 
-from grpo_theory.evidence import FAMILY_ERROR
-from grpo_theory.harness.discovery import studies
+from grpo_theory.evidence import FAMILY_ERROR, PARTS
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import Verdicts
 from paper_figures.harness.advice import RULE, advice, choices
@@ -28,8 +27,7 @@ from paper_figures.harness.summaries import (
 )
 from paper_figures.harness.theorem import add_list, add_proofs, add_statement
 from paper_figures.harness.wording import setting_name, standing, tally, with_power
-from simulations.claims import CATALOGUE, PARTS
-from simulations.claims.typeset import TYPESET
+from simulations.collection import catalogue, studies
 
 SHOWN = ["id", "problem", "verdict", "estimate", "low", "high", "prediction", "margin", "replications", "facts"]
 WEAK = ["id", "problem", "estimate", "prediction", "control", "control_estimate", "control_prediction", "needed"]
@@ -82,7 +80,7 @@ def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
     else:
         page.table(left)
     page.section("Proofs", "proofs", "The rest")
-    add_proofs(page, [one for one in CATALOGUE.values() if (verdicts.claims["id"] == one.id).any()])
+    add_proofs(page, [one for one in catalogue().values() if (verdicts.claims["id"] == one.id).any()])
     page.section("How this was made", "made", "The rest")
     page.paragraph(_origin(verdicts))
     page.table(how_made(results, verdicts.studies), summary="Settings, replications, seeds and times")
@@ -110,7 +108,7 @@ def _add_opening(page: Page, verdicts: Verdicts, results: Path) -> None:
 
 def _add_reading(page: Page, claims: pd.DataFrame) -> None:
     """Add how many statements hold and fail, and how to read the rest."""
-    judged = [one for one in CATALOGUE.values() if one.kind != PARTS and (claims["id"] == one.id).any()]
+    judged = [one for one in catalogue().values() if one.kind != PARTS and (claims["id"] == one.id).any()]
     standings = {one.id: standing(claims[claims["id"] == one.id]) for one in judged}
     page.heading("In numbers")
     counts = [(whose, [standings[one.id] for one in judged if one.whose == whose]) for whose in ("paper", "correction", "ours")]
@@ -138,7 +136,7 @@ def _add_section(
         page.paragraph(section.asks, "quiet")
     listed = []
     for whole, parts in section.statements():
-        if whole.id in TYPESET or len(parts) > 1:
+        if whole.formula or len(parts) > 1:
             add_statement(page, whole, parts, claims)
         else:
             listed += [whole, *parts]

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from grpo_theory.harness.discovery import studies
 from grpo_theory.harness.store import read_run, read_table
 from paper_figures.harness.captions import listed
 from paper_figures.harness.style import ESTIMATORS, TRAINING
-from simulations.claims import CATALOGUE, decided_by
+from simulations.collection import catalogue, collection, studies
 
 
 def group_sizes(results: Path) -> pd.DataFrame:
@@ -78,8 +77,8 @@ def _coverage_of_runs(results: Path) -> pd.DataFrame:
 
 def undecided() -> pd.DataFrame:
     """Return the statements of the catalogue that no study decides, and why."""
-    deciders = decided_by(studies().values())
-    found = [one for one in CATALOGUE.values() if not deciders.get(one.id)]
+    deciders = collection().deciders()
+    found = [one for one in catalogue().values() if not deciders.get(one.id)]
     return pd.DataFrame([(one.id, one.text, one.source, one.open) for one in found], columns=["id", "statement", "source", "why"])
 
 

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from grpo_theory.evidence import Statement
+from grpo_theory.evidence import PARTS, Statement
 from paper_figures.harness.mathematics import typeset
 from paper_figures.harness.page import Page, anchor_of
 from paper_figures.harness.wording import SEE, in_words, standing, tally
-from simulations.claims import PARTS
-from simulations.claims.typeset import TYPESET
 
 DERIVATIONS = Path(__file__).parents[2] / "docs" / "derivations.md"
 _ARXIV = re.compile(r"arXiv (\d{4}\.\d{5})")
@@ -113,7 +111,7 @@ def _first_clause(words: str) -> int:
 
 def _words(statement: Statement) -> str:
     """Return the statement's typeset form, or its plain text."""
-    return TYPESET.get(statement.id) or statement.text[:1].upper() + statement.text[1:] + "."
+    return statement.formula or statement.text[:1].upper() + statement.text[1:] + "."
 
 
 def _assumed(statement: Statement) -> str:
