@@ -16,10 +16,10 @@ from grpo_theory.data import arithmetic
 from grpo_theory.estimation import registry as registry_module
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.study import COLUMNS
+from grpo_theory.page.document import Page
 from paper_figures import __main__ as figures_command
+from paper_figures.discovery import figures
 from paper_figures.estimators import looks
-from paper_figures.harness.discovery import figures
-from paper_figures.harness.page import Page
 from simulations import __main__ as command
 from simulations.collection import catalogue, collection, studies
 from simulations.gradient import estimators

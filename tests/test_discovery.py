@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paper_figures.harness.discovery import figures
+from paper_figures.discovery import figures
 from simulations.collection import studies
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +47,7 @@ LIST = """
 import json, sys
 from pathlib import Path
 import paper_figures
-from paper_figures.harness.discovery import figures
+from paper_figures.discovery import figures
 from simulations.__main__ import main
 
 assert Path(paper_figures.__file__).is_relative_to(sys.argv[1])

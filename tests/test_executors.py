@@ -58,14 +58,14 @@ def test_the_table_is_the_same_whoever_computes_it(tmp_path):
 RUN = ["-m", "simulations", "run", "group_mean_bounds", "--executor", "processes", "--results"]  # chunks of seconds
 DRAWING = """
 import time
-from paper_figures.harness import drawing
+from grpo_theory.page import drawing
 
 def wait(futures):
     print("chunks to compute", flush=True)
     time.sleep(600)
 
 drawing.as_completed = wait
-list(drawing.draw_all(["decomposition", "gap_bounds"], None, None))
+list(drawing.draw_all({name: f"paper_figures.{name}" for name in ("decomposition", "gap_bounds")}, None, None))
 """
 """All figures are drawn, or fail, and the parent does not ask for them."""
 

@@ -16,19 +16,19 @@ import pytest
 
 from grpo_theory.evidence.verdicts import COLUMNS
 from grpo_theory.harness.verdicts import Verdicts
+from grpo_theory.page.document import anchor_of
+from grpo_theory.page.mathematics import typeset
+from grpo_theory.page.picture import picture
+from grpo_theory.page.style import LANGUAGE_MODEL
+from grpo_theory.page.theorem import emphasised
+from grpo_theory.page.wording import in_words, standing, tally
 from grpo_theory.theory import GroupSizeLaw
-from paper_figures.harness import sections as sections_module
-from paper_figures.harness.discovery import figures, subject
-from paper_figures.harness.findings import FINDINGS, Found, NotSaidError
-from paper_figures.harness.group_law import fine, group_law
-from paper_figures.harness.mathematics import typeset
-from paper_figures.harness.page import anchor_of
-from paper_figures.harness.picture import picture
-from paper_figures.harness.report import write_report
-from paper_figures.harness.sections import PRACTICE, SECTIONS, section_of, sections
-from paper_figures.harness.style import LANGUAGE_MODEL
-from paper_figures.harness.theorem import emphasised
-from paper_figures.harness.wording import in_words, standing, tally
+from paper_figures.content import sections as sections_module
+from paper_figures.content.findings import FINDINGS, Found, NotSaidError
+from paper_figures.content.report import write_report
+from paper_figures.content.sections import PRACTICE, SECTIONS, section_of, sections
+from paper_figures.discovery import figures, subject
+from paper_figures.group_law import fine, group_law
 from simulations import training
 from simulations.collection import catalogue, collection
 from simulations.training import training_gap

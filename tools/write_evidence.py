@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import read_verdicts
 from grpo_theory.page.digest import COLUMNS, DIGITS, evidence
-from paper_figures.harness.advice import advice
+from paper_figures.content.coverage_advice import advice
 from simulations.collection import catalogue, studies
 
 TOP = Path(__file__).resolve().parents[1]
