@@ -32,11 +32,11 @@ def nothing(*arguments: Any) -> tuple[list[float], float]:
 
 def start() -> float:
     """Return the processor seconds until a fresh worker could begin a chunk: all studies imported, the code fingerprinted."""
-    from grpo_theory.harness.discovery import studies
     from grpo_theory.harness.fingerprint import module_fingerprint
     from grpo_theory.harness.runner import made_with
+    from simulations.collection import studies
 
-    made_with()
+    made_with("simulations")
     for study in studies().values():
         module_fingerprint(study.module)
     return processor_seconds()
@@ -44,11 +44,11 @@ def start() -> float:
 
 def handing_out(name: str) -> float:
     """Return the processor seconds that this process spends on one chunk: on handing it out and taking its result back."""
-    from grpo_theory.harness.discovery import studies
     from grpo_theory.harness.executors import EXECUTORS as OPENED
     from grpo_theory.harness.runner import made_with
+    from simulations.collection import studies
 
-    cell, wanted = studies()[STUDY].cells(True)[0], made_with()
+    cell, wanted = studies()[STUDY].cells(True)[0], made_with("simulations")
     with OPENED[name](1) as executor:
         executor.submit(nothing, STUDY, cell, 0, 0, (), wanted).result()
         before = processor_seconds()

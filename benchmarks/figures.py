@@ -18,8 +18,8 @@ from benchmarks.process import ROOT
 from benchmarks.results import ResultsError, circumstances, reading
 from benchmarks.sweeps import JAX, NUMPY, SIMULATOR, SWEEPS, TRAINER, Point
 from grpo_theory.harness.store import write_atomically
-from paper_figures.harness import style
-from paper_figures.harness.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look
+from grpo_theory.page import style
+from grpo_theory.page.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look
 
 COSTS, PICTURE = ROOT / "benchmarks" / "COSTS.json", ROOT / "docs" / "costs.svg"
 LOOKS = {

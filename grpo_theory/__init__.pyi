@@ -5,6 +5,7 @@ from . import exact as exact
 from . import intervals as intervals
 from . import laboratory as laboratory
 from . import language_model as language_model
+from . import page as page
 from . import plan as plan
 from . import samples as samples
 from . import simulate as simulate

@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with ending_at_once(INTERRUPTED):
             print("reading the figures, which takes some seconds", flush=True)
-            from paper_figures.harness import command, discovery
+            from paper_figures import command, discovery
 
             discovery.figures()
         status = command.obey(options)

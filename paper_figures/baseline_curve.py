@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import BLACK, GREEN, LANGUAGE_MODEL, ORANGE, PROBLEMS, Look, points
+from grpo_theory.page.style import BLACK, GREEN, LANGUAGE_MODEL, ORANGE, PROBLEMS, Look, points
 
 PLACE = 40
 ABOUT = "U6"

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
-from paper_figures.harness.style import BLACK, BLUE, ORANGE, PROBLEMS, VERMILION
+from grpo_theory.page.style import BLACK, BLUE, ORANGE, PROBLEMS, VERMILION
 
 PLACE = 25
 TABLES = ("best_group",)

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.harness.captions import listed
-from paper_figures.harness.style import GREY, Look, coverage_axis, group_size_axis, intervals
+from grpo_theory.page.captions import listed
+from grpo_theory.page.style import GREY, Look, coverage_axis, group_size_axis, intervals
 
 PLACE = 160
 TABLES = ("coverage",)

@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, VERMILION, Look
 from grpo_theory.theory import GREATEST_LOCAL_CURVATURE, curvature_bound, local_curvature_bound
-from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, VERMILION, Look
 
 PLACE = 320
 TABLES = ("curvature",)

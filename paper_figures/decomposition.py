@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from grpo_theory.theory import GroupSizeLaw
-from paper_figures.harness.style import (
+from grpo_theory.page.style import (
     BLACK,
     BLUE,
     GREEN,
@@ -21,6 +20,7 @@ from paper_figures.harness.style import (
     log_axis,
     points,
 )
+from grpo_theory.theory import GroupSizeLaw
 
 PLACE = 20
 TABLES = ("error_law", "gradient_error")

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import ESTIMATORS, PROBLEMS, SKY, Look, group_size_axis
+from grpo_theory.page.style import ESTIMATORS, PROBLEMS, SKY, Look, group_size_axis
 
 PLACE = 7
 TABLES = ("efficiency",)

@@ -7,8 +7,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from paper_figures.harness.captions import listed
-from paper_figures.harness.style import BROWN, ESTIMATORS, PROBLEMS, SKY, Look, group_size_axis, points
+from grpo_theory.page.captions import listed
+from grpo_theory.page.style import BROWN, ESTIMATORS, PROBLEMS, SKY, Look, group_size_axis, points
 
 PLACE = 60
 TABLES = ("estimators",)

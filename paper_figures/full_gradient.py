@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import BLACK, BLUE, ESTIMATORS, GREEN, GREY, ORANGE, VERMILION, group_size_axis
+from grpo_theory.page.style import BLACK, BLUE, ESTIMATORS, GREEN, GREY, ORANGE, VERMILION, group_size_axis
 from simulations.gradient.full_gradient import NEAR_ORTHOGONAL, PRINTED, PRINTED_NEAR
 
 PLACE = 57

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 from scipy.special import ndtri
 
-from paper_figures.harness.style import ESTIMATORS, GREY, TRAINING
+from grpo_theory.page.style import ESTIMATORS, GREY, TRAINING
 
 PLACE = 70
 TABLES = ("training_gap",)

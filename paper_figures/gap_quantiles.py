@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import ESTIMATORS, GREY, TRAINING
+from grpo_theory.page.style import ESTIMATORS, GREY, TRAINING
 
 PLACE = 80
 TABLES = ("limit_law",)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import (
+from grpo_theory.page.style import (
     BLUE,
     GREEN,
     GREY,

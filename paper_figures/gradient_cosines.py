@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.harness.captions import listed
-from paper_figures.harness.style import BLACK, checkpoint_colours
+from grpo_theory.page.captions import listed
+from grpo_theory.page.style import BLACK, checkpoint_colours
 from simulations.normalisation.heads import NEAR
 from simulations.normalisation.prompt_cosines import END, PRINTED_NEAR
 

@@ -6,9 +6,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.harness.captions import listed
-from paper_figures.harness.group_law import fine, group_law
-from paper_figures.harness.style import BLUE, GREEN, GREY, VERMILION, Look, group_size_axis, log_axis, points
+from grpo_theory.page.captions import listed
+from grpo_theory.page.style import BLUE, GREEN, GREY, VERMILION, Look, group_size_axis, log_axis, points
+from paper_figures.group_law import fine, group_law
 
 PLACE = 120
 TABLES = ("group_size",)

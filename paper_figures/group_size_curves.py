@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from paper_figures.harness.group_law import fine, group_law
-from paper_figures.harness.style import NORMAL_95, checkpoint_colours, group_size_axis, log_axis
+from grpo_theory.page.style import NORMAL_95, checkpoint_colours, group_size_axis, log_axis
+from paper_figures.group_law import fine, group_law
 from simulations.training.group_size import BUDGET
 
 PLACE = 110

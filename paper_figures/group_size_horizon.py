@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import BLACK, BLUE, NORMAL_95, PURPLE, VERMILION, log_axis
+from grpo_theory.page.style import BLACK, BLUE, NORMAL_95, PURPLE, VERMILION, log_axis
 from simulations.training.group_size_horizon import LARGE, SMALL
 
 PLACE = 130

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from paper_figures.harness.style import BLACK, BLUE, GREY, ORANGE, PURPLE, VERMILION, log_axis
+from grpo_theory.page.style import BLACK, BLUE, GREY, ORANGE, PURPLE, VERMILION, log_axis
 
 PLACE = 100
 TABLES = ("group_size_path",)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, VERMILION, Look, log_axis
+from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, VERMILION, Look, log_axis
 from simulations.training.group_size_schedule import BUDGET
 
 PLACE = 140

@@ -7,7 +7,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import TRAINING
+from grpo_theory.page.style import TRAINING
 
 PLACE = 300
 TABLES = ("kl_terms",)

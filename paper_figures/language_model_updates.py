@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from paper_figures.harness.style import BROWN, LANGUAGE_MODEL, PROBLEMS, RATIOS, Look, log_axis
+from grpo_theory.page.style import BROWN, LANGUAGE_MODEL, PROBLEMS, RATIOS, Look, log_axis
 from simulations.sequence.language_model import BATCH_SIZE, GROUP_SIZE, WIDTH
 
 PLACE = 230

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from paper_figures.harness.style import BLACK, BLUE, GREY, VERMILION, Look, points
+from grpo_theory.page.style import BLACK, BLUE, GREY, VERMILION, Look, points
 
 PLACE = 220
 TABLES = ("stationarity", "own_length")

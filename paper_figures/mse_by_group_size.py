@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.harness.group_law import fine, group_law
-from paper_figures.harness.style import ESTIMATORS, LANGUAGE_MODEL, PROBLEMS, exact_line, group_size_axis, log_axis, points
+from grpo_theory.page.style import ESTIMATORS, LANGUAGE_MODEL, PROBLEMS, exact_line, group_size_axis, log_axis, points
+from paper_figures.group_law import fine, group_law
 
 PLACE = 10
 ABOUT = "U6"

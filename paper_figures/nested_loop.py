@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import GREY, coverage_axis, intervals
+from grpo_theory.page.style import GREY, coverage_axis, intervals
 
 PLACE = 180
 TABLES = ("coverage",)

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from grpo_theory.page.captions import listed
+from grpo_theory.page.style import BLACK, BLUE, VERMILION, Look
 from grpo_theory.theory import divided_gain_constant
-from paper_figures.harness.captions import listed
-from paper_figures.harness.style import BLACK, BLUE, VERMILION, Look
 
 PLACE = 240
 TABLES = ("one_step",)

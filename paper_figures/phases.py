@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, SKY, VERMILION
+from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, SKY, VERMILION
 from simulations.normalisation.heads import NEAR
 from simulations.normalisation.phase_course import BATCH_SIZE, GROUP_SIZE
 

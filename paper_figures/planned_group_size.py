@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from scipy.stats import binom
 
+from grpo_theory.page.captions import listed, spanned
+from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
 from grpo_theory.plan.advice import TOLERANCE
-from paper_figures.harness.captions import listed, spanned
-from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
 from simulations.plan.pilot_problems import LIMITS
 from simulations.plan.planned_group_size import DEFAULT
 

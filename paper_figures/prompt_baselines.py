@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
-from paper_figures.harness.style import ESTIMATORS, GREY, PROBLEMS
+from grpo_theory.page.style import ESTIMATORS, GREY, PROBLEMS
 
 PLACE = 55
 TABLES = ("prompt_baselines",)

@@ -7,8 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.harness.group_law import fine, group_law
-from paper_figures.harness.style import (
+from grpo_theory.page.style import (
     BLACK,
     BLUE,
     ESTIMATORS,
@@ -21,6 +20,7 @@ from paper_figures.harness.style import (
     group_size_axis,
     log_axis,
 )
+from paper_figures.group_law import fine, group_law
 
 PLACE = 35
 TABLES = ("quality_path",)

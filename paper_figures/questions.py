@@ -8,7 +8,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from paper_figures.harness.captions import listed
+from grpo_theory.page.captions import listed
 
 PLACE = 5
 ABOUT = "estimator"

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from paper_figures.harness.style import BLACK, DRIFT_TICKS, RATIOS, log_axis
+from grpo_theory.page.style import BLACK, DRIFT_TICKS, RATIOS, log_axis
 from simulations.sequence.drift import GROUP_SIZE, HIGH, VOCABULARY_SIZE
 
 PLACE = 200

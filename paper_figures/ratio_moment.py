@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator, PercentFormatter
 
-from paper_figures.harness.style import BLUE, GREY, ORANGE, VERMILION, Look
+from grpo_theory.page.style import BLUE, GREY, ORANGE, VERMILION, Look
 from simulations.sequence.ratio_moments import HIGH, VOCABULARY_SIZE
 
 PLACE = 210

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from scipy.stats import binomtest
 
-from paper_figures.harness.captions import listed
-from paper_figures.harness.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look, coverage_axis, log_axis
+from grpo_theory.page.captions import listed
+from grpo_theory.page.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look, coverage_axis, log_axis
 
 PLACE = 185
 TABLES = ("plan_coverage",)

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
+from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, Look
 from simulations.normalisation.success_flow import SHOWN, TO
 
 PLACE = 242

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import (
+from grpo_theory.page.style import (
     BLACK,
     BLUE,
     GREY,

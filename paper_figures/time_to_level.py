@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from paper_figures.harness.captions import SIDES, listed, sides
-from paper_figures.harness.style import BLACK, BLUE, BROWN, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, SKY, VERMILION, Look
+from grpo_theory.page.captions import SIDES, listed, sides
+from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, SKY, VERMILION, Look
 
 PLACE = 310
 ABOUT = "T14"

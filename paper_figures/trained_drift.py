@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import BLACK, BLUE, BROWN, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, RATIOS, VERMILION, Look
+from grpo_theory.page.style import BLACK, BLUE, BROWN, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, RATIOS, VERMILION, Look
 from simulations.training.trained_drift import BATCH_SIZE, GROUP_SIZE
 
 PLACE = 205

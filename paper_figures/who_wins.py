@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import ESTIMATORS, NORMAL_95, PROBLEMS
+from grpo_theory.page.style import ESTIMATORS, NORMAL_95, PROBLEMS
 
 PLACE = 50
 TABLES = ("baselines",)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import GREY, coverage_axis, intervals, log_axis
+from grpo_theory.page.style import GREY, coverage_axis, intervals, log_axis
 
 PLACE = 170
 TABLES = ("coverage",)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from paper_figures.harness.style import BLUE, GREY, VERMILION
+from grpo_theory.page.style import BLUE, GREY, VERMILION
 
 PLACE = 150
 TABLES = ("coverage",)

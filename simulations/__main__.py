@@ -77,10 +77,11 @@ def main(arguments: list[str] | None = None) -> int:
         with ending_at_once(INTERRUPTED):
             if options.command != "list":
                 print("reading the studies, which takes some seconds", flush=True)
-            from grpo_theory.harness import command, discovery
+            from grpo_theory.harness import command
+            from simulations.collection import collection
 
-            discovery.studies()
-        status = command.obey(options)
+            ours = collection()
+        status = command.obey(options, ours)
         sys.stdout.flush()
         return status
     except OSError as error:

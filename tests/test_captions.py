@@ -10,11 +10,11 @@ import pytest
 from typed import captions_in, names_in, results_in
 
 from grpo_theory.harness.store import read_table
+from grpo_theory.page.captions import caption_of, listed, sides, spanned
 from paper_figures import time_to_level
-from paper_figures.harness.captions import caption_of, listed, sides, spanned
-from paper_figures.harness.discovery import figures
-from paper_figures.harness.report import LEAD
-from paper_figures.harness.sections import SECTIONS
+from paper_figures.content.report import LEAD
+from paper_figures.content.sections import SECTIONS
+from paper_figures.discovery import figures
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = {name: Path(module.__file__).read_text(encoding="utf-8") for name, module in figures().items()}

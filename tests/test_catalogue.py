@@ -1,30 +1,37 @@
 """The catalogue of claims: every statement of the papers is there, and is decided by a study or says why not."""
 
+import itertools
 import re
 
 import pytest
 
-from grpo_theory.evidence import KINDS, Claim, Evidence, Statement
-from grpo_theory.harness.discovery import studies
-from simulations.claims import CATALOGUE, PARTS, claim, decided_by, n, package, parts_of, planner, practice, r, t, u
+from grpo_theory.evidence import KINDS, PARTS, Claim, Evidence, Statement
+from simulations.claims import claim
+from simulations.collection import collection
 
-PAPERS = {"U": (u, 18), "T": (t, 15), "N": (n, 12), "R": (r, 7)}
-"""The files of the catalogue, and how many statements the list of claims has."""
+COLLECTION = collection()
+CATALOGUE, parts_of = COLLECTION.statements, COLLECTION.parts_of
+PAPERS = {"U": 18, "T": 15, "N": 12, "R": 7}
+"""The beginnings of the papers' ids, and how many statements the list of claims has."""
+HEADS = [name.partition("/")[0] for name in CATALOGUE]
 
 
 @pytest.mark.parametrize("letter", PAPERS)
 def test_every_statement_of_the_papers_has_an_entry(letter):
-    module, count = PAPERS[letter]
-    whole = [one.id for one in module.STATEMENTS if "/" not in one.id]
-    assert whole == [f"{letter}{number}" for number in range(1, count + 1)]
-    assert {one.id.partition("/")[0] for one in module.STATEMENTS} == set(whole), "a part has a statement"
+    whole = [name for name in CATALOGUE if re.fullmatch(rf"{letter}\d+", name)]
+    assert whole == [f"{letter}{number}" for number in range(1, PAPERS[letter] + 1)]
+    assert {head for head in HEADS if re.fullmatch(rf"{letter}\d+", head)} == set(whole), "a part has a statement"
     assert all(CATALOGUE[name].id == name for name in whole)
 
 
-def test_ids_are_unique_and_in_the_order_of_the_files():
-    listed = [one.id for module in (u, t, n, r, practice, package, planner) for one in module.STATEMENTS]
-    assert len(set(listed)) == len(listed)
-    assert list(CATALOGUE) == listed
+def test_the_papers_come_first_and_each_statement_stands_before_its_parts():
+    runs = [head for head, _ in itertools.groupby(HEADS)]
+    assert len(set(runs)) == len(runs), "what has one head stands together"
+    assert runs[: sum(PAPERS.values())] == [
+        f"{letter}{number + 1}" for letter, count in PAPERS.items() for number in range(count)
+    ]
+    for whole, names in itertools.groupby(CATALOGUE, lambda name: name.partition("/")[0]):
+        assert whole not in list(names)[1:]
 
 
 @pytest.mark.parametrize("statement", CATALOGUE.values(), ids=list(CATALOGUE))
@@ -77,21 +84,21 @@ def test_nobody_else_states_anything():
 
 
 def test_a_statement_is_open_if_and_only_if_no_study_decides_it():
-    deciders = decided_by(studies().values())
+    deciders = COLLECTION.deciders()
     for statement in CATALOGUE.values():
         assert statement.decided == bool(deciders.get(statement.id)), statement.id
     assert sum(statement.decided for statement in CATALOGUE.values()) > 60
 
 
 def test_studies_decide_what_is_in_the_catalogue():
-    for study in studies().values():
+    for study in COLLECTION.studies.values():
         assert set(study.decides) <= set(CATALOGUE), study.name
         assert len(set(study.decides)) == len(study.decides), study.name
         assert all(CATALOGUE[name].kind in KINDS for name in study.decides), "one that is split is decided by its parts"
 
 
 def test_a_split_statement_is_decided_where_its_parts_are():
-    deciders = decided_by(studies().values())
+    deciders = COLLECTION.deciders()
     assert deciders["U3"] == ("error_law", "gradient_error")
     assert [one.id for one in parts_of(CATALOGUE["U4"])] == ["U4/printed", "U4/term", "U4/corrected", "U4/simulated"]
     assert parts_of(CATALOGUE["U1"]) == (CATALOGUE["U1/own-mean"],)

@@ -14,15 +14,14 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.data import arithmetic
 from grpo_theory.estimation import registry as registry_module
-from grpo_theory.harness.discovery import studies
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.study import COLUMNS
+from grpo_theory.page.document import Page
 from paper_figures import __main__ as figures_command
+from paper_figures.discovery import figures
 from paper_figures.estimators import looks
-from paper_figures.harness.discovery import figures
-from paper_figures.harness.page import Page
 from simulations import __main__ as command
-from simulations.claims import CATALOGUE, decided_by
+from simulations.collection import catalogue, collection, studies
 from simulations.gradient import estimators
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -106,8 +105,8 @@ def test_list_names_every_study(capsys):
 def test_list_has_a_line_for_each_statement_and_says_who_decides_it(capsys):
     assert command.main(["list", "--claims"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    deciders = decided_by(studies().values())
-    for line, statement in zip(lines, CATALOGUE.values(), strict=True):
+    deciders = collection().deciders()
+    for line, statement in zip(lines, catalogue().values(), strict=True):
         where = ", ".join(deciders[statement.id]) if statement.decided else f"open: {statement.open}"
         assert where
         assert line.split("  ")[0].strip().startswith(statement.id)

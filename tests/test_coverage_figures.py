@@ -7,8 +7,8 @@ import pytest
 
 mpl.use("Agg")
 
+from grpo_theory.page.captions import caption_of
 from paper_figures import coverage_by_group_size, nested_loop, width_by_coverage, zip_plot
-from paper_figures.harness.captions import caption_of
 
 BALANCED, RARE = "half-trained, balanced", "half-trained, rare"
 CELLS = [(part, name, b, g) for part in ("design", "curve") for name in (RARE, BALANCED) for b in (4, 16) for g in (2, 8, 32)]

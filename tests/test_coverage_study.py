@@ -13,7 +13,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.harness.study import cell_seed, table_of
 from grpo_theory.laboratory import replications_to_tell
-from paper_figures.harness.advice import advice, choices
+from paper_figures.content.coverage_advice import advice, choices
 from simulations.coverage import coverage
 from simulations.coverage.candidates import ASKED, CANDIDATES, TARGETS, Candidate
 from simulations.coverage.narrowing import narrowing, remembering

@@ -7,17 +7,25 @@ import subprocess
 import sys
 from pathlib import Path
 
-from grpo_theory.harness.discovery import studies
-from paper_figures.harness.discovery import figures
+from paper_figures.discovery import figures
+from simulations.collection import studies
 
 ROOT = Path(__file__).resolve().parents[1]
 
 STUDY = '''
-"""A study that nobody knows of."""
+"""What is new.
 
-from grpo_theory.harness.study import Cell, Study
+A study that nobody knows of.
+"""
 
-STUDY = Study("brand_new", "what is new", lambda quick: [Cell({})], lambda *_: 0.0, lambda *_: [], lambda table: [])
+from grpo_theory.evidence import Statement
+
+NEW = Statement("X1", "here", "1 = 1", "identity")
+
+
+def compare(settings):
+    """Compare one with itself."""
+    yield NEW.compare("alone", 1.0, 1.0, broken=2.0)
 '''
 HELPER = '"""What studies share is no study."""\n\nCONSTANT = 1\n'
 FIGURE = '''
@@ -39,7 +47,7 @@ LIST = """
 import json, sys
 from pathlib import Path
 import paper_figures
-from paper_figures.harness.discovery import figures
+from paper_figures.discovery import figures
 from simulations.__main__ import main
 
 assert Path(paper_figures.__file__).is_relative_to(sys.argv[1])
@@ -67,7 +75,7 @@ def test_new_files_are_found_and_nothing_else_is_touched(tmp_path):
     assert done.returncode == 0, done.stderr
     *lines, last = done.stdout.splitlines()
     listed = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
-    assert listed == {name: study.title for name, study in studies().items()} | {"brand_new": "what is new"}
+    assert listed == {name: study.title for name, study in studies().items()} | {"brand_new": "What is new"}
     assert json.loads(last) == [*names[:4], "brand_new_figure", *names[4:]]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from docs.making import gallery, places
 from docs.making.reference import escape
-from paper_figures.harness.discovery import figures
+from paper_figures.discovery import figures
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from scipy.special import ndtri
 
+from grpo_theory.page.style import ESTIMATORS, points
 from paper_figures import efficiency, gap_bounds, gap_quantiles, three_questions
-from paper_figures.harness.style import ESTIMATORS, points
 
 
 @pytest.fixture(autouse=True)

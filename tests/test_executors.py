@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_theory.harness.discovery import studies
 from grpo_theory.harness.executors import EXECUTORS, processes, start_all
 from grpo_theory.harness.runner import ForeignWorkerError, compute_chunk, made_with
 from simulations import __main__ as command
+from simulations.collection import studies
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -58,14 +58,14 @@ def test_the_table_is_the_same_whoever_computes_it(tmp_path):
 RUN = ["-m", "simulations", "run", "group_mean_bounds", "--executor", "processes", "--results"]  # chunks of seconds
 DRAWING = """
 import time
-from paper_figures.harness import drawing
+from grpo_theory.page import drawing
 
 def wait(futures):
     print("chunks to compute", flush=True)
     time.sleep(600)
 
 drawing.as_completed = wait
-list(drawing.draw_all(["decomposition", "gap_bounds"], None, None))
+list(drawing.draw_all({name: f"paper_figures.{name}" for name in ("decomposition", "gap_bounds")}, None, None))
 """
 """All figures are drawn, or fail, and the parent does not ask for them."""
 
@@ -98,7 +98,7 @@ def members(group):
 
 def test_a_worker_of_another_checkout_is_refused():
     study = studies()["one_large_step"]
-    (cell, *_), here = study.cells(True), made_with()
+    (cell, *_), here = study.cells(True), made_with(study.module)
     for name, value in here.items():
         with pytest.raises(ForeignWorkerError, match=f"has another {name}"):
             compute_chunk(study.module, cell, 0, 0, (), here | {name: f"not {value}"})

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_theory.harness.discovery import studies
 from grpo_theory.harness.runner import chunks_of, missing_in
 from grpo_theory.harness.store import CHUNKS, Store, StoreError
 from simulations import __main__ as command
+from simulations.collection import studies
 
 ROOT = Path(__file__).resolve().parents[1]
 ASKED = ("error_law", "dynamic_sampling")

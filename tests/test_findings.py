@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from pages import DOCS, SAID, blocks, run_blocks
 
-from simulations.claims import CATALOGUE
-from simulations.claims.digest import evidence
+from grpo_theory.page.digest import evidence
+from simulations.collection import catalogue
 
 NOTES = sorted(path for path in (DOCS / "findings").glob("*.md") if path.name != "index.md")
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
@@ -32,8 +32,8 @@ def test_a_notes_program_runs_and_shows_what_it_says(path, registry, tmp_path):
 def test_a_notes_table_is_what_the_verdicts_have(path):
     page = path.read_text(encoding="utf-8")
     ((names, table),) = TABLE.findall(page)
-    assert table == evidence(VERDICTS, names.split("; "))
-    assert set(named(page)) <= set(CATALOGUE)
+    assert table == evidence(VERDICTS, names.split("; "), catalogue())
+    assert set(named(page)) <= set(catalogue())
 
 
 @pytest.mark.parametrize("path", NOTES, ids=lambda path: path.stem)
@@ -56,8 +56,8 @@ def test_every_note_but_that_on_loose_constants_refutes_something_as_printed():
     powerful = VERDICTS[VERDICTS["control"] == "refuted"].groupby("id")["verdict"].agg(set)
     for path in NOTES:
         names = named(path.read_text(encoding="utf-8"))
-        papers = [name for name in names if CATALOGUE[name].whose == "paper"]
-        corrections = [name for name in names if CATALOGUE[name].whose == "correction"]
+        papers = [name for name in names if catalogue()[name].whose == "paper"]
+        corrections = [name for name in names if catalogue()[name].whose == "correction"]
         assert any("refuted" in powerful[name] for name in papers) == (path.stem != "curvature"), path.stem
         assert all("refuted" not in powerful[name] for name in corrections), path.stem
 
@@ -88,4 +88,4 @@ def test_another_verdict_makes_another_table():
     table = pd.DataFrame(
         [*rows, ("N6/printed", "weak", "confirmed", "inconclusive", 0.1, 0.1, 0.1, 1.0)], columns=VERDICTS.columns
     )
-    assert evidence(table, ["N6/printed"]).splitlines()[-1].endswith("| **refuted** (2) | 1.25 to 4 | 1 |")
+    assert evidence(table, ["N6/printed"], catalogue()).splitlines()[-1].endswith("| **refuted** (2) | 1.25 to 4 | 1 |")

@@ -13,15 +13,14 @@ import pandas as pd
 import pytest
 
 from grpo_theory.estimation import SourceFile, find
-from grpo_theory.harness.discovery import studies
 from grpo_theory.harness.fingerprint import dependencies, estimator_fingerprint
 from simulations import __main__ as command
+from simulations.collection import studies
 
 ROOT = Path(__file__).resolve().parents[1]
 
 USE = """
 import importlib, json, sys
-from functools import cache
 from pathlib import Path
 import grpo_theory
 from grpo_theory.harness import fingerprint
@@ -29,14 +28,12 @@ from grpo_theory.harness import fingerprint
 top, rounds = Path(sys.argv[1]), json.loads(sys.argv[2])
 assert Path(grpo_theory.__file__).is_relative_to(top)
 assert Path(fingerprint.__file__).is_relative_to(top)
-read = cache(fingerprint._read)
 
 
 def fingerprints():
     fresh = importlib.reload(fingerprint)  # as in a new process: nothing is remembered but what a text says
-    fresh._read = read
     studies = ("gradient.u_statistic", "coverage.coverage_pairs", "gradient.full_gradient")
-    return [*(fresh.module_fingerprint(f"simulations.{study}") for study in studies), fresh.checkout_checksum()]
+    return [*(fresh.module_fingerprint(f"simulations.{study}") for study in studies), fresh.checkout_checksum("simulations")]
 
 
 before, changed = fingerprints(), []

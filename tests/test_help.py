@@ -30,7 +30,7 @@ def helped(module):
     return float(seconds), heavy
 
 
-@pytest.mark.parametrize("module", ["simulations.__main__", "paper_figures.__main__", "grpo_theory.plan.command"])
+@pytest.mark.parametrize("module", ["simulations.__main__", "paper_figures.__main__", "grpo_theory.page.command"])
 def test_help_takes_less_than_half_a_second_and_imports_no_numba(module):
     seconds, heavy = helped(module)
     assert not heavy

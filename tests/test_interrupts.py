@@ -106,7 +106,7 @@ def test_an_interrupt_while_figures_are_drawn_is_one_line(tmp_path, monkeypatch,
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("paper_figures.harness.command.draw", interrupt)
+    monkeypatch.setattr("paper_figures.command.draw", interrupt)
     assert command.main(["--only", "decomposition", "--results", str(tmp_path), "--out", str(tmp_path)]) == 130
     error = capsys.readouterr().err
     assert error.startswith("interrupted: ")

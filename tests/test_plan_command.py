@@ -1,7 +1,9 @@
 """The installed command: what it prints and writes, what it refuses, and that it is quick to start."""
 
+import configparser
 import json
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
-from grpo_theory.plan.command import main, parser
+from grpo_theory.page.command import SUBCOMMANDS, main, parser
 from grpo_theory.plan.support import with_baseline
 
 KEYS = {
@@ -393,7 +395,7 @@ def test_a_page_that_fails_leaves_no_json_and_no_part_behind(capsys, tmp_path, t
 def test_help_is_quick_and_loads_no_compiler():
     script = """
 import sys
-from grpo_theory.plan.command import main
+from grpo_theory.page.command import main
 try:
     main(["plan", "--help"])
 except SystemExit as stopped:
@@ -414,9 +416,19 @@ def processor_time_of_children():
     return spent.children_user + spent.children_system
 
 
-def test_the_help_names_every_option_and_the_entry_point_is_the_command():
-    plan = parser().format_help()
-    assert "plan" in plan
-    with pytest.raises(SystemExit) as stopped:
-        main(["plan"])
-    assert stopped.value.code == 2
+def test_the_help_names_every_subcommand_and_python_runs_the_package_as_the_command():
+    offered = parser()._subparsers._group_actions[0].choices
+    assert [subcommand.__name__.rsplit(".", 1)[1] for subcommand in SUBCOMMANDS] == [f"{name}_command" for name in offered]
+    assert all(name in parser().format_help() for name in offered)
+    command = [sys.executable, "-W", "error", "-m", "grpo_theory", "plan"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("usage: grpo-theory plan [-h] --budget N")
+
+
+def test_the_entry_point_is_the_command():
+    installed = configparser.ConfigParser()
+    installed.read(Path(__file__).resolve().parents[1] / "setup.cfg")
+    name, _, function = installed["options.entry_points"]["console_scripts"].strip().partition(" = ")
+    assert name == "grpo-theory"
+    assert pkgutil.resolve_name(function) is main

@@ -7,7 +7,7 @@ from tables import rows, write
 import grpo_theory as gt
 from grpo_theory.compiler.compilation import plain
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.plan.command import main
+from grpo_theory.page.command import main
 from grpo_theory.plan.convention import baseline_of, is_leave_one_out
 
 SIZE = 5

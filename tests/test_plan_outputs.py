@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tables import rows, write
 
-from grpo_theory.plan.command import main
+from grpo_theory.page.command import main
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices are no files there")
@@ -30,7 +30,7 @@ def told(capsys, *arguments):
 
 def in_shell(line, table, **environment):
     """Run the command in a shell, with its streams as the line puts them; TABLE and PLAN in it stand for themselves."""
-    plan = f"{sys.executable} -W error -c 'import sys; from grpo_theory.plan.command import main; sys.exit(main())' plan"
+    plan = f"{sys.executable} -W error -c 'import sys; from grpo_theory.page.command import main; sys.exit(main())' plan"
     text = line.replace("PLAN", plan).replace("TABLE", str(table))
     known = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     return subprocess.run(["bash", "-c", text], cwd=table.parent, env=known, capture_output=True, text=True, check=False)
@@ -92,7 +92,7 @@ def test_other_open_files_are_added_to(table, tmp_path):
 
 
 def test_a_link_to_the_standard_output_is_the_standard_output(tmp_path):
-    from grpo_theory.plan.outputs import open_number
+    from grpo_theory.page.outputs import open_number
 
     (tmp_path / "out").symlink_to("/dev/stdout")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")

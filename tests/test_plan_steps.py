@@ -7,8 +7,8 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
+from grpo_theory.page.command import main
 from grpo_theory.plan import effective_sample_size
-from grpo_theory.plan.command import main
 
 TABLES, PROMPTS, STEPS, RESPONSES = 200, 12, 20, 8
 

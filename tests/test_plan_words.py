@@ -7,7 +7,7 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
-from grpo_theory.plan.command import main
+from grpo_theory.page.command import main
 from grpo_theory.plan.section import number
 
 

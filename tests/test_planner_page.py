@@ -8,7 +8,7 @@ from pages import DOCS, run_blocks
 
 import grpo_theory as gt
 from grpo_theory.data import sampled_answers
-from grpo_theory.plan.command import main
+from grpo_theory.page.command import main
 from grpo_theory.plan.group_size import real_optimum
 
 TOP = DOCS.parent

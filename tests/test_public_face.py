@@ -58,6 +58,7 @@ ROOMS = (
     "intervals",
     "laboratory",
     "language_model",
+    "page",
     "plan",
     "samples",
     "simulate",

@@ -10,9 +10,9 @@ import pytest
 mpl.use("Agg")
 
 from grpo_theory.harness.store import read_table
+from grpo_theory.page import style
 from paper_figures import gap_quantiles, group_size_horizon, time_to_level
-from paper_figures.harness import style
-from paper_figures.harness.discovery import figures
+from paper_figures.discovery import figures
 from simulations.training.group_size_horizon import LARGE, SMALL, WRONG
 
 QUICK = Path(__file__).resolve().parents[1] / "results-quick"

@@ -11,8 +11,8 @@ from pages import DOCS, SAID, blocks, check_what_is_said, run_blocks
 
 import grpo_theory as gt
 from grpo_theory.harness.verdicts import Verdicts
-from simulations.claims import CATALOGUE
-from simulations.claims.digest import COLUMNS, digest
+from grpo_theory.page.digest import COLUMNS, digest
+from simulations.collection import catalogue, collection
 from simulations.training.passes import PROBLEMS
 
 TOP = DOCS.parent
@@ -308,7 +308,7 @@ def writer():
 
 def test_the_verdicts_that_are_kept_are_of_the_catalogue():
     assert list(VERDICTS.columns) == COLUMNS
-    assert set(VERDICTS["id"]) <= set(CATALOGUE)
+    assert set(VERDICTS["id"]) <= set(catalogue())
 
 
 def test_verdicts_of_a_quick_run_or_of_some_studies_stay_out(writer, monkeypatch):
@@ -317,7 +317,7 @@ def test_verdicts_of_a_quick_run_or_of_some_studies_stay_out(writer, monkeypatch
         (Verdicts(*origin), "lack coverage, "),
         (Verdicts(*origin)._replace(quick=True), "are of a quick run"),
     ):
-        monkeypatch.setattr(writer, "read_verdicts", lambda folder, found=found: found)
+        monkeypatch.setattr(writer, "read_verdicts", lambda folder, known, found=found: found)
         with pytest.raises(SystemExit, match=message):
             writer.main(Path("results"))
 
@@ -331,7 +331,7 @@ def test_another_verdict_makes_another_line():
         ("U18", "mixed", "confirmed", "inconclusive"),
         ("estimator", "mixed", "confirmed", "refuted"),
     ]
-    found = digest(pd.DataFrame(rows, columns=COLUMNS[:4]))
+    found = digest(pd.DataFrame(rows, columns=COLUMNS[:4]), collection())
     assert set(found) == {"U1", "U2"}, "a verdict whose control survived, or of the package itself, is no line"
     assert found["U1"] == "confirmed (2); own-mean: **refuted** (1)"
     assert found["U2"] == "printed: **refuted** (1)"

@@ -50,14 +50,13 @@ def claims(table):
     ]
 
 
-ONE = Study("one", "the first", cells, compute, rows, claims)
+ONE = Study("one", "the first", __name__, cells, compute, rows, claims)
 STUDIES = {name: dataclasses.replace(ONE, name=name) for name in ("one", "two", "three")}
 
 
 @pytest.fixture
 def three(monkeypatch):
     """Three small studies in the place of the package's."""
-    monkeypatch.setattr(verdicts, "studies", lambda: STUDIES)
     monkeypatch.setattr(runner, "study_in", lambda module: ONE)
 
 
@@ -68,7 +67,7 @@ def make(root, *names, seed=0, quick=True):
 
 def verify(root, *names, **more):
     make(root, *names, **more)
-    found, left_out = judge_tables(root, names)
+    found, left_out = judge_tables(root, names, STUDIES)
     write_verdicts(root, found)
     return left_out
 
@@ -79,7 +78,7 @@ def test_verifying_some_studies_keeps_the_verdicts_of_the_others(three, tmp_path
     assert verify(tmp_path / "in turn", "one") == {}
     files = [(tmp_path / folder / "claims.csv").read_bytes() for folder in ("at once", "in turn")]
     assert files[0] == files[1]
-    found = read_verdicts(tmp_path / "in turn")
+    found = read_verdicts(tmp_path / "in turn", STUDIES)
     assert found.studies == ("one", "two")
     assert found.claims["study"].tolist() == ["one", "one", "two", "two"]
     assert (found.seed, found.quick) == (0, True)
@@ -91,13 +90,13 @@ def test_tables_that_do_not_belong_together_are_not_judged_together(three, tmp_p
         if other == "versions":
             patch.setattr(store, "versions", lambda: {"numpy": "0", "scipy": "0", "numba": "0"})
         if other == "source":
-            patch.setattr(store, "module_fingerprint", lambda module: "older")
+            patch.setattr(store, "study_fingerprint", lambda study: "older")
         make(tmp_path, "two", seed=7 if other == "seed" else 0, quick=other != "quick")
     left_out = verify(tmp_path, "one")
-    assert read_verdicts(tmp_path).studies == ("one",)
+    assert read_verdicts(tmp_path, STUDIES).studies == ("one",)
     assert left_out["two"].endswith(f"two.parquet is of another {other}")
     with pytest.raises(StoreError, match=f"another {other}"):
-        judge_tables(tmp_path, ["one", "two"])
+        judge_tables(tmp_path, ["one", "two"], STUDIES)
 
 
 def test_tables_of_one_figure_belong_together(three, tmp_path):
@@ -112,7 +111,7 @@ def test_verdicts_are_not_read_beside_other_tables(three, tmp_path):
     verify(tmp_path, "one", "two")
     make(tmp_path, "two", seed=3)
     with pytest.raises(StoreError, match=r"two\.parquet is not the one that .*claims\.csv was judged from: run `.* verify two`"):
-        read_verdicts(tmp_path)
+        read_verdicts(tmp_path, STUDIES)
 
 
 @pytest.mark.parametrize("damage", ["edited", "binary", "foreign", "gone", "origin", "origin gone", "origin a list", "a folder"])
@@ -296,7 +295,7 @@ def test_no_flipped_bit_of_the_verdicts_origin_is_read(three, tmp_path):
     for byte in range(len(content)):
         origin.write_bytes(flipped(content, 8 * byte))
         with pytest.raises(StoreError, match=r"verdicts .* are damaged"):
-            read_verdicts(tmp_path)
+            read_verdicts(tmp_path, STUDIES)
         assert verdicts.read_seed(tmp_path) == 0
 
 

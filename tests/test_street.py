@@ -20,15 +20,21 @@ STREET = (
     "simulate",
     "intervals",
     "laboratory",
+    "evidence",
+    "harness",
     "plan",
+    "page",
+    "__main__",
 )
 PEERS = {"theory", "simulate"}
 """Neither imports the other."""
+ALONE = {"evidence"}
+"""Rooms above others of which they need none."""
 
 
 def under(room):
     """Return what a room of the library may import from, itself included."""
-    if room not in STREET:
+    if room not in STREET or room in ALONE:
         return GROUND | {room}
     below = set(STREET[: STREET.index(room) + 1])
     return GROUND | {"data"} | (below - PEERS if room in PEERS else below) | {room}
@@ -60,21 +66,26 @@ def imported():
 
 
 @cache
-def defining(folder, name):
-    """Return the modules of a folder that assign a name at their top level."""
-    found = set()
+def defining(folder, *names):
+    """Return the modules of a folder that assign one of some names, or define a function of it, at their top level."""
+    marked = set()
     for module, path in FILES.items():
         if module.split(".")[0] == folder:
-            targets = [node.targets for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign)]
-            if any(getattr(one, "id", "") == name for some in targets for one in some):
-                found.add(module)
-    return found
+            body = ast.parse(path.read_text(encoding="utf-8")).body
+            assigned = {getattr(one, "id", "") for node in body if isinstance(node, ast.Assign) for one in node.targets}
+            if not {*names}.isdisjoint(assigned | {node.name for node in body if isinstance(node, ast.FunctionDef)}):
+                marked.add(module)
+    return marked
+
+
+STUDIES = ("simulations", "compare", "simulate", "STUDY")
+"""What the files of studies define."""
 
 
 @pytest.mark.parametrize("room", sorted({module.split(".")[1] for module in FILES if module.startswith("grpo_theory.")}))
 def test_a_room_imports_only_from_rooms_under_it(room, imported):
     own = [module for module in FILES if module.split(".")[:2] == ["grpo_theory", room]]
-    assert room in {*GROUND, "data", "evidence", *STREET}, f"{room} has no floor: give it one in STREET"
+    assert room in {*GROUND, "data", *STREET}, f"{room} has no floor: give it one in STREET"
     for module in own:
         for found in imported[module]:
             top, _, rest = found.partition(".")
@@ -89,15 +100,17 @@ def test_the_floors_are_what_they_are_said_to_be(imported):
     assert "simulate" not in under("theory")
     assert "theory" not in under("simulate")
     assert under("evidence") == GROUND | {"evidence"}
+    assert under("harness") >= {"evidence", "laboratory"}
+    assert not {"plan", "page"} & under("harness")
     assert under("data") == GROUND | {"data"}
     seen = [found for module in FILES for found in imported[module] if found.startswith("grpo_theory.")]
     assert len(seen) > 300, "imports are not read"
     assert imported["grpo_theory.simulate"] <= {module for module in FILES if module.startswith("grpo_theory.simulate.")}
 
 
-@pytest.mark.parametrize(("folder", "mark", "count"), [("simulations", "STUDY", 18), ("paper_figures", "PLACE", 18)])
-def test_no_study_imports_a_study_and_no_figure_a_figure(folder, mark, count, imported):
-    marked = defining(folder, mark)
+@pytest.mark.parametrize(("marks", "count"), [(STUDIES, 60), (("paper_figures", "PLACE"), 40)])
+def test_no_study_imports_a_study_and_no_figure_a_figure(marks, count, imported):
+    marked, folder = defining(*marks), marks[0]
     assert len(marked) >= count
     for module in FILES:
         if module.startswith(folder):
@@ -105,13 +118,13 @@ def test_no_study_imports_a_study_and_no_figure_a_figure(folder, mark, count, im
 
 
 def test_studies_know_no_figures_and_what_they_share_knows_no_study(imported):
-    subjects = {module.split(".")[1] for module in defining("simulations", "STUDY")}
+    subjects = {module.split(".")[1] for module in defining(*STUDIES)}
     assert subjects == {"gradient", "training", "limit", "coverage", "sequence", "normalisation", "plan"}
     for module in FILES:
         parts = module.split(".")
         if parts[0] == "simulations":
             assert not any(found.startswith("paper_figures") for found in imported[module]), module
-        if parts[:2] in (["simulations", "harness"], ["simulations", "claims"]):
+        if parts[:2] == ["simulations", "claims"]:
             assert not any(found.startswith(f"simulations.{name}") for found in imported[module] for name in subjects), module
 
 
@@ -123,6 +136,17 @@ def test_figures_read_tables_and_never_simulate(imported):
         assert all(one.name.isupper() and one.name != "STUDY" for node in froms for one in node.names), module
         found = {name for name in imported[module] if name.startswith(("simulations", "grpo_theory.simulate"))}
         assert found <= {node.module for node in froms}, module
+
+
+@pytest.mark.parametrize("room", ["evidence", "harness", "page"])
+def test_no_two_files_of_a_room_need_each_other(room, imported):
+    """Neither at once nor in a circle, functions' own imports included; a package's face counts for nothing that it lists."""
+    own = {module for module in FILES if module.startswith(f"grpo_theory.{room}.")}
+    left = {module: imported[module] & own - {module} for module in own}
+    while free := [module for module, needed in left.items() if not needed & set(left)]:
+        for module in free:
+            del left[module]
+    assert not left, f"in a circle, or above one: {sorted(left)}"
 
 
 @pytest.mark.parametrize("package", sorted(module for module, path in FILES.items() if path.name == "__init__.py"))

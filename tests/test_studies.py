@@ -10,12 +10,12 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from grpo_theory.harness.discovery import studies
 from grpo_theory.harness.fingerprint import estimator_fingerprint
 from grpo_theory.harness.runner import run
 from grpo_theory.harness.store import Store, StoreError, read_table
 from grpo_theory.harness.study import COLUMNS, Cell, Study, cell_seed, table_of
 from grpo_theory.theory import baseline_trace
+from simulations.collection import studies
 from simulations.gradient import baselines, error_law, prompt_baselines, u_statistic
 from simulations.gradient.cells import gradient_cells, merge, simulate_and
 
@@ -41,7 +41,7 @@ def small_rows(settings, results):
     return [{"problem": settings["problem"], "prediction": np.nan, "replications": simulation.replications, **errors}]
 
 
-STUDY = Study("small", "a small study", small_cells, simulate_and(small_prediction), small_rows, lambda table: [])
+STUDY = Study("small", "a small study", __name__, small_cells, simulate_and(small_prediction), small_rows, lambda table: [])
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from grpo_theory.harness.discovery import studies
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import read_verdicts
-from paper_figures.harness.advice import advice
-from simulations.claims.digest import COLUMNS, DIGITS, evidence
+from grpo_theory.page.digest import COLUMNS, DIGITS, evidence
+from paper_figures.content.coverage_advice import advice
+from simulations.collection import catalogue, studies
 
 TOP = Path(__file__).resolve().parents[1]
 TABLE = re.compile(r"(<!-- evidence: (?P<ids>.+?) -->\n).*?(<!-- end of evidence -->)", flags=re.DOTALL)
@@ -34,7 +34,7 @@ PLANNED = {
 
 def with_evidence(page: str, verdicts: pd.DataFrame) -> str:
     """Return a page with the tables of the claims that it names, as the verdicts have them."""
-    return TABLE.sub(lambda found: f"{found[1]}\n{evidence(verdicts, found['ids'].split('; '))}\n{found[3]}", page)
+    return TABLE.sub(lambda found: f"{found[1]}\n{evidence(verdicts, found['ids'].split('; '), catalogue())}\n{found[3]}", page)
 
 
 def coverages(results: Path) -> pd.DataFrame:
@@ -71,7 +71,7 @@ def _over_cells(table: pd.DataFrame) -> pd.DataFrame:
 
 def main(results: Path) -> None:
     """Write the tables and the pages, unless the verdicts are of a quick run or lack a study."""
-    found = read_verdicts(results)
+    found = read_verdicts(results, studies())
     missing = [name for name in studies() if name not in found.studies]
     if found.quick or missing:
         lack = "are of a quick run" if found.quick else f"lack {', '.join(missing)}"

@@ -5,9 +5,8 @@ import re
 import pandas as pd
 
 from docs.making.places import DOCS, code_link
-from grpo_theory.harness.discovery import studies
-from simulations.claims import CATALOGUE, decided_by, parts_of
-from simulations.claims.digest import cell, digest, number
+from grpo_theory.page.digest import cell, digest, number
+from simulations.collection import catalogue, collection, studies
 from simulations.plan.plan_coverage import TEXTS
 
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
@@ -37,11 +36,11 @@ def anchor(title: str) -> str:
 
 def verdict_table() -> str:
     """Return every statement that has a verdict, with links to its proof, its studies and the tests of both."""
-    found, deciders, derived = digest(VERDICTS), decided_by(studies().values()), sections()
+    found, deciders, derived = digest(VERDICTS, collection()), collection().deciders(), sections()
     lines = ["| claim | as stated | verdict (settings) | proof | code | tests |", "|---|---|---|---|---|---|"]
     for name, words in found.items():
-        statement = CATALOGUE[name]
-        sources = " ".join(one.source for one in (statement, *parts_of(statement)))
+        statement = catalogue()[name]
+        sources = " ".join(one.source for one in (statement, *collection().parts_of(statement)))
         numbers = {int(given) for given in re.findall(r"derivations\.md, (\d+)", sources)}
         numbers |= {number for number, section in derived.items() if name in ids_in(section["title"])}
         proofs = ", ".join(f"[{one}](derivations.md#{anchor(derived[one]['title'])})" for one in sorted(numbers))
@@ -49,7 +48,7 @@ def verdict_table() -> str:
         tests = sorted({test for one in numbers for test in re.findall(r"`(tests/\w+\.py)`", derived[one]["text"])})
         row = (name, cell(statement.text), cell(words).replace("\\*\\*", "**"), proofs, code, ", ".join(map(code_link, tests)))
         lines.append(f"| {' | '.join(row)} |")
-    unmet = [one.id for one in CATALOGUE.values() if one.open]
+    unmet = [one.id for one in catalogue().values() if one.open]
     left = f"Not decided yet: {', '.join(unmet)} (`python -m simulations list --claims` says why)." if unmet else ""
     return "\n".join(lines) + f"\n\n{left or 'Every statement of the list is decided by a study.'}\n"
 

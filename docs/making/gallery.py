@@ -6,8 +6,8 @@ from pathlib import Path
 from docs.making.places import GENERATED, TOP, write
 from docs.making.reference import escape
 from grpo_theory.harness.store import read_table
-from paper_figures.harness.captions import caption_of
-from paper_figures.harness.discovery import figures, figures_of
+from grpo_theory.page.captions import caption_of
+from paper_figures.discovery import figures, figures_of
 
 RESULTS = ("results", "results-quick")
 """Folders of tables, the first of which is taken."""
@@ -26,7 +26,7 @@ SCRIPT = '''r"""
 
 from pathlib import Path
 
-from paper_figures.harness import style
+from grpo_theory.page import style
 from grpo_theory.harness.store import read_table
 
 style.apply()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from grpo_theory.harness.executors import interrupts_held
+from grpo_theory.harness.interrupts import interrupts_held
 
 PATIENCE = 20.0
 """Seconds to wait for a scheduler that does not answer."""

@@ -10,9 +10,10 @@ from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
 from grpo_theory.harness.cluster import ClusterError, ClusterLostError
-from grpo_theory.harness.discovery import studies
+from grpo_theory.harness.discovery import Collection
 from grpo_theory.harness.kernel_files import KernelFileError, first_line, load_kernels
 from grpo_theory.harness.options import repeated
+from grpo_theory.harness.powerless import unexplained
 from grpo_theory.harness.runner import ForeignWorkerError, run
 from grpo_theory.harness.shard import shard_folders
 from grpo_theory.harness.shards import merge, run_shard
@@ -20,28 +21,26 @@ from grpo_theory.harness.store import CHUNKS, Store, StoreError
 from grpo_theory.harness.verdicts import CLAIMS, judge_tables, write_verdicts
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
 from grpo_theory.validation import counted
-from simulations.claims import CATALOGUE, decided_by
-from simulations.claims.powerless import unexplained
 
 
-def obey(options: argparse.Namespace) -> int:
-    """Do what the options say; returns the exit status."""
+def obey(options: argparse.Namespace, collection: Collection) -> int:
+    """Do what the options say to the studies of a collection; returns the exit status."""
     if options.command == "list":
-        (list_claims if options.claims else list_studies)()
+        (list_claims if options.claims else list_studies)(collection)
         return 0
     named = () if options.command == "merge" else options.studies
-    names = list(dict.fromkeys(named)) or list(studies())
-    unknown = [name for name in names if name not in studies()]
+    names = list(dict.fromkeys(named)) or list(collection.studies)
+    unknown = [name for name in names if name not in collection.studies]
     if unknown:
-        return _refuse(f"STUDY must be one of {', '.join(studies())}, got {unknown[0]!r}")
+        return _refuse(f"STUDY must be one of {', '.join(collection.studies)}, got {unknown[0]!r}")
     kernels: list[SourceFile] = []
     try:
         kernels = load_kernels(options.kernels)
-        return (_merge if options.command == "merge" else _compute)(names, options, kernels)
+        return (_merge if options.command == "merge" else _compute)(names, options, kernels, collection)
     except (ClusterError, ForeignWorkerError, KernelFileError) as error:
         return _refuse(str(error))
     except StoreError as error:
-        return _refuse(error.told(given(options)))
+        return _refuse(error.told(given(options), collection.program))
     except BrokenExecutor as error:
         why = str(error) if isinstance(error, ClusterLostError) else "a worker has died, perhaps for want of memory"
         _refuse(f"{why}: what was finished is kept, run the same command to go on")
@@ -62,27 +61,27 @@ def given(options: argparse.Namespace) -> str:
     return repeated(quick=options.quick, seed=options.seed, results=options.results, kernels=options.kernels)
 
 
-def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile]) -> int:
+def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile], collection: Collection) -> int:
     root = _root(options)
-    chosen = [studies()[name] for name in names]
+    chosen = [collection.studies[name] for name in names]
     how = {"quick": options.quick, "kernels": kernels, "tell": _tell}
     if options.command == "run" and options.shard:
         own = Store(options.shard.folder(root), options.seed)
-        with own.locked(), options.executor(options.workers) as executor:
+        with own.locked(), options.executor(options.workers, collection.prepare) as executor:
             computed = run_shard(options.shard, chosen, root, own, executor, **how)
         _tell(f"{counted(computed, 'chunk')} computed, in {own.root}: `merge` brings the shards together")
         return 0
     store = Store(root, options.seed)
     with store.locked():
-        with options.executor(options.workers) as executor:
+        with options.executor(options.workers, collection.prepare) as executor:
             for study, computed in run(chosen, store, executor, **how):
                 _tell(f"{study.name}: {counted(computed, 'chunk')} computed, table in {root / study.name}.parquet")
         if options.command == "verify":
-            return verify(names, root, given(options), quick=options.quick)
+            return verify(names, root, given(options), collection, quick=options.quick)
     return 0
 
 
-def _merge(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile]) -> int:
+def _merge(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile], collection: Collection) -> int:
     """Merge shards; the cells that a user's kernels add are known once these are registered."""
     root = _root(options)
     folders = options.folders or shard_folders(root)
@@ -91,10 +90,10 @@ def _merge(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[
         return _refuse(f"FOLDER must hold the chunks of a shard, got {absent[0] if absent else f'none, and none is in {root}'}")
     store = Store(root, options.seed)
     with store.locked():
-        chosen = [studies()[name] for name in names]
+        chosen = [collection.studies[name] for name in names]
         lacking = merge(chosen, store, [Store(folder, options.seed) for folder in folders], quick=options.quick, tell=_tell)
     for name, number in lacking.items():
-        print(f"{name}: {number} chunks are missing: run `python -m simulations run {name} {given(options)}`".rstrip())
+        print(f"{name}: {number} chunks are missing: run `{collection.program} run {name} {given(options)}`".rstrip())
     return 1 if lacking else 0
 
 
@@ -108,27 +107,27 @@ def _tell(line: str) -> None:
     sys.stdout.flush()
 
 
-def list_studies() -> None:
+def list_studies(collection: Collection) -> None:
     """Print the studies."""
-    for study in studies().values():
+    for study in collection.studies.values():
         print(f"{study.name:20s} {study.title}")
 
 
-def list_claims() -> None:
+def list_claims(collection: Collection) -> None:
     """Print the catalogue: who decides a statement, or why it is open."""
-    deciders = decided_by(studies().values())
-    for statement in CATALOGUE.values():
+    deciders = collection.deciders()
+    for statement in collection.statements.values():
         where = ", ".join(deciders.get(statement.id, ())) if statement.decided else f"open: {statement.open}"
         print(f"{statement.id:22s} {statement.text}  [{statement.source}; {where}]")
 
 
-def verify(names: Sequence[str], root: Path, options: str, *, quick: bool) -> int:
+def verify(names: Sequence[str], root: Path, options: str, collection: Collection, *, quick: bool) -> int:
     """Judge the claims together, write claims.csv beside the tables, and say what came out for the named studies.
 
-    Returns the exit status: 1 if a check has no power and the catalogue does not say why.
+    Returns the exit status: 1 if a check has no power and the collection does not say why.
     """
     _tell("judging the claims")
-    verdicts, left_out = judge_tables(root, names)
+    verdicts, left_out = judge_tables(root, names, collection.studies)
     write_verdicts(root, verdicts)
     named = verdicts.claims[verdicts.claims["study"].isin(names)]
     if len(named):
@@ -137,16 +136,16 @@ def verify(names: Sequence[str], root: Path, options: str, *, quick: bool) -> in
     for row in powerless.itertuples():
         print(f"no power: {row.id} on {row.problem}: its negative control is {row.control}")
     for name, reason in left_out.items():
-        print(f"left out: {reason}: run `python -m simulations verify {' '.join([name, options]).rstrip()}`")
+        print(f"left out: {reason}: run `{collection.program} verify {' '.join([name, options]).rstrip()}`")
     others = len(verdicts.claims) - len(named)
     together = f", judged together with {others} of other studies whose tables stand there" if others else ""
     print(f"{len(named)} claims, {len(powerless)} without power{together}: {root / CLAIMS}")
-    blind = unexplained(named, quick=quick)
+    blind = unexplained(named, collection.powerless, quick=quick)
     if len(blind):
         first = f"{blind.iloc[0]['id']} on {blind.iloc[0]['problem']}"
         print(
             f"{counted(len(blind), 'check')} could not have failed, first {first}: mend the control, or say in "
-            "simulations/claims/powerless.py why it survives",
+            "POWERLESS, in the study's file, why it survives",
             file=sys.stderr,
         )
     return 1 if len(blind) else 0

@@ -1,8 +1,8 @@
 """Studies and what they state, found in the modules of a package."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pkgutil import walk_packages
 from types import ModuleType
@@ -22,10 +22,19 @@ class Collection:
         By name, in the order of their modules.
     statements : Mapping of str to Statement
         By id; a statement stands before its parts.
+    powerless : Mapping
+        Why the control of a claim is known to survive, by the statement's id and the setting, in which * stands for any text.
+    program : str
+        How its command is called.
+    prepare : callable
+        What a process that computes chunks of its studies may call first: it imports them.
     """
 
     studies: Mapping[str, Study]
     statements: Mapping[str, Statement]
+    powerless: Mapping[tuple[str, str], str]
+    program: str
+    prepare: Callable[[], object]
 
     def parts_of(self, statement: Statement) -> tuple[Statement, ...]:
         """Return the statements into which one is split, by their ids."""
@@ -49,16 +58,18 @@ def collection_of(package: str) -> Collection:
     """Return the studies of a package, by the order of its modules, and all that its modules state.
 
     What several studies decide is stated in a module beside them that all of them import.  The package may order its statements:
-    its ``FAMILIES`` are the beginnings of their ids, in the order of the catalogue; others follow as they are found.
+    its ``FAMILIES`` are the beginnings of their ids, in the order of the catalogue; others follow as they are found.  Any module
+    may say in ``POWERLESS`` why controls are known to survive.
     """
     modules = list(_modules(package))
     studies = {study.name: study for module in modules if (study := _study(module))}
     statements: dict[str, Statement] = {}
     for module in modules:
-        for one in stated_in(module):
-            statements.setdefault(one.id, one)
+        statements |= {one.id: one for one in stated_in(module)}
     families = getattr(import_module(package), "FAMILIES", ())
-    return Collection(studies, {one.id: one for one in in_order(statements, families)})
+    catalogue = {one.id: one for one in in_order(statements, families)}
+    powerless = {key: why for module in modules for key, why in getattr(module, "POWERLESS", {}).items()}
+    return Collection(studies, catalogue, powerless, f"python -m {package}", partial(collection_of, package))
 
 
 def in_order(statements: Mapping[str, Statement], families: tuple[str, ...] = ()) -> list[Statement]:
@@ -75,11 +86,6 @@ def in_order(statements: Mapping[str, Statement], families: tuple[str, ...] = ()
         return len(families), heads.index(head), one.id != head, index
 
     return [one for _, one in sorted(enumerate(statements.values()), key=key)]
-
-
-def studies() -> Mapping[str, Study]:
-    """Return the studies of this checkout."""
-    return collection_of("simulations").studies
 
 
 def study_in(module: str) -> Study:

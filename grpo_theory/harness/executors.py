@@ -14,16 +14,27 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from multiprocessing import connection, get_context, parent_process
 
-Opened = Callable[[int], AbstractContextManager[Executor]]
-"""Opens an executor of so many workers, and closes it."""
+from grpo_theory.harness.interrupts import interrupts_held
+
+Opened = Callable[[int, Callable[[], object]], AbstractContextManager[Executor]]
+"""Opens an executor of so many workers, and closes it; its processes may begin by calling what imports the studies."""
 
 
-def processes(workers: int) -> ProcessPoolExecutor:
+def nothing() -> None:
+    """Do nothing: a process is started for it all the same."""
+
+
+def threads(workers: int, prepare: Callable[[], object] = nothing) -> ThreadPoolExecutor:
+    """Return threads, which share what this process has imported."""
+    return ThreadPoolExecutor(workers)
+
+
+def processes(workers: int, prepare: Callable[[], object] = nothing) -> ProcessPoolExecutor:
     """Return processes, in which a study's Python runs side by side too: see `process_pool`.
 
     They import the studies while the parent finds out what is missing.
     """
-    return process_pool(workers, _import_studies)
+    return process_pool(workers, prepare)
 
 
 def process_pool(workers: int, prepare: Callable[[], object]) -> ProcessPoolExecutor:
@@ -40,32 +51,13 @@ def start_all(pool: ProcessPoolExecutor, workers: int) -> None:
     """Start the processes of a pool, deaf to interrupts from their first moment: the parent alone says what an interrupt ends."""
     with interrupts_held():
         for _ in range(workers):
-            pool.submit(_start)
-
-
-@contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Hold back interrupts for a moment, as processes that start in it do for good; here they come when it is over."""
-    if not hasattr(signal, "pthread_sigmask"):  # as on Windows
-        yield
-        return
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+            pool.submit(nothing)
 
 
 def _begin(prepare: Callable[[], object]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     prepare()
-
-
-def _import_studies() -> None:
-    from grpo_theory.harness.discovery import studies
-
-    studies()
 
 
 def _end_with_parent() -> None:
@@ -76,12 +68,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _start() -> None:
-    """Do nothing, but for that a process is needed."""
-
-
 @contextmanager
-def dask(workers: int) -> Iterator[Executor]:
+def dask(workers: int, prepare: Callable[[], object] = nothing) -> Iterator[Executor]:
     """Open a cluster of processes on this machine, run by Dask: a process that dies is replaced and its chunk computed again."""
     from grpo_theory.harness.cluster import local_cluster  # here, because Dask is an extra
 
@@ -90,7 +78,7 @@ def dask(workers: int) -> Iterator[Executor]:
 
 
 @contextmanager
-def dask_at(address: str, workers: int) -> Iterator[Executor]:
+def dask_at(address: str, workers: int, prepare: Callable[[], object] = nothing) -> Iterator[Executor]:
     """Open a cluster whose scheduler is at HOST:PORT; how many workers it has, and when they come and go, is its own affair."""
     from grpo_theory.harness.cluster import scheduler_at  # here, because Dask is an extra
 
@@ -98,7 +86,7 @@ def dask_at(address: str, workers: int) -> Iterator[Executor]:
         yield executor
 
 
-EXECUTORS: dict[str, Opened] = {"threads": ThreadPoolExecutor, "processes": processes, "dask": dask}
+EXECUTORS: dict[str, Opened] = {"threads": threads, "processes": processes, "dask": dask}
 """Executors by name."""
 _ADDRESS = re.compile(r"dask://(?P<address>[^\s/]+:\d{1,5})")
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from types import ModuleType
 from typing import Any
 
@@ -11,8 +12,12 @@ from grpo_theory.evidence import Claim, Comparison, Evidence, Statement
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings, Study
 
 EXACT_FORM, SIMULATED_FORM = ("compare",), ("simulate", "rows", "claims")
-JUDGED = ("statement", "setting", "broken", "broken_prediction", "margin", "facts")
-"""The columns that a comparison has beside those that every row has."""
+FORMS = (
+    "a study must define either compare(settings), or simulate(settings, rng, chunk), rows(settings, results) and claims(table)"
+)
+SIDES = ("estimate", "prediction", "broken", "broken_prediction", "margin")
+"""What is compared, and how near is near enough."""
+YIELDS = "compare() must yield comparisons, STATEMENT.compare(...), or rows of data, as dicts"
 
 
 class StudyError(ValueError):
@@ -33,10 +38,7 @@ def study_of(module: ModuleType) -> Study | None:
     form = EXACT_FORM if "compare" in defined else SIMULATED_FORM
     name = module.__name__.rpartition(".")[2]
     if defined != list(form):
-        raise StudyError(
-            f"a study must define either compare(settings), or simulate(settings, rng, chunk), rows(settings, results) and "
-            f"claims(table); {name} defines {', '.join(defined)}"
-        )
+        raise StudyError(f"{FORMS}; {name} defines {', '.join(defined)}")
     statements = tuple(stated_in(module))
     return Study(
         name=name,
@@ -50,11 +52,19 @@ def study_of(module: ModuleType) -> Study | None:
 
 
 def stated_in(module: ModuleType) -> Iterable[Statement]:
-    """Yield the statements at the top level of a module, each once, in the order in which they stand there."""
+    """Yield the statements at the top level of a module, each once, in the order in which they stand there.
+
+    Raises
+    ------
+    StudyError
+        If two have one id.
+    """
     seen: dict[str, Statement] = {}
     for value in vars(module).values():
         group = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple | list) else (value,)
-        seen |= {one.id: one for one in group if isinstance(one, Statement)}
+        for one in group:
+            if isinstance(one, Statement) and seen.setdefault(one.id, one) != one:
+                raise StudyError(f"two statements of {module.__name__} have the id {one.id!r}")
     yield from seen.values()
 
 
@@ -70,7 +80,10 @@ def _exact_form(module: ModuleType, statements: Iterable[Statement]) -> dict[str
     by_id = {one.id: one for one in statements}
 
     def compute(settings: Settings, rng: Any, chunk: int) -> list[dict[str, Any]]:
-        return [_row(one) for one in module.compare(settings)]
+        compared = module.compare(settings)
+        if not isinstance(compared, Iterable):
+            raise StudyError(f"{YIELDS}, got {type(compared).__name__}")
+        return [_row(one, by_id) for one in compared]
 
     def claims(table: pd.DataFrame) -> list[Claim]:
         return [_claim(by_id[row["statement"]], row) for row in table.to_dict("records") if row["statement"]]
@@ -78,10 +91,17 @@ def _exact_form(module: ModuleType, statements: Iterable[Statement]) -> dict[str
     return {"compute": compute, "rows": _rows, "claims": claims}
 
 
-def _row(one: Comparison | Mapping[str, Any]) -> dict[str, Any]:
+def _row(one: Comparison | Mapping[str, Any], by_id: Mapping[str, Statement]) -> dict[str, Any]:
     """Return a comparison, or a row of data, as a row of the table."""
-    if not isinstance(one, Comparison):
+    if isinstance(one, Mapping):
         return {"statement": "", **one}
+    if not isinstance(one, Comparison):
+        raise StudyError(f"{YIELDS}, got {type(one).__name__}")
+    if one.statement not in by_id:
+        raise StudyError(f"compare() yields a comparison of {one.statement!r}, which its file does not state")
+    for side in SIDES:
+        if not isfinite(getattr(one, side)):
+            raise StudyError(f"{one.statement} on {one.setting}: {side} must be finite, got {getattr(one, side)}")
     return one._asdict() | {"facts": json.dumps(dict(one.facts)) if one.facts else ""}
 
 

@@ -39,6 +39,19 @@ def ending_at_once(line: str) -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold back interrupts for a moment, as processes that start in it do for good; here they come when it is over."""
+    if not hasattr(signal, "pthread_sigmask"):  # as on Windows
+        yield
+        return
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+
+
 def ended(line: str) -> int:
     """Say that the work was interrupted; returns the exit status."""
     print(line, file=sys.stderr)

@@ -16,18 +16,22 @@ from grpo_theory.harness.discovery import study_in
 from grpo_theory.harness.fingerprint import checkout_checksum
 from grpo_theory.harness.store import NUMERICAL, Store, StoreError, versions
 from grpo_theory.harness.study import Cell, Study, chunk_seed, table_of
+from grpo_theory.harness.study_file import load_study
 from grpo_theory.validation import counted
 
 Chunk = tuple[Study, Cell, int]
+Origin = str | tuple[SourceFile, ...]
+"""Where a worker finds a study: in a module of a package, or in files that travel."""
 
 
 class ForeignWorkerError(Exception):
     """A worker whose numbers would not be ours, because its code or its versions are others; the message says which."""
 
 
-def made_with() -> dict[str, str]:
-    """Return what a chunk's numbers are made with in this process: the checkout and the versions that matter."""
-    return {"checkout": checkout_checksum()} | {name: versions()[name] for name in NUMERICAL}
+def made_with(origin: Origin) -> dict[str, str]:
+    """Return what a study's numbers are made with in this process: the checkout and the versions that matter."""
+    package = origin.partition(".")[0] if isinstance(origin, str) else ""
+    return {"checkout": checkout_checksum(package)} | {name: versions()[name] for name in NUMERICAL}
 
 
 @cache
@@ -40,18 +44,18 @@ def one_thread_for_products() -> None:
 
 
 def compute_chunk(
-    module: str, cell: Cell, seed: int, chunk: int, kernels: Sequence[SourceFile], wanted: Mapping[str, str]
+    origin: Origin, cell: Cell, seed: int, chunk: int, kernels: Sequence[SourceFile], wanted: Mapping[str, str]
 ) -> tuple[Any, float]:
-    """Compute one chunk of the study that a module defines; returns its result and its run time.
+    """Compute one chunk of a study; returns its result and its run time.
 
-    A function of its arguments alone, fit for any executor: files of kernels travel with it.
+    A function of its arguments alone, fit for any executor: files of kernels, and of a user's study, travel with it.
 
     Raises
     ------
     ForeignWorkerError
         If this process is not `made_with` what is wanted, as on another machine.
     """
-    for name, own in made_with().items():
+    for name, own in made_with(origin).items():
         if own != wanted[name]:
             raise ForeignWorkerError(
                 f"the worker on {platform.node()} has another {name}, {own[:12]} and not {wanted[name][:12]}"
@@ -59,7 +63,7 @@ def compute_chunk(
     one_thread_for_products()
     for kernel in kernels:
         kernel.load()
-    study = study_in(module)
+    study = study_in(origin) if isinstance(origin, str) else load_study(origin)
     start = time.perf_counter()
     data = study.compute(cell.settings, chunk_seed(study.name, cell, seed, chunk), chunk)
     return data, time.perf_counter() - start
@@ -129,9 +133,14 @@ def missing_in(chunks: Sequence[Chunk], *stores: Store) -> list[Chunk]:
 
 def compute(chunks: Sequence[Chunk], store: Store, executor: Executor, kernels: Sequence[SourceFile]) -> Iterator[Chunk]:
     """Compute chunks and yield each when it is written; what has not begun is cancelled if the caller ends."""
-    wanted = made_with()
+    origins = {chunk[0].name: chunk[0].sources or chunk[0].module for chunk in chunks}
+    wanted = {name: made_with(origin) for name, origin in origins.items()}
     futures: dict[Future[tuple[Any, float]], Chunk] = {
-        executor.submit(compute_chunk, study.module, cell, store.seed, chunk, kernels, wanted): (study, cell, chunk)
+        executor.submit(compute_chunk, origins[study.name], cell, store.seed, chunk, kernels, wanted[study.name]): (
+            study,
+            cell,
+            chunk,
+        )
         for study, cell, chunk in _leaders_first(chunks)
     }
     try:

@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grpo_theory.harness.fingerprint import module_fingerprint
+from grpo_theory.harness.fingerprint import study_fingerprint
 from grpo_theory.harness.seal import UNSEALED, SealError, check_seal, opened_json, seal, sealed_json
 from grpo_theory.harness.study import Cell, Study
 
@@ -28,6 +28,8 @@ RUNS = "runs"
 """The folder of facts of runs, which no number depends on."""
 PARTIAL = ".partial"
 """The ending of a file that is being written."""
+PROGRAM = "python -m simulations"
+"""The command whose results these are, unless another is named."""
 NUMERICAL = ("numpy", "scipy", "numba")
 """What a chunk's numbers are made with: a chunk of other versions is computed again."""
 
@@ -40,7 +42,7 @@ class StoreError(Exception):
     reason : str
         Which, and why.
     remedy : str
-        The command of `python -m simulations` that mends it, without options; empty if there is none.
+        The command that mends it, without the program's name and options; empty if there is none.
     """
 
     def __init__(self, reason: str, remedy: str = "") -> None:
@@ -48,13 +50,10 @@ class StoreError(Exception):
         self.reason = reason
         self.remedy = remedy
 
-    def told(self, options: str) -> str:
+    def told(self, options: str, program: str = PROGRAM) -> str:
         """Return the message, its remedy with the options that were given."""
-        return (
-            f"{self.reason}: run `{' '.join(['python -m simulations', self.remedy, options]).rstrip()}`"
-            if self.remedy
-            else self.reason
-        )
+        command = " ".join([program, self.remedy, options]).rstrip()
+        return f"{self.reason}: run `{command}`" if self.remedy else self.reason
 
     def __str__(self) -> str:
         return self.told("")
@@ -88,17 +87,18 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 class Store:
-    """The results of one seed under one folder."""
+    """The results of one seed under one folder, which an option of the command names."""
 
-    def __init__(self, root: Path, seed: int) -> None:
+    def __init__(self, root: Path, seed: int, option: str = "--results") -> None:
         self.root = root
         self.seed = seed
+        self.option = option
         try:
             root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=root):
                 pass
         except OSError as error:
-            raise StoreError(f"--results must be a folder that can be written, got {root}: {error.strerror}") from None
+            raise StoreError(f"{option} must be a folder that can be written, got {root}: {error.strerror}") from None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -109,7 +109,7 @@ class Store:
         StoreError
             If another run is at work there, or the file of the lock cannot be had.
         """
-        path, other = self.root / ".lock", "give --results another folder"
+        path, other = self.root / ".lock", f"give {self.option} another folder"
         with ExitStack() as stack:
             try:
                 _lock(stack.enter_context(_opened(path)).fileno())
@@ -163,7 +163,7 @@ class Store:
             "seed": self.seed,
             "quick": quick,
             "versions": versions(),
-            "source": module_fingerprint(study.module),
+            "source": study_fingerprint(study),
         }
         metadata = dict(arrow.schema.metadata or {}) | {b"grpo_theory": json.dumps(facts).encode(), b"seal": UNSEALED}
         arrow = arrow.replace_schema_metadata(metadata)
@@ -179,7 +179,7 @@ class Store:
         return self.root / CHUNKS / study / folder / f"{chunk:04d}.json"
 
     def _identity(self, study: Study, cell: Cell, chunk: int) -> dict[str, Any]:
-        source = module_fingerprint(study.module) + cell.code
+        source = study_fingerprint(study) + cell.code
         return {"settings": json.loads(cell.key), "seed": self.seed, "chunk": chunk, "source": source}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from grpo_theory.estimation import SourceFile
 from grpo_theory.evidence import PARTS, Claim, Statement
 
 Settings = Mapping[str, Any]
@@ -80,6 +81,8 @@ class Study:
         What its file states: those that its claims are about, and the heads of those that are split.
     powerless : Mapping
         Why the control of a claim is known to survive, by the statement's id and the setting, in which * stands for any text.
+    sources : tuple of SourceFile
+        Of a user's study the files that travel with its chunks: what it needs, and then its own.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Study:
     claims: Callable[[pd.DataFrame], list[Claim]]
     statements: tuple[Statement, ...] = ()
     powerless: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    sources: tuple[SourceFile, ...] = ()
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -116,11 +120,13 @@ def table_of(rows: Rows) -> pd.DataFrame:
     Raises
     ------
     ValueError
-        If a row lacks one of them.
+        If a row lacks one of them, or there is no row.
     """
     for row in rows:
         missing = [name for name in COLUMNS if name not in row]
         if missing:
             raise ValueError(f"rows must have the columns {', '.join(COLUMNS)}, and one lacks {missing[0]}: {row}")
+    if not rows:
+        raise ValueError("a table must have rows, and there is none")
     table = pd.DataFrame(rows)
     return table[[name for name in table if name not in COLUMNS] + list(COLUMNS)]

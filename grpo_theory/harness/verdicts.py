@@ -1,7 +1,7 @@
 """The verdicts on disk: claims.csv, judged together from the tables that belong together, and beside it what it was made from."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,10 +10,10 @@ import pandas as pd
 
 from grpo_theory.evidence import judge
 from grpo_theory.evidence.verdicts import COLUMNS
-from grpo_theory.harness.discovery import studies
-from grpo_theory.harness.fingerprint import module_fingerprint
+from grpo_theory.harness.fingerprint import study_fingerprint
 from grpo_theory.harness.seal import SealError, opened_json, sealed_json
 from grpo_theory.harness.store import StoreError, checksum_of, read_table, write_atomically
+from grpo_theory.harness.study import Study
 
 CLAIMS, ORIGIN = "claims.csv", "claims.json"
 SAME = ("seed", "quick", "versions")
@@ -42,11 +42,18 @@ class Verdicts(NamedTuple):
     studies: tuple[str, ...]
 
 
-def judge_tables(root: Path, names: Sequence[str]) -> tuple[Verdicts, dict[str, str]]:
+def judge_tables(root: Path, names: Sequence[str], studies: Mapping[str, Study]) -> tuple[Verdicts, dict[str, str]]:
     """Judge the claims of the named studies, and of all others whose tables stand beside theirs and belong to them.
 
     A table belongs to them if it has their seed, mode and versions, and its study is as it was: so claims.csv is the same
     whether the studies are verified at once or one after another, and its intervals hold together.
+
+    Parameters
+    ----------
+    root : Path
+    names : sequence of str
+    studies : Mapping of str to Study
+        All that are judged together, by their names.
 
     Returns
     -------
@@ -61,13 +68,13 @@ def judge_tables(root: Path, names: Sequence[str]) -> tuple[Verdicts, dict[str, 
     """
     facts = read_table(root, names[0])[1]
     tables, left_out = {}, {}
-    for name, study in studies().items():
+    for name, study in studies.items():
         if name not in names and not (root / f"{name}.parquet").exists():
             continue
         try:
             table, own = read_table(root, name)
             other = [fact for fact in SAME if own[fact] != facts[fact]]
-            if own["source"] != module_fingerprint(study.module):
+            if own["source"] != study_fingerprint(study):
                 other.append("source")
             if other:
                 raise StoreError(f"the table {root / name}.parquet is of another {other[0]}", f"run {name}")
@@ -76,9 +83,9 @@ def judge_tables(root: Path, names: Sequence[str]) -> tuple[Verdicts, dict[str, 
             if name in names:
                 raise
             left_out[name] = error.reason
-    found = [(name, claim) for name, table in tables.items() for claim in studies()[name].claims(table)]
-    claims = judge([claim for _, claim in found])
-    claims.insert(0, "study", [name for name, _ in found])
+    stated = [(name, claim) for name, table in tables.items() for claim in studies[name].claims(table)]
+    claims = judge([claim for _, claim in stated])
+    claims.insert(0, "study", [name for name, _ in stated])
     return Verdicts(claims, facts["seed"], facts["quick"], facts["versions"], tuple(tables)), left_out
 
 
@@ -96,8 +103,8 @@ def write_verdicts(root: Path, verdicts: Verdicts) -> None:
     write_atomically(root / ORIGIN, sealed_json(origin))
 
 
-def read_verdicts(root: Path) -> Verdicts:
-    """Read what `python -m simulations verify` wrote.
+def read_verdicts(root: Path, studies: Collection[str]) -> Verdicts:
+    """Read what `verify` wrote of some of these studies.
 
     Raises
     ------
@@ -111,14 +118,14 @@ def read_verdicts(root: Path) -> Verdicts:
         if hashlib.sha256(content).hexdigest() != origin[CLAIMS]:
             raise SealError
         names = tuple(origin["tables"])
-        found = Verdicts(_read(content), origin["seed"], origin["quick"], origin["versions"], names)
+        verdicts = Verdicts(_read(content), origin["seed"], origin["quick"], origin["versions"], names)
     except FileNotFoundError as error:
         raise StoreError(f"there are no verdicts {error.filename}", "verify") from None
     except (OSError, KeyError, TypeError, ValueError) as error:
         reason = f"the verdicts {path} are damaged, or not what `verify` wrote ({type(error).__name__})"
         raise StoreError(reason, "verify") from None
     for name in names:
-        if name not in studies():
+        if name not in studies:
             raise StoreError(f"the verdicts {path} are of a study {name!r}, which there is not", "verify")
         try:
             same = checksum_of(root / f"{name}.parquet") == origin["tables"][name]
@@ -126,14 +133,14 @@ def read_verdicts(root: Path) -> Verdicts:
             same = False
         if not same:
             raise StoreError(f"the table {root / name}.parquet is not the one that {path} was judged from", f"verify {name}")
-    return found
+    return verdicts
 
 
 def _read(content: bytes) -> pd.DataFrame:
-    found = pd.read_csv(BytesIO(content), keep_default_na=False)
-    if list(found.columns) != ["study", *COLUMNS]:
+    claims = pd.read_csv(BytesIO(content), keep_default_na=False)
+    if list(claims.columns) != ["study", *COLUMNS]:
         raise ValueError("other columns")
-    return found
+    return claims
 
 
 def read_seed(root: Path) -> int:

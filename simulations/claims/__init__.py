@@ -7,11 +7,16 @@ from typing import Any
 from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.harness.study import Study
 from simulations.claims import n, package, planner, practice, r, t, u
+from simulations.claims.typeset import TYPESET
 from simulations.claims.u import PARTS as PARTS
 
 CATALOGUE: Mapping[str, Statement] = MappingProxyType(
     {statement.id: statement for module in (u, t, n, r, practice, package, planner) for statement in module.STATEMENTS}
 )
+
+
+for _one in CATALOGUE.values():
+    object.__setattr__(_one, "formula", TYPESET.get(_one.id, ""))  # until each stands in the file of its study
 
 
 def claim(statement: str, setting: str, *evidence: Evidence, facts: Mapping[str, float] | None = None) -> Claim:

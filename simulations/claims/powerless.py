@@ -1,9 +1,5 @@
 """Checks whose negative control is known to survive, and why: every other one without power fails a full run."""
 
-from fnmatch import fnmatchcase
-
-import pandas as pd
-
 FEW_QUESTIONS = "129 questions cannot tell another question's curvature from the printed correlation"
 ALIKE = "from these two starts the arm that multiplies does as is claimed of the one that divides"
 SAME_SIZE = "with one prompt a step, too, the bound is least at the same whole group size there"
@@ -21,18 +17,3 @@ POWERLESS: dict[tuple[str, str], str] = {
     ("U9/bound/universal", "kl-linear, radius 2"): SAME_SIZE,
 }
 """By the statement's id and the setting, in which * stands for any text."""
-
-
-def unexplained(claims: pd.DataFrame, *, quick: bool) -> pd.DataFrame:
-    """Return the rows of claims whose control has no power although nothing here says why.
-
-    A quick run is too short for many a control, and shares of few trials are equal by chance: of its rows only those count that
-    are exact and have the claim itself as control.
-    """
-    same = (claims["control_estimate"] == claims["estimate"]) & (claims["control_prediction"] == claims["prediction"])
-    itself = same & (claims["replications"] == 0)
-    powerless = claims[~claims["power"] & (itself if quick else True)]
-    known = [
-        any(name == row.id and fnmatchcase(row.problem, setting) for name, setting in POWERLESS) for row in powerless.itertuples()
-    ]
-    return powerless[~pd.Series(known, index=powerless.index, dtype=bool)]

@@ -6,47 +6,33 @@ from types import ModuleType
 
 import pandas as pd
 
-from grpo_theory.evidence import FAMILY_ERROR
-from grpo_theory.harness.discovery import studies
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import Verdicts
-from paper_figures.harness.advice import RULE, advice, choices
-from paper_figures.harness.captions import caption_of
-from paper_figures.harness.discovery import figures, figures_of, subject
-from paper_figures.harness.findings import FINDINGS, Found, NotSaidError
-from paper_figures.harness.mathematics import typeset
-from paper_figures.harness.page import Page, anchor_of
-from paper_figures.harness.sections import Section, section_of, sections
-from paper_figures.harness.summaries import (
+from grpo_theory.page.captions import caption_of
+from grpo_theory.page.document import Page, anchor_of
+from grpo_theory.page.mathematics import typeset
+from grpo_theory.page.report import HOW_TO_READ, add_made, add_numbers, add_powerless, add_rows, origin, versions_of
+from grpo_theory.page.theorem import add_list, add_proofs, add_statement
+from paper_figures.content.coverage_advice import RULE, advice, choices
+from paper_figures.content.derivations import derivations
+from paper_figures.content.findings import FINDINGS, Found, NotSaidError
+from paper_figures.content.sections import Section, section_of, sections
+from paper_figures.content.summaries import (
     about_runs,
     coverage_at_points,
     coverage_of_runs,
     group_sizes,
-    how_made,
     undecided,
     who_wins,
 )
-from paper_figures.harness.theorem import add_list, add_proofs, add_statement
-from paper_figures.harness.wording import setting_name, standing, tally, with_power
-from simulations.claims import CATALOGUE, PARTS
-from simulations.claims.typeset import TYPESET
+from paper_figures.discovery import figures, figures_of, subject
+from simulations.collection import catalogue, studies
 
-SHOWN = ["id", "problem", "verdict", "estimate", "low", "high", "prediction", "margin", "replications", "facts"]
-WEAK = ["id", "problem", "estimate", "prediction", "control", "control_estimate", "control_prediction", "needed"]
 LEAD = (
     "Group relative policy optimisation (GRPO) trains language models by comparing each response with others to the same prompt. "
     "What papers state about it is decided here with evidence: exact sums where they are within reach, simulation elsewhere, on "
     "small problems and on the output head of a real language model."
 )
-HOW_TO_READ = (
-    "A verdict is read off an interval, or off an exact number where low and high are one. Confirmed: the whole interval "
-    "agrees with the statement. Refuted: no part of it does. Left open: it holds both, and more runs would tell. Every check "
-    "is also made of something known to be wrong, its negative control, which it must refute: a check that does not has no "
-    "power, decides nothing, and stands in a table of its own. A statement with an assumption is judged where that holds. "
-    "What a paper measured on its own model is reproduced here or it is not: another model refutes no measurement. "
-    "Printed statements are kept as the papers print them; what we put in their place is marked as corrected, with its proof."
-)
-
 SYMBOLS = (
     r"A policy $\pi_\theta$ with parameters $\theta$ answers a prompt $x$ with a response $y$, whose reward is $Z$. $B$ prompts "
     r"a batch, $G$ responses to each of them: a group. $V(x)=E[Z\mid x]$ is the prompt's value, $p$ where rewards are 0 and 1, "
@@ -74,7 +60,7 @@ def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
     if rest:
         page.section("Further pictures", "pictures", "The rest")
         _add_figures(page, rest, results, out)
-    _add_powerless(page, verdicts.claims)
+    add_powerless(page, verdicts.claims)
     page.section("Statements that are not decided yet", "undecided", "The rest")
     left = undecided()
     if left.empty:
@@ -82,19 +68,20 @@ def write_report(verdicts: Verdicts, results: Path, out: Path) -> None:
     else:
         page.table(left)
     page.section("Proofs", "proofs", "The rest")
-    add_proofs(page, [one for one in CATALOGUE.values() if (verdicts.claims["id"] == one.id).any()])
+    judged = [one for one in catalogue().values() if (verdicts.claims["id"] == one.id).any()]
+    add_proofs(page, judged, derivations())
     page.section("How this was made", "made", "The rest")
-    page.paragraph(_origin(verdicts))
-    page.table(how_made(results, verdicts.studies), summary="Settings, replications, seeds and times")
+    page.paragraph(origin(verdicts, studies()))
+    add_made(page, results, verdicts, studies())
     if len(drawn) < len(figures()):
         page.paragraph(f"Not drawn, because a table is missing: {', '.join(name for name in figures() if name not in drawn)}.")
-    page.paragraph("Versions: " + ", ".join(f"{name} {number}" for name, number in verdicts.versions.items()) + ".")
+    page.paragraph(versions_of(verdicts))
     page.write(out)
 
 
 def _add_opening(page: Page, verdicts: Verdicts, results: Path) -> None:
     """Add what was found."""
-    page.paragraph(f"{LEAD} {_origin(verdicts)}", "quiet")
+    page.paragraph(f"{LEAD} {origin(verdicts, studies())}", "quiet")
     page.section("What was found", "found")
     lines, unsaid, found = [], [], Found(verdicts, results)
     for finding in FINDINGS:
@@ -110,17 +97,8 @@ def _add_opening(page: Page, verdicts: Verdicts, results: Path) -> None:
 
 def _add_reading(page: Page, claims: pd.DataFrame) -> None:
     """Add how many statements hold and fail, and how to read the rest."""
-    judged = [one for one in CATALOGUE.values() if one.kind != PARTS and (claims["id"] == one.id).any()]
-    standings = {one.id: standing(claims[claims["id"] == one.id]) for one in judged}
     page.heading("In numbers")
-    counts = [(whose, [standings[one.id] for one in judged if one.whose == whose]) for whose in ("paper", "correction", "ours")]
-    names = {"paper": "printed statement", "correction": "correction", "ours": "question"}
-    page.paragraph(
-        f"{len(claims)} claims were judged in {claims['problem'].nunique()} settings: "
-        + "; ".join(tally(found, names[whose]) for whose, found in counts if found)
-        + "."
-        + f" All intervals hold together with probability at least {1 - FAMILY_ERROR:.3f}. {_controls(claims)}"
-    )
+    add_numbers(page, claims, catalogue().values())
     page.heading("How to read it")
     page.paragraph(HOW_TO_READ)
     page.fold("Symbols", SYMBOLS)
@@ -138,19 +116,14 @@ def _add_section(
         page.paragraph(section.asks, "quiet")
     listed = []
     for whole, parts in section.statements():
-        if whole.id in TYPESET or len(parts) > 1:
+        if whole.formula or len(parts) > 1:
             add_statement(page, whole, parts, claims)
         else:
             listed += [whole, *parts]
     add_list(page, listed, claims)
     _add_figures(page, drawn, results, out)
     _add_tables(page, section.anchor, results, verdicts.studies, claims)
-    rows = with_power(claims)
-    if len(rows):
-        shown = rows[SHOWN].assign(problem=rows["problem"].map(setting_name), facts=rows["facts"].fillna(""))
-        page.table(
-            shown.rename(columns={"problem": "setting", "replications": "runs"}), summary=f"The {len(rows)} rows of evidence"
-        )
+    add_rows(page, claims)
 
 
 def _add_figures(page: Page, drawn: dict[str, ModuleType], results: Path, out: Path) -> None:
@@ -183,42 +156,3 @@ def _add_tables(page: Page, anchor: str, results: Path, names: tuple[str, ...], 
         page.heading("On one training run")
         page.paragraph(about_runs(results))
         page.table(coverage_of_runs(results))
-
-
-def _add_powerless(page: Page, claims: pd.DataFrame) -> None:
-    """Add the checks whose negative control was not refuted: they decide nothing."""
-    page.section("Checks without power", "powerless", "The rest")
-    weak = claims[claims["control"] != "refuted"]
-    if weak.empty:
-        page.paragraph("None: every negative control was refuted.")
-        return
-    page.paragraph(
-        "Something known to be wrong went through the same machinery and was not refuted, so these checks could not have failed, "
-        "and nothing is concluded from them. The last column is the number of runs that would do, where it is known."
-    )
-    shown = weak[WEAK].assign(problem=weak["problem"].map(setting_name))
-    names = {"problem": "setting", "control": "control's verdict", "needed": "runs needed"}
-    page.table(shown.rename(columns=lambda name: names.get(name, name.replace("_", "'s "))))
-
-
-def _controls(claims: pd.DataFrame) -> str:
-    """Say how many negative controls were refuted."""
-    weak = len(claims) - len(with_power(claims))
-    if not weak:
-        return f"All {len(claims)} negative controls were refuted, as they must be."
-    return (
-        f"Of {len(claims)} negative controls {len(claims) - weak} were refuted, as they must be; {weak} were not, so "
-        f"{'that check decides' if weak == 1 else 'those checks decide'} nothing."
-    )
-
-
-def _origin(verdicts: Verdicts) -> str:
-    """Say what the verdicts were made from."""
-    mode = "a quick run (fewer replications)" if verdicts.quick else "a full run"
-    missing = [name for name in studies() if name not in verdicts.studies]
-    if not missing:
-        return f"Made from {mode} of all {len(verdicts.studies)} studies with seed {verdicts.seed}."
-    return (
-        f"Made from {mode} of {len(verdicts.studies)} of {len(studies())} studies with seed {verdicts.seed}: "
-        f"{', '.join(verdicts.studies)}. Nothing is said here of the others: {', '.join(missing)}."
-    )

@@ -2,19 +2,15 @@
 
 import html
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from grpo_theory.evidence import Statement
-from paper_figures.harness.mathematics import typeset
-from paper_figures.harness.page import Page, anchor_of
-from paper_figures.harness.wording import SEE, in_words, standing, tally
-from simulations.claims import PARTS
-from simulations.claims.typeset import TYPESET
+from grpo_theory.evidence import PARTS, Statement
+from grpo_theory.page.document import Page, anchor_of
+from grpo_theory.page.mathematics import typeset
+from grpo_theory.page.wording import SEE, in_words, standing, tally
 
-DERIVATIONS = Path(__file__).parents[2] / "docs" / "derivations.md"
 _ARXIV = re.compile(r"arXiv (\d{4}\.\d{5})")
 MARKS = {
     "holds": ("✓", "holds"),
@@ -57,12 +53,11 @@ def add_list(page: Page, statements: Sequence[Statement], claims: pd.DataFrame) 
     _add_parts(page, statements, claims)
 
 
-def add_proofs(page: Page, statements: Sequence[Statement]) -> None:
-    """Add the sections of the derivations on which the statements rest, each behind a fold."""
+def add_proofs(page: Page, statements: Sequence[Statement], derivations: Mapping[int, tuple[str, str]]) -> None:
+    """Add the derivations, titles and texts by their numbers, on which the statements rest, each behind a fold."""
     numbers = sorted({number for one in statements if (number := _derivation(one))})
-    sections = _derivations()
     for number in numbers:
-        title, text = sections[number]
+        title, text = derivations[number]
         summary = f"<summary>{number}. {html.escape(title)}</summary>"
         page.block(f'<details id="proof-{number}">{summary}<pre>{html.escape(text)}</pre></details>')
     page.markdown.append(f"In docs/derivations.md, sections {', '.join(map(str, numbers))}.")
@@ -113,7 +108,7 @@ def _first_clause(words: str) -> int:
 
 def _words(statement: Statement) -> str:
     """Return the statement's typeset form, or its plain text."""
-    return TYPESET.get(statement.id) or statement.text[:1].upper() + statement.text[1:] + "."
+    return statement.formula or statement.text[:1].upper() + statement.text[1:] + "."
 
 
 def _assumed(statement: Statement) -> str:
@@ -137,9 +132,3 @@ def _proof(statement: Statement) -> str:
 def _derivation(statement: Statement) -> int:
     found = re.fullmatch(r"docs/derivations\.md, (\d+)", statement.source)
     return int(found[1]) if found else 0
-
-
-def _derivations() -> dict[int, tuple[str, str]]:
-    """Return the derivations' sections by number: title and text."""
-    pieces = re.split(r"^## (\d+)\. (.+)$", DERIVATIONS.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return {int(number): (title, text.strip()) for number, title, text in zip(*(pieces[k::3] for k in (1, 2, 3)), strict=True)}

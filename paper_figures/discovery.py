@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 
 import paper_figures
-from grpo_theory.harness.discovery import studies
+from simulations.collection import studies
 
 
 @cache

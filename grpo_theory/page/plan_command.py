@@ -1,31 +1,24 @@
-"""The installed command, `grpo-theory plan`: reads a table of rollouts, prints the advice, writes JSON and a page.
+"""`grpo-theory plan`: reads a table of rollouts, prints the advice, writes JSON and a page.
 
 What is slow to import is imported after the command line is understood.
 """
 
 import argparse
-import io
-import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from grpo_theory.plan.outputs import named, places, printed, write
-from grpo_theory.user_text import LONGEST_MESSAGE, Parser, printable
+from grpo_theory.page.outputs import named, places, printed, write
+from grpo_theory.user_text import printable
 
 if TYPE_CHECKING:
     from grpo_theory.plan.advice import Advice
 
-REFUSED = 2
 
-
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    top = Parser(prog="grpo-theory", description="What is true about GRPO, for your own rollouts.")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+def add(commands: "argparse._SubParsersAction[Any]") -> argparse.ArgumentParser:
+    """Describe the options, and return the parser of this subcommand."""
     plan = commands.add_parser(
         "plan",
         help="advise on group size, batch, baseline and learning rate from a table of rollouts",
@@ -46,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     output.add_argument(
         "--tolerance", type=float, default=0.05, help="a share of additional error that does not matter (default: 0.05)"
     )
-    return top
+    return plan
 
 
 def _add_batch(group: argparse._ArgumentGroup) -> None:
@@ -94,44 +87,17 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status: 0, or 2 for a mistake, which one message names."""
-    options = parser().parse_args(arguments)
-    _escape_what_has_no_code()
+def run(options: argparse.Namespace) -> int:
+    """Advise, write the files that were asked for, and print the text or JSON; returns the exit status."""
+    asked = places({kind: getattr(options, kind) for kind in ("json", "html")}, options.table, _files(options.table))
     try:
-        outputs = {kind: getattr(options, kind) for kind in ("json", "html")}
-        asked = places(outputs, options.table, _files(options.table))
         advice = _advice(options)
-        write({place: getattr(advice, f"to_{kind}")() for kind, place in asked.items()})
-        with named("standard output"):
-            print(advice.to_json() if printed(options.json) else advice, end="", flush=True)
-    except BrokenPipeError:
-        _say_no_more()
     except OSError as error:
-        _say_no_more()
-        return _refuse(f"{error.filename or options.table}: {error.strerror or error}")
-    except (TypeError, ValueError) as error:
-        return _refuse(str(error))
+        raise OSError(error.errno, error.strerror or str(error), error.filename or options.table) from None
+    write({place: getattr(advice, f"to_{kind}")() for kind, place in asked.items()})
+    with named("standard output"):
+        print(advice.to_json() if printed(options.json) else advice, end="", flush=True)
     return 0
-
-
-def _escape_what_has_no_code() -> None:
-    """Let a terminal of few characters, as of ASCII alone, get others as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _say_no_more() -> None:
-    """Drop what the standard output has not taken, which Python would try to write once more at its end."""
-    with suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _refuse(message: str) -> int:
-    with suppress(OSError):
-        print(f"grpo-theory plan: {printable(message, LONGEST_MESSAGE)}", file=sys.stderr)
-    return REFUSED
 
 
 def _files(table: str) -> list[Path]:

@@ -1,16 +1,13 @@
 """The tables of the report that are read off a study's table, and not off the verdicts."""
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from grpo_theory.harness.discovery import studies
-from grpo_theory.harness.store import read_run, read_table
-from paper_figures.harness.captions import listed
-from paper_figures.harness.style import ESTIMATORS, TRAINING
-from simulations.claims import CATALOGUE, decided_by
+from grpo_theory.harness.store import read_table
+from grpo_theory.page.captions import listed
+from grpo_theory.page.style import ESTIMATORS, TRAINING
+from simulations.collection import catalogue, collection
 
 
 def group_sizes(results: Path) -> pd.DataFrame:
@@ -78,20 +75,6 @@ def _coverage_of_runs(results: Path) -> pd.DataFrame:
 
 def undecided() -> pd.DataFrame:
     """Return the statements of the catalogue that no study decides, and why."""
-    deciders = decided_by(studies().values())
-    found = [one for one in CATALOGUE.values() if not deciders.get(one.id)]
+    deciders = collection().deciders()
+    found = [one for one in catalogue().values() if not deciders.get(one.id)]
     return pd.DataFrame([(one.id, one.text, one.source, one.open) for one in found], columns=["id", "statement", "source", "why"])
-
-
-def how_made(results: Path, names: Sequence[str]) -> pd.DataFrame:
-    """Return settings, replications, seed and time of each study."""
-    rows = []
-    for name in names:
-        table, facts = read_table(results, name)
-        seconds = read_run(results, name).get("processor seconds", "not known")
-        settings = {column: sorted(set(table[column])) for column in ("batch_size", "group_size") if column in table}
-        counts = sorted(set(table["replications"])) if "replications" in table else ["exact"]
-        text = ", ".join(map(str, counts))
-        rows.append((name, studies()[name].title, json.dumps(settings, default=int), text, facts["seed"], seconds))
-    columns = ["study", "title", "settings", "replications a cell", "seed", "processor seconds"]
-    return pd.DataFrame(rows, columns=columns)

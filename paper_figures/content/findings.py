@@ -9,8 +9,8 @@ import pandas as pd
 
 from grpo_theory.harness.store import read_table
 from grpo_theory.harness.verdicts import Verdicts
-from paper_figures.harness.style import LANGUAGE_MODEL
-from paper_figures.harness.wording import with_power
+from grpo_theory.page.style import LANGUAGE_MODEL
+from grpo_theory.page.wording import with_power
 
 
 class NotSaidError(LookupError):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from paper_figures.harness.style import PROBLEMS
+from grpo_theory.page.style import PROBLEMS
 
 VERDICTS = {
     "confirmed": "Confirmed",

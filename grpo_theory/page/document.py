@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from grpo_theory.harness.store import write_atomically
-from paper_figures.harness.mathematics import typeset
-from paper_figures.harness.picture import picture
+from grpo_theory.page.mathematics import typeset
+from grpo_theory.page.picture import picture
 
 VERDICTS = ("confirmed", "refuted", "inconclusive", "reproduced here", "not reproduced here")
 _HERE = Path(__file__).parent

@@ -3,11 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
-from pkgutil import iter_modules
 
 from grpo_theory.evidence import Statement
-from simulations import claims
-from simulations.claims import CATALOGUE, parts_of
+from simulations.collection import catalogue, collection
 
 ERROR, TIC, NORMALISATION = "Demystifying GRPO", "TIC-GRPO", "Why GRPO needs normalization"
 NEIGHBOURS, PRACTICE = "Neighbouring results", "Practice"
@@ -38,7 +36,9 @@ class Section:
 
     def statements(self) -> tuple[tuple[Statement, tuple[Statement, ...]], ...]:
         """Return the statements, each with its parts."""
-        return tuple((one, parts_of(one)) for one in CATALOGUE.values() if self.holds(one.id) and not _part(one.id))
+        return tuple(
+            (one, collection().parts_of(one)) for one in catalogue().values() if self.holds(one.id) and not _part(one.id)
+        )
 
     def holds(self, name: str) -> bool:
         """Whether a statement, by its id, is treated here."""
@@ -46,15 +46,20 @@ class Section:
 
 
 def sections() -> tuple[Section, ...]:
-    """Return the sections in the order of the report: those written below, and one for each file of statements that has more."""
-    found = list(SECTIONS)
-    for module in iter_modules(claims.__path__, "simulations.claims."):
-        stated = import_module(module.name)
-        rest = [one.id for one in getattr(stated, "STATEMENTS", ()) if not any(section.holds(one.id) for section in SECTIONS)]
-        if rest:
-            title = (stated.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-            found.append(Section(f"beside-{module.name.rpartition('.')[2]}", title, PRACTICE, tuple(rest)))
-    return tuple(found)
+    """Return the sections in the order of the report: those written below, and one for each subject of studies that has more."""
+    ours, deciders = collection(), collection().deciders()
+    rest: dict[str, list[str]] = {}
+    for name in ours.statements:
+        if not any(section.holds(name) for section in SECTIONS):
+            package = next((ours.studies[one].module.rpartition(".")[0] for one in deciders.get(name, ())), "simulations")
+            rest.setdefault(package, []).append(name)
+    return SECTIONS + tuple(_beside(package, names) for package, names in rest.items())
+
+
+def _beside(package: str, names: Iterable[str]) -> Section:
+    """Return the section of statements that the studies of a subject decide, under the subject's title."""
+    title = str(import_module(package).__doc__).strip().partition("\n")[0].rstrip(".")
+    return Section(f"beside-{package.rpartition('.')[2]}", title, PRACTICE, tuple(names))
 
 
 def section_of(name: str) -> Section:
@@ -69,7 +74,7 @@ def _part(name: str) -> bool:
 
 def _heads(name: str) -> Iterable[str]:
     pieces = name.split("/")
-    return (head for end in range(1, len(pieces)) if (head := "/".join(pieces[:end])) in CATALOGUE)
+    return (head for end in range(1, len(pieces)) if (head := "/".join(pieces[:end])) in catalogue())
 
 
 SECTIONS = (

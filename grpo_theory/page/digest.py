@@ -1,10 +1,11 @@
 """The verdicts as tables that a reader takes in at a glance."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from simulations.claims import CATALOGUE, PARTS, parts_of
+from grpo_theory.evidence import PARTS, Statement
+from grpo_theory.harness.discovery import Collection
 
 COLUMNS = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
 """What the documentation says of a claim is read from these columns of claims.csv."""
@@ -12,34 +13,35 @@ DIGITS = 5
 """Significant digits with which estimates are kept in the repository: more than any page prints."""
 
 
-def digest(verdicts: pd.DataFrame) -> dict[str, str]:
+def digest(verdicts: pd.DataFrame, collection: Collection) -> dict[str, str]:
     """Return for each statement of the papers how often it, or each of its parts, was confirmed, refuted or left undecided.
 
     Parameters
     ----------
     verdicts : DataFrame
         With the columns `COLUMNS`; verdicts whose control was not refuted are left out, and so are statements without others.
+    collection : Collection
     """
     counts = _counts(verdicts)
-    found = {}
-    for statement in CATALOGUE.values():
+    digested = {}
+    for statement in collection.statements.values():
         if "/" in statement.id or statement.id == "estimator":
             continue
-        own = parts_of(statement) if statement.kind == PARTS else (statement, *parts_of(statement))
+        own = collection.parts_of(statement) if statement.kind == PARTS else (statement, *collection.parts_of(statement))
         words = [_verdict(one.id, one.id.partition("/")[2], counts) for one in own]
         if any(words):
-            found[statement.id] = "; ".join(word for word in words if word)
-    return found
+            digested[statement.id] = "; ".join(word for word in words if word)
+    return digested
 
 
-def evidence(verdicts: pd.DataFrame, names: Iterable[str]) -> str:
+def evidence(verdicts: pd.DataFrame, names: Iterable[str], statements: Mapping[str, Statement]) -> str:
     """Return a Markdown table of some claims: statement, verdicts, and the range of what was found beside what was stated."""
     counts = _counts(verdicts)
     lines = ["| claim | statement | verdict (settings) | found | stated |", "|---|---|---|---|---|"]
     for name in names:
         rows = verdicts[(verdicts["id"] == name) & (verdicts["control"] == "refuted")]
         found, stated = (_range(rows[column]) for column in ("estimate", "prediction"))
-        lines.append(f"| {name} | {cell(CATALOGUE[name].text)} | {_verdict(name, '', counts)} | {found} | {stated} |")
+        lines.append(f"| {name} | {cell(statements[name].text)} | {_verdict(name, '', counts)} | {found} | {stated} |")
     return "\n".join(lines) + "\n"
 
 

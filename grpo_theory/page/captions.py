@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from paper_figures.harness.style import NORMAL_95
+from grpo_theory.page.style import NORMAL_95
 
 SIDES = {"below": "lies below 0", "above": "lies above 0", "astride": "holds 0"}
 """Where an interval can lie, in words."""

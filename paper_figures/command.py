@@ -7,9 +7,10 @@ from pathlib import Path
 from grpo_theory.harness.options import repeated
 from grpo_theory.harness.store import StoreError
 from grpo_theory.harness.verdicts import read_seed, read_verdicts
-from paper_figures.harness.discovery import figures, figures_of
-from paper_figures.harness.drawing import draw, draw_all, prepare
-from paper_figures.harness.report import write_report
+from grpo_theory.page.drawing import draw, draw_all, prepare
+from paper_figures.content.report import write_report
+from paper_figures.discovery import figures, figures_of
+from simulations.collection import studies
 
 
 def obey(options: argparse.Namespace) -> int:
@@ -24,7 +25,7 @@ def obey(options: argparse.Namespace) -> int:
         if options.only is not None:
             (out / "figures").mkdir(parents=True, exist_ok=True)
             prepare()
-            draw(options.only, results, out / "figures")
+            draw(figures()[options.only].__name__, results, out / "figures")
             print(f"figure: {out / 'figures' / options.only}.png, and .svg")
         else:
             _report(results, out)
@@ -38,12 +39,12 @@ def obey(options: argparse.Namespace) -> int:
 
 
 def _report(results: Path, out: Path) -> None:
-    verdicts = read_verdicts(results)
-    names = figures_of(verdicts.studies)
+    verdicts = read_verdicts(results, studies())
+    drawn = {name: figures()[name].__name__ for name in figures_of(verdicts.studies)}
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    print(f"{len(names)} figures to draw", flush=True)
-    for number, name in enumerate(draw_all(names, results, out / "figures"), start=1):
-        print(f"{name}: {number} of {len(names)} figures", flush=True)
+    print(f"{len(drawn)} figures to draw", flush=True)
+    for number, name in enumerate(draw_all(drawn, results, out / "figures"), start=1):
+        print(f"{name}: {number} of {len(drawn)} figures", flush=True)
     write_report(verdicts, results, out)
     print(f"report: {out / 'report.html'}")
 

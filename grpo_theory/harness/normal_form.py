@@ -1,0 +1,162 @@
+"""The normal form of code: what of a text can change a number, without comments, docstrings, layout and the words of statements.
+
+A statement is words but for its id, its kind and the value of its margin: the rest of ``Statement(...)`` may be rewritten, and
+results stay fresh.  So may what serves these words alone: constants of a study's own file, and names that it imports.
+"""
+
+import ast
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+LIBRARY = "grpo_theory"
+KEPT = {"Statement": {0: "id", 3: "kind", 6: "margin"}, "Margin": {0: "value"}}
+"""Of what is called so: the arguments that count, by their position and name."""
+
+Import = ast.Import | ast.ImportFrom
+
+
+class CodeReading(NamedTuple):
+    """What is read off a text once.
+
+    Attributes
+    ----------
+    checksum : str
+        Of its normal form.
+    imports : tuple of ast.Import or ast.ImportFrom
+    chains : tuple of tuple of str
+        The chains a.b.c in it that begin with the name of a package of the project.
+    """
+
+    checksum: str
+    imports: tuple[Import, ...]
+    chains: tuple[tuple[str, ...], ...]
+
+
+@cache
+def read(text: str, own: Collection[str], study: bool = False) -> CodeReading:
+    """Read a text; its tree is not kept, because the garbage collector would look at every node of it again and again.
+
+    Parameters
+    ----------
+    text : str
+    own : collection of str
+        The packages of the project.
+    study : bool, default False
+        Whether it is the text of a study, from which nothing imports a constant.
+    """
+    tree = ast.parse(text)
+    if any(f"{name}(" in text for name in KEPT):
+        tree = _without_words(tree, study)
+    imports = _imports(tree)
+    aliases = project_aliases(imports, own)
+    chains = {dotted(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)} if aliases else ()
+    checksum = hashlib.sha256(_normal_form(tree).encode()).hexdigest()
+    return CodeReading(checksum, imports, tuple(chain for chain in sorted(chains) if chain and chain[0] in aliases))
+
+
+def project_aliases(imports: Iterable[Import], own: Collection[str]) -> dict[str, str]:
+    """Return what a text calls the packages of the project."""
+    names = (alias for node in imports if isinstance(node, ast.Import) for alias in node.names)
+    return {alias.asname or alias.name: alias.name for alias in names if alias.name in own}
+
+
+def dotted(node: ast.expr) -> tuple[str, ...]:
+    """Return the names of a chain a.b.c."""
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    if isinstance(node, ast.Attribute):
+        head = dotted(node.value)
+        return (*head, node.attr) if head else ()
+    return ()
+
+
+def function_form(function: Callable) -> str:
+    """Return a function's code in its normal form, or, where it has no source, as at a prompt, its bytecode."""
+    code = function.__code__
+    try:
+        return _normal_form(ast.parse(textwrap.dedent(inspect.getsource(code))))
+    except (OSError, SyntaxError):
+        return repr((code.co_code, code.co_names, code.co_consts))
+
+
+def _normal_form(tree: ast.Module) -> str:
+    """Return code without comments, docstrings and layout; the remarks that stand below constants are docstrings too."""
+    for node in _statements(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [one for one in body if not _is_remark(one)] or [ast.Pass()]  # type: ignore[attr-defined]
+    return ast.dump(tree, annotate_fields=False)
+
+
+def _imports(tree: ast.Module) -> tuple[Import, ...]:
+    return tuple(node for node in _statements(tree) if isinstance(node, Import))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a module or statement and the statements within it; expressions, which are most of a tree, are not entered."""
+    yield node
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        block = getattr(node, name, None)
+        for inner in block if isinstance(block, list) else ():
+            yield from _statements(inner)
+
+
+def _is_remark(statement: ast.stmt) -> bool:
+    """Whether a statement is nothing but a string."""
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+class _WordsLeftOut(ast.NodeTransformer):
+    """Leaves of each statement and margin the arguments that count."""
+
+    def __init__(self, imports: Iterable[Import]) -> None:
+        self.modules = project_aliases(imports, (LIBRARY,))
+        froms = (node for node in imports if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == LIBRARY)
+        self.names = {one.asname or one.name: one.name for node in froms for one in node.names if one.name in KEPT}
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        kept = KEPT.get(self._called(node.func))
+        starred = any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords)
+        if kept is None or starred:
+            return node
+        named = [ast.keyword(kept[i], value) for i, value in enumerate(node.args) if i in kept]
+        named += [one for one in node.keywords if one.arg in kept.values()]
+        return ast.Call(node.func, [], sorted(named, key=lambda one: str(one.arg)))
+
+    def _called(self, function: ast.expr) -> str:
+        """Return which of `KEPT` a function is, if any."""
+        chain = dotted(function)
+        if len(chain) == 1:
+            return self.names.get(chain[0], "")
+        return chain[-1] if chain and chain[0] in self.modules else ""
+
+
+def _without_words(tree: ast.Module, study: bool) -> ast.Module:
+    """Return a text without the words of its statements, and without what served these words alone."""
+    before = _used(tree)
+    tree = _WordsLeftOut(_imports(tree)).visit(tree)
+    while idle := before - _used(tree):
+        before -= idle
+        tree.body = [kept for one in tree.body if (kept := _less(one, idle, study)) is not None]
+    return tree
+
+
+def _used(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+def _less(statement: ast.stmt, idle: set[str], study: bool) -> ast.stmt | None:
+    """Return a statement without the names that nothing uses any more that is not words, and None if nothing is left of it."""
+    if isinstance(statement, ast.ImportFrom):
+        names = [alias for alias in statement.names if (alias.asname or alias.name) not in idle]
+        return ast.ImportFrom(statement.module, names, statement.level) if names else None
+    if study and isinstance(statement, ast.Assign) and not any(isinstance(one, ast.Call) for one in ast.walk(statement.value)):
+        names_only = all(isinstance(target, ast.Name) and target.id in idle for target in statement.targets)
+        return None if names_only else statement
+    return statement

@@ -1,0 +1,9 @@
+"""What shows results to people and programs: text, HTML, JSON and curves of an advice, and the installed command.
+
+The public names are listed in ``__init__.pyi``; a file is imported when one of its names is first asked for, so that the command
+answers `--help` at once.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

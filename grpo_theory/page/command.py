@@ -1,0 +1,67 @@
+"""The installed command, `grpo-theory`: one file for each subcommand, and what all of them do with a mistake.
+
+A subcommand is a module with two functions. ``add(commands)`` describes its options and returns what ``commands.add_parser``
+returned. ``run(options)`` does the work and returns the exit status. It may raise a `ValueError` or a `TypeError` for a mistake
+of the user, and an `OSError` with the name of a file: each becomes one line. To add a subcommand, write its module and name it in
+`SUBCOMMANDS`. `--help` imports all of them, so such a module imports inside ``run`` what is slow to import.
+"""
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from grpo_theory.page import plan_command
+from grpo_theory.user_text import LONGEST_MESSAGE, Parser, printable
+
+SUBCOMMANDS = (plan_command,)
+"""In the order in which the help lists them."""
+REFUSED = 2
+"""The exit status of a mistake of the user."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    top = Parser(prog="grpo-theory", description="What is true about GRPO, for your own rollouts.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for subcommand in SUBCOMMANDS:
+        subcommand.add(commands).set_defaults(run=subcommand.run)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the subcommand's exit status, or 2 for a mistake, which one line describes."""
+    options = parser().parse_args(arguments)
+    _escape_what_has_no_code()
+    try:
+        return int(options.run(options))
+    except BrokenPipeError:
+        _say_no_more()
+        return 0
+    except OSError as error:
+        _say_no_more()
+        reason = error.strerror or str(error)
+        return _refuse(options.command, f"{error.filename}: {reason}" if error.filename else reason)
+    except (TypeError, ValueError) as error:
+        return _refuse(options.command, str(error))
+
+
+def _escape_what_has_no_code() -> None:
+    """Let a terminal of few characters, as of ASCII alone, get others as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _say_no_more() -> None:
+    """Drop what the standard output has not taken, which Python would try to write once more at its end."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refuse(command: str, message: str) -> int:
+    with suppress(OSError):
+        print(f"grpo-theory {command}: {printable(message, LONGEST_MESSAGE)}", file=sys.stderr)
+    return REFUSED

@@ -1,1 +1,0 @@
-"""What every figure needs: style, drawing, discovery, the report."""
