@@ -16,8 +16,8 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
+from grpo_theory.page.advice.baselines import with_baseline
 from grpo_theory.page.command import SUBCOMMANDS, main, parser
-from grpo_theory.plan.support import with_baseline
 
 KEYS = {
     *(
@@ -81,7 +81,7 @@ def test_the_answer_comes_first_and_is_that_of_the_library(capsys, table):
     assert (status, err) == (0, "")
     log = gt.read_rollouts(table)
     advice = gt.plan.advise(log, 1024, group_size=16)
-    assert out == str(advice)
+    assert out == gt.page.to_text(advice)
     choice = advice.scores.choice
     first = out.splitlines()[:3]
     assert first[0] == "RECOMMENDATION"
@@ -143,10 +143,10 @@ def test_files_hold_the_same_as_the_library_gives(capsys, table, tmp_path):
     status, out, _ = told(capsys, *asked)
     advice = gt.plan.advise(gt.read_rollouts(table), 1024)
     assert status == 0
-    assert out == str(advice)
-    assert json.loads((tmp_path / "a.json").read_text()) == advice.to_dict()
+    assert out == gt.page.to_text(advice)
+    assert json.loads((tmp_path / "a.json").read_text()) == gt.page.to_dict(advice)
     page = (tmp_path / "a.html").read_text()
-    assert page == advice.to_html()
+    assert page == gt.page.to_html(advice)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.json"]
 
 
@@ -169,14 +169,14 @@ class Tags(HTMLParser):
 
 
 def test_the_page_needs_nothing_else_and_shows_the_curves(table, bare):
-    full, alone = (Tags(gt.plan.advise(gt.read_rollouts(path), 512).to_html()) for path in (table, bare))
+    full, alone = (Tags(gt.page.to_html(gt.plan.advise(gt.read_rollouts(path), 512))) for path in (table, bare))
     assert full.tags.count("svg") == 2
     assert alone.tags.count("svg") == 1
     for page in (full, alone):
         assert "script" not in page.tags
         assert "link" not in page.tags
         assert all(address.startswith("#") for address in page.addresses), page.addresses
-    text = gt.plan.advise(gt.read_rollouts(table), 512).to_html()
+    text = gt.page.to_html(gt.plan.advise(gt.read_rollouts(table), 512))
     assert "currentColor" in text
     assert "prefers-color-scheme: dark" in text
     assert "width=device-width" in text
@@ -379,10 +379,10 @@ def failing_disk(path, target):
 
 
 def test_a_page_that_fails_leaves_no_json_and_no_part_behind(capsys, tmp_path, table, monkeypatch):
-    def failing(self):
+    def failing(advice):
         raise OSError(28, "No space left on device", "a.html")
 
-    monkeypatch.setattr(gt.plan.Advice, "to_html", failing)
+    monkeypatch.setattr(gt.page, "to_html", failing, raising=False)
     (tmp_path / "a.json").write_text("old")
     asked = ("plan", table, "--budget", 64, "--json", tmp_path / "a.json", "--html", tmp_path / "a.html")
     status, out, err = told(capsys, *asked)

@@ -2,14 +2,14 @@
 
 from textwrap import fill
 
+from grpo_theory.page.advice.sections import sections
+from grpo_theory.page.section import Section
 from grpo_theory.plan.advice import Advice
-from grpo_theory.plan.section import Section
-from grpo_theory.plan.sections import sections
 
 WIDTH = 100
 
 
-def tell(advice: Advice) -> str:
+def to_text(advice: Advice) -> str:
     """Return all sections one under another, lines of at most 100 characters but for tables and code."""
     return "\n\n".join(_section(part) for part in sections(advice)) + "\n"
 
