@@ -5,7 +5,7 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
-from grpo_theory.plan.learning_rate import learning_rate_factor
+from grpo_theory.plan.expected_step import learning_rate_factor
 from grpo_theory.theory import finite_group_objective
 
 

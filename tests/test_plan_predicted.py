@@ -3,7 +3,7 @@
 from tables import rows, write
 
 import grpo_theory as gt
-from grpo_theory.page.advice.sections import sections
+from grpo_theory.page.advice.text import sections
 
 
 def test_sizes_beyond_the_logged_ones_are_marked_as_predicted(tmp_path):

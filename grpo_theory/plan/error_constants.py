@@ -1,4 +1,4 @@
-"""The three constants of the gradient's error, as a pilot tells them: estimates, their covariance, and limits."""
+"""What a pilot tells of the gradient: the three constants of its error, and how large it is beside that error."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,12 @@ from scipy.special import log_ndtr, stdtrit
 
 from grpo_theory.arrays import Array
 from grpo_theory.intervals.components import PromptTerms, prompt_terms
+from grpo_theory.intervals.heavy_tails import tail_quantiles
+from grpo_theory.intervals.interval import Interval, check_level
+from grpo_theory.intervals.quotient import quotient_limits
 from grpo_theory.samples import Groups
-from grpo_theory.theory import GroupSizeLaw
+from grpo_theory.theory import GroupSizeLaw, mse_weights
+from grpo_theory.validation import as_count, typed
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,3 +86,59 @@ def vector(law: GroupSizeLaw) -> Array:
 def student_quantile(prompts: int, level: float) -> float:
     """Return the upper quantile of Student's statistic for two-sided limits from so many prompts."""
     return float(stdtrit(prompts - 1, (1.0 + level) / 2.0))
+
+
+@typed
+def signal_to_noise(
+    rollouts: Groups, batch_size: int, group_size: int, level: float = 0.95, *, sketch_width: int | None = None
+) -> Interval:
+    """Interval of ||g||^2 over the mean squared error of the leave-one-out gradient at a batch and group size.
+
+    At 1 the noise of one step is as large as the gradient itself. ||g||^2 is estimated without bias by the products of different
+    prompts' gradient estimates, so the estimate can be below 0; the limits are Fieller's (1954) with variances from deleting one
+    prompt at a time, cut at 0, and with quantiles that allow for gradients whose lengths differ much between prompts
+    (`grpo_theory.intervals.heavy_tails`). A lower limit of 0 says that the data do not tell the gradient from 0.
+
+    Parameters
+    ----------
+    rollouts : Rollouts or RaggedRollouts
+        One batch of at least 3 prompts, 4 responses each.
+    batch_size, group_size : int
+        Of the training step that is asked about: at least 1 and 2.
+    level : float, default 0.95
+    sketch_width : int, optional
+        How many numbers a sketch has, if the scores are sketches. The limits then take in the error of the one map for all:
+        relative variances of 2/width, exact for ||g||^2 and the most it can be for the error, which is a trace; the two errors
+        have a correlation of 0 or more, and are taken for uncorrelated (docs/derivations.md, section 36).
+
+    Returns
+    -------
+    Interval
+        The upper limit is infinite where the data do not tell the error from 0. The standard error is the delta method's.
+    """
+    weights = mse_weights(as_count("batch_size", batch_size), as_count("group_size", group_size, 2))
+    return signal_of(pilot_terms(rollouts), weights, check_level(level), sketch_width)
+
+
+def signal_of(terms: PromptTerms, weights: Array, level: float, sketch_width: int | None) -> Interval:
+    """Return the interval from what each prompt says of c1 and a baseline's c2 and c3, with their weights (3,) in the error."""
+    within = weights[0] * terms.power + weights[1] * terms.c2 + weights[2] * terms.c3
+    # With this first term at 0 the first "component" is minus the products of different prompts' estimates: -||g||^2.
+    parts = PromptTerms(terms.gradients, np.zeros_like(terms.power), within, terms.c3)
+    power, covariance = -float(parts.components().c1), parts.covariance()
+    from_power = np.array([-1.0, 0.0, 0.0])
+    from_error = np.array([weights[0], 1.0, 0.0])
+    error = float(within.mean()) - float(weights[0]) * power
+    v_pp, v_pe = float(from_power @ covariance @ from_power), float(from_power @ covariance @ from_error)
+    v_ee = float(from_error @ covariance @ from_error)
+    if sketch_width is not None:
+        share = 2.0 / as_count("sketch_width", sketch_width)
+        v_pp, v_ee = v_pp + share * max(power, 0.0) ** 2, v_ee + share * max(error, 0.0) ** 2
+    likely = max(power, 0.0) / error if error > 0.0 else 0.0
+    lower, upper = tail_quantiles((from_power - likely * from_error) @ parts.influences(), level)
+    low, high = quotient_limits(max(power, 0.0), max(error, 0.0), (v_pp, v_pe, v_ee), lower, upper)
+    if not error > 0.0:
+        return Interval(np.asarray(np.nan), np.asarray(np.nan), low, high, level)
+    ratio = power / error
+    spread = v_pp - 2.0 * ratio * v_pe + ratio**2 * v_ee
+    return Interval(np.asarray(ratio), np.sqrt(max(spread, 0.0)) / np.asarray(error), low, high, level)

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.plan.cost import Limits
-from grpo_theory.plan.effective import SampleSize, effective_sample_size
-from grpo_theory.plan.learning_rate import LearningRateFactor, learning_rate_factor
-from grpo_theory.plan.prompt_weights import PromptWeights, weigh_prompts
+from grpo_theory.plan.effective import SampleSize, UniformShares, effective_sample_size, estimate_uniform_shares
+from grpo_theory.plan.expected_step import LearningRateFactor, PromptWeights, learning_rate_factor, weigh_prompts
 from grpo_theory.plan.seeds import evaluation_variance, prompts_needed
 from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
-from grpo_theory.plan.uniform_share import UniformShares, estimate_uniform_shares
 from grpo_theory.samples import RewardCounts
 
 SHOWN = (2, 4, 8, 16, 32, 64, 128)

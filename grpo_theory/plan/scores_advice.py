@@ -8,9 +8,8 @@ from grpo_theory.intervals import Interval
 from grpo_theory.plan.baseline_gain import BaselineChoice, choose_baseline, pair_terms
 from grpo_theory.plan.baselines import BaselineTable, baseline_terms, compare_baselines
 from grpo_theory.plan.cost import Limits
-from grpo_theory.plan.error_constants import pilot_terms
+from grpo_theory.plan.error_constants import pilot_terms, signal_of
 from grpo_theory.plan.group_size import GroupSizeChoice, choose_group_size, real_optimum
-from grpo_theory.plan.signal import signal_of
 from grpo_theory.samples import Groups, RaggedRollouts
 from grpo_theory.theory import mse_weights
 

@@ -17,9 +17,8 @@ from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.evidence import Claim, Share
 from grpo_theory.plan.average import Reference, Terms, average_terms, mean_ends, ratio_ends
 from grpo_theory.plan.brackets import RateFunction, power_of_two, reference_parameter
-from grpo_theory.plan.learning_rate import ratio_range, times_variance
-from grpo_theory.plan.prompt_weights import PLAIN, raised, slope_function
-from grpo_theory.plan.uniform_share import share_terms
+from grpo_theory.plan.effective import share_terms
+from grpo_theory.plan.expected_step import PLAIN, raised, ratio_range, slope_function, times_variance
 from simulations.claims import claim
 from simulations.claims.planner import TEXTS
 from simulations.harness.study import Cell, Rows, Settings, Study

@@ -6,9 +6,9 @@ from grpo_theory.page.advice.baselines import with_baseline
 from grpo_theory.page.section import Section, interval_text, level_text, option, percent
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.cost import Limits, limits_groups
+from grpo_theory.plan.effective import UniformShares
 from grpo_theory.plan.rewards_advice import SHOWN
 from grpo_theory.plan.scores_advice import ScoresAdvice
-from grpo_theory.plan.uniform_share import UniformShares
 
 PREDICTED = "*"
 """Marks a share that is estimated by a fitted model."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from grpo_theory.page.section import Section, interval_text, level_text, number, option, percent
 from grpo_theory.plan.advice import Advice
-from grpo_theory.plan.prompt_weights import PromptWeights
+from grpo_theory.plan.expected_step import PromptWeights
 from grpo_theory.plan.rewards_advice import RewardsAdvice
 
 

@@ -3,7 +3,7 @@
 from html import escape
 
 from grpo_theory.page.advice.curves import curves
-from grpo_theory.page.advice.sections import sections
+from grpo_theory.page.advice.text import sections
 from grpo_theory.page.section import Section
 from grpo_theory.plan.advice import Advice
 
