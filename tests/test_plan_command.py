@@ -295,7 +295,7 @@ BAD = {
     "no file": (lambda path: path.with_suffix(".csv"), (), "does not exist"),
     "small budget": (lambda path: write(path, rows(6, 4)), ("--budget", "1"), "two responses, which cost 2, got 1"),
     "unknown estimator": (lambda path: write(path, rows(6, 4)), ("--estimator", "trl_grop"), "did you mean 'trl_grpo'"),
-    "estimator that is none": (lambda path: write(path, rows(6, 4)), ("--estimator", "none"), "--estimator must be one of"),
+    "another unknown estimator": (lambda path: write(path, rows(6, 4)), ("--estimator", "trl_rlo"), "--estimator must be one of"),
     "group size beyond the budget": (
         lambda path: write(path, rows(6, 4)),
         ("--group-size", "999"),
