@@ -4,7 +4,7 @@ import difflib
 import inspect
 import math
 import numbers
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -36,6 +36,32 @@ MADE_BY = {
     "Linearisation": "gt.theory.linearise(problem, optimum, estimator, ...) makes",
 }
 """How a user comes by what a function asks for."""
+
+
+class Argument(str):
+    """The name of an argument, in a message that others may repeat under another name."""
+
+
+class ArgumentError(ValueError):
+    """A value that an argument must not have, in a message whose parts are words and names of arguments.
+
+    Parameters
+    ----------
+    *parts : str
+        What the message is made of, the names of arguments each an `Argument`: a command can then repeat it with its options'
+        names, and never takes a user's text for a name.
+    """
+
+    def __init__(self, *parts: str) -> None:
+        super().__init__(*parts)
+        self.parts = parts
+
+    def __str__(self) -> str:
+        return "".join(self.parts)
+
+    def renamed(self, names: Mapping[str, str]) -> str:
+        """Return the message with other names for its arguments, those that are not listed under their own."""
+        return "".join(names.get(part, part) if isinstance(part, Argument) else part for part in self.parts)
 
 
 def typed(function: Function) -> Function:
@@ -73,9 +99,10 @@ def check_name(argument: str, value: str, names: Collection[str]) -> None:
     plain = {name.lower().replace("-", "_"): name for name in names}
     near = difflib.get_close_matches(value.lower().replace("-", "_"), plain, n=1, cutoff=0.5)
     if near and len(names) > FEW:
-        raise ValueError(f"{argument} must be one of {len(names)} names, got {shown(value)}; did you mean {plain[near[0]]!r}?")
+        nearest = f"{len(names)} names, got {shown(value)}; did you mean {plain[near[0]]!r}?"
+        raise ArgumentError(Argument(argument), f" must be one of {nearest}")
     hint = f"; did you mean {plain[near[0]]!r}?" if near else ""
-    raise ValueError(f"{argument} must be one of {', '.join(names)}, got {shown(value)}{hint}")
+    raise ArgumentError(Argument(argument), f" must be one of {', '.join(names)}, got {shown(value)}{hint}")
 
 
 def counted(count: int, noun: str) -> str:
@@ -217,9 +244,9 @@ def as_count(name: str, value: int, minimum: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer of at least {minimum}, got {value!r}")
     if value < minimum:
-        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+        raise ArgumentError(Argument(name), f" must be at least {minimum}, got {value}")
     if value > MOST:
-        raise ValueError(f"{name} must be at most {MOST}, got {value}")
+        raise ArgumentError(Argument(name), f" must be at most {MOST}, got {value}")
     return int(value)
 
 
@@ -227,7 +254,7 @@ def as_positive(name: str, value: float) -> float:
     """Return `value` as a finite float above zero."""
     number = as_number(name, value, "a number above 0")
     if not 0.0 < number < np.inf:
-        raise ValueError(f"{name} must be finite and above 0, got {value}")
+        raise ArgumentError(Argument(name), f" must be finite and above 0, got {value}")
     return number
 
 
@@ -245,7 +272,7 @@ def as_not_negative(name: str, value: float) -> float:
     """Return `value` as a finite float of at least zero."""
     number = as_number(name, value, "a number of at least 0")
     if not 0.0 <= number < np.inf:
-        raise ValueError(f"{name} must be finite and at least 0, got {value}")
+        raise ArgumentError(Argument(name), f" must be finite and at least 0, got {value}")
     return number
 
 
@@ -253,7 +280,7 @@ def as_fraction(name: str, value: float) -> float:
     """Return `value` as a float strictly between 0 and 1."""
     number = as_number(name, value, "a number strictly between 0 and 1")
     if not 0.0 < number < 1.0:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value}")
+        raise ArgumentError(Argument(name), f" must lie strictly between 0 and 1, got {value}")
     return number
 
 

@@ -93,11 +93,11 @@ def test_the_planners_limits_contain_students():
     limits = Limits(budget=240, max_group_size=12)
     for i in range(10):
         found = choose_group_size(pick(drawn, i), limits)
-        plain = choose(found.law, found.covariance, 24, limits)
-        assert (found.constants_low <= plain.constants_low).all()
-        assert (found.constants_high >= plain.constants_high).all()
-        assert (found.mse_high >= plain.mse_high).all()
-        assert (found.loss_high >= plain.loss_high).all()
+        plain = choose(found.constants.law, found.constants.covariance, 24, limits)
+        assert (found.constants.low <= plain.constants.low).all()
+        assert (found.constants.high >= plain.constants.high).all()
+        assert (found.mse.high >= plain.mse.high).all()
+        assert (found.loss.high >= plain.loss.high).all()
         assert found.risk == plain.risk
         assert (found.candidates == plain.candidates).all()
         assert found.best == plain.best
@@ -145,10 +145,10 @@ def test_a_warning_is_told_and_is_in_the_data():
     for name in (study.LIGHT, study.HEAVY):
         rollouts, _ = draw_pilot(name, 30, True, rng)
         advice = gt.plan.advise(rollouts, 256)
-        assert ("Warning: the lengths of the gradients differ much" in str(advice)) == advice.heavy_tailed
-        assert advice.to_dict()["confidence_set"]["heavy_tailed"] == advice.heavy_tailed
+        assert ("Warning: the lengths of the gradients differ much" in gt.page.to_text(advice)) == advice.heavy_tailed
+        assert gt.page.to_dict(advice)["confidence_set"]["heavy_tailed"] == advice.heavy_tailed
         said.append(advice.heavy_tailed)
-        assert "no limit" not in str(advice)
+        assert "no limit" not in gt.page.to_text(advice)
     assert said == [False, True]
 
 

@@ -11,7 +11,7 @@ from tables import rows, write
 
 import grpo_theory as gt
 from grpo_theory.page.command import main
-from grpo_theory.plan.section import Section
+from grpo_theory.page.section import Section
 from grpo_theory.samples.log_file import DEEPEST
 from grpo_theory.user_text import LONGEST, LONGEST_MESSAGE, listed, printable
 

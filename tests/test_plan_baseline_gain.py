@@ -9,10 +9,10 @@ from test_plan_baselines import exact_statistics, mixed_noise
 
 import grpo_theory as gt
 from grpo_theory.intervals.components import PromptTerms
+from grpo_theory.page.advice.baselines import with_baseline
 from grpo_theory.plan import Limits, choose_group_size
 from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, RUNNABLE, Pairs, choose_baseline, pair_terms
 from grpo_theory.plan.baselines import BaselineTerms
-from grpo_theory.plan.support import with_baseline
 
 LIMITS = Limits(budget=240, max_group_size=4)
 SHARES = np.linspace(0.0, 1.0, 201)
@@ -140,8 +140,8 @@ def test_the_losses_of_the_recommended_baseline_are_covered(exact, pilots):
         found = choose_baseline(pick(drawn, i), LIMITS, choice)
         name, at = found.pair.name, found.choice.at(4)
         truth = error(exact, name, 4) / min(error(exact, name, size) for size in (2, 3, 4)) - 1.0
-        covered.append(found.choice.loss_low[at] <= truth <= found.choice.loss_high[at])
-        wrong.append(choice.loss_low[at] <= truth <= choice.loss_high[at])
+        covered.append(found.choice.loss.low[at] <= truth <= found.choice.loss.high[at])
+        wrong.append(choice.loss.low[at] <= truth <= choice.loss.high[at])
     assert np.mean(covered) >= 0.89
     assert np.mean(wrong) < 0.5
 
@@ -176,25 +176,25 @@ def test_the_text_the_data_and_the_page_recommend_one_pair(tmp_path):
     log = gt.read_rollouts(path)
     for estimator in (None, "rloo", "reinforce"):
         advice = gt.plan.advise(log, 1024, estimator=estimator)
-        pair, record = advice.scores.recommended.pair, advice.to_dict()
+        pair, record = advice.scores.recommended.pair, gt.page.to_dict(advice)
         first = f"Use {with_baseline(pair)}"
-        said = " ".join(str(advice).split())
+        said = " ".join(gt.page.to_text(advice).split())
         assert said.startswith(f"RECOMMENDATION {first}")
         assert f"and groups of {pair.group_size}: {pair.batch_size} prompts" in said.split("WHAT IT RESTS ON")[0]
         assert (record["recommendation"]["baseline"], record["recommendation"]["group_size"]) == (pair.name, pair.group_size)
-        assert f"<p>{first}" in advice.to_html()
+        assert f"<p>{first}" in gt.page.to_html(advice)
         best = [row for row in record["group_sizes"] if row["loss"] == 0.0]
         assert [row["group_size"] for row in best] == [pair.group_size]
     free, kept = (gt.plan.advise(log, 1024, estimator=name) for name in (None, "rloo"))
     assert free.scores.recommended.pair.name != kept.scores.recommended.pair.name == LEAVE_ONE_OUT
-    assert "An alternative is" in str(kept)
-    assert str(free).count("RECOMMENDATION") == str(kept).count("RECOMMENDATION") == 1
+    assert "An alternative is" in gt.page.to_text(kept)
+    assert [gt.page.to_text(one).count("RECOMMENDATION") for one in (free, kept)] == [1, 1]
 
 
 def test_without_a_gain_the_leave_one_out_mean_is_recommended_and_nothing_is_said_against_it(tmp_path):
     apart = [row | {"reward": row["reward"] + 10.0 * int(row["prompt_id"][1:])} for row in rows()]
     silent = gt.plan.advise(gt.read_rollouts(write(tmp_path / "apart.jsonl", apart)), 1024)
     assert silent.scores.recommended.rivals == ()
-    said = " ".join(str(silent).split())
+    said = " ".join(gt.page.to_text(silent).split())
     assert said.startswith("RECOMMENDATION Use the leave-one-out baseline")
     assert "do not show that another baseline has less error" in said

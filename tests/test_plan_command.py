@@ -16,8 +16,9 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
+from grpo_theory.page.advice import text
+from grpo_theory.page.advice.baselines import with_baseline
 from grpo_theory.page.command import SUBCOMMANDS, main, parser
-from grpo_theory.plan.support import with_baseline
 
 KEYS = {
     *(
@@ -81,7 +82,7 @@ def test_the_answer_comes_first_and_is_that_of_the_library(capsys, table):
     assert (status, err) == (0, "")
     log = gt.read_rollouts(table)
     advice = gt.plan.advise(log, 1024, group_size=16)
-    assert out == str(advice)
+    assert out == gt.page.to_text(advice)
     choice = advice.scores.choice
     first = out.splitlines()[:3]
     assert first[0] == "RECOMMENDATION"
@@ -143,11 +144,30 @@ def test_files_hold_the_same_as_the_library_gives(capsys, table, tmp_path):
     status, out, _ = told(capsys, *asked)
     advice = gt.plan.advise(gt.read_rollouts(table), 1024)
     assert status == 0
-    assert out == str(advice)
-    assert json.loads((tmp_path / "a.json").read_text()) == advice.to_dict()
+    assert out == gt.page.to_text(advice)
+    assert json.loads((tmp_path / "a.json").read_text()) == gt.page.to_dict(advice)
     page = (tmp_path / "a.html").read_text()
-    assert page == advice.to_html()
+    assert page == gt.page.to_html(advice)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.json"]
+
+
+def test_json_is_made_from_fields_and_not_from_the_sections(table, bare, monkeypatch):
+    """What would change the advice, and what it assumes, are those of the text, and do not need its list of sections."""
+    for path in (table, bare):
+        advice = gt.plan.advise(gt.read_rollouts(path), 512)
+        record = gt.page.to_dict(advice)
+        by_title = {part.title: part.paragraphs for part in text.sections(advice)}
+        assert record["would_change"] == list(by_title["What would change this"])
+        assert record["assumptions"] == list(by_title["Assumed, and not checked"])
+        monkeypatch.setattr(text, "sections", None)
+        assert gt.page.to_dict(advice) == record
+        monkeypatch.undo()
+
+
+def test_an_advice_is_shown_briefly_by_itself(table, bare):
+    full, alone = (gt.plan.advise(gt.read_rollouts(path), 512) for path in (table, bare))
+    assert str(full) == f"<Advice {full.scores.recommended.pair}; gt.page.to_text shows all of it>"
+    assert "Missing(scores=True" in str(alone)
 
 
 class Tags(HTMLParser):
@@ -169,17 +189,17 @@ class Tags(HTMLParser):
 
 
 def test_the_page_needs_nothing_else_and_shows_the_curves(table, bare):
-    full, alone = (Tags(gt.plan.advise(gt.read_rollouts(path), 512).to_html()) for path in (table, bare))
+    full, alone = (Tags(gt.page.to_html(gt.plan.advise(gt.read_rollouts(path), 512))) for path in (table, bare))
     assert full.tags.count("svg") == 2
     assert alone.tags.count("svg") == 1
     for page in (full, alone):
         assert "script" not in page.tags
         assert "link" not in page.tags
         assert all(address.startswith("#") for address in page.addresses), page.addresses
-    text = gt.plan.advise(gt.read_rollouts(table), 512).to_html()
-    assert "currentColor" in text
-    assert "prefers-color-scheme: dark" in text
-    assert "width=device-width" in text
+    page = gt.page.to_html(gt.plan.advise(gt.read_rollouts(table), 512))
+    assert "currentColor" in page
+    assert "prefers-color-scheme: dark" in page
+    assert "width=device-width" in page
 
 
 def test_rewards_alone_say_plainly_what_is_missing_and_how_to_get_it(capsys, bare, table):
@@ -275,6 +295,7 @@ BAD = {
     "no file": (lambda path: path.with_suffix(".csv"), (), "does not exist"),
     "small budget": (lambda path: write(path, rows(6, 4)), ("--budget", "1"), "two responses, which cost 2, got 1"),
     "unknown estimator": (lambda path: write(path, rows(6, 4)), ("--estimator", "trl_grop"), "did you mean 'trl_grpo'"),
+    "another unknown estimator": (lambda path: write(path, rows(6, 4)), ("--estimator", "trl_rlo"), "--estimator must be one of"),
     "group size beyond the budget": (
         lambda path: write(path, rows(6, 4)),
         ("--group-size", "999"),
@@ -293,6 +314,8 @@ BAD = {
     ),
     "huge sketches": (lambda path: changed(path, 5, sketch=[1e200, 1.0]), (), "scores must lie in [-1e+12, 1e+12], got 1e+200"),
     "huge budget": (lambda path: write(path, rows(6, 4)), ("--budget", "1e300"), "budget must buy at most"),
+    "a level of 1": (lambda path: write(path, rows(6, 4)), ("--level", "1"), "--level must lie strictly between 0 and 1"),
+    "no tolerance": (lambda path: write(path, rows(6, 4)), ("--tolerance", "0"), "--tolerance must lie strictly between"),
     "two prompts": (lambda path: write(path, rows(2, 4)), (), "at least 3 prompts"),
     "steps that are none": (lambda path: write(path, rows(6, 4)), ("--steps", "some"), "steps must be 'newest', 'last'"),
 }
@@ -379,10 +402,10 @@ def failing_disk(path, target):
 
 
 def test_a_page_that_fails_leaves_no_json_and_no_part_behind(capsys, tmp_path, table, monkeypatch):
-    def failing(self):
+    def failing(advice):
         raise OSError(28, "No space left on device", "a.html")
 
-    monkeypatch.setattr(gt.plan.Advice, "to_html", failing)
+    monkeypatch.setattr(gt.page, "to_html", failing, raising=False)
     (tmp_path / "a.json").write_text("old")
     asked = ("plan", table, "--budget", 64, "--json", tmp_path / "a.json", "--html", tmp_path / "a.html")
     status, out, err = told(capsys, *asked)

@@ -51,16 +51,18 @@ def test_with_exact_constants_it_is_the_best_of_all_batches_of_whole_numbers(nam
     assert error(law, found.batch_size, found.group_size) == pytest.approx(error(law, *best), rel=1e-12)
     assert affordable(limits, found.batch_size, found.group_size)
     assert found.risk < 1e-9
-    np.testing.assert_allclose(found.loss[found.candidates], 0.0, atol=1e-12, err_msg="only ties stay beside the best")
+    np.testing.assert_allclose(found.loss.estimate[found.candidates], 0.0, atol=1e-12, err_msg="only ties stay beside the best")
     assert found.candidates.sum() <= 2
-    np.testing.assert_allclose(found.mse, [error(law, b, g) for g, b in zip(found.group_sizes, found.batch_sizes, strict=True)])
-    np.testing.assert_allclose(found.loss, found.mse / found.mse.min() - 1.0, atol=1e-12)
+    np.testing.assert_allclose(
+        found.mse.estimate, [error(law, b, g) for g, b in zip(found.group_sizes, found.batch_sizes, strict=True)]
+    )
+    np.testing.assert_allclose(found.loss.estimate, found.mse.estimate / found.mse.estimate.min() - 1.0, atol=1e-12)
 
 
 def test_the_best_batch_is_missed_when_a_cost_is_ignored():
     limits, blind = Limits(budget=1024, cost_prompt=30.0), Limits(budget=1024)
     found, wrong = choose(LAW, EXACT, 50, limits), choose(LAW, EXACT, 50, blind)
-    there = found.loss[found.at(wrong.group_size)]
+    there = found.loss.estimate[found.at(wrong.group_size)]
     assert there > 0.2, "a control: the costs matter on these constants"
 
 
@@ -180,12 +182,12 @@ def test_set_and_limits_cover_and_the_choice_loses_little(pilots):
     law, limits, choices, _ = pilots
     truth = choose(law, EXACT, 10, limits)
     assert np.mean([choice.candidates[truth.best] for choice in choices]) >= 0.90
-    assert np.mean([truth.loss[choice.best] <= choice.risk for choice in choices]) >= 0.90
+    assert np.mean([truth.loss.estimate[choice.best] <= choice.risk for choice in choices]) >= 0.90
     for size in (2, 8, 32):
         at = truth.at(size)
-        covered = np.mean([choice.loss_low[at] <= truth.loss[at] <= choice.loss_high[at] for choice in choices])
+        covered = np.mean([choice.loss.low[at] <= truth.loss.estimate[at] <= choice.loss.high[at] for choice in choices])
         assert covered >= 0.90
-    assert np.mean([truth.loss[choice.best] for choice in choices]) < 0.02
+    assert np.mean([truth.loss.estimate[choice.best] for choice in choices]) < 0.02
     half = np.mean([choice.candidates[truth.at(32)] for choice in choices])
     assert half < 0.5, "power: a size that loses much is left out"
 
@@ -271,7 +273,7 @@ def test_the_set_is_told_with_its_holes():
     assert [size for first, last in found.runs for size in range(first, last + 1)] == kept
     assert len(found.runs) > 1
     assert len(kept) < found.high - found.low + 1
-    text = str(gt.plan.advise(rollouts, 100, max_group_size=40))
+    text = gt.page.to_text(gt.plan.advise(rollouts, Limits(budget=100, max_group_size=40)))
     assert f"between {found.low} and {found.high}" in " ".join(text.split())
     assert "Sizes in between that waste budget by rounding are left out." in " ".join(text.split())
     whole = choose_group_size(rollouts, Limits(budget=8 * 27720, max_group_size=12))
@@ -287,7 +289,7 @@ def test_a_pilot_that_cannot_tell_is_not_told_to_be_large_enough():
         if not np.isfinite(found.risk) or found.risk == 0.0:
             continue
         needed = found.prompts_needed(0.999 * found.risk)
-        assert needed is None or needed > found.pilot
-        assert found.prompts_needed(found.risk) == found.pilot
+        assert needed is None or needed > found.constants.pilot
+        assert found.prompts_needed(found.risk) == found.constants.pilot
         told += needed is not None
     assert told > 0

@@ -5,7 +5,7 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
-from grpo_theory.plan.learning_rate import learning_rate_factor
+from grpo_theory.plan.expected_step import learning_rate_factor
 from grpo_theory.theory import finite_group_objective
 
 
@@ -25,8 +25,8 @@ def test_the_range_holds_along_gradients_that_do_not_point_backwards_and_the_wor
     for alike in (0.0, -0.5, -5.0):
         assert found.least <= factor(alike) <= found.most
     assert factor(0.5) == pytest.approx(2.50, abs=0.005), "a prompt backwards: outside the range"
-    advice = gt.plan.advise(log, 1023, group_size=8, max_group_size=8, estimator="trl_grpo")
-    text = " ".join(str(advice).split("\n\n")[0].split())
+    advice = gt.plan.advise(log, gt.plan.Limits(budget=1023, max_group_size=8), group_size=8, estimator="trl_grpo")
+    text = " ".join(gt.page.to_text(advice).split("\n\n")[0].split())
     assert "along any direction in which no prompt's gradient points backwards" in text
     assert "whatever the prompts' gradients" not in text
     assert "length of the" not in text

@@ -3,7 +3,7 @@
 from tables import rows, write
 
 import grpo_theory as gt
-from grpo_theory.plan.sections import sections
+from grpo_theory.page.advice.text import sections
 
 
 def test_sizes_beyond_the_logged_ones_are_marked_as_predicted(tmp_path):
@@ -16,5 +16,6 @@ def test_sizes_beyond_the_logged_ones_are_marked_as_predicted(tmp_path):
         size: part < 1.0 for size, part in measured.items() if size in shown
     }
     assert {share.endswith("*") for share in shown.values()} == {True, False}
-    assert "* Estimated by a fitted model" in str(advice)
-    assert "* Estimated by a fitted model" not in str(gt.plan.advise(log, 1024, max_group_size=8))
+    assert "* Estimated by a fitted model" in gt.page.to_text(advice)
+    measured = gt.plan.advise(log, gt.plan.Limits(budget=1024, max_group_size=8))
+    assert "* Estimated by a fitted model" not in gt.page.to_text(measured)

@@ -8,7 +8,7 @@ from tables import rows, write
 
 import grpo_theory as gt
 from grpo_theory.page.command import main
-from grpo_theory.plan.section import number
+from grpo_theory.page.section import number
 
 
 @pytest.mark.parametrize(
@@ -34,19 +34,19 @@ def test_numbers_are_written_as_people_write_them(value, text):
 
 def told(path):
     """Return what is said of a table, its lines joined."""
-    return " ".join(str(gt.plan.advise(gt.read_rollouts(path), 64)).split())
+    return " ".join(gt.page.to_text(gt.plan.advise(gt.read_rollouts(path), 64)).split())
 
 
 def test_one_is_not_many(tmp_path):
     """A budget of one group of two, and one prompt with too few responses."""
     found = [row for i, row in enumerate(rows(12, 8)) if i >= 5]
     log = gt.read_rollouts(write(tmp_path / "rollouts.jsonl", found))
-    said = " ".join(str(gt.plan.advise(log, 2)).split())
+    said = " ".join(gt.page.to_text(gt.plan.advise(log, 2)).split())
     assert "groups of 2: 1 prompt with 2 responses (2 of" in said
     assert "1 prompt with fewer than 4 responses was left out; 11 were used" in said
     assert not re.search(r"\b1 prompts|\b1 groups|\b1 responses", said)
     with pytest.raises(ValueError, match="at most 1 prompt, fewer than min_prompts 2"):
-        gt.plan.advise(log, 2, min_prompts=2)
+        gt.plan.advise(log, gt.plan.Limits(budget=2, min_prompts=2))
 
 
 def test_one_edge_has_one_wording(tmp_path):

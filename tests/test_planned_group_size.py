@@ -28,9 +28,9 @@ def test_the_truth_is_the_enumerated_error_of_every_batch(name):
     exact, case = truth(name), problem(name)
     for size in (2, exact.group_size, ASKED, 64):
         enumerated = gt.gradient_mse(case, case.theta, "rloo", batch_size=LIMITS.prompts(size), group_size=size)
-        assert exact.mse[exact.at(size)] == pytest.approx(enumerated, rel=1e-8)
-    assert exact.loss[exact.best] == 0.0
-    assert exact.mse.argmin() == exact.best
+        assert exact.mse.estimate[exact.at(size)] == pytest.approx(enumerated, rel=1e-8)
+    assert exact.loss.estimate[exact.best] == 0.0
+    assert exact.mse.estimate.argmin() == exact.best
 
 
 def test_the_head_along_four_directions_has_nearly_the_whole_heads_constants():
@@ -51,15 +51,15 @@ def test_what_is_judged_is_what_the_library_says():
     choice, law = choose_group_size(rollouts, LIMITS), constants("linear")
     judged = judge(choice, "linear")
     truth_of = np.array([law.c1, law.c2, law.c3])
-    covered = (choice.constants_low <= truth_of) & (truth_of <= choice.constants_high)
+    covered = (choice.constants.low <= truth_of) & (truth_of <= choice.constants.high)
     assert [judged[name] for name in ("c1", "c2", "c3")] == covered.astype(float).tolist()
     interval = components_jackknife(rollouts)
-    assert (choice.constants_low <= interval.low).all()
-    assert (choice.constants_high >= interval.high).all()
-    half = stdtrit(63, 0.975) * np.sqrt(np.diagonal(choice.covariance))
+    assert (choice.constants.low <= interval.low).all()
+    assert (choice.constants.high >= interval.high).all()
+    half = stdtrit(63, 0.975) * np.sqrt(np.diagonal(choice.constants.covariance))
     np.testing.assert_allclose(interval.high - interval.estimate, half, rtol=1e-10)
     exact = truth("linear")
-    assert judged["regret"] == exact.mse[exact.at(choice.group_size)] / exact.mse.min() - 1.0
+    assert judged["regret"] == exact.mse.estimate[exact.at(choice.group_size)] / exact.mse.estimate.min() - 1.0
 
 
 def test_groups_of_two_and_three_are_not_answered():

@@ -7,8 +7,7 @@ from rates import drawn, expected, table
 import grpo_theory as gt
 from grpo_theory.plan.average import average_terms
 from grpo_theory.plan.brackets import RateFunction
-from grpo_theory.plan.learning_rate import times_variance
-from grpo_theory.plan.prompt_weights import raised, slope_function
+from grpo_theory.plan.expected_step import raised, slope_function, times_variance
 
 NAMES = ("rloo", "dr_grpo", "grpo", "trl_grpo", "verl_grpo", "nemo_rl", "rllm", "max_rl", "verl_grpo_passk")
 RATES = np.random.default_rng(20261122).beta(0.3, 0.5, 4000)

@@ -32,6 +32,10 @@ ALONE = {"evidence"}
 """Rooms above others of which they need none."""
 
 
+EXEMPT = set()
+"""Subpackages whose files may import each other in circles for now: none."""
+
+
 def under(room):
     """Return what a room of the library may import from, itself included."""
     if room not in STREET or room in ALONE:
@@ -92,6 +96,35 @@ def test_a_room_imports_only_from_rooms_under_it(room, imported):
             assert top not in ("simulations", "paper_figures", "benchmarks", "tests", "tools"), f"{module} imports {found}"
             if top == "grpo_theory":
                 assert rest.split(".")[0] in under(room), f"{module} imports {found}"
+
+
+def circle(imported):
+    """Return modules that import each other in a circle, or only modules of one, among what each imports; empty if none does."""
+    left = {module: set(names) & set(imported) - {module} for module, names in imported.items()}
+    while True:
+        free = {module for module, names in left.items() if not names & set(left)}
+        if not free:
+            return set(left)
+        left = {module: names for module, names in left.items() if module not in free}
+
+
+SUBPACKAGES = sorted({module.split(".")[1] for module in FILES if module.count(".") > 1 and module.startswith("grpo_theory.")})
+
+
+@pytest.mark.parametrize("subpackage", SUBPACKAGES)
+def test_the_files_of_a_subpackage_import_each_other_in_no_circle(subpackage, imported):
+    """An import inside a function counts too."""
+    own = {module: imported[module] for module in FILES if module.split(".")[:2] == ["grpo_theory", subpackage]}
+    assert len(own) > 1
+    if subpackage not in EXEMPT:
+        assert circle(own) == set()
+
+
+def test_circles_are_seen():
+    imports_of = {"a": {"b", "numpy"}, "b": {"c"}, "c": {"b"}, "d": set(), "e": {"d", "e"}}
+    assert circle(imports_of) == {"a", "b", "c"}
+    assert circle({**imports_of, "c": {"d"}}) == set()
+    assert set(SUBPACKAGES) > {"plan", "page", *EXEMPT}
 
 
 def test_the_floors_are_what_they_are_said_to_be(imported):

@@ -9,9 +9,9 @@ from rates import drawn, expected, table
 from scipy.stats import binom
 
 import grpo_theory as gt
-from grpo_theory.plan.bounded_mean import mean_limits, ratio_limit
+from grpo_theory.plan.average import mean_limits, ratio_limit
 from grpo_theory.plan.brackets import RateFunction, bracket
-from grpo_theory.plan.uniform_share import share_terms
+from grpo_theory.plan.effective import share_terms
 
 GRADED = gt.RewardCounts.from_rewards(
     [0] * 5 + [1] * 7 + [2] * 4 + [3] * 6, [0, 0, 1, 1, 2, 0, 0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 0, 0.5, 1, 2, 2, 2]

@@ -18,6 +18,7 @@ ROOMS = {
     "laboratory": "The coverage laboratory",
     "evidence": "Evidence: claims and verdicts",
     "plan": "Plans",
+    "page": "Plans as text, web page and JSON",
     "language_model": "Sketches of a language model's scores",
     "data": "Data",
 }

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtrit
 
 from grpo_theory.arrays import Array, Flags, Number
-from grpo_theory.validation import as_numbers, shown
+from grpo_theory.validation import Argument, ArgumentError, as_numbers, shown
 
 IntervalFunction = TypeVar("IntervalFunction", bound=Callable[..., Any])
 
@@ -27,9 +27,9 @@ def vectorized(function: IntervalFunction) -> IntervalFunction:
 def check_level(level: float) -> float:
     """Return a confidence level strictly between 0 and 1."""
     if isinstance(level, bool) or not isinstance(level, numbers.Real) or not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, got {shown(level)}")
+        raise ArgumentError(Argument("level"), f" must lie strictly between 0 and 1, got {shown(level)}")
     if level < LEAST_LEVEL:
-        raise ValueError(f"level must be at least {LEAST_LEVEL:g}, got {level}")
+        raise ArgumentError(Argument("level"), f" must be at least {LEAST_LEVEL:g}, got {level}")
     return float(level)
 
 

@@ -1,0 +1,4 @@
+from .advice.record import to_dict as to_dict
+from .advice.record import to_json as to_json
+from .advice.text import to_text as to_text
+from .advice.web_page import to_html as to_html

@@ -18,7 +18,7 @@ MOST_LINKS = 40
 
 
 @dataclass(frozen=True)
-class Place:
+class Target:
     """A file by its path; or what is open already, by its number, or a pipe or device by its path, which are streams."""
 
     path: Path
@@ -34,7 +34,7 @@ class Place:
             return self.number is None and self.path == other.resolve()
 
 
-def places(outputs: Mapping[str, str | None], table: str, read: Sequence[Path]) -> dict[str, Place]:
+def targets(outputs: Mapping[str, str | None], table: str, read: Sequence[Path]) -> dict[str, Target]:
     """Return where outputs go, by their kind; raise ValueError if one cannot be written or would change what is read.
 
     Parameters
@@ -46,24 +46,24 @@ def places(outputs: Mapping[str, str | None], table: str, read: Sequence[Path]) 
     read : sequence of Path
         The files that will be read.
     """
-    found: dict[str, Place] = {}
+    chosen: dict[str, Target] = {}
     for kind, given in outputs.items():
         if printed(given) and kind != "json":
             raise ValueError(f"--{kind} must be a file, got {given}; only --json can be printed")
         if given is None or printed(given):
             continue
         try:
-            place = _place(given)
-            _refuse_what_is_read(f"--{kind}", given, place, table, read)
-            _try(place)
+            target = _target(given)
+            _refuse_what_is_read(f"--{kind}", given, target, table, read)
+            _try(target)
         except OSError as error:
             why = f": {error.strerror}" if error.strerror else ""
             raise ValueError(f"--{kind} {CAN_BE_WRITTEN}, got {given}{why}") from None
-        if place in found.values():
+        if target in chosen.values():
             raise ValueError(f"--json and --html must be different files, got {given} for both")
-        found[kind] = place
-    _refuse_what_is_read("standard output", "it by > or >>", Place(Path(), number=1), table, read)
-    return found
+        chosen[kind] = target
+    _refuse_what_is_read("standard output", "it by > or >>", Target(Path(), number=1), table, read)
+    return chosen
 
 
 def printed(given: str | None) -> bool:
@@ -71,13 +71,13 @@ def printed(given: str | None) -> bool:
     return given is not None and (given == TO_TERMINAL or open_number(Path(given)) == 1)
 
 
-def _place(given: str) -> Place:
+def _target(given: str) -> Target:
     number = open_number(Path(given))
     if number is not None:
-        return Place(Path(given), number, stream=True)
+        return Target(Path(given), number, stream=True)
     path = Path(given).resolve()
     mode = path.stat().st_mode if path.exists() else None
-    return Place(path, stream=mode is not None and (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)))
+    return Target(path, stream=mode is not None and (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)))
 
 
 def open_number(path: Path) -> int | None:
@@ -90,38 +90,38 @@ def open_number(path: Path) -> int | None:
             name = str(path.parent.resolve() / path.name)
             if name in STANDARD:
                 return STANDARD[name]
-            if found := re.fullmatch(rf"/(?:dev|proc/{os.getpid()}(?:/task/\d+)?)/fd/(\d+)", name):
-                return int(found[1])
+            if descriptor := re.fullmatch(rf"/(?:dev|proc/{os.getpid()}(?:/task/\d+)?)/fd/(\d+)", name):
+                return int(descriptor[1])
             if not path.is_symlink():
                 return None
             path = path.parent / path.readlink()
     return None
 
 
-def _refuse_what_is_read(output: str, given: str, place: Place, table: str, read: Sequence[Path]) -> None:
+def _refuse_what_is_read(output: str, given: str, target: Target, table: str, read: Sequence[Path]) -> None:
     """Raise ValueError if an output would change a file that is read, or add one to the folder of them."""
     for file in read:
-        if place.is_file(file):
+        if target.is_file(file):
             own = "the table itself" if file == Path(table) else f"{file}, which is read as part of the table"
             raise ValueError(f"{output} must not be {own}, got {given}")
     folder = Path(table).resolve()
-    if place.number is None and place.path == folder:
+    if target.number is None and target.path == folder:
         raise ValueError(f"{output} must not be the table itself, got {given}")
-    if place.number is None and folder.is_dir() and folder in place.path.parents:
+    if target.number is None and folder.is_dir() and folder in target.path.parents:
         raise ValueError(f"{output} must be outside the table's folder, whose files are the table, got {given}")
 
 
-def _try(place: Place) -> None:
+def _try(target: Target) -> None:
     """Raise OSError if an output cannot be written, after a trial that leaves nothing."""
-    path = place.path
-    if place.number is not None:
-        os.write(place.number, b"")
+    path = target.path
+    if target.number is not None:
+        os.write(target.number, b"")
         return
-    if not place.stream and ((path.exists() and not path.is_file()) or not path.parent.is_dir()):
+    if not target.stream and ((path.exists() and not path.is_file()) or not path.parent.is_dir()):
         raise OSError
     if path.exists() and not os.access(path, os.W_OK):
         raise PermissionError(EACCES, os.strerror(EACCES))
-    if not place.stream:
+    if not target.stream:
         part = _part(path)
         part.touch(exist_ok=False)
         part.unlink()
@@ -132,18 +132,18 @@ def _part(path: Path) -> Path:
     return path.with_name(f".{uuid4().hex}")
 
 
-def write(texts: Mapping[Place, str]) -> None:
+def write(texts: Mapping[Target, str]) -> None:
     """Write texts: files under other names, which get theirs when all is written; an error names what was asked for."""
-    parts = {place.path: _part(place.path) for place in texts if not place.stream}
+    parts = {target.path: _part(target.path) for target in texts if not target.stream}
     try:
-        for place, text in texts.items():
-            if not place.stream:
-                with named(place.path):
-                    parts[place.path].write_text(text, encoding="utf-8")
-        for place, text in texts.items():
-            if place.stream:
-                with named(place.path):
-                    _add(place, text)
+        for target, text in texts.items():
+            if not target.stream:
+                with named(target.path):
+                    parts[target.path].write_text(text, encoding="utf-8")
+        for target, text in texts.items():
+            if target.stream:
+                with named(target.path):
+                    _add(target, text)
         for path, part in parts.items():
             with named(path):
                 part.replace(path)
@@ -153,9 +153,9 @@ def write(texts: Mapping[Place, str]) -> None:
                 part.unlink(missing_ok=True)
 
 
-def _add(place: Place, text: str) -> None:
+def _add(target: Target, text: str) -> None:
     """Write a text to a stream."""
-    opened = os.open(place.path, os.O_WRONLY | os.O_APPEND) if place.number is None else os.dup(place.number)
+    opened = os.open(target.path, os.O_WRONLY | os.O_APPEND) if target.number is None else os.dup(target.number)
     with os.fdopen(opened, "w", encoding="utf-8") as stream:
         stream.write(text)
 

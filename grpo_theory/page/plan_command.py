@@ -4,17 +4,19 @@ What is slow to import is imported after the command line is understood.
 """
 
 import argparse
-import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_theory.page.outputs import named, places, printed, write
+from grpo_theory.page.outputs import named, printed, targets, write
 from grpo_theory.user_text import printable
 
 if TYPE_CHECKING:
     from grpo_theory.plan.advice import Advice
+
+
+LIMITS = ("budget", "cost_prompt", "cost_response", "max_group_size", "max_responses", "min_prompts", "multiple_of")
+"""The options that say what one batch may cost and must fit."""
 
 
 def add(commands: "argparse._SubParsersAction[Any]") -> argparse.ArgumentParser:
@@ -89,14 +91,16 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Advise, write the files that were asked for, and print the text or JSON; returns the exit status."""
-    asked = places({kind: getattr(options, kind) for kind in ("json", "html")}, options.table, _files(options.table))
+    from grpo_theory import page  # what it offers needs numpy, and the curves matplotlib
+
+    asked = targets({kind: getattr(options, kind) for kind in ("json", "html")}, options.table, _files(options.table))
     try:
         advice = _advice(options)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), error.filename or options.table) from None
-    write({place: getattr(advice, f"to_{kind}")() for kind, place in asked.items()})
+    write({target: getattr(page, f"to_{kind}")(advice) for kind, target in asked.items()})
     with named("standard output"):
-        print(advice.to_json() if printed(options.json) else advice, end="", flush=True)
+        print(page.to_json(advice) if printed(options.json) else page.to_text(advice), end="", flush=True)
     return 0
 
 
@@ -111,40 +115,27 @@ def _files(table: str) -> list[Path]:
 
 
 def _advice(options: argparse.Namespace) -> "Advice":
-    from grpo_theory.plan.advice import advise
+    from grpo_theory.page.section import option
+    from grpo_theory.plan import Limits, advise
     from grpo_theory.plan.cost import LARGEST_GROUP
-    from grpo_theory.samples import read_reward_counts, read_rollouts
+    from grpo_theory.samples import RewardCounts, RolloutLog, read_reward_counts, read_rollouts
+    from grpo_theory.validation import ArgumentError
 
-    named = {name: getattr(options, name) for name in ("prompt", "reward", "response", "step")}
-    named |= {"steps": int(options.steps) if options.steps.isdigit() else options.steps}
+    columns = {name: getattr(options, name) for name in ("prompt", "reward", "response", "step")}
+    columns |= {"steps": int(options.steps) if options.steps.isdigit() else options.steps}
+    limiting = {name: getattr(options, name) for name in LIMITS}
+    if options.max_group_size is None:
+        limiting["max_group_size"] = LARGEST_GROUP
+    asked = {name: getattr(options, name) for name in ("group_size", "estimator", "level", "tolerance")}
     if sys.stderr.isatty():
         print(f"reading {printable(options.table)}", file=sys.stderr)
+    rollouts: RewardCounts | RolloutLog
+    findings = None  # a log has its own
     if options.rewards_only:
-        counts, findings = read_reward_counts(options.table, **named)
+        rollouts, findings = read_reward_counts(options.table, **columns)
     else:
-        log = read_rollouts(options.table, **named, length=options.length, scores=options.scores)
-        findings = log.findings
+        rollouts = read_rollouts(options.table, **columns, length=options.length, scores=options.scores)
     try:
-        return advise(
-            counts if options.rewards_only else log.rollouts,
-            options.budget,
-            cost_prompt=options.cost_prompt,
-            cost_response=options.cost_response,
-            group_size=options.group_size,
-            max_group_size=LARGEST_GROUP if options.max_group_size is None else options.max_group_size,
-            max_responses=options.max_responses,
-            min_prompts=options.min_prompts,
-            multiple_of=options.multiple_of,
-            estimator=options.estimator,
-            level=options.level,
-            tolerance=options.tolerance,
-            findings=findings,
-        )
-    except ValueError as error:
-        raise ValueError(_in_options(str(error), vars(options))) from None
-
-
-def _in_options(message: str, names: Iterable[str]) -> str:
-    """Return a message about the arguments of `advise` in the words of the command line: --min-prompts for min_prompts."""
-    arguments = "|".join(name for name in names if "_" in name or name == "budget")
-    return re.sub(rf"\b({arguments})\b(?= must|[ ][\d])", lambda found: f"--{found[1].replace('_', '-')}", message)
+        return advise(rollouts, Limits(**limiting), **asked, findings=findings)
+    except ArgumentError as error:
+        raise ValueError(error.renamed({name: option(name) for name in vars(options)})) from None

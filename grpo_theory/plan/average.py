@@ -4,16 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from scipy.special import betaincinv, stdtrit
 
 from grpo_theory.arrays import Array
 from grpo_theory.intervals import Interval
-from grpo_theory.intervals.interval import check_level
-from grpo_theory.plan.bounded_mean import mean_limits, ratio_limit
 from grpo_theory.plan.brackets import RateFunction, bracket, power_of_two, reference_parameter
-from grpo_theory.plan.success_rates import SuccessRates, check_binary, fit_success_rates
 from grpo_theory.samples import RewardCounts
-from grpo_theory.validation import as_real_array, check_within, typed
+from grpo_theory.validation import ROUNDING
+
+UNSEEN = 4.0
+"""Prompts that were not drawn and might have been at either end: Agresti and Coull's (1998) four."""
+INFINITE = 1e12
+"""Degrees of freedom at which Student's t is normal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +79,12 @@ class Reference:
 def average_terms(counts: RewardCounts, function: RateFunction, chosen_for: Reference | None = None) -> Terms:
     """Return the terms of a function's mean over the prompts, from binary rewards."""
     near = chosen_for or Reference.of(counts)
-    found = {int(size): bracket(function, int(size), near.a, near.a, near.prompts) for size in np.unique(counts.sizes)}
+    brackets = {int(size): bracket(function, int(size), near.a, near.a, near.prompts) for size in np.unique(counts.sizes)}
     below, above = np.empty(counts.prompts), np.empty(counts.prompts)
-    for size, (lower, upper) in found.items():
+    for size, (lower, upper) in brackets.items():
         here = counts.sizes == size
         below[here], above[here] = lower[counts.successes[here]], upper[counts.successes[here]]
-    return terms_of(below, above, found, int(counts.sizes.sum()))
+    return terms_of(below, above, brackets, int(counts.sizes.sum()))
 
 
 def terms_of(below: Array, above: Array, polynomials: Mapping[int, tuple[Array, Array]], responses: int) -> Terms:
@@ -136,57 +138,72 @@ def stacked(intervals: list[Interval]) -> Interval:
     return Interval(table[:, 0], table[:, 1], table[:, 2], table[:, 3], intervals[0].level)
 
 
-@typed
-def bound_success_rates(
-    counts: RewardCounts, rates: ArrayLike, level: float = 0.95, *, law: SuccessRates | None = None
-) -> Interval:
-    """Return intervals of the share of prompts whose success rate is at most `rates`.
+def clipped(shares: Interval) -> Interval:
+    """Return intervals of shares within [0, 1]."""
+    low, high = (np.clip(limit, 0.0, 1.0) for limit in (shares.low, shares.high))
+    return Interval(shares.estimate, shares.standard_error, low, high, shares.level)
 
-    Through groups of n responses only the first n moments of the law of success rates are seen. The limits are those of
-    polynomials of degree n above and below the step: they hold whatever the law, and stay apart however many prompts there are.
-    The estimate is that of the likeliest law (docs/derivations.md, section 34).
+
+def mean_limits(
+    terms: Array, least: float, most: float, responses: int, level: float, prompts: Array | float = 1.0
+) -> tuple[Array, Array]:
+    """Return two-sided limits of the mean of independent terms in [least, most]: Clopper and Pearson's at an effective size.
+
+    With the terms brought to [0, 1], m their mean and s^2 their variance, they are worth n = B m (1 - m)/s^2 draws of 0 and 1
+    (Korn and Graubard 1998). No law on [0, 1] has more variance than m (1 - m). Few terms may not show the rare large ones, so
+    s^2 is taken as if four more terms had the variance m (1 - m); n is at most the number of responses, and is multiplied by
+    (t_inf/t_{B-1})^2 for the degrees of freedom behind s. So rare events get honest limits, and where many terms vary the
+    limits are Student's t.
 
     Parameters
     ----------
-    counts : RewardCounts
-        Of two rewards, and at least two prompts; groups of any sizes.
-    rates : array_like, shape (S,)
-        In [0, 1].
-    level : float, default 0.95
-        Of each interval by itself.
-    law : SuccessRates, optional
-        What `fit_success_rates(counts)` returns, if it is at hand.
+    terms : ndarray, shape (..., B)
+    least, most : float
+    responses : int
+    level : float
+    prompts : ndarray or float, default 1.0
+        How many prompts have each term, in the terms' shape or one to which it extends; the number B is their sum.
 
     Returns
     -------
-    Interval
-        Shape (S,); no standard errors.
-
-    Raises
-    ------
-    ValueError
-        If there are not exactly two rewards, or fewer than two prompts.
+    (ndarray, ndarray), shape (...)
     """
-    level = check_level(level)
-    check_pairs(counts)
-    rates = as_real_array("rates", rates, 1)
-    check_within("rates", rates, 0.0, 1.0)
-    law = fit_success_rates(counts) if law is None else law
-    found = []
-    for rate in rates:
-        terms = average_terms(counts, RateFunction(np.ones_like, "plain", (1.0,), 0.0, float(rate)))
-        found.append(mean_interval(terms, float(law.cdf(rate)), level))
-    return clipped(stacked(found))
+    terms, weights = np.broadcast_arrays(terms, prompts)
+    size, span = weights.sum(axis=-1), most - least
+    if span <= 0.0:
+        return np.full(terms.shape[:-1], least), np.full(terms.shape[:-1], most)
+    scaled = np.clip((terms - least) / span, 0.0, 1.0)
+    mean = (weights * scaled).sum(axis=-1) / size
+    spread = mean * (1.0 - mean)
+    variance = ((weights * (scaled - mean[..., None]) ** 2).sum(axis=-1) + UNSEEN * spread) / (size - 1.0 + UNSEEN)
+    worth = np.where(spread > ROUNDING, size * spread / np.where(spread > ROUNDING, variance, 1.0), size)
+    tail = (1.0 - level) / 2.0
+    effective = np.minimum(worth, np.maximum(responses, size)) * (stdtrit(INFINITE, tail) / stdtrit(size - 1, tail)) ** 2
+    low = _clopper_pearson(mean * effective, (1.0 - mean) * effective, tail)
+    high = 1.0 - _clopper_pearson((1.0 - mean) * effective, mean * effective, tail)
+    return least + span * low, least + span * high
 
 
-def check_pairs(counts: RewardCounts) -> None:
-    """Raise unless there are two rewards and at least two prompts."""
-    check_binary(counts)
-    if counts.prompts < 2:
-        raise ValueError("counts must be of at least 2 prompts for an interval, got 1")
+def _clopper_pearson(successes: Array, failures: Array, tail: float) -> Array:
+    """Return the lower limit of a probability, from numbers that need not be whole."""
+    some = successes > 0.0
+    return np.where(some, betaincinv(np.where(some, successes, 1.0), failures + 1.0, tail), 0.0)
 
 
-def clipped(found: Interval) -> Interval:
-    """Return intervals of shares within [0, 1]."""
-    low, high = (np.clip(limit, 0.0, 1.0) for limit in (found.low, found.high))
-    return Interval(found.estimate, found.standard_error, low, high, found.level)
+def ratio_limit(numerator: Array, denominator: Array, level: float, above: bool, prompts: Array | float = 1.0) -> Array:
+    """Return the upper or the lower of two-sided limits of E[numerator]/E[denominator] from independent pairs (..., B).
+
+    Fieller's: the ratios r for which the mean of numerator - r denominator is not so far from 0, by Student's t, on the side that
+    matters. Infinite, of either sign, where the denominator's mean is not surely above 0. `prompts` as of `mean_limits`.
+    """
+    numerator, denominator, weights = np.broadcast_arrays(numerator, denominator, prompts)
+    size = weights.sum(axis=-1)
+    square = stdtrit(size - 1, (1.0 + level) / 2.0) ** 2 / (size * (size - 1.0))
+    top, bottom = ((weights * one).sum(axis=-1) / size for one in (numerator, denominator))
+    across, down = numerator - top[..., None], denominator - bottom[..., None]
+    a = bottom**2 - square * (weights * down**2).sum(axis=-1)
+    b = top * bottom - square * (weights * across * down).sum(axis=-1)
+    c = top**2 - square * (weights * across**2).sum(axis=-1)
+    root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
+    sure, end = (bottom > 0.0) & (a > 0.0), 1.0 if above else -1.0
+    return np.where(sure, (b + end * root) / np.where(sure, a, 1.0), end * np.inf)

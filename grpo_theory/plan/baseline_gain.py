@@ -20,7 +20,8 @@ from grpo_theory.plan.baselines import (
     noise_terms,
 )
 from grpo_theory.plan.cost import Limits
-from grpo_theory.plan.group_size import GroupSizeChoice, choose, likely_constants, pilot_terms
+from grpo_theory.plan.error_constants import likely_constants, pilot_terms, vector
+from grpo_theory.plan.group_size import GroupSizeChoice, choose
 from grpo_theory.samples import Groups
 from grpo_theory.theory import mse_weights
 
@@ -136,9 +137,9 @@ class Pairs:
         """Return the batch of least error with a baseline."""
         share = self._share() if name == "shrinkage" else float(name == "mean over prompts")
         terms = pair_terms(self.power, self.terms, name, share)
-        place = int(np.argmin(self.weights @ _constants(terms)))
+        index = int(np.argmin(self.weights @ _constants(terms)))
         sizes, batches = self.leave_one_out.group_sizes, self.leave_one_out.batch_sizes
-        return Pair(name, share, int(sizes[place]), int(batches[place]))
+        return Pair(name, share, int(sizes[index]), int(batches[index]))
 
     def _share(self) -> float:
         """Return the best share of the mean over prompts at the mixture's best size."""
@@ -149,7 +150,7 @@ class Pairs:
         extra = np.asarray(second / (sizes - 1.0), dtype=np.float64)
         share = best_weights(extra, np.full(sizes.size, tilt), np.full(sizes.size, offset))
         noise = oracle + 2.0 * share * tilt + share**2 * offset + (1.0 - share) ** 2 * extra
-        return float(share[np.argmin(self.weights[:, 0] * self.leave_one_out.likely.c1 + self.weights[:, 1] * noise)])
+        return float(share[np.argmin(self.weights[:, 0] * self.leave_one_out.constants.likely.c1 + self.weights[:, 1] * noise)])
 
     def error(self, pair: Pair) -> float:
         """Return the estimated error of a pair."""
@@ -161,17 +162,17 @@ class Pairs:
         if pair.name == LEAVE_ONE_OUT:
             return self.leave_one_out
         terms = pair_terms(self.power, self.terms, pair.name, pair.share)
-        of = self.leave_one_out
+        of = self.leave_one_out.constants
         return choose(terms.components(), terms.covariance(), of.pilot, self.limits, of.level, terms.influences())
 
     def recommended(self) -> tuple[Pair, tuple[Rival, ...]]:
         """Return the pair that is recommended where all baselines are allowed, and what it is compared with."""
-        found = [self.best(name) for name in RUNNABLE]
-        usual, least = found[0], min(found, key=self.error)
-        better = [one for one in found[1:] if float(self.gain(one, usual).low) > 0.0]
+        best = [self.best(name) for name in RUNNABLE]
+        usual, least = best[0], min(best, key=self.error)
+        better = [one for one in best[1:] if float(self.gain(one, usual).low) > 0.0]
         pair = usual
         if better:
-            unbeaten = (one for one in better if not self._beaten(one, found))
+            unbeaten = (one for one in better if not self._beaten(one, best))
             pair = next(unbeaten, min(better, key=self.error))
         rivals = [] if pair == usual else [Rival(usual, False, self.gain(pair, usual))]
         alternative = Rival(least, True, self.gain(least, pair))
@@ -199,7 +200,7 @@ class Pairs:
         parts = PromptTerms(self.power.gradients, self.power.power, *influences)
         top = np.array([1.0 / first.batch_size, 1.0 / (first.batch_size * first.group_size), 0.0])
         bottom = np.array([1.0 / second.batch_size, 0.0, 1.0 / (second.batch_size * second.group_size)])
-        constants, level = np.array([c1, *noises]), self.leave_one_out.level
+        constants, level = np.array([c1, *noises]), self.leave_one_out.constants.level
         below = float(bottom @ constants)
         ratio = float(top @ constants) / below if below > 0.0 else 1.0
         quantiles = tail_quantiles((top - ratio * bottom) @ parts.influences(), 1.0 - (1.0 - level) / (len(RUNNABLE) - 1))
@@ -215,8 +216,7 @@ def pair_terms(power: PromptTerms, terms: BaselineTerms, name: str, share: float
 
 
 def _constants(terms: PromptTerms) -> Array:
-    likely = likely_constants(terms.components(), terms.covariance())
-    return np.array([likely.c1, likely.c2, likely.c3])
+    return vector(likely_constants(terms.components(), terms.covariance()))
 
 
 def _gain(

@@ -10,7 +10,7 @@ from grpo_theory.intervals.heavy_tails import tail_quantiles
 from grpo_theory.intervals.interval import Interval, check_level
 from grpo_theory.intervals.quotient import quotient_limits
 from grpo_theory.intervals.u_statistics import prompt_powers
-from grpo_theory.plan.group_size import pilot_terms
+from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.samples import Groups, Rollouts
 from grpo_theory.validation import as_count, typed
 

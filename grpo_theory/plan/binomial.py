@@ -31,7 +31,7 @@ def log_choose(n: ArrayLike, k: ArrayLike) -> Array:
 
 
 def binomial_table(successes: ArrayLike, sizes: ArrayLike, rates: ArrayLike, less: ArrayLike | None = None) -> Array:
-    """Return P(successes of size) at each rate, shape (C, M); if given, exp(less) stands in the place of 1/C(size, successes)."""
+    """Return P(successes of size) at each rate, shape (C, M); if given, exp(less) stands for 1/C(size, successes)."""
     k, n, p = np.asarray(successes)[:, None], np.asarray(sizes)[:, None], np.asarray(rates)
     logs = xlogy(k, p) + xlog1py(n - k, -p)
     logs += log_choose(n, k) if less is None else -np.asarray(less)[:, None]

@@ -121,11 +121,11 @@ def _one_sided(function: RateFunction, degree: int, a: float, b: float, prompts:
     basis = bernstein(degree, rates)
     wanted = function.values(rates, above)
     size = max(float(np.abs(wanted).max()), 1e-300)
-    found = linprog(cost, -sign * np.hstack([basis, -basis]), -sign * wanted / size, bounds=(0.0, None), method="highs")
-    if found.x is None:
+    solution = linprog(cost, -sign * np.hstack([basis, -basis]), -sign * wanted / size, bounds=(0.0, None), method="highs")
+    if solution.x is None:
         extreme = wanted.max() if above else wanted.min()
         return np.full(degree + 1, float(extreme))
-    coefficients = size * (found.x[: degree + 1] - found.x[degree + 1 :])
+    coefficients = size * (solution.x[: degree + 1] - solution.x[degree + 1 :])
     fine = np.union1d(rate_grid(FINENESS, ANGLES), (function.low, function.high))
     gap = sign * (function.values(fine, above) - bernstein(degree, fine) @ coefficients)
     return np.asarray(coefficients + sign * max(float(gap.max()), 0.0))

@@ -11,16 +11,16 @@ def baseline_of(estimator: Estimator, group_size: int) -> str | None:
     """Return the baseline of an estimator whose estimate on policy is the gradient's, times a constant above 0; None of others.
 
     The leave-one-out mean if the advantage is a constant times Z - group mean, and none if it is a constant times Z. Both are
-    found out on symbols and so hold for all rewards (`affine_coefficients`). The aggregation must weigh all tokens alike,
+    decided on symbols and so hold for all rewards (`affine_coefficients`). The aggregation must weigh all tokens alike,
     whatever the lengths. On policy ratios are 1 and clips idle.
     """
     aggregation = estimator.aggregation
     if aggregation.pool or aggregation.function not in (whole, constant_length):
         return None
-    found = affine_coefficients(estimator.advantage, group_size)
-    if found is None:
+    coefficients = affine_coefficients(estimator.advantage, group_size)
+    if coefficients is None:
         return None
-    own, total, *rest = found
+    own, total, *rest = coefficients
     rounding = 1e-12 * abs(own)
     if not own > 0.0 or np.abs(rest).max() > rounding:
         return None

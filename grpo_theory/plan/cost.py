@@ -1,18 +1,20 @@
 """What a batch costs and which batches are allowed, and the best group size under a cost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
+from typing import Any
 
 import numpy as np
 
 from grpo_theory.arrays import Integers
 from grpo_theory.theory import GroupSizeLaw
-from grpo_theory.validation import as_count, as_not_negative, as_positive
+from grpo_theory.validation import Argument, ArgumentError, as_count, as_not_negative, as_positive
 
 LARGEST_GROUP = 4096
 """The largest group that may be asked for."""
 MOST_PAIRS = 1e12
 """Of responses that a budget may buy: numbers of prompts are then exact."""
+BUDGET, MAX_RESPONSES, MIN_PROMPTS = (Argument(name) for name in ("budget", "max_responses", "min_prompts"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +58,14 @@ class Limits:
         for name, least in (("max_group_size", 2), ("min_prompts", 1), ("multiple_of", 1)):
             object.__setattr__(self, name, as_count(name, getattr(self, name), least))
         if self.max_group_size > LARGEST_GROUP:
-            raise ValueError(f"max_group_size must be at most {LARGEST_GROUP}, got {self.max_group_size}")
+            raise ArgumentError(Argument("max_group_size"), f" must be at most {LARGEST_GROUP}, got {self.max_group_size}")
         if self.max_responses is not None:
             object.__setattr__(self, "max_responses", as_count("max_responses", self.max_responses, 2))
         pair = self.cost(1, 2)
         if self.budget > MOST_PAIRS * pair:
-            raise ValueError(f"budget must buy at most {MOST_PAIRS:.0e} pairs of responses, got {self.budget:g}")
+            raise ArgumentError(BUDGET, f" must buy at most {MOST_PAIRS:.0e} pairs of responses, got {self.budget:g}")
         if self.budget < pair:
-            raise ValueError(f"budget must pay for one prompt with two responses, which cost {pair:g}, got {self.budget:g}")
+            raise ArgumentError(BUDGET, f" must pay for one prompt with two responses, which cost {pair:g}, got {self.budget:g}")
 
     def cost(self, batch_size: int, group_size: int) -> float:
         """Return what a batch costs."""
@@ -72,8 +74,8 @@ class Limits:
     def prompts(self, group_size: int) -> int:
         """Return the most prompts that a batch of groups of this size can have; 0 if it is not allowed."""
         sizes, batches = self.batches()
-        found = batches[sizes == group_size]
-        return int(found[0]) if found.size else 0
+        allowed = batches[sizes == group_size]
+        return int(allowed[0]) if allowed.size else 0
 
     def batches(self) -> tuple[Integers, Integers]:
         """Return the allowed group sizes, ascending, and the most prompts a batch can have at each, both of shape (K,).
@@ -91,22 +93,46 @@ class Limits:
         whole = fitting // step * step
         allowed = whole >= self.min_prompts
         if not allowed.any():
-            raise ValueError(f"no batch meets all limits: {self._ruled_out(int(bought.max()), int(fitting.max()))}")
+            raise ArgumentError("no batch meets all limits: ", *self._ruled_out(int(bought.max()), int(fitting.max())))
         return sizes[allowed], whole[allowed]
 
-    def _ruled_out(self, bought: int, fitting: int) -> str:
+    def _ruled_out(self, bought: int, fitting: int) -> tuple[str, ...]:
         """Return which limit leaves no batch, from the most prompts that are bought, and that fit, in groups of any size."""
-        fewest = f"fewer than min_prompts {self.min_prompts}"
+        fewest = (", fewer than ", MIN_PROMPTS, f" {self.min_prompts}")
         if bought < self.min_prompts:
-            return f"budget {self.budget:g} pays for at most {bought} prompt{'s' * (bought != 1)}, {fewest}"
+            return BUDGET, f" {self.budget:g} pays for at most {bought} prompt{'s' * (bought != 1)}", *fewest
         if fitting < self.min_prompts:
-            return f"max_responses {self.max_responses} leaves room for at most {fitting} prompt{'s' * (fitting != 1)}, {fewest}"
-        room = "" if self.max_responses is None else f" and max_responses {self.max_responses}"
-        prompts = "" if self.min_prompts == 1 else f" of at least min_prompts {self.min_prompts} prompts"
+            room = f" {self.max_responses} leaves room for at most {fitting} prompt{'s' * (fitting != 1)}"
+            return MAX_RESPONSES, room, *fewest
+        memory = () if self.max_responses is None else (" and ", MAX_RESPONSES, f" {self.max_responses}")
+        prompts = () if self.min_prompts == 1 else (" of at least ", MIN_PROMPTS, f" {self.min_prompts} prompts")
         return (
-            f"within budget {self.budget:g}{room} no batch{prompts} in groups of 2 to {self.max_group_size} has a number of "
-            f"responses that multiple_of {self.multiple_of} divides"
+            *("within ", BUDGET, f" {self.budget:g}", *memory, " no batch", *prompts),
+            f" in groups of 2 to {self.max_group_size} has a number of responses that ",
+            *(Argument("multiple_of"), f" {self.multiple_of} divides"),
         )
+
+
+FREE: dict[str, Any] = {"max_group_size": LARGEST_GROUP, "max_responses": None, "min_prompts": 1, "multiple_of": 1}
+"""What each limit is where it limits nothing."""
+
+
+def limits_prompts(limits: Limits, group_size: int) -> bool:
+    """Return whether the budget would pay for more prompts at a group size, and max_responses leaves no room for them."""
+    step = limits.multiple_of // gcd(limits.multiple_of, group_size)
+    more = (limits.prompts(group_size) + step) * group_size
+    full = limits.max_responses is not None and more > limits.max_responses
+    return full and limits.cost(more // group_size, group_size) <= limits.budget
+
+
+def limits_groups(limits: Limits) -> tuple[str, ...]:
+    """Return the names of the limits each of which, were it not there, would allow groups larger than the largest.
+
+    Where no single one does it is the budget, with all limits together, and no name is returned.
+    """
+    largest = int(limits.batches()[0][-1])
+    bind = [name for name, free in FREE.items() if getattr(limits, name) != free]
+    return tuple(name for name in bind if int(replace(limits, **{name: FREE[name]}).batches()[0][-1]) > largest)
 
 
 def cost_optimum(law: GroupSizeLaw, cost_prompt: float = 0.0, cost_response: float = 1.0) -> float:

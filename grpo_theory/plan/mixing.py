@@ -39,8 +39,8 @@ class Cells:
     def gather(cls, successes: Integers, sizes: Integers, prompts: Array) -> "Cells":
         """Return cells with equal ones put together."""
         width = int(sizes.max()) + 1
-        keys, place = np.unique(sizes * width + successes, return_inverse=True)
-        return cls(keys % width, keys // width, np.asarray(np.bincount(place, weights=prompts), dtype=np.float64))
+        keys, cell = np.unique(sizes * width + successes, return_inverse=True)
+        return cls(keys % width, keys // width, np.asarray(np.bincount(cell, weights=prompts), dtype=np.float64))
 
     @property
     def log_coefficients(self) -> float:
@@ -111,9 +111,9 @@ def _step(table: Array, shares: Array, mixed: Array, weights: Array, active: Int
     root = np.sqrt(shares)
     relative = root[:, None] * (table[:, active] / mixed[:, None] - 2.0)
     # With weights that sum to 1, ||S v - 2||^2 is ||(S - 2) v||^2; the row of ones lets the sum be anything, and divides by it.
-    found, _ = nnls(np.vstack([relative, np.ones(active.size)]), np.append(np.zeros(shares.size), 1.0))
+    solution, _ = nnls(np.vstack([relative, np.ones(active.size)]), np.append(np.zeros(shares.size), 1.0))
     target = np.zeros_like(weights)
-    target[active] = found / found.sum()
+    target[active] = solution / solution.sum()
     change = table @ target - mixed
     rise = float(shares @ (change / mixed))
     length = 1.0
@@ -122,3 +122,21 @@ def _step(table: Array, shares: Array, mixed: Array, weights: Array, active: Int
     moved = weights + length * (target - weights)
     moved[moved < 1e-14] = 0.0
     return moved / moved.sum()
+
+
+def check_binary(counts: RewardCounts) -> None:
+    """Raise unless there are exactly two rewards."""
+    if not counts.binary:
+        distinct = counts.values.size
+        seen = f"all are {counts.values[0]:g}" if distinct == 1 else f"there are {distinct} of them"
+        raise ValueError(
+            f"counts must be of two rewards, failure and success, for a law of success rates; {seen}: "
+            "count a reward above a threshold as success"
+        )
+
+
+def check_pairs(counts: RewardCounts) -> None:
+    """Raise unless there are two rewards and at least two prompts."""
+    check_binary(counts)
+    if counts.prompts < 2:
+        raise ValueError("counts must be of at least 2 prompts for an interval, got 1")

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.plan.cost import Limits
-from grpo_theory.plan.effective import SampleSize, effective_sample_size
-from grpo_theory.plan.learning_rate import LearningRateFactor, learning_rate_factor
-from grpo_theory.plan.prompt_weights import PromptWeights, weigh_prompts
+from grpo_theory.plan.effective import SampleSize, UniformShares, effective_sample_size, estimate_uniform_shares
+from grpo_theory.plan.expected_step import LearningRateFactor, PromptWeights, learning_rate_factor, weigh_prompts
 from grpo_theory.plan.seeds import evaluation_variance, prompts_needed
 from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
-from grpo_theory.plan.uniform_share import UniformShares, estimate_uniform_shares
 from grpo_theory.samples import RewardCounts
 
 SHOWN = (2, 4, 8, 16, 32, 64, 128)
@@ -21,10 +19,6 @@ CORRELATIONS = (0.0, 0.9)
 """Of two policies' expected rewards over prompts: nothing in common, and one a few steps on from the other."""
 EVALUATED = (1, 8)
 """Responses a prompt in an evaluation."""
-OTHER_REWARDS = (
-    "these need two rewards, failure and success, and the table has {} different ones. Add a column of 0 and 1, as of whether "
-    "the reward is above a threshold, and name it as the reward (--reward)"
-)
 
 
 @dataclass(frozen=True)
@@ -56,37 +50,41 @@ class RewardsAdvice:
     ----------
     sample : SampleSize
         Of the table.
-    smallest, largest : int
+    group_sizes : (int, int)
         Sizes of the smallest and the largest group.
+    range : (float, float)
+        The least and the greatest reward.
+    distinct : int
+        How many different rewards there are.
     uniform : UniformShares
         The share of groups whose rewards are all equal, at the group sizes that are shown.
     evaluations : tuple of Evaluation
         How many prompts tell two policies apart.
     rates : SuccessRates or None
-        The law of the prompts' success rates.
+        The law of the prompts' success rates; None unless there are exactly two rewards.
     weights : PromptWeights or None
         What the estimator's expected update weighs prompts with, at the group size asked about.
     learning_rate : LearningRateFactor or None
         By what to multiply the learning rate when going from the group size in use to the recommended one.
-    missing : str
-        Why there are no rates or weights; empty if there are.
-    range : (float, float)
-        The least and the greatest reward.
-    binary : bool
-        Whether there are only these two.
+    refusal : str
+        Why the estimator has no weights although there are success rates; empty if it has.
     """
 
     sample: SampleSize
-    smallest: int
-    largest: int
+    group_sizes: tuple[int, int]
+    range: tuple[float, float]
+    distinct: int
     uniform: UniformShares
     evaluations: tuple[Evaluation, ...]
     rates: SuccessRates | None
     weights: PromptWeights | None
     learning_rate: LearningRateFactor | None
-    missing: str
-    range: tuple[float, float]
-    binary: bool
+    refusal: str
+
+    @property
+    def binary(self) -> bool:
+        """Whether there are two rewards, failure and success."""
+        return self.distinct == 2
 
 
 def advise_from_rewards(
@@ -95,36 +93,35 @@ def advise_from_rewards(
     """Say what rewards alone tell, at the group size asked about and of a change to the recommended one, where there are such."""
     allowed, _ = limits.batches()
     sizes = sorted({*SHOWN, *(size for size in (asked, recommended) if size is not None)} & set(allowed.tolist()))
-    rates, weights, factor, missing = None, None, None, "" if counts.binary else OTHER_REWARDS.format(counts.values.size)
+    rates = fit_success_rates(counts) if counts.binary else None
+    weights, factor, refusal = None, None, ""
     try:
-        rates = fit_success_rates(counts) if counts.binary else None
         if asked is not None and rates is not None:
             weights = weigh_prompts(counts, estimator, asked, level, law=rates)
             if recommended is not None and recommended != asked:
                 factor = learning_rate_factor(counts, (estimator, asked), (estimator, recommended), level, law=rates)
     except ValueError as error:  # an estimator whose update is not a function of the success rate
-        missing = str(error)
+        refusal = str(error)
     return RewardsAdvice(
         sample=effective_sample_size(counts, level),
-        smallest=int(counts.sizes.min()),
-        largest=int(counts.sizes.max()),
+        group_sizes=(int(counts.sizes.min()), int(counts.sizes.max())),
+        range=(float(counts.values[0]), float(counts.values[-1])),
+        distinct=int(counts.values.size),
         uniform=estimate_uniform_shares(counts, np.array(sizes or allowed[:1]), level),
         evaluations=_evaluations(counts, level),
         rates=rates,
         weights=weights,
         learning_rate=factor,
-        missing=missing,
-        range=(float(counts.values[0]), float(counts.values[-1])),
-        binary=counts.binary,
+        refusal=refusal,
     )
 
 
 def _evaluations(counts: RewardCounts, level: float) -> tuple[Evaluation, ...]:
     difference = DIFFERENCE * float(counts.values[-1] - counts.values[0])
-    found = []
+    evaluations = []
     for correlation in CORRELATIONS:
         variance = evaluation_variance(counts, correlation)
         for responses in EVALUATED:
             prompts = prompts_needed(variance, difference, responses, level=level)
-            found.append(Evaluation(correlation, responses, difference, prompts))
-    return tuple(found)
+            evaluations.append(Evaluation(correlation, responses, difference, prompts))
+    return tuple(evaluations)

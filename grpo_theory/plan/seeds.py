@@ -55,8 +55,8 @@ def evaluation_variance(counts: RewardCounts, correlation: float) -> EvaluationV
     correlation = as_number("correlation", correlation)
     if not 0.0 <= correlation <= 1.0:
         raise ValueError(f"correlation must lie in [0, 1], got {correlation}")
-    found = split_variance(counts)
-    return EvaluationVariance(2.0 * (1.0 - correlation) * max(found.between, 0.0), 2.0 * found.within)
+    variance = split_variance(counts)
+    return EvaluationVariance(2.0 * (1.0 - correlation) * max(variance.between, 0.0), 2.0 * variance.within)
 
 
 @typed
@@ -194,7 +194,7 @@ def _check_variance(variance: EvaluationVariance) -> None:
 
 
 def _as_difference(difference: float) -> float:
-    found = as_number("difference", difference)
-    if not isfinite(found) or found == 0.0:
+    number = as_number("difference", difference)
+    if not isfinite(number) or number == 0.0:
         raise ValueError(f"difference must be finite and not 0, got {difference}")
-    return found
+    return number

@@ -10,10 +10,14 @@ from scipy.optimize import minimize
 from scipy.special import betainc, betaincinv, betaln, expit
 
 from grpo_theory.arrays import Array
+from grpo_theory.intervals import Interval
+from grpo_theory.intervals.interval import check_level
+from grpo_theory.plan.average import average_terms, clipped, mean_interval, stacked
 from grpo_theory.plan.binomial import beta_quadrature
-from grpo_theory.plan.mixing import Cells, likeliest_law
+from grpo_theory.plan.brackets import RateFunction
+from grpo_theory.plan.mixing import Cells, check_binary, check_pairs, likeliest_law
 from grpo_theory.samples import RewardCounts
-from grpo_theory.validation import as_numbers, check_within, typed
+from grpo_theory.validation import as_numbers, as_real_array, check_within, typed
 
 NODES = 64
 """Points of the quadrature by which a beta law averages functions."""
@@ -26,7 +30,7 @@ class SuccessRates:
     """A law of success rates on finitely many atoms, which makes the observed counts likeliest.
 
     Groups of n responses identify the first n moments of the law and nothing else: averages of polynomials of degree at most n
-    are estimated without bias, and all else, the atoms' places first, rests on the shape that maximum likelihood chooses.
+    are estimated without bias, and all else, where the atoms lie first, rests on the shape that maximum likelihood chooses.
     `bound_success_rates` says what the counts leave open.
 
     Attributes
@@ -122,17 +126,6 @@ def _shares(share: ArrayLike) -> Array:
     return share
 
 
-def check_binary(counts: RewardCounts) -> None:
-    """Raise unless there are exactly two rewards."""
-    if not counts.binary:
-        found = counts.values.size
-        seen = f"all are {counts.values[0]:g}" if found == 1 else f"there are {found} of them"
-        raise ValueError(
-            f"counts must be of two rewards, failure and success, for a law of success rates; {seen}: "
-            "count a reward above a threshold as success"
-        )
-
-
 @typed
 def fit_success_rates(counts: RewardCounts) -> SuccessRates:
     """Return the law of success rates that makes the counts likeliest, among all laws on [0, 1].
@@ -158,8 +151,8 @@ def fit_success_rates(counts: RewardCounts) -> SuccessRates:
     """
     check_binary(counts)
     cells = Cells.of(counts)
-    found = likeliest_law(cells)
-    return SuccessRates(found.atoms, found.weights, found.log_likelihood, found.gap, int(cells.sizes.max()))
+    law = likeliest_law(cells)
+    return SuccessRates(law.atoms, law.weights, law.log_likelihood, law.gap, int(cells.sizes.max()))
 
 
 @typed
@@ -200,3 +193,44 @@ def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
     return BetaSuccessRates(
         share * precision, (1.0 - share) * precision, -best.fun * float(prompts.sum()) + cells.log_coefficients
     )
+
+
+@typed
+def bound_success_rates(
+    counts: RewardCounts, rates: ArrayLike, level: float = 0.95, *, law: SuccessRates | None = None
+) -> Interval:
+    """Return intervals of the share of prompts whose success rate is at most `rates`.
+
+    Through groups of n responses only the first n moments of the law of success rates are seen. The limits are those of
+    polynomials of degree n above and below the step: they hold whatever the law, and stay apart however many prompts there are.
+    The estimate is that of the likeliest law (docs/derivations.md, section 34).
+
+    Parameters
+    ----------
+    counts : RewardCounts
+        Of two rewards, and at least two prompts; groups of any sizes.
+    rates : array_like, shape (S,)
+        In [0, 1].
+    level : float, default 0.95
+        Of each interval by itself.
+    law : SuccessRates, optional
+        What `fit_success_rates(counts)` returns, if it is at hand.
+
+    Returns
+    -------
+    Interval
+        Shape (S,); no standard errors.
+
+    Raises
+    ------
+    ValueError
+        If there are not exactly two rewards, or fewer than two prompts.
+    """
+    level = check_level(level)
+    check_pairs(counts)
+    rates = as_real_array("rates", rates, 1)
+    check_within("rates", rates, 0.0, 1.0)
+    law = fit_success_rates(counts) if law is None else law
+    steps = [RateFunction(np.ones_like, "plain", (1.0,), 0.0, float(rate)) for rate in rates]
+    shares = [mean_interval(average_terms(counts, step), float(law.cdf(step.high)), level) for step in steps]
+    return clipped(stacked(shares))

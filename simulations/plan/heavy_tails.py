@@ -10,6 +10,7 @@ from grpo_theory.evidence import Claim, Share, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals.heavy_tails import student_coverage
 from grpo_theory.plan.advice import SHORT
+from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.group_size import GroupSizeChoice, choose, choose_group_size, pilot_terms
 from simulations.plan.heavy_pilots import LAWS, draw_pilot, exact_law
 from simulations.plan.pilot_problems import LIMITS
@@ -97,13 +98,13 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     for _ in range(settings["pilots"]):
         rollouts, length = draw_pilot(name, prompts, settings["ragged"], rng)
         found = choose_group_size(rollouts, LIMITS, LEVEL)
-        plain = choose(found.law, found.covariance, prompts, LIMITS, LEVEL)
+        plain = choose(found.constants.law, found.constants.covariance, prompts, LIMITS, LEVEL)
         for arm, choice in (("covered", found), ("plugged_in", plain)):
             for quantity, held in judge(choice, name).items():
                 counts[quantity][arm] += float(held)
         factor = LAWS[HEAVY].draw(rng, prompts)[rollouts.index] if name == LIGHT else 1.0 / length
         other = pilot_terms(rollouts.with_scores(rollouts.known_scores * factor[:, None])).influences()
-        counts["warned"]["covered"] += float(warned(found.student_coverage))
+        counts["warned"]["covered"] += float(warned(found.constants.student_coverage))
         counts["warned"]["plugged_in"] += float(warned(float(student_coverage(other, LEVEL).min())))
     return counts
 
@@ -124,13 +125,13 @@ def judge(choice: GroupSizeChoice, name: str) -> dict[str, bool]:
     exact, law = exact_choice(name), exact_law(name)
     at = exact.at(ASKED)
     constants = np.array([law.c1, law.c2, law.c3])
-    held = (choice.constants_low <= constants) & (constants <= choice.constants_high)
+    held = (choice.constants.low <= constants) & (constants <= choice.constants.high)
     return {
         **{f"c{k + 1}": bool(held[k]) for k in range(3)},
-        "error": bool(choice.mse_low[at] <= exact.mse[at] <= choice.mse_high[at]),
-        "loss": bool(choice.loss_low[at] <= exact.loss[at] <= choice.loss_high[at]),
+        "error": bool(choice.mse.low[at] <= exact.mse.estimate[at] <= choice.mse.high[at]),
+        "loss": bool(choice.loss.low[at] <= exact.loss.estimate[at] <= choice.loss.high[at]),
         "best size": bool(choice.candidates[exact.best]),
-        "risk": bool(exact.loss[choice.best] <= choice.risk),
+        "risk": bool(exact.loss.estimate[choice.best] <= choice.risk),
     }
 
 

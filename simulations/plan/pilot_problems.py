@@ -59,4 +59,4 @@ def truth(name: str) -> GroupSizeChoice:
 def signal(name: str, group_size: int) -> float:
     """Return the squared norm of the gradient over the error at a group size."""
     case, exact = problem(name), truth(name)
-    return float(gt.moments(case, case.theta).gradient_power / exact.mse[exact.at(group_size)])
+    return float(gt.moments(case, case.theta).gradient_power / exact.mse.estimate[exact.at(group_size)])

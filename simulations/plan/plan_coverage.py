@@ -19,9 +19,8 @@ from grpo_theory.evidence import Claim, Share, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.plan.average import Reference, Terms, average_terms, mean_ends, ratio_ends
 from grpo_theory.plan.brackets import RateFunction, power_of_two, reference_parameter
-from grpo_theory.plan.learning_rate import ratio_range, times_variance
-from grpo_theory.plan.prompt_weights import PLAIN, raised, slope_function
-from grpo_theory.plan.uniform_share import share_terms
+from grpo_theory.plan.effective import share_terms
+from grpo_theory.plan.expected_step import PLAIN, raised, ratio_range, slope_function, times_variance
 from simulations.plan import heavy_tails
 from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
 from simulations.sources import OURS, derived

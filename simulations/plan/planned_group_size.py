@@ -14,7 +14,9 @@ from grpo_theory.evidence import Claim, Evidence, Share, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.plan import GroupSizeChoice, choose_group_size, signal_to_noise
 from grpo_theory.plan.advice import TOLERANCE, usable
+from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.group_size import choose, pilot_terms
+from grpo_theory.plan.scores_advice import usable
 from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, NONE, constants, problem, signal, truth
 from simulations.sources import OURS, derived
 
@@ -92,14 +94,14 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
 def judge(choice: GroupSizeChoice, name: str) -> dict[str, float]:
     """Return the regret, whether the planner calls its answer good enough, and what of its limits and its set holds."""
     exact = truth(name)
-    regret, at = exact.loss[choice.best], exact.at(ASKED)
+    regret, at = exact.loss.estimate[choice.best], exact.at(ASKED)
     law = constants(name)
     exactly = np.array([law.c1, law.c2, law.c3])
-    held = (choice.constants_low <= exactly) & (exactly <= choice.constants_high)
+    held = (choice.constants.low <= exactly) & (exactly <= choice.constants.high)
     holds = {
         "best size": choice.candidates[exact.best],
         "risk": regret <= choice.risk,
-        "loss": choice.loss_low[at] <= exact.loss[at] <= choice.loss_high[at],
+        "loss": choice.loss.low[at] <= exact.loss.estimate[at] <= choice.loss.high[at],
         **{f"c{k + 1}": bool(held[k]) for k in range(3)},
     }
     said = {"regret": float(regret), "enough": float(choice.risk <= TOLERANCE)}
@@ -142,7 +144,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
                 "arm": arm,
                 "quantity": quantity,
                 "best": exact.group_size,
-                "default": float(exact.loss[exact.at(DEFAULT)]),
+                "default": float(exact.loss.estimate[exact.at(DEFAULT)]),
                 "most": float(np.quantile(values, LEVEL)) if quantity == "regret" else np.nan,
                 "prediction": LEVEL if quantity in COVERED else np.nan,
                 "estimate": share,

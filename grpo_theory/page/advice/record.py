@@ -1,25 +1,36 @@
 """An advice as dictionaries, lists, strings, finite numbers and None: what `--json` writes."""
 
+import json
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from grpo_theory.intervals import Interval
-from grpo_theory.plan.advice import Advice, ScoresAdvice
+from grpo_theory.page.advice.recommendation import size_missing, would_change
+from grpo_theory.page.advice.rewards import rates_missing
+from grpo_theory.page.advice.text import assumptions
+from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.baseline_gain import Rival
+from grpo_theory.plan.error_constants import vector
 from grpo_theory.plan.rewards_advice import RewardsAdvice
-from grpo_theory.plan.section import Section
-from grpo_theory.plan.sections import sections
+from grpo_theory.plan.scores_advice import ScoresAdvice
 
 FORMAT = 2
 """Raised when a key changes its meaning or goes."""
 
 
-def record(advice: Advice) -> dict[str, Any]:
-    """Return everything that the advice says; what is unknown, not finite or not asked about is None."""
+def to_json(advice: Advice) -> str:
+    """Return `to_dict` as JSON."""
+    return json.dumps(to_dict(advice), indent=2, allow_nan=False) + "\n"
+
+
+def to_dict(advice: Advice) -> dict[str, Any]:
+    """Return everything that the advice says; what is unknown, not finite or not asked about is None.
+
+    docs/planner.md lists the keys.
+    """
     scores = advice.scores
-    words = {part.title: part for part in sections(advice)}
     return plain(
         {
             "format": FORMAT,
@@ -29,12 +40,12 @@ def record(advice: Advice) -> dict[str, Any]:
             "estimator": advice.estimator,
             "baseline": advice.baseline,
             **(dict.fromkeys(FROM_SCORES) if scores is None else _from_scores(advice, scores)),
-            "no_group_size": advice.missing or None,
+            "no_group_size": size_missing(advice),
             "learning_rate": _learning_rate(advice),
             **_from_rewards(advice.rewards),
-            "would_change": _paragraphs(words["What would change this"]),
-            "assumptions": _paragraphs(words["Assumed, and not checked"]),
-            "notes": list(advice.notes),
+            "would_change": would_change(advice).paragraphs,
+            "assumptions": assumptions(advice).paragraphs,
+            "notes": advice.notes,
         }
     )
 
@@ -71,10 +82,6 @@ def limits(interval: Interval) -> dict[str, Any]:
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
 
 
-def _paragraphs(part: Section) -> list[str]:
-    return list(part.paragraphs)
-
-
 def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of a table of columns of one length."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -86,17 +93,16 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
         {
             "group_size": choice.group_sizes,
             "batch_size": choice.batch_sizes,
-            "mse": choice.mse,
-            "mse_low": choice.mse_low,
-            "mse_high": choice.mse_high,
-            "loss": choice.loss,
-            "loss_low": choice.loss_low,
-            "loss_high": choice.loss_high,
+            "mse": choice.mse.estimate,
+            "mse_low": choice.mse.low,
+            "mse_high": choice.mse.high,
+            "loss": choice.loss.estimate,
+            "loss_low": choice.loss.low,
+            "loss_high": choice.loss.high,
             "may_be_best": choice.candidates,
         }
     )
-    plain_choice = scores.leave_one_out
-    law, likely, errors = plain_choice.law, plain_choice.likely, np.sqrt(np.diagonal(plain_choice.covariance))
+    constants = scores.leave_one_out.constants
     relative = table.relative
     baselines = {
         "name": table.names,
@@ -123,18 +129,18 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
             "enough": advice.enough,
             "prompts_needed": scores.prompts_needed,
             "heavy_tailed": advice.heavy_tailed,
-            "student_coverage": plain_choice.student_coverage,
+            "student_coverage": constants.student_coverage,
         },
         "current": None if advice.group_size is None else sizes[choice.at(advice.group_size)],
         "group_sizes": sizes,
         "constants": _rows(
             {
                 "name": ("c1", "c2", "c3"),
-                "estimate": (law.c1, law.c2, law.c3),
-                "standard_error": errors,
-                "low": plain_choice.constants_low,
-                "high": plain_choice.constants_high,
-                "likely": (likely.c1, likely.c2, likely.c3),
+                "estimate": vector(constants.law),
+                "standard_error": constants.standard_errors,
+                "low": constants.low,
+                "high": constants.high,
+                "likely": vector(constants.likely),
             }
         ),
         "signal_to_noise": {"group_size": choice.group_size, **limits(scores.signal)},
@@ -175,13 +181,13 @@ def _from_rewards(rewards: RewardsAdvice) -> dict[str, Any]:
         "rewards": {
             "prompts": sample.prompts,
             "responses": sample.responses,
-            "smallest_group": rewards.smallest,
-            "largest_group": rewards.largest,
+            "smallest_group": rewards.group_sizes[0],
+            "largest_group": rewards.group_sizes[1],
             "mean": limits(sample.mean_reward),
             "mixed_prompts": sample.mixed_prompts,
             "mixed_responses": sample.mixed_responses,
             "effective_responses": sample.effective_responses,
-            "missing": rewards.missing or None,
+            "missing": rates_missing(rewards),
         },
         "evaluations": [asdict(one) for one in rewards.evaluations],
         "success_rates": None if rates is None else {"rates": rates.atoms, "shares": rates.weights},

@@ -2,10 +2,10 @@
 
 from html import escape
 
+from grpo_theory.page.advice.curves import curves
+from grpo_theory.page.advice.text import sections
+from grpo_theory.page.section import Section
 from grpo_theory.plan.advice import Advice
-from grpo_theory.plan.curves import curves
-from grpo_theory.plan.section import Section
-from grpo_theory.plan.sections import sections
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1c1c1c; --rule: #d0d0d0; }
@@ -24,8 +24,8 @@ pre { overflow-x: auto; font-size: 0.85rem; }
 TITLE = "grpo-theory plan"
 
 
-def page(advice: Advice) -> str:
-    """Return the page: the first section, the curves, the other sections."""
+def to_html(advice: Advice) -> str:
+    """Return one page of HTML with the text and the curves: the first section, the curves, the other sections."""
     first, *others = sections(advice)
     drawn = "".join(f"<figure style='margin:1rem 0'>{picture}</figure>" for picture in curves(advice))
     body = f"<h1>{TITLE}</h1>{_section(first)}{drawn}{''.join(_section(part) for part in others)}"

@@ -1,10 +1,11 @@
-"""What the recommended baseline and group size rest on, in words: what they were compared with, and what can make them wrong."""
+"""What the recommended baseline was compared with, what can make it wrong, and the noise under other baselines."""
 
 import numpy as np
 
-from grpo_theory.plan.advice import Advice, ScoresAdvice
+from grpo_theory.page.section import Section, interval_text, level_text, number, percent
+from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.baseline_gain import Pair, Rival
-from grpo_theory.plan.section import Section, interval_text, level_text, number, percent
+from grpo_theory.plan.scores_advice import ScoresAdvice
 from grpo_theory.validation import counted
 
 BASELINES = {
@@ -16,6 +17,7 @@ BASELINES = {
     "optimal": "each prompt's best constant",
 }
 """What each baseline is, in words."""
+
 COMPARED = (
     "Four baselines were compared, each with every allowed group size: no baseline, the leave-one-out mean of the group, the "
     "mean reward of all prompts, and a mixture of these two means. All four estimates are unbiased for the same gradient, so "
@@ -64,7 +66,7 @@ def _rival(advice: Advice, rival: Rival) -> str:
     pair, gain = rival.pair, rival.gain
     known = np.isfinite(float(gain.low))
     text = interval_text(float(gain.low), float(gain.high)) if known else f"{percent(float(gain.high))} at most"
-    limits = f"{level_text(advice)} limits {text}"
+    limits = f"{level_text(advice.level)} limits {text}"
     batch = f"{with_baseline(pair)} and groups of {pair.group_size:,} ({counted(pair.batch_size, 'prompt')})"
     if not rival.better:
         return (
@@ -100,3 +102,45 @@ def _risks(advice: Advice, pair: Pair) -> list[str]:
             "with this baseline their error would be smaller still."
         )
     return lines
+
+
+def baselines(advice: Advice, scores: ScoresAdvice) -> Section:
+    """Return a table of the noise under each baseline, and how strong the signal is."""
+    table, signal = scores.baselines, scores.signal
+    rows = [("baseline", "noise against leave-one-out", f"{level_text(advice.level)} limits")]
+    relative = table.relative
+    for i, name in enumerate(table.names):
+        if name == "leave-one-out mean":
+            rows.append((BASELINES[name], "0", "compared with this"))
+        elif np.isfinite(relative.estimate[i]):
+            limits = interval_text(float(relative.low[i]), float(relative.high[i]), signed=True)
+            rows.append((BASELINES[name], percent(float(relative.estimate[i]), signed=True), limits))
+        else:
+            rows.append((BASELINES[name], "unknown", ""))
+    lines = [
+        f"The table shows what can be subtracted from the rewards, and the noise that is left in groups of {table.group_size:,} "
+        "on these prompts. The last two baselines use quantities you cannot know in practice; they show how much a better "
+        "baseline could gain. The estimate in the last row is biased towards the row above it.",
+        f"The best mixture takes {percent(table.shrinkage)} of the mean reward of all prompts and "
+        f"{percent(1.0 - table.shrinkage)} of the leave-one-out mean. If each response is counted in its own group's mean, the "
+        f"gradient is multiplied by {number(1.0 - 1.0 / table.group_size)} and is otherwise the same.",
+        _signal(advice, float(signal.estimate), float(signal.low), float(signal.high))
+        + f" The limits include the {percent(np.sqrt(2.0 / scores.width))} error that a sketch of {scores.width:,} numbers adds "
+        "to a squared length.",
+    ]
+    return Section("Baseline, and how strong the signal is", tuple(lines), tuple(rows))
+
+
+def _signal(advice: Advice, estimate: float, low: float, high: float) -> str:
+    limits = f"{number(low)} or more" if not np.isfinite(high) else f"{number(low)} to {number(high)}"
+    if low > 0.0:
+        told = (
+            "Signal to noise: with the recommendation, the squared length of the gradient is "
+            f"{number(estimate)} times the squared error of one step ({level_text(advice.level)} limits {limits})."
+        )
+    else:
+        told = (
+            "The data do not tell the gradient from 0: with the recommendation, its squared length is "
+            f"{limits} times the squared error of one step."
+        )
+    return f"{told} Below 1, the noise of a step is longer than the gradient."

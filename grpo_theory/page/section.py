@@ -1,10 +1,9 @@
-"""A section of an advice, and numbers in words."""
+"""A section of what is shown to people, and numbers in words."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.plan.advice import Advice
 from grpo_theory.user_text import printable
 
 
@@ -62,6 +61,11 @@ def interval_text(low: float, high: float, signed: bool = False) -> str:
     return f"{percent(low, signed)} to {percent(high, signed)}"
 
 
-def level_text(advice: Advice) -> str:
-    """Return the confidence level in percent."""
-    return f"{100.0 * advice.level:g}%"
+def level_text(level: float) -> str:
+    """Return a confidence level in percent."""
+    return f"{100.0 * level:g}%"
+
+
+def option(argument: str) -> str:
+    """Return the command's option for an argument of the library: --min-prompts for min_prompts."""
+    return f"--{argument.replace('_', '-')}"

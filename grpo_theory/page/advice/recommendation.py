@@ -1,0 +1,141 @@
+"""The recommendation in words: baseline, batch and learning rate; or why there is none, and what would change it."""
+
+from grpo_theory.page.advice.baselines import with_baseline
+from grpo_theory.page.advice.group_sizes import binding
+from grpo_theory.page.section import Section, interval_text, level_text, number, option, percent
+from grpo_theory.plan.advice import Advice
+from grpo_theory.plan.cost import limits_prompts
+from grpo_theory.plan.scores_advice import FEWEST, FEWEST_PROMPTS, Missing, ScoresAdvice
+from grpo_theory.validation import counted
+
+HOW_TO_SKETCH = (
+    "sketches = gt.sketch(model, prompts, responses, tokenizer=tokenizer)  # one row a response",
+    "rollouts = gt.RaggedRollouts(prompts, rewards, sketches)",
+    "print(gt.page.to_text(gt.plan.advise(rollouts, budget)))",
+)
+
+
+def recommendation(advice: Advice, scores: ScoresAdvice) -> Section:
+    """Return what to use, against what is in use, and what becomes of the learning rate."""
+    choice, pair = scores.choice, scores.recommended.pair
+    lines = [f"Use {with_baseline(pair)} and groups of {pair.group_size:,}: {_batch(advice, pair.batch_size, pair.group_size)}."]
+    lines[0] += (
+        " Of all batches with this baseline that the budget and the limits allow, this one has the smallest estimated squared "
+        "error of the gradient of one training step."
+    )
+    if advice.estimator is None and not any(rival.better and rival.shown for rival in scores.recommended.rivals):
+        lines[0] += " No other baseline, with its own best batch, is shown to have a smaller error."
+    if not advice.enough:
+        lines[0] += " The data are not sufficient to be sure: see the section How sure."
+    if advice.group_size is not None and advice.group_size != choice.group_size:
+        index, loss = choice.at(advice.group_size), choice.loss
+        tail = "" if not choice.candidates[index] else " The data cannot tell it from the best."
+        lines.append(
+            f"With the same baseline, your group size {advice.group_size:,} has {percent(loss.estimate[index])} more error "
+            f"({level_text(advice.level)} limits {interval_text(loss.low[index], loss.high[index])}).{tail}"
+        )
+    elif advice.group_size is not None:
+        lines.append("This is the group size that you have.")
+    if advice.rewards.learning_rate is not None:
+        lines.append(_learning_rate(advice, scores))
+    return Section("Recommendation", tuple(lines))
+
+
+def _learning_rate(advice: Advice, scores: ScoresAdvice) -> str:
+    factor = advice.rewards.learning_rate
+    assert factor is not None
+    change = f"from groups of {advice.group_size:,} to groups of {scores.choice.group_size:,}"
+    if advice.estimator is None:
+        return f"Going {change}, keep the learning rate: with all four baselines the expected step is the same."
+    change += f" with {advice.estimator}"
+    if abs(factor.least - 1.0) < 1e-9 and abs(factor.most - 1.0) < 1e-9:
+        return f"Going {change}, keep the learning rate: the expected step is the same."
+    if factor.most - factor.least < 1e-9 * factor.most:
+        return (
+            f"Going {change}, multiply the learning rate by {number(factor.most)}: then the expected step is the same, exactly."
+        )
+    return (
+        f"Going {change}, multiply the learning rate by about {number(float(factor.factor.estimate))} to keep the expected "
+        f"step, if the prompts' gradients point alike (between {number(factor.least)} and {number(factor.most)} along any "
+        "direction in which no prompt's gradient points backwards; plain SGD, Adam rescales by itself)."
+    )
+
+
+def _batch(advice: Advice, prompts: int, size: int) -> str:
+    limits = advice.limits
+    unit = "responses" if limits.cost_prompt == 0.0 and limits.cost_response == 1.0 else "units of cost"
+    spent = limits.cost(prompts, size)
+    each = f"{counted(prompts, 'prompt')} with {size:,} responses" + (" each" if prompts > 1 else "")
+    return f"{each} ({number(spent)} of the budget of {number(limits.budget)} {unit})"
+
+
+def no_group_size(advice: Advice) -> Section:
+    """Return why the best group size cannot be told, and what to do."""
+    if advice.missing != Missing(scores=True):
+        return Section("The best group size cannot be told", (f"Not from these rollouts: {size_missing(advice)}.",))
+    return Section(
+        "The best group size cannot be told from rewards alone",
+        (
+            "It depends on how much the prompts' gradients differ, and the table has no gradients. A random projection "
+            "(sketch) of each response's gradient is enough; with grpo-theory[lm] installed:",
+        ),
+        code=HOW_TO_SKETCH,
+    )
+
+
+def size_missing(advice: Advice) -> str | None:
+    """Return what rollouts lack for the best group size, in words; None if they lack nothing."""
+    if advice.missing is None:
+        return None
+    if advice.missing.scores:
+        return "the table has no gradients"
+    if advice.missing.few:
+        return f"that takes {FEWEST_PROMPTS} prompts with {FEWEST} responses or more, and the table has {advice.missing.prompts}"
+    return f"in no group of {FEWEST} responses or more do the rewards differ"
+
+
+def would_change(advice: Advice) -> Section:
+    """Return what would change the recommendation, the policy first."""
+    lines = ["The policy: as it learns, success rates and gradients change, and with them this advice. Log rollouts again."]
+    if advice.scores is not None:
+        lines += [*_limits(advice, advice.scores), *_costs(advice, advice.scores)]
+        choice = advice.scores.choice
+        if not choice.bounded and choice.constants.alike and float(choice.constants.law.c3) > 0.0:
+            lines.append(
+                "Prompts: these may have gradients so alike that a larger group is always better. More prompts would tell."
+            )
+    return Section("What would change this", tuple(lines))
+
+
+def _limits(advice: Advice, scores: ScoresAdvice) -> list[str]:
+    """Return what is said of the limits that bind."""
+    choice, lines = scores.choice, []
+    if choice.best == choice.group_sizes.size - 1 and scores.real_optimum > choice.group_size:
+        lines.append(
+            f"The limits: larger groups than {choice.group_size:,} are not allowed ({binding(advice.limits)}). Were "
+            f"they, the best group size would be {number(scores.real_optimum)} before rounding."
+        )
+    if limits_prompts(advice.limits, choice.group_size):
+        full = f"{option('max_responses')} {advice.limits.max_responses:,}"
+        lines.append(f"The budget: not by itself. {full} allows no more prompts with {choice.group_size:,} responses each.")
+    return lines
+
+
+def _costs(advice: Advice, scores: ScoresAdvice) -> list[str]:
+    """Return what is said of the budget and of costs."""
+    limits, best = advice.limits, number(scores.real_optimum)
+    if limits.cost_prompt > 0.0:
+        return [
+            f"The costs: a prompt costs as much as {number(limits.cost_prompt / limits.cost_response)} responses here, and "
+            f"the best group size, {best} before rounding, grows with that."
+        ]
+    cost = "A cost of reading a prompt, whatever its group's size (--cost-prompt): it makes larger groups better."
+    if _limits(advice, scores) or scores.choice.group_sizes.size == 1:
+        return [cost]
+    which = "is the smallest at every budget" if scores.real_optimum <= 1.0 else f"is the same at every budget, here {best}"
+    rounding = "" if scores.real_optimum <= 1.0 else " before rounding"
+    return [
+        f"The budget: hardly. Without a cost of a prompt the best group size {which}{rounding}; more budget should buy more "
+        "prompts.",
+        cost,
+    ]

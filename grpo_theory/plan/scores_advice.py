@@ -1,0 +1,124 @@
+"""What rewards and scores together tell: the recommended baseline and batch, and how sure it is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from grpo_theory.intervals import Interval
+from grpo_theory.plan.baseline_gain import BaselineChoice, choose_baseline, pair_terms
+from grpo_theory.plan.baselines import BaselineTable, baseline_terms, compare_baselines
+from grpo_theory.plan.cost import Limits
+from grpo_theory.plan.error_constants import pilot_terms, signal_of
+from grpo_theory.plan.group_size import GroupSizeChoice, choose_group_size, real_optimum
+from grpo_theory.samples import Groups, RaggedRollouts
+from grpo_theory.theory import mse_weights
+
+FEWEST = 4
+"""Responses that a prompt must have to say something about the error of a gradient."""
+FEWEST_PROMPTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class ScoresAdvice:
+    """What rewards and scores together tell.
+
+    Attributes
+    ----------
+    recommended : BaselineChoice
+        The recommended pair of a baseline and a batch, and what it is compared with.
+    leave_one_out : GroupSizeChoice
+        The batches with the leave-one-out mean.
+    real_optimum : float
+        The best group size with the recommended baseline were sizes not whole and only the cost a limit.
+    signal : Interval
+        The squared norm of the gradient over its mean squared error, with the recommended pair; with limits as for sketches,
+        which the scores are taken for.
+    baselines : BaselineTable
+        At the asked group size or else the recommended one.
+    prompts_needed : int or None
+        How many prompts a pilot needs for the recommended size to be sure of losing less than the tolerance.
+    width : int
+        How many numbers a score has.
+    prompts, dropped : int
+        The prompts that this rests on, and those left out because they have fewer than four responses.
+    """
+
+    recommended: BaselineChoice
+    leave_one_out: GroupSizeChoice
+    real_optimum: float
+    signal: Interval
+    baselines: BaselineTable
+    prompts_needed: int | None
+    width: int
+    prompts: int
+    dropped: int
+
+    @property
+    def choice(self) -> GroupSizeChoice:
+        """The recommended group size, its rivals, and what each size loses, with the recommended baseline."""
+        return self.recommended.choice
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why rollouts do not tell the best group size.
+
+    Attributes
+    ----------
+    scores : bool
+        Whether there are none.
+    prompts : int
+        How many prompts have enough responses. If they are enough themselves, their rewards are the reason: in no group do they
+        differ.
+    """
+
+    scores: bool
+    prompts: int = 0
+
+    @property
+    def few(self) -> bool:
+        """Whether too few prompts have enough responses."""
+        return not self.scores and self.prompts < FEWEST_PROMPTS
+
+
+def usable(groups: Groups | None) -> tuple[Groups | None, Missing | None]:
+    """Return the prompts that say something about the best group size, or None and what is missing."""
+    if groups is None or groups.scores is None:
+        return None, Missing(scores=True)
+    enough = int((groups.sizes >= FEWEST).sum())
+    if enough < FEWEST_PROMPTS:
+        return None, Missing(scores=False, prompts=enough)
+    kept = groups.at_least(FEWEST) if isinstance(groups, RaggedRollouts) else groups
+    if not kept.by_prompt(lambda group: np.ptp(group.rewards, axis=-1)).any():
+        return None, Missing(scores=False, prompts=enough)
+    return kept, None
+
+
+def advise_from_scores(
+    kept: Groups,
+    prompts: int,
+    limits: Limits,
+    *,
+    group_size: int | None,
+    baseline: str | None,
+    level: float,
+    tolerance: float,
+) -> ScoresAdvice:
+    """Say what usable rollouts, of so many prompts in the table, tell with one baseline or any of those that can be run."""
+    leave_one_out = choose_group_size(kept, limits, level)
+    recommended = choose_baseline(kept, limits, leave_one_out, baseline)
+    choice, pair = recommended.choice, recommended.pair
+    width = kept.known_scores.shape[-1]
+    terms = pair_terms(pilot_terms(kept), baseline_terms(kept), pair.name, pair.share)
+    weights = mse_weights(choice.batch_size, choice.group_size)
+    return ScoresAdvice(
+        recommended=recommended,
+        leave_one_out=leave_one_out,
+        real_optimum=real_optimum(choice, limits),
+        signal=signal_of(terms, weights, level, width),
+        baselines=compare_baselines(kept, group_size or choice.group_size, level),
+        prompts_needed=choice.prompts_needed(tolerance),
+        width=width,
+        prompts=kept.batch_size,
+        dropped=prompts - kept.batch_size,
+    )
