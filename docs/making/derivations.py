@@ -7,7 +7,8 @@ from functools import cache
 from docs.making.places import DOCS
 
 LINE = re.compile(
-    r'^\| <a id="section-[\d-]+"></a>(?P<number>[\d.]+) \| \[(?P<title>.+)\]\((?P<page>derivations/\w+\.md)\) \|(?P<ids>.*?) \|$',
+    r'^\| <a id="section-[\d-]+"></a>(?P<number>[\d.]+) '
+    r"\| \[(?P<title>.+)\]\((?P<page>derivations/\w+\.md)\) \|(?P<ids>.*?) \|$",
     re.MULTILINE,
 )
 """A line of the index: number, title, page and the statements that are derived there."""
@@ -51,11 +52,10 @@ class Derivation:
 def derivations() -> tuple[Derivation, ...]:
     """Return all pages in the order of the index."""
     index = (DOCS / "derivations.md").read_text(encoding="utf-8")
+    lines = [line.groupdict() for line in LINE.finditer(index)]
     return tuple(
-        Derivation(
-            line["number"], line["title"], line["page"], line["ids"].strip(), (DOCS / line["page"]).read_text(encoding="utf-8")
-        )
-        for line in LINE.finditer(index)
+        Derivation(one["number"], one["title"], one["page"], one["ids"].strip(), (DOCS / one["page"]).read_text(encoding="utf-8"))
+        for one in lines
     )
 
 

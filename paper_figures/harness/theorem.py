@@ -144,7 +144,7 @@ def _derivations() -> dict[int, tuple[str, str]]:
     pages = {}
     for path in DERIVATIONS.glob("*.md"):
         heading, _, text = path.read_text(encoding="utf-8").partition("\n")
-        number, title = re.fullmatch(r"# ([\d.]+)\. (.+)", heading).groups()
+        number, title = heading.removeprefix("# ").split(". ", 1)
         pages[tuple(map(int, number.split(".")))] = (number, title, text.strip())
     sections: dict[int, tuple[str, str]] = {}
     for (whole, *_), (number, title, text) in sorted(pages.items()):
