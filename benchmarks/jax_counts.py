@@ -70,18 +70,6 @@ def _zeros(thresholds: Any, kind: Any = jnp.uint16) -> list[Any]:
     return [jnp.zeros(thresholds.shape[1:], kind) for _ in thresholds]
 
 
-def _by_threefry(task: Task, key: Any, thresholds: Any) -> list[Any]:
-    """Return counts of the words below each threshold, the words drawn beforehand."""
-    whole, odd = divmod(task.group_size, 2)
-    words = jax.random.bits(key, (whole + odd, *thresholds.shape[1:]), jnp.uint32)
-
-    def step(below: Any, word: Any) -> tuple[Any, None]:
-        return _add_below(below, _parts(word, jnp.uint16), thresholds), None
-
-    below, _ = jax.lax.scan(step, _zeros(thresholds), words[:whole], unroll=UNROLLED)
-    return _add_below(below, _parts(words[-1], jnp.uint16)[:1], thresholds) if odd else below
-
-
 def _by_lanes(lanes: Lanes, n_words: int, thresholds: Any, found: Any = jnp.uint16) -> tuple[Lanes, list[Any]]:
     """Return the lanes, and counts of so many next words below each threshold, compared as they are drawn."""
     kind = thresholds.dtype
@@ -133,11 +121,6 @@ def _blocks(task: Task, law: CountedLaw, size: int, sum_up: SumUp) -> dict[str, 
     def rows(each: Any, prompts: Any) -> Any:
         return jnp.moveaxis(each[prompts], -1, 0)
 
-    def by_threefry(state: Any, key: Any) -> tuple[Any, Any]:
-        keys = jax.random.split(key)
-        prompts = draw_prompts(jax.random.uniform(keys[0], shape))
-        return state, errors(prompts, _by_threefry(task, keys[1], rows(table, prompts)))
-
     def begin(lanes: Lanes) -> tuple[Lanes, Any]:
         lanes, word = lanes.next()
         return lanes, draw_prompts((word >> 8).astype(jnp.float32) * 2.0**-24)
@@ -153,22 +136,22 @@ def _blocks(task: Task, law: CountedLaw, size: int, sum_up: SumUp) -> dict[str, 
         return lanes, errors(prompts, below)
 
     return {
-        "16-bit words, threefry": by_threefry,
         "16-bit words, SFC32 in lanes": by_lanes,
         "8-bit words, SFC32 in lanes": by_bytes,
     }
 
 
+def _contenders(task: Task, groups: int) -> list[Contender]:
+    """Return the variants with so many groups in a block."""
+    size = groups // task.batch_size
+    blocks = _blocks(task, CountedLaw.of(task), size, _by_prompt(task) if task.is_tabular else _by_pairs(task))
+
+    def start(key: Any) -> Lanes:
+        return Lanes.start(key, (task.batch_size, size))
+
+    return [contender(f"JAX, {name}, {groups} groups", task, size, block, start) for name, block in blocks.items()]
+
+
 def rivals(task: Task) -> list[Contender]:
     """Return the variants; which is fastest depends on the task."""
-    law = CountedLaw.of(task)
-    found = []
-    for groups in BLOCK_GROUPS:
-        size = groups // task.batch_size
-
-        def start(key: Any, size: int = size) -> Lanes:
-            return Lanes.start(key, (task.batch_size, size))
-
-        for name, block in _blocks(task, law, size, _by_prompt(task) if task.is_tabular else _by_pairs(task)).items():
-            found.append(contender(f"JAX, {name}, {groups} groups", task, size, block, start))
-    return found
+    return [variant for groups in BLOCK_GROUPS for variant in _contenders(task, groups)]

@@ -1,4 +1,4 @@
-"""Rivals in vectorised NumPy that see groups as counts: by words of 16 or 8 bits, or by multinomial draws.
+"""Rivals in vectorised NumPy that see groups as counts, by words of 16 or 8 bits.
 
 Replications lie along the last axis of every array, and what a chunk touches fits the second level of cache.
 """
@@ -76,16 +76,6 @@ def _by_bytes(task: Task, law: CountedLaw, size: int) -> Draw:
     return draw
 
 
-def _by_multinomials(task: Task, law: CountedLaw, size: int) -> Draw:
-    """Draw the counts themselves, group by group."""
-
-    def draw(generator: np.random.Generator, prompts: Integers) -> Single:
-        counts = generator.multinomial(task.group_size, law.probabilities[prompts.ravel()])
-        return np.ascontiguousarray(counts.T, dtype=np.float32).reshape(-1, *prompts.shape)
-
-    return draw
-
-
 def _squared_errors(task: Task, size: int) -> Callable[[Single, Integers], Single]:
     """Return the function of covectors (K, B, R) and prompts (B, R) that returns squared errors (R,)."""
     n_prompts, n_responses = task.point.probabilities.shape
@@ -134,7 +124,7 @@ def rivals(task: Task) -> list[Contender]:
 
         return errors
 
-    ways = {"16-bit words": _by_words, "8-bit words": _by_bytes, "multinomial counts": _by_multinomials}
+    ways = {"16-bit words": _by_words, "8-bit words": _by_bytes}
     for name, make in ways.items():
         found.append(contender(f"NumPy, {name}", task, size, errors_by(make(task, law, size))))
     return found

@@ -16,7 +16,7 @@ RIVALLED = (*TASKS, GRADED_TASK)
 TEXTBOOK_TARGET, NUMPY_TARGET = 20.0, 5.0
 JAX_TARGETS = {False: 2.5, True: 6.0}  # at small groups and at large ones
 NO_JAX = "not measured (pip install .[bench])"
-COUNTING = ("16-bit words", "8-bit words", "multinomial counts")
+COUNTING = ("16-bit words", "8-bit words")
 """What is in the names of rivals that count outcomes, as the simulators do, in the place of looking at every response."""
 SEEING = "that sees every response"
 """What people write who have not read this code: the rivals against which the targets were set."""
