@@ -10,10 +10,10 @@ from grpo_theory.validation import as_fraction
 
 def exact_limits(hits: Flags, confidence: float) -> tuple[float, float]:
     """Return Clopper and Pearson's limits of the probability of a hit, which are quantiles of beta laws."""
-    found = int(hits.sum())
-    missed, tail = len(hits) - found, (1.0 - confidence) / 2.0
-    low = float(betaincinv(found, missed + 1.0, tail)) if found else 0.0
-    high = float(betaincinv(found + 1.0, missed, 1.0 - tail)) if missed else 1.0
+    count = int(hits.sum())
+    missed, tail = len(hits) - count, (1.0 - confidence) / 2.0
+    low = float(betaincinv(count, missed + 1.0, tail)) if count else 0.0
+    high = float(betaincinv(count + 1.0, missed, 1.0 - tail)) if missed else 1.0
     return low, high
 
 

@@ -115,8 +115,8 @@ class Coverage:
         failed = self.answers.failed.reshape(self.replications, -1).any(axis=1)
         if not failed.any():
             return None
-        place = int(np.argmax(failed))
-        return f"replication {self.first + place}: {self.answers.refusals.get(place, 'NaN limits')}"
+        index = int(np.argmax(failed))
+        return f"replication {self.first + index}: {self.answers.refusals.get(index, 'NaN limits')}"
 
     @property
     def nonnested(self) -> int:
@@ -273,7 +273,7 @@ class Coverage:
         return array[..., 0] if self.answers.joint else array
 
     def _intervals(self) -> Iterator[tuple[str, float, Component, tuple[int, ...]]]:
-        """Yield label, level, component and its place in the truth."""
+        """Yield label, level, component and its index in the truth."""
         for number, level in enumerate(self.trial.levels):
             for at in np.ndindex(self.truth.shape):
                 yield ",".join(map(str, at)), level, self._component(number, at), at
@@ -285,5 +285,5 @@ class Coverage:
                 yield ",".join([*map(str, at), "joint"]), level, self._component(number, (*at, 0))
 
     def _component(self, number: int, at: tuple[int, ...]) -> Component:
-        place = (slice(None), number, *at)
-        return Component(float(self.truth[at]), *(getattr(self.answers, name)[place] for name in ARRAYS))
+        cell = (slice(None), number, *at)
+        return Component(float(self.truth[at]), *(getattr(self.answers, name)[cell] for name in ARRAYS))

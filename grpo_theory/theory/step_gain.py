@@ -76,5 +76,5 @@ def _least_gain(step: float, power: float) -> float:
 
 def _greatest_downward(low: Array, high: Array) -> Array:
     """Return the greatest downward curvature between two log odds: at an end or at a peak between them."""
-    places = [low, high, *(np.clip(peak, low, high) for peak in _PEAKS)]
-    return np.asarray(np.max([_downward(expit(u), expit(-u)) for u in places], axis=0))
+    log_odds = [low, high, *(np.clip(peak, low, high) for peak in _PEAKS)]
+    return np.asarray(np.max([_downward(expit(u), expit(-u)) for u in log_odds], axis=0))
