@@ -60,6 +60,7 @@ def equality(evidence: Evidence, level: float) -> Judgement:
     low, high = evidence.interval(level)
     allowance = evidence.margin * abs(evidence.prediction)
     slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
+    # Exact evidence has an interval without width, which rounding alone would put beside the prediction.
     outside = low - slack > evidence.prediction or high + slack < evidence.prediction
     inside = evidence.prediction - allowance - slack <= low and high <= evidence.prediction + allowance + slack
     gap = abs(evidence.estimate - evidence.prediction)

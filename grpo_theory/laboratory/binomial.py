@@ -56,6 +56,7 @@ def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, 
     if coverage == level:
         raise ValueError(f"coverage must differ from the level {level:g}, got the same")
     null, other = sqrt(level * (1.0 - level)), sqrt(coverage * (1.0 - coverage))
+    # The normal approximation starts the search, and the exact power ends it.
     n = ceil(((-ndtri(error / 2.0) * null + ndtri(power) * other) / (coverage - level)) ** 2)
     while _power(n, level, coverage, error) < power:
         n = ceil(1.02 * n)

@@ -221,6 +221,7 @@ def semidefinite_factor(gram: Array) -> Array:
         pivot = remaining[matrices, p]
         usable = pivot > negligible
         column = gram[matrices, :, p] - np.einsum("rij,rj->ri", factor[:, :, :j], factor[matrices, p, :j])
+        # A batch in which a prompt was drawn twice runs out of pivots early: its remaining columns are 0.
         scale = np.where(usable, 1.0 / np.sqrt(np.where(usable, pivot, 1.0)), 0.0)
         factor[:, :, j] = column * scale[:, None]
         remaining -= factor[:, :, j] ** 2

@@ -86,6 +86,8 @@ class Trial:
         answers = Answers.empty(size, len(self.levels), self.truth.shape)
         for number, level in enumerate(self.levels):
             keep = partial(self._keep, answers, number)
+            # A function that takes whole blocks is asked once. Where it refuses, the datasets are asked about one by one,
+            # so that only those that deserve it are refused.
             if self.vectorized:
                 with _named(block * size, (block + 1) * size):
                     if refusal(partial(self.interval, datasets, level), partial(keep, slice(None))) is None:

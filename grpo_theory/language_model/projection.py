@@ -43,6 +43,7 @@ def add_signed(vector, first, keys, sums):
                 bits = np.int64(splitmix(keys[block], number + np.uint64(j + 1)) >> np.uint64(32))
                 start, offset = chunk * width + j * SIGNS, shift + j * SIGNS
                 part, out = vector[start : start + SIGNS], sums[block, offset : offset + SIGNS]
+                # Sums have twice the width, so that no index has to be wrapped; the halves are added up in the end.
                 for i in range(part.size):
                     out[i] += np.float32(1 - 2 * ((bits >> i) & 1)) * part[i]
 

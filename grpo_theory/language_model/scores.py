@@ -95,6 +95,7 @@ def sketch(
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
+        # Different pairs only: short answers come many times, and a gradient is what takes time.
         for pair in tqdm(dict.fromkeys(pairs), desc="gradients", unit="response", disable=None if progress else True):
             kept = None if shelf is None else shelf.take(pair, width)
             if kept is None:

@@ -122,6 +122,7 @@ class LogFile:
     def _refuse(self, error: Exception) -> NoReturn:
         wanted = {".csv": "CSV table", ".parquet": "Parquet file"}.get(self._ending, "file of JSON lines")
         why = self._bad_rows[0] if self._bad_rows else str(error).strip()
+        # Arrow's messages speak of its blocks, and users know of none.
         if "straddling" in why:
             why = f"a row is longer than {BLOCK} bytes"
         if "Empty CSV file or block" in why:

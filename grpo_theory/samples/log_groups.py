@@ -66,6 +66,7 @@ class LogGroups:
 
         prompts = np.array([self._number(one) for one in dictionary], dtype=np.int64)[codes]
         values, inverse = np.unique(steps, return_inverse=True)
+        # factorize and not np.unique: it numbers groups in the order in which they first appear, and does not sort.
         within, codes_of_pairs = pd.factorize(prompts * values.size + inverse)
         keys = [(int(values[pair % values.size]), int(pair // values.size)) for pair in codes_of_pairs]
         return prompts, np.array([self.pairs.setdefault(one, len(self.pairs)) for one in keys], dtype=np.int64)[within]
@@ -91,6 +92,7 @@ class LogGroups:
         self.unknown |= set(steps[responses == NO_RESPONSE].tolist())
         hashed = responses
         for part in (prompts.astype(np.uint64), (rewards + 0.0).view(np.uint64)):
+            # The sum over rows does not know which number belongs to which row, so each row is mixed into one number first.
             hashed = (hashed ^ part) * MULTIPLIER
             hashed = hashed ^ (hashed >> np.uint64(29))
         totals = np.zeros(values.size, dtype=np.uint64)

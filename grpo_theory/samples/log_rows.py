@@ -81,6 +81,7 @@ def _rewards(table: pa.Table, columns: Columns, path: Path, before: int) -> Arra
     """Return the weighted sums of the reward's columns; a part counts for 0 where another is there."""
     parts = np.stack([numbers(table[name], f"reward ({name})") for name in columns.reward])
     missing = np.isnan(parts)
+    # Sums that overflow, or are inf - inf, are refused below with the numbers of their rows.
     with np.errstate(over="ignore", invalid="ignore"):
         rewards = np.array(list(columns.reward.values())) @ np.where(missing, 0.0, parts)
     bad = missing.all(axis=0) | np.isinf(parts).any(axis=0) | ~np.isfinite(rewards)

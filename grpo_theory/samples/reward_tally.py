@@ -23,6 +23,7 @@ class RewardTally:
         pairs, counts = np.unique(groups * np.int64(len(self.values)) + column, return_counts=True)
         self.pending.append((pairs // len(self.values), pairs % len(self.values), counts))
         self.size += pairs.size
+        # Put together only when what is pending has outgrown what is counted: each count is then moved a few times in all.
         if self.size > self.done.nnz + 2**18:
             self._gather()
 

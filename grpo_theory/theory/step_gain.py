@@ -69,8 +69,8 @@ def _least_gain(step: float, power: float) -> float:
     reach = 2.0 * step * variance ** (1.0 - power)
     share = (1.0 + _NODES) / 2.0
     loss = np.zeros_like(variance)
-    for at, weight in zip(share, _WEIGHTS / 2.0, strict=True):
-        loss += weight * (1.0 - at) * _greatest_downward(_LOG_ODDS - at * reach, _LOG_ODDS + at * reach)
+    for t, weight in zip(share, _WEIGHTS / 2.0, strict=True):
+        loss += weight * (1.0 - t) * _greatest_downward(_LOG_ODDS - t * reach, _LOG_ODDS + t * reach)
     return float((step * (1.0 - step * loss / variance**power)).min())
 
 

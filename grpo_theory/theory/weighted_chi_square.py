@@ -193,11 +193,11 @@ def _quantiles(units: Array, counts: Array, p: Array) -> Array:
     for _ in range(_NEWTON_STEPS):
         if not moving.size:
             break
-        at = _evaluate(units[moving], counts[moving], q[moving])
-        lower, upper = np.maximum(at.lower, _LEAST), np.maximum(at.upper, _LEAST)
+        laws = _evaluate(units[moving], counts[moving], q[moving])
+        lower, upper = np.maximum(laws.lower, _LEAST), np.maximum(laws.upper, _LEAST)
         gap = logit(p[moving]) - np.log(lower) + np.log(upper)
         with np.errstate(over="ignore"):
-            step = gap * upper * (lower / np.maximum(at.density, _LEAST)) / q[moving]
+            step = gap * upper * (lower / np.maximum(laws.density, _LEAST)) / q[moving]
         moved = q[moving] * np.exp(np.clip(step, -np.log(8.0), np.log(8.0)))
         settled = np.abs(moved - q[moving]) <= 1e-14 * moved
         q[moving] = moved
