@@ -43,11 +43,11 @@ def _by_prompt(task: Task) -> SumUp:
     gradient = jnp.float32(task.exact.gradient.reshape(task.point.probabilities.shape))
 
     def errors(covectors: Any, prompts: Any) -> Any:
-        found = 0.0
+        power = 0.0
         for m, own in enumerate(gradient):
             total = jnp.where(prompts == m, covectors, 0.0).sum(axis=1)
-            found += ((total - own[:, None]) ** 2).sum(axis=0)
-        return found
+            power += ((total - own[:, None]) ** 2).sum(axis=0)
+        return power
 
     return errors
 
@@ -61,8 +61,8 @@ def _parts(word: Any, kind: Any) -> list[Any]:
 def _add_below(below: list[Any], parts: list[Any], thresholds: Any) -> list[Any]:
     """Count the words that are below each of the thresholds (C, B, R)."""
     return [
-        found + sum((part < threshold).astype(found.dtype) for part in parts)
-        for found, threshold in zip(below, thresholds, strict=True)
+        count + sum((part < threshold).astype(count.dtype) for part in parts)
+        for count, threshold in zip(below, thresholds, strict=True)
     ]
 
 
@@ -70,7 +70,7 @@ def _zeros(thresholds: Any, kind: Any = jnp.uint16) -> list[Any]:
     return [jnp.zeros(thresholds.shape[1:], kind) for _ in thresholds]
 
 
-def _by_lanes(lanes: Lanes, n_words: int, thresholds: Any, found: Any = jnp.uint16) -> tuple[Lanes, list[Any]]:
+def _by_lanes(lanes: Lanes, n_words: int, thresholds: Any, dtype: Any = jnp.uint16) -> tuple[Lanes, list[Any]]:
     """Return the lanes, and counts of so many next words below each threshold, compared as they are drawn."""
     kind = thresholds.dtype
     whole, rest = divmod(n_words, 4 // kind.itemsize)
@@ -80,7 +80,7 @@ def _by_lanes(lanes: Lanes, n_words: int, thresholds: Any, found: Any = jnp.uint
         lanes, word = lanes.next()
         return (lanes, _add_below(below, _parts(word, kind), thresholds)), None
 
-    (lanes, below), _ = jax.lax.scan(step, (lanes, _zeros(thresholds, found)), length=whole, unroll=UNROLLED)
+    (lanes, below), _ = jax.lax.scan(step, (lanes, _zeros(thresholds, dtype)), length=whole, unroll=UNROLLED)
     if rest:
         lanes, word = lanes.next()
         below = _add_below(below, _parts(word, kind)[:rest], thresholds)
@@ -89,8 +89,8 @@ def _by_lanes(lanes: Lanes, n_words: int, thresholds: Any, found: Any = jnp.uint
 
 def _by_bytes(lanes: Lanes, task: Task, again: int, coarse: Any, fine: Any) -> tuple[Lanes, list[Any]]:
     """Do the same with words of 8 bits, and draw what they leave open by so many words of 16 bits, an even number."""
-    found = jnp.uint8 if task.group_size < BYTES else jnp.uint16
-    lanes, below = _by_lanes(lanes, task.group_size, coarse, found)
+    dtype = jnp.uint8 if task.group_size < BYTES else jnp.uint16
+    lanes, below = _by_lanes(lanes, task.group_size, coarse, dtype)
     left, more = task.group_size - below[-1].astype(jnp.uint16), _zeros(fine)
     for first in range(0, again, 2):
         lanes, word = lanes.next()
@@ -113,7 +113,7 @@ def _blocks(task: Task, law: CountedLaw, size: int, sum_up: SumUp) -> dict[str, 
         return jnp.searchsorted(prompt_cumulative, uniforms, side="right")
 
     def errors(prompts: Any, below: list[Any]) -> Any:
-        edges = [jnp.zeros(shape), *(found.astype(jnp.float32) for found in below), jnp.full(shape, float(task.group_size))]
+        edges = [jnp.zeros(shape), *(count.astype(jnp.float32) for count in below), jnp.full(shape, float(task.group_size))]
         counts = jnp.stack([high - low for low, high in pairwise(edges)])
         right = None if rights is None else jnp.moveaxis(rights[prompts], -1, 0)
         return sum_up(covectors_of_counts(law, task, counts, right), prompts)

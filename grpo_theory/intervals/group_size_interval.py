@@ -98,7 +98,7 @@ def ratio_limits(
 
     Parameters
     ----------
-    found : GroupSizeLaw
+    law : GroupSizeLaw
         Shape (...).
     covariance : ndarray, shape (..., 3, 3)
     lower_quantile, upper_quantile : array_like, broadcast to (...)
