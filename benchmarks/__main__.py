@@ -5,16 +5,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from simulations.harness.store import write_atomically
 from tqdm import tqdm
 
 from benchmarks.chunks import chunk_rows
-from benchmarks.comparison import comparison
 from benchmarks.footprint import compilation_rows, memory_row, start_up_rows
-from benchmarks.results import Results, ResultsError, circumstances
 from benchmarks.rivalry import jax_rows, numpy_rows, peak_rows
 from benchmarks.routes import route_rows
 from benchmarks.scaling import estimator_rows, group_size_row, worker_rows
-from benchmarks.table import Row
+from benchmarks.table import Row, markdown
 from benchmarks.training_rivalry import jax_training_rows, numpy_training_rows, study_row
 
 PARTS: dict[str, Callable[[], list[Row]]] = {
@@ -42,9 +41,7 @@ def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     top = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the yardsticks of the simulators.")
     top.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"measure these parts alone: {', '.join(PARTS)}")
-    top.add_argument("--out", type=Path, metavar="FILE", help="write the table here, too, and all results beside it as JSON")
-    top.add_argument("--compare", type=Path, metavar="FILE", help="say what has changed since these results (JSON)")
-    top.add_argument("--measured", type=Path, metavar="FILE", help="take results (JSON) from here instead of measuring them")
+    top.add_argument("--out", type=Path, metavar="FILE", help="write the table here, too")
     return top
 
 
@@ -63,21 +60,13 @@ def measure(parts: Sequence[str]) -> list[Row]:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
-    try:
-        if options.out and not options.out.parent.is_dir():
-            raise ResultsError(f"--out must be a file in a folder that exists, got {options.out}")
-        old = Results.read(options.compare) if options.compare else None
-        found = Results.read(options.measured) if options.measured else None
-        if found is None:
-            found = Results(circumstances(), measure([name for name in PARTS if name in (options.only or PARTS)]))
-    except ResultsError as error:
-        print(f"error: {error}", file=sys.stderr)
+    if options.out and not options.out.parent.is_dir():
+        print(f"error: --out must be a file in a folder that exists, got {options.out}", file=sys.stderr)
         return 2
-    print(found.markdown())
+    table = markdown(measure([name for name in PARTS if name in (options.only or PARTS)]))
+    print(table)
     if options.out:
-        found.write(options.out)
-    if old is not None:
-        print(comparison(old, found))
+        write_atomically(options.out, table.encode())
     return 0
 
 

@@ -2,9 +2,7 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -15,8 +13,8 @@ from tqdm import tqdm
 
 from benchmarks.peaks import measure_peaks
 from benchmarks.process import ROOT
-from benchmarks.results import ResultsError, circumstances, reading
 from benchmarks.sweeps import JAX, NUMPY, SIMULATOR, SWEEPS, TRAINER, Point
+from benchmarks.table import circumstances
 from grpo_theory.harness.store import write_atomically
 from grpo_theory.page import style
 from grpo_theory.page.style import BLUE, GREEN, GREY, ORANGE, VERMILION, Look
@@ -38,24 +36,6 @@ PANELS = {
     "workers": ("workers", "$B = 8$, $G = 64$; training: linear, $B = 4$, $G = 8$"),
     "replications": ("replications, or runs, of a call", "$B = 8$, $G = 16$; training: $B = 1$, $G = 4$"),
 }
-
-
-def read(path: Path) -> list[Point]:
-    """Read the points that were measured.
-
-    Raises
-    ------
-    ResultsError
-        If the file is missing or damaged.
-    """
-    with reading(path, "costs"):
-        return [Point(**point) for point in json.loads(path.read_bytes())["points"]]
-
-
-def write(path: Path, points: Sequence[Point]) -> None:
-    """Write the points that were measured, and where, as JSON."""
-    body = {"circumstances": circumstances(), "points": [point._asdict() for point in points]}
-    write_atomically(path, f"{json.dumps(body, indent=1)}\n".encode())
 
 
 def draw(points: Sequence[Point]) -> Figure:
@@ -104,28 +84,22 @@ def _scale(axes: Axes, sizes: Sequence[float], costs: Sequence[float]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
     top = argparse.ArgumentParser(prog="python -m benchmarks.figures", description="Measure and draw costs against sizes.")
     top.add_argument("--draw", action="store_true", help="draw what was measured before")
-    top.add_argument("--costs", type=Path, default=COSTS, help="file of what was measured")
-    top.add_argument("--picture", type=Path, default=PICTURE, help="file of the picture")
     options = top.parse_args(arguments)
     if not options.draw:
         peaks, measured = measure_peaks(), list[Point]()
         for name in tqdm(SWEEPS, disable=None):
             measured += SWEEPS[name](peaks)
-            write(options.costs, measured)
-    try:
-        points = read(options.costs)
-    except ResultsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        body = {"circumstances": circumstances(), "points": [point._asdict() for point in measured]}
+        write_atomically(COSTS, f"{json.dumps(body, indent=1)}\n".encode())
     mpl.use("Agg")
     style.apply()
-    draw(points).savefig(options.picture, metadata={"Date": None} if options.picture.suffix == ".svg" else None)
-    return 0
+    points = [Point(**point) for point in json.loads(COSTS.read_bytes())["points"]]
+    draw(points).savefig(PICTURE, metadata={"Date": None})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

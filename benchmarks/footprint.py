@@ -82,14 +82,14 @@ def changes(what: str, cache: str) -> dict[str, int]:
         "problem": lambda: simulate(gt.gallery.problem("tabular")),
         "kernel": lambda: simulate(small, "reinforce"),
     }
-    found, kernels = {}, Path(inspect.getfile(gt.estimation.named)).stem
+    counts, kernels = {}, Path(inspect.getfile(gt.estimation.named)).stem
     known: set[Path] = set()
     for change, call in calls.items():
         call()
         written = set(Path(cache).rglob("*.nbc"))
-        found[change] = sum(not path.name.startswith(f"{kernels}.") for path in written - known)
+        counts[change] = sum(not path.name.startswith(f"{kernels}.") for path in written - known)
         known = written
-    return found
+    return counts
 
 
 def memory_row() -> Row:
@@ -129,10 +129,10 @@ def compilation_rows() -> list[Row]:
     rows = []
     for what in KINDS:
         with tempfile.TemporaryDirectory() as folder:
-            found = run_python(["-m", "benchmarks.footprint", "changes", what, folder], {"NUMBA_CACHE_DIR": folder})
-        detail = ", ".join(f"{change} {count}" for change, count in found.items())
+            counts = run_python(["-m", "benchmarks.footprint", "changes", what, folder], {"NUMBA_CACHE_DIR": folder})
+        detail = ", ".join(f"{change} {number}" for change, number in counts.items())
         name = f"newly compiled for another K, G, problem or kernel, {what}"
-        rows.append(at_most(name, sum(found.values()) - found["first"], 0, detail))
+        rows.append(at_most(name, sum(counts.values()) - counts["first"], 0, detail))
     return rows
 
 

@@ -22,10 +22,10 @@ def contender(name: str, task: Task, size: int, block: Block, start: Callable[[A
 
     def shard(key: Any) -> tuple[Any, Any]:
         first, second = jax.random.split(key)
-        found = jax.lax.scan(block, start(first), jax.random.split(second, blocks))[1]
-        return found.mean(), (found**2).mean()
+        errors = jax.lax.scan(block, start(first), jax.random.split(second, blocks))[1]
+        return errors.mean(), (errors**2).mean()
 
-    compiled = jax.pmap(shard) if devices > 1 else jax.jit(lambda keys: [found[None] for found in shard(keys[0])])
+    compiled = jax.pmap(shard) if devices > 1 else jax.jit(lambda keys: [errors[None] for errors in shard(keys[0])])
 
     def run(rounds: int) -> None:
         keys = jax.random.split(jax.random.key(SEED), (rounds, devices))

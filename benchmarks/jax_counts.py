@@ -43,11 +43,11 @@ def _by_prompt(task: Task) -> SumUp:
     gradient = jnp.float32(task.exact.gradient.reshape(task.point.probabilities.shape))
 
     def errors(covectors: Any, prompts: Any) -> Any:
-        found = 0.0
+        power = 0.0
         for m, own in enumerate(gradient):
             total = jnp.where(prompts == m, covectors, 0.0).sum(axis=1)
-            found += ((total - own[:, None]) ** 2).sum(axis=0)
-        return found
+            power += ((total - own[:, None]) ** 2).sum(axis=0)
+        return power
 
     return errors
 
@@ -61,8 +61,8 @@ def _parts(word: Any, kind: Any) -> list[Any]:
 def _add_below(below: list[Any], parts: list[Any], thresholds: Any) -> list[Any]:
     """Count the words that are below each of the thresholds (C, B, R)."""
     return [
-        found + sum((part < threshold).astype(found.dtype) for part in parts)
-        for found, threshold in zip(below, thresholds, strict=True)
+        count + sum((part < threshold).astype(count.dtype) for part in parts)
+        for count, threshold in zip(below, thresholds, strict=True)
     ]
 
 
@@ -70,19 +70,7 @@ def _zeros(thresholds: Any, kind: Any = jnp.uint16) -> list[Any]:
     return [jnp.zeros(thresholds.shape[1:], kind) for _ in thresholds]
 
 
-def _by_threefry(task: Task, key: Any, thresholds: Any) -> list[Any]:
-    """Return counts of the words below each threshold, the words drawn beforehand."""
-    whole, odd = divmod(task.group_size, 2)
-    words = jax.random.bits(key, (whole + odd, *thresholds.shape[1:]), jnp.uint32)
-
-    def step(below: Any, word: Any) -> tuple[Any, None]:
-        return _add_below(below, _parts(word, jnp.uint16), thresholds), None
-
-    below, _ = jax.lax.scan(step, _zeros(thresholds), words[:whole], unroll=UNROLLED)
-    return _add_below(below, _parts(words[-1], jnp.uint16)[:1], thresholds) if odd else below
-
-
-def _by_lanes(lanes: Lanes, n_words: int, thresholds: Any, found: Any = jnp.uint16) -> tuple[Lanes, list[Any]]:
+def _by_lanes(lanes: Lanes, n_words: int, thresholds: Any, dtype: Any = jnp.uint16) -> tuple[Lanes, list[Any]]:
     """Return the lanes, and counts of so many next words below each threshold, compared as they are drawn."""
     kind = thresholds.dtype
     whole, rest = divmod(n_words, 4 // kind.itemsize)
@@ -92,7 +80,7 @@ def _by_lanes(lanes: Lanes, n_words: int, thresholds: Any, found: Any = jnp.uint
         lanes, word = lanes.next()
         return (lanes, _add_below(below, _parts(word, kind), thresholds)), None
 
-    (lanes, below), _ = jax.lax.scan(step, (lanes, _zeros(thresholds, found)), length=whole, unroll=UNROLLED)
+    (lanes, below), _ = jax.lax.scan(step, (lanes, _zeros(thresholds, dtype)), length=whole, unroll=UNROLLED)
     if rest:
         lanes, word = lanes.next()
         below = _add_below(below, _parts(word, kind)[:rest], thresholds)
@@ -101,8 +89,8 @@ def _by_lanes(lanes: Lanes, n_words: int, thresholds: Any, found: Any = jnp.uint
 
 def _by_bytes(lanes: Lanes, task: Task, again: int, coarse: Any, fine: Any) -> tuple[Lanes, list[Any]]:
     """Do the same with words of 8 bits, and draw what they leave open by so many words of 16 bits, an even number."""
-    found = jnp.uint8 if task.group_size < BYTES else jnp.uint16
-    lanes, below = _by_lanes(lanes, task.group_size, coarse, found)
+    dtype = jnp.uint8 if task.group_size < BYTES else jnp.uint16
+    lanes, below = _by_lanes(lanes, task.group_size, coarse, dtype)
     left, more = task.group_size - below[-1].astype(jnp.uint16), _zeros(fine)
     for first in range(0, again, 2):
         lanes, word = lanes.next()
@@ -125,18 +113,13 @@ def _blocks(task: Task, law: CountedLaw, size: int, sum_up: SumUp) -> dict[str, 
         return jnp.searchsorted(prompt_cumulative, uniforms, side="right")
 
     def errors(prompts: Any, below: list[Any]) -> Any:
-        edges = [jnp.zeros(shape), *(found.astype(jnp.float32) for found in below), jnp.full(shape, float(task.group_size))]
+        edges = [jnp.zeros(shape), *(count.astype(jnp.float32) for count in below), jnp.full(shape, float(task.group_size))]
         counts = jnp.stack([high - low for low, high in pairwise(edges)])
         right = None if rights is None else jnp.moveaxis(rights[prompts], -1, 0)
         return sum_up(covectors_of_counts(law, task, counts, right), prompts)
 
     def rows(each: Any, prompts: Any) -> Any:
         return jnp.moveaxis(each[prompts], -1, 0)
-
-    def by_threefry(state: Any, key: Any) -> tuple[Any, Any]:
-        keys = jax.random.split(key)
-        prompts = draw_prompts(jax.random.uniform(keys[0], shape))
-        return state, errors(prompts, _by_threefry(task, keys[1], rows(table, prompts)))
 
     def begin(lanes: Lanes) -> tuple[Lanes, Any]:
         lanes, word = lanes.next()
@@ -153,22 +136,22 @@ def _blocks(task: Task, law: CountedLaw, size: int, sum_up: SumUp) -> dict[str, 
         return lanes, errors(prompts, below)
 
     return {
-        "16-bit words, threefry": by_threefry,
         "16-bit words, SFC32 in lanes": by_lanes,
         "8-bit words, SFC32 in lanes": by_bytes,
     }
 
 
+def _contenders(task: Task, groups: int) -> list[Contender]:
+    """Return the variants with so many groups in a block."""
+    size = groups // task.batch_size
+    blocks = _blocks(task, CountedLaw.of(task), size, _by_prompt(task) if task.is_tabular else _by_pairs(task))
+
+    def start(key: Any) -> Lanes:
+        return Lanes.start(key, (task.batch_size, size))
+
+    return [contender(f"JAX, {name}, {groups} groups", task, size, block, start) for name, block in blocks.items()]
+
+
 def rivals(task: Task) -> list[Contender]:
     """Return the variants; which is fastest depends on the task."""
-    law = CountedLaw.of(task)
-    found = []
-    for groups in BLOCK_GROUPS:
-        size = groups // task.batch_size
-
-        def start(key: Any, size: int = size) -> Lanes:
-            return Lanes.start(key, (task.batch_size, size))
-
-        for name, block in _blocks(task, law, size, _by_prompt(task) if task.is_tabular else _by_pairs(task)).items():
-            found.append(contender(f"JAX, {name}, {groups} groups", task, size, block, start))
-    return found
+    return [variant for groups in BLOCK_GROUPS for variant in _contenders(task, groups)]

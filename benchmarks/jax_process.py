@@ -40,8 +40,8 @@ def ask(what: str, request: Request) -> list[list[Timed]]:
     if request.processors == 1:
         flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     arguments = ["-m", "benchmarks.jax_process", what, json.dumps(asdict(request))]
-    found = run_python(arguments, {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags})
-    return [[Timed.read(each) for each in task] for task in found]
+    answers = run_python(arguments, {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags})
+    return [[Timed.read(each) for each in task] for task in answers]
 
 
 def where(processors: int) -> str:

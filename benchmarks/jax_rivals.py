@@ -87,10 +87,10 @@ def _block(task: Task, size: int, statistic: Statistic) -> Block:
 def rivals(task: Task) -> list[Contender]:
     """Return the variants; which is fastest depends on the task."""
     size = BLOCK_RESPONSES // task.batch_responses
-    found = {
+    statistics = {
         "scatter": _through_inner_products(task, _by_scatter(task)),
         "masks": _through_inner_products(task, _by_mask(task)),
     }
     if task.is_tabular:
-        found["direct scatter"] = _direct(task)
-    return [contender(f"JAX, {name}", task, size, _block(task, size, each)) for name, each in found.items()]
+        statistics["direct scatter"] = _direct(task)
+    return [contender(f"JAX, {name}", task, size, _block(task, size, each)) for name, each in statistics.items()]

@@ -186,20 +186,20 @@ def _contender(name: str, task: TrainingTask, step: Step, dtype: Any, block: int
 
     def run(rounds: int) -> None:
         keys = jax.random.split(jax.random.key(SEED), (rounds, devices))
-        found = jax.block_until_ready([compiled(each) for each in keys])
-        task.check(name, np.asarray(found, dtype=np.float64).ravel())
+        objectives = jax.block_until_ready([compiled(each) for each in keys])
+        task.check(name, np.asarray(objectives, dtype=np.float64).ravel())
 
     return Contender(name, run, task.responses)
 
 
 def rivals(task: TrainingTask) -> list[Contender]:
     """Return the variants in both precisions; which is fastest depends on the task."""
-    found = []
+    contenders = []
     for precision in PRECISIONS:
         dtype = DTYPES[precision]
         for how, step in (("masks", _by_masks(task, dtype)), ("gather", _by_gather(task, dtype))):
             for limit, (draws, in_lanes) in product(BLOCKS, DRAWS.items()):
                 block = min(limit or task.runs, task.runs // jax.local_device_count())
                 name = f"JAX, {precision}, {draws}, {how}, {block} runs"
-                found.append(_contender(name, task, step, dtype, block, in_lanes))
-    return found
+                contenders.append(_contender(name, task, step, dtype, block, in_lanes))
+    return contenders

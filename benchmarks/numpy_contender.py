@@ -18,7 +18,7 @@ def contender(name: str, task: Task, size: int, errors: Callable[[np.random.Gene
     chunks = max(1, min(ROUND_CHUNKS, (1 << 20) // (size * task.batch_responses)))
 
     def run(rounds: int) -> None:
-        found = np.concatenate([errors(generator) for _ in range(rounds * chunks)]).astype(np.float64)
-        task.check(name, Estimate(float(found.mean()), float(found.std(ddof=1) / np.sqrt(found.size))))
+        squared = np.concatenate([errors(generator) for _ in range(rounds * chunks)]).astype(np.float64)
+        task.check(name, Estimate(float(squared.mean()), float(squared.std(ddof=1) / np.sqrt(squared.size))))
 
     return Contender(name, run, chunks * size * task.batch_responses)

@@ -1,4 +1,4 @@
-"""Rivals in vectorised NumPy that see groups as counts: by words of 16 or 8 bits, or by multinomial draws.
+"""Rivals in vectorised NumPy that see groups as counts, by words of 16 or 8 bits.
 
 Replications lie along the last axis of every array, and what a chunk touches fits the second level of cache.
 """
@@ -29,9 +29,9 @@ def _count_below(words: NDArray, thresholds: NDArray, room: NDArray[np.bool_], b
     for start in range(0, len(words), PART):
         part = words[start : start + PART]
         is_below = room[: len(part)]
-        for found, threshold in zip(below, thresholds, strict=True):
+        for count, threshold in zip(below, thresholds, strict=True):
             np.less(part, threshold, out=is_below)
-            found += np.add.reduce(is_below.view(np.uint8), axis=0, dtype=np.uint8)
+            count += np.add.reduce(is_below.view(np.uint8), axis=0, dtype=np.uint8)
 
 
 def _by_words(task: Task, law: CountedLaw, size: int) -> Draw:
@@ -59,29 +59,19 @@ def _by_bytes(task: Task, law: CountedLaw, size: int) -> Draw:
     n_classes = law.probabilities.shape[1]
     room = np.empty((min(PART, max(group_size, bytes_law.again)), lanes), dtype=bool)
     n_coarse = -(-group_size * lanes // 8)
-    places = np.arange(bytes_law.again)[:, None]
+    positions = np.arange(bytes_law.again)[:, None]
     below = np.zeros((n_classes + 1, lanes), dtype=np.float32)
 
     def draw(generator: np.random.Generator, prompts: Integers) -> Single:
         drawn = generator.integers(0, 1 << 64, size=n_coarse - (-bytes_law.again * lanes // 4), dtype=np.uint64)
         words = drawn[:n_coarse].view(np.uint8)[: group_size * lanes].reshape(group_size, lanes)
-        again = drawn[n_coarse:].view(np.uint16)[: places.size * lanes].reshape(places.size, lanes)
+        again = drawn[n_coarse:].view(np.uint16)[: positions.size * lanes].reshape(positions.size, lanes)
         below[:] = 0.0
         _count_below(words, bytes_law.coarse.take(prompts.ravel(), axis=1), room, below[1:])
-        again[places >= group_size - below[-1]] = WORDS - 1
+        again[positions >= group_size - below[-1]] = WORDS - 1
         _count_below(again, bytes_law.fine.take(prompts.ravel(), axis=1), room, below[1:-1])
         below[-1] = group_size
         return np.diff(below, axis=0).reshape(n_classes, *prompts.shape)
-
-    return draw
-
-
-def _by_multinomials(task: Task, law: CountedLaw, size: int) -> Draw:
-    """Draw the counts themselves, group by group."""
-
-    def draw(generator: np.random.Generator, prompts: Integers) -> Single:
-        counts = generator.multinomial(task.group_size, law.probabilities[prompts.ravel()])
-        return np.ascontiguousarray(counts.T, dtype=np.float32).reshape(-1, *prompts.shape)
 
     return draw
 
@@ -101,20 +91,20 @@ def _squared_errors(task: Task, size: int) -> Callable[[Single, Integers], Singl
         return errors.sum(axis=0)
 
     def of_a_head(covectors: Single, prompts: Integers) -> Single:
-        found = np.full(size, task.exact.gradient_power, dtype=np.float32)
-        found -= 2.0 * (covectors * logits.take(prompts.ravel(), axis=1).reshape(covectors.shape)).sum(axis=(0, 1))
+        squares = np.full(size, task.exact.gradient_power, dtype=np.float32)
+        squares -= 2.0 * (covectors * logits.take(prompts.ravel(), axis=1).reshape(covectors.shape)).sum(axis=(0, 1))
         for b in range(task.batch_size):
             products = (covectors[:, b : b + 1] * covectors[:, b:]).sum(axis=0)
             products *= inner.take(prompts[b] * n_prompts + prompts[b:])
-            found += 2.0 * products.sum(axis=0) - products[0]
-        return found
+            squares += 2.0 * products.sum(axis=0) - products[0]
+        return squares
 
     return of_a_table if task.is_tabular else of_a_head
 
 
 def rivals(task: Task) -> list[Contender]:
     """Return the variants; which is fastest depends on the task."""
-    found = []
+    contenders = []
     law = CountedLaw.of(task)
     prompt_table = alias_table(task.problem.bandit.prompt_weights[None])
     n_prompts = task.problem.bandit.n_prompts
@@ -126,15 +116,15 @@ def rivals(task: Task) -> list[Contender]:
         def errors(generator: np.random.Generator) -> Single:
             x = generator.random((task.batch_size, size))
             x *= n_prompts
-            places = x.astype(np.int64)
-            prompts = choices.take(2 * places + (x >= threshold.take(places)))
+            columns = x.astype(np.int64)
+            prompts = choices.take(2 * columns + (x >= threshold.take(columns)))
             counts = draw(generator, prompts)
             right = None if law.right is None else law.right[prompts].transpose(2, 0, 1)
             return squared_errors(covectors_of_counts(law, task, counts, right).astype(np.float32, copy=False), prompts)
 
         return errors
 
-    ways = {"16-bit words": _by_words, "8-bit words": _by_bytes, "multinomial counts": _by_multinomials}
+    ways = {"16-bit words": _by_words, "8-bit words": _by_bytes}
     for name, make in ways.items():
-        found.append(contender(f"NumPy, {name}", task, size, errors_by(make(task, law, size))))
-    return found
+        contenders.append(contender(f"NumPy, {name}", task, size, errors_by(make(task, law, size))))
+    return contenders

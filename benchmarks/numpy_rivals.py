@@ -53,18 +53,18 @@ def tuned(task: Task) -> Contender:
     def errors(generator: np.random.Generator) -> Array:
         x = generator.random(out=prompt_uniforms)
         x *= n_prompts
-        places = x.astype(np.int64)
-        prompts = prompt_choices.take(2 * places + (x >= prompt_threshold.take(places)))
+        entries = x.astype(np.int64)
+        prompts = prompt_choices.take(2 * entries + (x >= prompt_threshold.take(entries)))
         x = generator.random(out=uniforms)
         x *= n_outcomes
-        places = x.astype(np.int64)
-        places += n_outcomes * prompts[:, :, None]
-        above = x >= threshold.take(places, mode="clip")
-        places *= 2
-        places += above
-        advantages = rewards.take(places, mode="clip")
+        entries = x.astype(np.int64)
+        entries += n_outcomes * prompts[:, :, None]
+        above = x >= threshold.take(entries, mode="clip")
+        entries *= 2
+        entries += above
+        advantages = rewards.take(entries, mode="clip")
         advantages -= advantages.sum(axis=-1, keepdims=True) / group_size
-        bins = columns.take(places, mode="clip")
+        bins = columns.take(entries, mode="clip")
         bins += starts
         sums = np.bincount(bins.ravel(), advantages.ravel(), minlength=histograms * width) / (batch_size * (group_size - 1.0))
         return squared_errors(sums.reshape(histograms, width), prompts)

@@ -38,15 +38,15 @@ def _by_responses(pi: Array, rewarded: Array, penalties: Array, uniforms: Array)
     left = np.ones(uniforms.shape, dtype=bool)
     for k in range(pi.shape[1]):
         upper = below + pi[:, None, k]
-        found = left & (uniforms < upper) if k < pi.shape[1] - 1 else left
-        left = left & ~found
+        is_chosen = left & (uniforms < upper) if k < pi.shape[1] - 1 else left
+        left = left & ~is_chosen
         right = (uniforms < below + rewarded[:, None, k]).astype(uniforms.dtype)
         right -= penalties[:, None, k]
-        rewards += right * found
-        chosen.append(found)
+        rewards += right * is_chosen
+        chosen.append(is_chosen)
         below = upper
     rewards -= rewards.mean(axis=1, keepdims=True)
-    return np.stack([np.einsum("bgr,bgr->br", rewards, found) for found in chosen], axis=1)
+    return np.stack([np.einsum("bgr,bgr->br", rewards, is_chosen) for is_chosen in chosen], axis=1)
 
 
 def _by_counts(pi: Array, rewarded: Array, penalties: Array, words: Array) -> Array:
@@ -95,8 +95,8 @@ def _train(task: TrainingTask, generator: np.random.Generator, dtype: Any, runs:
             prompts += prompts_drawn[s % STEPS_DRAWN] >= weight
         rows = n_responses * prompts[:, None] + responses
         table = theta if features is None else features @ theta
-        places = rows * runs + columns
-        logits = table.ravel().take(places)
+        entries = rows * runs + columns
+        logits = table.ravel().take(entries)
         logits -= logits.max(axis=1, keepdims=True)
         pi = np.exp(logits)
         total = pi.sum(axis=1, keepdims=True)
@@ -110,9 +110,9 @@ def _train(task: TrainingTask, generator: np.random.Generator, dtype: Any, runs:
         covectors = sum_up(pi, rewarded, penalties, responses_drawn[s % STEPS_DRAWN])
         covectors *= sizes[s]
         if features is None and b == 1:
-            theta.ravel()[places] += covectors
+            theta.ravel()[entries] += covectors
         else:
-            tables = np.bincount(places.ravel(), covectors.ravel(), n_prompts * n_responses * runs).astype(dtype)
+            tables = np.bincount(entries.ravel(), covectors.ravel(), n_prompts * n_responses * runs).astype(dtype)
             tables = tables.reshape(-1, runs)
             theta += tables if features is None else features.T @ tables
     return theta.T

@@ -22,7 +22,7 @@ def _draw(times, lanes, words):
         fill_words(lanes, words)
 
 
-def _compare(times, words, thresholds, found):
+def _compare(times, words, thresholds, counts):
     """Compare each word with four thresholds."""
     for _ in range(times):
         for i in range(0, words.shape[0], 4):
@@ -30,8 +30,8 @@ def _compare(times, words, thresholds, found):
                 first, second, third, fourth = words[i, j], words[i + 1, j], words[i + 2, j], words[i + 3, j]
                 for o in range(4):
                     threshold = thresholds[o, j]
-                    total = found[o, j] + np.uint16(first < threshold) + np.uint16(second < threshold)
-                    found[o, j] = total + np.uint16(third < threshold) + np.uint16(fourth < threshold)
+                    total = counts[o, j] + np.uint16(first < threshold) + np.uint16(second < threshold)
+                    counts[o, j] = total + np.uint16(third < threshold) + np.uint16(fourth < threshold)
 
 
 def _multiply(times, factor, x):
@@ -52,10 +52,10 @@ def _loops() -> dict[str, tuple[Callable[[int], Any], int]]:
     lanes = block_streams(np.random.SeedSequence(1), 0).lanes
     words = np.zeros((ROWS, LANES), dtype=np.uint64)
     halves = np.random.default_rng(1).integers(-(1 << 15), 1 << 15, (4 * ROWS, LANES), dtype=np.int16)
-    thresholds, found, x = halves[:4].copy(), np.zeros((4, LANES), dtype=np.uint16), np.ones(LANES)
+    thresholds, counts, x = halves[:4].copy(), np.zeros((4, LANES), dtype=np.uint16), np.ones(LANES)
     return {
         "word": (lambda times: draw(times, lanes, words), words.size),
-        "comparison": (lambda times: compare(times, halves, thresholds, found), 4 * halves.size),
+        "comparison": (lambda times: compare(times, halves, thresholds, counts), 4 * halves.size),
         "operation": (lambda times: multiply(times, 0.5, x), 8 * LANES),
     }
 

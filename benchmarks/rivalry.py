@@ -16,7 +16,7 @@ RIVALLED = (*TASKS, GRADED_TASK)
 TEXTBOOK_TARGET, NUMPY_TARGET = 20.0, 5.0
 JAX_TARGETS = {False: 2.5, True: 6.0}  # at small groups and at large ones
 NO_JAX = "not measured (pip install .[bench])"
-COUNTING = ("16-bit words", "8-bit words", "multinomial counts")
+COUNTING = ("16-bit words", "8-bit words")
 """What is in the names of rivals that count outcomes, as the simulators do, in the place of looking at every response."""
 SEEING = "that sees every response"
 """What people write who have not read this code: the rivals against which the targets were set."""
@@ -27,9 +27,9 @@ def seeing(rivals: list[Timed]) -> list[Timed]:
     return [rival for rival in rivals if not any(name in rival.name for name in COUNTING)]
 
 
-def kinds_of(rival: str, found: list[Timed]) -> list[tuple[str, list[Timed]]]:
+def kinds_of(rival: str, rivals: list[Timed]) -> list[tuple[str, list[Timed]]]:
     """Return the kinds of a library's rivals by name: those that look at every response, and all of them."""
-    return [(f"{rival} {SEEING}", seeing(found)), (rival, found)]
+    return [(f"{rival} {SEEING}", seeing(rivals)), (rival, rivals)]
 
 
 def ratio_row(name: str, rival: Timed, own: Cost, target: float | None) -> Row:
@@ -60,8 +60,8 @@ def _numpy_rows(task: Task, peaks: Peaks) -> list[Row]:
         floor_row(task.label, own.cost, peaks.floor(gradient_work(task))),
         ratio_row(f"NumPy, textbook / simulator; {task.label}", printed, own.cost, TEXTBOOK_TARGET),
         *(
-            ratio_row(f"{kind}, fastest found / simulator; {task.label}", fastest(found), own.cost, NUMPY_TARGET)
-            for kind, found in kinds_of("NumPy", others)
+            ratio_row(f"{kind}, fastest found / simulator; {task.label}", fastest(rivals), own.cost, NUMPY_TARGET)
+            for kind, rivals in kinds_of("NumPy", others)
         ),
     ]
 
@@ -72,8 +72,8 @@ def jax_rows(processors: int) -> list[Row]:
     if find_spec("jax") is None:
         names = [f"JAX, fastest found / simulator, {where(processors)}; {task.label}" for task in RIVALLED]
         return [Row(name, None, NO_JAX, "higher", target) for name, target in zip(names, targets, strict=True)]
-    found, rows = ask("gradients", Request(processors, [task.key for task in RIVALLED])), []
-    for task, target, (own, *rivals) in zip(RIVALLED, targets, found, strict=True):
+    answers, rows = ask("gradients", Request(processors, [task.key for task in RIVALLED])), []
+    for task, target, (own, *rivals) in zip(RIVALLED, targets, answers, strict=True):
         for kind, others in kinds_of("JAX", rivals):
             name = f"{kind}, fastest found / simulator, {where(processors)}; {task.label}"
             rows.append(ratio_row(name, fastest(others), own.cost, target))

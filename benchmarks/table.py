@@ -1,7 +1,12 @@
-"""The table: one row a measurement, with the target where there is one."""
+"""The table: one row a measurement, with the target where there is one, below the machine and the versions."""
 
+import os
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+PACKAGES = ("grpo-theory", "numpy", "numba", "jax")
 
 
 @dataclass(frozen=True)
@@ -59,9 +64,23 @@ def at_most(name: str, number: float, target: float | None, detail: str) -> Row:
     return Row(name, number, detail, "lower", target)
 
 
-def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Return a table, its columns aligned."""
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-    found = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in (head, *lines)]
-    found.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(found)
+def circumstances() -> str:
+    """Name the processors and the versions that the numbers depend on; no date, so that equal results are equal files."""
+    versions = ", ".join([f"python {platform.python_version()}", *map(_installed, PACKAGES)])
+    return f"{os.cpu_count()} processors ({platform.machine()}), {versions}"
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """Return the circumstances in a line, and the table of the rows, its columns aligned."""
+    lines = [("name", "value", "target", "met"), *(row.cells for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    table = ["| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines]
+    table.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return f"{circumstances()}\n\n" + "\n".join(table) + "\n"
+
+
+def _installed(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return f"no {package}"

@@ -52,9 +52,9 @@ def costs_of(contenders: Sequence[Contender], seconds: float = SECONDS, repetiti
     rounds = [enough_rounds(contender, seconds) for contender in contenders]
     costs: list[list[float]] = [[] for _ in contenders]
     for _ in range(repetitions):
-        for contender, count, found in zip(contenders, rounds, costs, strict=True):
-            found.append(1e9 * _seconds(contender, count) / (count * contender.responses))
-    return [Cost(median(found), min(found)) for found in costs]
+        for contender, count, measured in zip(contenders, rounds, costs, strict=True):
+            measured.append(1e9 * _seconds(contender, count) / (count * contender.responses))
+    return [Cost(median(measured), min(measured)) for measured in costs]
 
 
 class Timed(NamedTuple):
@@ -64,9 +64,9 @@ class Timed(NamedTuple):
     cost: Cost
 
     @classmethod
-    def read(cls, found: Sequence[Any]) -> "Timed":
+    def read(cls, written: Sequence[Any]) -> "Timed":
         """Return it as another process wrote it in JSON."""
-        name, cost = found
+        name, cost = written
         return cls(name, Cost(*cost))
 
 
@@ -76,9 +76,9 @@ def timed(contenders: Sequence[Contender], seconds: float = SECONDS, repetitions
     return [Timed(contender.name, cost) for contender, cost in zip(contenders, costs, strict=True)]
 
 
-def fastest(found: Sequence[Timed]) -> Timed:
+def fastest(timed: Sequence[Timed]) -> Timed:
     """Return the contender with the least median."""
-    return min(found, key=lambda each: each.cost.median)
+    return min(timed, key=lambda each: each.cost.median)
 
 
 def _seconds(contender: Contender, rounds: int) -> float:

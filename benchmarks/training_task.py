@@ -98,12 +98,12 @@ class TrainingTask:
     def distances(self, objectives: Array) -> tuple[float, float]:
         """Return how many standard errors the mean and the variance lie from the reference's."""
         both = np.asarray(objectives, dtype=np.float64), self.reference
-        centred = [(found - self.reference.mean()) for found in both]
-        return _distance(*centred), _distance(*(found**2 for found in centred))
+        centred = [values - self.reference.mean() for values in both]
+        return _distance(*centred), _distance(*(values**2 for values in centred))
 
 
 def _distance(one: Array, other: Array) -> float:
-    error = np.hypot(*(found.std(ddof=1) / np.sqrt(found.size) for found in (one, other)))
+    error = np.hypot(*(values.std(ddof=1) / np.sqrt(values.size) for values in (one, other)))
     return float((one.mean() - other.mean()) / error)
 
 

@@ -1,6 +1,6 @@
 """What is true about GRPO and its relatives: exact theory, Monte Carlo and verdicts.
 
-What the package offers is listed in ``__init__.pyi``; a name's room is imported when the name is first asked for.
+What the package offers is listed in ``__init__.pyi``; a name's subpackage is imported when the name is first asked for.
 """
 
 import lazy_loader

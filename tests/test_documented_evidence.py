@@ -30,15 +30,15 @@ def test_a_function_of_which_nothing_was_measured_has_no_lines():
 
 FAR = r"drift (?:0\.4|1)$"
 SAID = {
-    "T6/most": {"T = 2": ("derivations", "results", "findings/token_ratios"), "T = 4": ("derivations",)}
-    | {"T = 6": ("derivations",), "T = 8": ("derivations", "results", "findings/token_ratios")},
-    "T6/clipped": {rf"T = [2468], learning, {FAR}": ("derivations", "results", "findings/token_ratios")}
+    "T6/most": {"T = 2": ("derivations/drift", "results", "findings/token_ratios"), "T = 4": ("derivations/drift",)}
+    | {"T = 6": ("derivations/drift",), "T = 8": ("derivations/drift", "results", "findings/token_ratios")},
+    "T6/clipped": {rf"T = [2468], learning, {FAR}": ("derivations/drift", "results", "findings/token_ratios")}
     | {rf"T = [2468], random, {FAR}": ("findings/token_ratios",)},
-    "T6/trained": {"": ("derivations", "results", "sequences", "findings/token_ratios")},
+    "T6/trained": {"": ("derivations/drift", "results", "sequences", "findings/token_ratios")},
     "T8/trained": {"": ("results", "sequences", "findings/token_ratios")},
-    "T7/direction": {rf"T = [468], \w+, {FAR}": ("derivations", "results")},
-    "T8/gradient": {rf"drift {drift}$": ("derivations", "results") for drift in (r"0\.1", r"0\.4", "1")},
-    "T8/token": {"drift 1$": ("derivations",)},
+    "T7/direction": {rf"T = [468], \w+, {FAR}": ("derivations/drift", "results")},
+    "T8/gradient": {rf"drift {drift}$": ("derivations/drift", "results") for drift in (r"0\.1", r"0\.4", "1")},
+    "T8/token": {"drift 1$": ("derivations/drift",)},
 }
 """On which pages the range of the shares stands in which claims fail, by the settings meant."""
 
@@ -79,7 +79,7 @@ def test_who_is_certainly_behind_is_counted_by_verdict():
     assert "refuted" not in set(VERDICTS.loc[dropped, "verdict"])
 
 
-@pytest.mark.parametrize("page", ["derivations", "results", "findings/token_ratios"])
+@pytest.mark.parametrize("page", ["derivations/drift", "results", "findings/token_ratios"])
 def test_ratios_without_a_clip_point_away_as_seldom_as_is_said(page):
     most = VERDICTS.loc[VERDICTS["id"] == "T6/unclipped, trained", "estimate"].max()
     text = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
@@ -102,7 +102,7 @@ def test_no_ratio_is_nearer_to_the_gradient_in_as_many_settings_as_is_said(page)
 
 
 def test_the_gains_of_steps_are_those_of_the_verdicts():
-    text = (DOCS / "derivations.md").read_text(encoding="utf-8")
+    text = (DOCS / "derivations" / "efficiency.md").read_text(encoding="utf-8")
     lines = text.partition("<!-- gains -->\n")[2].partition("<!-- end of gains -->")[0].splitlines()[2:]
     rows = VERDICTS[VERDICTS["id"] == "efficiency/gain"]
     said = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]

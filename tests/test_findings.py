@@ -67,17 +67,9 @@ def test_every_note_is_in_the_list():
     assert sorted(re.findall(r"^\| \[.+?\]\((\w+)\.md\)", index, flags=re.MULTILINE)) == [path.stem for path in NOTES]
 
 
-def test_a_link_to_the_derivations_hits_a_section():
-    text = (DOCS / "derivations.md").read_text(encoding="utf-8")
-    anchors = {slug(title) for title in re.findall(r"^## (.+)$", text, flags=re.MULTILINE)}
-    found = [anchor for path in NOTES for anchor in re.findall(r"derivations\.md#([\w-]+)", path.read_text(encoding="utf-8"))]
-    assert len(found) >= len(NOTES)
-    assert set(found) <= anchors
-
-
-def slug(title):
-    """The anchor of a heading, as GitHub and the site make it."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+def test_every_note_leads_to_its_proof():
+    for path in NOTES:
+        assert re.search(r"\.\./derivations/\w+\.md", path.read_text(encoding="utf-8")), path.stem
 
 
 def test_another_verdict_makes_another_table():

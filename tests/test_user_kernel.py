@@ -237,7 +237,7 @@ def halves(batch, advantages):
 @pytest.mark.parametrize("function", [first_response_only, first_of_the_best, neighbour, halves])
 def test_kernels_that_look_at_places_are_refused(registry, function, group_size, rewards):
     gt.estimator("placed")(function)
-    message = r"estimator 'placed' must give (each response an advantage that does not depend on its place|equal advantages)"
+    message = r"estimator 'placed' must give (each response an advantage that does not depend on its position|equal advantages)"
     with pytest.raises(ValueError, match=message):
         exact("placed", case("linear", rewards), group_size=group_size)
 

@@ -176,8 +176,8 @@ def test_the_printed_sum_fails_with_the_constants_of_its_own_iterates():
 
 
 def test_the_derivations_have_the_exact_quotients():
-    """Section 31 says by how much the printed sum is passed where there is one path only, after 1,024 and 4,096 updates."""
-    text = " ".join((DOCS / "derivations.md").read_text(encoding="utf-8").split())
+    """Section 31.3 says by how much the printed sum is passed where there is one path only, after 1,024 and 4,096 updates."""
+    text = " ".join((DOCS / "derivations" / "interaction.md").read_text(encoding="utf-8").split())
     exact = {cell.settings["setting"]: cell.settings for cell in weak_sums.cells(False) if cell.settings["runs"] == 1}
     said = {}
     for name, settings in exact.items():

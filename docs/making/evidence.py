@@ -4,6 +4,7 @@ import re
 
 import pandas as pd
 
+from docs.making.derivations import proofs_of
 from docs.making.places import DOCS, code_link
 from grpo_theory.page.digest import cell, digest, number
 from simulations.collection import catalogue, collection, studies
@@ -11,41 +12,20 @@ from simulations.plan.plan_coverage import TEXTS
 
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
 COVERAGE = pd.read_csv(DOCS / "coverage.csv", keep_default_na=False)
-SECTION = re.compile(r"^## (?P<title>(?P<number>\d+)\. .+?)$(?P<text>.*?)(?=^## |\Z)", flags=re.DOTALL | re.MULTILINE)
 POINT = re.compile(r"CI/(?P<interval>\w+)")
-
-
-def sections() -> dict[int, re.Match[str]]:
-    """Return the sections of the derivations by their numbers, with `title` and `text`."""
-    text = (DOCS / "derivations.md").read_text(encoding="utf-8")
-    return {int(found["number"]): found for found in SECTION.finditer(text)}
-
-
-def ids_in(title: str) -> set[str]:
-    """Return the statements that a title names, as in "Bounds (U7, U8, U10 to U12)"."""
-    found = set(re.findall(r"\b[UTNR]\d+\b", title))
-    for letter, first, last in re.findall(r"\b([UTNR])(\d+) to [UTNR](\d+)\b", title):
-        found |= {f"{letter}{number}" for number in range(int(first), int(last) + 1)}
-    return found
-
-
-def anchor(title: str) -> str:
-    """Return the anchor of a heading, as GitHub and the site make it."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def verdict_table() -> str:
     """Return every statement that has a verdict, with links to its proof, its studies and the tests of both."""
-    found, deciders, derived = digest(VERDICTS, collection()), collection().deciders(), sections()
+    verdicts, deciders = digest(VERDICTS, collection()), collection().deciders()
     lines = ["| claim | as stated | verdict (settings) | proof | code | tests |", "|---|---|---|---|---|---|"]
-    for name, words in found.items():
+    for name, words in verdicts.items():
         statement = catalogue()[name]
         sources = " ".join(one.source for one in (statement, *collection().parts_of(statement)))
-        numbers = {int(given) for given in re.findall(r"derivations\.md, (\d+)", sources)}
-        numbers |= {number for number, section in derived.items() if name in ids_in(section["title"])}
-        proofs = ", ".join(f"[{one}](derivations.md#{anchor(derived[one]['title'])})" for one in sorted(numbers))
+        derived = proofs_of(name, sources)
+        proofs = ", ".join(f"[{one.number}]({one.page})" for one in derived)
         code = ", ".join(code_link(f"simulations/{_folder(study)}/{study}.py") for study in deciders[name])
-        tests = sorted({test for one in numbers for test in re.findall(r"`(tests/\w+\.py)`", derived[one]["text"])})
+        tests = sorted({test for one in derived for test in one.tests})
         row = (name, cell(statement.text), cell(words).replace("\\*\\*", "**"), proofs, code, ", ".join(map(code_link, tests)))
         lines.append(f"| {' | '.join(row)} |")
     unmet = [one.id for one in catalogue().values() if one.open]

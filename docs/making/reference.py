@@ -7,7 +7,7 @@ from importlib import import_module
 import grpo_theory as gt
 from docs.making.evidence import measured
 
-ROOMS = {
+SUBPACKAGES = {
     "problem": "Problems: bandits, policies, the gallery",
     "estimation": "Estimators: advantages, ratios, clips, aggregation, KL terms",
     "samples": "Samples: rollouts and training records",
@@ -25,14 +25,14 @@ ROOMS = {
 
 
 def reference() -> str:
-    """Return the page: what `gt.` offers, and what stands in each room besides."""
+    """Return the page: what `gt.` offers, and what each subpackage offers besides."""
     offered = {name for name in gt.__all__ if not inspect.ismodule(getattr(gt, name))}
     parts = ["# Reference", "", _listed("What `gt.` offers", "grpo_theory", sorted(offered, key=str.lower))]
-    for room, title in ROOMS.items():
-        if room in gt.__all__ or room == "problem":
-            module = import_module(f"grpo_theory.{room}")
+    for subpackage, title in SUBPACKAGES.items():
+        if subpackage in gt.__all__ or subpackage == "problem":
+            module = import_module(f"grpo_theory.{subpackage}")
             names = [name for name in dir(module) if not name.startswith("_") and not inspect.ismodule(getattr(module, name))]
-            parts.append(_listed(title, f"grpo_theory.{room}", [name for name in names if name not in offered]))
+            parts.append(_listed(title, f"grpo_theory.{subpackage}", [name for name in names if name not in offered]))
     return "\n".join(parts)
 
 

@@ -54,6 +54,8 @@ class AffineForm:
     def _refuse(self, *others: Any) -> Any:
         raise TypeError("an affine form has no such operation")
 
+    # Comparisons must be refused, too. Python would compare identities without these lines, and a kernel that asks whether
+    # rewards are equal would take one branch for all of them.
     __radd__, __rmul__, __pos__ = __add__, __mul__, lambda self: self
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __abs__ = __float__ = __int__ = __pow__ = _refuse
 
@@ -74,15 +76,15 @@ def affine_coefficients(advantage: Advantage, group_size: int) -> Array | None:
     symbols = np.empty(n_symbols, dtype=object)
     for i, row in enumerate(np.eye(n_symbols)):
         symbols[i] = AffineForm(row)
-    found = np.full((1, group_size), np.nan, dtype=object)
+    advantages = np.full((1, group_size), np.nan, dtype=object)
     fields = (symbols[group_size + f : group_size + f + 1] for f in range(len(PROMPT_FIELDS)))
     lengths, norms = np.ones((1, group_size), dtype=np.int64), np.full((1, group_size), np.nan)
     batch = Batch._make([symbols[None, :group_size], norms, lengths, *fields, advantage.parameter_array])
     try:
-        advantage.function(batch, found)
+        advantage.function(batch, advantages)
     except Exception:
         return None
-    forms = [form if isinstance(form, AffineForm) else AffineForm(np.zeros(n_symbols), float(form)) for form in found[0]]
+    forms = [form if isinstance(form, AffineForm) else AffineForm(np.zeros(n_symbols), float(form)) for form in advantages[0]]
     table = np.array([[*form.coefficients, form.constant] for form in forms])
     return _common(table, group_size)
 

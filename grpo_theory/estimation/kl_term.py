@@ -60,6 +60,7 @@ def k3(log_ratios, terms):
     """Fill in exp(-l) - 1 + l."""
     for t in range(terms.shape[0]):
         for i in range(terms.shape[1]):
+            # expm1, because exp(-l) - 1 loses all digits where the policy has hardly left the reference.
             terms[t, i] = np.expm1(-log_ratios[t, i]) + log_ratios[t, i]
 
 

@@ -25,7 +25,7 @@ class Part:
     function: Callable
 
     def is_same(self, other: "Part") -> bool:
-        """Whether both are one part, though perhaps of a file that has been run again: functions count by place or by code."""
+        """Whether both are one part, though perhaps of a file that has been run again: see `is_same_function`."""
         facts = [{field.name: getattr(one, field.name) for field in fields(one)} for one in (self, other)]
         functions = [one.pop("function") for one in facts]
         return type(self) is type(other) and facts[0] == facts[1] and is_same_function(*functions)
@@ -106,8 +106,8 @@ def _restore(
         If the function is not the one that was sent, because its file, or one that this imports, was edited in between.
     """
     module = source.load() if source.module != "__main__" else sys.modules["__main__"]
-    found = operator.attrgetter(qualname)(module)
-    function = found if inspect.isfunction(found) else found.advantage.function
+    named = operator.attrgetter(qualname)(module)
+    function = named if inspect.isfunction(named) else named.advantage.function
     own = _seal(function)
     if own[0] == seal[0] and own != seal:
         raise ValueError(

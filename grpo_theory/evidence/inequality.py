@@ -173,11 +173,11 @@ class _Search:
 
     def _compute(self, parameters: Array) -> tuple[float, float]:
         self.evaluations += 1
-        found = self.sides(parameters.copy())
+        sides = self.sides(parameters.copy())
         try:
-            left, right = (float(side) for side in found)
+            left, right = (float(side) for side in sides)
         except (TypeError, ValueError):
-            raise ValueError(f"sides must return two numbers (left, right), got {found!r}") from None
+            raise ValueError(f"sides must return two numbers (left, right), got {sides!r}") from None
         for name, side in (("left", left), ("right", right)):
             if not np.isfinite(side):
                 raise ValueError(f"sides must return finite numbers, got {side} for the {name} side at {parameters.tolist()}")

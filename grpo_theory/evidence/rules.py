@@ -34,17 +34,17 @@ class Judgement:
     needed: int = 0
 
 
-def _judge(evidence: Evidence, level: float, confirmed: bool, refuted: bool, room: float) -> Judgement:
-    """Judge by the interval; `room` is the half-width at which the interval would have decided."""
+def _judge(evidence: Evidence, level: float, confirmed: bool, refuted: bool, half_width: float) -> Judgement:
+    """Judge by the interval; `half_width` is that at which the interval would have decided."""
     low, high = evidence.interval(level)
     if refuted:
         return Judgement(REFUTED, low, high)
     if confirmed:
         return Judgement(CONFIRMED, low, high)
-    if room <= 0.0 or evidence.replications == 0:
+    if half_width <= 0.0 or evidence.replications == 0:
         return Judgement(INCONCLUSIVE, low, high)
     least = max(evidence.replications, 2)
-    needed = least + bisect_left(range(least, MOST), True, key=lambda number: evidence.half_width(level, number) <= room)
+    needed = least + bisect_left(range(least, MOST), True, key=lambda number: evidence.half_width(level, number) <= half_width)
     return Judgement(INCONCLUSIVE, low, high, needed)
 
 
@@ -58,12 +58,13 @@ def identity(evidence: Evidence, level: float) -> Judgement:
 def equality(evidence: Evidence, level: float) -> Judgement:
     """Refute if the interval excludes the prediction; confirm if it lies within the relative margin around it."""
     low, high = evidence.interval(level)
-    room = evidence.margin * abs(evidence.prediction)
+    allowance = evidence.margin * abs(evidence.prediction)
     slack = IDENTITY_TOLERANCE * max(1.0, abs(evidence.prediction))
+    # Exact evidence has an interval without width, which rounding alone would put beside the prediction.
     outside = low - slack > evidence.prediction or high + slack < evidence.prediction
-    inside = evidence.prediction - room - slack <= low and high <= evidence.prediction + room + slack
+    inside = evidence.prediction - allowance - slack <= low and high <= evidence.prediction + allowance + slack
     gap = abs(evidence.estimate - evidence.prediction)
-    return _judge(evidence, level, inside, outside, max(room - gap, gap))
+    return _judge(evidence, level, inside, outside, max(allowance - gap, gap))
 
 
 def upper_bound(evidence: Evidence, level: float) -> Judgement:
@@ -78,8 +79,8 @@ def rate(evidence: Evidence, level: float) -> Judgement:
     """Confirm if the interval of the log-log slope lies within the margin around the exponent; refute if outside."""
     low, high = evidence.interval(level)
     least, most = evidence.prediction - evidence.margin, evidence.prediction + evidence.margin
-    room = abs(evidence.margin - abs(evidence.estimate - evidence.prediction))
-    return _judge(evidence, level, least <= low and high <= most, high < least or low > most, room)
+    half_width = abs(evidence.margin - abs(evidence.estimate - evidence.prediction))
+    return _judge(evidence, level, least <= low and high <= most, high < least or low > most, half_width)
 
 
 def law(evidence: Evidence, level: float) -> Judgement:

@@ -57,12 +57,12 @@ def judge(claims: Sequence[Claim], family_error: float = FAMILY_ERROR) -> pd.Dat
     unknown = sorted({claim.statement.kind for claim in claims} - set(KINDS))
     if unknown:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {unknown[0]!r}")
-    sampled = sum(evidence.replications > 0 for claim in claims for evidence in (claim.evidence, claim.control))
+    sampled = sum(one.replications > 0 for claim in claims for one in (claim.evidence, claim.control))
     level = family_error / max(sampled, 1)
     rows = []
     for claim in claims:
         rule = KINDS[claim.statement.kind]
-        judgement, control = (rule(found, level / found.comparisons) for found in (claim.evidence, claim.control))
+        judgement, control = (rule(evidence, level / evidence.comparisons) for evidence in (claim.evidence, claim.control))
         has_power = control.verdict == REFUTED
         rows.append(
             (

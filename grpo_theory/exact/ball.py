@@ -198,6 +198,8 @@ def net(rank: int, radius: float, points: int) -> Array:
     """Return low-discrepancy points in the ball, every other one on its surface, shape (points, rank)."""
     from scipy.stats import qmc  # slow to import, and seldom wanted
 
+    # One coordinate more than the rank: normal quantiles give the direction, and the last coordinate the length. The seed is
+    # fixed, so that the constants of a problem are the same in every run.
     cube = qmc.Sobol(rank + 1, rng=np.random.default_rng(0)).random(points)
     ball = ndtri(np.clip(cube[:, :rank], 1e-12, 1.0 - 1e-12))
     ball /= np.linalg.norm(ball, axis=1)[:, None]
@@ -241,13 +243,15 @@ def largest(function: Function, points: Array, radius: float) -> float:
         return loss_at(point.tobytes())
 
     def slope(point: Array) -> Array:
+        # A step that is lost in rounding beside a large coordinate is taken relative to that coordinate instead.
         lost = point + DIFFERENCE == point
         steps = DIFFERENCE * np.where(lost, np.abs(point), 1.0)
         near = point + np.diag(np.where(point < 0.0, -steps, steps))
         return (-function(near) - loss(point)) / (np.diag(near) - point)
 
     for start in points[np.argsort(values)[-POLISHED:]]:
-        found = minimize(loss, start, jac=slope, method="SLSQP", constraints=limits, options={"ftol": 1e-12}).x
-        length = float(np.linalg.norm(found)) / radius
-        best = max(best, -loss(found * np.clip(length, LEAST_RADIUS, 1.0) / length))
+        end = minimize(loss, start, jac=slope, method="SLSQP", constraints=limits, options={"ftol": 1e-12}).x
+        length = float(np.linalg.norm(end)) / radius
+        # The solver may end a little outside the ball, or at its centre, where functions like the steepest ray are 0/0.
+        best = max(best, -loss(end * np.clip(length, LEAST_RADIUS, 1.0) / length))
     return best

@@ -74,13 +74,15 @@ def classes(point: Point, seen: Seen, reads: Set[str]) -> list[Classes]:
     p, responses = point.outcome_probabilities[prompts, outcomes], point.outcome_responses[outcomes]
     fields = seen.rewards[prompts, outcomes], seen.squared_score_norms[prompts, responses], seen.lengths[responses]
     unread = [name not in reads for name in RESPONSE_FIELDS]
+    # A field that is not read is 0 while classes are told apart, because NaN differs from itself. It is NaN afterwards, so
+    # that a kernel that reads more than it says gives advantages that are not finite, and is found out.
     shown = np.stack([np.zeros(p.size) if hidden else field for field, hidden in zip(fields, unread, strict=True)], axis=1)
     kinds, kind = _distinct(shown)
-    found, member = np.unique(prompts * len(kinds) + kind, return_inverse=True)
-    own, shown = found // len(kinds), kinds[found % len(kinds)].T
+    codes, member = np.unique(prompts * len(kinds) + kind, return_inverse=True)
+    own, shown = codes // len(kinds), kinds[codes % len(kinds)].T
     shown[unread] = np.nan
     probabilities = np.bincount(member, p)
-    conditional = np.zeros((found.size, point.policy.n_responses))
+    conditional = np.zeros((codes.size, point.policy.n_responses))
     np.add.at(conditional, (member, responses), p)
     conditional /= probabilities[:, None]
     counts = np.bincount(own)
@@ -88,8 +90,8 @@ def classes(point: Point, seen: Seen, reads: Set[str]) -> list[Classes]:
     partition = []
     for n_classes in np.unique(counts):
         same = np.flatnonzero(counts == n_classes)
-        places = firsts[same, None] + np.arange(n_classes)
-        partition.append(Classes(same, probabilities[places], conditional[places], shown[:, places]))
+        rows = firsts[same, None] + np.arange(n_classes)
+        partition.append(Classes(same, probabilities[rows], conditional[rows], shown[:, rows]))
     return partition
 
 
@@ -97,8 +99,8 @@ def _distinct(rows: Array) -> tuple[Array, Integers]:
     """Return the distinct rows in lexicographic order, and the number of each row's; columns are sorted one by one."""
     code = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:
-        values, place = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * values.size + place, return_inverse=True)
+        values, rank = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * values.size + rank, return_inverse=True)
     _, first = np.unique(code, return_index=True)
     return rows[first], code
 
@@ -111,6 +113,7 @@ def looks_of(kinds: Classes, seen: Seen, reads: Set[str]) -> tuple[Looks, Intege
     )
     rows = np.concatenate([*kinds.fields.transpose(0, 2, 1), prompt_fields]).T
     numbers: dict[bytes, int] = {}
+    # Rows are compared as bytes, because they hold NaN for what is not read, and NaN differs from itself.
     look = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows])
     _, first = np.unique(look, return_index=True)
     return Looks(kinds.fields[:, first], prompt_fields[:, first]), look

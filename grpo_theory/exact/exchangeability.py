@@ -23,7 +23,7 @@ _DECOYS = ((0.1, 0.7), (0.3, 0.45))
 
 
 def check_exchangeable(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> None:
-    """Raise unless a kernel treats responses alike, whatever their places, and each group by itself.
+    """Raise unless a kernel treats responses alike, whatever their order, and each group by itself.
 
     It is tried on some thousands of groups, fewer if they are large, of multisets that are spread evenly over all, from every
     look of a prompt; once, and not again for the same looks at another theta, if they are few.
@@ -46,7 +46,7 @@ def _check(advantage: Advantage, shown: tuple[Looks, ...], group_size: int) -> N
     advantages = advantages_of(advantage, batch)
     if not (treats_alike(advantage, batch, advantages) and sees_alone(advantage, batch, advantages)):
         raise ValueError(
-            f"estimator {advantage.name!r} must give each response an advantage that does not depend on its place in the "
+            f"estimator {advantage.name!r} must give each response an advantage that does not depend on its position in the "
             "group, nor on other groups, for its exact moments to be enumerated; if it couples groups, register it with "
             "couples_groups=True and simulate it"
         )
@@ -56,17 +56,17 @@ _kept_check = lru_cache(maxsize=64)(_check)
 
 
 def treats_alike(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
-    """Whether advantages stay with the responses when the responses of each group change places.
+    """Whether advantages stay with the responses when the responses of each group change their order.
 
-    They are rotated by one place, and the first two are exchanged, because these two generate all permutations.  The check takes
-    the groups of the batch, all or some thousands.
+    They are rotated by one position, and the first two are exchanged, because these two generate all permutations.  The check
+    takes the groups of the batch, all or some thousands.
     """
-    places = np.arange(batch.rewards.shape[1])
-    exchanged = np.concatenate([places[:2][::-1], places[2:]])
-    for order in (np.roll(places, 1), exchanged):
-        fields = (field[:, order] if field.ndim == 2 else field for field in map(_some, batch[:-1]))
-        found = advantages_of(advantage, Batch._make([*map(np.ascontiguousarray, fields), batch.parameters]))
-        if not _agree(found, _some(advantages)[:, order]):
+    order = np.arange(batch.rewards.shape[1])
+    exchanged = np.concatenate([order[:2][::-1], order[2:]])
+    for permutation in (np.roll(order, 1), exchanged):
+        fields = (field[:, permutation] if field.ndim == 2 else field for field in map(_some, batch[:-1]))
+        permuted = advantages_of(advantage, Batch._make([*map(np.ascontiguousarray, fields), batch.parameters]))
+        if not _agree(permuted, _some(advantages)[:, permutation]):
             return False
     return True
 
@@ -81,8 +81,8 @@ def sees_alone(advantage: Advantage, batch: Batch, advantages: Array) -> bool:
     for shift, scale in _DECOYS:  # two, because any one of them leaves some value as it is
         decoys = [_decoy(field, shift, scale) for field in picked]
         fields = (np.concatenate([d, p, d]) for d, p in zip(decoys, picked, strict=True))
-        found = advantages_of(advantage, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
-        if not _agree(found, expected):
+        between = advantages_of(advantage, Batch._make([*fields, batch.parameters]))[len(expected) : 2 * len(expected)]
+        if not _agree(between, expected):
             return False
     return _agree_alone(advantage, _telling_groups(batch, advantage.reads))
 
@@ -98,9 +98,11 @@ def _decoy(field: np.ndarray, shift: float, scale: float) -> np.ndarray:
 def _agree_alone(advantage: Advantage, batch: Batch) -> bool:
     """Whether a kernel gives each group alone what it gives it among the others, where that is finite."""
     alone = np.full(batch.rewards.shape, np.nan)
+    # Each group is a batch of its own: what a kernel took from other groups is missing there.
     for b in range(len(alone)):
         group = [field[b : b + 1] for field in batch[:-1]]
         advantage.kernel(Batch._make([*group, batch.parameters]), alone[b : b + 1])
+    # A group of one response again and again may have no finite advantage (0/0, if there is no epsilon); it tells nothing.
     finite = np.isfinite(alone).all(axis=1)
     if not finite.any():
         return True
@@ -136,10 +138,11 @@ def check_alone(advantage: Advantage, batch: Batch, advantages: Array) -> None:
         )
 
 
-def _agree(found: Array, expected: Array) -> bool:
-    return bool((np.abs(found - expected) <= TOLERANCE * np.maximum(1.0, np.abs(expected).max())).all())
+def _agree(given: Array, expected: Array) -> bool:
+    return bool((np.abs(given - expected) <= TOLERANCE * np.maximum(1.0, np.abs(expected).max())).all())
 
 
 def _some(array: np.ndarray) -> np.ndarray:
     """Some thousands of the groups, the last first."""
+    # In reverse order, so that a kernel which looks at a group's position in the batch is found out.
     return np.ascontiguousarray(array[:: -max(1, len(array) // _CHECKED)])

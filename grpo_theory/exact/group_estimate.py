@@ -85,14 +85,14 @@ def second_moments(shares: list[Share], weights: TokenWeights) -> Array:
     """Return E[sum_ij x_i x_j'] as forms of covectors, shape (M, D, D)."""
     n_prompts, dimension = weights.token_probabilities.shape
     check_room("the second moments of each prompt", (n_prompts, dimension, dimension), "gradient_mse and .trace do without")
-    found = np.empty((n_prompts, dimension, dimension))
+    forms = np.empty((n_prompts, dimension, dimension))
     for share in shares:
         numbers = weights.n_features * share.kinds.responses.shape[2] * dimension
         step = max(1, _LARGEST_TABLES // numbers)
         for start in range(0, share.kinds.prompts.size, step):
             part = share.part(start, step)
-            found[part.kinds.prompts] = _forms(part, weights.covectors(part.kinds.prompts))
-    return found
+            forms[part.kinds.prompts] = _forms(part, weights.covectors(part.kinds.prompts))
+    return forms
 
 
 def _forms(share: Share, tables: Array) -> Array:

@@ -254,11 +254,11 @@ def _features(estimator: Estimator, looks: Looks, weights: TokenWeights) -> Feat
 
     def features(counts: Integers, advantages: Array) -> Array:
         split = [np.maximum(advantages, 0.0), np.minimum(advantages, 0.0)] if weights.depends_on_sign else [advantages]
-        found = np.stack([*split, np.ones_like(advantages)] if weights.drifting else split, axis=-1)
+        multipliers = np.stack([*split, np.ones_like(advantages)] if weights.drifting else split, axis=-1)
         if estimator.aggregation.pool:
             tokens = looks.fields[_LENGTHS] @ counts.T
-            found *= (counts.sum(axis=1) / tokens)[..., None, None]
-        return found
+            multipliers *= (counts.sum(axis=1) / tokens)[..., None, None]
+        return multipliers
 
     return features
 

@@ -57,11 +57,11 @@ def reward_moments(problem: Problem) -> tuple[Array, Array]:
 
 def hessian_forms(problem: Problem, logits: Array) -> Array:
     """Return the Hessian of each prompt's share of the objective in its logits, shape (..., M, D, D); see `hessian`."""
-    found, paths = logit_tables(problem, logits), problem.policy.paths
+    tables, paths = logit_tables(problem, logits), problem.policy.paths
     strength = 0.0 if problem.kl is None else problem.kl.strength
-    lead = found.probabilities * found.centred
-    forms = _powers(found.covectors, lead - strength * found.probabilities)
-    forms -= prefix_forms(paths, paths.by_prefix(paths.collect(lead)), found.token_probabilities)
+    lead = tables.probabilities * tables.centred
+    forms = _powers(tables.covectors, lead - strength * tables.probabilities)
+    forms -= prefix_forms(paths, paths.by_prefix(paths.collect(lead)), tables.token_probabilities)
     return problem.bandit.prompt_weights[:, None, None] * forms
 
 
@@ -70,12 +70,12 @@ def noise_forms(problem: Problem, logits: Array) -> Array:
 
     As in `leave_one_out_parts`, weighted by the prompts' probabilities, but for the first, which lacks its - g g'.
     """
-    found = logit_tables(problem, logits)
-    squares = found.probabilities * (found.centred**2 + reward_moments(problem)[0])
-    slopes = ((found.probabilities * found.centred)[..., None] * found.covectors).sum(axis=-2)
+    tables = logit_tables(problem, logits)
+    squares = tables.probabilities * (tables.centred**2 + reward_moments(problem)[0])
+    slopes = ((tables.probabilities * tables.centred)[..., None] * tables.covectors).sum(axis=-2)
     outer = slopes[..., :, None] * slopes[..., None, :]
-    information = _powers(found.covectors, found.probabilities)
-    parts = outer, _powers(found.covectors, squares) - outer, squares.sum(axis=-1)[..., None, None] * information + outer
+    information = _powers(tables.covectors, tables.probabilities)
+    parts = outer, _powers(tables.covectors, squares) - outer, squares.sum(axis=-1)[..., None, None] * information + outer
     return problem.bandit.prompt_weights[:, None, None] * np.stack(parts)
 
 

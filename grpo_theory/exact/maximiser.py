@@ -65,7 +65,7 @@ def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
 
     What is returned has been checked to be stationary, a maximum to second order, and interior (`check_optimum`).  That it is the
     highest of the maxima is not: the objective of a policy with shared features may have several, and which is found depends on
-    theta0.  `gt.exact.search_optimum` starts anew from many places and says how many agree.
+    theta0.  `gt.exact.search_optimum` starts anew from many points and says how many agree.
 
     For tabular logits with a KL penalty the maximiser is known and global, pi* proportional to reference * exp(E[Z|k] / strength)
     over the responses; its logits are returned with mean zero at each prefix.
@@ -100,7 +100,7 @@ def find_optimum(problem: Problem, theta0: ArrayLike) -> Array:
 
 @typed
 def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restarts: int = 16, rng: Rng | None = None) -> Optimum:
-    """Search for the highest maximiser, from theta0 and from random places.
+    """Search for the highest maximiser, from theta0 and from random points.
 
     A random start is the best of 64 points whose logits spread by 1 to 100 around those of theta0.  Nothing but the closed form
     (tabular logits with a KL penalty) certifies that a maximiser is the global one: see `Optimum`.
@@ -147,13 +147,14 @@ def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restart
     ends = [_ascend(problem, start) for start in starts]
     reached = objective(problem, np.array(ends))
     seen = np.concatenate([objective(problem, np.array(starts)), reached])
-    found = np.array([_is_optimum(problem, theta) for theta in ends])
-    if not found.any():
+    is_optimum = np.array([_is_optimum(problem, theta) for theta in ends])
+    if not is_optimum.any():
         raise ValueError(
             f"problem must have an interior maximiser, and none of {restarts} searches found one; "
             f"the highest objective seen is {np.nanmax(seen):.6g}"
         )
-    values = np.where(found, reached, -np.inf)
+    # An end that is no interior maximiser may be higher than all that are; it is reported as `highest`, and never returned.
+    values = np.where(is_optimum, reached, -np.inf)
     best, highest = float(values.max()), float(np.nanmax(seen))
     margin = AGREEMENT * max(1.0, abs(best))
     if highest > best + margin:
@@ -164,7 +165,7 @@ def search_optimum(problem: Problem, theta0: ArrayLike | None = None, *, restart
             stacklevel=3,
         )
     agreeing = int((values >= best - margin).sum())
-    failed = restarts - int(found.sum())
+    failed = restarts - int(is_optimum.sum())
     return Optimum(ends[int(values.argmax())], best, restarts, agreeing, failed, max(highest, best), False)
 
 
@@ -211,6 +212,7 @@ def _ascend(problem: Problem, start: Array) -> Array:
 
     theta = minimise(loss, slope, curvature, start, TRUSTED)
     for _ in range(20):
+        # The pseudoinverse leaves flat directions alone: tabular logits have one at each prompt, where the Hessian is singular.
         step = np.linalg.pinv(hessian(problem, theta), rcond=1e-12, hermitian=True) @ gradient(problem, theta)
         theta = theta - step
         if np.linalg.norm(step) <= 1e-14 * max(1.0, float(np.linalg.norm(theta))):

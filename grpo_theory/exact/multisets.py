@@ -71,6 +71,7 @@ def multisets(n_classes: int, group_size: int) -> Integers:
     tables = [np.full((1, 1), size) for size in range(group_size + 1)]
     for level in range(2, n_classes + 1):
         sizes = range(group_size + 1) if level < n_classes else (group_size,)
+        # The multisets of one class more: the new class has `first` members, and the others are a multiset of the rest.
         tables = [
             np.concatenate([np.insert(tables[size - first], 0, first, axis=1) for first in range(size + 1)]) for size in sizes
         ]
@@ -84,7 +85,7 @@ def members(counts: Integers) -> Integers:
 
 
 @function_value(numba.float64(I2, F2, F2))
-def class_advantages(counts, advantages, found):
+def class_advantages(counts, advantages, by_class):
     """Fill in the advantage of each class (n, R), 0 for classes without members; returns the largest spread within a class."""
     n, n_classes = counts.shape
     spread = 0.0
@@ -92,9 +93,10 @@ def class_advantages(counts, advantages, found):
         g = 0
         for r in range(n_classes):
             first = advantages[i, g] if counts[i, r] > 0 else 0.0
-            found[i, r] = first
+            by_class[i, r] = first
             for _ in range(counts[i, r]):
                 gap = abs(advantages[i, g] - first)
+                # "not <=" and not ">": a gap that is NaN must count as a spread, and NaN fails every comparison.
                 if not gap <= spread * max(1.0, abs(first)):
                     spread = gap / max(1.0, abs(first))
                 g += 1
@@ -130,6 +132,7 @@ def add_moments(counts, log_weights, log_probabilities, look, features, mean, pr
 def batch_of(advantage: Advantage, looks: Looks, groups: Integers) -> Batch:
     """Return the batch that shows a kernel all `groups` of class numbers, shape (n, G), look after look."""
     rewards, norms, lengths = (np.ascontiguousarray(field[:, groups].reshape(-1, groups.shape[1])) for field in looks.fields)
+    # A length that is not read is NaN in a look, which integers do not have; the kernel is shown 1.
     counted = np.where(np.isnan(lengths), 1.0, lengths).astype(np.int64)
     value, deviation, baseline = looks.prompt_fields.repeat(len(groups), axis=1)
     return Batch(rewards, norms, counted, value, deviation, baseline, advantage.parameter_array)
@@ -192,9 +195,10 @@ def group_moments(
     n_prompts, n_classes = log_probabilities.shape
     moments = GroupMoments.zeros(n_prompts, n_classes, n_features)
     for counts, advantages in class_tables(advantage, looks, group_size):
-        found = np.ascontiguousarray(features(counts, advantages))
+        multipliers = np.ascontiguousarray(features(counts, advantages))
+        # Logs of the multinomial coefficients, because those of some hundred responses overflow a double.
         log_weights = gammaln(group_size + 1.0) - gammaln(counts + 1.0).sum(axis=1)
-        add_moments(counts, log_weights, log_probabilities, look, found, moments.mean, moments.product, moments.squares)
+        add_moments(counts, log_weights, log_probabilities, look, multipliers, moments.mean, moments.product, moments.squares)
     return moments
 
 

@@ -44,6 +44,7 @@ def _bent(problem: Problem, theta: ArrayLike) -> Array:
 
 def _radius(step: float, bent: Array) -> float:
     """Return the largest |1 + eta h|, infinite where that is too large for a number."""
+    # A step so large that its product with a curvature overflows is unstable, and infinity says so.
     with np.errstate(over="ignore"):
         return float(np.abs(1.0 + step * bent).max()) if bent.size else 1.0
 

@@ -29,9 +29,9 @@ def objective(problem: Problem, theta: ArrayLike) -> Array:
     facts = (bandit.mean_reward, log_reference, bandit.prompt_weights)
     tables = (np.array(fact, dtype=np.float64, order="C") for fact in facts)
     strength = 0.0 if kl is None else kl.strength
-    found = np.empty(len(points))
-    fill_objectives(points, *tables, strength, paths.edges, paths.lengths, paths.vocabulary_size, found)
-    return found.reshape(logits.shape[:-2])[()]
+    objectives = np.empty(len(points))
+    fill_objectives(points, *tables, strength, paths.edges, paths.lengths, paths.vocabulary_size, objectives)
+    return objectives.reshape(logits.shape[:-2])[()]
 
 
 @function_value(numba.void(F3, F2, F2, F1, numba.float64, KEPT_I2, KEPT_I1, numba.int64, F1))
@@ -44,6 +44,7 @@ def fill_objectives(logits, rewards, log_reference, weights, strength, edges, le
             own = logits[point, m]
             for start in range(0, own.shape[0], vocabulary_size):
                 stop = start + vocabulary_size
+                # The largest logit is taken off before the exponential, so that none overflows.
                 most = own[start]
                 for d in range(start + 1, stop):
                     most = max(most, own[d])
@@ -51,6 +52,7 @@ def fill_objectives(logits, rewards, log_reference, weights, strength, edges, le
                 for d in range(start, stop):
                     tokens[d] = exp(own[d] - most)
                     total += tokens[d]
+                # Without a penalty no logarithm is asked for, and it is a good part of the time.
                 log_total, share = log(total) if strength != 0.0 else 0.0, 1.0 / total
                 for d in range(start, stop):
                     tokens[d] *= share

@@ -44,7 +44,7 @@ class AdvantageTable(NamedTuple):
         For prompt (P = M, or 1 if the kernel reads nothing of the prompt), multiset of reward values and value; 0 for a value
         that no response of the multiset has.
     ranks : ndarray of int64, shape (L - 1, G + 1)
-        The number of a multiset is sum_l ranks[l, n_1 + ... + n_l] over l < L, its place among all in colexicographic order.
+        The number of a multiset is sum_l ranks[l, n_1 + ... + n_l] over l < L, its rank among all in colexicographic order.
     """
 
     advantages: Array
@@ -114,9 +114,10 @@ def advantage_table(
     n_values, fields = len(values), np.array(prompt_fields)
     counts = multisets(n_values, group_size)
     ranks = multiset_ranks(n_values, group_size)
-    places = np.zeros(len(counts), dtype=np.int64)
+    # The multisets are listed in lexicographic order, and drivers find a line by its rank in colexicographic order.
+    lines = np.zeros(len(counts), dtype=np.int64)
     for level, reached in enumerate(np.cumsum(counts[:, :-1], axis=1).T):
-        places += ranks[level, reached]
+        lines += ranks[level, reached]
     rows = fields.shape[1]
     unread = np.full((rows, n_values), nan)
     batch = batch_of(advantage, Looks(np.stack([np.tile(values, (rows, 1)), unread, unread]), fields), members(counts))
@@ -126,6 +127,6 @@ def advantage_table(
     spread = class_advantages(np.tile(counts, (rows, 1)), advantages, by_value)
     if spread > 0.0 or not treats_alike(advantage, batch, advantages):
         return None
-    found = np.empty((rows, *counts.shape))
-    found[:, places] = by_value.reshape(found.shape)
-    return AdvantageTable(found, ranks)
+    table = np.empty((rows, *counts.shape))
+    table[:, lines] = by_value.reshape(table.shape)
+    return AdvantageTable(table, ranks)

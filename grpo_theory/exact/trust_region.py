@@ -49,6 +49,7 @@ def minimise(loss: Callable[[Array], float], slope: Gradient, curvature: Gradien
             break
         trial = loss(theta + step)
         ratio = (value - trial) / promised
+        # "not >=" and not "<": a ratio that is NaN, where the loss is no number, must shrink the region too.
         if not ratio >= 0.25:
             radius *= 0.25
         elif ratio > 0.75 and np.linalg.norm(step) > 0.99 * radius:
@@ -73,6 +74,7 @@ def best_step(gradient: Array, hessian: Array, radius: float) -> Array:
         inside = -along / curvatures
         if np.linalg.norm(inside) <= radius:
             return np.asarray(directions @ inside)
+    # The step is longer than the radius at the shift `low` or as long (it is infinite at a pole), and no longer at `high`.
     low = max(0.0, -curvatures[0])
     high = low + np.linalg.norm(along) / radius
     for _ in range(HALVINGS):
@@ -84,6 +86,8 @@ def best_step(gradient: Array, hessian: Array, radius: float) -> Array:
         else:
             high = middle
     step = -along / (curvatures + high)
+    # The hard case of Moré and Sorensen: where the gradient has (almost) no part along the lowest curvature, no shift makes
+    # the step long enough. What is left of the radius is gone along that direction, downhill.
     left = np.sqrt(max(radius**2 - float(step @ step), 0.0))
     step[0] = -np.copysign(np.hypot(step[0], left), along[0])
     return np.asarray(directions @ step)

@@ -17,7 +17,7 @@ from grpo_theory.problem import KL, Paths, Point
 from grpo_theory.validation import typed
 
 POSITIVE, NEGATIVE = 0, 1
-"""Places of the signs of an advantage in a table of gains."""
+"""Indices of the signs of an advantage in a table of gains."""
 _LARGEST = 1e150
 """Weights of tokens are refused above this, because double precision does not hold their squares."""
 
@@ -151,16 +151,17 @@ def check_support(current: Point, behaviour: Point) -> None:
 
 def _forget_undrawn(gains: Array, current: Point, behaviour: Point) -> None:
     """Set gains (K, 2, T, M) that are too large to 0 for responses that neither policy draws; raise if there are others."""
+    # "not <=" finds NaN as well as what is too large.
     large = ~(np.abs(gains) <= _LARGEST).all(axis=(1, 2))
     drawn = large & ((current.probabilities > 0.0) | (behaviour.probabilities > 0.0)).T
     if drawn.any():
         response, prompt = (int(i) for i in np.argwhere(drawn)[0])
         largest = float(np.abs(gains[response, ..., prompt]).max())
-        found = "infinite" if not np.isfinite(largest) else f"{largest:.3g}, whose square is beyond double precision"
+        size = "infinite" if not np.isfinite(largest) else f"{largest:.3g}, whose square is beyond double precision"
         raise ValueError(
             f"behaviour must give every response of the current policy a probability above 0, and gives "
             f"{behaviour.probabilities[prompt, response]:.3g} to response {response} of prompt {prompt}: "
-            f"the importance ratio is {found}"
+            f"the importance ratio is {size}"
         )
     np.moveaxis(gains, -1, 1)[large] = 0.0
 

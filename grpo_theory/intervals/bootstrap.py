@@ -54,8 +54,8 @@ def bootstrap_quantiles(terms: PromptTerms, weights: Array, resamples: Resamples
     leading = terms.power.shape[:-1]
     quantiles = np.empty((*leading, weights.shape[-2], 2))
     for i in np.ndindex(leading):
-        found = _statistics(PromptTerms(*(term[i] for term in terms)), weights[i], counts)
-        quantiles[i] = np.partition(found, ranks, axis=-1)[:, ranks]
+        statistics = _statistics(PromptTerms(*(term[i] for term in terms)), weights[i], counts)
+        quantiles[i] = np.partition(statistics, ranks, axis=-1)[:, ranks]
     return np.minimum(quantiles[..., 0], 0.0), np.maximum(quantiles[..., 1], 0.0)
 
 
@@ -70,13 +70,13 @@ def _statistics(terms: PromptTerms, weights: Array, counts: Array) -> Array:
     total = u.sum(axis=0)
     linear = weights @ np.stack([terms.power, terms.c2, terms.c3])
     means = linear.mean(axis=1) - weights[:, 0] * (total @ total) / size**2
-    found = np.empty((len(weights), counts.shape[1]))
-    studentised(counts, with_others, linear, weights[:, 0].copy(), means, found)
-    return found
+    statistics = np.empty((len(weights), counts.shape[1]))
+    studentised(counts, with_others, linear, weights[:, 0].copy(), means, statistics)
+    return statistics
 
 
 @function_value(numba.void(F2, F2, F2, F1, F1, F2))
-def studentised(counts, with_others, linear, of_product, means, found):
+def studentised(counts, with_others, linear, of_product, means, statistics):
     """Fill in the statistics (L, R) of resamples.
 
     Parameters
@@ -89,6 +89,7 @@ def studentised(counts, with_others, linear, of_product, means, found):
         By how much of the products' mean a combination falls, and what its own mean over resamples is.
     """
     size, n = counts.shape
+    # Resamples are the innermost loop everywhere: they lie side by side in memory, and the compiler makes vectors of them.
     mean, product, power = np.empty(n), np.empty(n), np.empty(n)
     for k in range(len(means)):
         slope = 2.0 * of_product[k] / (size - 2.0)
@@ -109,4 +110,4 @@ def studentised(counts, with_others, linear, of_product, means, found):
         for r in range(n):
             excess = mean[r] - of_product[k] * product[r] / (size - 1.0) - means[k]
             error = np.sqrt(power[r] / (size * (size - 1.0)))
-            found[k, r] = excess / error if error > 0.0 else np.copysign(FAR, excess)
+            statistics[k, r] = excess / error if error > 0.0 else np.copysign(FAR, excess)

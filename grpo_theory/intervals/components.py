@@ -36,10 +36,10 @@ class PromptTerms(NamedTuple):
     def covariance(self) -> Array:
         """Return the delete-one-prompt jackknife covariance of the estimates, shape (..., 3, 3); needs B >= 3."""
         size, width = self.gradients.shape[-2:]
-        found = np.empty((*self.power.shape[:-1], 3, 3))
+        covariances = np.empty((*self.power.shape[:-1], 3, 3))
         terms = np.stack([self.power, self.c2, self.c3], axis=-2)
-        jackknife_covariances(self.gradients.reshape(-1, size, width), terms.reshape(-1, 3, size), found.reshape(-1, 3, 3))
-        return found
+        jackknife_covariances(self.gradients.reshape(-1, size, width), terms.reshape(-1, 3, size), covariances.reshape(-1, 3, 3))
+        return covariances
 
     def influences(self) -> Array:
         """Return what each prompt adds to the error of the three estimates, shape (..., 3, B); needs B >= 3.
@@ -49,12 +49,12 @@ class PromptTerms(NamedTuple):
         size = self.gradients.shape[-2]
         total = self.gradients.sum(axis=-2, keepdims=True)
         others = (self.gradients * (total - self.gradients)).sum(axis=-1)
-        found = np.stack([self.power - 2.0 / (size - 2.0) * others, self.c2, self.c3], axis=-2)
-        return found - found.mean(axis=-1, keepdims=True)
+        influences = np.stack([self.power - 2.0 / (size - 2.0) * others, self.c2, self.c3], axis=-2)
+        return influences - influences.mean(axis=-1, keepdims=True)
 
 
 @function_value(numba.void(F3, F1))
-def products_of_pairs(gradients, found):
+def products_of_pairs(gradients, products):
     """Fill in the mean products (N,) of different prompts' estimates (N, B, J)."""
     n, size, width = gradients.shape
     for i in range(n):
@@ -65,16 +65,16 @@ def products_of_pairs(gradients, found):
                 total += u[b, j]
                 square += u[b, j] * u[b, j]
             product += total * total - square
-        found[i] = product / (size * (size - 1.0))
+        products[i] = product / (size * (size - 1.0))
 
 
 @function_value(numba.void(F3, F3, F3))
-def jackknife_covariances(gradients, terms, found):
+def jackknife_covariances(gradients, terms, covariances):
     """Fill in the covariances (N, 3, 3), from gradient estimates (N, B, J) and terms (N, 3, B); exactly 0 of what is constant."""
     n, size, width = gradients.shape
     total, influence, others = np.empty(width), np.empty((3, size)), np.empty(size)
     for i in range(n):
-        u, term, out = gradients[i], terms[i], found[i]
+        u, term, out = gradients[i], terms[i], covariances[i]
         for j in range(width):
             total[j] = 0.0
             for b in range(size):
@@ -84,6 +84,7 @@ def jackknife_covariances(gradients, terms, found):
             others[b] = 0.0
             for j in range(width):
                 others[b] += u[b, j] * (total[j] - u[b, j])
+            # Sums are of differences from the first prompt's: what all prompts have in common is 0 exactly, and not rounding.
             product += others[b] - others[0]
         for k in range(3):
             mean = 0.0

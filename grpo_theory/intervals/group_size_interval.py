@@ -20,21 +20,22 @@ UNBOUNDED = (
 )
 
 
-def _log_ratio_error(found: GroupSizeLaw, covariance: Array) -> Array:
+def _log_ratio_error(law: GroupSizeLaw, covariance: Array) -> Array:
     """Return the standard error of log(c3/c1) by the delta method; infinite where an estimate is not above 0."""
-    proper = (found.c1 > 0.0) & (found.c3 > 0.0)
-    c1, c3 = np.where(proper, found.c1, 1.0), np.where(proper, found.c3, 1.0)
+    proper = (law.c1 > 0.0) & (law.c3 > 0.0)
+    # "where" computes both branches; the 1 keeps the one that is not used free of divisions by 0.
+    c1, c3 = np.where(proper, law.c1, 1.0), np.where(proper, law.c3, 1.0)
     slopes = np.stack([-1.0 / c1, np.zeros_like(c1), 1.0 / c3], axis=-1)
     variance = np.einsum("...i,...ij,...j->...", slopes, covariance, slopes)
     return np.where(proper, np.sqrt(np.maximum(variance, 0.0)), np.inf)
 
 
-def _interval(found: GroupSizeLaw, covariance: Array, ratios: tuple[Array, Array], level: float, single: bool) -> Interval:
+def _interval(law: GroupSizeLaw, covariance: Array, ratios: tuple[Array, Array], level: float, single: bool) -> Interval:
     """Turn limits of c3/c1 into limits of G*; the standard error is the delta method's."""
     degenerate = ~(covariance[..., 0, 0] + covariance[..., 2, 2] > 0.0)
     if single and degenerate:
         raise ValueError("the prompts' terms of the error do not vary: they say nothing about the optimal group size")
-    optimum, log_error = np.asarray(found.optimum), _log_ratio_error(found, covariance)
+    optimum, log_error = np.asarray(law.optimum), _log_ratio_error(law, covariance)
     proper = np.isfinite(log_error)
     error = np.where(proper, (np.where(proper, optimum, 1.0) - 1.0) / 2.0 * np.where(proper, log_error, 0.0), np.inf)
     low, high = (np.where(degenerate, np.nan, 1.0 + np.sqrt(ratio)) for ratio in ratios)
@@ -73,18 +74,18 @@ def group_size_jackknife(rollouts: Groups, level: float = 0.95) -> Interval:
     """
     level = check_level(level)
     terms = prompt_terms(rollouts, 3)
-    found, covariance = terms.components(), terms.covariance()
-    log_error = _log_ratio_error(found, covariance)
+    law, covariance = terms.components(), terms.covariance()
+    log_error = _log_ratio_error(law, covariance)
     proper = np.isfinite(log_error)
     half = stdtrit(rollouts.batch_size - 1, (1.0 + level) / 2.0) * np.where(proper, log_error, 0.0)
-    ratio = np.where(proper, found.c3 / np.where(proper, found.c1, 1.0), 0.0)
+    ratio = np.where(proper, law.c3 / np.where(proper, law.c1, 1.0), 0.0)
     with np.errstate(over="ignore"):
         low, high = np.where(proper, ratio * np.exp(-half), 0.0), np.where(proper, ratio * np.exp(half), np.inf)
-    return _interval(found, covariance, (low, high), level, rollouts.single)
+    return _interval(law, covariance, (low, high), level, rollouts.single)
 
 
 def ratio_limits(
-    found: GroupSizeLaw, covariance: Array, lower_quantile: ArrayLike, upper_quantile: ArrayLike
+    law: GroupSizeLaw, covariance: Array, lower_quantile: ArrayLike, upper_quantile: ArrayLike
 ) -> tuple[Array, Array]:
     """Return the least and the greatest of the ratios r >= 0 with lower <= (c3 - r c1)/se(r) <= upper.
 
@@ -97,14 +98,14 @@ def ratio_limits(
 
     Parameters
     ----------
-    found : GroupSizeLaw
+    law : GroupSizeLaw
         Shape (...).
     covariance : ndarray, shape (..., 3, 3)
     lower_quantile, upper_quantile : array_like, broadcast to (...)
         lower <= 0 <= upper.
     """
     v11, v13, v33 = covariance[..., 0, 0], covariance[..., 0, 2], covariance[..., 2, 2]
-    c1, c3 = np.maximum(found.c1, 0.0), np.maximum(found.c3, 0.0)
+    c1, c3 = np.maximum(law.c1, 0.0), np.maximum(law.c3, 0.0)
     return quotient_limits(c3, c1, (v33, v13, v11), lower_quantile, upper_quantile)
 
 
@@ -141,9 +142,9 @@ def group_size_fieller(rollouts: Groups, level: float = 0.95) -> Interval:
     """
     level = check_level(level)
     terms = prompt_terms(rollouts, 3)
-    found, covariance = terms.components(), terms.covariance()
+    law, covariance = terms.components(), terms.covariance()
     t = stdtrit(rollouts.batch_size - 1, (1.0 + level) / 2.0)
-    return _interval(found, covariance, ratio_limits(found, covariance, -t, t), level, rollouts.single)
+    return _interval(law, covariance, ratio_limits(law, covariance, -t, t), level, rollouts.single)
 
 
 @vectorized
@@ -183,9 +184,9 @@ def group_size_bootstrap(rollouts: Groups, level: float = 0.95, *, resamples: in
     level = check_level(level)
     terms = prompt_terms(rollouts, 3)
     drawn = draw_resamples(rollouts.batch_size, resamples, level, rng)
-    found, covariance = terms.components(), terms.covariance()
-    angle = np.arctan2(np.maximum(found.c3, 0.0), np.maximum(found.c1, 0.0))
+    law, covariance = terms.components(), terms.covariance()
+    angle = np.arctan2(np.maximum(law.c3, 0.0), np.maximum(law.c1, 0.0))
     weights = np.stack([-np.sin(angle), np.zeros_like(angle), np.cos(angle)], axis=-1)
     quantiles = (side[..., 0] for side in bootstrap_quantiles(terms, weights[..., None, :], drawn))
-    limits = ratio_limits(found, covariance, *quantiles)
-    return _interval(found, covariance, limits, level, rollouts.single)
+    limits = ratio_limits(law, covariance, *quantiles)
+    return _interval(law, covariance, limits, level, rollouts.single)

@@ -69,12 +69,12 @@ def _lognormal_skewness() -> Array:
     """Return the L-skewness of lognormal laws, by the quantile function."""
     share = (np.arange(QUANTILE_POINTS) + 0.5) / QUANTILE_POINTS
     normal = ndtri(share)
-    found = [0.0]
+    skewness = [0.0]
     for spread in SPREADS[1:]:
         law = np.exp(spread * normal)
         mean, one, two = law.mean(), (share * law).mean(), (share**2 * law).mean()
-        found.append((6.0 * two - 6.0 * one + mean) / (2.0 * one - mean))
-    return np.array(found)
+        skewness.append((6.0 * two - 6.0 * one + mean) / (2.0 * one - mean))
+    return np.array(skewness)
 
 
 @lru_cache(maxsize=64)

@@ -118,8 +118,8 @@ class LocalModel:
     def variance(self, covariance: Array, contrasts: Array) -> Array:
         """Return the variance of functionals (J, d) under a covariance in the basis, shape (..., J); NaN if not identifiable."""
         components = contrasts @ self.directions
-        found = np.einsum("...ji,...ik,...jk->...j", components, covariance, components)
-        return np.where(self.identifies(contrasts), found, np.nan)
+        variance = np.einsum("...ji,...ik,...jk->...j", components, covariance, components)
+        return np.where(self.identifies(contrasts), variance, np.nan)
 
     def identifies(self, contrasts: Array) -> Flags:
         """Return which functionals (J, d) have no part along a flat direction, shape (..., J)."""
@@ -196,9 +196,9 @@ def check_identifiable(model: LocalModel, contrasts: Array) -> None:
     ------
     ValueError
     """
-    found = model.identifies(contrasts)
-    if model.usable.ndim == 0 and not found.all():
-        row = int(np.argmin(found))
+    identified = model.identifies(contrasts)
+    if model.usable.ndim == 0 and not identified.all():
+        row = int(np.argmin(identified))
         flat = np.where(model.curvatures == 0.0, contrasts[row] @ model.directions, 0.0)
         direction = np.round(model.directions @ flat / np.linalg.norm(flat), 3).tolist()
         raise ValueError(f"contrasts must be identifiable: row {row} has a part along {direction}, where the objective is flat")

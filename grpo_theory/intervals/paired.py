@@ -147,10 +147,10 @@ def seeds_needed(a: ArrayLike, b: ArrayLike, difference: float, power: float = 0
     if differences.ndim != 1:
         raise ValueError(f"a and b must have shape (R,), one pilot, got {differences.shape}")
     spread = as_positive("standard deviation of a - b", float(differences.std(ddof=1)) if varies[-1] else 0.0)
-    found = pairs_needed(abs(difference) / spread, power, level)
-    if found > MOST_SEEDS:
+    pairs = pairs_needed(abs(difference) / spread, power, level)
+    if pairs > MOST_SEEDS:
         raise ValueError(f"difference must be larger: {difference:g} needs over {MOST_SEEDS} seeds at a spread of {spread:.3g}")
-    return found
+    return pairs
 
 
 def pairs_needed(effect: float, power: float, level: float, *, most: int = MOST_SEEDS) -> int:
@@ -163,18 +163,18 @@ def pairs_needed(effect: float, power: float, level: float, *, most: int = MOST_
 
     effect = min(effect, LARGEST_EFFECT)
 
-    def found(runs: int) -> float:
+    def power_at(runs: int) -> float:
         critical = student_quantile(runs - 1, level)
         return float(nct.sf(critical, runs - 1, np.sqrt(runs) * effect))
 
     low, high = 1, 2
-    while found(high) < power:
+    while power_at(high) < power:
         low, high = high, 2 * high
         if low >= most:
             return most + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if found(middle) < power else (low, middle)
+        low, high = (middle, high) if power_at(middle) < power else (low, middle)
     return min(high, most + 1)
 
 

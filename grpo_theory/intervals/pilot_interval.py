@@ -22,8 +22,8 @@ def _not_negative(interval: Interval) -> Interval:
 
 def _combinations(terms: PromptTerms, weights: Array) -> tuple[Array, Array]:
     """Return estimates and jackknife standard errors of combinations of c1, c2 and c3 with weights (L, 3), shapes (..., L)."""
-    found = terms.components()
-    estimate = np.stack([found.c1, found.c2, found.c3], axis=-1) @ weights.T
+    law = terms.components()
+    estimate = np.stack([law.c1, law.c2, law.c3], axis=-1) @ weights.T
     return estimate, np.sqrt(np.einsum("li,...ij,lj->...l", weights, terms.covariance(), weights))
 
 
@@ -48,9 +48,11 @@ def _bootstrap(rollouts: Groups, weights: Array, level: float, resamples: int, r
     return _not_negative(Interval(base.estimate, base.standard_error, low, high, base.level))
 
 
-def _only(found: Interval) -> Interval:
+def _only(interval: Interval) -> Interval:
     """Drop the last axis, of length 1."""
-    return Interval(found.estimate[..., 0], found.standard_error[..., 0], found.low[..., 0], found.high[..., 0], found.level)
+    return Interval(
+        interval.estimate[..., 0], interval.standard_error[..., 0], interval.low[..., 0], interval.high[..., 0], interval.level
+    )
 
 
 def _error_weights(batch_size: int, group_size: int) -> Array:

@@ -30,12 +30,12 @@ def fill_means_beyond_first(values, means):
 
 
 @function_value(numba.void(GROUPS, F3))
-def deviations(values, found):
+def deviations(values, differences):
     """Fill in the deviations (N, G, J) of values from their mean over the group; exactly 0 where they are constant."""
     n, size, width = values.shape
     means = np.empty(width)
     for i in range(n):
-        w, out = values[i], found[i]
+        w, out = values[i], differences[i]
         fill_means_beyond_first(w, means)
         for g in range(size):
             for j in range(width):
@@ -43,14 +43,14 @@ def deviations(values, found):
 
 
 @function_value(numba.void(F2, GROUPS, F2))
-def gradients(centred_rewards, scores, found):
+def gradients(centred_rewards, scores, estimates):
     """Fill in the leave-one-out estimates (N, J) of the gradients.
 
     Exactly 0 where rewards or scores are constant: the deviations of the rewards add up to 0, so one score may be taken off all.
     """
     n, size, width = scores.shape
     for i in range(n):
-        z, w, out = centred_rewards[i], scores[i], found[i]
+        z, w, out = centred_rewards[i], scores[i], estimates[i]
         for j in range(width):
             out[j] = 0.0
         for g in range(1, size):
@@ -61,13 +61,13 @@ def gradients(centred_rewards, scores, found):
 
 
 @function_value(numba.void(F2, GROUPS, F2))
-def jackknife_variances(centred_rewards, scores, found):
+def jackknife_variances(centred_rewards, scores, variances):
     """Fill in the jackknife variances (N, J) of the gradients' estimates; exactly 0 where the products are constant."""
     n, size, width = scores.shape
     factor = size / (size - 2.0) ** 2 / (size - 1.0)
     means, average, products = np.empty(width), np.empty(width), np.empty((size, width))
     for i in range(n):
-        z, w, out = centred_rewards[i], scores[i], found[i]
+        z, w, out = centred_rewards[i], scores[i], variances[i]
         fill_means_beyond_first(w, means)
         for g in range(size):
             for j in range(width):
@@ -106,7 +106,7 @@ def add_squares(z, w, means, sums):
 
 
 @function_value(numba.void(F2, GROUPS, F2))
-def powers(centred_rewards, scores, found):
+def powers(centred_rewards, scores, fields):
     """Fill in the fields (N, 3) of `PromptPowers`."""
     n, size, width = scores.shape
     pairs = size * (size - 1.0)
@@ -126,17 +126,17 @@ def powers(centred_rewards, scores, found):
             centred_norms += sums[3, j]
             weighted_centred_norms += sums[4, j]
         quadruple = (size - 1.0) * (size - 2.0) * squared_total - pairs * weighted_centred_norms + centred_norms * reward_power
-        found[i, 0] = quadruple / (triples * (size - 3.0))
-        found[i, 1] = (pairs * weighted_norms - norms * reward_power) / triples
-        found[i, 2] = ((size - 1.0) * norms * reward_power - size * weighted_norms) / triples
+        fields[i, 0] = quadruple / (triples * (size - 3.0))
+        fields[i, 1] = (pairs * weighted_norms - norms * reward_power) / triples
+        fields[i, 2] = ((size - 1.0) * norms * reward_power - size * weighted_norms) / triples
 
 
 def centred(values: Array, axis: int) -> Array:
     """Return the deviations from the mean along an axis; exactly 0 where the values are constant."""
-    found, place = np.empty(values.shape), axis % values.ndim
-    shape = prod(values.shape[:place]), values.shape[place], prod(values.shape[place + 1 :])
-    deviations(np.ascontiguousarray(values).reshape(shape), found.reshape(shape))
-    return found
+    differences, axis = np.empty(values.shape), axis % values.ndim
+    shape = prod(values.shape[:axis]), values.shape[axis], prod(values.shape[axis + 1 :])
+    deviations(np.ascontiguousarray(values).reshape(shape), differences.reshape(shape))
+    return differences
 
 
 def shifted_mean(values: Array, axis: int) -> Array:
@@ -155,9 +155,9 @@ def _each(fill: FunctionValue, rollouts: Groups, width: int) -> Array:
     def of_groups(same: Rollouts) -> Array:
         size, scores = same.group_size, np.ascontiguousarray(same.known_scores)
         z, w = centred(same.rewards, -1).reshape(-1, size), scores.reshape(-1, size, scores.shape[-1])
-        found = np.empty((len(w), width))
-        fill(z, w, found)
-        return found.reshape(*same.rewards.shape[:-1], width)
+        statistics = np.empty((len(w), width))
+        fill(z, w, statistics)
+        return statistics.reshape(*same.rewards.shape[:-1], width)
 
     return rollouts.by_prompt(of_groups)
 
@@ -204,5 +204,5 @@ class PromptPowers:
 def prompt_powers(rollouts: Groups) -> PromptPowers:
     """Compute the three U-statistics of each prompt in O(G J); needs G >= 4."""
     rollouts.require(responses=4)
-    found = _each(powers, rollouts, 3)
-    return PromptPowers(found[..., 0], found[..., 1], found[..., 2])
+    fields = _each(powers, rollouts, 3)
+    return PromptPowers(fields[..., 0], fields[..., 1], fields[..., 2])

@@ -73,6 +73,7 @@ def value_clustered(rollouts: Groups, level: float = 0.95) -> Interval:
     """
     rollouts.require(prompts=2)
     size = rollouts.batch_size
+    # Rewards are taken from the first before they are averaged, so that prompts with equal rewards differ by exactly 0.
     first = rollouts.rewards.reshape(*rollouts.rewards.shape[:-2], -1)[..., :1]
     above = rollouts.by_prompt(lambda same: (same.rewards - first[..., None]).mean(axis=-1))
     error = np.sqrt((centred(above, -1) ** 2).sum(axis=-1) / (size * (size - 1.0)))

@@ -27,7 +27,7 @@ class Answers:
         Whether the sets are ellipsoids: then width, covered and failed repeat one value along the last axis.  None where no
         dataset had an answer.
     refusals : dict of int to str
-        The messages of the datasets that were refused, by their place.
+        The messages of the datasets that were refused, by their index.
     """
 
     estimate: Array
@@ -41,8 +41,8 @@ class Answers:
     refusals: dict[int, str] = field(default_factory=dict)
 
     @classmethod
-    def room(cls, n: int, n_levels: int, shape: tuple[int, ...]) -> "Answers":
-        """Make room for answers: as long as nothing is put there, all have failed."""
+    def empty(cls, n: int, n_levels: int, shape: tuple[int, ...]) -> "Answers":
+        """Return answers of which none is given yet: until one is put there, a dataset counts as failed."""
         estimate, error, low, high, width = (np.full((n, n_levels, *shape), np.nan) for _ in range(5))
         none = np.zeros(width.shape, dtype=bool)
         return cls(estimate, error, low, high, width, none, ~none)
@@ -64,8 +64,8 @@ class Answers:
         refusals = {i - start: why for i, why in self.refusals.items()}
         return Answers(**arrays, joint=self.joint, refusals=refusals)
 
-    def put(self, place: int | slice, level: int, answer: Any, truth: Array) -> None:
-        """Write an answer: of dataset `place`, or of all of them if it is a slice.
+    def put(self, dataset: int | slice, level: int, answer: Any, truth: Array) -> None:
+        """Write an answer: of the dataset with this index, or of all datasets if it is a slice.
 
         Raises
         ------
@@ -74,26 +74,26 @@ class Answers:
         ValueError
             If its shape is not the truth's.
         """
-        at = place, level
+        row = dataset, level
         joint = isinstance(answer, Ellipsoid)
         if self.joint not in (None, joint):
             raise TypeError(MIXED)
         if isinstance(answer, Ellipsoid):
-            self._check_shape(at, np.shape(answer.estimate), truth)
+            self._check_shape(row, np.shape(answer.estimate), truth)
             variance = np.diagonal(answer.covariance, axis1=-2, axis2=-1)
             error = np.sqrt(variance)
             half = np.sqrt(answer.squared_radius)[..., None] * error
             estimate, low, high = answer.estimate, answer.estimate - half, answer.estimate + half
-            self.width[at] = np.asarray(answer.width)[..., None]
-            self.covered[at] = np.asarray(answer.covers(truth))[..., None]
+            self.width[row] = np.asarray(answer.width)[..., None]
+            self.covered[row] = np.asarray(answer.covers(truth))[..., None]
         else:
             estimate, error, low, high = _numbers(answer)
             shape = low.shape if low.shape == high.shape else np.broadcast_shapes(low.shape, high.shape)
-            self._check_shape(at, shape, truth)
+            self._check_shape(row, shape, truth)
             for name, part in (("estimate", estimate), ("standard_error", error)):
                 if part.ndim and part.shape != shape:
                     raise ValueError(f"interval must return {name} of the limits' shape {shape} or a number, got {part.shape}")
-        self.estimate[at], self.standard_error[at], self.low[at], self.high[at] = estimate, error, low, high
+        self.estimate[row], self.standard_error[row], self.low[row], self.high[row] = estimate, error, low, high
         self.joint = joint
 
     def settle(self, truth: Array) -> None:
@@ -107,13 +107,13 @@ class Answers:
             self.width, self.covered = self.high - self.low, (self.low <= truth) & (truth <= self.high)
 
     def inverted(self) -> Integers:
-        """Return the places of the datasets with a lower limit above its upper one."""
+        """Return the indices of the datasets with a lower limit above its upper one."""
         return np.flatnonzero((self.low > self.high).reshape(len(self.low), -1).any(axis=1))
 
-    def _check_shape(self, at: tuple, found: tuple[int, ...], truth: Array) -> None:
-        if found != self.low[at].shape:
-            block = f" for a block of {len(self.low)} datasets" if isinstance(at[0], slice) else ""
-            raise ValueError(f"truth must have the shape of the interval's limits, got {truth.shape}, and limits {found}{block}")
+    def _check_shape(self, row: tuple, shape: tuple[int, ...], truth: Array) -> None:
+        if shape != self.low[row].shape:
+            block = f" for a block of {len(self.low)} datasets" if isinstance(row[0], slice) else ""
+            raise ValueError(f"truth must have the shape of the interval's limits, got {truth.shape}, and limits {shape}{block}")
 
     def nonnested(self) -> Flags:
         """Return which datasets have a set that does not contain that of the level below, shape (n,)."""

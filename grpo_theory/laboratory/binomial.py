@@ -10,10 +10,10 @@ from grpo_theory.validation import as_fraction
 
 def exact_limits(hits: Flags, confidence: float) -> tuple[float, float]:
     """Return Clopper and Pearson's limits of the probability of a hit, which are quantiles of beta laws."""
-    found = int(hits.sum())
-    missed, tail = len(hits) - found, (1.0 - confidence) / 2.0
-    low = float(betaincinv(found, missed + 1.0, tail)) if found else 0.0
-    high = float(betaincinv(found + 1.0, missed, 1.0 - tail)) if missed else 1.0
+    count = int(hits.sum())
+    missed, tail = len(hits) - count, (1.0 - confidence) / 2.0
+    low = float(betaincinv(count, missed + 1.0, tail)) if count else 0.0
+    high = float(betaincinv(count + 1.0, missed, 1.0 - tail)) if missed else 1.0
     return low, high
 
 
@@ -56,6 +56,7 @@ def replications_to_tell(level: float, coverage: float, *, error: float = 1e-3, 
     if coverage == level:
         raise ValueError(f"coverage must differ from the level {level:g}, got the same")
     null, other = sqrt(level * (1.0 - level)), sqrt(coverage * (1.0 - coverage))
+    # The normal approximation starts the search, and the exact power ends it.
     n = ceil(((-ndtri(error / 2.0) * null + ndtri(power) * other) / (coverage - level)) ** 2)
     while _power(n, level, coverage, error) < power:
         n = ceil(1.02 * n)

@@ -115,8 +115,8 @@ class Coverage:
         failed = self.answers.failed.reshape(self.replications, -1).any(axis=1)
         if not failed.any():
             return None
-        place = int(np.argmax(failed))
-        return f"replication {self.first + place}: {self.answers.refusals.get(place, 'NaN limits')}"
+        index = int(np.argmax(failed))
+        return f"replication {self.first + index}: {self.answers.refusals.get(index, 'NaN limits')}"
 
     @property
     def nonnested(self) -> int:
@@ -135,8 +135,8 @@ class Coverage:
         """Return the exact two-sided binomial test's p-value of coverage being the level; shape S, or (L, *S)."""
         hits = self._single(self.answers.covered)
         values = np.empty(hits.shape[1:])
-        for number, *at in np.ndindex(values.shape):
-            values[number, *at] = exact_p_value(hits[:, number, *at], self.trial.levels[number])
+        for number, *index in np.ndindex(values.shape):
+            values[number, *index] = exact_p_value(hits[:, number, *index], self.trial.levels[number])
         return values if isinstance(self.level, tuple) else values[0]
 
     def consistent(self, family_error: float = 1e-3) -> Flags:
@@ -168,11 +168,11 @@ class Coverage:
         as_fraction("confidence", confidence)
         nulls = None if null is None else np.broadcast_to(as_numbers("null", null), self.truth.shape)
         rows = []
-        for label, level, component, at in self._intervals():
+        for label, level, component, index in self._intervals():
             measured = [*performance.of_estimates(component, confidence)]
             if not self.answers.joint:
                 measured += performance.of_sets(component, confidence)
-                measured += performance.of_limits(component, None if nulls is None else float(nulls[at]), confidence)
+                measured += performance.of_limits(component, None if nulls is None else float(nulls[index]), confidence)
             rows += [(level, label, *row, self.replications, int(component.failed.sum())) for row in measured]
         for label, level, component in self._joint():
             measured = [*performance.of_sets(component, confidence)]
@@ -273,17 +273,17 @@ class Coverage:
         return array[..., 0] if self.answers.joint else array
 
     def _intervals(self) -> Iterator[tuple[str, float, Component, tuple[int, ...]]]:
-        """Yield label, level, component and its place in the truth."""
+        """Yield label, level, component and its index in the truth."""
         for number, level in enumerate(self.trial.levels):
-            for at in np.ndindex(self.truth.shape):
-                yield ",".join(map(str, at)), level, self._component(number, at), at
+            for index in np.ndindex(self.truth.shape):
+                yield ",".join(map(str, index)), level, self._component(number, index), index
 
     def _joint(self) -> Iterator[tuple[str, float, Component]]:
         """Yield label, level and component of the ellipsoids' joint statements."""
         for number, level in enumerate(self.trial.levels if self.answers.joint else ()):
-            for at in np.ndindex(self.truth.shape[:-1]):
-                yield ",".join([*map(str, at), "joint"]), level, self._component(number, (*at, 0))
+            for index in np.ndindex(self.truth.shape[:-1]):
+                yield ",".join([*map(str, index), "joint"]), level, self._component(number, (*index, 0))
 
-    def _component(self, number: int, at: tuple[int, ...]) -> Component:
-        place = (slice(None), number, *at)
-        return Component(float(self.truth[at]), *(getattr(self.answers, name)[place] for name in ARRAYS))
+    def _component(self, number: int, index: tuple[int, ...]) -> Component:
+        cell = (slice(None), number, *index)
+        return Component(float(self.truth[index]), *(getattr(self.answers, name)[cell] for name in ARRAYS))

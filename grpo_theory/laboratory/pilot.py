@@ -120,8 +120,8 @@ def _plan(problem: Problem, directions: ArrayLike | None) -> _Plan:
     if directions is not None:
         along = as_array("directions", directions)
         check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
-        found = np.einsum("mkd,jmd->mkj", point.covectors, policy.logits(along), optimize=True)
-        scores = _Tabulated(np.ascontiguousarray(found), point.outcome_responses)
+        components = np.einsum("mkd,jmd->mkj", point.covectors, policy.logits(along), optimize=True)
+        scores = _Tabulated(np.ascontiguousarray(components), point.outcome_responses)
     elif type(policy.logit_map) is HeadMap:
         gram = policy.logit_map.hidden @ policy.logit_map.hidden.T
         scores = _Isometric(np.ascontiguousarray(point.covectors), point.outcome_responses, gram)
@@ -136,24 +136,24 @@ COLUMNS = types.Array(numba.int64, 1, "C", readonly=True)
 
 
 @function_value(numba.void(TABLE, COLUMNS, I1, I2, F3))
-def look_up(table, columns, prompts, outcomes, found):
+def look_up(table, columns, prompts, outcomes, rows):
     """Fill in the rows (N, G, J) of a table (M, K, J): of prompts (N,), and of the columns (O,) of their outcomes (N, G)."""
-    n, size, width = found.shape
+    n, size, width = rows.shape
     for i in range(n):
-        rows, out, drawn = table[prompts[i]], found[i], outcomes[i]
+        own, out, drawn = table[prompts[i]], rows[i], outcomes[i]
         for g in range(size):
             column = columns[drawn[g]]
             for j in range(width):
-                out[g, j] = rows[column, j]
+                out[g, j] = own[column, j]
 
 
 @function_value(numba.void(TABLE, COLUMNS, F2, I1, I2, F3))
-def spread(covectors, columns, factor, prompts, outcomes, found):
+def spread(covectors, columns, factor, prompts, outcomes, products):
     """Fill in the products (N, G, D B) of covectors (M, K, D) of prompts and outcomes with the rows of factors (N, B)."""
-    n, size, _ = found.shape
+    n, size, _ = products.shape
     width, length = covectors.shape[2], factor.shape[1]
     for i in range(n):
-        rows, out, drawn, row = covectors[prompts[i]], found[i], outcomes[i], factor[i]
+        rows, out, drawn, row = covectors[prompts[i]], products[i], outcomes[i], factor[i]
         for g in range(size):
             column = columns[drawn[g]]
             for d in range(width):
@@ -175,9 +175,9 @@ class _Tabulated:
     columns: Integers
 
     def __call__(self, prompts: Integers, outcomes: Integers) -> Array:
-        found = np.empty((prompts.size, outcomes.shape[-1], self.table.shape[-1]))
-        look_up(self.table, self.columns, *_groups(prompts, outcomes), found)
-        return found.reshape(*outcomes.shape, -1)
+        rows = np.empty((prompts.size, outcomes.shape[-1], self.table.shape[-1]))
+        look_up(self.table, self.columns, *_groups(prompts, outcomes), rows)
+        return rows.reshape(*outcomes.shape, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,9 +201,9 @@ class _Isometric:
     def __call__(self, prompts: Integers, outcomes: Integers) -> Array:
         factor = semidefinite_factor(self.gram[prompts[:, :, None], prompts[:, None, :]])
         length = factor.shape[-1]
-        found = np.empty((prompts.size, outcomes.shape[-1], self.covectors.shape[-1] * length))
-        spread(self.covectors, self.responses, factor.reshape(-1, length), *_groups(prompts, outcomes), found)
-        return found.reshape(*outcomes.shape, -1)
+        products = np.empty((prompts.size, outcomes.shape[-1], self.covectors.shape[-1] * length))
+        spread(self.covectors, self.responses, factor.reshape(-1, length), *_groups(prompts, outcomes), products)
+        return products.reshape(*outcomes.shape, -1)
 
 
 def semidefinite_factor(gram: Array) -> Array:
@@ -221,6 +221,7 @@ def semidefinite_factor(gram: Array) -> Array:
         pivot = remaining[matrices, p]
         usable = pivot > negligible
         column = gram[matrices, :, p] - np.einsum("rij,rj->ri", factor[:, :, :j], factor[matrices, p, :j])
+        # A batch in which a prompt was drawn twice runs out of pivots early: its remaining columns are 0.
         scale = np.where(usable, 1.0 / np.sqrt(np.where(usable, pivot, 1.0)), 0.0)
         factor[:, :, j] = column * scale[:, None]
         remaining -= factor[:, :, j] ** 2

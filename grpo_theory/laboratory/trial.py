@@ -66,15 +66,15 @@ class Trial:
 
     def replay(self, replication: int) -> Replay:
         """Draw a replication again, and ask again."""
-        block, place = divmod(as_count("replication", replication, 0), self.experiment.block_replications)
+        block, index = divmod(as_count("replication", replication, 0), self.experiment.block_replications)
         datasets = self.draw(block)
-        answers = self.ask(datasets, block, place, place + 1)
+        answers = self.ask(datasets, block, index, index + 1)
         parts = (getattr(answers, name)[0] for name in ("estimate", "standard_error", "low", "high", "covered"))
         estimate, error, low, high, covered = (part if isinstance(self.level, tuple) else part[0] for part in parts)
         level = self.level if isinstance(self.level, float) else max(self.level)
         return Replay(
             replication,
-            self.experiment.take(datasets, place),
+            self.experiment.take(datasets, index),
             Interval(estimate, error, low, high, level),
             covered[..., 0] if answers.joint else covered,
             answers.refusals.get(0),
@@ -83,9 +83,11 @@ class Trial:
     def ask(self, datasets: Any, block: int, start: int, stop: int) -> Answers:
         """Return the answers on datasets start to stop - 1 of a block that has been drawn."""
         size = self.experiment.block_replications
-        answers = Answers.room(size, len(self.levels), self.truth.shape)
+        answers = Answers.empty(size, len(self.levels), self.truth.shape)
         for number, level in enumerate(self.levels):
             keep = partial(self._keep, answers, number)
+            # A function that takes whole blocks is asked once. Where it refuses, the datasets are asked about one by one,
+            # so that only those that deserve it are refused.
             if self.vectorized:
                 with _named(block * size, (block + 1) * size):
                     if refusal(partial(self.interval, datasets, level), partial(keep, slice(None))) is None:
@@ -107,8 +109,8 @@ class Trial:
         """Ask about a copy of a dataset: a function may write on its data, and is asked again at the next level."""
         return self.interval(deepcopy(self.experiment.take(datasets, i)), level)
 
-    def _keep(self, answers: Answers, number: int, place: int | slice, answer: Any) -> None:
-        answers.put(place, number, answer, self.truth)
+    def _keep(self, answers: Answers, number: int, dataset: int | slice, answer: Any) -> None:
+        answers.put(dataset, number, answer, self.truth)
 
 
 @contextmanager

@@ -27,13 +27,13 @@ def splitmix(key, number):
 
 
 @function_value(numba.void(types.Array(numba.float32, 1, "C", readonly=True), numba.uint64, numba.uint64[::1], F2))
-def add_signed(vector, first, keys, found):
+def add_signed(vector, first, keys, sums):
     """Add a vector's chunks, with random signs and each shifted by a random offset, to sums (blocks, 2 m) that do not wrap round.
 
     A chunk of m coordinates has m/32 + 1 words of each block's stream: its offset is from the first of them, its signs are the
     bits of the others. `first` is the number of the first chunk.
     """
-    size, width = vector.size, found.shape[1] // 2
+    size, width = vector.size, sums.shape[1] // 2
     words = width // SIGNS
     for chunk in range((size + width - 1) // width):
         number = (first + np.uint64(chunk)) * np.uint64(words + 1)
@@ -41,8 +41,9 @@ def add_signed(vector, first, keys, found):
             shift = np.int64(splitmix(keys[block], number) % np.uint64(width))
             for j in range(words):
                 bits = np.int64(splitmix(keys[block], number + np.uint64(j + 1)) >> np.uint64(32))
-                start, place = chunk * width + j * SIGNS, shift + j * SIGNS
-                part, out = vector[start : start + SIGNS], found[block, place : place + SIGNS]
+                start, offset = chunk * width + j * SIGNS, shift + j * SIGNS
+                part, out = vector[start : start + SIGNS], sums[block, offset : offset + SIGNS]
+                # Sums have twice the width, so that no index has to be wrapped; the halves are added up in the end.
                 for i in range(part.size):
                     out[i] += np.float32(1 - 2 * ((bits >> i) & 1)) * part[i]
 

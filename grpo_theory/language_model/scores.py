@@ -91,10 +91,11 @@ def sketch(
     pairs = token_pairs(prompts, responses, tokenizer, model.get_input_embeddings().weight.shape[0])
     wanted = trained_parameters(model, parameters)
     shelf = None if folder is None else Shelf(Path(folder), (width, blocks, seed, temperature, fingerprint(model, wanted)))
-    found: dict[Pair, Array] = {}
+    sketches: dict[Pair, Array] = {}
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
+        # Different pairs only: short answers come many times, and a gradient is what takes time.
         for pair in tqdm(dict.fromkeys(pairs), desc="gradients", unit="response", disable=None if progress else True):
             kept = None if shelf is None else shelf.take(pair, width)
             if kept is None:
@@ -106,11 +107,11 @@ def sketch(
                 kept = projection(gradient.detach().float().cpu().numpy() for gradient in gradients)
                 if shelf is not None:
                     shelf.put(pair, kept)
-            found[pair] = kept
+            sketches[pair] = kept
     finally:
         for module in training:
             module.training = True
-    return np.stack([found[pair] for pair in pairs])
+    return np.stack([sketches[pair] for pair in pairs])
 
 
 def trained_parameters(model: Any, parameters: Sequence[Any] | None) -> list[Any]:
@@ -130,10 +131,10 @@ def fingerprint(model: Any, wanted: Sequence[Any]) -> str:
     import torch
 
     digest = hashlib.sha256()
-    places = {id(parameter): place for place, parameter in enumerate(wanted)}
+    order = {id(parameter): number for number, parameter in enumerate(wanted)}
     named = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
     for name, tensor in named:
-        digest.update(repr((name, tensor.dtype, tuple(tensor.shape), places.get(id(tensor)))).encode())
+        digest.update(repr((name, tensor.dtype, tuple(tensor.shape), order.get(id(tensor)))).encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 

@@ -33,10 +33,10 @@ class Shelf:
     def take(self, key: Any, width: int) -> Array | None:
         """Return the array (width,) of a key, or None if there is none, or a damaged one."""
         try:
-            found = np.load(self.path(key), allow_pickle=False)
+            array = np.load(self.path(key), allow_pickle=False)
         except (FileNotFoundError, ValueError, EOFError):
             return None
-        return found if found.shape == (width,) and np.isfinite(found).all() else None
+        return array if array.shape == (width,) and np.isfinite(array).all() else None
 
     def put(self, key: Any, array: Array) -> None:
         """Keep the array of a key: the file is there whole or not at all."""

@@ -29,10 +29,10 @@ def token_pairs(prompts: Sequence[Text], responses: Sequence[Text], tokenizer: A
     if sizes[0] != sizes[1] or sizes[0] == 0:
         raise ValueError(f"prompts and responses must be as many, at least one, got {sizes[0]} and {sizes[1]}")
     cut: dict[str, Tokens] = {}
-    found = []
+    columns = []
     for name, texts in listed.items():
-        found.append([_tokens(name, number, text, tokenizer, vocabulary, cut) for number, text in enumerate(texts)])
-    return list(zip(*found, strict=True))
+        columns.append([_tokens(name, number, text, tokenizer, vocabulary, cut) for number, text in enumerate(texts)])
+    return list(zip(*columns, strict=True))
 
 
 def _listed(name: str, texts: Any) -> list[Any]:

@@ -1,6 +1,6 @@
 """Advice from a user's rollouts: group size, batch, baseline and learning rate, and the installed command.
 
-What the room offers is listed in ``__init__.pyi``; a file is imported when one of its names is first asked for, so that the
+What the subpackage offers is listed in ``__init__.pyi``; a file is imported when one of its names is first asked for, so that the
 command answers `--help` at once.
 """
 

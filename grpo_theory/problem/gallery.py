@@ -71,11 +71,11 @@ def _graded() -> Problem:
 
 def _mixed_difficulty() -> Problem:
     """Eight prompts with one right answer in five, from hardly ever found (2%) to nearly always (98%)."""
-    found = expit(np.linspace(-4.0, 4.0, 8))
+    chance = expit(np.linspace(-4.0, 4.0, 8))
     success = np.zeros((8, 5))
     success[:, 0] = 1.0
     logits = np.zeros((8, 5))
-    logits[:, 0] = np.log(4.0 * found / (1.0 - found))
+    logits[:, 0] = np.log(4.0 * chance / (1.0 - chance))
     return Problem(Bandit(success), TabularSoftmax(8, 5), theta=logits.reshape(-1))
 
 

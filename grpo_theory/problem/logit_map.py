@@ -61,24 +61,25 @@ class LogitMap(ABC):
         probabilities : ndarray, shape (M, D)
             Of tokens given their prefixes.
         """
-        places = np.eye(paths.horizon)[:, None, :] * np.ones((paths.n_responses, 1))
-        tokens = [paths.centre(paths.spread(place), probabilities[:, None, :]) for place in places]
-        found = np.empty((len(probabilities), paths.n_responses, paths.horizon, paths.horizon))
+        positions = np.eye(paths.horizon)[:, None, :] * np.ones((paths.n_responses, 1))
+        tokens = [paths.centre(paths.spread(position), probabilities[:, None, :]) for position in positions]
+        products = np.empty((len(probabilities), paths.n_responses, paths.horizon, paths.horizon))
         for t, token in enumerate(tokens):
-            found[..., t, t] = self.squared_norms(token)
+            products[..., t, t] = self.squared_norms(token)
             for s, before in enumerate(tokens[:t]):
-                both = self.squared_norms(before + token) - found[..., s, s] - found[..., t, t]
-                found[..., s, t] = found[..., t, s] = 0.5 * both
-        return found
+                # A map of a user's own gives squared norms alone, and 2 <a, b> = ||a + b||^2 - ||a||^2 - ||b||^2.
+                both = self.squared_norms(before + token) - products[..., s, s] - products[..., t, t]
+                products[..., s, t] = products[..., t, s] = 0.5 * both
+        return products
 
 
 def orthogonal_products(paths: Paths, probabilities: Array) -> Array:
     """Return the inner products of tokens' covectors along each response, (M, K, T, T): those at different prefixes have none."""
     squares = (1.0 - probabilities) ** 2 + paths.beside(probabilities**2)
-    found = np.zeros((len(probabilities), paths.n_responses, paths.horizon, paths.horizon))
-    places = np.arange(paths.horizon)
-    found[..., places, places] = paths.gather(squares)
-    return found
+    products = np.zeros((len(probabilities), paths.n_responses, paths.horizon, paths.horizon))
+    positions = np.arange(paths.horizon)
+    products[..., positions, positions] = paths.gather(squares)
+    return products
 
 
 class TabularMap(LogitMap):
@@ -165,12 +166,12 @@ class FeatureMap(LogitMap):
         by_prefix = self.features.reshape(self.n_prompts, -1, paths.vocabulary_size, self.dimension)
         p = probabilities.reshape(by_prefix.shape[:-1])
         scores = (by_prefix - np.einsum("mpv,mpvd->mpd", p, by_prefix)[:, :, None]).reshape(self.features.shape)
-        found = np.empty((self.n_prompts, *paths.edges.shape, paths.horizon))
+        products = np.empty((self.n_prompts, *paths.edges.shape, paths.horizon))
         for t in range(paths.horizon):
             for s in range(t + 1):
                 both = np.einsum("mkd,mkd->mk", scores[:, paths.edges[:, s]], scores[:, paths.edges[:, t]])
-                found[..., s, t] = found[..., t, s] = np.where(paths.taken[:, t], both, 0.0)
-        return found
+                products[..., s, t] = products[..., t, s] = np.where(paths.taken[:, t], both, 0.0)
+        return products
 
 
 class HeadMap(LogitMap):

@@ -72,7 +72,7 @@ class Paths:
 
     @cached_array
     def taken(self) -> Flags:
-        """Whether a response has a token at each place, shape (K, T)."""
+        """Whether a response has a token at each position, shape (K, T)."""
         return self.edges >= 0
 
     @cached_array
@@ -107,8 +107,8 @@ class Paths:
     @cached_property
     def _takes(self) -> csr_array:
         """Which edge each token of each response takes, shape (K T, D)."""
-        places = np.flatnonzero(self.taken)
-        return csr_array((np.ones(places.size), (places, self.edges[self.taken])), shape=(self.edges.size, self.n_logits))
+        tokens = np.flatnonzero(self.taken)
+        return csr_array((np.ones(tokens.size), (tokens, self.edges[self.taken])), shape=(self.edges.size, self.n_logits))
 
     def gather(self, values: Array) -> Array:
         """Read values of edges (..., D) along each response, shape (..., K, T); 0 beyond its end."""
@@ -151,10 +151,10 @@ class Paths:
     def beside(self, weights: Array) -> Array:
         """Sum weights of edges (..., D) over the other edges of each prefix, without a difference, shape (..., D)."""
         rows = weights.reshape(*weights.shape[:-1], -1, self.vocabulary_size)
-        found = np.zeros(rows.shape)
-        found[..., 1:] = np.cumsum(rows[..., :-1], axis=-1)
-        found[..., :-1] += np.cumsum(rows[..., :0:-1], axis=-1)[..., ::-1]
-        return found.reshape(weights.shape)
+        sums = np.zeros(rows.shape)
+        sums[..., 1:] = np.cumsum(rows[..., :-1], axis=-1)
+        sums[..., :-1] += np.cumsum(rows[..., :0:-1], axis=-1)[..., ::-1]
+        return sums.reshape(weights.shape)
 
     def by_prefix(self, weights: Array) -> Array:
         """Sum weights of edges (..., D) over the edges of each prefix, and give each edge its prefix's sum, shape (..., D)."""

@@ -118,6 +118,7 @@ class Point:
         norm_variance = np.einsum("mo,mo->m", p, (norms - score_power[:, None]) ** 2)
         covariance = np.einsum("mo,mo,mo->m", p, norms, centred)
         scale = np.sqrt(norm_variance * reward_variance)
+        # Where norms or rewards are constant, rounding leaves a scale that is not 0, and a correlation that means nothing.
         tiny = 1e-12 * score_power * np.abs(rewards).max(axis=1)
         correlation = np.zeros_like(value)
         np.divide(covariance, scale, out=correlation, where=scale > tiny)

@@ -33,13 +33,13 @@ class PrefixHeadMap(LogitMap):
     def logits(self, theta: Array) -> Array:
         """Return W h_mp, shape (..., M, D)."""
         heads = theta.reshape(*theta.shape[:-1], 1, self.vocabulary_size, self.width)
-        found = self.hidden @ np.swapaxes(heads, -1, -2)
-        return found.reshape(*theta.shape[:-1], self.n_prompts, self.n_logits)
+        by_prefix = self.hidden @ np.swapaxes(heads, -1, -2)
+        return by_prefix.reshape(*theta.shape[:-1], self.n_prompts, self.n_logits)
 
     def adjoint_by_prompt(self, covectors: Array) -> Array:
         """Return sum_p c_mp x h_mp, shape (M, d)."""
-        found = np.swapaxes(self._by_prefix(covectors), 1, 2) @ self.hidden
-        return found.reshape(self.n_prompts, self.dimension)
+        heads = np.swapaxes(self._by_prefix(covectors), 1, 2) @ self.hidden
+        return heads.reshape(self.n_prompts, self.dimension)
 
     def adjoint(self, covectors: Array) -> Array:
         """Return sum_mp c_mp x h_mp, shape (d,)."""
@@ -73,8 +73,8 @@ class PrefixHeadMap(LogitMap):
         prefixes, tokens = np.divmod(np.where(paths.taken, paths.edges, 0), self.vocabulary_size)
         covectors = np.eye(self.vocabulary_size)[tokens] - self._by_prefix(probabilities)[:, prefixes]
         covectors *= paths.taken[:, :, None]
-        found = self.prefix_gram[:, prefixes[:, :, None], prefixes[:, None, :]]
+        products = self.prefix_gram[:, prefixes[:, :, None], prefixes[:, None, :]]
         for s in range(paths.horizon):
             for t in range(paths.horizon):
-                found[..., s, t] *= np.einsum("mkv,mkv->mk", covectors[:, :, s], covectors[:, :, t])
-        return found
+                products[..., s, t] *= np.einsum("mkv,mkv->mk", covectors[:, :, s], covectors[:, :, t])
+        return products

@@ -150,8 +150,8 @@ def _reward(kinds: Mapping[str, str], reward: Reward) -> dict[str, float]:
 def _scores(kinds: Mapping[str, str], name: str | None) -> tuple[str, ...]:
     """Return the column of that name, or the columns with that name and a number behind it, in the order of the numbers."""
     if name is None:
-        found = next((one for one in RECOGNISED["scores"] if kinds.get(one) == "list"), None)
-        return (found,) if found else ()
+        listed = next((one for one in RECOGNISED["scores"] if kinds.get(one) == "list"), None)
+        return (listed,) if listed else ()
     if not name or name in kinds:
         return (name,) if name else ()
     numbered = {int(match[1]): one for one in kinds if (match := re.fullmatch(re.escape(name) + r"(0|[1-9]\d*)", one))}

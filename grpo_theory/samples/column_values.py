@@ -70,13 +70,13 @@ def refuse_rows(
     bad: ArrayLike, column: pa.ChunkedArray, name: str, path: Path, before: int, wanted: str = "finite numbers"
 ) -> None:
     """Raise ValueError if rows are bad, naming the first of them and what they hold."""
-    places = np.flatnonzero(bad)
-    if places.size:
-        values = [(int(k), column[int(k)].as_py()) for k in places[:SHOWN]]
+    rows = np.flatnonzero(bad)
+    if rows.size:
+        values = [(int(k), column[int(k)].as_py()) for k in rows[:SHOWN]]
         held = ", ".join(
             f"row {before + k + 1} ({'empty' if value is None else printable(repr(value), 60)})" for k, value in values
         )
-        more = f" and {places.size - SHOWN} or more" if places.size > SHOWN else ""
+        more = f" and {rows.size - SHOWN} or more" if rows.size > SHOWN else ""
         raise ValueError(f"{printable(name)} must be {wanted}; {printable(path)} has others in {held}{more}")
 
 
@@ -124,9 +124,9 @@ def hashes(column: pa.ChunkedArray, name: str) -> np.ndarray:
     """Return a number (64 bits) for each value, equal where values are; `NO_RESPONSE` for null and empty ones."""
     import pandas as pd  # slow to import, and not always wanted
 
-    found = ids(column, name)
-    values = np.array([str(one) for one in found.dictionary.to_pylist()] + [""], dtype=object)
-    codes = pc.fill_null(found.indices, len(values) - 1).to_numpy(zero_copy_only=False)
+    encoded = ids(column, name)
+    values = np.array([str(one) for one in encoded.dictionary.to_pylist()] + [""], dtype=object)
+    codes = pc.fill_null(encoded.indices, len(values) - 1).to_numpy(zero_copy_only=False)
     return np.where(values == "", np.uint64(NO_RESPONSE), pd.util.hash_array(values, categorize=False))[codes]
 
 

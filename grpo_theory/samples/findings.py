@@ -67,42 +67,44 @@ class Findings:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What may be wrong with the log, or with what is said from it; one sentence each."""
-        found = []
+        sentences = []
         if len(self.rewards) == 1:
-            found.append(f"All rewards are equal ({next(iter(self.rewards)):g}): they tell nothing about groups or gradients.")
+            sentences.append(
+                f"All rewards are equal ({next(iter(self.rewards)):g}): they tell nothing about groups or gradients."
+            )
         if self.older_groups:
-            found.append(
+            sentences.append(
                 f"{_counted(self.older_groups, 'group')} left out: their prompts have newer ones, and groups of one prompt are "
                 "not independent. Each prompt's newest group is used."
             )
         if self.groups > self.prompts:
-            found.append(
+            sentences.append(
                 f"The {self.groups} groups are of {_counted(self.prompts, 'prompt')}, and intervals take them for independent: "
                 "they come out too narrow (steps='newest' uses each prompt's newest group)."
             )
         if len(self.steps) > 1:
-            found.append(
+            sentences.append(
                 f"The groups are of {len(self.steps)} steps, between which the policy changed: different prompts may be of "
                 "different policies, and what is said is about their average (steps='last' takes the last step alone)."
             )
         if self.repeated_steps:
-            found.append(
+            sentences.append(
                 f"{_counted(len(self.repeated_steps), 'step')} ({_listed(self.repeated_steps)}) repeated the rows of the step "
                 "before, as a trainer's log does that takes several updates from one batch: left out."
             )
         if self.duplicates:
             repeat = "repeats" if self.duplicates == 1 else "repeat"
-            found.append(
+            sentences.append(
                 f"{_counted(self.duplicates, 'row')} of {self.kept} {repeat} another row's prompt, response and reward. Short "
                 "answers do so by chance; if rows were written twice, intervals are too narrow."
             )
         small = sum(count for size, count in self.sizes.items() if size < 4)
         if small:
             have = "has" if small == 1 else "have"
-            found.append(
+            sentences.append(
                 f"{_counted(small, 'group')} of {self.groups} {have} fewer than four responses, too few for c1, c2 and c3."
             )
-        return tuple(found)
+        return tuple(sentences)
 
     def __str__(self) -> str:
         taken = ", ".join(f"{role} = {printable(name)}" for role, name in self.columns.items())

@@ -64,14 +64,14 @@ def files_of(path: Path) -> list[Path]:
     if not path.is_dir():
         raise ValueError(f"path must be a file or a folder of files, and '{printable(path)}' does not exist")
     hidden = re.compile(r"(^|/)\.")
-    found = [
+    files = [
         one for one in path.rglob("*") if one.is_file() and ending(one) and not hidden.search(one.relative_to(path).as_posix())
     ]
-    if not found:
+    if not files:
         raise ValueError(
             f"path must be a file or a folder of files that end in {', '.join(ENDINGS)}; '{printable(path)}' has none"
         )
-    return sorted(found, key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(one))])
+    return sorted(files, key=lambda one: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(one))])
 
 
 class LogFile:
@@ -122,6 +122,7 @@ class LogFile:
     def _refuse(self, error: Exception) -> NoReturn:
         wanted = {".csv": "CSV table", ".parquet": "Parquet file"}.get(self._ending, "file of JSON lines")
         why = self._bad_rows[0] if self._bad_rows else str(error).strip()
+        # Arrow's messages speak of its blocks, and users know of none.
         if "straddling" in why:
             why = f"a row is longer than {BLOCK} bytes"
         if "Empty CSV file or block" in why:
@@ -219,31 +220,31 @@ def _table_of_block(block: bytes, schema: pa.Schema, done: int) -> pa.Table:
 
 def _check_depth(lines: list[bytes], done: int) -> None:
     """Raise if a line is nested too deep; brackets within strings do not count."""
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line.count(b"[") + line.count(b"{") > DEEPEST:
             depth = int(np.cumsum(LEVELS[np.frombuffer(STRINGS.sub(b"", line), dtype=np.uint8)]).max(initial=0))
             if depth > DEEPEST:
-                raise pa.ArrowInvalid(f"line {done + place + 1} is nested {depth:,} deep, and {DEEPEST} is the most that is read")
+                raise pa.ArrowInvalid(f"line {done + index + 1} is nested {depth:,} deep, and {DEEPEST} is the most that is read")
 
 
 def _table_of_lines(lines: list[bytes], names: list[str] | None, done: int) -> pa.Table:
     """As `_table_of_block`, line by line; all columns if None are named."""
     _check_depth(lines, done)
-    found = []
-    for place, line in enumerate(lines):
+    rows = []
+    for index, line in enumerate(lines):
         if line.strip():
-            where = f"line {done + place + 1}"
+            where = f"line {done + index + 1}"
             try:
                 row = json.loads(line)
             except ValueError as error:
-                opened = place == 0 and done == 0 and line.lstrip().startswith(b"[")
+                opened = index == 0 and done == 0 and line.lstrip().startswith(b"[")
                 hint = " (a list of objects is not read: write one object a line)" if opened else ""
                 raise pa.ArrowInvalid(f"{where} is broken, {error}{hint}") from None
             if not isinstance(row, dict):
                 raise pa.ArrowInvalid(f"{where} is not an object, {{...}}: write one object a line, and no list around them")
-            found.append(row)
-    keys = list(dict.fromkeys(key for row in found for key in row)) if names is None else names
-    return pa.table({key: _column([row.get(key) for row in found]) for key in keys})
+            rows.append(row)
+    keys = list(dict.fromkeys(key for row in rows for key in row)) if names is None else names
+    return pa.table({key: _column([row.get(key) for row in rows]) for key in keys})
 
 
 def _column(values: list[Any]) -> pa.Array:

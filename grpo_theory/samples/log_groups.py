@@ -46,7 +46,7 @@ class LogGroups:
         Numbers by what the ids are as text: 1, 1.0 and "1", as one file or another writes them, are one prompt.
     first : list
         The ids as they first came, by number.
-    places : dict of (int, int) to int
+    pairs : dict of (int, int) to int
         (step, number of the prompt) of each group, and the group's number.
     marks : dict of int to int
         By step.
@@ -56,19 +56,20 @@ class LogGroups:
 
     prompts: dict[str, int] = field(default_factory=dict)
     first: list = field(default_factory=list)
-    places: dict[tuple[int, int], int] = field(default_factory=dict)
+    pairs: dict[tuple[int, int], int] = field(default_factory=dict)
     marks: dict[int, int] = field(default_factory=dict)
     unknown: set[int] = field(default_factory=set)
 
-    def place(self, codes: Integers, dictionary: list, steps: Integers) -> tuple[Integers, Integers]:
+    def number(self, codes: Integers, dictionary: list, steps: Integers) -> tuple[Integers, Integers]:
         """Return the numbers of the prompt and of the group of each row, from its prompt's code in a dictionary and its step."""
         import pandas as pd  # slow to import, and not always wanted
 
-        known = np.array([self._number(one) for one in dictionary], dtype=np.int64)[codes]
-        values, turn = np.unique(steps, return_inverse=True)
-        within, pairs = pd.factorize(known * values.size + turn)
-        found = [(int(values[pair % values.size]), int(pair // values.size)) for pair in pairs]
-        return known, np.array([self.places.setdefault(one, len(self.places)) for one in found], dtype=np.int64)[within]
+        prompts = np.array([self._number(one) for one in dictionary], dtype=np.int64)[codes]
+        values, inverse = np.unique(steps, return_inverse=True)
+        # factorize and not np.unique: it numbers groups in the order in which they first appear, and does not sort.
+        within, codes_of_pairs = pd.factorize(prompts * values.size + inverse)
+        keys = [(int(values[pair % values.size]), int(pair // values.size)) for pair in codes_of_pairs]
+        return prompts, np.array([self.pairs.setdefault(one, len(self.pairs)) for one in keys], dtype=np.int64)[within]
 
     def _number(self, prompt: Hashable) -> int:
         """Return the number of a prompt, a new one at its first appearance."""
@@ -83,7 +84,7 @@ class LogGroups:
 
         A step with rows without a response is none that is known to be repeated: rewards alone do not tell rows apart.
         """
-        values, turn = np.unique(steps, return_inverse=True)
+        values, inverse = np.unique(steps, return_inverse=True)
         if responses is None:
             self.marks |= dict.fromkeys(values.tolist(), 0)
             self.unknown |= set(values.tolist())
@@ -91,10 +92,11 @@ class LogGroups:
         self.unknown |= set(steps[responses == NO_RESPONSE].tolist())
         hashed = responses
         for part in (prompts.astype(np.uint64), (rewards + 0.0).view(np.uint64)):
+            # The sum over rows does not know which number belongs to which row, so each row is mixed into one number first.
             hashed = (hashed ^ part) * MULTIPLIER
             hashed = hashed ^ (hashed >> np.uint64(29))
         totals = np.zeros(values.size, dtype=np.uint64)
-        np.add.at(totals, turn, hashed)
+        np.add.at(totals, inverse, hashed)
         for value, total in zip(values.tolist(), totals.tolist(), strict=True):
             self.marks[value] = (self.marks.get(value, 0) + total) % 2**64
 
@@ -106,7 +108,7 @@ class LogGroups:
         if not self.marks:
             if not isinstance(steps, str):
                 raise ValueError(f"steps must be 'newest' for a log without steps, got {steps}")
-            return Selection(np.ones(len(self.places), dtype=np.bool_), (), 0, (), 0)
+            return Selection(np.ones(len(self.pairs), dtype=np.bool_), (), 0, (), 0)
         present = sorted(self.marks)
         repeated = {b for a, b in pairwise(present) if self.marks[a] == self.marks[b] and b not in self.unknown}
         fresh = [one for one in present if one not in repeated]
@@ -117,16 +119,16 @@ class LogGroups:
             wanted = [one for one in fresh if low <= one <= high]
         if not wanted:
             raise ValueError(f"steps must be among those of the log, {present[0]} to {present[-1]}, got {steps}")
-        at, prompts = np.array(list(self.places), dtype=np.int64).T
-        asked = np.isin(at, wanted)
-        kept = asked if steps == "all" else _newest(asked, at, prompts)
-        stayed = tuple(np.unique(at[kept]).tolist())
+        group_steps, prompts = np.array(list(self.pairs), dtype=np.int64).T
+        asked = np.isin(group_steps, wanted)
+        kept = asked if steps == "all" else _newest(asked, group_steps, prompts)
+        stayed = tuple(np.unique(group_steps[kept]).tolist())
         return Selection(kept, stayed, len(fresh) - len(wanted), tuple(sorted(repeated)), int((asked & ~kept).sum()))
 
     def ids(self, chosen: Selection, steps: Steps) -> list:
         """Return the groups' ids: the prompt's, or (step, prompt) if all groups of several steps stay."""
         several = steps == "all" and len(chosen.steps) > 1
-        return [(step, self.first[prompt]) if several else self.first[prompt] for step, prompt in self.places]
+        return [(step, self.first[prompt]) if several else self.first[prompt] for step, prompt in self.pairs]
 
 
 def _newest(asked: Flags, steps: Integers, prompts: Integers) -> Flags:

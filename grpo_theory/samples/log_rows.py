@@ -67,12 +67,12 @@ class Source:
                 scores = vectors(table, columns.scores, *where, width) if columns.scores else None
                 width = None if scores is None else scores.shape[1]
                 codes = prompts.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-                known, place = groups.place(codes, prompts.dictionary.to_pylist(), steps)
+                prompts_of_rows, groups_of_rows = groups.number(codes, prompts.dictionary.to_pylist(), steps)
                 if columns.step is not None:
-                    groups.mark(known, rewards, steps, responses)
+                    groups.mark(prompts_of_rows, rewards, steps, responses)
                 before += rewards.size
                 self.rows += rewards.size
-                yield Rows(place, rewards, None if columns.step is None else steps, lengths, responses, scores)
+                yield Rows(groups_of_rows, rewards, None if columns.step is None else steps, lengths, responses, scores)
         if not self.rows:
             raise ValueError(f"{printable(self.files[0].path)} has columns, and no rows")
 
@@ -81,24 +81,25 @@ def _rewards(table: pa.Table, columns: Columns, path: Path, before: int) -> Arra
     """Return the weighted sums of the reward's columns; a part counts for 0 where another is there."""
     parts = np.stack([numbers(table[name], f"reward ({name})") for name in columns.reward])
     missing = np.isnan(parts)
+    # Sums that overflow, or are inf - inf, are refused below with the numbers of their rows.
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.array(list(columns.reward.values())) @ np.where(missing, 0.0, parts)
-    bad = missing.all(axis=0) | np.isinf(parts).any(axis=0) | ~np.isfinite(found)
+        rewards = np.array(list(columns.reward.values())) @ np.where(missing, 0.0, parts)
+    bad = missing.all(axis=0) | np.isinf(parts).any(axis=0) | ~np.isfinite(rewards)
     refuse_rows(bad, table[next(iter(columns.reward))], "reward", path, before)
-    return found
+    return rewards
 
 
 def _whole_steps(table: pa.Table, name: str | None, path: Path, before: int) -> Integers:
     """Return the steps of the rows, 0 where the log has none."""
     if name is None:
         return np.zeros(table.num_rows, dtype=np.int64)
-    found = numbers(table[name], f"step ({name})")
+    steps = numbers(table[name], f"step ({name})")
     refuse_rows(
-        ~(np.abs(found) < 2**53) | (found != np.floor(found)),
+        ~(np.abs(steps) < 2**53) | (steps != np.floor(steps)),
         table[name],
         "step",
         path,
         before,
         "whole numbers in every row (step='' reads none)",
     )
-    return found.astype(np.int64)
+    return steps.astype(np.int64)

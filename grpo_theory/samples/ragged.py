@@ -47,14 +47,14 @@ class RaggedRollouts(Groups):
         prompts, index = _numbered(self.prompts)
         if index.size != rewards.size:
             raise ValueError(f"prompts must have an id for each of the {rewards.size} rewards, got {index.size}")
-        found: dict[str, np.ndarray] = {"prompts": prompts, "rewards": rewards, "index": index}
+        arrays: dict[str, np.ndarray] = {"prompts": prompts, "rewards": rewards, "index": index}
         if self.scores is not None:
-            found["scores"] = as_real_array("scores", self.scores, 2)
-            check_shape("scores", found["scores"], (rewards.size, found["scores"].shape[1]), "(N, J), one row a reward")
+            arrays["scores"] = as_real_array("scores", self.scores, 2)
+            check_shape("scores", arrays["scores"], (rewards.size, arrays["scores"].shape[1]), "(N, J), one row a reward")
         for name, most in LARGEST.items():
-            if name in found:
-                check_size(name, found[name], most)
-        for name, array in found.items():
+            if name in arrays:
+                check_size(name, arrays[name], most)
+        for name, array in arrays.items():
             object.__setattr__(self, name, kept(array))
 
     @classmethod
@@ -62,12 +62,12 @@ class RaggedRollouts(Groups):
         cls, prompts: Iterable[Hashable], index: ArrayLike, rewards: ArrayLike, scores: ArrayLike | None = None
     ) -> "RaggedRollouts":
         """Return the rollouts whose response n answers prompts[index[n]], of B different ids and an index (N,) of them."""
-        ids, place = _objects("prompts", prompts), as_real_array("index", index, 1)
-        if not ((place >= 0) & (place < ids.size) & (place == np.floor(place))).all():
+        ids, numbers = _objects("prompts", prompts), as_real_array("index", index, 1)
+        if not ((numbers >= 0) & (numbers < ids.size) & (numbers == np.floor(numbers))).all():
             raise ValueError(f"index must be whole numbers from 0 to {ids.size - 1}, one a reward, got {shown(index)}")
-        found = cls(place.astype(np.int64), rewards, scores)  # type: ignore[arg-type]  # made arrays there
-        object.__setattr__(found, "prompts", kept(ids[found.prompts]))
-        return found
+        rollouts = cls(numbers.astype(np.int64), rewards, scores)  # type: ignore[arg-type]  # made arrays there
+        object.__setattr__(rollouts, "prompts", kept(ids[rollouts.prompts]))
+        return rollouts
 
     @classmethod
     def from_inner_products(cls, prompts: Iterable[Hashable], rewards: ArrayLike, gram: ArrayLike) -> "RaggedRollouts":
@@ -137,21 +137,21 @@ class RaggedRollouts(Groups):
         if not kept.any():
             raise ValueError(f"responses must be at most {self.sizes.max()}, the size of the largest group, got {responses}")
         rows = kept[self.index]
-        place = (np.cumsum(kept) - 1)[self.index[rows]]
-        return self.from_index(self.prompts[kept], place, self.rewards[rows], None if self.scores is None else self.scores[rows])
+        index = (np.cumsum(kept) - 1)[self.index[rows]]
+        return self.from_index(self.prompts[kept], index, self.rewards[rows], None if self.scores is None else self.scores[rows])
 
     def by_prompt(self, statistic: Callable[[Rollouts], Array]) -> Array:
         """Return a statistic of each prompt, (B,) or (B, L): groups of equal size are stacked, and computed at once."""
         order, ends = np.argsort(self.index, kind="stable"), np.cumsum(self.sizes)
-        found: Array | None = None
+        statistics: Array | None = None
         for size in np.unique(self.sizes):
-            places = np.flatnonzero(self.sizes == size)
-            rows = order[(ends[places] - size)[:, None] + np.arange(size)]
+            prompts = np.flatnonzero(self.sizes == size)
+            rows = order[(ends[prompts] - size)[:, None] + np.arange(size)]
             scores = None if self.scores is None else read_only(self.scores[rows])
             part = statistic(Rollouts(read_only(self.rewards[rows]), scores))
-            found = np.empty((self.batch_size, *part.shape[1:])) if found is None else found
-            found[places] = part
-        return np.asarray(found)
+            statistics = np.empty((self.batch_size, *part.shape[1:])) if statistics is None else statistics
+            statistics[prompts] = part
+        return np.asarray(statistics)
 
     def with_scores(self, scores: ArrayLike | None) -> "RaggedRollouts":
         """Return the same prompts and rewards with other scores, shape (N, J)."""
@@ -168,13 +168,13 @@ def _objects(name: str, values: Iterable[Hashable]) -> np.ndarray:
             raise ValueError(f"{name} must be ids, one a response, got {shown(values)}")
         return values
     listed = list(values)
-    found = np.empty(len(listed), dtype=object)
-    found[:] = listed
-    return found
+    objects = np.empty(len(listed), dtype=object)
+    objects[:] = listed
+    return objects
 
 
 def _numbered(values: Iterable[Hashable]) -> tuple[np.ndarray, Integers]:
-    """Return the different ids (B,) in order of first appearance, and the place (N,) of each id among them."""
+    """Return the different ids (B,) in order of first appearance, and the index (N,) of each id among them."""
     import pandas as pd  # slow to import, and not always wanted
 
     try:

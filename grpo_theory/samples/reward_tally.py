@@ -18,11 +18,12 @@ class RewardTally:
 
     def add(self, groups: Integers, rewards: Array) -> None:
         """Add the rows of a batch."""
-        found, turn = np.unique(rewards, return_inverse=True)
-        place = np.array([self.values.setdefault(one, len(self.values)) for one in found.tolist()])[turn]
-        pairs, counts = np.unique(groups * np.int64(len(self.values)) + place, return_counts=True)
+        values, inverse = np.unique(rewards, return_inverse=True)
+        column = np.array([self.values.setdefault(one, len(self.values)) for one in values.tolist()])[inverse]
+        pairs, counts = np.unique(groups * np.int64(len(self.values)) + column, return_counts=True)
         self.pending.append((pairs // len(self.values), pairs % len(self.values), counts))
         self.size += pairs.size
+        # Put together only when what is pending has outgrown what is counted: each count is then moved a few times in all.
         if self.size > self.done.nnz + 2**18:
             self._gather()
 
@@ -39,6 +40,6 @@ class RewardTally:
         self._gather()
         values = np.array(list(self.values))
         order = np.argsort(values)
-        found = self.done[np.flatnonzero(kept)][:, order]
-        came = np.asarray(found.sum(axis=0)).ravel() > 0
-        return RewardCounts(values[order][came], found[:, np.flatnonzero(came)])
+        counts = self.done[np.flatnonzero(kept)][:, order]
+        came = np.asarray(counts.sum(axis=0)).ravel() > 0
+        return RewardCounts(values[order][came], counts[:, np.flatnonzero(came)])

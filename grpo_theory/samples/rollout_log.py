@@ -177,7 +177,7 @@ def _findings(source: "Source", groups: LogGroups, chosen: Selection, counts: Re
         kept=kept,
         columns={role: name for role, name in taken.items() if name},
         ignored=columns.ignored,
-        prompts=len({prompt for (_, prompt), stays in zip(groups.places, chosen.kept, strict=True) if stays}),
+        prompts=len({prompt for (_, prompt), stays in zip(groups.pairs, chosen.kept, strict=True) if stays}),
         groups=counts.prompts,
         sizes=dict(zip(sizes.tolist(), how_many.tolist(), strict=True)),
         rewards=dict(zip(counts.values.tolist(), totals.tolist(), strict=True)),

@@ -132,13 +132,13 @@ def largest_sequence(a: float, b: float, c: float, highest: float, steps: int) -
     largest a_{n+1} follows from a_n = 0, and a_n itself is at most (C/n^2)/|bracket|, for otherwise no a_{n+1} >= 0 could follow.
     Every value is attained, though not all of them by one sequence.
     """
-    found = np.empty(steps)
+    largest = np.empty(steps)
     most = highest
     for n in range(1, steps + 1):
         bracket, added = 1.0 - a / n + b / n**2, c / n**2
-        found[n - 1] = min(highest, most, added / -bracket if bracket < 0.0 else np.inf)
-        most = max(bracket, 0.0) * found[n - 1] + added
-    return found
+        largest[n - 1] = min(highest, most, added / -bracket if bracket < 0.0 else np.inf)
+        most = max(bracket, 0.0) * largest[n - 1] + added
+    return largest
 
 
 @typed

@@ -54,18 +54,18 @@ def tails(weights: Array, counts: Array, q: Array) -> Tails:
     q : ndarray, shape (P,)
         Finite and above 0.
     """
-    found = _near_zero(weights, counts, q)
+    laws = _near_zero(weights, counts, q)
     beyond = _log_upper(counts, q) < LOST
     between = np.flatnonzero((q > NEGLIGIBLE * smallest(weights)) & ~beyond)
     if len(between):
-        at = [np.ascontiguousarray(array[between], dtype=np.float64) for array in (weights, counts, q)]
+        arrays = [np.ascontiguousarray(array[between], dtype=np.float64) for array in (weights, counts, q)]
         values = Tails(*(np.empty(len(between)) for _ in Tails._fields))
-        integrate(*at, *values)
-        for out, part in zip(found, values, strict=True):
+        integrate(*arrays, *values)
+        for out, part in zip(laws, values, strict=True):
             out[between] = part
-    for out, limit in zip(found, Tails(1.0, 0.0, 0.0), strict=True):  # type: ignore[arg-type]
+    for out, limit in zip(laws, Tails(1.0, 0.0, 0.0), strict=True):  # type: ignore[arg-type]
         out[beyond] = limit
-    return found
+    return laws
 
 
 def _log_upper(counts: Array, q: Array) -> Array:
@@ -98,6 +98,7 @@ def _near_zero(weights: Array, counts: Array, q: Array) -> Tails:
 @stage
 def left_root(weights, counts, q):
     """Return T with sum w/(1 + 2 w T) + 1/T = q, for q below the mean; it lies between 1/q and (n/2 + 1)/q."""
+    # The logarithm is halved, because roots lie many powers of ten apart.
     low, high = -log(q), log(counts.sum() / 2.0 + 1.0) - log(q)
     for _ in range(BISECTIONS):
         middle = (low + high) / 2.0

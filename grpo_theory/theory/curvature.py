@@ -90,11 +90,11 @@ def local_curvature_bound(p: ArrayLike, radius: ArrayLike, n_responses: int) -> 
     if (radius < 0.0).any():
         raise ValueError(f"radius must not be negative, got {radius.min():g}")
     centre, reach = logit(p), np.sqrt(2.0) * radius
-    found = np.maximum(*(curvature_bound(expit(centre + sign * reach), n_responses) for sign in (-1.0, 1.0)))
+    bound = np.maximum(*(curvature_bound(expit(centre + sign * reach), n_responses) for sign in (-1.0, 1.0)))
     for peak in (_STEEPEST, 0.5, 1.0 - _STEEPEST):
         within = np.abs(logit(peak) - centre) <= reach
-        found = np.where(within, np.maximum(found, curvature_bound(peak, n_responses)), found)
-    return np.asarray(found)
+        bound = np.where(within, np.maximum(bound, curvature_bound(peak, n_responses)), bound)
+    return np.asarray(bound)
 
 
 def _sides(probabilities: ArrayLike, correct: ArrayLike) -> _Sides:

@@ -92,6 +92,7 @@ def finite_group_objective(
         raise ValueError(
             f"estimator {estimator.name!r} must give advantages that depend on nothing but the number of successes in the group"
         )
+    # A line of the table is a multiset of rewards: line n has n responses with the first value, the failures.
     by_failures = table.advantages[0]
     others = np.arange(group_size)
     return FiniteGroupObjective(by_failures[group_size - 1 - others, 1] - by_failures[group_size - others, 0])
@@ -119,6 +120,7 @@ def left_out_slope(p: ArrayLike, group_size: int, ddof: float, epsilon: float) -
     share = successes / others
     correction = others / (others - ddof) if others > ddof else 0.0
     deviation = np.sqrt(correction * share * (1.0 - share))
+    # Both branches of "where" are computed: the 1 that is added to a deviation of 0 keeps the one that is not used finite.
     factors = np.where(deviation > 0.0, 1.0 / (deviation + epsilon + (deviation == 0.0)), 1.0)
     return np.asarray(_binomial(successes, others, p) @ factors)
 

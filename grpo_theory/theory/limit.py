@@ -136,6 +136,8 @@ def linearise(
         forward, backward = (
             gradient_mean(problem, theta + sign * _DIFFERENCE * direction, estimator, **sizes) for sign in (1.0, -1.0)
         )
+        # By differences of exact means, not from the Hessian: an estimator that divides by the standard deviation has a drift
+        # of its own, which need not be symmetric.
         drift[:, i] = -directions.T @ (forward - backward) / (2.0 * _DIFFERENCE)
     noise = directions.T @ law.covariance() @ directions
     return Linearisation(curvatures, directions, drift, (noise + noise.T) / 2.0)

@@ -106,8 +106,8 @@ class TrainingLaw:
         if sizes.ndim:
             check_shape("group_sizes", sizes[-1] if sizes.ndim == 2 else sizes, (len(self.steps),), "(n,), the steps")
         plans = np.broadcast_to(sizes, (sizes.shape[0] if sizes.ndim == 2 else 1, len(self.steps)))
-        found = second_order(self._surroundings, self.steps, self.slopes, self.curvatures, plans)
-        losses = -found / as_count("budget", budget, 2) ** 2
+        effect = second_order(self._surroundings, self.steps, self.slopes, self.curvatures, plans)
+        losses = -effect / as_count("budget", budget, 2) ** 2
         return losses if sizes.ndim == 2 else losses[0]
 
     @cached_property

@@ -69,12 +69,12 @@ def _least_gain(step: float, power: float) -> float:
     reach = 2.0 * step * variance ** (1.0 - power)
     share = (1.0 + _NODES) / 2.0
     loss = np.zeros_like(variance)
-    for at, weight in zip(share, _WEIGHTS / 2.0, strict=True):
-        loss += weight * (1.0 - at) * _greatest_downward(_LOG_ODDS - at * reach, _LOG_ODDS + at * reach)
+    for t, weight in zip(share, _WEIGHTS / 2.0, strict=True):
+        loss += weight * (1.0 - t) * _greatest_downward(_LOG_ODDS - t * reach, _LOG_ODDS + t * reach)
     return float((step * (1.0 - step * loss / variance**power)).min())
 
 
 def _greatest_downward(low: Array, high: Array) -> Array:
     """Return the greatest downward curvature between two log odds: at an end or at a peak between them."""
-    places = [low, high, *(np.clip(peak, low, high) for peak in _PEAKS)]
-    return np.asarray(np.max([_downward(expit(u), expit(-u)) for u in places], axis=0))
+    log_odds = [low, high, *(np.clip(peak, low, high) for peak in _PEAKS)]
+    return np.asarray(np.max([_downward(expit(u), expit(-u)) for u in log_odds], axis=0))

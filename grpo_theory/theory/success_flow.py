@@ -155,11 +155,11 @@ class FiniteGroupFlow(SuccessFlow):
 
     def log_odds(self, clock: ArrayLike) -> Array:
         """Invert the clock between those of the plain flows made as fast as the least and the greatest h'."""
-        shown = as_numbers("clock", clock)
+        clocks = as_numbers("clock", clock)
         least, most = self.objective.slope_range
-        ends = PlainFlow().log_odds(np.multiply.outer([0.999 * least, 1.001 * most], shown.ravel()))
-        found = [self._inverse(float(value), *sorted(pair)) for value, pair in zip(shown.flat, ends.T, strict=True)]
-        return np.array(found).reshape(shown.shape)
+        ends = PlainFlow().log_odds(np.multiply.outer([0.999 * least, 1.001 * most], clocks.ravel()))
+        log_odds = [self._inverse(float(value), *sorted(pair)) for value, pair in zip(clocks.flat, ends.T, strict=True)]
+        return np.array(log_odds).reshape(clocks.shape)
 
     def _inverse(self, value: float, low: float, high: float) -> float:
         from scipy.optimize import brentq  # slow to import, and seldom wanted

@@ -73,8 +73,8 @@ def symmetric(tensor: Array) -> Array:
 
 def _within_prompts(problem: Problem, logits: Array) -> Array:
     """Return the four parts of the third cumulant given each prompt, in the logits, shape (4, M, D, D, D)."""
-    found, (spread, skew) = logit_tables(problem, logits), reward_moments(problem)
-    pi, c, z = found.probabilities, found.covectors, found.centred
+    tables, (spread, skew) = logit_tables(problem, logits), reward_moments(problem)
+    pi, c, z = tables.probabilities, tables.covectors, tables.centred
     powers = (z, z**2 + spread, z**3 + 3.0 * z * spread + skew)
     one, two, three = (pi * power for power in powers)
     variance, third = (weight.sum(axis=-1)[:, None, None, None] for weight in (two, three))

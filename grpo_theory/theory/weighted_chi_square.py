@@ -75,8 +75,8 @@ class WeightedChiSquare:
         count = (self.weights > 0.0).sum(axis=-1)
         two = np.where((self.weights > 0.0) & (count == 2)[..., None], self.weights, 1.0)
         at_zero = np.select([count == 1, count == 2], [np.inf, 0.5 / np.sqrt(two).prod(axis=-1)], 0.0)
-        found = self._at(q, 0.0, 0.0, "density") / self.weights.max(axis=-1)
-        return np.where(as_numbers("q", q) == 0.0, at_zero, found)[()]
+        density = self._at(q, 0.0, 0.0, "density") / self.weights.max(axis=-1)
+        return np.where(as_numbers("q", q) == 0.0, at_zero, density)[()]
 
     def ppf(self, p: ArrayLike) -> Number:
         """Return the quantile: the q with P(Q <= q) = p, for p in [0, 1]."""
@@ -86,10 +86,10 @@ class WeightedChiSquare:
         shape = np.broadcast_shapes(p.shape, self.weights.shape[:-1])
         levels = np.broadcast_to(p, shape).reshape(-1)
         inside = (levels > 0.0) & (levels < 1.0)
-        found = np.where(levels <= 0.0, 0.0, np.inf)
+        quantiles = np.where(levels <= 0.0, 0.0, np.inf)
         units, counts, scale = self._rows(shape)
-        found[inside] = scale[inside] * _quantiles(units[inside], counts[inside], levels[inside])
-        return found.reshape(shape)[()]
+        quantiles[inside] = scale[inside] * _quantiles(units[inside], counts[inside], levels[inside])
+        return quantiles.reshape(shape)[()]
 
     def compare(self, values: ArrayLike, level: float = 0.95) -> LawDistance:
         """Return how far a sample (R,) is from this law, with limits of the true distance.
@@ -108,9 +108,9 @@ class WeightedChiSquare:
         import pandas as pd  # slow to import, and not always wanted
 
         levels = as_real_array("p", p, 1)
-        found = np.stack([np.ravel(self.ppf(level)) for level in levels], axis=-1)
-        laws, count = found.shape
-        columns = {"law": np.repeat(np.arange(laws), count), "p": np.tile(levels, laws), "quantile": found.ravel()}
+        quantiles = np.stack([np.ravel(self.ppf(level)) for level in levels], axis=-1)
+        laws, count = quantiles.shape
+        columns = {"law": np.repeat(np.arange(laws), count), "p": np.tile(levels, laws), "quantile": quantiles.ravel()}
         return pd.DataFrame(columns)
 
     def rvs(
@@ -157,9 +157,9 @@ class WeightedChiSquare:
         units, counts, scale = self._rows(shape)
         points = np.broadcast_to(q, shape).reshape(-1) / scale
         inside = (points > 0.0) & np.isfinite(points)
-        found = np.where(points > 0.0, above, below)
-        found[inside] = getattr(_evaluate(units[inside], counts[inside], points[inside]), name)
-        return found.reshape(shape)[()]
+        values = np.where(points > 0.0, above, below)
+        values[inside] = getattr(_evaluate(units[inside], counts[inside], points[inside]), name)
+        return values.reshape(shape)[()]
 
 
 def _evaluate(units: Array, counts: Array, q: Array) -> Tails:
@@ -167,12 +167,12 @@ def _evaluate(units: Array, counts: Array, q: Array) -> Tails:
     degrees = counts.sum(axis=1)
     with np.errstate(over="ignore", under="ignore"):
         density = np.exp((degrees / 2.0 - 1.0) * np.log(q) - q / 2.0 - degrees / 2.0 * np.log(2.0) - gammaln(degrees / 2.0))
-        found = Tails(chdtr(degrees, q), chdtrc(degrees, q), density)
+        laws = Tails(chdtr(degrees, q), chdtrc(degrees, q), density)
         unequal = ((units < 1.0) & (counts > 0.0)).any(axis=1)
         if unequal.any():
-            for out, values in zip(found, tails(units[unequal], counts[unequal], q[unequal]), strict=True):
+            for out, values in zip(laws, tails(units[unequal], counts[unequal], q[unequal]), strict=True):
                 out[unequal] = values
-    return found
+    return laws
 
 
 def _quantiles(units: Array, counts: Array, p: Array) -> Array:
@@ -193,11 +193,11 @@ def _quantiles(units: Array, counts: Array, p: Array) -> Array:
     for _ in range(_NEWTON_STEPS):
         if not moving.size:
             break
-        at = _evaluate(units[moving], counts[moving], q[moving])
-        lower, upper = np.maximum(at.lower, _LEAST), np.maximum(at.upper, _LEAST)
+        laws = _evaluate(units[moving], counts[moving], q[moving])
+        lower, upper = np.maximum(laws.lower, _LEAST), np.maximum(laws.upper, _LEAST)
         gap = logit(p[moving]) - np.log(lower) + np.log(upper)
         with np.errstate(over="ignore"):
-            step = gap * upper * (lower / np.maximum(at.density, _LEAST)) / q[moving]
+            step = gap * upper * (lower / np.maximum(laws.density, _LEAST)) / q[moving]
         moved = q[moving] * np.exp(np.clip(step, -np.log(8.0), np.log(8.0)))
         settled = np.abs(moved - q[moving]) <= 1e-14 * moved
         q[moving] = moved

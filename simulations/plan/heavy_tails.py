@@ -11,7 +11,7 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals.heavy_tails import student_coverage
 from grpo_theory.plan.advice import SHORT
 from grpo_theory.plan.error_constants import pilot_terms
-from grpo_theory.plan.group_size import GroupSizeChoice, choose, choose_group_size, pilot_terms
+from grpo_theory.plan.group_size import GroupSizeChoice, choose, choose_group_size
 from simulations.plan.heavy_pilots import LAWS, draw_pilot, exact_law
 from simulations.plan.pilot_problems import LIMITS
 from simulations.sources import OURS, derived

@@ -13,9 +13,9 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim, Evidence, Share, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.plan import GroupSizeChoice, choose_group_size, signal_to_noise
-from grpo_theory.plan.advice import TOLERANCE, usable
+from grpo_theory.plan.advice import TOLERANCE
 from grpo_theory.plan.error_constants import pilot_terms
-from grpo_theory.plan.group_size import choose, pilot_terms
+from grpo_theory.plan.group_size import choose
 from grpo_theory.plan.scores_advice import usable
 from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, NONE, constants, problem, signal, truth
 from simulations.sources import OURS, derived
