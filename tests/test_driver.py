@@ -9,7 +9,7 @@ from enumeration import POLICIES, case
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
-from grpo_theory.compiler.first_class import FunctionValue, first_class
+from grpo_theory.compiler import FunctionValue, first_class
 from grpo_theory.compiler.lanes import PICKED, WIDTH, load, store
 from grpo_theory.estimation.clip import CLIPS
 from grpo_theory.estimation.kernel import SIGNATURE

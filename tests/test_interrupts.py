@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_theory.compiler.compilation import interrupts_late
+from grpo_theory.compiler.interrupts import interrupts_deferred
 from simulations.harness.interrupts import ending_at_once
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -152,7 +152,7 @@ def test_an_interrupt_while_the_compiler_works_comes_when_it_is_done():
     reached = []
 
     def interrupted():
-        with interrupts_late():
+        with interrupts_deferred():
             signal.getsignal(signal.SIGINT)(signal.SIGINT, None)
             reached.append(True)
 

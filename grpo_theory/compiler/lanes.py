@@ -22,7 +22,7 @@ from numba.core.typeconv.castgraph import Conversion
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import models, register_model
 
-from grpo_theory.compiler.compilation import CHECKS_BOUNDS, PROCESSOR
+from grpo_theory.compiler.options import CHECKS_BOUNDS, PROCESSOR
 
 WIDTH = 32
 """The lanes of a value: several of a processor's vectors, because one alone would wait for its own results."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.first_class import first_class
+from grpo_theory.compiler import first_class
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.estimation.kernel import SIGNATURE

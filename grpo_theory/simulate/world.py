@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.first_class import first_class, wanted
+from grpo_theory.compiler import first_class, wanted
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE

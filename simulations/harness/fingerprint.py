@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from grpo_theory.compiler.reliances import reliances
+from grpo_theory.compiler import code_dependencies
 from grpo_theory.estimation import Estimator
 
 PROJECT = ("grpo_theory", "simulations")
@@ -51,7 +51,7 @@ def module_fingerprint(module: str) -> str:
 
 def function_fingerprint(function: Callable) -> str:
     """Return a checksum of a function's code, of the functions that it calls, and of the constants that they name."""
-    found = reliances(function)
+    found = code_dependencies(function)
     forms = [_function_form(called) for called in found.functions]
     return hashlib.sha256("\n".join([forms[0], *sorted(forms[1:]), repr(found.constants)]).encode()).hexdigest()[:16]
 

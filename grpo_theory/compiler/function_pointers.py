@@ -1,7 +1,5 @@
 """Compiled functions as values that drivers take: one machine code of a driver serves every function of a signature."""
 
-from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -11,7 +9,7 @@ from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import signature
 from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
 
-from grpo_theory.compiler.compilation import WITHOUT_COMPILER, compile_function
+from grpo_theory.compiler.options import WITHOUT_COMPILER
 
 
 class FirstClass:
@@ -99,55 +97,3 @@ def _call_first_class(context: Any, builder: Any, own: Any, values: Any) -> Any:
 def first_class(dispatcher: Any, own: Any) -> Any:
     """Return the compiled function with this signature as a value that a driver takes."""
     return dispatcher if WITHOUT_COMPILER else FirstClass(FirstClassType(own), dispatcher)
-
-
-class FunctionValue:
-    """A function of arrays with its one signature, compiled at its first use, that drivers take as a value.
-
-    Attributes
-    ----------
-    function : callable
-        The function as plain Python, the twin that the tests run.
-    signature : numba signature
-    """
-
-    def __init__(self, function: Callable, signature: Any) -> None:
-        self.function = function
-        self.signature = signature
-        self.__doc__ = function.__doc__
-
-    @cached_property
-    def dispatcher(self) -> Any:
-        """The compiled function."""
-        return compile_function(self.function, self.signature)
-
-    @cached_property
-    def value(self) -> Any:
-        """The compiled function as a value that a driver takes."""
-        return first_class(self.dispatcher, self.signature)
-
-    @cached_property
-    def type(self) -> FirstClassType:
-        """The type of the value, for signatures of drivers."""
-        return FirstClassType(self.signature)
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Run the compiled function."""
-        return self.dispatcher(*arguments)
-
-    def __reduce__(self) -> Any:
-        """Leave what was compiled behind."""
-        return FunctionValue, (self.function, self.signature)
-
-    def __repr__(self) -> str:
-        return f"FunctionValue({self.function.__qualname__})"
-
-
-def function_value(signature: Any) -> Callable[[Callable], FunctionValue]:
-    """Make a function a `FunctionValue` with this signature."""
-    return lambda function: FunctionValue(function, signature)
-
-
-def wanted(function: FunctionValue, whether: bool) -> Any:
-    """Return a function as a value for drivers, or what stands there if it is not called: nothing is compiled for that."""
-    return function.value if whether or WITHOUT_COMPILER else FirstClass(function.type)

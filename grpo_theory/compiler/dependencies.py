@@ -3,26 +3,23 @@
 Machine code on disk, results on disk and a function in another process are old where any of it is another.
 """
 
-import enum
 import hashlib
 import random
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
 from numba.core.registry import cpu_target
+
+from grpo_theory.compiler.forms import form_of
 
 _LIBRARIES = frozenset({"numba", "llvmlite", "numpy", "scipy", *sys.stdlib_module_names})
 """Their functions are not entered: their versions are facts of the machine code, and of a chunk."""
-_DEEPEST = 16
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-class Reliances(NamedTuple):
+class CodeDependencies(NamedTuple):
     """What a compiled function consists of.
 
     Attributes
@@ -44,11 +41,11 @@ class Reliances(NamedTuple):
     draws: list[str]
 
 
-def reliances(function: Callable) -> Reliances:
+def code_dependencies(function: Callable) -> CodeDependencies:
     """Return what a compiled function consists of, near and far."""
     cpu_target.typing_context.refresh()
     constants: set[tuple[str, str]] = set()
-    waiting, found = [function], Reliances([], [], [], [])
+    waiting, found = [function], CodeDependencies([], [], [], [])
     known: set[int] = set()
     while waiting:
         called = waiting.pop()
@@ -77,7 +74,7 @@ def code_checksum(function: Callable) -> str:
 
     It is of byte code, and so it is another with another version of Python.
     """
-    found = reliances(function)
+    found = code_dependencies(function)
     forms = [form_of(one.__code__, one.__doc__) for one in found.functions]
     return hashlib.sha256(repr((forms[0], sorted(forms[1:]), found.constants)).encode()).hexdigest()
 
@@ -139,40 +136,3 @@ def _by_user(template: Any) -> Iterator[Callable]:
     if isinstance(made, FunctionType):
         handed_on = [value for _, value in _enclosed(made)] if made.__name__ == "ov_wrap" else []
         yield from (one for one in (made, *handed_on) if isinstance(one, FunctionType) and _is_entered(one))
-
-
-def form_of(value: Any, docstring: str | None = None, depth: int = 0) -> str:
-    """Return a value as text that is another whenever the value is, and the same in every process.
-
-    Of what numba takes for no constant the class is told, and no more.
-    """
-
-    def inside(values: Any) -> str:
-        return ", ".join(form_of(one, docstring, depth + 1) for one in values)
-
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    if depth > _DEEPEST:
-        return f"{kind} {getattr(value, '__module__', '')}.{getattr(value, '__name__', '')}"
-    match value:
-        case enum.Enum():
-            return f"{kind}.{value.name}({inside([value.value])})"
-        case np.ndarray() if value.dtype.hasobject:
-            return f"{kind}{value.shape}({inside(value.ravel().tolist())})"
-        case np.ndarray() | np.generic():
-            return f"{kind}{value.dtype.descr}{value.shape}{hashlib.sha256(value.tobytes()).hexdigest()}"
-        case None | bool() | int() | float() | complex() | str() | bytes() | np.dtype() | types.Type():
-            return f"{kind}({_ADDRESS.sub('', repr(value))})"
-        case tuple() | list():
-            return f"{kind}({inside(value)})"
-        case set() | frozenset():
-            return f"{kind}({sorted(form_of(one, docstring, depth + 1) for one in value)})"
-        case Mapping():
-            return f"{kind}({sorted((form_of(key), form_of(one, docstring, depth + 1)) for key, one in value.items())})"
-        case CodeType():
-            constants = [one for one in value.co_consts if one is None or one != docstring]
-            parts = value.co_code, value.co_exceptiontable, value.co_names, value.co_freevars, value.co_varnames
-            return f"code({parts!r}, {inside(constants)})"
-        case type():
-            members = list(value) if issubclass(value, enum.Enum) else getattr(value, "_fields", ())
-            return f"{value.__module__}.{value.__qualname__}({inside(members)})"
-    return f"{kind} {getattr(value, '__module__', '')}.{getattr(value, '__name__', '')}"
