@@ -1,0 +1,8 @@
+"""Old import path, for branches that are merged later; tools of the merge rewrite their imports, and then this file goes."""
+
+from grpo_theory.compiler.function_pointers import FirstClass as FirstClass
+from grpo_theory.compiler.function_pointers import FirstClassType as FirstClassType
+from grpo_theory.compiler.function_pointers import first_class as first_class
+from grpo_theory.compiler.function_values import FunctionValue as FunctionValue
+from grpo_theory.compiler.function_values import function_value as function_value
+from grpo_theory.compiler.function_values import wanted as wanted
