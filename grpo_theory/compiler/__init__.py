@@ -7,7 +7,7 @@ from grpo_theory.compiler.cache import DamagedCacheWarning
 from grpo_theory.compiler.compilation import compile_driver, compile_function
 from grpo_theory.compiler.dependencies import CodeDependencies, code_checksum, code_dependencies
 from grpo_theory.compiler.diagnostics import compilation_failure
-from grpo_theory.compiler.function_pointers import FirstClass, FirstClassType, first_class
+from grpo_theory.compiler.function_pointers import FirstClass, FirstClassType, first_class_value
 from grpo_theory.compiler.function_values import FunctionValue, function_value, wanted
 from grpo_theory.compiler.inference import inferring_first
 from grpo_theory.compiler.options import CHECKS_BOUNDS, NO_ARRAYS, OPTIONS, PROCESSOR, WITHOUT_COMPILER
@@ -59,7 +59,7 @@ __all__ = [
     "compilation_failure",
     "compile_driver",
     "compile_function",
-    "first_class",
+    "first_class_value",
     "function_value",
     "inferring_first",
     "paragraph",

@@ -94,6 +94,6 @@ def _call_first_class(context: Any, builder: Any, own: Any, values: Any) -> Any:
     return found
 
 
-def first_class(dispatcher: Any, own: Any) -> Any:
+def first_class_value(dispatcher: Any, own: Any) -> Any:
     """Return the compiled function with this signature as a value that a driver takes."""
     return dispatcher if WITHOUT_COMPILER else FirstClass(FirstClassType(own), dispatcher)

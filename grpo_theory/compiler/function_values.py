@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from grpo_theory.compiler.compilation import compile_function
-from grpo_theory.compiler.function_pointers import FirstClass, FirstClassType, first_class
+from grpo_theory.compiler.function_pointers import FirstClass, FirstClassType, first_class_value
 from grpo_theory.compiler.options import WITHOUT_COMPILER
 
 
@@ -32,7 +32,7 @@ class FunctionValue:
     @cached_property
     def value(self) -> Any:
         """The compiled function as a value that a driver takes."""
-        return first_class(self.dispatcher, self.signature)
+        return first_class_value(self.dispatcher, self.signature)
 
     @cached_property
     def type(self) -> FirstClassType:
