@@ -4,8 +4,7 @@ from functools import cache
 
 import numba
 
-from grpo_theory.compiler.compilation import OPTIONS
-from grpo_theory.compiler.first_class import FunctionValue
+from grpo_theory.compiler import OPTIONS, FunctionValue
 
 
 @cache

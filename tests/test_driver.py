@@ -9,7 +9,7 @@ from enumeration import POLICIES, case
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
-from grpo_theory.compiler.first_class import FunctionValue, first_class
+from grpo_theory.compiler import FunctionValue, first_class_value
 from grpo_theory.compiler.lanes import PICKED, WIDTH, load, store
 from grpo_theory.estimation.clip import CLIPS
 from grpo_theory.estimation.kernel import SIGNATURE
@@ -57,7 +57,7 @@ def twins(stage, *arguments):
             return argument.value if is_compiled else argument.function
         if isinstance(argument, gt.Estimator):
             kernel = argument.advantage
-            return first_class(kernel.kernel, SIGNATURE) if is_compiled else kernel.function
+            return first_class_value(kernel.kernel, SIGNATURE) if is_compiled else kernel.function
         if isinstance(argument, tuple):
             return type(argument)._make(given(part, is_compiled) for part in argument)
         return argument.copy() if isinstance(argument, np.ndarray) else argument

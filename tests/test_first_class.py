@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numba.core import codegen
 
-from grpo_theory.compiler.compilation import F1, LEVEL, OPTIONS, frugally, pass_builder, stage
-from grpo_theory.compiler.first_class import FirstClassType, function_value, wanted
+from grpo_theory.compiler import F1, OPTIONS, FirstClassType, function_value, stage, wanted
+from grpo_theory.compiler.economy import LEVEL, compiling_cheaply, pass_builder
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.ratio import RATIOS
 
@@ -100,11 +100,11 @@ def test_options_and_garbage_of_others_are_left_as_they_were():
     seen = []
 
     def wait():
-        with frugally():
+        with compiling_cheaply():
             seen.append((int(vars(numba.config)["OPT"]), gc.isenabled()))
             inside.set()
 
-    with frugally():
+    with compiling_cheaply():
         other = threading.Thread(target=wait)
         other.start()
         assert not inside.wait(0.05), "two threads at once would each restore what the other has set"
@@ -115,7 +115,7 @@ def test_options_and_garbage_of_others_are_left_as_they_were():
     assert seen == [(min(level, LEVEL), False)]
     assert vars(numba.config)["OPT"] is level
     assert gc.isenabled()
-    with pytest.raises(KeyError), frugally():
+    with pytest.raises(KeyError), compiling_cheaply():
         raise KeyError
     assert vars(numba.config)["OPT"] is level
     assert getattr(codegen, "create_pass_builder", None) is builder
@@ -124,7 +124,7 @@ def test_options_and_garbage_of_others_are_left_as_they_were():
 
 def test_a_numba_that_makes_its_passes_otherwise_is_left_alone(monkeypatch):
     monkeypatch.delattr(codegen, "create_pass_builder", raising=False)
-    with frugally():
+    with compiling_cheaply():
         assert not hasattr(codegen, "create_pass_builder")
     assert not hasattr(codegen, "create_pass_builder")
 

@@ -11,8 +11,8 @@ from numba import typeof
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
-from grpo_theory.compiler.compilation import plain as plain_throughout
-from grpo_theory.compiler.reliances import reliances
+from grpo_theory.compiler import code_dependencies
+from grpo_theory.compiler import plain_python as plain_throughout
 from grpo_theory.simulate import (
     book,
     contrasts,
@@ -64,7 +64,7 @@ DRIVERS = (
 
 
 STAGES = {name for module in MODULES for name, value in vars(module).items() if isinstance(value, Dispatcher)}
-REACHED = {one.__name__ for driver in (*DRIVERS, generator.begin_streams.function) for one in reliances(driver)[0]}
+REACHED = {one.__name__ for driver in (*DRIVERS, generator.begin_streams.function) for one in code_dependencies(driver)[0]}
 
 
 def composed(**parts):

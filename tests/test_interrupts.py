@@ -12,6 +12,7 @@ import pytest
 
 from grpo_theory.compiler.compilation import interrupts_late
 from grpo_theory.harness.interrupts import ending_at_once
+from grpo_theory.compiler.interrupts import interrupts_deferred
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
@@ -152,7 +153,7 @@ def test_an_interrupt_while_the_compiler_works_comes_when_it_is_done():
     reached = []
 
     def interrupted():
-        with interrupts_late():
+        with interrupts_deferred():
             signal.getsignal(signal.SIGINT)(signal.SIGINT, None)
             reached.append(True)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.compiler.compilation import plain
+from grpo_theory.compiler import plain_python
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.registry import make_estimator
 
@@ -232,7 +232,7 @@ def test_an_index_that_depends_on_the_problems_lengths_is_found(use):
 
 
 def test_a_kernel_is_plain_python_throughout():
-    found, rewards = plain(divides_by_zero), np.array([[0.0, 1.0]])
+    found, rewards = plain_python(divides_by_zero), np.array([[0.0, 1.0]])
     assert not hasattr(found.__globals__["centre"], "py_func")
     assert hasattr(divides_by_zero.__globals__["centre"], "py_func")
     advantages = np.empty((1, 2))

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from grpo_theory.compiler.compilation import OPTIONS
+from grpo_theory.compiler import OPTIONS
 from grpo_theory.compiler.lanes import (
     RUN,
     WIDTH,
@@ -149,7 +149,7 @@ def test_a_minimum_keeps_what_is_not_a_number():
 
 OUTSIDE = """
 import numba, numpy as np
-from grpo_theory.compiler.compilation import OPTIONS
+from grpo_theory.compiler import OPTIONS
 from grpo_theory.compiler.lanes import WIDTH, add_at, are_finite, lane_numbers, load, reals, repeat, store, take
 x = np.zeros((2, WIDTH))
 tries = {

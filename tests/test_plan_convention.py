@@ -5,7 +5,7 @@ import pytest
 from tables import rows, write
 
 import grpo_theory as gt
-from grpo_theory.compiler.compilation import plain
+from grpo_theory.compiler import plain_python
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.page.command import main
 from grpo_theory.plan.convention import baseline_of, is_leave_one_out
@@ -23,7 +23,7 @@ def is_multiple(estimator):
         lengths[0, 0] = 9  # the horizon
         fields = [rewards, 1.0 + rng.random(rewards.shape), lengths, *rng.random((len(PROMPT_FIELDS), 3))]
         found = np.full(rewards.shape, np.nan)
-        plain(estimator.advantage.function)(Batch._make([*fields, estimator.advantage.parameter_array]), found)
+        plain_python(estimator.advantage.function)(Batch._make([*fields, estimator.advantage.parameter_array]), found)
         whole = {"": 1.0, "group": lengths.sum(axis=1, keepdims=True), "batch": lengths.sum()}[estimator.aggregation.pool]
         weights = estimator.aggregation.shares(lengths.ravel()).reshape(lengths.shape) / whole
         factors.append(weights * found / (rewards - rewards.mean(axis=1, keepdims=True)))

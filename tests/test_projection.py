@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from compiled_stages import compiled
 
-from grpo_theory.compiler.compilation import plain
+from grpo_theory.compiler import plain_python
 from grpo_theory.language_model import CountSketch
 from grpo_theory.language_model.projection import add_signed, splitmix
 
@@ -80,7 +80,7 @@ def test_compiled_and_plain_agree():
     found = np.zeros((2, 2, 128))
     add_signed(vector, np.uint64(7), keys, found[0])
     with np.errstate(over="ignore"):  # words wrap round, as they should
-        plain(add_signed.function)(vector, np.uint64(7), keys, found[1])
+        plain_python(add_signed.function)(vector, np.uint64(7), keys, found[1])
     np.testing.assert_array_equal(found[0], found[1])
     assert found.any()
 

@@ -12,7 +12,7 @@ from numba.core.dispatcher import Dispatcher
 from streams_by_numpy import uniforms_of_runs
 
 import grpo_theory as gt
-from grpo_theory.compiler.first_class import FunctionValue
+from grpo_theory.compiler import FunctionValue
 from grpo_theory.compiler.lanes import PICKED, WIDTH
 from grpo_theory.exact import weights
 from grpo_theory.schedule import step_sizes

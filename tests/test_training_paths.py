@@ -12,7 +12,7 @@ from enumeration import NAMED
 from scipy import stats
 
 import grpo_theory as gt
-from grpo_theory.compiler.compilation import compile_function
+from grpo_theory.compiler import compile_function
 from grpo_theory.compiler.lanes import WIDTH, load, store
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated, multiset_ranks

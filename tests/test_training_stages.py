@@ -10,8 +10,7 @@ from numba import typeof
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
-from grpo_theory.compiler.compilation import plain
-from grpo_theory.compiler.first_class import FunctionValue
+from grpo_theory.compiler import FunctionValue, plain_python
 from grpo_theory.compiler.lanes import RUN, WIDTH, load, store
 from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
@@ -66,7 +65,7 @@ def twins(name, *arguments):
     """Run a stage compiled and as plain Python on copies of the arguments; return what both have made of them."""
     made = []
     stage = STAGES[name]
-    for function in (compiled(stage), plain(stage.function if isinstance(stage, FunctionValue) else stage)):
+    for function in (compiled(stage), plain_python(stage.function if isinstance(stage, FunctionValue) else stage)):
         copies = [copy(one) for one in arguments]
         with np.errstate(over="ignore"):
             function(*copies)

@@ -1,6 +1,6 @@
 """Rewards less their mean, so that a uniform group has deviations of exactly 0."""
 
-from grpo_theory.compiler.compilation import stage
+from grpo_theory.compiler import stage
 
 
 @stage

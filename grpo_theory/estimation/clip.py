@@ -11,8 +11,7 @@ import numba
 import numpy as np
 from numba import types
 
-from grpo_theory.compiler.compilation import F1, F2
-from grpo_theory.compiler.first_class import FunctionValue
+from grpo_theory.compiler import F1, F2, FunctionValue
 from grpo_theory.estimation.part import Part, find_part, value_of
 
 SIGNATURE = types.void(F2, numba.int64, numba.boolean, F1, F2)

@@ -7,21 +7,23 @@ import re
 import textwrap
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba import types
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import AnalysisPass, register_pass
-from numba.core.typed_passes import NopythonTypeInference, type_inference_stage
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import CHECKS_BOUNDS, WITHOUT_COMPILER, allocating_stage, compile_function
-from grpo_theory.compiler.first_class import FirstClassType
-from grpo_theory.compiler.reliances import reliances
+from grpo_theory.compiler import (
+    CHECKS_BOUNDS,
+    F2,
+    WITHOUT_COMPILER,
+    FirstClassType,
+    allocating_stage,
+    code_dependencies,
+    compilation_failure,
+    compile_function,
+    inferring_first,
+)
 
 
 class Batch(NamedTuple):
@@ -68,13 +70,11 @@ def _signature(*, readonly: bool) -> Any:
 
     tables = (array(types.float64, 2), array(types.float64, 2), array(types.int64, 2))
     vectors = tuple(array(types.float64, 1) for _ in range(4))
-    return types.void(types.NamedTuple((*tables, *vectors), Batch), numba.float64[:, ::1])
+    return types.void(types.NamedTuple((*tables, *vectors), Batch), F2)
 
 
 SIGNATURE = _signature(readonly=False)
 KERNEL = FirstClassType(SIGNATURE)
-_READ_ONLY = _signature(readonly=True)
-_NAMED, _HEADING = re.compile(r"\w*Error: (.+)"), re.compile(r"(- )?(Failed in|Resolution failure|\w*Error:)")
 _WHOLE_BATCH = re.compile(r" of type Batch\(.*")
 
 CONTRACT = (
@@ -84,31 +84,8 @@ CONTRACT = (
 )
 
 
-@register_pass(mutates_CFG=False, analysis_only=True)
-class _InferForReadOnlyBatch(AnalysisPass):
-    """Raise unless the types of a kernel can be inferred for a batch that nobody may write on."""
-
-    _name = "infer_for_read_only_batch"
-
-    def __init__(self) -> None:
-        AnalysisPass.__init__(self)
-
-    def run_pass(self, state: Any) -> bool:
-        """Infer the types, and forget them."""
-        type_inference_stage(state.typingctx, state.targetctx, state.func_ir, _READ_ONLY.args, None)
-        return False
-
-
-class _KernelCompiler(CompilerBase):
-    """numba's compiler with that pass before its own inference of types."""
-
-    def define_pipelines(self) -> list[Any]:
-        """Return the one pipeline."""
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        names = [one for one, _ in passes.passes]
-        passes.add_pass_after(_InferForReadOnlyBatch, names[names.index(NopythonTypeInference) - 1])
-        passes.finalize()
-        return [passes]
+_KERNEL_COMPILER = inferring_first(_signature(readonly=True))
+"""Nobody may write on a batch, because it is shared by all the kernels that see it."""
 
 
 @cache
@@ -123,13 +100,13 @@ def compile_kernel(function: Callable) -> Any:
     TypeError
         If the function does not compile; the message names the documented arguments.
     """
-    draws = reliances(function).draws
+    draws = code_dependencies(function).draws
     if draws:
         raise TypeError(f"the kernel {function.__qualname__!r} draws random numbers, by {draws[0]}; {CONTRACT}")
     try:
         raises = (_may_raise(function) or CHECKS_BOUNDS) and not WITHOUT_COMPILER
         whole = _guarded(allocating_stage(function)) if raises else function
-        return compile_function(whole, SIGNATURE, pipeline_class=_KernelCompiler)
+        return compile_function(whole, SIGNATURE, pipeline_class=_KERNEL_COMPILER)
     except Exception as error:  # numba raises more than its own errors for what it cannot compile
         raise TypeError(
             f"the kernel {function.__qualname__!r} does not compile: {_reason(error, function)}; {CONTRACT}"
@@ -137,27 +114,10 @@ def compile_kernel(function: Callable) -> Any:
 
 
 def _reason(error: Exception, function: Callable) -> str:
-    """Return the cause that numba names of why a function does not compile, and the function's line that it points at."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [found[1] for found in map(_NAMED.match, lines) if found]
-    said = [line for line in named + lines if not _HEADING.match(line)]
-    reason = said[0] if said else type(error).__name__
-    if reason.endswith(":") and (shown := [line for line in lines if line.startswith(">>>")]):
-        reason += shown[0].removeprefix(">>>")
-    code = _pointed_at(lines, Path(function.__code__.co_filename).name)
+    """Return why a kernel does not compile, without the types of its arguments, and the line that the compiler points at."""
+    reason, code = compilation_failure(error, function)
     reason = _WHOLE_BATCH.sub("", reason).rstrip(". ")
     return f"{reason}, in `{code}`" if code else reason
-
-
-def _pointed_at(lines: list[str], file: str) -> str:
-    """Return the line above the first mark of a file, or nothing."""
-    here = False
-    for line, mark in pairwise(lines):
-        if line.startswith("File "):
-            here = f'{file}"' in line
-        if here and mark == "^":
-            return line
-    return ""
 
 
 def _may_raise(function: Callable) -> bool:

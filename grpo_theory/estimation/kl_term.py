@@ -12,11 +12,10 @@ from typing import Literal
 import numpy as np
 from numba import types
 
-from grpo_theory.compiler.compilation import F2, KEPT_F2
-from grpo_theory.compiler.first_class import FunctionValue
+from grpo_theory.compiler import F2, READONLY_F2, FunctionValue
 from grpo_theory.estimation.part import Part, find_part, value_of
 
-SIGNATURE = types.void(KEPT_F2, F2)
+SIGNATURE = types.void(READONLY_F2, F2)
 
 
 @dataclass(frozen=True)

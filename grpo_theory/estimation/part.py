@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from grpo_theory.compiler.first_class import FunctionValue
-from grpo_theory.compiler.reliances import code_checksum
+from grpo_theory.compiler import FunctionValue, code_checksum
 from grpo_theory.estimation.source import SourceFile
 from grpo_theory.validation import check_name
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import plain
+from grpo_theory.compiler import plain_python
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import CONTRACT, PROMPT_FIELDS, Batch, compile_kernel
 
@@ -56,7 +56,7 @@ def _fills_nothing(advantage: Advantage, batch: Batch) -> bool:
         advantages = np.full(batch.rewards.shape, before)
         try:
             with np.errstate(all="ignore"):
-                plain(advantage.function)(batch, advantages)
+                plain_python(advantage.function)(batch, advantages)
         except (ArithmeticError, ValueError):  # of a value that is not finite: other failures have been told before
             return False
         if (advantages != before).any():
@@ -139,7 +139,7 @@ def failure(advantage: Advantage, batch: Batch) -> str:
     """
     try:
         with np.errstate(all="ignore"):
-            plain(advantage.function)(batch, np.full(batch.rewards.shape, np.nan))
+            plain_python(advantage.function)(batch, np.full(batch.rewards.shape, np.nan))
     except Exception as error:
         if isinstance(error, ArithmeticError) or str(error) == "math domain error":
             return ""

@@ -17,8 +17,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F1, F2, F3, F4, F5, I1, I2
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F1, F2, F3, F4, F5, I1, I2, function_value
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.classes import Looks

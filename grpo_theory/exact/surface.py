@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F2, F3, KEPT_I1, KEPT_I2
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F1, F2, F3, READONLY_I1, READONLY_I2, function_value
 from grpo_theory.problem import Moments, Paths, Problem
 from grpo_theory.validation import as_real_array, typed
 
@@ -34,7 +33,7 @@ def objective(problem: Problem, theta: ArrayLike) -> Array:
     return objectives.reshape(logits.shape[:-2])[()]
 
 
-@function_value(numba.void(F3, F2, F2, F1, numba.float64, KEPT_I2, KEPT_I1, numba.int64, F1))
+@function_value(numba.void(F3, F2, F2, F1, numba.float64, READONLY_I2, READONLY_I1, numba.int64, F1))
 def fill_objectives(logits, rewards, log_reference, weights, strength, edges, lengths, vocabulary_size, objectives):
     """Fill the objectives (P,) of points with logits (P, M, D), for mean rewards and log reference (M, K) and weights (M,)."""
     tokens, log_tokens = np.empty(logits.shape[2]), np.empty(logits.shape[2])

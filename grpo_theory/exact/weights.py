@@ -8,8 +8,7 @@ import numpy as np
 from numba import types
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F1, F2, F4, KEPT_I1, KEPT_I2, allocating_stage, compile_function
-from grpo_theory.compiler.first_class import FirstClassType
+from grpo_theory.compiler import F1, F2, F4, READONLY_I1, READONLY_I2, FirstClassType, allocating_stage, compile_function
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.clip import SIGNATURE as CLIP
 from grpo_theory.estimation.ratio import SIGNATURE as RATIO
@@ -216,4 +215,4 @@ def fill_gains(fill_ratios, fill_weights, log_ratios, edges, lengths, shares, wi
 def compiled_fill_gains() -> Any:
     """Compile `fill_gains` for use by itself, or read it from the cache."""
     parts = FirstClassType(RATIO), FirstClassType(CLIP)
-    return compile_function(fill_gains, types.void(*parts, F2, KEPT_I2, KEPT_I1, F1, F1, F4))
+    return compile_function(fill_gains, types.void(*parts, F2, READONLY_I2, READONLY_I1, F1, F1, F4))

@@ -7,8 +7,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F2
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F1, F2, function_value
 from grpo_theory.intervals.components import PromptTerms
 from grpo_theory.simulate.streams import Rng, as_seed_sequence
 from grpo_theory.validation import as_count

@@ -6,8 +6,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F3
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F1, F3, function_value
 from grpo_theory.intervals.u_statistics import prompt_gradients, prompt_powers
 from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Flags
-from grpo_theory.compiler.compilation import F1, F2, F3, KEPT_F1
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F1, F2, F3, READONLY_F1, function_value
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.validation import as_real_array
 
@@ -33,7 +32,7 @@ class Influence(NamedTuple):
     start: Array
 
 
-@function_value(numba.void(F1, KEPT_F1, F2, F3, F2))
+@function_value(numba.void(F1, READONLY_F1, F2, F3, F2))
 def add_influences(weights, step_sizes, curvatures, products, reach):
     """Add the products (R, d, d) of the influences on sum_i weight_i theta_i, and fill in that of the start (R, d).
 

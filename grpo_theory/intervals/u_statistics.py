@@ -8,8 +8,7 @@ import numpy as np
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F2, F3, stage
-from grpo_theory.compiler.first_class import FunctionValue, function_value
+from grpo_theory.compiler import F2, F3, FunctionValue, function_value, stage
 from grpo_theory.samples import Groups, Rollouts
 
 GROUPS = types.Array(numba.float64, 3, "C", readonly=True)

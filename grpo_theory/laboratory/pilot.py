@@ -10,8 +10,7 @@ from numba import types
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Integers, read_only
-from grpo_theory.compiler.compilation import F2, F3, I1, I2
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F2, F3, I1, I2, function_value
 from grpo_theory.laboratory.experiment import as_generator
 from grpo_theory.problem import Problem
 from grpo_theory.problem.logit_map import HeadMap

@@ -8,8 +8,7 @@ from numba import types
 from numpy.typing import ArrayLike, NDArray
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F2, stage
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F2, function_value, stage
 from grpo_theory.validation import as_array, as_count, shown
 
 SIGNS = 32

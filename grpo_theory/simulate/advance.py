@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F3, NO_ARRAYS, compile_driver, paragraph, record_type
-from grpo_theory.compiler.first_class import FirstClassType
+from grpo_theory.compiler import F1, F3, NO_ARRAYS, FirstClassType, compile_driver, paragraph, record_type
 from grpo_theory.compiler.lanes import WIDTH, load, store
 from grpo_theory.estimation import clip, kl_term, ratio
 from grpo_theory.simulate import ascent, optimiser, penalty, record, sums, update, weighing

@@ -10,8 +10,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F2, F3, I2, stage
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F1, F2, F3, I2, function_value, stage
 from grpo_theory.compiler.lanes import PICKED, WIDTH, load, pick, reals, spread, store, sum_lanes, turned, where, whole_rows
 from grpo_theory.problem import Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap

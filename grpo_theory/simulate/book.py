@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F2, I1, I2, record_type, stage
+from grpo_theory.compiler import F2, I1, I2, record_type, stage
 from grpo_theory.compiler.lanes import PICKED, as_integer, integers, load, pick, spread, store, take, tallies, whole_rows
 from grpo_theory.exact.table import AdvantageTable
 from grpo_theory.simulate.choice import short_columns

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F2, record_type, stage
+from grpo_theory.compiler import F2, record_type, stage
 from grpo_theory.compiler.lanes import (
     PICKED,
     add_at,

@@ -17,7 +17,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F2, F4, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler import F2, F4, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, load, reals, spread, store, tallies, where, whole_rows
 from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, lookup, read_rows, read_short
 from grpo_theory.simulate.counting import COUNTS

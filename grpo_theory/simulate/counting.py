@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F2, NO_ARRAYS, compile_driver, paragraph, record_type, stage
+from grpo_theory.compiler import F2, NO_ARRAYS, compile_driver, paragraph, record_type, stage
 from grpo_theory.compiler.lanes import (
     WIDTH,
     as_tally,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F2, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler import F2, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, zeros
 from grpo_theory.simulate.book import BOOK, find_advantages, find_multisets
 from grpo_theory.simulate.choice import LOOKUP, at_places, read_rows

@@ -6,7 +6,7 @@ prompt: lane b R + r is group b of run r.
 
 import numpy as np
 
-from grpo_theory.compiler.compilation import stage
+from grpo_theory.compiler import stage
 from grpo_theory.compiler.lanes import as_integer, as_real, where
 from grpo_theory.simulate.choice import at_places, read_rows
 

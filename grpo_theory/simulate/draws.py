@@ -7,7 +7,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F2, F3, I1, I2, compile_driver, record_type
+from grpo_theory.compiler import F2, F3, I1, I2, compile_driver, record_type
 from grpo_theory.problem import Point
 from grpo_theory.simulate.alias import alias_table
 from grpo_theory.simulate.draw import draw_outcomes, draw_prompts, look_up

@@ -4,7 +4,7 @@ from decimal import Context
 
 import numpy as np
 
-from grpo_theory.compiler.compilation import stage
+from grpo_theory.compiler import stage
 from grpo_theory.compiler.lanes import as_real, bits_of, from_bits, pick, turned, where
 
 LOWEST = -708.0

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F2, F3, F4, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler import F1, F2, F3, F4, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take, zeros
 from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, read_rows
 from grpo_theory.simulate.gram import add_both, add_row, multiply_own, multiply_pairs, relate, weigh_before

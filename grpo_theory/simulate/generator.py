@@ -10,8 +10,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.compiler.compilation import record_type, stage
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, load, store
 
 LANES = 128

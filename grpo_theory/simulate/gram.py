@@ -4,7 +4,7 @@ The two rows, number 0 and 1 below, are rows r and r + 1 of the parts: of groups
 all rows before are found once for all estimators, each of which weighs them.
 """
 
-from grpo_theory.compiler.compilation import stage
+from grpo_theory.compiler import stage
 from grpo_theory.compiler.lanes import load, reals, store, take, where
 
 

@@ -4,7 +4,7 @@ Arrays are (B, D, N) or (B, K, N), edges or responses of the prompts of B groups
 `WIDTH` runs from lane i on.
 """
 
-from grpo_theory.compiler.compilation import stage
+from grpo_theory.compiler import stage
 from grpo_theory.compiler.lanes import load, reals, store, where
 from grpo_theory.simulate.elementary import exponential, logarithm
 

@@ -7,7 +7,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F2, I1, I2, NO_ARRAYS, compile_driver, paragraph, record_type
+from grpo_theory.compiler import F2, I1, I2, NO_ARRAYS, compile_driver, paragraph, record_type
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store, sum_lanes
 
 AT_ONCE = 16 * WIDTH

@@ -7,8 +7,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F2, F3
-from grpo_theory.compiler.first_class import FunctionValue, function_value
+from grpo_theory.compiler import F1, F2, F3, FunctionValue, function_value
 from grpo_theory.validation import as_positive, as_real_array
 
 MOVE = numba.void(F2, F2, F3, F1, numba.float64, numba.int64)

@@ -6,7 +6,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from grpo_theory.compiler.compilation import NO_ARRAYS, compile_driver, stage
+from grpo_theory.compiler import NO_ARRAYS, compile_driver, stage
 from grpo_theory.compiler.lanes import WIDTH, as_tally, as_those, load, store, tallies
 from grpo_theory.simulate.counting import COUNTING_ROOM, SHEET, begin_group, draw_residual, first_reward
 from grpo_theory.simulate.generator import STREAMS

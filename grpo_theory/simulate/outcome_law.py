@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F2, record_type
+from grpo_theory.compiler import F2, record_type
 from grpo_theory.problem import Point
 from grpo_theory.simulate.alias import alias_rows
 from grpo_theory.simulate.choice import LOOKUP, SHORT_LOOKUP, Lookup, ShortLookup, lookup, short_lookup

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F4, I1, I2, record_type, stage
+from grpo_theory.compiler import F4, I1, I2, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store, zeros
 
 

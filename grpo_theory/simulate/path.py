@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.first_class import FunctionValue
+from grpo_theory.compiler import FunctionValue
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.affine import affine_coefficients

@@ -3,8 +3,7 @@
 import numba
 import numpy as np
 
-from grpo_theory.compiler.compilation import F2, F3, I1, I2, allocating_stage, stage
-from grpo_theory.compiler.first_class import FirstClassType, function_value
+from grpo_theory.compiler import F2, F3, I1, I2, FirstClassType, allocating_stage, function_value, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, root, store, where
 from grpo_theory.estimation import kl_term
 from grpo_theory.simulate.choice import LOOKUP, at_places, read_rows

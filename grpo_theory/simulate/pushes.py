@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F2, F3, F4, I1, I2, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler import F2, F3, F4, I1, I2, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, take, where
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import TokenWeights

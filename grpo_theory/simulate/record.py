@@ -6,8 +6,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F2, F3, I1, I2, record_type, stage
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F2, F3, I1, I2, function_value, record_type, stage
 from grpo_theory.problem import Paths, Policy
 from grpo_theory.simulate.geometry import features
 from grpo_theory.simulate.sums import ROLLOUT

@@ -3,7 +3,7 @@
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.first_class import first_class
+from grpo_theory.compiler import first_class_value
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.estimation.kernel import SIGNATURE
@@ -29,7 +29,7 @@ def source_of(estimator: Estimator, seen: Seen, sampler: Point, batch_size: int,
     table = table_of(estimator, seen, sampler, group_size)
     if table is not None:
         return Tabulated(table, group_size, n_signs)
-    kernel, shown = first_class(advantage.kernel, SIGNATURE), shown_to(estimator, seen, sampler, n_signs)
+    kernel, shown = first_class_value(advantage.kernel, SIGNATURE), shown_to(estimator, seen, sampler, n_signs)
     called = kernel, shown, (batch_size, group_size), advantage.parameter_array, advantage.couples_groups
     if not is_exchangeable(advantage, seen, sampler, batch_size, group_size):
         return CalledInOrder(*called)

@@ -7,7 +7,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F2, F4, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler import F2, F4, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store
 from grpo_theory.simulate.book import BOOK, find_advantages, find_multisets
 from grpo_theory.simulate.choice import LOOKUP, Lookup, at_places, lookup, read_rows

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F1, F2, F3, F4, I1, I2, record_type
+from grpo_theory.compiler import F1, F2, F3, F4, I1, I2, record_type
 from grpo_theory.simulate.choice import LOOKUP, Lookup
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F2, I2, stage
+from grpo_theory.compiler import F1, F2, I2, stage
 from grpo_theory.compiler.lanes import RUN, repeat
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch

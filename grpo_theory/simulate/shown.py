@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F2, F3, F4, I1, allocating_stage, compile_driver, record_type, stage
+from grpo_theory.compiler import F2, F3, F4, I1, allocating_stage, compile_driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, are_finite, as_real, load, reals, store, where, zeros
 from grpo_theory.estimation.kernel import KERNEL, Batch
 from grpo_theory.simulate.counting import COUNTS

@@ -19,8 +19,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler.compilation import F1, F2, F3, F4, I1, I2, record_type, stage
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F1, F2, F3, F4, I1, I2, function_value, record_type, stage
 from grpo_theory.compiler.lanes import (
     WIDTH,
     are_finite,

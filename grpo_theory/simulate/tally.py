@@ -7,7 +7,7 @@ begin in column `first` + i.
 
 import numpy as np
 
-from grpo_theory.compiler.compilation import stage
+from grpo_theory.compiler import stage
 from grpo_theory.compiler.lanes import as_short, load, reals, shorts, store
 from grpo_theory.simulate.choice import at_places, read_rows
 

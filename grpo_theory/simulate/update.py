@@ -6,8 +6,7 @@ at each prefix.  Arrays are (B, rows, N); a stage is for one group of the `WIDTH
 
 import numba
 
-from grpo_theory.compiler.compilation import F1, F3, I1, stage
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F1, F3, I1, function_value, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where
 from grpo_theory.simulate.sums import T3
 

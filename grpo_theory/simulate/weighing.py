@@ -2,8 +2,7 @@
 
 import numba
 
-from grpo_theory.compiler.compilation import F3, I2, stage
-from grpo_theory.compiler.first_class import FirstClassType, function_value
+from grpo_theory.compiler import F3, I2, FirstClassType, function_value, stage
 from grpo_theory.compiler.lanes import WIDTH, load, store
 from grpo_theory.estimation import clip, kl_term, ratio
 from grpo_theory.exact.weights import fill_gains

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.first_class import first_class, wanted
+from grpo_theory.compiler import first_class_value, wanted
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
@@ -92,7 +92,7 @@ def make_rule(estimator: Estimator, layout: Layout, path: Path) -> Rule:
     """Tabulate how advantages are found."""
     return Rule(
         is_called=path.is_called,
-        kernel=first_class(estimator.advantage.kernel, SIGNATURE),
+        kernel=first_class_value(estimator.advantage.kernel, SIGNATURE),
         at_a_time=layout.batch_size if estimator.advantage.couples_groups else 0,
         advantages=lookup(path.table.advantages[0]),
         ranks=path.table.ranks,

@@ -18,8 +18,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F2, stage
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F1, F2, function_value, stage
 
 NODES = 384
 REACH = 8.5

@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_continuous_lyapunov
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F2
-from grpo_theory.compiler.first_class import function_value
+from grpo_theory.compiler import F1, F2, function_value
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact import check_optimum, gradient_law, gradient_mean
 from grpo_theory.problem import Problem

@@ -1,0 +1,76 @@
+"""Rows of a table, one for each lane, turned into columns of lanes in registers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.core.typing.templates import signature
+
+from grpo_theory.compiler.lanes.lowering import data_of, lower, require_inside, size_of, steps, type_function
+from grpo_theory.compiler.lanes.types import BITS, INTEGERS, LLVM_TYPES, repeated
+from grpo_theory.compiler.lanes.values import PIECE, WIDTH, spread
+
+
+def _interleave(builder: ir.IRBuilder, one: ir.Value, other: ir.Value) -> list[ir.Value]:
+    """Return vectors of two pieces, in which the numbers of two such take turns: the first halves of pieces, and the second."""
+    n, kind = one.type.count // 2, ir.IntType(32)
+    found = []
+    for first in (0, n // 2):
+        numbers = [place for piece in (0, n) for i in range(n // 2) for place in (piece + first + i, piece + first + i + 2 * n)]
+        found.append(builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(kind, 2 * n), numbers)))
+    return found
+
+
+def _turn(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
+    """Turn rows of n pieces, of n numbers each, into columns: in two blocks of n by n, the halves of the vectors, at once."""
+    # As cards are shuffled: interleaving the first half of 2^k rows with the second, k times, turns rows into columns.
+    for _ in range((len(rows) - 1).bit_length()):
+        pairs = zip(rows[: len(rows) // 2], rows[len(rows) // 2 :], strict=True)
+        rows = [vector for one, other in pairs for vector in _interleave(builder, one, other)]
+    return rows
+
+
+type_function(spread, lambda table, places, columns: signature(types.none, table, places, columns))
+
+
+def _in_memory(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
+    """Return the address of the first of a vector's numbers, in memory that the compiler does not look through.
+
+    An index is loaded from there in one instruction; from a vector register it takes two or three. The assembly is empty and does
+    nothing. LLVM does not see that the address that comes out is the one that went in, and so does not put the vector back into
+    registers.
+    """
+    memory = cgutils.alloca_once(builder, vector.type)
+    builder.store(vector, memory)
+    address = builder.bitcast(memory, vector.type.element.as_pointer())
+    return builder.asm(ir.FunctionType(address.type, [address.type]), "", "=r,0", [address], False)
+
+
+@lower(spread, types.Array, INTEGERS, types.Array)
+def _spread(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> None:
+    kind, _, columns = signature.args
+    data, shape = data_of(context, builder, kind, values[0])
+    found, room = data_of(context, builder, columns, values[2])
+    last = builder.sub(builder.mul(shape[1], ir.Constant(BITS, WIDTH)), ir.Constant(BITS, 1))
+    require_inside(context, builder, room, ir.Constant(BITS, 0), last)
+    n = PIECE // size_of(kind)
+    piece, pair = ir.VectorType(LLVM_TYPES[kind.dtype], n), ir.VectorType(LLVM_TYPES[kind.dtype], 2 * n)
+    ends = ir.Constant(ir.VectorType(ir.IntType(32), 2 * n), list(range(2 * n)))
+    starts = _in_memory(builder, builder.mul(values[1], repeated(builder, shape[1])))
+    with steps(builder, ir.Constant(BITS, WIDTH), 2 * n) as (lane, _):
+        rows = []
+        for j in range(2 * n):
+            start = builder.load(builder.gep(starts, [builder.add(lane, ir.Constant(BITS, j))]))
+            require_inside(context, builder, shape, start, start)
+            rows.append(builder.gep(data, [start]))
+        with steps(builder, shape[1], n) as (first, _):
+            places = [builder.bitcast(builder.gep(row, [first]), piece.as_pointer()) for row in rows]
+            pieces = [builder.load(place, align=size_of(kind)) for place in places]
+            halves = zip(pieces[:n], pieces[n:], strict=True)
+            vectors = [builder.shuffle_vector(one, other, ends) for one, other in halves]
+            for k, column in enumerate(_turn(builder, vectors)):
+                place = builder.mul(builder.add(first, ir.Constant(BITS, k)), ir.Constant(BITS, WIDTH))
+                address = builder.bitcast(builder.gep(found, [builder.add(place, lane)]), pair.as_pointer())
+                builder.store(column, address, align=size_of(kind))
