@@ -93,7 +93,7 @@ def far_table():
         "runs": 2,
         "expanded": True,
     }
-    table = table_of(group_size.rows(settings, [group_size.compute(settings, np.random.SeedSequence(1), 0)]))
+    table = table_of(group_size.rows(settings, [group_size.simulate(settings, np.random.SeedSequence(1), 0)]))
     return table.assign(estimate=table["prediction"], standard_error=1e-3 * table["prediction"].abs(), replications=512)
 
 
@@ -135,7 +135,8 @@ def test_the_second_order_says_where_the_first_applies(far_table):
     for share, counts in ((0.09, (sizes, 0, sizes)), (-0.3, (0, sizes, sizes)), (0.5, (0, sizes, 0)), (np.nan, (0, 0, 0))):
         table = far_table.assign(second_order=share * far_table["prediction"].abs())
         found = judge(group_size.claims(table))
-        assert tuple((found["id"] == name).sum() for name in group_size.LAWS) == counts, share
+        laws = (group_size.LAW, group_size.LAW_BEYOND, group_size.SECOND_ORDER)
+        assert tuple((found["id"] == law.id).sum() for law in laws) == counts, share
     both = table.assign(second_order=-0.3 * table["prediction"], estimate=0.7 * table["estimate"])
     found = verdicts(both)
     assert (found["U9/policy-law, beyond"], found["U9/second order"]) == ({"refuted"}, {"confirmed"})
