@@ -274,7 +274,7 @@ def test_horizons_are_judged_with_power():
     rows = []
     for cell in group_size_horizon.cells(True):
         settings = dict(cell.settings) | {"runs": 128}
-        rows += group_size_horizon.rows(settings, [group_size_horizon.compute(settings, np.random.SeedSequence(3), 0)])
+        rows += group_size_horizon.rows(settings, [group_size_horizon.simulate(settings, np.random.SeedSequence(3), 0)])
     found = judge(group_size_horizon.claims(table_of(rows)), family_error=0.05).set_index(["id", "problem"])["verdict"]
     one, many = (f"two-speeds, Constant(0.05), N = 120, n = {n}" for n in (1, 100))
     assert found["U9/trace", one] == "refuted"
