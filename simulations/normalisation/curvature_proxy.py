@@ -172,12 +172,12 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         at = part.set_index(["over", "how", "control", "curvature"])
         for what, how in product(CURVATURES, KINDS):
             where = f"{name}, {what} ({how})"
-            found.append(
-                WITHIN.claim(where, *(evidence(at.loc["prompts", how, broken, what], PRINTED) for broken in (False, True)))
-            )
-            sizes = (at.loc["iterations", how, False, one].to_dict() for one in (what, "deviation"))
-            found.append(ACROSS.claim(where, *(evidence(row | {"estimate": abs(row["estimate"])}, NONE) for row in sizes)))
+            own, control = (evidence(at.loc["prompts", how, broken, what], PRINTED) for broken in (False, True))
+            found.append(WITHIN.claim(where, own, control))
+            across = (at.loc["iterations", how, False, one].to_dict() for one in (what, "deviation"))
+            own, control = (evidence(row | {"estimate": abs(row["estimate"])}, NONE) for row in across)
+            found.append(ACROSS.claim(where, own, control))
         strong = (at.loc["prompts", "Spearman", broken, HESSIAN].to_dict() for broken in (False, True))
-        both = (evidence(row | {"estimate": -row["estimate"]}, -STRONG) for row in strong)
-        found.append(HESSIAN_WITHIN.claim(str(name), *both))
+        own, control = (evidence(row | {"estimate": -row["estimate"]}, -STRONG) for row in strong)
+        found.append(HESSIAN_WITHIN.claim(str(name), own, control))
     return found

@@ -123,7 +123,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     """Both statements for both rules."""
     at = table.set_index(["rule", "statement", "how"])["estimate"]
     return [
-        one.claim(rule, *(exact(at[rule, one.id, how], 0.0) for how in ("orthogonal", "broken")))
+        one.claim(rule, exact(at[rule, one.id, "orthogonal"], 0.0), exact(at[rule, one.id, "broken"], 0.0))
         for rule in table["rule"].unique()
         for one in (STEPS_APART, PATHS_APART)
     ]

@@ -212,19 +212,20 @@ def claims(table: pd.DataFrame) -> list[Claim]:
             both = [_last(part, f"increase in {name}", arm) for arm in ("divided", "multiplied")]
             if both[0]:
                 facts = {"from update": both[0]["update"], "to update": both[0]["until"]}
-                measured = (evidence(row | {"estimate": measure(row["estimate"])}, bound) for row in both)
-                found.append(statement.claim(where, *measured, facts=facts))
+                own, control = (evidence(row | {"estimate": measure(row["estimate"])}, bound) for row in both)
+                found.append(statement.claim(where, own, control, facts=facts))
         ends = [_last(part, quantity, "plain") for quantity in ("orthogonality", "apart")]
-        found.append(THIRD.claim(where, *(evidence(row, ORTHOGONAL) for row in ends)))
+        own, control = (evidence(row, ORTHOGONAL) for row in ends)
+        found.append(THIRD.claim(where, own, control))
         if how == "exact":
             first = part[(part["quantity"] == "orthogonality") & (part["arm"] == "plain")].iloc[0]
             gains[coordinates] = float(first["estimate"]), _last(part, "advantage, success", "divided")["estimate"]
     best = highest(pd.Series({coordinates: share for coordinates, (share, _) in gains.items()}))
     for coordinates, (share, gain) in gains.items():
         if not is_orthogonal(share):
-            twins = (exact(value, NOTICEABLE) for value in (gain, gains[best][1]))
+            own, control = (exact(value, NOTICEABLE) for value in (gain, gains[best][1]))
             where = f"{PROBLEM}, {coordinates}, exact"
-            found.append(THIRD_FROM_THE_START.claim(where, *twins, facts={"share |cos| < 0.1": share}))
+            found.append(THIRD_FROM_THE_START.claim(where, own, control, facts={"share |cos| < 0.1": share}))
     return found
 
 

@@ -195,6 +195,6 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         facts = {f"{what}, {arm}": float(arms.loc[arm, column]) for arm in arms.index for what, column in named.items()}
         bounds = {PAYS_AT_PRINTED_STEPS: -POINT} if contest == PRINTED_STEPS else {PAYS: -POINT, HARMLESS: POINT}
         for statement, bound in bounds.items():
-            pair = (evidence(at.loc[arm].to_dict(), bound) for arm in ("divided", "broken"))
-            found.append(statement.claim(f"{problem}, {contest}, G = {size}", *pair, facts=facts))
+            own, control = (evidence(at.loc[arm].to_dict(), bound) for arm in ("divided", "broken"))
+            found.append(statement.claim(f"{problem}, {contest}, G = {size}", own, control, facts=facts))
     return found

@@ -295,10 +295,11 @@ def claims(table: pd.DataFrame) -> list[Claim]:
             broken = exact(worst.pop("broken"), 1.0)
             found.append(statement.claim(setting, exact(largest(list(worst.values())), 1.0), broken, facts=worst))
         laws = part[part["path"] >= 0].set_index(["statement", "how", "path"])["estimate"].sort_index()
-        for rate, constant, power, own, other in LAWS:
-            exponents = (laws["exponent", how] for how in (own, other))
-            found.append(rate.claim(setting, *(exact(one[farthest(one, -power)], -power) for one in exponents)))
-            constants = (laws["constant", how] for how in (own, f"{own}, turned"))
-            distances = (exact(largest((one - 1.0).abs()), CONSTANT_MARGIN) for one in constants)
-            found.append(constant.claim(setting, *distances))
+        for rate, constant, power, right, other in LAWS:
+            exponents = (laws["exponent", how] for how in (right, other))
+            own, control = (exact(one[farthest(one, -power)], -power) for one in exponents)
+            found.append(rate.claim(setting, own, control))
+            constants = (laws["constant", how] for how in (right, f"{right}, turned"))
+            own, control = (exact(largest((one - 1.0).abs()), CONSTANT_MARGIN) for one in constants)
+            found.append(constant.claim(setting, own, control))
     return found

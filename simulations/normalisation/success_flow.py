@@ -234,15 +234,15 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         kind = flow if flow in ("plain", "divided") else "finite group"
         where = f"G = {flow}" if kind == "finite group" else flow
         if what == "identity":
-            gaps = (exact(largest((one["estimate"] - one["prediction"]).abs()), 0.0) for one in by)
-            found.append(FLOWS[kind].claim(f"{where}, {answers} answers", *gaps))
+            own, control = (exact(largest((one["estimate"] - one["prediction"]).abs()), 0.0) for one in by)
+            found.append(FLOWS[kind].claim(f"{where}, {answers} answers", own, control))
         elif what == "slope" and flow == str(LARGE):
-            gaps = (exact(largest((one["estimate"] / one["prediction"] - 1.0).abs()), CLOSE) for one in by)
-            found.append(CROSSOVER.claim(where, *gaps))
+            own, control = (exact(largest((one["estimate"] / one["prediction"] - 1.0).abs()), CLOSE) for one in by)
+            found.append(CROSSOVER.claim(where, own, control))
         elif what == "slope":
-            slopes = (exact(log_log_slope(one["at"], one["estimate"])[0], POWERS[kind]) for one in by)
-            found.append(ESCAPES[kind].claim(where, *slopes))
+            own, control = (exact(log_log_slope(one["at"], one["estimate"])[0], POWERS[kind]) for one in by)
+            found.append(ESCAPES[kind].claim(where, own, control))
         elif what == "training":
-            late = (distance(one.iloc[0], float(one["prediction"].iloc[0]), NOTICEABLE) for one in by)
-            found.append(TRAINED.claim(where, *late))
+            own, control = (distance(one.iloc[0], float(one["prediction"].iloc[0]), NOTICEABLE) for one in by)
+            found.append(TRAINED.claim(where, own, control))
     return found

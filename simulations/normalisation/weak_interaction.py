@@ -281,15 +281,15 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     found = []
     for (name, setting, dial), part in table.groupby(["statement", "setting", "correlation"], sort=False, dropna=False):
         where = setting if np.isnan(dial) else f"{setting} (correlation {dial:g})"
-        own, broken = part[part["how"] != "broken"], part[part["how"] == "broken"]
-        worst = own.loc[highest(own["estimate"])]
+        right, broken = part[part["how"] != "broken"], part[part["how"] == "broken"]
+        worst = right.loc[highest(right["estimate"])]
         if name == "sum":
-            both = [evidence(some.loc[highest(some["estimate"])], comparisons=len(some)) for some in (own, broken)]
+            own, control = (evidence(some.loc[highest(some["estimate"])], comparisons=len(some)) for some in (right, broken))
         else:
-            both = [exact(one["estimate"], 0.0) for one in (worst, broken.loc[farthest(broken["estimate"])])]
+            own, control = (exact(one["estimate"], 0.0) for one in (worst, broken.loc[farthest(broken["estimate"])]))
         if name in CONFLICTS:
-            found.append(CONFLICTS[name].claim(where, *both))
+            found.append(CONFLICTS[name].claim(where, own, control))
         else:
-            facts = {fact: worst[fact] for fact in FACTS} | {"share where M exists": own["holds"].iloc[0]}
-            found.append(GAINS[name].claim(where, *both, facts=facts))
+            facts = {fact: worst[fact] for fact in FACTS} | {"share where M exists": right["holds"].iloc[0]}
+            found.append(GAINS[name].claim(where, own, control, facts=facts))
     return found

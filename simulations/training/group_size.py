@@ -200,7 +200,8 @@ def _printed(where: str, part: pd.DataFrame) -> Claim:
     worst = int(at["prediction"].idxmax())
     facts = {"printed G": float(printed), "other G": float(rival), "worst G (control)": float(worst), "n": float(checkpoint)}
     facts["loss ratio expected"] = float(at.loc[printed, "prediction"] / at.loc[rival, "prediction"])
-    return PRINTED.claim(where, *(difference(at.loc[size], at.loc[rival]) for size in (printed, worst)), facts=facts)
+    own, control = (difference(at.loc[size], at.loc[rival]) for size in (printed, worst))
+    return PRINTED.claim(where, own, control, facts=facts)
 
 
 def _laws(where: str, part: pd.DataFrame) -> Iterator[Claim]:
@@ -239,12 +240,12 @@ def _one_curve(where: str, small: pd.DataFrame, large: pd.DataFrame, earlier: pd
     for size, least in small.iterrows():
         early = earlier[earlier["group_size"] == size]
         undone = early.loc[farthest(early["prediction"], large.loc[size, "prediction"])]
-        both = (off_one_curve(most, least, factor, LAW_MARGIN) for most in (large.loc[size], undone))
+        own, control = (off_one_curve(most, least, factor, LAW_MARGIN) for most in (large.loc[size], undone))
         facts = {
             "n of the control": undone["checkpoint"],
             "control, by the law": factor * undone["prediction"] / least["prediction"],
         }
-        yield ONE_CURVE.claim(f"{where}, G = {size}", *both, facts=facts)
+        yield ONE_CURVE.claim(f"{where}, G = {size}", own, control, facts=facts)
 
 
 def _budgets(table: pd.DataFrame) -> Iterator[Claim]:

@@ -122,8 +122,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         facts = {"policy's optimum": float(at["optimum"].iloc[0]), "gradient's": float(at["gradient_optimum"].iloc[0])}
         for statement, chosen, other in ((TRACE, SMALL, LARGE), (CURVATURE, best, rival)):
             lost = {"control loses, by the law": float(at.loc[WRONG, "prediction"] / at.loc[other, "prediction"] - 1.0)}
-            both = (difference(at.loc[size], at.loc[other]) for size in (chosen, WRONG))
-            found.append(statement.claim(where, *both, facts=facts | lost))
-        both = (distance(at.loc[best], float(at.loc[best, name]), MARGIN) for name in ("prediction", "wrong"))
-        found.append(GAP.claim(where, *both))
+            own, control = (difference(at.loc[size], at.loc[other]) for size in (chosen, WRONG))
+            found.append(statement.claim(where, own, control, facts=facts | lost))
+        own, control = (distance(at.loc[best], float(at.loc[best, name]), MARGIN) for name in ("prediction", "wrong"))
+        found.append(GAP.claim(where, own, control))
     return found

@@ -118,8 +118,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         at = part.set_index("plan")
         losses = at["prediction"]
         facts = {f"loss of {name} / fixed, to first order": float(losses[name] / losses["fixed"]) for name in PLANS}
-        both = (difference(at.loc[plan], at.loc["start"]) for plan in ("current", "against"))
-        found.append(FOLLOW.claim(where, *both, facts=facts))
-        both = (distance(at.loc[plan], float(losses["fixed"]), MARGIN) for plan in ("current", "against"))
-        found.append(HINDSIGHT.claim(where, *both, facts=facts))
+        own, control = (difference(at.loc[plan], at.loc["start"]) for plan in ("current", "against"))
+        found.append(FOLLOW.claim(where, own, control, facts=facts))
+        own, control = (distance(at.loc[plan], float(losses["fixed"]), MARGIN) for plan in ("current", "against"))
+        found.append(HINDSIGHT.claim(where, own, control, facts=facts))
     return found
