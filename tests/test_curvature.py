@@ -7,6 +7,7 @@ from scipy.special import expit, logit
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from grpo_theory.theory import (
     GREATEST_CURVATURE,
@@ -20,7 +21,8 @@ from grpo_theory.theory import (
     success_gradient,
     success_hessian,
 )
-from simulations.normalisation import curvature, orthogonal_prompts, softmax_bandit
+from simulations.normalisation import curvature, orthogonal_prompts, softmax_ascent, softmax_bandit
+from simulations.normalisation.families import Family
 from simulations.normalisation.policies import Policy
 
 SHAPES = [(2, 1, 1), (2, 1, 3), (3, 1, 2), (4, 2, 4), (5, 1, 3), (10, 4, 6)]
@@ -226,18 +228,20 @@ def test_arguments_are_checked():
         divided_gap_limit([0.0], 0.4)
 
 
-def judged(study, settings):
-    """Run cells of a study, and judge its claims; by id and problem."""
-    rows = []
+def judged(module, settings):
+    """Run cells of a study, and judge its claims, which are about all that it states; by id and problem."""
+    rows, study = [], study_of(module)
     for number, one in enumerate(settings):
         chunks = 7 if one.get("sought", True) else 1  # both studies: six bounds and what is drawn; four bounds and three parts
         rows += study.rows(one, [study.compute(one, np.random.SeedSequence(number), chunk) for chunk in range(chunks)])
-    return judge(study.claims(table_of(rows))).set_index(["id", "problem"])
+    found = judge(study.claims(table_of(rows))).set_index(["id", "problem"])
+    assert {name for name, _ in found.index} == set(study.decides)
+    return found
 
 
 @pytest.mark.parametrize("family", [(2, 1), (4, 1), (5, 3)])
 def test_policies_written_out_are_those_of_the_library(family):
-    here, near = curvature.Family(*family).draw(np.random.default_rng(5), Policy)
+    here, near = Family(*family).draw(np.random.default_rng(5), Policy)
     assert np.linalg.norm(near.logits - here.logits) <= np.sqrt(here.variance) + 1e-12
     for one in (here, near):
         problem = gt.Problem(gt.Bandit(one.correct[None].astype(float)), gt.LinearSoftmax(one.features[None]))
@@ -249,11 +253,10 @@ def test_policies_written_out_are_those_of_the_library(family):
 
 
 def test_the_bounds_are_confirmed_and_broken_derivatives_refuted():
-    settings = [dict(cell.settings) | {"policies": 100, "points": 3} for cell in curvature.STUDY.cells(True)]
-    found = judged(curvature.STUDY, settings)
+    settings = [dict(cell.settings) | {"policies": 100, "points": 3} for cell in curvature.cells(True)]
+    found = judged(curvature, settings)
     assert set(found["verdict"]) == {"confirmed"}
     assert found["power"].all()
-    assert {name for name, _ in found.index} == set(curvature.STUDY.decides)
     worst = found.xs("K = 2, 1 correct", level="problem")["estimate"]
     assert worst["N1"] == pytest.approx(0.5, abs=0.01)
     assert worst["N2"] == pytest.approx(np.sqrt(0.5), abs=0.01)
@@ -261,8 +264,7 @@ def test_the_bounds_are_confirmed_and_broken_derivatives_refuted():
 
 
 def test_orthogonal_prompts_do_not_interact_and_correlated_ones_do():
-    study = orthogonal_prompts.STUDY
-    found = judged(study, [cell.settings for cell in study.cells(True)])
+    found = judged(orthogonal_prompts, [cell.settings for cell in orthogonal_prompts.cells(True)])
     assert set(found["verdict"]) == {"confirmed"}
     assert found["power"].all()
     problem = orthogonal_prompts.prompts_apart(np.random.default_rng(0), 0.1)
@@ -274,23 +276,21 @@ def test_orthogonal_prompts_do_not_interact_and_correlated_ones_do():
 def test_paths_of_the_softmax_bandit_are_those_of_the_definition():
     rewards = np.array([0.9, 0.1, 0.4, 0.6])
     for name, divided in (("undivided", False), ("divided", True)):
-        found = softmax_bandit.RULES[name].gaps(rewards, 50)
-        np.testing.assert_allclose(found, ascend(rewards, softmax_bandit.STEP, 50, divided), rtol=1e-10)
+        found = softmax_ascent.RULES[name].gaps(rewards, 50)
+        np.testing.assert_allclose(found, ascend(rewards, softmax_ascent.STEP, 50, divided), rtol=1e-10)
 
 
 def test_the_statements_about_the_softmax_bandit():
-    study = softmax_bandit.STUDY
-    settings = dict(study.cells(True)[1].settings) | {"paths": 2, "sought_updates": 100}
-    found = judged(study, [settings]).droplevel("problem")
+    settings = dict(softmax_bandit.cells(True)[1].settings) | {"paths": 2, "sought_updates": 100}
+    found = judged(softmax_bandit, [settings]).droplevel("problem")
     assert set(found["verdict"]) == {"confirmed"}
     assert found["power"].all()
-    assert set(found.index) == set(study.decides)
     assert found.loc["R6/slope, sharp", "estimate"] > 0.99
     assert found.loc["R6/smoothness, sharp", "estimate"] > 0.99
 
 
 def test_a_bandits_parts_are_those_of_the_library():
-    bandit = softmax_bandit.Bandit(np.array([0.3, -0.5, 1.0]), np.array([0.2, 0.9, 0.4]))
+    bandit = softmax_ascent.Bandit(np.array([0.3, -0.5, 1.0]), np.array([0.2, 0.9, 0.4]))
     problem = gt.Problem(gt.Bandit(bandit.rewards[None]), gt.TabularSoftmax(1, 3))
     assert bandit.slope == pytest.approx(np.linalg.norm(gt.moments(problem, bandit.logits).gradient), rel=1e-12)
     assert bandit.curvature == pytest.approx(norm(gt.hessian(problem, bandit.logits)), rel=1e-11)

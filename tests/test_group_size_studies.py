@@ -7,6 +7,7 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact import directional_derivatives
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.training import group_size, group_size_horizon, group_size_path, group_size_schedule
 from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps
@@ -93,7 +94,7 @@ def far_table():
         "runs": 2,
         "expanded": True,
     }
-    table = table_of(group_size.rows(settings, [group_size.compute(settings, np.random.SeedSequence(1), 0)]))
+    table = table_of(group_size.rows(settings, [group_size.simulate(settings, np.random.SeedSequence(1), 0)]))
     return table.assign(estimate=table["prediction"], standard_error=1e-3 * table["prediction"].abs(), replications=512)
 
 
@@ -135,7 +136,8 @@ def test_the_second_order_says_where_the_first_applies(far_table):
     for share, counts in ((0.09, (sizes, 0, sizes)), (-0.3, (0, sizes, sizes)), (0.5, (0, sizes, 0)), (np.nan, (0, 0, 0))):
         table = far_table.assign(second_order=share * far_table["prediction"].abs())
         found = judge(group_size.claims(table))
-        assert tuple((found["id"] == name).sum() for name in group_size.LAWS) == counts, share
+        laws = (group_size.LAW, group_size.LAW_BEYOND, group_size.SECOND_ORDER)
+        assert tuple((found["id"] == law.id).sum() for law in laws) == counts, share
     both = table.assign(second_order=-0.3 * table["prediction"], estimate=0.7 * table["estimate"])
     found = verdicts(both)
     assert (found["U9/policy-law, beyond"], found["U9/second order"]) == ({"refuted"}, {"confirmed"})
@@ -209,17 +211,22 @@ def test_the_best_group_size_is_carried_to_another_schedule(far_table):
     }
 
 
-def path_table(*names):
-    rows = []
+def paths(*names):
+    """Return the constants along the paths of problems, by setting."""
+    found = {}
     for cell in group_size_path.cells(True):
         if cell.settings["problem"] in names:
-            rows += group_size_path.rows(cell.settings, [group_size_path.compute(cell.settings, np.random.SeedSequence(0), 0)])
-    return table_of(rows)
+            path = pd.DataFrame(group_size_path.constants(cell.settings))
+            found[f"{path['problem'].iloc[0]}, {path['schedule'].iloc[0]}"] = path
+    return found
 
 
 def test_the_path_of_the_best_group_size_is_judged_exactly():
-    table = path_table("linear", "kl-tabular")
-    found = judge(group_size_path.claims(table)).set_index(["id", "problem"])
+    study, results = study_of(group_size_path), []
+    for cell in study.cells(True):
+        if cell.settings["problem"] in ("linear", "kl-tabular"):
+            results += study.rows(cell.settings, [study.compute(cell.settings, None, 0)])
+    found = judge(study.claims(table_of(results))).set_index(["id", "problem"])
     assert found["power"].all()
     assert found["verdict"].to_dict() == {
         ("U9/stays", "linear, Constant(8)"): "confirmed",
@@ -229,7 +236,7 @@ def test_the_path_of_the_best_group_size_is_judged_exactly():
         ("U9/stays", "kl-tabular, Constant(2)"): "refuted",
         ("U9/kept", "kl-tabular, Constant(2)"): "confirmed",
     }
-    part = table[table["schedule"] == "Constant(8)"]
+    part = paths("linear")["linear, Constant(8)"]
     kept = part["estimate"].iloc[0]
     pairs = [
         gt.GroupSizeLaw(*law).mse(128.0 / np.array([kept, best]), [kept, best])
@@ -237,19 +244,20 @@ def test_the_path_of_the_best_group_size_is_judged_exactly():
     ]
     estimate = found.loc[("U9/kept", "linear, Constant(8)"), "estimate"]
     assert estimate == pytest.approx(max(own / least for own, least in pairs), rel=1e-12)
-    later = table[table["checkpoint"] > 0]
-    assert (later["ahead"] <= later["fixed"] + 1e-12).all()
-    assert (later["fixed"] <= later["start"] + 1e-12).all()
+    for path in paths("linear", "kl-tabular").values():
+        later = path[path["checkpoint"] > 0]
+        assert (later["ahead"] <= later["fixed"] + 1e-12).all()
+        assert (later["fixed"] <= later["start"] + 1e-12).all()
 
 
 def test_a_start_that_keeps_a_group_size_for_too_long_is_refuted():
     """c3 grows a thousandfold, and the best group size thirtyfold; what the start chose costs more than half a doubling."""
-    table = path_table("linear", "kl-tabular").query("schedule != 'Harmonic(120, 14)'")
-    late = (table["checkpoint"] == 32) & (table["problem"] == "linear")
-    c3 = np.where(late, 1000.0, 1.0) * table["c3"]
-    grown = table.assign(c3=c3, estimate=1.0 + np.sqrt(c3 / table["c1"]))
-    found = judge(group_size_path.claims(grown)).set_index("problem").loc["linear, Constant(8)"]
-    assert found["verdict"].tolist() == ["refuted", "refuted"]
+    path = paths("linear")["linear, Constant(8)"]
+    c3 = np.where(path["checkpoint"] == 32, 1000.0, 1.0) * path["c3"]
+    grown = path.assign(c3=c3, estimate=1.0 + np.sqrt(c3 / path["c1"]))
+    stays, kept = group_size_path.judged(grown)
+    assert stays.estimate > stays.prediction
+    assert kept.estimate > kept.prediction
 
 
 def test_plans_keep_to_the_budget_and_the_best_plan_loses_least():
@@ -266,7 +274,7 @@ def test_horizons_are_judged_with_power():
     rows = []
     for cell in group_size_horizon.cells(True):
         settings = dict(cell.settings) | {"runs": 128}
-        rows += group_size_horizon.rows(settings, [group_size_horizon.compute(settings, np.random.SeedSequence(3), 0)])
+        rows += group_size_horizon.rows(settings, [group_size_horizon.simulate(settings, np.random.SeedSequence(3), 0)])
     found = judge(group_size_horizon.claims(table_of(rows)), family_error=0.05).set_index(["id", "problem"])["verdict"]
     one, many = (f"two-speeds, Constant(0.05), N = 120, n = {n}" for n in (1, 100))
     assert found["U9/trace", one] == "refuted"

@@ -7,7 +7,7 @@ import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
 from simulations.normalisation.heads import cosines, gram
 from simulations.normalisation.prompts import mixture, prompts
-from simulations.normalisation.race import HEADS, STUDY
+from simulations.normalisation.race import HEADS, cells
 from simulations.normalisation.race_problems import RAW, WHITENED, head_on, in_span, logit_reach, problem_of, random_features
 from simulations.normalisation.race_runs import OPTIMISERS, PRINTED_STEPS, best_of_grid, out_of_step, success, tuned_step
 
@@ -82,7 +82,7 @@ def test_with_exact_gradients_one_long_step_solves_the_made_up_prompts_divided_o
 
 
 def test_every_setting_that_is_judged_can_come_out_either_way():
-    judged = [cell.settings for cell in STUDY.cells(False) if cell.settings["contest"] != PRINTED_STEPS]
+    judged = [cell.settings for cell in cells(False) if cell.settings["contest"] != PRINTED_STEPS]
     assert {settings["group_size"] for settings in judged} == {4, 8, 16, 32, 64}
     for settings in judged:
         if settings["family"] == "made up":

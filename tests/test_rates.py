@@ -5,15 +5,16 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.normalisation import one_step, path_sums, success_flow
 from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.prompts import mixture, prompts
 
 
-def judged(study, keep=lambda settings: True):
+def judged(module, keep=lambda settings: True):
     """Run cells of a quick run, and judge their claims; by id and problem."""
-    rows = []
+    rows, study = [], study_of(module)
     for number, cell in enumerate(study.cells(True)):
         if keep(cell.settings):
             rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.SeedSequence(number), 0)])
@@ -79,13 +80,13 @@ def test_gains_of_one_step_are_those_of_the_library(answers):
 
 
 def test_every_guarantee_of_one_step_holds_and_a_wrong_reward_breaks_it():
-    found = judged(one_step.STUDY)
+    found = judged(one_step)
     assert (found["verdict"] == "confirmed").all()
     assert (found["control"] == "refuted").all()
 
 
 def test_the_printed_sum_of_the_divided_update_fails_and_its_corrections_hold():
-    found = judged(path_sums.STUDY)
+    found = judged(path_sums)
     verdicts = found.groupby("id")["verdict"].agg(set)
     assert verdicts["N6/printed"] == {"refuted"}
     for name in ("N5/sum", "N5/sum, sharp", "N6/corrected", "N6/weighted", "N6/weighted, sharp", "N7/always", "N7/printed"):
@@ -94,5 +95,5 @@ def test_the_printed_sum_of_the_divided_update_fails_and_its_corrections_hold():
 
 
 def test_flows_and_escapes():
-    found = judged(success_flow.STUDY, lambda settings: settings["what"] in ("slope", "training"))
+    found = judged(success_flow, lambda settings: settings["what"] in ("slope", "training"))
     assert (found["verdict"] == "confirmed").all()

@@ -4,7 +4,8 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from grpo_theory.exact import largest_error
+from grpo_theory.exact import largest_error, region
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.maximum import curvatures, maximum
 from simulations.training import theorem_7
@@ -30,16 +31,28 @@ def test_suprema_are_those_of_enumerated_errors_and_above_all_points_of_the_ball
     assert (errors < 0.99 * gt.GroupSizeLaw(*constants).mse(1, sizes)).all()
 
 
-def test_verdicts_follow_the_least_bound():
-    settings = {"beta, BG = 1": 6, "beta/i, nBG = 1": 6, "B = 1, nBG = 1": 2, "B = 1, nBG = 9": 12}
-    constants = {"C1": 1.0, "C2": 1.0, "C3": 25.0, "largest_share": 0.9}
-    laws = {"printed": [5, 10], "corrected": [6, 11]}
+def test_verdicts_follow_the_least_bound(monkeypatch):
+    laws, facts = {theorem_7.PRINTED: (5, 10), theorem_7.CORRECTED: (6, 11)}, {"sqrt(C3/C1)": 5.0}
 
-    def verdicts(**changes):
-        results = [{"least": settings | changes, "laws": laws, **constants}]
-        found = judge(theorem_7.claims(table_of(theorem_7.rows(SETTINGS, results))))
+    def verdicts(least, single):
+        rows = list(theorem_7.judged("a ball", least, single, laws, facts))
+        monkeypatch.setattr(theorem_7, "compare", lambda settings: rows)
+        study = study_of(theorem_7)
+        table = table_of(study.rows(SETTINGS, [study.compute(SETTINGS, np.random.SeedSequence(0), 0)]))
+        found = judge(study.claims(table))
         return dict(zip(found["id"].str.rpartition("/")[2], found["verdict"], strict=True))
 
-    assert verdicts() == {"printed": "refuted", "corrected": "confirmed", "universal": "confirmed"}
-    assert verdicts(**{"beta/i, nBG = 1": 5}) == {"printed": "refuted", "corrected": "refuted", "universal": "refuted"}
-    assert verdicts(**{"B = 1, nBG = 9": 2})["universal"] == "no power"
+    assert verdicts([6, 6], [2, 12]) == {"printed": "refuted", "corrected": "confirmed", "universal": "confirmed"}
+    assert verdicts([6, 5], [2, 12]) == {"printed": "refuted", "corrected": "refuted", "universal": "refuted"}
+    assert verdicts([6, 6], [2, 2])["universal"] == "no power"
+
+
+def test_the_bound_of_every_setting_is_least_where_its_noise_is():
+    """Errors that are least by far at one group size decide all settings but those with one prompt a step alike."""
+    problem, best, _ = maximum(SETTINGS["problem"])
+    found = region(problem, best, radius=SETTINGS["radius"], reach=1e-6)
+    errors = np.full(len(theorem_7.GROUP_SIZES), 1e3)
+    errors[theorem_7.GROUP_SIZES.index(7)] = 1e-3
+    least, single = theorem_7.minimisers(found, errors)
+    assert set(least) == set(single) == {7}
+    assert (len(least), len(single)) == (6, 2)

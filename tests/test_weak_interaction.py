@@ -8,6 +8,7 @@ import pytest
 import grpo_theory as gt
 from docs.making.places import DOCS
 from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.normalisation import weak_interaction, weak_sums
 from simulations.normalisation.ascent import Prompts
@@ -15,9 +16,9 @@ from simulations.normalisation.interaction import constants, gains, interaction,
 from simulations.normalisation.prompts import mixture, prompts
 
 
-def judged(study):
+def judged(module):
     """Run the cells of a quick run, and judge their claims; by id and problem."""
-    rows = []
+    rows, study = [], study_of(module)
     for number, cell in enumerate(study.cells(True)):
         rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.SeedSequence(number), 0)])
     claims = study.claims(table_of(rows))
@@ -57,11 +58,12 @@ def test_gains_of_moves_are_differences_of_success():
 
 
 def test_weak_interaction_is_enough_and_conflict_is_a_matter_of_the_sign():
-    found = judged(weak_interaction.STUDY)
-    for name in (*weak_interaction.UPDATES, "N8/conflict"):
+    found = judged(weak_interaction)
+    stated = weak_interaction.GAINS
+    for name in (*(stated[update].id for update in weak_interaction.UPDATES), "N8/conflict"):
         assert (found.loc[name, "verdict"] == "confirmed").all(), name
-    for name in weak_interaction.TOO_SMALL:
-        assert (found.loc[name, "verdict"] == "refuted").all(), name
+    for update in weak_interaction.TOO_SMALL:
+        assert (found.loc[stated[update].id, "verdict"] == "refuted").all(), update
     assert (found["control"] == "refuted").all()
     np.testing.assert_allclose(found.loc["N8/conflict", "estimate"], -0.3 / 3.0, rtol=1e-3)
 
@@ -81,7 +83,7 @@ def test_the_opposed_pair_satisfies_the_assumptions_and_loses(neighbour):
     np.testing.assert_allclose(found, (strength, r1, r2), rtol=1e-9)
     assert r1 * r2 < strength / 2.0  # so that the appendix has M/2
     size = strength / 2.0
-    step, guarantee = step_of("N8/divided gain, appendix", problem, size)
+    step, guarantee = step_of("divided, appendix", problem, size)
     with localcontext() as context:
         context.prec = 50
 
@@ -142,7 +144,7 @@ def test_one_prompt_of_two_answers_passes_the_printed_sum_44_times():
     problem = Prompts.of(prompts(0.0, [0.5], 2))
     course, constant = weak_sums.settled(problem, np.zeros((4096, 1), dtype=int), "divided")
     assert constant == pytest.approx(1.0)
-    found = weak_sums.quotients(course, 4096, 0.5 * constant)["N8/divided sum"][0]
+    found = weak_sums.quotients(course, 4096, 0.5 * constant)[weak_sums.DIVIDED_SUM][0]
     assert found[0] == pytest.approx(expected, rel=1e-9)
     assert expected == pytest.approx(44.35, abs=0.01)
 
@@ -165,9 +167,9 @@ def test_the_printed_sum_fails_with_the_constants_of_its_own_iterates():
     problem = Prompts.of(prompts(0.3, [0.3, 0.3]))
     drawn = np.random.default_rng(6).integers(2, size=(64, 16))
     course, constant = weak_sums.settled(problem, drawn, "divided")
-    asked = constants(course.worst)["N8/divided gain"]
+    asked = constants(course.worst)["divided"]
     assert asked <= constant <= weak_sums.GROWTH * asked * 1.2
-    found = judged(weak_sums.STUDY)
+    found = judged(weak_sums)
     assert (found.loc["N8/divided sum", "verdict"] == "refuted").all()
     for name in ("N8/divided sum, weighted", "N8/divided sum, corrected"):
         assert (found.loc[name, "verdict"] == "confirmed").all(), name
@@ -183,7 +185,7 @@ def test_the_derivations_have_the_exact_quotients():
     for name, settings in exact.items():
         found = []
         for horizon in (1024, 4096):
-            rows = weak_sums.compute({**settings, "horizon": horizon}, np.random.SeedSequence(0), 0)
+            rows = weak_sums.simulate({**settings, "horizon": horizon}, np.random.SeedSequence(0), 0)
             found += [row["estimate"] for row in rows if row["statement"] == "N8/divided sum" and row["how"] == "path"][:1]
         said[name] = found
     (two_short, two_long), (four_short, four_long), (same_short, same_long) = said.values()

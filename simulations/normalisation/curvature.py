@@ -1,27 +1,113 @@
-"""N1, N2, N3: slope and curvature of a success probability against the reward's variance, random policies and worst cases."""
+"""N1, N2, N3: slope and curvature against reward variance, random policies and worst cases, exact.
+
+Each bound is held against the worst of random policies and, where they are small, of those that a search finds.  Broken, the
+derivatives are taken with the softmax's denominator held fixed.
+"""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array, Flags
-from grpo_theory.evidence import Claim
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import GREATEST_LOCAL_CURVATURE, curvature_bound, local_curvature_bound, success_hessian
-from simulations.claims import claim, unconverted
+from simulations.normalisation.assumptions import LINEAR
+from simulations.normalisation.families import LOGITS, Family
 from simulations.normalisation.policies import Policy, Unnormalised
+from simulations.sources import NORMALIZATION, OURS, derived
+
+CURVATURE = Statement(
+    "N1",
+    NORMALIZATION,
+    "||Hess J_i|| <= 4 X^2 V_i: left over right is at most 1",
+    "upper bound",
+    LINEAR,
+    formula=r"$$\|\nabla^2J_i\|\le4X^2V_i,\qquad V_i=p_i(1-p_i)$$",
+)
+SHARP_CURVATURE = Statement(
+    "N1/sharp",
+    derived(30),
+    "||Hess J_i|| <= X^2 V max(1/2, 2|1 - 2p|), no 1/2 if K = 2; no better function of p; any number of correct answers",
+    "upper bound",
+    formula=r"$$\|\nabla^2J_i\|\le X^2V_i\max\left(\tfrac12,\,2\left|1-2p_i\right|\right)$$ No function of $p_i$ is better; "
+    r"two answers need no $\tfrac12$.",
+    whose=OURS,
+)
+HESSIAN = Statement(
+    "N1/Hessian",
+    derived(30),
+    "Hess J_i = V {Cov+ - Cov- + (1 - 2p) m m'}, of the features given a correct and a wrong one, m their means apart",
+    "identity",
+    formula=r"$\nabla^2J_i=V\left\{\mathrm{Cov}_+-\mathrm{Cov}_-+(1-2p)\,m\,m'\right\}$, of the features given a correct "
+    r"and a wrong answer, $m$ their means apart.",
+    whose=OURS,
+)
+TWO_ANSWERS = Statement(
+    "N1/two responses",
+    derived(30),
+    "two answers: ||Hess J_i|| = V |1 - 2p| ||x_1 - x_2||^2, which is 0 where V is largest",
+    "identity",
+    formula=r"Two answers: $\|\nabla^2J_i\|=V\left|1-2p\right|\,\|x_1-x_2\|^2$, which is $0$ where $V$ is largest.",
+    whose=OURS,
+)
+STEEPNESS = Statement(
+    "N2",
+    NORMALIZATION,
+    "J_i is (X/2)-Lipschitz: ||grad J_i|| over X/2 is at most 1",
+    "upper bound",
+    LINEAR,
+    formula=r"$$\|\nabla J_i\|\le\tfrac12X$$",
+)
+SHARP_STEEPNESS = Statement(
+    "N2/sharp",
+    derived(30),
+    "||grad J_i|| <= sqrt(2) V X <= sqrt(2)/4 X, attained by two answers; any number of correct answers",
+    "upper bound",
+    formula=r"$$\|\nabla J_i\|\le\sqrt2\,V_iX\le\frac{\sqrt2}4X$$",
+    whose=OURS,
+)
+LOCAL_CURVATURE = Statement(
+    "N3",
+    NORMALIZATION,
+    "within radius sqrt(V_i)/X of theta, ||Hess J_i|| <= (5/2) X^2 sqrt(V_i(theta))",
+    "upper bound",
+    LINEAR,
+    formula=r"Within the radius $\sqrt{V_i}/X$ of $\theta$, $$\|\nabla^2J_i\|\le\tfrac52X^2\sqrt{V_i(\theta)}$$",
+)
+SHARP_LOCAL_CURVATURE = Statement(
+    "N3/sharp",
+    derived(30),
+    "within radius sqrt(V_i)/X, ||Hess J_i|| <= 0.5873 X^2 sqrt(V_i(theta)), attained by two answers at p = 0.1025",
+    "upper bound",
+    formula=r"$$\|\nabla^2J_i\|\le0.5873\,X^2\sqrt{V_i(\theta)}$$",
+    whose=OURS,
+)
+SEVERAL = {
+    one.id: Statement(
+        f"{one.id}/several",
+        f"question beside {NORMALIZATION}",
+        f"several correct answers: {text}",
+        "upper bound",
+        formula="The same bound with several correct answers.",
+        whose=OURS,
+    )
+    for one, text in (
+        (CURVATURE, "||Hess J_i|| <= 4 X^2 V_i"),
+        (STEEPNESS, "||grad J_i|| <= X/2"),
+        (LOCAL_CURVATURE, "within radius sqrt(V_i)/X, ||Hess J_i|| <= (5/2) X^2 sqrt(V_i(theta))"),
+    )
+}
 
 FAMILIES = ((2, 1), (3, 1), (3, 2), (5, 1), (5, 3), (10, 1), (10, 5))
 """Numbers of responses, and of correct ones."""
 SOUGHT = 3
 """The most responses with which the worst case is sought; more add nothing to it, because it needs three."""
-LOGITS = 8.0
-"""Bound of the logits, so that p is at least about 1e-7: what is attained only as p falls to 0 is near there."""
 POLICIES, QUICK_POLICIES = 2000, 100
 POINTS = 400
 """Of how many random policies the table has the curvature itself, for the figure."""
@@ -61,59 +147,14 @@ def sharp_local_curvature(here: Policy, near: Policy) -> tuple[float, float]:
     return near.curvature, GREATEST_LOCAL_CURVATURE * np.sqrt(here.variance) * here.scale**2
 
 
-BOUNDS: dict[str, Sides] = {
-    "N1": curvature,
-    "N1/sharp": sharp_curvature,
-    "N2": steepness,
-    "N2/sharp": sharp_steepness,
-    "N3": local_curvature,
-    "N3/sharp": sharp_local_curvature,
+BOUNDS: dict[Statement, Sides] = {
+    CURVATURE: curvature,
+    SHARP_CURVATURE: sharp_curvature,
+    STEEPNESS: steepness,
+    SHARP_STEEPNESS: sharp_steepness,
+    LOCAL_CURVATURE: local_curvature,
+    SHARP_LOCAL_CURVATURE: sharp_local_curvature,
 }
-
-
-class Family(NamedTuple):
-    """Policies with so many responses, so many of them correct; random ones, and those numbered by a parameter vector."""
-
-    n_responses: int
-    n_correct: int
-
-    @property
-    def name(self) -> str:
-        """In words."""
-        return f"K = {self.n_responses}, {self.n_correct} correct"
-
-    @property
-    def correct(self) -> Flags:
-        """Which responses are correct, shape (K,)."""
-        return np.arange(self.n_responses) < self.n_correct
-
-    def draw(self, rng: np.random.Generator, make: type[Policy]) -> tuple[Policy, Policy]:
-        """Return a random policy, and one within the radius sqrt(V)/X of it, as often along the gradient as not."""
-        features = rng.normal(size=(self.n_responses, rng.integers(1, self.n_responses + 1)))
-        lean = rng.normal() * self.correct @ features  # to the correct responses, or away from them
-        theta = rng.normal(size=lean.size) + lean
-        theta *= rng.uniform(0.0, 2.0 * LOGITS) / np.ptp(features @ theta)
-        here = make(features @ theta, features, self.correct)
-        direction = rng.normal(size=theta.size) if rng.uniform() < 0.5 else rng.choice([-1.0, 1.0]) * here.gradient
-        return here, _within(here, direction, rng.uniform() ** 0.5)
-
-    def bounds(self) -> list[tuple[float, float]]:
-        """Return the box of parameters: logits, features, and where within the radius."""
-        k = self.n_responses
-        return [(-LOGITS, LOGITS)] * k + [(-1.0, 1.0)] * (k * k + k) + [(0.0, 1.0)]
-
-    def at(self, x: Array) -> tuple[Policy, Policy]:
-        """Return the two policies of a parameter vector."""
-        k = self.n_responses
-        logits, features, direction = x[:k], x[k : k * k + k].reshape(k, k), x[k * k + k : -1]
-        here = Policy(logits, features, self.correct)
-        return here, _within(here, direction, x[-1])
-
-
-def _within(here: Policy, direction: Array, share: float) -> Policy:
-    """Return the policy a share of the radius away."""
-    radius = np.sqrt(here.variance) / here.scale
-    return here.moved(share * radius * direction / (np.linalg.norm(direction) + 1e-12))
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -125,15 +166,15 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"family": list(family), "sought": one, **counts}, 1 + len(BOUNDS) * one) for family, one in sought.items()]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return what is drawn, first, and then the worst that a search finds for each bound."""
     family = Family(*settings["family"])
     if chunk == 0:
-        return _drawn(family, settings, seed)
-    name, sides = list(BOUNDS.items())[chunk - 1]
+        return _drawn(family, settings, rng)
+    statement, sides = list(BOUNDS.items())[chunk - 1]
     search = {"starts": settings["starts"], "climbs": settings["climbs"]}
-    worst = gt.worst_case(partial(_at, sides, family), family.bounds(), rng=seed, **search)
-    return [{"statement": name, "how": "sought", "estimate": worst.score, "prediction": 1.0}]
+    worst = gt.worst_case(partial(_at, sides, family), family.bounds(), rng=rng, **search)
+    return [{"statement": statement.id, "how": "sought", "estimate": worst.score, "prediction": 1.0}]
 
 
 def _drawn(family: Family, settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
@@ -142,9 +183,9 @@ def _drawn(family: Family, settings: Settings, seed: np.random.SeedSequence) -> 
     for how, make in (("random", Policy), ("broken", Unnormalised)):
         rng = np.random.default_rng(seed)  # the same policies, with derivatives that are wrong
         pairs = [family.draw(rng, make) for _ in range(settings["policies"])]
-        for name, sides in BOUNDS.items():
+        for statement, sides in BOUNDS.items():
             ratio = largest([left / right for left, right in (sides(*pair) for pair in pairs)])
-            found.append({"statement": name, "how": how, "estimate": ratio, "prediction": 1.0})
+            found.append({"statement": statement.id, "how": how, "estimate": ratio, "prediction": 1.0})
         found += [{"how": how, "prediction": 0.0, **row} for row in _identities(family, pairs)]
         if how == "random":
             found += _points(family, pairs[: settings["points"]])
@@ -157,10 +198,10 @@ def _at(sides: Sides, family: Family, x: Array) -> tuple[float, float]:
 
 def _identities(family: Family, pairs: list[tuple[Policy, Policy]]) -> list[dict[str, Any]]:
     """Return how far Hessians are from the closed form, and those of two responses from their norm, in units of X^2."""
-    gaps = {"N1/Hessian": [_gap(one) for one, _ in pairs]}
+    gaps = {HESSIAN: [_gap(one) for one, _ in pairs]}
     if family.n_responses == 2:
-        gaps["N1/two responses"] = [_gap_of_norm(one) for one, _ in pairs]
-    return [{"statement": name, "estimate": largest(found)} for name, found in gaps.items()]
+        gaps[TWO_ANSWERS] = [_gap_of_norm(one) for one, _ in pairs]
+    return [{"statement": one.id, "estimate": largest(found)} for one, found in gaps.items()]
 
 
 def _gap(policy: Policy) -> float:
@@ -196,27 +237,11 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Each bound and identity by the worst of what was drawn and sought; the papers' are about one correct response."""
-    found = []
+    stated, found = {one.id: one for one in (*BOUNDS, HESSIAN, TWO_ANSWERS)}, []
     worst = table[table["how"] != "point"]
-    for (statement, setting), part in worst.groupby(["statement", "setting"], sort=False):
-        name = str(statement) if "/" in str(statement) or (part["n_correct"] == 1).all() else f"{statement}/several"
+    for (name, setting, correct), part in worst.groupby(["statement", "setting", "n_correct"], sort=False):
         estimates, prediction = part.set_index("how")["estimate"].to_dict(), float(part["prediction"].iloc[0])
-        broken = estimates.pop("broken")
-        both = exact(largest(list(estimates.values())), prediction), exact(broken, prediction)
-        found.append(claim(name, str(setting), *both, facts=estimates))
+        broken = exact(estimates.pop("broken"), prediction)
+        statement = SEVERAL.get(name, stated[name]) if correct > 1 else stated[name]
+        found.append(statement.claim(setting, exact(largest(list(estimates.values())), prediction), broken, facts=estimates))
     return found
-
-
-STUDY = unconverted(
-    "curvature",
-    "N1, N2, N3: slope and curvature against reward variance, random policies and worst cases, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    (
-        *(f"{name}{part}" for name in ("N1", "N2", "N3") for part in ("", "/several", "/sharp")),
-        "N1/Hessian",
-        "N1/two responses",
-    ),
-)

@@ -1,4 +1,4 @@
-"""N9: is reward variance a proxy of local curvature?  Per question, along training of SmolLM2's head.
+"""N9: reward variance against curvature, over SmolLM2's questions and over training.
 
 Of J_i with features X_i = I (x) h_i', in the head's own coordinates:
 
@@ -8,6 +8,8 @@ Of J_i with features X_i = I (x) h_i', in the head's own coordinates:
     Hessian, trace      |tr| = 2 ||h||^2 pi_* | ||pi||^2 - pi_* |
 
 with * the right answer.  The paper's curvature is the diagonal of a Fisher matrix; which one it does not say, so both are here.
+Broken: within an iteration the variances of other prompts; over iterations the prompt's own standard deviation in the place of
+its curvature, which surely moves with its variance.
 """
 
 from itertools import product
@@ -18,11 +20,35 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.claims import claim, unconverted
 from simulations.normalisation.heads import ascent, head_problem, hidden_states
+from simulations.normalisation.measured_statements import WITHIN
+from simulations.sources import NORMALIZATION, OURS, derived
+
+PROXY = Statement(
+    "N9",
+    NORMALIZATION,
+    "reward variance is a proxy of local curvature within an iteration, and not across iterations",
+    PARTS,
+    formula=r"Reward variance is a proxy of local curvature within an iteration, and not across iterations.",
+)
+ACROSS = Statement(
+    "N9/across",
+    NORMALIZATION,
+    "a prompt's correlation of V_i and curvature over iterations is 0, give or take 0.1",
+    "upper bound",
+    measured=True,
+)
+HESSIAN_WITHIN = Statement(
+    "N9/Hessian",
+    derived(32),
+    "over the prompts of an iteration V_i and ||Hess J_i|| have a rank correlation of at least 0.9",
+    "upper bound",
+    formula=r"Over the prompts of an iteration $V_i$ and $\|\nabla^2J_i\|$ have a rank correlation of at least $0.9$.",
+    whose=OURS,
+)
 
 PROBLEMS = ("lm-few-shot", "lm-zero-shot", "lm-instruct")
 RIDGE, STRIDE, END, MOST_UPDATES = 0.01, 0.1, 0.9, 1000
@@ -32,8 +58,8 @@ ITERATIONS = 13
 PROXIES = ("Fisher, trace", "weighted, trace")
 HESSIAN = "Hessian, norm"
 CURVATURES = (*PROXIES, HESSIAN, "Hessian, trace")
-PRINTED, MARGIN, NONE, STRONG = 0.34, 0.1 / 0.34, 0.1, 0.9
-"""A tenth to either side: two correlations that differ by more are not called the same, and one below is called none."""
+PRINTED, NONE, STRONG = 0.34, 0.1, 0.9
+"""A correlation below a tenth is called none."""
 RESAMPLES, QUICK_RESAMPLES = 400, 50
 
 
@@ -112,29 +138,25 @@ def trained(settings: Settings) -> tuple[Array, list[dict[str, Array]]]:
     raise ValueError(f"the path must reach a mean success of {settings['end']:g}")
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Correlate V_i and curvatures over prompts and over iterations; prompts are resampled for the errors."""
     variances, path = trained(settings)
-    rng = np.random.default_rng(seed)
+    generator = np.random.default_rng(rng)
     n_prompts = variances.shape[1]
-    shuffled = variances[:, rng.permutation(n_prompts)]
-    resamples = rng.multinomial(n_prompts, np.full(n_prompts, 1.0 / n_prompts), settings["resamples"]).astype(np.float64)
+    shuffled = variances[:, generator.permutation(n_prompts)]
+    resamples = generator.multinomial(n_prompts, np.full(n_prompts, 1.0 / n_prompts), settings["resamples"]).astype(np.float64)
     found: Rows = []
     for what in (*CURVATURES, "deviation"):
         curvature = np.sqrt(variances) if what == "deviation" else np.array([at[what] for at in path])
         for (control, own), (how, kind) in product(((False, variances), (True, shuffled)), KINDS.items()):
             at = {"curvature": what, "control": control, "how": how, "replications": n_prompts}
-            by_iteration = [float(kind(v, c, np.ones(n_prompts))) for v, c in zip(own, curvature, strict=True)]
+            within = [float(kind(v, c, np.ones(n_prompts))) for v, c in zip(own, curvature, strict=True)]
             drawn = np.array([kind(v, c, resamples) for v, c in zip(own, curvature, strict=True)])
-            mean = {"estimate": float(np.mean(by_iteration)), "standard_error": float(drawn.mean(axis=0).std(ddof=1))}
-            found.append(at | {"over": "prompts"} | mean)
-            errors = drawn.std(axis=1, ddof=1).tolist()
-            for iteration, (estimate, error) in enumerate(zip(by_iteration, errors, strict=True)):
-                one = {"iteration": iteration, "estimate": estimate, "standard_error": error}
-                found.append(at | {"over": "prompts of an iteration"} | one)
-            by_prompt = kind(own.T, curvature.T, np.ones((1, len(own))))
-            error = float(by_prompt.std(ddof=1) / np.sqrt(n_prompts))
-            found.append(at | {"over": "iterations", "estimate": float(by_prompt.mean()), "standard_error": error})
+            error = float(drawn.mean(axis=0).std(ddof=1))
+            found.append(at | {"over": "prompts", "estimate": float(np.mean(within)), "standard_error": error})
+            across = kind(own.T, curvature.T, np.ones((1, len(own))))
+            error = float(across.std(ddof=1) / np.sqrt(n_prompts))
+            found.append(at | {"over": "iterations", "estimate": float(across.mean()), "standard_error": error})
     return found
 
 
@@ -143,41 +165,19 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return [{"problem": settings["problem"]} | row | {"prediction": np.nan} for row in results[0]]
 
 
-def _size(row: pd.Series) -> Evidence:
-    return evidence(row.to_dict() | {"estimate": abs(float(row["estimate"]))}, NONE)
-
-
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """The printed correlations, for every reading of the curvature.
-
-    The controls: within an iteration the variances of other prompts; over iterations the prompt's own standard deviation in the
-    place of its curvature, which surely moves with its variance.
-    """
+    """The printed correlations, for every reading of the curvature."""
     found = []
     for name, part in table.groupby("problem", sort=False):
-        at = part[part["over"] != "prompts of an iteration"].set_index(["over", "how", "control", "curvature"])
-        for what in CURVATURES:
-            for how in ("Pearson", "Spearman"):
-                where = f"{name}, {what} ({how})"
-                both = (evidence(at.loc[("prompts", how, control, what)], PRINTED, MARGIN) for control in (False, True))
-                found.append(claim("N9/within", where, *both))
-                both = (_size(at.loc[("iterations", how, False, one)]) for one in (what, "deviation"))
-                found.append(claim("N9/across", where, *both))
-        strong = (_less(at.loc[("prompts", "Spearman", control, HESSIAN)]) for control in (False, True))
-        found.append(claim("N9/Hessian", f"{name}", *strong))
+        at = part.set_index(["over", "how", "control", "curvature"])
+        for what, how in product(CURVATURES, KINDS):
+            where = f"{name}, {what} ({how})"
+            own, control = (evidence(at.loc["prompts", how, broken, what], PRINTED) for broken in (False, True))
+            found.append(WITHIN.claim(where, own, control))
+            across = (at.loc["iterations", how, False, one].to_dict() for one in (what, "deviation"))
+            own, control = (evidence(row | {"estimate": abs(row["estimate"])}, NONE) for row in across)
+            found.append(ACROSS.claim(where, own, control))
+        strong = (at.loc["prompts", "Spearman", broken, HESSIAN].to_dict() for broken in (False, True))
+        own, control = (evidence(row | {"estimate": -row["estimate"]}, -STRONG) for row in strong)
+        found.append(HESSIAN_WITHIN.claim(str(name), own, control))
     return found
-
-
-def _less(row: pd.Series) -> Evidence:
-    return evidence(row.to_dict() | {"estimate": -float(row["estimate"])}, -STRONG)
-
-
-STUDY = unconverted(
-    "curvature_proxy",
-    "N9: reward variance against curvature, over SmolLM2's questions and over training",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("N9/within", "N9/across", "N9/Hessian"),
-)

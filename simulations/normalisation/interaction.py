@@ -1,5 +1,6 @@
 """How strongly prompts interact at a state, the steps that the theorems allow, and what one step gains."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,10 @@ ROUNDING = 1e-8
 """A cosine of gradients below this counts as 0, and so does a gradient below this times X V: nearly everything has cancelled."""
 PLAIN, DIVIDED = 0.5, 3.0 / 16.0
 """What Theorems 3.1 and 3.2 guarantee of ||grad J_i||^2/(X^2 V_i^power), at the steps 1/X^2 and 1/(2 X^2)."""
+
+
+FACTS = ("M", "R1", "R2")
+"""What the constants of an interaction are called."""
 
 
 class Interaction(NamedTuple):
@@ -49,21 +54,21 @@ def interaction(problem: Prompts, state: State) -> Interaction:
 
 
 def constants(found: Interaction) -> dict[str, float]:
-    """Return by how much each theorem shortens the step and the guarantee: as printed, and with less."""
+    """Return by how much each update's theorem shortens the step and the guarantee: as printed, and with less."""
     strength, gradients, deviations = found
     return {
-        "N8/plain gain": max(1.0, strength / 2.0),
-        "N8/divided gain": max(gradients, 5.0 * strength / 8.0) * deviations,
-        "N8/divided gain, without R1": max(1.0, 5.0 * strength / 8.0) * deviations,
-        "N8/divided gain, appendix": max(gradients * deviations, strength / 2.0),
-        "N8/divided gain, without R2": max(gradients, 5.0 * strength / 8.0),
+        "plain": max(1.0, strength / 2.0),
+        "divided": max(gradients, 5.0 * strength / 8.0) * deviations,
+        "divided, without R1": max(1.0, 5.0 * strength / 8.0) * deviations,
+        "divided, appendix": max(gradients * deviations, strength / 2.0),
+        "divided, without R2": max(gradients, 5.0 * strength / 8.0),
     }
 
 
-def step_of(statement: str, problem: Prompts, constant: float) -> tuple[Step, float]:
-    """Return the step of a theorem that is shortened by a constant, and the constant of its guarantee."""
+def step_of(update: str, problem: Prompts, constant: float) -> tuple[Step, float]:
+    """Return the step of an update's theorem that is shortened by a constant, and the constant of its guarantee."""
     scale = float(problem.norms.max()) ** 2 * constant
-    if statement.startswith("N8/plain"):
+    if update == "plain":
         return Step(1.0 / scale, 0.0), PLAIN / scale
     return Step(0.5 / scale, 0.5), DIVIDED / scale
 
@@ -86,6 +91,22 @@ def shortfall(problem: Prompts, theta: Array, step: Step, constant: float, sign:
     gain = gains(problem, theta, moves).mean(axis=0)
     wanted = constant * state.squares[0] / (n * state.variance[0] ** step.power)
     return float((1.0 - gain / wanted).max())
+
+
+def falling_short(problem: Prompts, theta: Array, names: Sequence[str], sign: float = 1.0) -> dict[str, float]:
+    """Return the shortfall of each update, and M, R1 and R2, or nothing where the assumption fails."""
+    found = interaction(problem, problem.at(theta[None]))
+    if np.isnan(found.strength):
+        return {}
+    sizes = constants(found)
+    gaps = {name: shortfall(problem, theta, *step_of(name, problem, sizes[name]), sign) for name in names}
+    return gaps | dict(zip(FACTS, found, strict=True))
+
+
+def pair_of(x: Array, answers: int) -> tuple[Prompts, Array]:
+    """Return two prompts with the features and at the point that parameters give."""
+    features = x[: 2 * answers**2].reshape(2, answers, answers)
+    return Prompts(features, np.eye(answers)[[0, 0]], np.zeros(answers)), x[2 * answers**2 :]
 
 
 def opposed(neighbour: float, lean: float) -> Prompts:

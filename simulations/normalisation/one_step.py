@@ -1,4 +1,8 @@
-"""N5, N6: what one exact step on one prompt gains, against its guarantee, on random problems and at the worst found."""
+"""N5, N6: the gain of one exact step against its guarantee, on random problems and at the worst found.
+
+A guarantee says which share of the first-order gain curvature takes at most.  Broken, the step climbs another answer's
+probability.
+"""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,12 +13,76 @@ from scipy.special import softmax
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import divided_gain_constant, plain_gain_constant
-from simulations.claims import claim, unconverted
 from simulations.normalisation.ascent import SHARP_STEPS
+from simulations.normalisation.assumptions import LINEAR, ORTHOGONAL
+from simulations.sources import NORMALIZATION, OURS, derived
+
+PLAIN = Statement(
+    "N5",
+    f"{NORMALIZATION}, Theorem 3.1",
+    "eta = 1/X^2: one-step gain >= ||grad J_i||^2/(2 n X^2), sum_t E||grad J_i||^2 <= 2 n (1 - p_i(0)) X^2",
+    PARTS,
+    ORTHOGONAL,
+    formula=r"With $\eta=1/X^2$ and exact gradients a step gains at least $\|\nabla J_i\|^2/(2nX^2)$, and $$\sum_tE\|\nabla "
+    r"J_i\|^2\le2n\,(1-p_i(0))\,X^2$$",
+)
+PLAIN_GAIN = Statement(
+    "N5/gain",
+    f"{NORMALIZATION}, Theorem 3.1",
+    "eta = 1/X^2, prompt i drawn: curvature takes at most 1/2 of the first-order gain eta ||grad J_i||^2",
+    "upper bound",
+    LINEAR,
+    formula=r"With prompt $i$ drawn, curvature takes at most half of the first-order gain $\eta\,\|\nabla J_i\|^2$.",
+)
+SHARP_PLAIN_GAIN = Statement(
+    "N5/gain, sharp",
+    derived(31),
+    "eta = 3 sqrt 3/X^2: curvature takes at most 1/2, so the gain is at least (3 sqrt 3/2) ||grad J_i||^2/X^2",
+    "upper bound",
+    LINEAR,
+    formula=r"With $\eta=3\sqrt3/X^2$ too, so the gain is at least $\tfrac{3\sqrt3}2\|\nabla J_i\|^2/X^2$.",
+    whose=OURS,
+)
+DIVIDED = Statement(
+    "N6",
+    f"{NORMALIZATION}, Theorem 3.2",
+    "eta = 1/(2X^2), C_t >= sqrt(V_i): gain >= 3||grad J_i||^2/(16 n X^2 C_t), sum <= 2 n (1 - p_i(0)) X^2 (8/(3T)) sum C_t",
+    PARTS,
+    ORTHOGONAL,
+    formula=r"Divided by $\sqrt{V_i}$, with $\eta=1/(2X^2)$ and $C_t\ge\sqrt{V_i}$, a step gains at least $3\|\nabla "
+    r"J_i\|^2/(16nX^2C_t)$, and $$\sum_{t<T}E\|\nabla J_i\|^2\le2n\,(1-p_i(0))\,X^2\cdot\frac8{3T}\sum_tC_t$$",
+)
+DIVIDED_GAIN = Statement(
+    "N6/gain",
+    f"{NORMALIZATION}, Theorem 3.2",
+    "eta = 1/(2X^2), prompt i drawn: curvature takes at most 5/8 of the first-order gain eta ||grad J_i||^2/sqrt(V_i)",
+    "upper bound",
+    LINEAR,
+    formula=r"With prompt $i$ drawn, curvature takes at most $\tfrac58$ of the first-order gain $\eta\,\|\nabla "
+    r"J_i\|^2/\sqrt{V_i}$.",
+)
+PRINTED_STEP_GAIN = Statement(
+    "N6/gain, printed step",
+    derived(31),
+    "eta = 1/(2X^2): the gain is at least 0.435 ||grad J_i||^2/(X^2 sqrt(V_i)): curvature takes at most 0.13",
+    "upper bound",
+    LINEAR,
+    formula=r"At the printed step the gain is at least $0.435\,\|\nabla J_i\|^2/(X^2\sqrt{V_i})$.",
+    whose=OURS,
+)
+SHARP_DIVIDED_GAIN = Statement(
+    "N6/gain, sharp",
+    derived(31),
+    "eta = 1.7/X^2: the gain is at least 0.889 ||grad J_i||^2/(X^2 sqrt(V_i)): curvature takes at most 0.48",
+    "upper bound",
+    LINEAR,
+    formula=r"With $\eta=1.7/X^2$ the gain is at least $0.889\,\|\nabla J_i\|^2/(X^2\sqrt{V_i})$.",
+    whose=OURS,
+)
 
 ANSWERS, QUICK_ANSWERS = tuple(range(2, 9)), (2, 4)
 SOUGHT = (2, 3)
@@ -40,11 +108,11 @@ class Step(NamedTuple):
 
 
 STEPS = {
-    "N5/gain": Step(1.0, 0.0, 0.5),
-    "N5/gain, sharp": Step(SHARP_STEPS[0], 0.0, plain_gain_constant(SHARP_STEPS[0])),
-    "N6/gain": Step(0.5, 0.5, 3.0 / 16.0),
-    "N6/gain, printed step": Step(0.5, 0.5, divided_gain_constant(0.5)),
-    "N6/gain, sharp": Step(SHARP_STEPS[1], 0.5, divided_gain_constant(SHARP_STEPS[1])),
+    PLAIN_GAIN: Step(1.0, 0.0, 0.5),
+    SHARP_PLAIN_GAIN: Step(SHARP_STEPS[0], 0.0, plain_gain_constant(SHARP_STEPS[0])),
+    DIVIDED_GAIN: Step(0.5, 0.5, 3.0 / 16.0),
+    PRINTED_STEP_GAIN: Step(0.5, 0.5, divided_gain_constant(0.5)),
+    SHARP_DIVIDED_GAIN: Step(SHARP_STEPS[1], 0.5, divided_gain_constant(SHARP_STEPS[1])),
 }
 
 
@@ -112,35 +180,36 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"answers": k, "sought": one} | common | search, 1 + len(STEPS) * one) for k, one in sought.items()]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return what is drawn, first, and then the greatest share that a search finds for each step."""
-    return _sought(settings, seed, list(STEPS)[chunk - 1]) if chunk else _drawn(settings, seed)
+    return _sought(settings, rng, list(STEPS)[chunk - 1]) if chunk else _drawn(settings, rng)
 
 
 def _drawn(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
     """Return the greatest share of random problems, right and rewarded wrongly, and points for the figure."""
     features, theta = draw(settings["answers"], settings["problems"], np.random.default_rng(seed))
     found: list[dict[str, Any]] = []
-    for name, step in STEPS.items():
+    for statement, step in STEPS.items():
         whole = gains(features, theta, step)
         wrong = gains(features, theta, step, rewarded=1)
+        at = {"statement": statement.id}
         for how, some in (("random", whole), ("broken", wrong)):
-            found.append({"statement": name, "how": how, "prediction": step.share, "estimate": largest(some.taken)})
+            found.append(at | {"how": how, "prediction": step.share, "estimate": largest(some.taken)})
         guaranteed = step.guarantee * whole.squared_gradient / whole.variance**step.power
         found += [
-            {"statement": name, "how": "point", "prediction": float(low), "estimate": float(gain)}
+            at | {"how": "point", "prediction": float(low), "estimate": float(gain)}
             for low, gain in zip(guaranteed[:POINTS], whole.exact[:POINTS], strict=True)
         ]
     return found
 
 
-def _sought(settings: Settings, seed: np.random.SeedSequence, name: str) -> list[dict[str, Any]]:
+def _sought(settings: Settings, seed: np.random.SeedSequence, statement: Statement) -> list[dict[str, Any]]:
     """Return the greatest share that a search finds."""
-    answers, step = settings["answers"], STEPS[name]
+    answers, step = settings["answers"], STEPS[statement]
     box = [(-1.0, 1.0)] * answers**2 + [(-LARGEST_THETA, LARGEST_THETA)] * answers
     at = partial(sides, answers=answers, step=step)
     worst = gt.worst_case(at, box, rng=seed, starts=settings["starts"], climbs=settings["climbs"])
-    return [{"statement": name, "how": "sought", "prediction": step.share, "estimate": worst.left}]
+    return [{"statement": statement.id, "how": "sought", "prediction": step.share, "estimate": worst.left}]
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -149,23 +218,12 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Each guarantee with each number of answers; the control is rewarded for another answer."""
-    found = []
+    """Each guarantee with each number of answers, by the worst of what was drawn and sought."""
+    stated, found = {one.id: one for one in STEPS}, []
     for (name, answers), part in table[table["how"] != "point"].groupby(["statement", "answers"], sort=False):
-        shares = part.set_index("how")["estimate"].to_dict()
-        broken, worst, step = shares.pop("broken"), largest(list(shares.values())), STEPS[str(name)]
+        shares, prediction = part.set_index("how")["estimate"].to_dict(), part["prediction"].iloc[0]
+        broken, worst = exact(shares.pop("broken"), prediction), largest(list(shares.values()))
+        step = STEPS[stated[name]]
         facts = {"least gain over guarantee": (1.0 - worst) * step.size / step.guarantee}
-        both = (exact(share, part["prediction"].iloc[0]) for share in (worst, broken))
-        found.append(claim(str(name), f"{answers} answers", *both, facts=facts))
+        found.append(stated[name].claim(f"{answers} answers", exact(worst, prediction), broken, facts=facts))
     return found
-
-
-STUDY = unconverted(
-    "one_step",
-    "N5, N6: the gain of one exact step against its guarantee",
-    cells,
-    compute,
-    rows,
-    claims,
-    tuple(STEPS),
-)

@@ -1,4 +1,7 @@
-"""N4: prompts whose features are orthogonal do not interact, step by step and along whole paths, exact gradients."""
+"""N4: prompts with orthogonal features do not interact, exact.
+
+Step by step, and along whole paths, on random problems.  Broken, the features of two prompts have a correlation of 0.1.
+"""
 
 from typing import Any
 
@@ -7,10 +10,27 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
+from simulations.normalisation.assumptions import LINEAR
+from simulations.sources import NORMALIZATION, OURS, derived
+
+STEPS_APART = Statement(
+    "N4",
+    NORMALIZATION,
+    "X_i X_j' = 0 for all i != j: no step at one prompt, divided or not, moves another's success probability",
+    "identity",
+    LINEAR,
+    formula=r"If $X_iX_j'=0$ for all $i\ne j$, no step at one prompt moves another's success probability.",
+)
+PATHS_APART = Statement(
+    "N4/paths",
+    derived(30),
+    "and every prompt's success probability has the path that it has when it is trained alone, with as many of its own steps",
+    "identity",
+    whose=OURS,
+)
 
 PROMPTS, ANSWERS, WIDTH = 4, 4, 3
 """Prompts, responses to each, and features of a response that are its prompt's own."""
@@ -20,7 +40,6 @@ STEPS = 200
 """Along a path, fifty a prompt: so that success rates change much."""
 RULES = ("undivided", "divided")
 """The step at a prompt is its gradient over 1, or over the standard deviation of its reward."""
-QUANTITIES = {"N4": "step", "N4/paths": "path"}
 
 
 def prompts_apart(rng: np.random.Generator, correlation: float) -> gt.Problem:
@@ -70,46 +89,41 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"rule": rule} | sizes) for rule in RULES]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
-    """Return, for prompts that are orthogonal and for some that are not, the largest interaction over random problems."""
-    found = []
-    for how, correlation in (("orthogonal", ORTHOGONAL), ("broken", settings["correlation"])):
-        rng, moves, partings = np.random.default_rng(seed), [], []
-        for _ in range(settings["problems"]):
-            problem = prompts_apart(rng, correlation)
-            theta = rng.normal(size=problem.policy.dimension)
-            moves.append(largest_move(problem, theta, settings["rule"]))
-            order = rng.integers(PROMPTS, size=(settings["steps"],))
-            partings.append(largest_parting(problem, theta, settings["rule"], order))
-        found += [
-            {"how": how, "quantity": name, "estimate": largest(gaps)} for name, gaps in (("step", moves), ("path", partings))
-        ]
-    return found
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, float]]:
+    """Return the largest interaction over random problems, for prompts that are orthogonal and for some that are not."""
+    return {
+        "orthogonal": largest_interactions(settings, ORTHOGONAL, rng),
+        "broken": largest_interactions(settings, settings["correlation"], rng),
+    }
+
+
+def largest_interactions(settings: Settings, correlation: float, seed: np.random.SeedSequence) -> dict[str, float]:
+    """Return, by statement, the largest interaction over the same random problems with a correlation."""
+    rng, moves, partings = np.random.default_rng(seed), [], []
+    for _ in range(settings["problems"]):
+        problem = prompts_apart(rng, correlation)
+        theta = rng.normal(size=problem.policy.dimension)
+        moves.append(largest_move(problem, theta, settings["rule"]))
+        order = rng.integers(PROMPTS, size=(settings["steps"],))
+        partings.append(largest_parting(problem, theta, settings["rule"], order))
+    return {STEPS_APART.id: largest(moves), PATHS_APART.id: largest(partings)}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each quantity, orthogonal and broken."""
-    exactly = {"prediction": 0.0, **EXACT}
-    return [{name: settings[name] for name in ("rule", "problems", "steps")} | row | exactly for row in results[0]]
+    """One row for each statement, orthogonal and broken."""
+    common = {name: settings[name] for name in ("rule", "problems", "steps")} | {"prediction": 0.0, **EXACT}
+    return [
+        common | {"how": how, "statement": name, "estimate": gap}
+        for how, gaps in results[0].items()
+        for name, gap in gaps.items()
+    ]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Both quantities for both rules; the control's prompts have a correlation of 0.1."""
-    found = []
-    for rule, part in table.groupby("rule", sort=False):
-        at = part.set_index(["quantity", "how"])["estimate"]
-        for statement, quantity in QUANTITIES.items():
-            both = (exact(at.loc[(quantity, how)], 0.0) for how in ("orthogonal", "broken"))
-            found.append(claim(statement, str(rule), *both))
-    return found
-
-
-STUDY = unconverted(
-    "orthogonal_prompts",
-    "N4: prompts with orthogonal features do not interact, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    tuple(QUANTITIES),
-)
+    """Both statements for both rules."""
+    at = table.set_index(["rule", "statement", "how"])["estimate"]
+    return [
+        one.claim(rule, exact(at[rule, one.id, "orthogonal"], 0.0), exact(at[rule, one.id, "broken"], 0.0))
+        for rule in table["rule"].unique()
+        for one in (STEPS_APART, PATHS_APART)
+    ]

@@ -1,22 +1,146 @@
-"""N5, N6, N7: sums of squared gradients along paths against their bounds, and which update is ahead, prompts orthogonal.
+"""N5, N6, N7: sums along training paths, and which update is ahead, prompts orthogonal, exact.
 
-Prompts that are orthogonal do not move each other, so a prompt's state after t updates is that after k of its own, k being
-binomial (t, 1/n): means over paths are exact sums.
+Sums of squared gradients are held against their bounds, and mean success with division against that without.  Prompts that are
+orthogonal do not move each other, so a prompt's state after t updates is that after k of its own, k being binomial (t, 1/n):
+means over paths are exact sums.  Broken, a prompt stops learning once it is right half of the time, steps multiply by the
+deviation in the place of dividing, or plain steps are longer.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence
-from grpo_theory.evidence.reading import average, exact
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import PARTS, Comparison, Statement
+from grpo_theory.evidence.reading import average
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import divided_gain_constant, plain_gain_constant
-from simulations.claims import claim, unconverted
 from simulations.normalisation.ascent import SHARP_STEPS, Prompts, Step
+from simulations.normalisation.assumptions import ORTHOGONAL
 from simulations.normalisation.prompts import MIXTURES, mixture, prompts
+from simulations.sources import CORRECTION, NORMALIZATION, OURS, derived
+
+PLAIN_SUM = Statement(
+    "N5/sum",
+    f"{NORMALIZATION}, Theorem 3.1",
+    "sum_t E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 is at most 1",
+    "upper bound",
+    ORTHOGONAL,
+    formula=r"$\sum_tE\|\nabla J_i\|^2\le2n\,(1-p_i(0))\,X^2$.",
+)
+PLAIN_MINIMUM = Statement(
+    "N5/minimum",
+    f"{NORMALIZATION}, Theorem 3.1",
+    "T min_{t<T} E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 is at most 1",
+    "upper bound",
+    ORTHOGONAL,
+    formula=r"$T\min_{t<T}E\|\nabla J_i\|^2\le2n\,(1-p_i(0))\,X^2$.",
+)
+SHARP_PLAIN_SUM = Statement(
+    "N5/sum, sharp",
+    derived(31),
+    "eta = 3 sqrt 3/X^2: sum_t E||grad J_i||^2 over (2/(3 sqrt 3)) n (1 - p_i(0)) X^2 is at most 1",
+    "upper bound",
+    ORTHOGONAL,
+    formula=r"With $\eta=3\sqrt3/X^2$, $\sum_tE\|\nabla J_i\|^2\le\tfrac2{3\sqrt3}\,n\,(1-p_i(0))\,X^2$.",
+    whose=OURS,
+)
+DIVIDED_SUM = Statement(
+    "N6/printed",
+    f"{NORMALIZATION}, Theorem 3.2",
+    "sum_{t<T} E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 (8/(3T)) sum_t E sqrt(V_i) is at most 1",
+    "upper bound",
+    ORTHOGONAL,
+    formula=r"The sum as printed, with $C_t=E\sqrt{V_i}$.",
+)
+DIVIDED_NORMS = Statement(
+    "N6/corrected",
+    derived(31),
+    "[(1/T) sum_{t<T} E||grad J_i||]^2 over 2 n (1 - p_i(0)) X^2 (8/(3T)) (1/T) sum_t E sqrt(V_i) is at most 1",
+    "upper bound",
+    ORTHOGONAL,
+    formula=r"$$\left[\frac1T\sum_{t<T}E\|\nabla "
+    r"J_i\|\right]^2\le2n\,(1-p_i(0))\,X^2\cdot\frac8{3T}\cdot\frac1T\sum_tE\sqrt{V_i}$$",
+    whose=CORRECTION,
+)
+DIVIDED_MINIMUM = Statement(
+    "N6/minimum",
+    derived(31),
+    "min_{t<T} [E||grad J_i||]^2 sum_t 1/E sqrt(V_i) over (16/3) n (1 - p_i(0)) X^2 is at most 1",
+    "upper bound",
+    ORTHOGONAL,
+    formula=r"$$\min_{t<T}\left[E\|\nabla J_i\|\right]^2\sum_t\frac1{E\sqrt{V_i}}\le\tfrac{16}3\,n\,(1-p_i(0))\,X^2$$",
+    whose=CORRECTION,
+)
+WEIGHTED_SUM = Statement(
+    "N6/weighted",
+    derived(31),
+    "sum_t E[||grad J_i||^2/sqrt(V_i)] over (16/3) n (1 - p_i(0)) X^2 is at most 1",
+    "upper bound",
+    ORTHOGONAL,
+    formula=r"$$\sum_tE\!\left[\frac{\|\nabla J_i\|^2}{\sqrt{V_i}}\right]\le\tfrac{16}3\,n\,(1-p_i(0))\,X^2$$",
+    whose=CORRECTION,
+)
+SHARP_WEIGHTED_SUM = Statement(
+    "N6/weighted, sharp",
+    derived(31),
+    "eta = 1.7/X^2: sum_t E[||grad J_i||^2/sqrt(V_i)] over n (1 - p_i(0)) X^2/0.889 is at most 1",
+    "upper bound",
+    ORTHOGONAL,
+    formula=r"With $\eta=1.7/X^2$, $\sum_tE\left[\|\nabla J_i\|^2/\sqrt{V_i}\right]\le n\,(1-p_i(0))\,X^2/0.889$.",
+    whose=OURS,
+)
+AHEAD = Statement(
+    "N7",
+    NORMALIZATION,
+    "GRPO's rate is strictly better when the average over prompts and iterations of (8/3) sqrt(V) is below 1",
+    PARTS,
+    ORTHOGONAL,
+    formula=r"GRPO's rate is strictly better when the average over prompts and iterations of $\tfrac83\sqrt V$ is below $1$.",
+)
+AHEAD_BELOW = Statement(
+    "N7/printed",
+    NORMALIZATION,
+    "where the average of (8/3) sqrt(V) is below 1, mean success after T updates is higher with division, printed "
+    "steps (the other side of the threshold is N7/converse)",
+    "ordering",
+    ORTHOGONAL,
+    formula=r"Where the average of $\tfrac83\sqrt V$ is below $1$, mean success after $T$ updates is higher with division, "
+    r"printed steps.",
+)
+SUM_BELOW = Statement(
+    "N7/sum",
+    NORMALIZATION,
+    "where it is below 1, the sum of squared gradients over T updates is smaller with division, printed steps",
+    "ordering",
+    ORTHOGONAL,
+)
+BEHIND_ABOVE = Statement(
+    "N7/converse",
+    f"question beside {NORMALIZATION}",
+    "where it is not below 1, the plain update's mean success after T updates is higher, printed steps",
+    "ordering",
+    ORTHOGONAL,
+    whose=OURS,
+)
+ALWAYS_AHEAD = Statement(
+    "N7/always",
+    derived(31),
+    "tabular prompts, wrong answers equally likely: the divided update's success is higher at every T, printed steps",
+    "ordering",
+    ORTHOGONAL,
+    whose=OURS,
+)
+AHEAD_AT_BEST_STEPS = Statement(
+    "N7/best steps",
+    f"question beside {NORMALIZATION}",
+    "and at the steps of the best guarantees, 3 sqrt 3/X^2 and 1.7/X^2, the divided update's success is higher too",
+    "ordering",
+    ORTHOGONAL,
+    formula=r"At the steps of the best guarantees, $3\sqrt3/X^2$ and $1.7/X^2$, the divided update's success is higher too.",
+    whose=OURS,
+)
 
 SETTINGS = (*MIXTURES, "learnt")
 LEARNT = 0.9
@@ -63,12 +187,6 @@ def own_path(rate: float, step: Step, count: int, stops: bool = False) -> Path:
     return Path(*np.array(found).T)
 
 
-def cells(quick: bool) -> list[Cell]:
-    """One cell for each setting."""
-    common = {"prompts": N_PROMPTS, "horizons": list(QUICK_HORIZONS if quick else HORIZONS), "level": LEVEL}
-    return [Cell({"setting": name, "arms": {arm: list(step) for arm, step in ARMS.items()}} | common) for name in SETTINGS]
-
-
 def success_rates(setting: str) -> list[float]:
     """Return the different success rates at the start of a setting, equally many prompts of each."""
     return [LEARNT] if setting == "learnt" else list(dict.fromkeys(mixture(setting, N_PROMPTS)))
@@ -82,125 +200,77 @@ def counts_law(horizon: int, n: int) -> Array:
     return np.asarray(binom.pmf(np.arange(most + 1), np.arange(horizon + 1)[:, None], 1.0 / n))
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
-    """Sum the means along paths, of each arm and success rate at the start."""
-    rates, horizons, n = success_rates(settings["setting"]), settings["horizons"], settings["prompts"]
-    law = counts_law(horizons[-1], n)
-
-    def walk(stops: bool) -> dict[str, dict[float, Path]]:
-        own = {arm: {rate: own_path(rate, step, law.shape[1], stops) for rate in rates} for arm, step in ARMS.items()}
-        return {arm: {rate: Path(*(law @ part for part in path)) for rate, path in some.items()} for arm, some in own.items()}
-
-    found: list[dict[str, Any]] = []
-    walked, stopped = walk(stops=False), walk(stops=True)
-    for how, some in (("path", walked), ("broken", stopped)):
-        for rate in rates if len(rates) == 1 else ():
-            own = {arm: paths[rate] for arm, paths in some.items()}
-            for horizon in horizons:
-                bounds = quotients(own, horizon, n * (1.0 - rate))
-                found += [
-                    {"how": how, "horizon": horizon, "rate": rate, "statement": name, "estimate": float(value)}
-                    for name, value in bounds.items()
-                ]
-    walked["stopped"] = stopped["divided"]
-    mean = {arm: Path(*np.mean([list(path) for path in paths.values()], axis=0)) for arm, paths in walked.items()}
-    for horizon in horizons:
-        race = compare(mean, horizon).items()
-        found += [{"how": "race", "horizon": horizon, "statement": name, "estimate": float(value)} for name, value in race]
-    for arm, path in mean.items():
-        there = path.success >= settings["level"]
-        time = float(there.argmax()) if there.any() else float(horizons[-1])
-        found.append({"how": "time", "horizon": horizons[-1], "statement": arm, "estimate": time})
-    return found
+def walk(rates: list[float], law: Array, stops: bool) -> dict[str, dict[float, Path]]:
+    """Return the means along paths of each arm and success rate at the start, by the law of how often a prompt is drawn."""
+    return {
+        arm: {rate: Path(*(law @ part for part in own_path(rate, step, law.shape[1], stops))) for rate in rates}
+        for arm, step in ARMS.items()
+    }
 
 
-def quotients(own: dict[str, Path], horizon: int, room: float) -> dict[str, float]:
+def quotients(own: dict[str, Path], horizon: int, room: float) -> dict[Statement, float]:
     """Return left over right sides of the bounds on sums over the horizon, with room = n (1 - p_i(0))."""
     divided = Path(*(part[:horizon] for part in own["divided"]))
     plain, best, best_divided = own["plain"].square, own["plain, best"].square, own["divided, best"].weighted
     right = PRINTED * room * divided.deviation.mean()
     return {
-        "N5/sum": plain[:horizon].sum() / (2.0 * room),
-        "N5/minimum": horizon * plain[:horizon].min() / (2.0 * room),
-        "N5/sum, sharp": best[:horizon].sum() * plain_gain_constant(SHARP_STEPS[0]) / room,
-        "N6/printed": divided.square.sum() / right,
-        "N6/corrected": divided.norm.mean() ** 2 * horizon / right,
-        "N6/minimum": divided.norm.min() ** 2 * (1.0 / divided.deviation).sum() / (PRINTED * room),
-        "N6/weighted": divided.weighted.sum() / (PRINTED * room),
-        "N6/weighted, sharp": best_divided[:horizon].sum() * divided_gain_constant(SHARP_STEPS[1]) / room,
+        PLAIN_SUM: plain[:horizon].sum() / (2.0 * room),
+        PLAIN_MINIMUM: horizon * plain[:horizon].min() / (2.0 * room),
+        SHARP_PLAIN_SUM: best[:horizon].sum() * plain_gain_constant(SHARP_STEPS[0]) / room,
+        DIVIDED_SUM: divided.square.sum() / right,
+        DIVIDED_NORMS: divided.norm.mean() ** 2 * horizon / right,
+        DIVIDED_MINIMUM: divided.norm.min() ** 2 * (1.0 / divided.deviation).sum() / (PRINTED * room),
+        WEIGHTED_SUM: divided.weighted.sum() / (PRINTED * room),
+        SHARP_WEIGHTED_SUM: best_divided[:horizon].sum() * divided_gain_constant(SHARP_STEPS[1]) / room,
     }
 
 
-def compare(mean: dict[str, Path], horizon: int) -> dict[str, float]:
-    """Return the threshold of N7, and how far each arm is behind plain, in success and in the sum of squared gradients."""
+def ahead(where: str, mean: dict[str, Path], stopped: Path, horizon: int) -> Iterator[Comparison]:
+    """Yield who is ahead after an update, in success and in the sum of squared gradients, on either side of the threshold."""
     success = {arm: path.success[horizon] for arm, path in mean.items()}
-    sums = {arm: path.square[:horizon].sum() for arm, path in mean.items()}
-    behind = {f"success: {arm}": success["plain"] - success[arm] for arm in ("divided", "multiplied", "plain, best")}
-    best = {f"success: {arm}": success["plain, best"] - success[arm] for arm in ("divided, best", "multiplied, best")}
-    above = {f"sum: {arm}": sums[arm] - sums["plain"] for arm in ("divided", "stopped")}
-    threshold = 8.0 / 3.0 * mean["divided"].deviation[:horizon].mean()
-    return {"threshold": threshold, "success of plain": success["plain"]} | behind | best | above
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each bound, horizon and success rate at the start, one for each comparison, and the times to the level."""
-    return [
-        {"setting": settings["setting"], "rate": np.nan} | row | {"prediction": float("rate" in row)} | EXACT
-        for row in results[0]
-    ]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """The bounds where horizons are long; who is ahead at every horizon, on both sides of the threshold."""
-    found = []
-    sums = table[table["how"].isin(["path", "broken"]) & (table["horizon"] >= CHECKED)]
-    for (setting, name, horizon), part in sums.groupby(["setting", "statement", "horizon"], sort=False):
-        if setting == "hard" and name.endswith("minimum"):
-            continue  # the start's own gradient is as small as the bound asks, whatever the update does
-        at = part.set_index("how")["estimate"]
-        found.append(claim(str(name), f"{setting} (T = {horizon})", *(exact(at[h], 1.0) for h in ("path", "broken"))))
-    for (setting, horizon), part in table[table["how"] == "race"].groupby(["setting", "horizon"], sort=False):
-        found += race_claims(f"{setting} (T = {horizon})", part.set_index("statement")["estimate"])
-    return found
-
-
-def race_claims(where: str, at: pd.Series) -> list[Claim]:
-    """Return who is ahead in one setting; controls multiply where the update divides, stop learning, or lengthen plain steps."""
-    threshold = average([at["threshold"]])
-    facts = {"average of (8/3) sqrt V": threshold, "success of plain": average([at["success of plain"]])}
-
-    def pair(own: str, broken: str) -> tuple[Evidence, Evidence]:
-        return exact(at[own], 0.0), exact(at[broken], 0.0)
-
-    ahead = pair("success: divided", "success: multiplied")
-    compared = {"N7/always": ahead, "N7/best steps": pair("success: divided, best", "success: multiplied, best")}
+    behind = {arm: success["plain"] - value for arm, value in success.items()}
+    best = {arm: success["plain, best"] - success[f"{arm}, best"] for arm in ("divided", "multiplied")}
+    sums = [path.square[:horizon].sum() for path in (mean["plain"], mean["divided"], stopped)]
+    threshold = average([8.0 / 3.0 * mean["divided"].deviation[:horizon].mean()])
+    facts = {"average of (8/3) sqrt V": threshold, "success of plain": average([success["plain"]])}
+    pairs = {ALWAYS_AHEAD: (behind["divided"], behind["multiplied"]), AHEAD_AT_BEST_STEPS: (best["divided"], best["multiplied"])}
     if threshold < 1.0:
-        compared |= {"N7/printed": ahead, "N7/sum": pair("sum: divided", "sum: stopped")}
+        pairs |= {AHEAD_BELOW: pairs[ALWAYS_AHEAD], SUM_BELOW: (sums[1] - sums[0], sums[2] - sums[0])}
     else:
-        compared["N7/converse"] = exact(-at["success: divided"], 0.0), exact(-at["success: plain, best"], 0.0)
-    return [claim(name, where, *both, facts=facts) for name, both in compared.items()]
+        pairs[BEHIND_ABOVE] = -behind["divided"], -behind["plain, best"]
+    for statement, (own, broken) in pairs.items():
+        yield statement.compare(where, own, 0.0, broken=broken, facts=facts)
 
 
-STUDY = unconverted(
-    "path_sums",
-    "N5, N6, N7: sums along training paths, and which update is ahead",
-    cells,
-    compute,
-    rows,
-    claims,
-    (
-        "N5/sum",
-        "N5/minimum",
-        "N5/sum, sharp",
-        "N6/printed",
-        "N6/corrected",
-        "N6/minimum",
-        "N6/weighted",
-        "N6/weighted, sharp",
-        "N7/printed",
-        "N7/sum",
-        "N7/converse",
-        "N7/always",
-        "N7/best steps",
-    ),
-)
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each setting."""
+    return [Cell({"setting": name, "horizons": list(QUICK_HORIZONS if quick else HORIZONS)}) for name in SETTINGS]
+
+
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield the bounds where horizons are long, who is ahead at every horizon, and when each arm is at the level."""
+    setting, horizons = settings["setting"], settings["horizons"]
+    rates, law = success_rates(setting), counts_law(horizons[-1], N_PROMPTS)
+    walked, stopped = (walk(rates, law, stops) for stops in (False, True))
+    for horizon in horizons if len(rates) == 1 else ():
+        if horizon < CHECKED:
+            continue
+        room = N_PROMPTS * (1.0 - rates[0])
+        own, broken = (
+            quotients({arm: some[rates[0]] for arm, some in arms.items()}, horizon, room) for arms in (walked, stopped)
+        )
+        for statement, quotient in own.items():
+            # The start's own gradient of hard prompts is as small as a minimum must be, whatever the update does.
+            if setting != "hard" or statement not in (PLAIN_MINIMUM, DIVIDED_MINIMUM):
+                yield statement.compare(f"{setting} (T = {horizon})", quotient, 1.0, broken=broken[statement])
+    mean = {arm: mean_over_rates(paths) for arm, paths in walked.items()}
+    for horizon in horizons:
+        yield from ahead(f"{setting} (T = {horizon})", mean, mean_over_rates(stopped["divided"]), horizon)
+    for arm, path in mean.items():
+        there = path.success >= LEVEL
+        yield {"setting": setting, "arm": arm, "estimate": float(there.argmax()) if there.any() else float(horizons[-1])}
+
+
+def mean_over_rates(paths: dict[float, Path]) -> Path:
+    """Return the mean over prompts, equally many of each success rate at the start."""
+    return Path(*np.mean([list(path) for path in paths.values()], axis=0))

@@ -1,32 +1,71 @@
-"""N12: the phases along training of SmolLM2's head, with and without division by the standard deviation.
+"""N12: the phases of training with division by the standard deviation, on SmolLM2's head.
 
 Exact: steepest ascent along the mean of grad J_i and of grad J_i / sqrt(V_i), with first updates of the same length, so that
 all that differs is where the runs turn.  Sampled: groups of 8, the plain arm with its best constant step, and the others with the
 step that gives their first mean update the same length.  (A best step for each, from a grid of factor 2, is no fairer: times to
-a level are so flat in the step that the choice turns with the seed, and with it who is ahead.)  The broken arm multiplies by the
-standard deviation.
+a level are so flat in the step that the choice turns with the seed, and with it who is ahead.)
+
+Broken, for I and II: the arm that multiplies by the standard deviation; for III: prompts that share no features, so that no
+training takes their orthogonality away; for the gain without orthogonality: coordinates in which prompts are orthogonal.
 """
 
 import warnings
 from itertools import pairwise
+from operator import neg
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.registry import make_estimator
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import evidence, exact, highest
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from simulations.claims import claim, unconverted
 from simulations.normalisation.heads import OWN, STRIDE, ascent, cosines, gram, head_problem, label, near_orthogonal, state
-from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_high, is_orthogonal, phases
+from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_orthogonal, stretches, windows
+from simulations.sources import NORMALIZATION, OURS
+
+PHASES = Statement(
+    "N12",
+    NORMALIZATION,
+    "three phases: division accelerates, is stable, and no longer gains once orthogonality is lost",
+    PARTS,
+    formula=r"Three phases: division accelerates, then is stable, and no longer gains once orthogonality is lost.",
+)
+FIRST = Statement(
+    "N12/I",
+    NORMALIZATION,
+    "while prompts are near-orthogonal and deviations high, division gains: minus the increase of its advantage is below 0",
+    "ordering",
+    measured=True,
+)
+SECOND = Statement(
+    "N12/II",
+    NORMALIZATION,
+    "near-orthogonal, deviations no longer high: the advantage changes by at most a point of success",
+    "upper bound",
+    measured=True,
+)
+THIRD = Statement(
+    "N12/III",
+    NORMALIZATION,
+    "orthogonality is lost: at the end the share of |cos| < 0.1 is at most 2/3",
+    "upper bound",
+    measured=True,
+)
+THIRD_FROM_THE_START = Statement(
+    "N12/III, from the start",
+    f"question beside {NORMALIZATION}",
+    "where orthogonality is missing from the start, division gains at most a point of success",
+    "upper bound",
+    whose=OURS,
+)
+POWERLESS = {("N12/II", "lm-few-shot, ridge 0.01, sampled"): "the sampled runs do not tell a change of a point from none"}
 
 PROBLEM = "lm-few-shot"
 RIDGES, QUICK_RIDGES = (OWN, 100.0, 1.0, 0.01), (OWN, 0.01)
@@ -41,8 +80,6 @@ BATCH_SIZE, GROUP_SIZE = 32, 8
 STEP_SIZE = 512.0
 """Of the plain arm: that of its least mean time to 0.8, of 64, 128, ..., 2048, in two pilots on other seeds."""
 RUNS, QUICK_RUNS, CHUNK_RUNS = 128, 2, 16
-MISS = 0.05
-"""The probability that any limit of a sampled run's increases fails, by which windows are given their phase."""
 
 
 def multiplied_by_deviation(batch, advantages):
@@ -83,7 +120,7 @@ def measured(logits: Array, products: Array, success: Array, easy: Flags) -> lis
     return [float(value) for value in (*means, *shares)]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Return the step and the measures of arms' runs, (runs, checkpoints, measures)."""
     problem = head_problem(PROBLEM, settings["ridge"])
     value = problem.at(problem.theta).moments.value
@@ -92,7 +129,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
         return {arm: {"step": np.nan, "runs": [_exact(problem, power, settings, easy)]} for arm, power in POWERS.items()}
     block, a = divmod(chunk, len(ARMS))
     arm = list(ARMS)[a]
-    drawn = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, block))
+    drawn = np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, block))
     return {arm: _sampled(problem, arm, settings, drawn, easy)}
 
 
@@ -161,71 +198,34 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
                 at | {"quantity": f"advantage, {part}", "update": update} | summary
                 for update, summary in zip(updates, summaries, strict=True)
             ]
-        table += [at | row for row in _windows(gains[:, :, 0], updates, deviations, shares)]
-        table += [at | row for row in _stretches(gains[:, :, 0], updates, deviations, shares)]
+        table += [at | row for row in windows(gains[:, :, 0], updates, deviations, shares)]
+        table += [at | row for row in stretches(gains[:, :, 0], updates, deviations, shares)]
     return table
 
 
-def _windows(gains: Array, updates: list[int], deviations: Array, shares: Array) -> Rows:
-    """Return the increase of the advantage between checkpoints, with the phase that the criterion finds there."""
-    increases = [summary(increase) for increase in np.diff(gains, axis=1).T]
-    estimates, errors = (np.array([one[name] for one in increases]) for name in ("estimate", "standard_error"))
-    runs = len(gains)
-    half = -float(stdtrit(runs - 1, MISS / (2 * len(increases)))) * errors if runs > 1 else np.zeros_like(errors)
-    names = phases(estimates - half, estimates + half, deviations, shares)
-    return [
-        {"quantity": "increase", "update": before, "until": after, "phase": name} | one
-        for (before, after), name, one in zip(pairwise(updates), names, increases, strict=True)
-    ]
-
-
-def _stretches(gains: Array, updates: list[int], deviations: Array, shares: Array) -> Rows:
-    """Return the increase of the advantage while deviations are high, and from then on, as far as prompts are near-orthogonal.
-
-    A premise that does not outlast the first window is not judged.
-    """
-    last = len(updates) if is_orthogonal(shares).all() else int(np.argmin(is_orthogonal(shares)))
-    highs = is_high(deviations)
-    turn = min(last - 1, len(updates) - 1 if highs.all() else int(np.argmin(highs)))
-    return [
-        {"quantity": f"increase in {name}", "update": updates[a], "until": updates[b]} | summary(gains[:, b] - gains[:, a])
-        for name, a, b in (("I", 0, turn), ("II", turn, last - 1))
-        if b > a + (name == "I")
-    ]
-
-
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge the printed phases where their premises hold.
-
-    The controls: for I and II the arm that multiplies; for III prompts that share no features, so that no training takes their
-    orthogonality away; and for the gain without orthogonality the same runs in coordinates in which prompts are orthogonal.
-    """
-    found = []
-    gains = {}
+    """Judge the printed phases where their premises hold."""
+    found, gains = [], {}
     for (how, coordinates), part in table.groupby(["how", "coordinates"], sort=False):
         where = f"{PROBLEM}, {coordinates}, {how}"
-        for name in ("I", "II"):
+        for statement, name, measure, bound in ((FIRST, "I", neg, 0.0), (SECOND, "II", abs, NOTICEABLE)):
             both = [_last(part, f"increase in {name}", arm) for arm in ("divided", "multiplied")]
-            if not both[0]:
-                continue
-            facts = {"from update": both[0]["update"], "to update": both[0]["until"]}
-            if name == "I":
-                ordered = (evidence(row | {"estimate": -row["estimate"]}, 0.0) for row in both)
-                found.append(claim("N12/I", where, *ordered, facts=facts))
-            else:
-                stable = (evidence(row | {"estimate": abs(row["estimate"])}, NOTICEABLE) for row in both)
-                found.append(claim("N12/II", where, *stable, facts=facts))
+            if both[0]:
+                facts = {"from update": both[0]["update"], "to update": both[0]["until"]}
+                own, control = (evidence(row | {"estimate": measure(row["estimate"])}, bound) for row in both)
+                found.append(statement.claim(where, own, control, facts=facts))
         ends = [_last(part, quantity, "plain") for quantity in ("orthogonality", "apart")]
-        found.append(claim("N12/III", where, *(evidence(row, ORTHOGONAL) for row in ends)))
+        own, control = (evidence(row, ORTHOGONAL) for row in ends)
+        found.append(THIRD.claim(where, own, control))
         if how == "exact":
             first = part[(part["quantity"] == "orthogonality") & (part["arm"] == "plain")].iloc[0]
             gains[coordinates] = float(first["estimate"]), _last(part, "advantage, success", "divided")["estimate"]
     best = highest(pd.Series({coordinates: share for coordinates, (share, _) in gains.items()}))
     for coordinates, (share, gain) in gains.items():
         if not is_orthogonal(share):
-            twins = (exact(value, NOTICEABLE) for value in (gain, gains[best][1]))
+            own, control = (exact(value, NOTICEABLE) for value in (gain, gains[best][1]))
             where = f"{PROBLEM}, {coordinates}, exact"
-            found.append(claim("N12/III, from the start", where, *twins, facts={"share |cos| < 0.1": share}))
+            found.append(THIRD_FROM_THE_START.claim(where, own, control, facts={"share |cos| < 0.1": share}))
     return found
 
 
@@ -233,14 +233,3 @@ def _last(part: pd.DataFrame, quantity: str, arm: str) -> dict[Any, Any]:
     """Return the last row of a quantity and arm, empty where there is none."""
     own = part[(part["quantity"] == quantity) & (part["arm"] == arm)]
     return own.iloc[-1].to_dict() if len(own) else {}
-
-
-STUDY = unconverted(
-    "phase_course",
-    "N12: the phases of training with division by the standard deviation, on SmolLM2's head",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("N12/I", "N12/II", "N12/III", "N12/III, from the start"),
-)

@@ -9,8 +9,15 @@ Between two checkpoints a run is
 and otherwise none of them, because what is printed does not happen there, or because the runs are too few to say.
 """
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import stdtrit
+
+from grpo_theory.arrays import Array
+from grpo_theory.harness.study import Rows
+from grpo_theory.harness.summary import summary
 
 ORTHOGONAL = 2.0 / 3.0
 """The least share of |cos| < 0.1 in phases I and II: half-way between the 80% printed for phase II and the 52% for phase III."""
@@ -18,6 +25,8 @@ HIGH = 0.5
 """The least mean standard deviation of phase I, relative to the run's highest."""
 NOTICEABLE = 0.01
 """A point of success is what a few hundred questions can show."""
+MISS = 0.05
+"""The probability that any limit of a sampled run's increases fails, by which windows are given their phase."""
 NAMES = ("I", "II", "III")
 
 
@@ -58,3 +67,31 @@ def phases(low: ArrayLike, high: ArrayLike, deviations: ArrayLike, shares: Array
         else:
             found.append("")
     return found
+
+
+def windows(gains: Array, updates: list[int], deviations: Array, shares: Array) -> Rows:
+    """Return the increase of the advantage between checkpoints, with the phase that the criterion finds there."""
+    increases = [summary(increase) for increase in np.diff(gains, axis=1).T]
+    estimates, errors = (np.array([one[name] for one in increases]) for name in ("estimate", "standard_error"))
+    runs = len(gains)
+    half = -float(stdtrit(runs - 1, MISS / (2 * len(increases)))) * errors if runs > 1 else np.zeros_like(errors)
+    names = phases(estimates - half, estimates + half, deviations, shares)
+    return [
+        {"quantity": "increase", "update": before, "until": after, "phase": name} | one
+        for (before, after), name, one in zip(pairwise(updates), names, increases, strict=True)
+    ]
+
+
+def stretches(gains: Array, updates: list[int], deviations: Array, shares: Array) -> Rows:
+    """Return the increase of the advantage while deviations are high, and from then on, as far as prompts are near-orthogonal.
+
+    A premise that does not outlast the first window is not judged.
+    """
+    last = len(updates) if is_orthogonal(shares).all() else int(np.argmin(is_orthogonal(shares)))
+    highs = is_high(deviations)
+    turn = min(last - 1, len(updates) - 1 if highs.all() else int(np.argmin(highs)))
+    return [
+        {"quantity": f"increase in {name}", "update": updates[a], "until": updates[b]} | summary(gains[:, b] - gains[:, a])
+        for name, a, b in (("I", 0, turn), ("II", turn, last - 1))
+        if b > a + (name == "I")
+    ]

@@ -1,22 +1,74 @@
-"""N10, N11: how orthogonal SmolLM2's questions are: their representations, and their gradients as the head learns.
+"""N10, N11: how orthogonal SmolLM2's questions are, by their representations and by their gradients as the head learns, exact.
 
-All pairs of the 500 questions, exact.  The printed numbers are those of another model, of 1,000 pairs, and of a model whose
-hidden states learn; here they are frozen, so that a drift of the gradients' cosines is one of the policies' alone.
+All pairs of the 500 questions.  The printed numbers are those of another model, of 1,000 pairs, and of a model whose hidden
+states learn; here they are frozen, so that a drift of the gradients' cosines is one of the policies' alone.  Broken:
+representations with their mean once more, which all have in common; cosines with all features taken for the same; and for the
+drift the cosines of prompts that share no feature, which stay 0.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
-from simulations.normalisation.heads import OWN, State, ascent, cosines, gram, head_problem, hidden_states, label, near_orthogonal
+from grpo_theory.evidence import PARTS, Comparison, Margin, Statement
+from grpo_theory.harness.study import Cell, Settings
+from simulations.normalisation.heads import (
+    NEAR,
+    OWN,
+    State,
+    ascent,
+    cosines,
+    gram,
+    head_problem,
+    hidden_states,
+    label,
+    near_orthogonal,
+)
+from simulations.normalisation.measured_statements import ORTHOGONAL_GRADIENTS
+from simulations.sources import NORMALIZATION, OURS
+
+REPRESENTATIONS = Statement(
+    "N10",
+    NORMALIZATION,
+    "prompts' representations are nearly orthogonal: |cos| mean 0.088, over 90% below 0.15",
+    PARTS,
+    formula=r"Prompts' representations are nearly orthogonal: $\left|\cos\right|$ has mean $0.088$, and over $90\%$ are "
+    r"below $0.15$.",
+)
+MEAN = Statement(
+    "N10/mean",
+    NORMALIZATION,
+    "the mean of |cos| over pairs of representations is 0.088, give or take a tenth",
+    "equality",
+    measured=True,
+    margin=Margin(0.1, "a mean of which the first digit holds would be read as the same finding"),
+)
+SHARE = Statement("N10/share", NORMALIZATION, "the share of |cos| >= 0.15 is at most 10%", "upper bound", measured=True)
+WHITENED_SHARE = Statement(
+    "N10/whitened",
+    f"question beside {NORMALIZATION}",
+    "of hidden states that are whitened the share of |cos| >= 0.15 is at most 10%",
+    "upper bound",
+    whose=OURS,
+)
+GRADIENTS = Statement(
+    "N11",
+    NORMALIZATION,
+    "gradient cosines drift: share |cos| < 0.1 is 97.7%, 80.3%, 52.4% at steps 0, 260, 500",
+    PARTS,
+    formula=r"Gradient cosines drift: the share of $\left|\cos\right|<0.1$ is $97.7\%$, $80.3\%$, $52.4\%$ at steps $0$, "
+    r"$260$, $500$.",
+)
+DRIFT = Statement(
+    "N11/drift",
+    NORMALIZATION,
+    "from start to end the share of |cos| < 0.1 falls by at least 10 points",
+    "upper bound",
+    measured=True,
+)
 
 PROBLEMS = ("lm-few-shot", "lm-zero-shot", "lm-instruct")
 WHITENED = 0.01
@@ -27,17 +79,14 @@ TIMES = ("start", "middle", "end")
 """Success as it is at first, half-way, and END."""
 PRINTED_MEAN, PRINTED_SHARE, BELOW = 0.088, 0.9, 0.15
 PRINTED_NEAR = dict(zip(TIMES, (0.977, 0.803, 0.524), strict=True))
-MARGIN = 0.1
-"""Of printed cosines and shares, relative: a figure of which the first digit holds would be read as the same finding."""
 FALL = 0.1
 """A drift of a tenth of the pairs is a quarter of what is printed."""
 EDGES = np.linspace(-1.0, 1.0, 81)
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each way of asking; exact, so quick only looks at one."""
-    common = {"ridges": list(RIDGES), "end": END, "updates": MOST_UPDATES, "stride": STRIDE}
-    return [Cell({"problem": name, **common}) for name in (PROBLEMS[:1] if quick else PROBLEMS)]
+    """One cell for each way of asking; quick only looks at one."""
+    return [Cell({"problem": name}) for name in (PROBLEMS[:1] if quick else PROBLEMS)]
 
 
 def representations(hidden: Array) -> dict[str, Array]:
@@ -46,26 +95,6 @@ def representations(hidden: Array) -> dict[str, Array]:
     powers, directions = np.linalg.eigh(hidden.T @ hidden / len(hidden) + WHITENED * np.eye(hidden.shape[1]))
     whitened = hidden @ (directions / np.sqrt(powers)) @ directions.T
     return {"raw": hidden, "centred": hidden - mean, "whitened": whitened, "with the mean": hidden + mean}
-
-
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
-    """Return the cosines of representations, and those of gradients at three times in three systems of coordinates."""
-    name = settings["problem"]
-    hidden = representations(hidden_states(gt.gallery.problem(name)))
-    found = []
-    for what, states in hidden.items():
-        unit = states / np.linalg.norm(states, axis=1, keepdims=True)
-        found += _measured({"what": what}, (unit @ unit.T)[np.triu_indices(len(unit), 1)])
-    problem = head_problem(name, WHITENED)
-    policies = milestones(ascent(problem, 0.0, settings["updates"], settings["stride"]), settings["end"])
-    for ridge in settings["ridges"]:
-        products = gram(head_problem(name, ridge))
-        for time, now in zip(TIMES, policies, strict=True):
-            at = {"what": "gradients", "coordinates": label(ridge), "time": time, "success": float(now.value.mean())}
-            found += _measured(at, cosines(products, now.covectors))
-            found += _measured(at | {"what": "apart"}, cosines(np.diag(np.diag(products)), now.covectors), shape=False)
-            found += _measured(at | {"what": "covectors"}, cosines(np.ones_like(products), now.covectors), shape=False)
-    return found
 
 
 def milestones(path: Iterator[State], end: float) -> list[State]:
@@ -88,69 +117,50 @@ def milestones(path: Iterator[State], end: float) -> list[State]:
     raise ValueError(f"the path must reach a mean success of {end:g}")
 
 
-def _measured(at: dict[str, Any], found: Array, shape: bool = True) -> Rows:
-    sizes = np.abs(found)
-    measured = {
-        "mean": float(found.mean()),
-        "sd": float(found.std()),
-        "mean size": float(sizes.mean()),
-        "sd of size": float(sizes.std()),
-        "share below 0.1": near_orthogonal(found),
-        "share below 0.15": near_orthogonal(found, BELOW),
-    }
-    rows: Rows = [at | {"quantity": quantity, "estimate": value} for quantity, value in measured.items()]
-    if shape:
-        density, _ = np.histogram(found, EDGES, density=True)
-        middles = (EDGES[:-1] + EDGES[1:]) / 2.0
-        rows += [
-            at | {"quantity": "density", "cosine": x, "estimate": y}
-            for x, y in zip(middles.tolist(), density.tolist(), strict=True)
-        ]
-    return rows
+def density(cosines_of: Array) -> Iterator[dict[str, float | str]]:
+    """Yield the density of cosines, for the figure."""
+    heights, _ = np.histogram(cosines_of, EDGES, density=True)
+    for middle, height in zip((EDGES[:-1] + EDGES[1:]) / 2.0, heights, strict=True):
+        yield {"quantity": "density", "cosine": float(middle), "estimate": float(height)}
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each representation, system of coordinates, time and quantity."""
-    last = {"prediction": np.nan, **EXACT}
-    return [{"problem": settings["problem"]} | row | last for row in results[0]]
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield what is printed of representations, and of gradients at three times in three systems of coordinates."""
+    name = settings["problem"]
+    yield from of_representations(name)
+    path = ascent(head_problem(name, WHITENED), 0.0, MOST_UPDATES, STRIDE)
+    policies = dict(zip(TIMES, milestones(path, END), strict=True))
+    for ridge in RIDGES:
+        yield from of_gradients(name, ridge, policies)
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Printed means and shares, and the drift of shares, for each way of asking.
-
-    The controls: representations with their mean once more, which all have in common; cosines with all features taken for the
-    same; and for the drift the cosines of prompts that share no feature, which stay 0.
-    """
-    found = []
-    table = table[table["quantity"] != "density"]
-    for name, part in table.groupby("problem", sort=False):
-        states = part[part["coordinates"].isna()].set_index(["what", "quantity"])["estimate"]
-        common = "with the mean"
-        for what in ("raw", "centred"):
-            where = f"{name}, hidden states {what}"
-            means = (exact(states[one, "mean size"], PRINTED_MEAN, MARGIN) for one in (what, common))
-            found.append(claim("N10/mean", where, *means))
-            shares = (exact(1.0 - states[one, "share below 0.15"], 1.0 - PRINTED_SHARE) for one in (what, common))
-            found.append(claim("N10/share", where, *shares))
-        shares = (exact(1.0 - states[one, "share below 0.15"], 1.0 - PRINTED_SHARE) for one in ("whitened", common))
-        found.append(claim("N10/whitened", f"{name}, ridge {WHITENED:g}", *shares))
-        near = part[part["quantity"] == "share below 0.1"].set_index(["what", "coordinates", "time"])["estimate"]
-        for ridge in [label(one) for one in RIDGES]:
-            where = f"{name}, {ridge}"
-            for time in TIMES:
-                both = (exact(near[what, ridge, time], PRINTED_NEAR[time], MARGIN) for what in ("gradients", "covectors"))
-                found.append(claim("N11/printed", f"{where}, {time}", *both))
-            drifts = (exact(near[what, ridge, "end"] - near[what, ridge, "start"], -FALL) for what in ("gradients", "apart"))
-            found.append(claim("N11/drift", where, *drifts))
-    return found
+def of_representations(name: str) -> Iterator[Comparison]:
+    """Yield means and shares of the cosines of hidden states."""
+    mean, above = {}, {}
+    for what, states in representations(hidden_states(gt.gallery.problem(name))).items():
+        unit = states / np.linalg.norm(states, axis=1, keepdims=True)
+        between = (unit @ unit.T)[np.triu_indices(len(unit), 1)]
+        mean[what], above[what] = float(np.abs(between).mean()), 1.0 - near_orthogonal(between, BELOW)
+    broken, most = "with the mean", 1.0 - PRINTED_SHARE
+    for what in ("raw", "centred"):
+        where = f"{name}, hidden states {what}"
+        yield MEAN.compare(where, mean[what], PRINTED_MEAN, broken=mean[broken])
+        yield SHARE.compare(where, above[what], most, broken=above[broken])
+    yield WHITENED_SHARE.compare(f"{name}, ridge {WHITENED:g}", above["whitened"], most, broken=above[broken])
 
 
-STUDY = unconverted(
-    "prompt_cosines",
-    "N10, N11: how orthogonal SmolLM2's questions are, by their representations and by their gradients",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("N10/mean", "N10/share", "N10/whitened", "N11/printed", "N11/drift"),
-)
+def of_gradients(name: str, ridge: float | str, policies: dict[str, State]) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield shares of near-orthogonal gradients, and their fall, in one system of coordinates."""
+    where, products = f"{name}, {label(ridge)}", gram(head_problem(name, ridge))
+    near, apart = {}, {}
+    for time, now in policies.items():
+        between = cosines(products, now.covectors)
+        at = {"problem": name, "what": "gradients", "coordinates": label(ridge), "time": time, "success": float(now.value.mean())}
+        near[time] = near_orthogonal(between)
+        yield at | {"quantity": f"share below {NEAR:g}", "estimate": near[time]}
+        yield from (at | row for row in density(between))
+        apart[time] = near_orthogonal(cosines(np.diag(np.diag(products)), now.covectors))
+        same = near_orthogonal(cosines(np.ones_like(products), now.covectors))
+        yield ORTHOGONAL_GRADIENTS.compare(f"{where}, {time}", near[time], PRINTED_NEAR[time], broken=same)
+    fall, none = (shares["end"] - shares["start"] for shares in (near, apart))
+    yield DRIFT.compare(where, fall, -FALL, broken=none)

@@ -1,4 +1,7 @@
-"""Divide or not: plain and standardised advantages, each at its own best step size, under plain ascent and under Adam.
+"""Divide by the standard deviation or not: success over a training, each arm at its own best step.
+
+Plain and standardised advantages, under plain ascent and under Adam.  Broken, each response gets the advantage of the one after
+it.
 
 Decided before any run was looked at:
 
@@ -20,14 +23,40 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from simulations.claims import claim, unconverted
 from simulations.normalisation.prompts import MIXTURES
 from simulations.normalisation.race_problems import N_PROMPTS, RAW, WHITENED, problem_of
 from simulations.normalisation.race_runs import ARMS, OPTIMISERS, PRINTED, PRINTED_STEPS, success, tuned_step
+from simulations.sources import NORMALIZATION, OURS
+
+DIVISION = Statement(
+    "division",
+    f"beside {NORMALIZATION}",
+    "two reward values, answers of one token, a log-linear policy or a frozen model's head: advantages are divided "
+    "by the group's standard deviation (grpo) or not (dr_grpo): which has the higher success over a whole run?",
+    PARTS,
+)
+PAYS = Statement(
+    "division/pays",
+    "measured",
+    "prompts share features, groups of 4 to 64, each at its own best constant step: divided, the success averaged "
+    "over a run is higher by at least one point of a hundred",
+    "ordering",
+    whose=OURS,
+)
+HARMLESS = Statement(
+    "division/harmless", "measured", "there, divided, it is lower by at most one point of a hundred", "ordering", whose=OURS
+)
+PAYS_AT_PRINTED_STEPS = Statement(
+    "division/printed steps",
+    "measured",
+    "at the paper's steps, 1/(2X^2) divided and 1/X^2 not: divided, it is higher by at least one point of a hundred",
+    "ordering",
+    whose=OURS,
+)
 
 GROUP_SIZES = (4, 8, 16, 32, 64)
 SOME_SIZES = (8, 32)
@@ -112,12 +141,12 @@ def _runs(family: str, quick: bool) -> dict[str, int]:
     return QUICK_RUNS if quick else RUNS[family]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train each arm, at its best step where it may choose, on draws that all arms share; return mean successes over the runs.
 
     The broken arm takes the step of the one that it is a copy of.
     """
-    tuning, judging = seed.spawn(2)
+    tuning, judging = rng.spawn(2)
     tuned = settings["contest"] != PRINTED_STEPS
     steps = {arm: tuned_step(settings, arm, _copy(tuning)) if tuned else step for arm, step in PRINTED.items()}
     steps["broken"] = steps["divided"]
@@ -162,23 +191,10 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for (problem, contest, size), part in table.groupby(["problem", "contest", "group_size"], sort=False):
         at = part[part["quantity"] == "plain less"].set_index("arm")
         arms = part[part["quantity"] == "success"].set_index("arm")
-        facts = {f"{what}, {arm}": float(arms.loc[arm, column]) for arm in arms.index for what, column in FACTS.items()}
-        statements = {"division/printed steps": -POINT} if contest == PRINTED_STEPS else TUNED
-        for statement, bound in statements.items():
-            pair = (evidence(at.loc[arm].to_dict(), bound) for arm in ("divided", "broken"))
-            found.append(claim(statement, f"{problem}, {contest}, G = {size}", *pair, facts=facts))
+        named = {"success": "estimate", "step": "step"}
+        facts = {f"{what}, {arm}": float(arms.loc[arm, column]) for arm in arms.index for what, column in named.items()}
+        bounds = {PAYS_AT_PRINTED_STEPS: -POINT} if contest == PRINTED_STEPS else {PAYS: -POINT, HARMLESS: POINT}
+        for statement, bound in bounds.items():
+            own, control = (evidence(at.loc[arm].to_dict(), bound) for arm in ("divided", "broken"))
+            found.append(statement.claim(f"{problem}, {contest}, G = {size}", own, control, facts=facts))
     return found
-
-
-TUNED = {"division/pays": -POINT, "division/harmless": POINT}
-FACTS = {"success": "estimate", "step": "step"}
-
-STUDY = unconverted(
-    "race",
-    "Divide by the standard deviation or not: success over a training, each arm at its own best step",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("division/pays", "division/harmless", "division/printed steps"),
-)

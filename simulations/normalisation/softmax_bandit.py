@@ -1,10 +1,13 @@
-"""R6: the softmax bandit, one prompt with a logit for each response: slope, smoothness, and how fast the gap closes, exact."""
+"""R6: slope, smoothness and convergence of the softmax bandit, exact.
+
+One prompt with a logit for each response.  Bounds are held against the worst of random bandits and of those that a search finds,
+rates and constants against long paths.  Broken: half the gradient, rewards outside [0, 1], steps of the wrong sign.
+"""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import numba
 import numpy as np
 import pandas as pd
 
@@ -12,18 +15,120 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, compile_function
 from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Margin, Statement
 from grpo_theory.evidence.reading import exact, farthest, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import GREATEST_CURVATURE, divided_gap_limit, softmax_gap_bound, softmax_gap_limit
-from simulations.claims import claim, unconverted
+from simulations.normalisation.softmax_ascent import ASCENT, ASTRAY, RULES, STEP, Bandit, Rule
+from simulations.sources import OURS, derived
+
+SOFTMAX = "arXiv 2005.06392"
+BANDIT = "one prompt, a logit for each response, fixed rewards in [0, 1], exact gradients"
+SLOPE_MARGIN = Margin(0.05, "1/t is told from 1/t^0.9, and both from 1/t^2")
+BANDITS = Statement(
+    "R6",
+    SOFTMAX,
+    "softmax bandit: ||grad|| >= pi(a*) Delta, J is 5/2-smooth, step 2/5 from uniform gives Delta_t <= 5 K^2/t",
+    PARTS,
+    BANDIT,
+    formula=r"On a softmax bandit with the step $\tfrac25$ from the uniform policy, $$\|\nabla "
+    r"J\|\ge\pi(a^*)\,\Delta,\qquad \|\nabla^2J\|\le\tfrac52,\qquad\Delta_t\le\frac{5K^2}t$$",
+)
+SLOPE = Statement(
+    "R6/slope",
+    SOFTMAX,
+    "pi(a*) Delta over ||grad|| is at most 1",
+    "upper bound",
+    BANDIT,
+    formula=r"$\|\nabla J\|\ge\pi(a^*)\,\Delta$.",
+)
+SHARP_SLOPE = Statement(
+    "R6/slope, sharp",
+    derived(30),
+    "||grad|| >= sqrt(K/(K-1)) pi(a*) Delta, attained where the other responses are alike",
+    "upper bound",
+    BANDIT,
+    formula=r"$\|\nabla J\|\ge\sqrt{K/(K-1)}\,\pi(a^*)\,\Delta$, attained where the other responses are alike.",
+    whose=OURS,
+)
+SMOOTHNESS = Statement(
+    "R6/smoothness", SOFTMAX, "||Hess J|| over 5/2 is at most 1", "upper bound", BANDIT, formula=r"$\|\nabla^2J\|\le\tfrac52$."
+)
+SHARP_SMOOTHNESS = Statement(
+    "R6/smoothness, sharp",
+    derived(30),
+    "||Hess J|| <= 1/(3 sqrt 3), a thirteenth of 5/2, attained by two responses",
+    "upper bound",
+    BANDIT,
+    formula=r"$\|\nabla^2J\|\le1/(3\sqrt3)$, attained by two responses.",
+    whose=OURS,
+)
+GAP = Statement(
+    "R6/gap",
+    SOFTMAX,
+    "step 2/5 from uniform: t Delta_t over 5 K^2 is at most 1",
+    "upper bound",
+    BANDIT,
+    formula=r"$\Delta_t\le5K^2/t$.",
+)
+SHARPER_GAP = Statement(
+    "R6/gap, sharper",
+    derived(30),
+    "step 2/5 from uniform: Delta_t <= 2.601 K (K-1)/t",
+    "upper bound",
+    BANDIT,
+    formula=r"$\Delta_t\le2.601\,K(K-1)/t$.",
+    whose=OURS,
+)
+LINEAR_GAP = Statement(
+    "R6/gap, linear",
+    f"question beside {SOFTMAX}",
+    "step 2/5 from uniform: Delta_t <= (5/2) K/t, linear in K; measured, not proved",
+    "upper bound",
+    BANDIT,
+    formula=r"$\Delta_t\le\tfrac52K/t$, linear in $K$; measured, not proved.",
+    whose=OURS,
+)
+RATE = Statement(
+    "R6/rate", SOFTMAX, "Delta_t falls as 1/t", "rate", BANDIT, formula=r"$\Delta_t$ falls as $1/t$.", margin=SLOPE_MARGIN
+)
+RATE_CONSTANT = Statement(
+    "R6/rate, constant",
+    derived(30),
+    "Delta_t ~ (1 - 1/K)/(step t) whatever the rewards, one best response: off by at most 5%, t up to 10,000",
+    "upper bound",
+    BANDIT,
+    formula=r"$\Delta_t$ is $(1-1/K)/(\eta t)$ whatever the rewards, one best response: off by at most $5\%$ up to "
+    r"$t=10{,}000$.",
+    whose=OURS,
+)
+DIVIDED = Statement(
+    "R6/divided",
+    derived(30),
+    "divided by the reward's standard deviation, Delta_t falls as 1/t^2",
+    "rate",
+    BANDIT,
+    formula=r"Divided by the reward's standard deviation, $\Delta_t$ falls as $1/t^2$.",
+    whose=OURS,
+    margin=SLOPE_MARGIN,
+)
+DIVIDED_CONSTANT = Statement(
+    "R6/divided, constant",
+    derived(30),
+    "divided, Delta_t ~ 4 (1 - 1/K)^2 (mean shortfall)/(step t)^2: off by at most 5%, t up to 10,000",
+    "upper bound",
+    BANDIT,
+    formula=r"Divided, $\Delta_t$ is $4(1-1/K)^2$ times the mean shortfall over $(\eta t)^2$: off by at most $5\%$ up to "
+    r"$t=10{,}000$.",
+    whose=OURS,
+)
 
 RESPONSES, QUICK_RESPONSES = (2, 3, 5, 10), (2, 3)
-STEP = 0.4
 LOGITS = 8.0
 """Bound of the logits in the search."""
 WIDE = 10.0
 """The broken bandits of smoothness have rewards of up to this size, not in [0, 1]."""
-BANDITS, QUICK_BANDITS = 2000, 200
+DRAWN, QUICK_DRAWN = 2000, 200
 PATHS, QUICK_PATHS = 20, 5
 UPDATES = 10_000
 """Along a path: what is off the limiting law by order (log t)/t is then below the margins."""
@@ -32,86 +137,8 @@ SOUGHT_UPDATES = 2000
 LEAST_SHORTFALL = 0.1
 """Of random bandits: what is left of the second best decays only after some K/(step shortfall) updates."""
 SEARCH, QUICK_SEARCH = {"starts": 64, "climbs": 2}, {"starts": 16, "climbs": 1}
-SLOPE_MARGIN = 0.05
-"""Of an exponent: 1/t is told from 1/t^0.9, and both from 1/t^2."""
 CONSTANT_MARGIN = 0.05
 """Relative: a budget known to 5%."""
-
-
-def _gaps(rewards: Array, signs: Array, step: float, power: float, found: Array) -> None:
-    logits = np.zeros(rewards.size)
-    best = rewards.max()
-    for t in range(found.size):
-        shares = np.exp(logits - logits.max())
-        shares /= shares.sum()
-        found[t] = (shares * (best - rewards)).sum()
-        advantages = rewards - (shares * rewards).sum()
-        deviation = np.sqrt((shares * advantages**2).sum())
-        logits += signs[t % signs.size] * step / deviation**power * shares * advantages
-
-
-_ASCEND = compile_function(_gaps, numba.void(F1, F1, numba.float64, numba.float64, F1))
-
-
-class Rule(NamedTuple):
-    """How the parameters move: signs of the steps, in turn, and the power of the standard deviation that divides them."""
-
-    signs: tuple[float, ...]
-    power: float
-
-    def gaps(self, rewards: Array, updates: int) -> Array:
-        """Return the gap before each of the updates, shape (updates,), from equal logits."""
-        found = np.empty(updates)
-        _ASCEND(np.ascontiguousarray(rewards), np.array(self.signs), STEP, self.power, found)
-        return found
-
-
-ASCENT, ASTRAY = Rule((1.0,), 0.0), Rule((1.0, -1.0), 0.0)
-"""As stated, and broken: every second step has the wrong sign."""
-RULES = {
-    "undivided": ASCENT,
-    "divided": Rule((1.0,), 1.0),
-    "undivided, turned": Rule((1.0, 1.0, -1.0), 0.0),
-    "divided, turned": Rule((1.0, 1.0, -1.0), 1.0),
-}
-"""Whose laws are read off long paths; broken, every third step has the wrong sign."""
-
-
-class Bandit(NamedTuple):
-    """A policy's logits (K,) and the rewards (K,)."""
-
-    logits: Array
-    rewards: Array
-
-    @property
-    def probabilities(self) -> Array:
-        """The policy, shape (K,)."""
-        grown = np.exp(self.logits - self.logits.max())
-        return np.asarray(grown / grown.sum())
-
-    @property
-    def lead(self) -> Array:
-        """Probability times advantage of each response, shape (K,), from differences of rewards, which are exact."""
-        pi = self.probabilities
-        return np.asarray(pi * ((self.rewards[:, None] - self.rewards) @ pi))
-
-    @property
-    def slope(self) -> float:
-        """The length of the gradient."""
-        return float(np.linalg.norm(self.lead))
-
-    @property
-    def curvature(self) -> float:
-        """The spectral norm of the Hessian E[(r - E r) W W'], W the scores."""
-        scores = np.eye(self.rewards.size) - self.probabilities
-        return float(np.abs(np.linalg.eigvalsh(scores.T @ (self.lead[:, None] * scores))).max())
-
-    @property
-    def promise(self) -> float:
-        """The best response's probability times the gap."""
-        pi, best = self.probabilities, int(self.rewards.argmax())
-        return float(pi[best] * (pi @ (self.rewards[best] - self.rewards)))
-
 
 Sides = Callable[[Bandit, float], tuple[float, float]]
 
@@ -137,56 +164,50 @@ def sharp_smoothness(bandit: Bandit, scale: float) -> tuple[float, float]:
     return bandit._replace(rewards=bandit.rewards * scale).curvature, GREATEST_CURVATURE
 
 
-POINTWISE: dict[str, tuple[Sides, float]] = {
-    "R6/slope": (slope, 0.5),
-    "R6/slope, sharp": (sharp_slope, 0.5),
-    "R6/smoothness": (smoothness, 2.0 * WIDE),
-    "R6/smoothness, sharp": (sharp_smoothness, 2.0 * WIDE),
+POINTWISE: dict[Statement, tuple[Sides, float]] = {
+    SLOPE: (slope, 0.5),
+    SHARP_SLOPE: (sharp_slope, 0.5),
+    SMOOTHNESS: (smoothness, 2.0 * WIDE),
+    SHARP_SMOOTHNESS: (sharp_smoothness, 2.0 * WIDE),
 }
 """The two sides of a bound at a point, and the scale with which they are broken: of the gradient, or of rewards that should be in
 [0, 1] and are, up to a constant that no Hessian sees, in [-10, 10]."""
 
 
-def printed_bound(n_responses: int) -> float:
-    """Return 5 K^2."""
-    return 5.0 * n_responses**2
-
-
-def linear_bound(n_responses: int) -> float:
-    """Return K/step."""
-    return n_responses / STEP
-
-
-GAPS: dict[str, Callable[[int], float]] = {
-    "R6/gap": printed_bound,
-    "R6/gap, sharper": partial(softmax_gap_bound, step=STEP),
-    "R6/gap, linear": linear_bound,
+GAPS: dict[Statement, Callable[[int], float]] = {
+    GAP: lambda k: 5.0 * k**2,
+    SHARPER_GAP: partial(softmax_gap_bound, step=STEP),
+    LINEAR_GAP: lambda k: k / STEP,
 }
 """What t times the gap is at most, t counted from 1 at the start."""
 
 
+LAWS = ((RATE, RATE_CONSTANT, 1.0, "undivided", "divided"), (DIVIDED, DIVIDED_CONSTANT, 2.0, "divided", "undivided"))
+"""Of which paths an exponent and a constant are read, and of which paths the broken exponent."""
+
+
 def cells(quick: bool) -> list[Cell]:
     """One cell for each number of responses, a chunk for each bound that is searched, for paths and for limits."""
-    counts: dict[str, Any] = {"bandits": QUICK_BANDITS if quick else BANDITS, "paths": QUICK_PATHS if quick else PATHS}
+    counts: dict[str, Any] = {"bandits": QUICK_DRAWN if quick else DRAWN, "paths": QUICK_PATHS if quick else PATHS}
     counts |= {"updates": UPDATES, "sought_updates": SOUGHT_UPDATES, "logits": LOGITS}
     search = QUICK_SEARCH if quick else SEARCH
     return [Cell({"n_responses": k, **counts, **search}, len(POINTWISE) + 3) for k in (QUICK_RESPONSES if quick else RESPONSES)]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return the worst of the bounds, at points and along paths, and the laws that long paths end in."""
-    names = list(POINTWISE)
-    if chunk < len(names):
-        return _sought_point(names[chunk], settings, seed)
-    return (_points, _bounded, _limits)[chunk - len(names)](settings, seed)
+    bounds = list(POINTWISE)
+    if chunk < len(bounds):
+        return _sought_point(bounds[chunk], settings, rng)
+    return (_points, _bounded, _limits)[chunk - len(bounds)](settings, rng)
 
 
-def _sought_point(name: str, settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _sought_point(statement: Statement, settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
     """Return the largest left over right side that a search finds."""
     k = settings["n_responses"]
     box = [(-settings["logits"], settings["logits"])] * k + [(0.0, 1.0)] * k
-    worst = _sought(partial(_at, POINTWISE[name][0]), box, settings, seed)
-    return [{"statement": name, "how": "sought", "estimate": worst, "prediction": 1.0}]
+    worst = _sought(partial(_at, POINTWISE[statement][0]), box, settings, seed)
+    return [{"statement": statement.id, "how": "sought", "estimate": worst, "prediction": 1.0}]
 
 
 def _points(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
@@ -194,10 +215,10 @@ def _points(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, 
     k, found = settings["n_responses"], []
     rng = np.random.default_rng(seed)
     drawn = [Bandit(rng.normal(scale=rng.choice([0.5, 2.0, 5.0]), size=k), _rewards(rng, k)) for _ in range(settings["bandits"])]
-    for name, (sides, broken) in POINTWISE.items():
+    for statement, (sides, broken) in POINTWISE.items():
         for how, scale in (("random", 1.0), ("broken", broken)):
             ratio = largest([left / right for left, right in (sides(bandit, scale) for bandit in drawn)])
-            found.append({"statement": name, "how": how, "estimate": ratio, "prediction": 1.0})
+            found.append({"statement": statement.id, "how": how, "estimate": ratio, "prediction": 1.0})
     return found
 
 
@@ -231,8 +252,8 @@ def _bounded(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str,
         "sought": _sought(lambda x: (_largest(ASCENT, x, settings["sought_updates"]), 1.0), [(0.0, 1.0)] * k, settings, seed),
     }
     return [
-        {"statement": name, "how": how, "estimate": value / bound(k), "prediction": 1.0}
-        for name, bound in GAPS.items()
+        {"statement": statement.id, "how": how, "estimate": value / bound(k), "prediction": 1.0}
+        for statement, bound in GAPS.items()
         for how, value in worst.items()
     ]
 
@@ -272,27 +293,15 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     found = []
     for setting, part in table.groupby("setting", sort=False):
         for statement in (*POINTWISE, *GAPS):
-            worst = part[part["statement"] == statement].set_index("how")["estimate"].to_dict()
-            broken = worst.pop("broken")
-            both = exact(largest(list(worst.values())), 1.0), exact(broken, 1.0)
-            found.append(claim(statement, str(setting), *both, facts=worst))
+            worst = part[part["statement"] == statement.id].set_index("how")["estimate"].to_dict()
+            broken = exact(worst.pop("broken"), 1.0)
+            found.append(statement.claim(setting, exact(largest(list(worst.values())), 1.0), broken, facts=worst))
         laws = part[part["path"] >= 0].set_index(["statement", "how", "path"])["estimate"].sort_index()
-        for name, power, own, other in (("R6/rate", 1.0, "undivided", "divided"), ("R6/divided", 2.0, "divided", "undivided")):
-            exponents = (laws[("exponent", how)] for how in (own, other))
-            rates = (exact(one[farthest(one, -power)], -power, SLOPE_MARGIN) for one in exponents)
-            found.append(claim(name, str(setting), *rates))
-            constants = (laws[("constant", how)] for how in (own, f"{own}, turned"))
-            distances = (exact(largest((one - 1.0).abs()), CONSTANT_MARGIN) for one in constants)
-            found.append(claim(f"{name}, constant", str(setting), *distances))
+        for rate, constant, power, right, other in LAWS:
+            exponents = (laws["exponent", how] for how in (right, other))
+            own, control = (exact(one[farthest(one, -power)], -power) for one in exponents)
+            found.append(rate.claim(setting, own, control))
+            constants = (laws["constant", how] for how in (right, f"{right}, turned"))
+            own, control = (exact(largest((one - 1.0).abs()), CONSTANT_MARGIN) for one in constants)
+            found.append(constant.claim(setting, own, control))
     return found
-
-
-STUDY = unconverted(
-    "softmax_bandit",
-    "R6: slope, smoothness and convergence of the softmax bandit, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    (*POINTWISE, *GAPS, "R6/rate", "R6/rate, constant", "R6/divided", "R6/divided, constant"),
-)

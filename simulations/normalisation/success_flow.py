@@ -1,108 +1,130 @@
-"""N7: how success grows if steps are small, with and without division, in closed form against the policy's own gradients."""
+"""N7: the growth of success in small steps, with and without division, and with finite groups.
 
-from collections.abc import Callable
-from functools import cache, partial
+Closed forms against integration along the policy's own gradients, slopes of the time of escape, and trained times.  Broken, the
+update is divided by too little or by nothing; of slopes, by the variance.
+"""
+
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.integrate import solve_ivp
-from scipy.special import expit, logit
+from scipy.special import expit
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.estimation.trainers import CONVENTIONS
-from grpo_theory.evidence import Claim, log_log_slope
+from grpo_theory.evidence import Claim, Margin, Statement, log_log_slope
 from grpo_theory.evidence.reading import distance, exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from grpo_theory.theory import DividedFlow, FiniteGroupFlow, PlainFlow, SuccessFlow, finite_group_objective
-from simulations.claims import claim, unconverted
+from simulations.normalisation.flows import (
+    GRPO,
+    START,
+    TIMES,
+    answers_problem,
+    divided,
+    escape_time,
+    flow_of,
+    integrated,
+    of_groups,
+    undivided,
+)
+from simulations.sources import OURS, derived
 
-GRPO = CONVENTIONS["openrlhf_group_norm"].with_parameters(epsilon=0.0)
-"""Divided by the group's own standard deviation (ddof 1), nothing added to it."""
+SLOPE_MARGIN = Margin(0.05, "the logarithms beside the powers are worth less than that here, and a user tells 1/2 from 1")
+FLOWS = {
+    "plain": Statement(
+        "N7/flow, plain",
+        derived(31),
+        "small steps: u + sinh u = k t/2 + const with u = logit p, K tabular answers, k = K/(K - 1)",
+        "identity",
+        "tabular, wrong answers equally likely",
+        formula=r"In small steps $u+\sinh u=kt/2+\mathrm{const}$ with $u=\mathrm{logit}\,p$, $K$ tabular answers, $k=K/(K-1)$.",
+        whose=OURS,
+    ),
+    "divided": Statement(
+        "N7/flow, divided",
+        derived(31),
+        "small steps, divided by sqrt(V): 2 sinh(u/2) = k t/2 + const",
+        "identity",
+        "tabular, wrong answers equally likely",
+        formula=r"Divided by $\sqrt V$, in small steps, $2\sinh(u/2)=kt/2+\mathrm{const}$.",
+        whose=OURS,
+    ),
+    "finite group": Statement(
+        "N7/flow, finite group",
+        derived(31),
+        "small steps, divided by the group's own deviation: du/dt = k V h'(p), by quadrature",
+        "identity",
+        "tabular, wrong answers equally likely",
+        whose=OURS,
+    ),
+}
+ESCAPES = {
+    "plain": Statement(
+        "N7/escape, plain",
+        derived(31),
+        "the time from p to 1/2 grows as 1/p without division",
+        "rate",
+        "tabular",
+        formula=r"The time from $p$ to $\tfrac12$ grows as $1/p$ without division.",
+        whose=OURS,
+        margin=SLOPE_MARGIN,
+    ),
+    "divided": Statement(
+        "N7/escape, divided",
+        derived(31),
+        "and as 1/sqrt(p) with division by the true deviation",
+        "rate",
+        "tabular",
+        formula=r"And as $1/\sqrt p$ with division by the true deviation.",
+        whose=OURS,
+        margin=SLOPE_MARGIN,
+    ),
+    "finite group": Statement(
+        "N7/escape, finite group",
+        derived(31),
+        "with the group's own deviation it grows as 1/p again below p of about 1/G",
+        "rate",
+        "tabular",
+        whose=OURS,
+        margin=SLOPE_MARGIN,
+    ),
+}
+CROSSOVER = Statement(
+    "N7/escape, crossover",
+    derived(31),
+    "between p = 0.01 and 0.1 the time with groups of 1,024 is within 5% of that with the true deviation",
+    "upper bound",
+    "tabular",
+    whose=OURS,
+)
+TRAINED = Statement(
+    "N7/escape, simulated",
+    derived(31),
+    "steps of 0.02: the simulated mean number of updates from p = 0.05 to 1/2 is within 2% of the time of the flow/eta",
+    "upper bound",
+    "two tabular answers, batches of 32 groups",
+    whose=OURS,
+)
+
 SIZES = (2, 8, 64)
 ANSWERS = (2, 5)
-START, TIMES = 0.01, (1.0, 10.0, 60.0)
-TOLERANCE = 1e-11
-"""Of the solver of differential equations, relative and absolute."""
 RARE = tuple(np.geomspace(1e-7, 1e-6, 4).tolist())
 """Success rates that are small against 1/G for every G of the study."""
 BETWEEN, LARGE = tuple(np.geomspace(0.01, 0.1, 4).tolist()), 1024
-MARGIN = 0.05
-"""Of a slope: the logarithms beside the powers are worth less than that here, and a user tells 1/2 from 1.  And, relative, of a
-time: less is not noticed in one run."""
+CLOSE = 0.05
+"""Relative, of a time: less is not noticed in one run."""
+POWERS = {"plain": -1.0, "divided": -0.5, "finite group": -1.0}
+"""Of the success rate at the start, in the time of escape."""
 SHOWN = 1e-3
 """Where the curves of the figure start."""
 CURVE = tuple(expit(np.linspace(-6.8, 6.2, 131)).tolist())
-ESCAPES = tuple(np.geomspace(1e-5, 0.3, 46).tolist())
+ESCAPE_STARTS = tuple(np.geomspace(1e-5, 0.3, 46).tolist())
 FROM, TO = 0.05, 0.5
 STEP, BATCH_SIZE = 0.02, 32
 RUNS, QUICK_RUNS = 128, 32
 NOTICEABLE = 0.02
 """Relative, of times: Euler's method is late by about (eta/2) log(the velocity's growth) <= 0.03, and times are whole updates,
 0.02, of at least 4 units."""
-
-Velocity = Callable[[float], float]
-
-
-def answers_problem(answers: int, start: float) -> gt.Problem:
-    """Return one tabular prompt with a success rate at the start, wrong answers equally likely."""
-    theta = np.zeros(answers)
-    theta[0] = logit(start) + np.log(answers - 1.0)
-    return gt.Problem(gt.Bandit(np.eye(answers)[:1]), gt.TabularSoftmax(1, answers), theta=theta)
-
-
-@cache
-def flow_of(name: str, answers: int) -> SuccessFlow:
-    """Return a flow by its name: plain, divided, or the group size."""
-    if name in ("plain", "divided"):
-        return {"plain": PlainFlow, "divided": DividedFlow}[name](answers)
-    return FiniteGroupFlow(answers, objective=finite_group_objective(GRPO, int(name)))
-
-
-def update(name: str, problem: gt.Problem, power: float, theta: Array) -> Array:
-    """Return the mean update: grad J/V^power, or that of groups, with the right deviation if power is 1/2 and none if it is 0."""
-    if name in ("plain", "divided"):
-        moments = gt.moments(problem, theta)
-        p = moments.value[0]
-        return np.asarray(moments.gradient / (p * (1.0 - p)) ** power)
-    estimator = GRPO if power else "rloo"
-    return gt.gradient_mean(problem, theta, estimator, batch_size=1, group_size=int(name))
-
-
-def integrated(name: str, answers: int, power: float) -> Array:
-    """Return the success probability at `TIMES`, by integration of the parameters along the mean update."""
-    problem = answers_problem(answers, START)
-
-    def velocity(time: float, theta: Array) -> Array:
-        return update(name, problem, power, theta)
-
-    accuracy: dict[str, Any] = {"rtol": TOLERANCE, "atol": TOLERANCE}
-    path = solve_ivp(velocity, (0.0, TIMES[-1]), np.asarray(problem.theta), method="DOP853", t_eval=list(TIMES), **accuracy).y.T
-    return np.array([gt.moments(problem, theta).value[0] for theta in path])
-
-
-def escape_time(start: float, level: float, weight: Callable[[float], float]) -> float:
-    """Return the time from a success rate to a level for two answers, by integration of dt/du = 1/(2 w(p) p (1 - p))."""
-
-    def slowness(u: float, time: Array) -> Array:
-        p = expit(u)
-        return np.array([1.0 / (2.0 * weight(float(p)) * p * expit(-u))])
-
-    ends = float(logit(start)), float(logit(level))
-    return float(solve_ivp(slowness, ends, np.zeros(1), method="DOP853", rtol=1e-9, atol=1e-9).y[0, -1])
-
-
-def _plain(p: float) -> float:
-    return 1.0
-
-
-def _divided(p: float, power: float = 0.5) -> float:
-    return (p * (1.0 - p)) ** -power
-
-
-def _of_groups(p: float, size: int) -> float:
-    return float(finite_group_objective(GRPO, size).slope(p))
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -120,12 +142,12 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Integrate, tabulate, or train."""
-    return {"identity": _identity, "slope": _slope, "curve": _curve, "training": _training}[settings["what"]](settings, seed)
+    return {"identity": _identity, "slope": _slope, "curve": _curve, "training": _training}[settings["what"]](settings, rng)
 
 
-def _identity(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _identity(settings: Settings, rng: np.random.SeedSequence) -> list[dict[str, Any]]:
     """Return success by the flow and by integration, right and divided by too little or by nothing."""
     name, answers = settings["flow"], settings["answers"]
     right, wrong = (0.0, 0.25) if name == "plain" else (0.5, 0.25 if name == "divided" else 0.0)
@@ -140,12 +162,12 @@ def _identity(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str
     return found
 
 
-def _slope(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _slope(settings: Settings, rng: np.random.SeedSequence) -> list[dict[str, Any]]:
     """Return times of escape, by integration; broken, divided by the variance, which makes them logarithms."""
     name = settings["flow"]
-    weight = {"plain": _plain, "divided": _divided}.get(name) or partial(_of_groups, size=int(name))
+    weight = {"plain": undivided, "divided": divided}.get(name) or partial(of_groups, size=int(name))
     starts = BETWEEN if name == str(LARGE) else RARE
-    wrong = partial(_of_groups, size=SIZES[1]) if name == str(LARGE) else partial(_divided, power=1.0)
+    wrong = partial(of_groups, size=SIZES[1]) if name == str(LARGE) else partial(divided, power=1.0)
     weights = {"path": weight, "broken": wrong}
     return [
         {
@@ -159,19 +181,19 @@ def _slope(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, A
     ]
 
 
-def _curve(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _curve(settings: Settings, rng: np.random.SeedSequence) -> list[dict[str, Any]]:
     """Return the time from `SHOWN` to each success of the figure, and from each start to 1/2."""
     flow = flow_of(settings["flow"], 2)
     later = [level for level in CURVE if level > SHOWN]
-    times = flow.time(SHOWN, np.array(later)), flow.time(np.array(ESCAPES), TO)
+    times = flow.time(SHOWN, np.array(later)), flow.time(np.array(ESCAPE_STARTS), TO)
     return [
         {"how": how, "at": at, "estimate": float(time), "prediction": float("nan")}
-        for how, places, some in (("success", later, times[0]), ("escape", ESCAPES, times[1]))
+        for how, places, some in (("success", later, times[0]), ("escape", ESCAPE_STARTS, times[1]))
         for at, time in zip(places, some, strict=True)
     ]
 
 
-def _training(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _training(settings: Settings, rng: np.random.SeedSequence) -> list[dict[str, Any]]:
     """Return the mean time, in units of 1/eta updates, of runs to the level, right and without division."""
     problem, size, step = answers_problem(2, FROM), int(settings["flow"]), settings["step"]
     predicted = float(flow_of(settings["flow"], 2).time(FROM, TO))
@@ -187,7 +209,7 @@ def _training(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str
             group_size=size,
             steps=steps,
             replications=settings["runs"],
-            rng=seed,
+            rng=rng,
             workers=1,
             checkpoints=range(steps + 1),
         )
@@ -204,52 +226,23 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return [common | EXACT | row for row in results[0]]
 
 
-IDENTITIES = {"plain": "N7/flow, plain", "divided": "N7/flow, divided"}
-SLOPES = {
-    "plain": ("N7/escape, plain", -1.0),
-    "divided": ("N7/escape, divided", -0.5),
-}
-
-
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Each flow's success, each slope of the time of escape, and trained times against the flow's."""
     found = []
     for (what, flow, answers), part in table.groupby(["what", "flow", "answers"], sort=False):
-        by = {str(how): some for how, some in part.groupby("how")}
-        where = str(flow) if flow in IDENTITIES else f"G = {flow}"
+        by = [part[part["how"] == how] for how in ("path", "broken")]
+        kind = flow if flow in ("plain", "divided") else "finite group"
+        where = f"G = {flow}" if kind == "finite group" else flow
         if what == "identity":
-            gaps = (largest((by[how]["estimate"] - by[how]["prediction"]).abs()) for how in ("path", "broken"))
-            statement = IDENTITIES.get(str(flow), "N7/flow, finite group")
-            found.append(claim(statement, f"{where}, {answers} answers", *(exact(gap, 0.0) for gap in gaps)))
+            own, control = (exact(largest((one["estimate"] - one["prediction"]).abs()), 0.0) for one in by)
+            found.append(FLOWS[kind].claim(f"{where}, {answers} answers", own, control))
         elif what == "slope" and flow == str(LARGE):
-            gaps = (largest((by[how]["estimate"] / by[how]["prediction"] - 1.0).abs()) for how in ("path", "broken"))
-            found.append(claim("N7/escape, crossover", where, *(exact(gap, MARGIN) for gap in gaps)))
+            own, control = (exact(largest((one["estimate"] / one["prediction"] - 1.0).abs()), CLOSE) for one in by)
+            found.append(CROSSOVER.claim(where, own, control))
         elif what == "slope":
-            statement, power = SLOPES.get(str(flow), ("N7/escape, finite group", -1.0))
-            slopes = (log_log_slope(by[how]["at"], by[how]["estimate"])[0] for how in ("path", "broken"))
-            found.append(claim(statement, where, *(exact(slope, power, MARGIN) for slope in slopes)))
+            own, control = (exact(log_log_slope(one["at"], one["estimate"])[0], POWERS[kind]) for one in by)
+            found.append(ESCAPES[kind].claim(where, own, control))
         elif what == "training":
-            rows_of = [by[how].iloc[0].to_dict() for how in ("path", "broken")]
-            both = (distance(row, float(row["prediction"]), NOTICEABLE) for row in rows_of)
-            found.append(claim("N7/escape, simulated", where, *both))
+            own, control = (distance(one.iloc[0], float(one["prediction"].iloc[0]), NOTICEABLE) for one in by)
+            found.append(TRAINED.claim(where, own, control))
     return found
-
-
-STUDY = unconverted(
-    "success_flow",
-    "N7: the growth of success in small steps, with and without division, and with finite groups",
-    cells,
-    compute,
-    rows,
-    claims,
-    (
-        "N7/flow, plain",
-        "N7/flow, divided",
-        "N7/flow, finite group",
-        "N7/escape, plain",
-        "N7/escape, divided",
-        "N7/escape, finite group",
-        "N7/escape, crossover",
-        "N7/escape, simulated",
-    ),
-)

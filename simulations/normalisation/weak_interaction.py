@@ -1,4 +1,8 @@
-"""N8: prompts that share features: the gains of a step where they interact weakly, and what happens elsewhere."""
+"""N8: prompts that share features: the gains of a step where they interact weakly, and what happens elsewhere.
+
+How much the mean gain of a prompt falls short of its guarantee, by the worst of random pairs, of pairs that a search finds, of
+paths, and of pairs on which a constant that is too small shows.  Broken, steps descend; in the sums, prompts stop learning.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,18 +13,106 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import evidence, exact, farthest, highest, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
 from simulations.normalisation.ascent import Prompts, State, Step
-from simulations.normalisation.interaction import constants, interaction, opposed, shortfall, step_of
+from simulations.normalisation.assumptions import BOUNDED, LINEAR, WEAK
+from simulations.normalisation.interaction import FACTS, falling_short, opposed, pair_of, shortfall
 from simulations.normalisation.prompts import mixture, prompts
+from simulations.sources import NORMALIZATION, OURS, derived
+
+WEAK_INTERACTION = Statement(
+    "N8",
+    f"{NORMALIZATION}, Theorems 3.3 and 3.4",
+    "with weakly interacting prompts the same with max(1, M/2), and with max(R1, 5M/8) R2",
+    PARTS,
+    BOUNDED,
+    formula=r"If $M\langle\nabla J_i,\nabla J_j\rangle\ge\|X_i\nabla J_j\|^2/\|X_i\|^2$ for all $i,j$, the same bounds hold "
+    r"with the factor $\max(1,M/2)$, and with division by the deviation $\max(R_1,\tfrac58M)R_2$.",
+)
+GAINS = {
+    "plain": Statement(
+        "N8/plain gain",
+        f"{NORMALIZATION}, Theorem 3.3",
+        "eta = 1/(X^2 m), m = max(1, M/2): the mean gain of J_i is short of ||grad J_i||^2/(2 n X^2 m) by a share of at most 0",
+        "upper bound",
+        WEAK,
+        formula=r"With $\eta=1/(X^2m)$, $m=\max(1,M/2)$, the mean gain of $J_i$ is at least $\|\nabla J_i\|^2/(2nX^2m)$.",
+    ),
+    "divided": Statement(
+        "N8/divided gain",
+        f"{NORMALIZATION}, Theorem 3.4",
+        "eta = 1/(2 X^2 S), S = max(R1, 5M/8) R2: the mean gain is short of 3||grad J_i||^2/(16 n X^2 S sqrt(V_i)) by "
+        "a share of at most 0",
+        "upper bound",
+        BOUNDED,
+        formula=r"With $\eta=1/(2X^2S)$, $S=\max(R_1,\tfrac58M)R_2$, the mean gain is at least $3\|\nabla "
+        r"J_i\|^2/(16nX^2S\sqrt{V_i})$.",
+    ),
+    "divided, without R1": Statement(
+        "N8/divided gain, without R1",
+        derived(31),
+        "R1 is not needed: the gain of Theorem 3.4 with S = max(1, 5M/8) R2 in the step and in the bound",
+        "upper bound",
+        BOUNDED,
+        formula=r"The same gain with $S=\max(1,\tfrac58M)R_2$: $R_1$ is not needed.",
+        whose=OURS,
+    ),
+    "divided, appendix": Statement(
+        "N8/divided gain, appendix",
+        f"{NORMALIZATION}, Theorem 3.4 as its appendix has it",
+        "the gain of Theorem 3.4 with S = max(R1 R2, M/2) in the step and in the bound",
+        "upper bound",
+        BOUNDED,
+        formula=r"The same gain with $S=\max(R_1R_2,M/2)$, as the appendix prints it.",
+    ),
+    "divided, without R2": Statement(
+        "N8/divided gain, without R2",
+        f"question beside {NORMALIZATION}",
+        "R2 is not needed: the gain of Theorem 3.4 with S = max(R1, 5M/8) in the step and in the bound",
+        "upper bound",
+        BOUNDED,
+        formula=r"The same gain with $S=\max(R_1,\tfrac58M)$: is $R_2$ needed?",
+        whose=OURS,
+    ),
+}
+UPDATES = ("plain", "divided", "divided, without R1")
+TOO_SMALL = ("divided, appendix", "divided, without R2")
+"""Updates whose constants the proof does not allow, judged where they could fail."""
+CONFLICTS = {
+    "change": Statement(
+        "N8/conflict",
+        derived(31),
+        "different right answers, correlated features: a small step on prompt j lowers J_i, at every correlation above 0",
+        "ordering",
+        LINEAR,
+        whose=OURS,
+    ),
+    "gain": Statement(
+        "N8/conflict, gain",
+        f"question beside {NORMALIZATION}",
+        "where no M exists, still the mean gain of J_i is short of ||grad J_i||^2/(2 n X^2) by at most 0",
+        "upper bound",
+        LINEAR,
+        formula=r"Where no $M$ exists, the mean gain of $J_i$ is still at least $\|\nabla J_i\|^2/(2nX^2)$.",
+        whose=OURS,
+    ),
+    "sum": Statement(
+        "N8/conflict, sum",
+        f"question beside {NORMALIZATION}",
+        "where no M exists, still sum_t E||grad J_i||^2 over 2 n (1 - p_i(0)) X^2 is at most 1 with eta = 1/X^2",
+        "upper bound",
+        LINEAR,
+        formula=r"Where no $M$ exists, still $\sum_tE\|\nabla J_i\|^2\le2n\,(1-p_i(0))\,X^2$ with $\eta=1/X^2$.",
+        whose=OURS,
+    ),
+}
 
 CORRELATIONS, QUICK_CORRELATIONS = (0.05, 0.3, 0.7), (0.3,)
 ALIKE = {"one right answer, alike": (0.3, 0.3), "one right answer, unlike": (0.5, 0.02)}
 """Success rates of two prompts with one right answer: those of `prompts` with different ones break the assumption."""
-CONFLICTS = ("easy", "easy and hard")
+CONFLICTING = ("easy", "easy and hard")
 N_PROMPTS = 8
 ANSWERS, QUICK_ANSWERS = (2, 3), (2,)
 PAIRS, QUICK_PAIRS = 2000, 200
@@ -33,34 +125,14 @@ RUNS, QUICK_RUNS, HORIZON, QUICK_HORIZON = 128, 16, 1024, 256
 SMALL = 1e-3
 NOWHERE = -100.0
 """A shortfall below all others, for a search: a hundred times the guarantee is gained."""
-UPDATES = ("N8/plain gain", "N8/divided gain", "N8/divided gain, without R1")
-TOO_SMALL = ("N8/divided gain, appendix", "N8/divided gain, without R2")
-"""Constants that the proof does not allow, judged where they could fail."""
 SOUGHT = UPDATES * SEARCHES
 """Of which update each search is."""
 OPPOSED, LEAN = {"opposed, a hard neighbour": 0.001, "opposed, a learnt neighbour": 0.999}, 1e-5
 """Success of the second of two prompts, a step on which lowers the first (`opposed`)."""
-FACTS = ("M", "R1", "R2")
 
 
 def _repeated(state: State, n: int) -> State:
     return State(*(np.repeat(part, n, axis=0) for part in state))
-
-
-def falling_short(problem: Prompts, theta: Array, names: Sequence[str], sign: float = 1.0) -> dict[str, float]:
-    """Return the shortfall of each update, and M, R1 and R2, or nothing where the assumption fails."""
-    found = interaction(problem, problem.at(theta[None]))
-    if np.isnan(found.strength):
-        return {}
-    sizes = constants(found)
-    gaps = {name: shortfall(problem, theta, *step_of(name, problem, sizes[name]), sign) for name in names}
-    return gaps | dict(zip(FACTS, found, strict=True))
-
-
-def pair_of(x: Array, answers: int) -> tuple[Prompts, Array]:
-    """Return two prompts with the features and at the point that parameters give."""
-    features = x[: 2 * answers**2].reshape(2, answers, answers)
-    return Prompts(features, np.eye(answers)[[0, 0]], np.zeros(answers)), x[2 * answers**2 :]
 
 
 def sides(x: Array, answers: int, update: str) -> tuple[float, float]:
@@ -86,15 +158,15 @@ def cells(quick: bool) -> list[Cell]:
         ),
         *(Cell({"what": "alike", "setting": name, "correlation": dial} | states) for name in ALIKE for dial in dials),
         *(Cell({"what": "opposed", "setting": name, "neighbour": rate, "lean": LEAN}) for name, rate in OPPOSED.items()),
-        *(Cell({"what": "conflict", "setting": name, "correlation": dial} | paths) for name in CONFLICTS for dial in dials),
+        *(Cell({"what": "conflict", "setting": name, "correlation": dial} | paths) for name in CONFLICTING for dial in dials),
     ]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return the worst shortfalls, where the assumption holds, or what becomes of the conclusions where it does not."""
     if settings["what"] == "pairs":
-        return _sought(SOUGHT[chunk - 1], settings, seed) if chunk else _pairs(settings, seed)
-    return {"alike": _alike, "opposed": _opposed, "conflict": _conflict}[settings["what"]](settings, seed)
+        return _sought(SOUGHT[chunk - 1], settings, rng) if chunk else _pairs(settings, rng)
+    return {"alike": _alike, "opposed": _opposed, "conflict": _conflict}[settings["what"]](settings, rng)
 
 
 def _worst(problems: list[tuple[Prompts, Array]], names: Sequence[str] = UPDATES) -> list[dict[str, Any]]:
@@ -159,10 +231,10 @@ def _conflict(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str
     problem = Prompts.of(whole)
     found = []
     for how, one in (("path", problem), ("broken", Prompts.of(agreed))):
-        found.append({"how": how, "statement": "N8/conflict", "estimate": _greatest_change(problem, one)})
+        found.append({"how": how, "statement": "change", "estimate": _greatest_change(problem, one)})
         sign = 1.0 if how == "path" else -1.0
         gap = shortfall(problem, problem.theta, Step(1.0, 0.0), 0.5, sign)
-        found.append({"how": how, "statement": "N8/conflict, gain", "estimate": gap})
+        found.append({"how": how, "statement": "gain", "estimate": gap})
         found += _sums(problem, settings, seed, stops=how == "broken")
     return [row | dict.fromkeys((*FACTS, "holds"), 0.0) for row in found]
 
@@ -190,7 +262,7 @@ def _sums(problem: Prompts, settings: Settings, seed: np.random.SeedSequence, st
     start = problem.at(problem.theta[None]).success[0]
     quotients = total / (2.0 * n * (1.0 - start))
     means, errors = quotients.mean(axis=0), quotients.std(axis=0, ddof=1) / np.sqrt(runs)
-    facts = {"how": "broken" if stops else "path", "statement": "N8/conflict, sum", "replications": runs}
+    facts = {"how": "broken" if stops else "path", "statement": "sum", "replications": runs, "prediction": 1.0}
     return [
         facts | {"prompt": i, "estimate": float(mean), "standard_error": float(error)}
         for i, (mean, error) in enumerate(zip(means, errors, strict=True))
@@ -200,42 +272,24 @@ def _sums(problem: Prompts, settings: Settings, seed: np.random.SeedSequence, st
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each statement and how its worst was found, and for each prompt's sum."""
     common = {"what": settings["what"], "setting": settings["setting"], "correlation": settings.get("correlation", np.nan)}
-    return [
-        common | {"prompt": -1, **EXACT} | row | {"prediction": float(row["statement"] == "N8/conflict, sum")}
-        for result in results
-        for row in result
-    ]
+    common |= {"prompt": -1, "prediction": 0.0, **EXACT}
+    return [common | row for result in results for row in result]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """The gains where the assumption holds, by the worst of what was drawn and sought; the conclusions where it fails."""
     found = []
-    for (statement, setting, correlation), part in table.groupby(
-        ["statement", "setting", "correlation"], sort=False, dropna=False
-    ):
-        where = setting if np.isnan(correlation) else f"{setting} (correlation {correlation:g})"
-        own, broken = part[part["how"] != "broken"], part[part["how"] == "broken"]
-        if statement == "N8/conflict, sum":
-            greatest = (evidence(some.loc[highest(some["estimate"])], comparisons=len(some)) for some in (own, broken))
-            found.append(claim(statement, where, *greatest))
-            continue
-        worst = own.loc[highest(own["estimate"])]
-        facts = {} if statement.startswith("N8/conflict") else _facts(worst, own["holds"].iloc[0])
-        both = exact(worst["estimate"], 0.0), exact(broken.loc[farthest(broken["estimate"]), "estimate"], 0.0)
-        found.append(claim(str(statement), where, *both, facts=facts))
+    for (name, setting, dial), part in table.groupby(["statement", "setting", "correlation"], sort=False, dropna=False):
+        where = setting if np.isnan(dial) else f"{setting} (correlation {dial:g})"
+        right, broken = part[part["how"] != "broken"], part[part["how"] == "broken"]
+        worst = right.loc[highest(right["estimate"])]
+        if name == "sum":
+            own, control = (evidence(some.loc[highest(some["estimate"])], comparisons=len(some)) for some in (right, broken))
+        else:
+            own, control = (exact(one["estimate"], 0.0) for one in (worst, broken.loc[farthest(broken["estimate"])]))
+        if name in CONFLICTS:
+            found.append(CONFLICTS[name].claim(where, own, control))
+        else:
+            facts = {fact: worst[fact] for fact in FACTS} | {"share where M exists": right["holds"].iloc[0]}
+            found.append(GAINS[name].claim(where, own, control, facts=facts))
     return found
-
-
-def _facts(worst: pd.Series, share: float) -> dict[str, float]:
-    return {name: worst[name] for name in FACTS} | {"share where M exists": share}
-
-
-STUDY = unconverted(
-    "weak_interaction",
-    "N8: prompts that share features",
-    cells,
-    compute,
-    rows,
-    claims,
-    (*UPDATES, *TOO_SMALL, "N8/conflict", "N8/conflict, gain", "N8/conflict, sum"),
-)

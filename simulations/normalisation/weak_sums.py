@@ -1,4 +1,8 @@
-"""N8: sums of squared gradients along paths of prompts that interact weakly, against the bounds of Theorems 3.3 and 3.4."""
+"""N8: sums along paths of prompts that share features.
+
+Sums of squared gradients against the bounds of Theorems 3.3 and 3.4, by the prompt that is worst, along paths of prompts that
+interact weakly.  Broken, prompts stop learning at success 1/2.
+"""
 
 from typing import Any, NamedTuple
 
@@ -6,13 +10,51 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import evidence, exact, highest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
 from simulations.normalisation.ascent import Prompts
-from simulations.normalisation.interaction import Interaction, constants, interaction, step_of
+from simulations.normalisation.assumptions import BOUNDED, WEAK
+from simulations.normalisation.interaction import FACTS, Interaction, constants, interaction, step_of
 from simulations.normalisation.prompts import prompts
+from simulations.sources import CORRECTION, NORMALIZATION, derived
+
+PLAIN_SUM = Statement(
+    "N8/plain sum",
+    f"{NORMALIZATION}, Theorem 3.3",
+    "eta = 1/(X^2 m), m = max(1, M/2): sum_t E||grad J_i||^2 over 2 n m (1 - p_i(0)) X^2 is at most 1",
+    "upper bound",
+    f"{WEAK}, along the iterates",
+    formula=r"At that step $\sum_tE\|\nabla J_i\|^2\le2n\,m\,(1-p_i(0))\,X^2$.",
+)
+DIVIDED_SUM = Statement(
+    "N8/divided sum",
+    f"{NORMALIZATION}, Theorem 3.4",
+    "the same step: sum_{t<T} E||grad J_i||^2 over 2 n S (1 - p_i(0)) X^2 (8/(3T)) sum_t E sqrt(V_i) is at most 1",
+    "upper bound",
+    f"{BOUNDED}, along the iterates",
+    formula=r"At that step, with $C_t=E\sqrt{V_i}$, $$\sum_{t<T}E\|\nabla "
+    r"J_i\|^2\le2n\,S\,(1-p_i(0))\,X^2\cdot\frac8{3T}\sum_tC_t$$",
+)
+DIVIDED_NORMS = Statement(
+    "N8/divided sum, corrected",
+    derived(31),
+    "[(1/T) sum_{t<T} E||grad J_i||]^2 over 2 n S (1 - p_i(0)) X^2 (8/(3T)) (1/T) sum_t E sqrt(V_i) is at most 1",
+    "upper bound",
+    f"{BOUNDED}, along the iterates",
+    formula=r"$$\left[\frac1T\sum_{t<T}E\|\nabla "
+    r"J_i\|\right]^2\le2n\,S\,(1-p_i(0))\,X^2\cdot\frac8{3T}\cdot\frac1T\sum_tE\sqrt{V_i}$$",
+    whose=CORRECTION,
+)
+WEIGHTED_SUM = Statement(
+    "N8/divided sum, weighted",
+    derived(31),
+    "sum_t E[||grad J_i||^2/sqrt(V_i)] over (16/3) n S (1 - p_i(0)) X^2 is at most 1",
+    "upper bound",
+    f"{BOUNDED}, along the iterates",
+    formula=r"$$\sum_tE\!\left[\frac{\|\nabla J_i\|^2}{\sqrt{V_i}}\right]\le\tfrac{16}3\,n\,S\,(1-p_i(0))\,X^2$$",
+    whose=CORRECTION,
+)
 
 ALONE = {"one prompt, two answers": 2, "one prompt, four answers": 4}
 """n = 1, where Theorem 3.4 is Theorem 3.2: nothing interacts, and R1 = R2 = 1."""
@@ -27,7 +69,7 @@ HORIZONS, QUICK_HORIZONS = (1024, 4096), (1024,)
 RUNS, QUICK_RUNS = 128, 16
 GROWTH, ATTEMPTS = 1.1, 40
 """A constant that iterates exceed is replaced by one that is a tenth larger, until they exceed it no more: at most 45-fold."""
-UPDATES = {"plain": ("N8/plain sum",), "divided": ("N8/divided sum", "N8/divided sum, weighted", "N8/divided sum, corrected")}
+UPDATES = {"plain": (PLAIN_SUM,), "divided": (DIVIDED_SUM, WEIGHTED_SUM, DIVIDED_NORMS)}
 
 
 class Course(NamedTuple):
@@ -45,7 +87,7 @@ def course(problem: Prompts, drawn: Integers, update: str, constant: float, stop
 
     Where the runs ask for a larger constant they end.
     """
-    step, _ = step_of(f"N8/{update}", problem, constant)
+    step, _ = step_of(update, problem, constant)
     theta, worst = np.tile(problem.theta, (drawn.shape[1], 1)), Interaction(0.0, 0.0, 0.0)
     sums = np.zeros((4, drawn.shape[1], len(problem.right)))
     for now in drawn:
@@ -82,10 +124,10 @@ def settled(problem: Prompts, drawn: Integers, update: str) -> tuple[Course, flo
 
 def asked(update: str, found: Interaction) -> float:
     """Return the constant that a theorem asks for, as printed."""
-    return constants(found)[f"N8/{update} gain"]
+    return constants(found)[update]
 
 
-def quotients(found: Course, horizon: int, room: float) -> dict[str, tuple[Array, Array]]:
+def quotients(found: Course, horizon: int, room: float) -> dict[Statement, tuple[Array, Array]]:
     """Return left over right sides of each bound for each prompt, and what each run adds, with room = n S (1 - p_i(0)) X^2.
 
     The second is the run's influence on the quotient, so that its spread over runs gives the standard error.
@@ -97,10 +139,10 @@ def quotients(found: Course, horizon: int, room: float) -> dict[str, tuple[Array
     printed = means["squares"] / right
     corrected = means["norms"] ** 2 / horizon / right
     return {
-        "N8/plain sum": (means["squares"] / (2.0 * room), found.squares / (2.0 * room)),
-        "N8/divided sum": (printed, (found.squares - printed * deviations) / right),
-        "N8/divided sum, weighted": (means["weighted"] / bound, found.weighted / bound),
-        "N8/divided sum, corrected": (corrected, corrected * (2.0 * found.norms / means["norms"] - deviations / right)),
+        PLAIN_SUM: (means["squares"] / (2.0 * room), found.squares / (2.0 * room)),
+        DIVIDED_SUM: (printed, (found.squares - printed * deviations) / right),
+        WEIGHTED_SUM: (means["weighted"] / bound, found.weighted / bound),
+        DIVIDED_NORMS: (corrected, corrected * (2.0 * found.norms / means["norms"] - deviations / right)),
     }
 
 
@@ -130,50 +172,46 @@ def problem_of(settings: Settings) -> Prompts:
     return Prompts(np.repeat(one.features, n, axis=0), np.repeat(one.right, n, axis=0), one.theta)
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
     """Return each bound's quotient for each prompt, of the right update and of one that stops."""
     problem, horizon, runs = problem_of(settings), settings["horizon"], settings["runs"]
     n = len(problem.right)
-    drawn = np.asarray(np.random.default_rng(seed).integers(n, size=(horizon, runs)))
+    drawn = np.asarray(np.random.default_rng(rng).integers(n, size=(horizon, runs)))
     start = problem.at(problem.theta[None]).success[0]
     found: list[dict[str, Any]] = []
-    for update, names in UPDATES.items():
+    for update, statements in UPDATES.items():
         if update == "divided" and settings["setting"] == UNLIKE:
             continue
         own, constant = settled(problem, drawn, update)
-        facts = dict(zip(("M", "R1", "R2"), own.worst, strict=True)) | {"S": constant}
+        facts = dict(zip(FACTS, own.worst, strict=True)) | {"S": constant}
         room = n * constant * (1.0 - start) * float(problem.norms.max()) ** 2
         for how, some in (("path", own), ("broken", course(problem, drawn, update, constant, stops=True))):
-            for name in names:
-                values, added = quotients(some, horizon, room)[name]
+            bounds = quotients(some, horizon, room)
+            for statement in statements:
+                values, added = bounds[statement]
                 errors = added.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else np.zeros(n)
-                found += [
-                    {"how": how, "statement": name, "prompt": i, "estimate": float(values[i]), "standard_error": float(errors[i])}
-                    | facts
-                    for i in range(n)
-                ]
+                at = {"how": how, "statement": statement.id} | facts
+                found += [at | {"prompt": i, "estimate": float(values[i]), "standard_error": float(errors[i])} for i in range(n)]
     return found
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each bound and prompt."""
-    common = {name: settings[name] for name in ("setting", "correlation", "horizon")} | EXACT
+    common = {name: settings[name] for name in ("setting", "correlation", "horizon")} | {"prediction": 1.0, **EXACT}
     if settings["runs"] > 1:
         common["replications"] = settings["runs"]
-    return [common | row | {"prediction": 1.0} for row in results[0]]
+    return [common | row for row in results[0]]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Each bound by the prompt that is worst."""
-    found = []
-    for (statement, setting, correlation, horizon), part in table.groupby(
-        ["statement", "setting", "correlation", "horizon"], sort=False, dropna=False
-    ):
-        where = setting if np.isnan(correlation) else f"{setting} (correlation {correlation:g})"
+    stated, found = {one.id: one for statements in UPDATES.values() for one in statements}, []
+    keys = ["statement", "setting", "correlation", "horizon"]
+    for (name, setting, dial, horizon), part in table.groupby(keys, sort=False, dropna=False):
+        where = setting if np.isnan(dial) else f"{setting} (correlation {dial:g})"
         own, broken = part[part["how"] == "path"], part[part["how"] == "broken"]
-        facts = {name: own[name].iloc[0] for name in ("M", "R1", "R2", "S")}
-        both = (_worst(some) for some in (own, broken))
-        found.append(claim(str(statement), f"{where}, T = {horizon}", *both, facts=facts))
+        facts = {fact: own[fact].iloc[0] for fact in (*FACTS, "S")}
+        found.append(stated[name].claim(f"{where}, T = {horizon}", _worst(own), _worst(broken), facts=facts))
     return found
 
 
@@ -182,14 +220,3 @@ def _worst(some: pd.DataFrame) -> Evidence:
     if row["replications"] == 0:
         return exact(row["estimate"], row["prediction"])
     return evidence(row, comparisons=len(some))
-
-
-STUDY = unconverted(
-    "weak_sums",
-    "N8: sums along paths of prompts that share features",
-    cells,
-    compute,
-    rows,
-    claims,
-    tuple(name for names in UPDATES.values() for name in names),
-)

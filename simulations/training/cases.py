@@ -9,7 +9,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.harness.study import Settings
-from grpo_theory.theory import TrainingLaw, training_law
+from grpo_theory.theory import TrainingLaw, leave_one_out_parts, training_law
 
 FAR = (2.0, -2.0, 1.0)
 CASES = (
@@ -58,3 +58,24 @@ def _law(problem: str, start: tuple[float, ...] | None, schedule: tuple[str | fl
     settings = case_settings(problem, start, schedule)
     found = case_problem(settings)
     return training_law(found, found.theta, case_steps(settings, steps), steps=steps)
+
+
+def second_orders(settings: Settings) -> list[float]:
+    """Return the second order of the loss at the last checkpoint, with each group size."""
+    steps, sizes = settings["checkpoints"][-1], np.array(settings["group_sizes"], dtype=np.float64)
+    plans = np.repeat(sizes[:, None], steps, axis=1)
+    return [float(loss) for loss in case_law(settings, steps).second_order(settings["budget"], plans)]
+
+
+def law_without_damping(settings: Settings, steps: int) -> TrainingLaw:
+    """Return a law that is known to be wrong: every step's noise is weighed as if it stayed what it was to the end.
+
+    What later steps do to it, the transport of the second derivative in docs/derivations.md, section 14, is left out.
+    """
+    law, problem, sizes = case_law(settings, steps), case_problem(settings), case_steps(settings, steps)
+    curvature = gt.hessian(problem, law.path[-1])
+    weights = (
+        [-0.5 * size**2 * np.vdot(curvature, part) for part in leave_one_out_parts(problem, theta)]
+        for size, theta in zip(sizes, law.path, strict=False)
+    )
+    return dataclasses.replace(law, constants=np.array(list(weights)))

@@ -1,7 +1,11 @@
-"""U9: which group size trains the best policy at a fixed budget, by simulation at checkpoints of training."""
+"""U9: the group size that trains the best policy, at fixed budgets.
 
-import dataclasses
-from collections.abc import Mapping
+Losses against the noise-free run at checkpoints of training, simulated and by the law: what becomes of the best group size at
+other budgets and schedules, the printed one, the law, and whether noise costs at all.  Broken: the largest or the worst group
+size, a law that does not know that later steps damp noise, runs that are not done, and a noise-free run that is stopped early.
+"""
+
+from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import Any
 
@@ -9,15 +13,92 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Evidence
-from grpo_theory.evidence.reading import difference, distance, evidence, farthest, highest
+from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence.reading import difference, distance, evidence, farthest
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals import best_set
-from grpo_theory.theory import TrainingLaw, leave_one_out_parts
-from simulations.claims import claim, unconverted
-from simulations.training.cases import CASES, case_law, case_problem, case_settings, case_steps, schedule_label
+from simulations.sources import DEMYSTIFYING, OURS, derived
+from simulations.training.carried import carried, off_one_curve
+from simulations.training.cases import (
+    CASES,
+    case_law,
+    case_problem,
+    case_settings,
+    case_steps,
+    law_without_damping,
+    schedule_label,
+    second_orders,
+)
 from simulations.training.controlled import collected, guide, objectives_by_group_size
-from simulations.training.grid import HALF_DOUBLING, on_grid
+from simulations.training.grid import on_grid
+
+SCHEDULES = Statement(
+    "U9/schedules",
+    f"question beside {DEMYSTIFYING}, Theorem 7",
+    "the G that trains best with one schedule loses at most sqrt(2) times what any other does with another, n = 32",
+    "upper bound",
+    formula=r"The $G$ that trains best with one schedule loses at most $\sqrt2$ times what any other does with another "
+    r"($n=32$).",
+    whose=OURS,
+)
+PRINTED = Statement(
+    "U9/printed",
+    f"question beside {DEMYSTIFYING}, Theorem 7",
+    "G = sqrt(c3/c1) of the start, on the grid, trains a better policy than the law's best G",
+    "ordering",
+    formula=r"$G=\sqrt{c_3/c_1}$ of the start, on the grid, trains a better policy than the law's best $G$.",
+    whose=OURS,
+)
+LAW = Statement(
+    "U9/policy-law",
+    derived(14),
+    "loss(G) is within 20% of (c1 G + c2 + c3/(G-1))/N with the policy's own constants, n = 32, at each G",
+    "upper bound",
+    "the law's own second order is at most a tenth of the loss",
+    whose=OURS,
+)
+LAW_BEYOND = Statement(
+    "U9/policy-law, beyond",
+    derived(14),
+    "the same where the second order is more than a tenth of the loss",
+    "upper bound",
+    whose=OURS,
+)
+SECOND_ORDER = Statement(
+    "U9/second order",
+    derived(14),
+    "loss(G) is within 20% of the first two orders in 1/N, n = 32, at each G",
+    "upper bound",
+    "the second order is at most 40% of the first",
+    whose=OURS,
+)
+NOISE_COSTS = Statement(
+    "U9/noise-costs",
+    f"premise of {DEMYSTIFYING}, Theorem 7",
+    "noise only costs: E J(theta_n) is at most J of the noise-free run, n = 16",
+    "upper bound",
+    formula=r"Noise only costs: $E\,J(\theta_n)$ is at most $J$ of the noise-free run ($n=16$).",
+    whose=OURS,
+)
+BUDGETS = Statement(
+    "U9/budgets",
+    f"question beside {DEMYSTIFYING}, Theorem 7",
+    "the G that trains best at the smallest budget loses at most sqrt(2) times what any other does at the largest, n = 32",
+    "upper bound",
+    formula=r"The $G$ that trains best at the smallest budget loses at most $\sqrt2$ times what any other does at the "
+    r"largest ($n=32$).",
+    whose=OURS,
+)
+ONE_CURVE = Statement(
+    "U9/one curve",
+    derived(14),
+    "N loss(G) is the same at the smallest and the largest budget, n = 32, within 20% at each G",
+    "upper bound",
+    whose=OURS,
+)
+POWERLESS = {
+    ("U9/schedules", "mixed, from Constant(8) to Harmonic(60, 4)"): "the runs do not tell the control's loss from none",
+}
 
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128)
 CHECKPOINTS = (1, 2, 4, 8, 16, 32)
@@ -36,7 +117,6 @@ SECOND_REACH = 0.4
 """That up to which the first two are: the third is then expected to be a sixth."""
 EXPANDED = ("linear", "kl-linear", "kl-tabular")
 """Where a quick run finds the second order, with constant steps only: few parameters."""
-LAWS = ("U9/policy-law", "U9/policy-law, beyond", "U9/second order")
 LAW_BATCH = 64
 """Rivals of the printed group size have this many prompts in a batch or more."""
 
@@ -56,20 +136,13 @@ def cells(quick: bool) -> list[Cell]:
     return found
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train with every group size; return objectives and controls, and the loss to second order with the first chunk."""
     problem = case_problem(settings)
     checkpoints = settings["checkpoints"]
     guides = [guide(case_law(settings, n)) for n in checkpoints]
-    found = objectives_by_group_size(problem, guides, case_steps(settings, checkpoints[-1]), settings, seed)
+    found = objectives_by_group_size(problem, guides, case_steps(settings, checkpoints[-1]), settings, rng)
     return found | {"second_order": second_orders(settings) if chunk == 0 and settings["expanded"] else None}
-
-
-def second_orders(settings: Settings) -> list[float]:
-    """Return the second order of the loss at the last checkpoint, with each group size."""
-    steps, sizes = settings["checkpoints"][-1], np.array(settings["group_sizes"], dtype=np.float64)
-    plans = np.repeat(sizes[:, None], steps, axis=1)
-    return [float(loss) for loss in case_law(settings, steps).second_order(settings["budget"], plans)]
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -119,7 +192,7 @@ def _telling_checkpoint(part: pd.DataFrame, printed: int) -> tuple[int, int]:
     return max(ratios, key=lambda key: ratios[key])
 
 
-def _printed_claim(where: str, part: pd.DataFrame) -> Claim:
+def _printed(where: str, part: pd.DataFrame) -> Claim:
     """The printed group size of the start against the best by the law; the control puts the worst in its place."""
     printed = on_grid(float(part["printed_at_start"].iloc[0]), part["group_size"].unique())
     checkpoint, rival = _telling_checkpoint(part, printed)
@@ -127,154 +200,80 @@ def _printed_claim(where: str, part: pd.DataFrame) -> Claim:
     worst = int(at["prediction"].idxmax())
     facts = {"printed G": float(printed), "other G": float(rival), "worst G (control)": float(worst), "n": float(checkpoint)}
     facts["loss ratio expected"] = float(at.loc[printed, "prediction"] / at.loc[rival, "prediction"])
-    return claim("U9/printed", where, *(difference(at.loc[size], at.loc[rival]) for size in (printed, worst)), facts=facts)
+    own, control = (difference(at.loc[size], at.loc[rival]) for size in (printed, worst))
+    return PRINTED.claim(where, own, control, facts=facts)
 
 
-def law_without_damping(settings: Settings, steps: int) -> TrainingLaw:
-    """Return a law that is known to be wrong: every step's noise is weighed as if it stayed what it was to the end.
-
-    What later steps do to it, the transport of the second derivative in docs/derivations.md, section 14, is left out.
-    """
-    law, problem, sizes = case_law(settings, steps), case_problem(settings), case_steps(settings, steps)
-    curvature = gt.hessian(problem, law.path[-1])
-    weights = (
-        [-0.5 * size**2 * np.vdot(curvature, part) for part in leave_one_out_parts(problem, theta)]
-        for size, theta in zip(sizes, law.path, strict=False)
-    )
-    return dataclasses.replace(law, constants=np.array(list(weights)))
-
-
-def _law_claims(where: str, part: pd.DataFrame) -> list[Claim]:
+def _laws(where: str, part: pd.DataFrame) -> Iterator[Claim]:
     """Simulated over predicted loss, group size by group size; the control's law does not know that later steps damp noise.
 
     The law's own second order says to which rows its first, or both of them, should apply.
     """
-    found = []
     for size, row in part[part["second_order"].notna()].iterrows():
         share = float(row["second_order"] / abs(row["prediction"]))
         facts = {"second order / first": share, "wrong law / law": float(row["undamped"] / row["prediction"])}
-        setting = f"{where}, G = {size}"
         wrong = distance(row, row["undamped"], LAW_MARGIN)
-        name = "U9/policy-law" if abs(share) <= REACH else "U9/policy-law, beyond"
-        found.append(claim(name, setting, distance(row, row["prediction"], LAW_MARGIN), wrong, facts=facts))
+        orders = {LAW if abs(share) <= REACH else LAW_BEYOND: row["prediction"]}
         if abs(share) <= SECOND_REACH:
-            found.append(
-                claim(
-                    "U9/second order",
-                    setting,
-                    distance(row, row["prediction"] + row["second_order"], LAW_MARGIN),
-                    wrong,
-                    facts=facts,
-                )
-            )
-    return found
+            orders[SECOND_ORDER] = row["prediction"] + row["second_order"]
+        for statement, loss in orders.items():
+            yield statement.claim(f"{where}, G = {size}", distance(row, loss, LAW_MARGIN), wrong, facts=facts)
 
 
-def _noise_claim(where: str, part: pd.DataFrame, after_one_step: pd.DataFrame) -> Claim:
+def _noise(where: str, part: pd.DataFrame, after_one_step: pd.DataFrame) -> Claim:
     """Noise costs performance, at the group size of least predicted loss; the control stops the noise-free run early."""
     size = int(part["prediction"].abs().idxmin())
     row, early = part.loc[size], float(after_one_step.loc[size, "noise_free"])
     gain = {**row, "estimate": -row["estimate"]}
     stopped = {**row, "estimate": float(row["noise_free"]) - early - row["estimate"]}
     facts = {"objective lost by stopping after one step (control)": float(row["noise_free"]) - early}
-    return claim("U9/noise-costs", where, evidence(gain, 0.0), evidence(stopped, 0.0), facts=facts)
+    return NOISE_COSTS.claim(where, evidence(gain, 0.0), evidence(stopped, 0.0), facts=facts)
 
 
-def _excess(losses: pd.DataFrame, chosen: int) -> Evidence:
-    """Return what a group size loses beyond half a doubling's worth of the rival from which it is the farthest, in its errors."""
-    own, rivals = losses.loc[chosen], losses.drop(chosen)
-    # A negative loss is a gain, of which the chosen size must keep the same share.
-    factors = np.where(rivals["estimate"] >= 0.0, HALF_DOUBLING, 1.0 / HALF_DOUBLING)
-    excesses = own["estimate"] - factors * rivals["estimate"]
-    errors = np.hypot(own["standard_error"], factors * rivals["standard_error"])
-    at = highest(excesses / errors)
-    return Evidence(
-        float(excesses[at]),
-        0.0,
-        float(errors[at]),
-        replications=int(losses["replications"].min()),
-        comparisons=len(rivals),
-    )
-
-
-def _transfer_claim(statement: str, where: str, before: pd.DataFrame, after: pd.DataFrame) -> Claim:
-    """The group size that lost least in one setting, in another one.
-
-    The control chooses as one does who compares group sizes at equal numbers of prompts, not at equal budgets: the largest.
-    """
-    best, best_there, largest = int(highest(-before["estimate"])), int(highest(-after["estimate"])), int(before.index.max())
-    facts = {"G chosen": float(best), "best G there": float(best_there), "G of the control": float(largest)}
-    return claim(statement, where, *(_excess(after, size) for size in (best, largest)), facts=facts)
-
-
-def _curve_claims(where: str, small: pd.DataFrame, large: pd.DataFrame, earlier: pd.DataFrame) -> list[Claim]:
+def _one_curve(where: str, small: pd.DataFrame, large: pd.DataFrame, earlier: pd.DataFrame) -> Iterator[Claim]:
     """N times the loss at the largest over that at the smallest budget, less 1, group size by group size.
 
     The control takes the runs of the largest budget before they are done, when by the law their loss is the farthest from that of
     the end.
     """
     factor = float(large["budget"].iloc[0] / small["budget"].iloc[0])
-    found = []
     for size, least in small.iterrows():
         early = earlier[earlier["group_size"] == size]
         undone = early.loc[farthest(early["prediction"], large.loc[size, "prediction"])]
-        both = []
-        for most in (large.loc[size], undone):
-            ratio = factor * most["estimate"] / least["estimate"]
-            error = factor * np.hypot(most["standard_error"], ratio / factor * least["standard_error"]) / abs(least["estimate"])
-            runs = int(min(most["replications"], least["replications"]))
-            both.append(Evidence(abs(float(ratio) - 1.0), LAW_MARGIN, float(error), replications=runs))
+        own, control = (off_one_curve(most, least, factor, LAW_MARGIN) for most in (large.loc[size], undone))
         facts = {
             "n of the control": undone["checkpoint"],
             "control, by the law": factor * undone["prediction"] / least["prediction"],
         }
-        found.append(claim("U9/one curve", f"{where}, G = {size}", *both, facts=facts))
-    return found
+        yield ONE_CURVE.claim(f"{where}, G = {size}", own, control, facts=facts)
 
 
-def _budget_claims(table: pd.DataFrame) -> list[Claim]:
+def _budgets(table: pd.DataFrame) -> Iterator[Claim]:
     """From the smallest budget to the largest, where a problem was trained with several."""
-    found = []
     for (problem, schedule), part in table.groupby(["problem", "schedule"], sort=False):
         least, most = int(part["budget"].min()), int(part["budget"].max())
         if least < most:
             last = part["checkpoint"] == CHECKPOINTS[-1]
             small, large = (part[last & (part["budget"] == budget)].set_index("group_size") for budget in (least, most))
-            earlier = part[~last & (part["budget"] == most)]
             where = f"{problem}, {schedule}"
-            found.append(_transfer_claim("U9/budgets", f"{where}, from N = {least} to {most}", small, large))
-            found += _curve_claims(where, small, large, earlier)
-    return found
+            yield BUDGETS.claim(f"{where}, from N = {least} to {most}", *carried(small, large))
+            yield from _one_curve(where, small, large, part[~last & (part["budget"] == most)])
 
 
-def _schedule_claims(table: pd.DataFrame) -> list[Claim]:
+def _schedules(table: pd.DataFrame) -> Iterator[Claim]:
     """From each schedule of a problem to each other, at the budget that all have."""
-    found = []
     last = table[(table["checkpoint"] == CHECKPOINTS[-1]) & (table["budget"] == BUDGET)]
     for problem, part in last.groupby("problem", sort=False):
         losses = {str(schedule): one.set_index("group_size") for schedule, one in part.groupby("schedule", sort=False)}
         for before, after in permutations(losses, 2):
-            where = f"{problem}, from {before} to {after}"
-            found.append(_transfer_claim("U9/schedules", where, losses[before], losses[after]))
-    return found
+            yield SCHEDULES.claim(f"{problem}, from {before} to {after}", *carried(losses[before], losses[after]))
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Judge what becomes of the best group size elsewhere, the printed one, the law, and whether noise costs at all."""
-    found = [*_budget_claims(table), *_schedule_claims(table)]
+    found = [*_budgets(table), *_schedules(table)]
     for (problem, schedule, budget), part in table.groupby(["problem", "schedule", "budget"], sort=False):
         where = f"{problem}, {schedule}, N = {budget}"
         first, early, late = (part[part["checkpoint"] == n].set_index("group_size") for n in (CHECKPOINTS[0], *CHECKPOINTS[-2:]))
-        found += [_printed_claim(where, part), *_law_claims(where, late), _noise_claim(where, early, first)]
+        found += [_printed(where, part), *_laws(where, late), _noise(where, early, first)]
     return found
-
-
-STUDY = unconverted(
-    "group_size",
-    "U9: the group size that trains the best policy, at fixed budgets",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U9/printed", *LAWS, "U9/noise-costs", "U9/budgets", "U9/one curve", "U9/schedules"),
-)

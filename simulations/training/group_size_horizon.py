@@ -1,4 +1,9 @@
-"""U9 at a maximiser: the scaling law's constants stand still, and the best group size still depends on how long one trains."""
+"""U9: which trace decides for the policy near its maximiser.
+
+From a maximiser on the scaling law's constants stand still, and the best group size still depends on how long one trains: the
+gradient's best group size against the policy's, and the law, at two horizons.  Broken, a group size that is known to lose more
+stands in the place of the better one, and the law is that of the other horizon.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,12 +12,34 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import difference, distance
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import TrainingLaw, training_law
-from simulations.claims import claim, unconverted
+from simulations.sources import DEMYSTIFYING, OURS, derived
 from simulations.training.controlled import collected, guide, objectives_by_group_size
+
+TRACE = Statement(
+    "U9/trace",
+    f"{DEMYSTIFYING}, Theorem 7",
+    "at the maximiser the group size of the gradient's least error (4) beats 10",
+    "ordering",
+    whose=OURS,
+)
+CURVATURE = Statement(
+    "U9/curvature",
+    derived(14),
+    "at the maximiser the group size of the curvature-weighted law beats the other",
+    "ordering",
+    whose=OURS,
+)
+GAP = Statement(
+    "U9/gap",
+    derived(14),
+    "the mean gap is within 10% of (c1 G + c2 + c3/(G-1))/N with curvature-weighted constants",
+    "upper bound",
+    whose=OURS,
+)
 
 PROBLEM = "two-speeds"
 STEP = 0.05
@@ -48,12 +75,12 @@ def rest_law(problem: gt.Problem, step: float, steps: int) -> TrainingLaw:
     return training_law(problem, problem.theta, gt.Constant(step), steps=steps)
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train from the maximiser with each group size; return the objectives and their controls."""
     problem = problem_at_rest(settings["problem"])
     steps = np.full(settings["steps"], settings["step"])
     guides = [guide(rest_law(problem, settings["step"], settings["steps"]))]
-    return objectives_by_group_size(problem, guides, steps, settings, seed)
+    return objectives_by_group_size(problem, guides, steps, settings, rng)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -85,10 +112,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge, at each horizon, the gradient's best group size against the policy's, and the law.
-
-    The controls put a group size in the place of the better one that is known to lose more than the other.
-    """
+    """Judge, at each horizon, the gradient's best group size against the policy's, and the law."""
     found = []
     for steps, rows_of in table[table["quantity"] == "simulated"].groupby("steps", sort=False):
         at = rows_of.set_index("group_size")
@@ -96,21 +120,10 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         best = int(at.loc[[SMALL, LARGE], "prediction"].idxmin())
         rival = LARGE if best == SMALL else SMALL
         facts = {"policy's optimum": float(at["optimum"].iloc[0]), "gradient's": float(at["gradient_optimum"].iloc[0])}
-        for statement, chosen, other in (("U9/trace", SMALL, LARGE), ("U9/curvature", best, rival)):
+        for statement, chosen, other in ((TRACE, SMALL, LARGE), (CURVATURE, best, rival)):
             lost = {"control loses, by the law": float(at.loc[WRONG, "prediction"] / at.loc[other, "prediction"] - 1.0)}
-            both = (difference(at.loc[size], at.loc[other]) for size in (chosen, WRONG))
-            found.append(claim(statement, where, *both, facts=facts | lost))
-        both = (distance(at.loc[best], float(at.loc[best, name]), MARGIN) for name in ("prediction", "wrong"))
-        found.append(claim("U9/gap", where, *both))
+            own, control = (difference(at.loc[size], at.loc[other]) for size in (chosen, WRONG))
+            found.append(statement.claim(where, own, control, facts=facts | lost))
+        own, control = (distance(at.loc[best], float(at.loc[best, name]), MARGIN) for name in ("prediction", "wrong"))
+        found.append(GAP.claim(where, own, control))
     return found
-
-
-STUDY = unconverted(
-    "group_size_horizon",
-    "U9: which trace decides for the policy near its maximiser",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U9/trace", "U9/curvature", "U9/gap"),
-)

@@ -1,4 +1,7 @@
-"""U9: a group size that follows the policy against fixed ones, at the same budget."""
+"""U9: a group size that follows the policy against a fixed one.
+
+At the same budget, with plans of group sizes that an oracle makes.  Broken, the group size moves against the policy.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +10,28 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import difference, distance
 from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.claims import claim, unconverted
+from simulations.sources import OURS, derived
 from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.controlled import controlled, controlled_objectives, guide
 from simulations.training.grid import on_grid
+
+FOLLOW = Statement(
+    "U9/follow",
+    derived(14),
+    "the group size of the gradient's least error at the current policy beats that at the start, kept",
+    "ordering",
+    whose=OURS,
+)
+HINDSIGHT = Statement(
+    "U9/hindsight",
+    derived(14),
+    "following the policy loses within 15% of what the best fixed group size does by the law, known in hindsight",
+    "upper bound",
+    whose=OURS,
+)
 
 CASES = ((("kl-linear", FAR, ("Constant", 2.0)), 32), (("kl-tabular", None, ("Constant", 2.0)), 16))
 BUDGET = 1080
@@ -53,7 +71,7 @@ def plans(settings: Settings) -> dict[str, np.ndarray]:
     return kept | {"current": current, "ahead": ahead, "against": against}
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train with every plan; return the objective of each run and its controls."""
     problem, steps = case_problem(settings), settings["steps"]
     found = {}
@@ -65,7 +83,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
             sizes.tolist(),
             budget=settings["budget"],
             runs=settings["runs"],
-            seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number)),
+            seed=np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, number)),
         )
         found[name] = [plain[:, 0].tolist(), *controls[:, :, 0].tolist()]
     return found
@@ -92,10 +110,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Following the policy beats the start's group size, and loses as much as the best fixed one.
-
-    The controls move the group size against the policy.
-    """
+    """Following the policy beats the start's group size, and loses as much as the best fixed one."""
     found = []
     keys = ["problem", "schedule", "budget", "steps"]
     for (problem, schedule, budget, steps), part in table[table["step"] == 1].groupby(keys, sort=False):
@@ -103,19 +118,8 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         at = part.set_index("plan")
         losses = at["prediction"]
         facts = {f"loss of {name} / fixed, to first order": float(losses[name] / losses["fixed"]) for name in PLANS}
-        both = (difference(at.loc[plan], at.loc["start"]) for plan in ("current", "against"))
-        found.append(claim("U9/follow", where, *both, facts=facts))
-        both = (distance(at.loc[plan], float(losses["fixed"]), MARGIN) for plan in ("current", "against"))
-        found.append(claim("U9/hindsight", where, *both, facts=facts))
+        own, control = (difference(at.loc[plan], at.loc["start"]) for plan in ("current", "against"))
+        found.append(FOLLOW.claim(where, own, control, facts=facts))
+        own, control = (distance(at.loc[plan], float(losses["fixed"]), MARGIN) for plan in ("current", "against"))
+        found.append(HINDSIGHT.claim(where, own, control, facts=facts))
     return found
-
-
-STUDY = unconverted(
-    "group_size_schedule",
-    "U9: a group size that follows the policy against a fixed one",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U9/follow", "U9/hindsight"),
-)

@@ -1,33 +1,60 @@
-"""U9: the best group size by Theorem 7's bound itself, its constants suprema over a region, exactly.
+"""U9: the best group size by Theorem 7's bound, its constants suprema over a region, exactly.
 
 Lemma 6's bounds with M, the largest error of the leave-one-out estimator over a ball around a maximiser, are minimised over the
 whole group sizes at fixed budgets: BG responses a step, or nBG in all.  The printed minimiser is sqrt(C3/C1) with C1 and C3 the
 suprema of c1 and c3; it takes the supremum of the error for the sum of its parts' suprema, and c3/(BG^2) for c3/(BG(G-1)).
+Broken, the supremum of c3 is too large; or there is one prompt a step, so that larger groups mean fewer steps.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact, farthest
-from grpo_theory.evidence.reading import largest as largest_of
+from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.exact import Region, region
 from grpo_theory.exact.ball import ERROR_POINTS, largest, net, one_by_one
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import constant_step_bound, harmonic_step_bound
-from simulations.claims import claim, unconverted
 from simulations.maximum import curvatures, maximum
+from simulations.sources import CORRECTION, DEMYSTIFYING, derived
 from simulations.training.grid import doubling
+
+FIXED = "BG is fixed; or nBG is, and B = N/(nG) is free"
+PRINTED = Statement(
+    "U9/bound/printed",
+    f"{DEMYSTIFYING}, Theorem 7",
+    "Lemma 6's bound, M the largest error over a region, is least at the whole G next to sqrt(C3/C1), suprema of c3 and c1",
+    "identity",
+    FIXED,
+    formula=r"Lemma 6's bound, with the largest error over a region, is least next to $\sqrt{C_3/C_1}$, suprema of $c_3$ "
+    r"and $c_1$.",
+)
+CORRECTED = Statement(
+    "U9/bound/corrected",
+    derived(14),
+    "the same with 1 + sqrt(C3/C1), the minimiser of C1/B + C2/(BG) + C3/(BG(G-1))",
+    "identity",
+    FIXED,
+    formula=r"The minimiser of $C_1/B+C_2/(BG)+C_3/(BG(G-1))$, suprema in the place of the constants: "
+    r"$$G^*=1+\sqrt{C_3/C_1}$$",
+    whose=CORRECTION,
+)
+UNIVERSAL = Statement(
+    "U9/bound/universal",
+    f"{DEMYSTIFYING}, Theorem 7",
+    "that bound is least at the same whole G for both budgets, two sizes of each, both step schedules",
+    "identity",
+    FIXED,
+)
+SAME_SIZE = "with one prompt a step, too, the bound is least at the same whole group size there"
+POWERLESS = {("U9/bound/universal", f"{name}, radius 2"): SAME_SIZE for name in ("conflict", "kl-linear")}
 
 BALLS = (("conflict", 1.0), ("conflict", 2.0), ("kl-linear", 0.3), ("kl-linear", 1.0), ("kl-linear", 2.0), ("kl-tabular", 1.0))
 QUICK_BALLS = 1
 GROUP_SIZES = tuple(range(2, 13))
-READINGS = ("printed", "corrected")
 WRONG_C3 = 4.0
 """The control's supremum of c3 is so many times too large: it asks for twice the responses a prompt."""
 STEP_BUDGETS, NUMBERS = (1024, 16384), (64, 1024)
@@ -37,7 +64,7 @@ RUN_BUDGETS, CONTROL_BUDGETS = (1 << 18, 1 << 24), (1 << 10, 1 << 24)
 def cells(quick: bool) -> list[Cell]:
     """One cell for each ball; quick takes the first."""
     balls = BALLS[:QUICK_BALLS] if quick else BALLS
-    return [Cell({"problem": problem, "radius": radius, "group_sizes": list(GROUP_SIZES)}) for problem, radius in balls]
+    return [Cell({"problem": problem, "radius": radius}) for problem, radius in balls]
 
 
 def suprema(name: str, radius: float) -> tuple[Array, Array]:
@@ -62,9 +89,9 @@ def suprema(name: str, radius: float) -> tuple[Array, Array]:
     return np.array(constants), np.array(errors)
 
 
-def bounds(found: Region, errors: Array) -> dict[str, Array]:
-    """Return Lemma 6's bounds with every group size in every setting, and with one prompt a step, shape (G,) each."""
-    sizes, step, beta = np.array(GROUP_SIZES), 0.02 / found.smoothness, 1.0 / found.pl
+def minimisers(found: Region, errors: Array) -> tuple[list[int], list[int]]:
+    """Return the whole group size of Lemma 6's least bound in every setting, and in those with one prompt a step."""
+    step, beta = 0.02 / found.smoothness, 1.0 / found.pl
 
     def constant(noise: float, n: int) -> float:
         return float(constant_step_bound(found, noise, step, found.highest_gap, n))
@@ -72,80 +99,42 @@ def bounds(found: Region, errors: Array) -> dict[str, Array]:
     def harmonic(noise: float, n: int) -> float:
         return float(harmonic_step_bound(found, noise, beta, n))
 
-    table = {
-        f"beta, BG = {budget}, n = {n}": [constant(g * error / budget, n) for g, error in zip(sizes, errors, strict=True)]
-        for budget, n in zip(STEP_BUDGETS, NUMBERS, strict=True)
-    }
+    each = list(zip(GROUP_SIZES, errors, strict=True))
+    settings = [[constant(g * error / budget, n) for g, error in each] for budget, n in zip(STEP_BUDGETS, NUMBERS, strict=True)]
     for budget in RUN_BUDGETS:
         counts = doubling(budget // GROUP_SIZES[-1])
-        for name, bound in (("beta", constant), ("beta/i", harmonic)):
-            table[f"{name}, nBG = {budget}"] = [
-                min(bound(n * g * error / budget, n) for n in counts) for g, error in zip(sizes, errors, strict=True)
-            ]
-    for budget in CONTROL_BUDGETS:
-        table[f"B = 1, nBG = {budget}"] = [constant(error, budget // g) for g, error in zip(sizes, errors, strict=True)]
-    return {name: np.array(values) for name, values in table.items()}
+        settings += [
+            [min(bound(n * g * error / budget, n) for n in counts) for g, error in each] for bound in (constant, harmonic)
+        ]
+    single = [[constant(error, budget // g) for g, error in each] for budget in CONTROL_BUDGETS]
+    least, least_single = ([GROUP_SIZES[int(np.argmin(values))] for values in some] for some in (settings, single))
+    return least, least_single
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
-    """Minimise the bounds and the two readings of the law over whole group sizes; exact, but for the search over the ball."""
+def compare(settings: Settings) -> Iterator[Comparison]:
+    """Yield both readings of the law against the minimisers of the bounds, and whether the settings share a group size."""
     problem, best, _ = maximum(settings["problem"])
     (c1, c2, c3), errors = suprema(settings["problem"], settings["radius"])
-    found = region(problem, best, radius=settings["radius"], reach=1e-6)
     sizes = np.array(GROUP_SIZES, dtype=np.float64)
-    laws = {
-        "printed": lambda c3: c1 * sizes + c3 / sizes,
-        "corrected": lambda c3: c1 * sizes + c3 / (sizes - 1.0),
-    }
-    return {
-        "least": {name: int(sizes[np.argmin(values)]) for name, values in bounds(found, errors).items()},
-        "laws": {name: [int(sizes[np.argmin(law(factor * c3))]) for factor in (1.0, WRONG_C3)] for name, law in laws.items()},
-        "C1": c1,
-        "C2": c2,
-        "C3": c3,
-        "largest_share": float((errors / (c1 + c2 / sizes + c3 / (sizes * (sizes - 1.0)))).min()),
-    }
+
+    def least(below: Array) -> tuple[int, int]:
+        """Return the whole group size of the least c1 G + c3/below, and with a c3 that is too large."""
+        own, wrong = (GROUP_SIZES[int(np.argmin(c1 * sizes + factor * c3 / below))] for factor in (1.0, WRONG_C3))
+        return own, wrong
+
+    sums = c1 + c2 / sizes + c3 / (sizes * (sizes - 1.0))
+    facts = {"sqrt(C3/C1)": float(np.sqrt(c3 / c1)), "largest error / sum of the suprema": float((errors / sums).min())}
+    minima = minimisers(region(problem, best, radius=settings["radius"], reach=1e-6), errors)
+    where = f"{settings['problem']}, radius {settings['radius']:g}"
+    yield from judged(where, *minima, {PRINTED: least(sizes), CORRECTED: least(sizes - 1.0)}, facts)
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each setting and reading: the whole group size of the least bound, and that of the law."""
-    (found,) = results
-    common = {"problem": settings["problem"], "radius": settings["radius"], **EXACT}
-    common |= {name: found[name] for name in ("C1", "C2", "C3", "largest_share")}
-    return [
-        common | {"setting": setting, "reading": reading, "estimate": size, "prediction": own, "wrong": wrong}
-        for setting, size in found["least"].items()
-        for reading, (own, wrong) in found["laws"].items()
-    ]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge both readings in every setting, and whether the settings share a group size.
-
-    The control of the last has one prompt a step, so that larger groups mean fewer steps.
-    """
-    found = []
-    for (problem, radius), part in table.groupby(["problem", "radius"], sort=False):
-        where, row = f"{problem}, radius {radius:g}", part.iloc[0]
-        ratio = float(np.sqrt(row["C3"] / row["C1"]))
-        facts = {"sqrt(C3/C1)": ratio, "largest error / sum of the suprema": row["largest_share"]}
-        single = part["setting"].str.startswith("B = 1")
-        for reading in READINGS:
-            own = part[~single & (part["reading"] == reading)]
-            at = own.loc[farthest(own["estimate"] - own["prediction"])]
-            both = (exact(at["estimate"], at[law]) for law in ("prediction", "wrong"))
-            found.append(claim(f"U9/bound/{reading}", where, *both, facts=facts))
-        both = (exact(largest_of(part[which]["estimate"]), -largest_of(-part[which]["estimate"])) for which in (~single, single))
-        found.append(claim("U9/bound/universal", where, *both, facts={"settings": float((~single).sum() / len(READINGS))}))
-    return found
-
-
-STUDY = unconverted(
-    "theorem_7",
-    "U9: the best group size by Theorem 7's bound, its constants suprema over a region",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U9/bound/printed", "U9/bound/corrected", "U9/bound/universal"),
-)
+def judged(
+    where: str, least: Sequence[int], single: Sequence[int], laws: Mapping[Statement, tuple[int, int]], facts: Mapping[str, float]
+) -> Iterator[Comparison]:
+    """Yield each reading in the setting in which it is farthest off, and the range of the settings' group sizes."""
+    for statement, (own, wrong) in laws.items():
+        size = max(least, key=lambda one: abs(one - own))
+        yield statement.compare(where, size, own, broken=size, broken_prediction=wrong, facts=facts)
+    count = {"settings": float(len(least))}
+    yield UNIVERSAL.compare(where, max(least), min(least), broken=max(single), broken_prediction=min(single), facts=count)
