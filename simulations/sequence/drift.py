@@ -1,7 +1,7 @@
 """T6, T7, T8: what updates off policy estimate, against the drift, exact.
 
-The expected update is compared with the gradients that it may be the estimate of, on random trees, against how far the policy has
-moved.  Broken: another ratio, clip or mean in the estimator, and updates that are turned.
+The expected update is compared with the gradients that it may be the estimate of, on random trees, against how far the policy
+has moved.  Broken: another ratio, clip or mean in the estimator, and updates that are turned.
 """
 
 from collections.abc import Iterator, Sequence
@@ -256,29 +256,24 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
 
 def _on_every_tree(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
     worst = part.groupby(["estimator", "quantity"])["estimate"].agg(largest)
-    for statement, estimator, quantity, control in IDENTITIES:
-        other = quantity if (control, quantity) in worst.index else "to current"
-        yield statement.claim(setting, exact(worst[estimator, quantity], 0.0), exact(worst[control, other], 0.0))
+    for statement, estimator, quantity, broken in IDENTITIES:
+        other = quantity if (broken, quantity) in worst.index else "to current"
+        yield statement.claim(setting, exact(worst[estimator, quantity], 0.0), exact(worst[broken, other], 0.0))
     trees = _by_tree(part)
     leads = trees["to old"] - trees["to current"]
-    yield T6_PRINTED.claim(setting, *(exact(largest(leads[name]), 0.0) for name in ("token", "trajectory")))
+    own, control = (exact(largest(leads[name]), 0.0) for name in ("token", "trajectory"))
+    yield T6_PRINTED.claim(setting, own, control)
 
 
 def _on_most_trees(setting: str, trees: pd.DataFrame, horizon: int, is_large: bool) -> Iterator[Claim]:
     along = trees["cosine"]
     facts = {"nats a token": trees["nats a token", "none"].mean(), "share of tokens clipped": trees["clipped", "none"].mean()}
-    clipped = T6_CLIPPED, along["token, clipped"] > 0.0, along["token"] < 0.0
-    if is_large:
-        yield clipped[0].claim(setting, *map(most, clipped[1:]), facts=facts)
-        return
-    facts |= {f"mean cosine, {name}": along[name].mean() for name in ("token", "none", "tic")}
-    nearer = trees["to old"] < trees["to current"]
-    judged = [
-        (T6_MOST, nearer["token"], nearer["trajectory"]),
-        (T6_NO_RATIO, nearer["none"], nearer["trajectory"]),
-        clipped,
-    ]
-    if horizon > 1:  # of one token, the update without any ratio is along the gradient
+    judged = [(T6_CLIPPED, along["token, clipped"] > 0.0, along["token"] < 0.0)]
+    if not is_large:
+        facts |= {f"mean cosine, {name}": along[name].mean() for name in ("token", "none", "tic")}
+        nearer = trees["to old"] < trees["to current"]
+        judged += [(T6_MOST, nearer["token"], nearer["trajectory"]), (T6_NO_RATIO, nearer["none"], nearer["trajectory"])]
+    if not is_large and horizon > 1:  # of one token, the update without any ratio is along the gradient
         judged.append((T7_DIRECTION, along["tic"] > along["none"], along["turned"] > along["none"]))
         for statement, best in ((T8_TOKEN, along["token"]), (T8_GRADIENT, 1.0)):
             judged.append((statement, *(best - along[name] <= NOTICEABLE for name in ("none", "turned"))))

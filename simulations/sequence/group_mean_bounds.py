@@ -230,5 +230,5 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     for (name, group_size), part in table.groupby(["statement", "group_size"], sort=False):
         worst = part.groupby("how")["estimate"].agg(largest).to_dict()
         broken = worst.pop("broken")
-        both = exact(largest(list(worst.values())), 1.0), exact(broken, 1.0)
-        yield BOUNDED[name].claim(f"G = {group_size}", *both, facts=worst)
+        own, control = exact(largest(list(worst.values())), 1.0), exact(broken, 1.0)
+        yield BOUNDED[name].claim(f"G = {group_size}", own, control, facts=worst)

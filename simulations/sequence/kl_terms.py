@@ -200,19 +200,18 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         "on": (None, away + stray, on_policy_targets(problem, here)),
         "off": (then.theta, then.theta + stray, off_policy_targets(problem, here, then)),
     }
-    means = [
-        {"term": name, "policy": policy}
-        | _gaps(*(estimated(problem, TERMS[name], away, sampled) for sampled in (behaviour, astray)), target, wanted)
-        for policy, (behaviour, astray, targets) in samplers.items()
-        for name, target in targets.items()
-    ]
+    found: Rows = []
+    for policy, (behaviour, astray, targets) in samplers.items():
+        for name, target in targets.items():
+            mean, wrong = (estimated(problem, TERMS[name], away, sampled) for sampled in (behaviour, astray))
+            found.append({"term": name, "policy": policy} | _gaps(mean, wrong, target, wanted))
     sides = {
         "value": (value_error(problem, here, here), value_error(problem, here, at_stray)),
         "slope": (slope_error(here, TERMS["k3 in loss"]), slope_error(at_stray, PRINTED)),
         "printed slope": (slope_error(here, PRINTED), slope_error(at_stray, PRINTED)),
     }
     alone = {"term": "k3", "policy": "on", "from_reverse": np.nan, "cosine": np.nan}
-    return means + [alone | {"quantity": name, "estimate": gap, "astray": astray} for name, (gap, astray) in sides.items()]
+    return found + [alone | {"quantity": name, "estimate": gap, "astray": astray} for name, (gap, astray) in sides.items()]
 
 
 def _gaps(mean: Array, wrong: Array, target: Array, wanted: Array) -> dict[str, Any]:
@@ -238,5 +237,5 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         term = f"{row['term']}/off policy" if row["policy"] == "off" else row["term"]
         statement = MEANS[term] if row["quantity"] == "gradient" else SIDES[row["quantity"]]
         facts = {"distance from the gradient of KL(pi || reference)": row["from_reverse"], "cosine with it": row["cosine"]}
-        both = exact(row["estimate"], 0.0), exact(row["astray"], 0.0)
-        yield statement.claim(row["problem"], *both, facts={} if np.isnan(row["cosine"]) else facts)
+        own, control = exact(row["estimate"], 0.0), exact(row["astray"], 0.0)
+        yield statement.claim(row["problem"], own, control, facts={} if np.isnan(row["cosine"]) else facts)

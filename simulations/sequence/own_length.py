@@ -122,4 +122,5 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     losses = table[table["quantity"] == "loss"]
     for kind, part in losses.groupby("kind", sort=False):
         worst = part.groupby("rule")["estimate"].agg(largest)
-        yield COST.claim(str(kind), *(exact(worst[rule], LARGEST_LOSS) for rule in ("own length", "no baseline")))
+        own, control = (exact(worst[rule], LARGEST_LOSS) for rule in ("own length", "no baseline"))
+        yield COST.claim(str(kind), own, control)

@@ -106,4 +106,5 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         typical = {"median": float(exponents[unbounded["ratio"] == "trajectory"].median())}
         setting = f"drift {drift:g}"
         yield CURSE.claim(setting, exact(worst["trajectory"], 1.0), exact(worst["doubled"], 1.0), facts=typical)
-        yield CLIPPED.claim(setting, *(exact(highest[name], 1.0 + HIGH) for name in ("dropped", "doubled")))
+        own, control = (exact(highest[name], 1.0 + HIGH) for name in ("dropped", "doubled"))
+        yield CLIPPED.claim(setting, own, control)

@@ -226,8 +226,8 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
             continue  # one token: both sides are the same sum
         worst = part.set_index("how")["estimate"].to_dict()
         broken, prediction = worst.pop("broken"), float(part["prediction"].iloc[0])
-        both = exact(largest(list(worst.values())), prediction), exact(broken, prediction)
-        yield (BOUNDED | {T3.id: T3})[name].claim(str(setting), *both, facts=worst)
+        own, control = exact(largest(list(worst.values())), prediction), exact(broken, prediction)
+        yield (BOUNDED | {T3.id: T3})[name].claim(str(setting), own, control, facts=worst)
     simplices = table[table["statement"] == T13.id]
     numbers = simplices["setting"].str.removeprefix("n = ").astype(int)
     for setting, part in ((f"n = 2 to {FEW}", simplices[numbers <= FEW]), (f"n > {FEW}", simplices[numbers > FEW])):

@@ -130,8 +130,11 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         for size in settings["group_sizes"]:
             sizes = {"batch_size": 1, "group_size": size}
             law = gt.gradient_law(problem, theta, composed(kernel, "token"), **sizes, behaviour=problem.theta)
-            measured = {name: law.trace + float(law.mean @ law.mean), f"{name}, variance": law.prompt_weights @ law.prompt_traces}
-            found += [{"quantity": key, "group_size": size, "estimate": float(value)} for key, value in measured.items()]
+            measured = {
+                name: law.trace + float(law.mean @ law.mean),
+                f"{name}, variance": float(law.prompt_weights @ law.prompt_traces),
+            }
+            found += [{"quantity": key, "group_size": size, "estimate": value} for key, value in measured.items()]
     return found
 
 
@@ -155,7 +158,8 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     for problem, part in table.groupby("problem", sort=False):
         for statement, *names in slopes:
             curves = (part[part["quantity"] == name].set_index("group_size")["estimate"] for name in names)
-            yield statement.claim(str(problem), *(exact(log_log_slope(curve.index, curve)[0], -1.0) for curve in curves))
+            own, control = (exact(log_log_slope(curve.index, curve)[0], -1.0) for curve in curves)
+            yield statement.claim(str(problem), own, control)
         gaps = part.set_index("quantity")["estimate"]
         for statement, name in ((PRINTED, "printed"), (CORRECTED, "corrected")):
             yield statement.claim(str(problem), exact(gaps[name], 0.0), exact(gaps[f"{name}, astray"], 0.0))

@@ -225,25 +225,27 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     for horizon, part in exact.groupby("horizon"):
         yield from _without_noise(f"T = {horizon}", part[~part["equal"]].sort_values("steps"))
     longest = exact[exact["equal"] & (exact["steps"] == exact["steps"].max())]
-    both = (slope(longest[longest["rule"] == rule], "horizon", 1.0 + NEAR.value) for rule in ("constant", "squared"))
-    yield T11_T.claim("T = 2, 4", *both)
+    own, control = (slope(longest[longest["rule"] == rule], "horizon", 1.0 + NEAR.value) for rule in ("constant", "squared"))
+    yield T11_T.claim("T = 2, 4", own, control)
     by_steps = simulated[~simulated["equal"]].sort_values("steps")
     noisy = {str(rule): _last(one) for rule, one in by_steps.groupby("rule")}
-    both = (slope(noisy[rule], "steps", NEAR.value - 0.5) for rule in ("constant", "no baseline"))
-    yield T11_N.claim("T = 2, G = 2", *both)
-    yield T11_FLOOR.claim("T = 2, G = 2", *(slope(noisy[rule], "steps", 0.0) for rule in ("constant", "own length")))
+    own, control = (slope(noisy[rule], "steps", NEAR.value - 0.5) for rule in ("constant", "no baseline"))
+    yield T11_N.claim("T = 2, G = 2", own, control)
+    own, control = (slope(noisy[rule], "steps", 0.0) for rule in ("constant", "own length"))
+    yield T11_FLOOR.claim("T = 2, G = 2", own, control)
     by_groups = simulated[simulated["equal"]].groupby("rule")
-    both = (slope(by_groups.get_group(rule), "group_size", NEAR.value - 1.0) for rule in ("own length", "no baseline"))
-    yield T9_G.claim(f"equal lengths, T = 2, N = {FEW_STEPS}", *both)
+    own, control = (slope(by_groups.get_group(rule), "group_size", NEAR.value - 1.0) for rule in ("own length", "no baseline"))
+    yield T9_G.claim(f"equal lengths, T = 2, N = {FEW_STEPS}", own, control)
 
 
 def _without_noise(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
     by_rule = part.groupby("rule")
     ends = by_rule.last()
     for statement, *rules in ((T9_LIMIT, "own length", "no baseline"), (T10_LIMIT, "constant", "own length")):
-        yield statement.claim(setting, *(Evidence(float(ends.loc[rule, "prediction"]), 0.0) for rule in rules))
+        own, control = (Evidence(float(ends.loc[rule, "prediction"]), 0.0) for rule in rules)
+        yield statement.claim(setting, own, control)
     floor = float(ends.loc["own length", "prediction"])
-    both = (Evidence(abs(float(ends.loc[rule, "last"]) / floor - 1.0), ENDED) for rule in RUNS_END)
-    yield T9_CORRECTED.claim(setting, *both)
-    both = (slope(_last(by_rule.get_group(rule)), "steps", NEAR.value - 0.5) for rule in ("constant", "no baseline"))
-    yield T10_N.claim(setting, *both)
+    own, control = (Evidence(abs(float(ends.loc[rule, "last"]) / floor - 1.0), ENDED) for rule in RUNS_END)
+    yield T9_CORRECTED.claim(setting, own, control)
+    own, control = (slope(_last(by_rule.get_group(rule)), "steps", NEAR.value - 0.5) for rule in ("constant", "no baseline"))
+    yield T10_N.claim(setting, own, control)

@@ -234,5 +234,5 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each way of writing each decomposition, under each reading, over all trees."""
     for (name, reading), part in table.groupby(["statement", "reading"], sort=False):
         gaps = part.groupby("kernel")["estimate"].agg(largest)
-        both = (exact(gaps[kernel], 0.0) for kernel in ("right", "broken"))
-        yield WAYS[name].claim(str(reading), *both, facts={"clipped": float(part["clipped"].mean())})
+        own, control = (exact(gaps[kernel], 0.0) for kernel in ("right", "broken"))
+        yield WAYS[name].claim(str(reading), own, control, facts={"clipped": float(part["clipped"].mean())})
