@@ -1,4 +1,4 @@
-"""T8 for one token: inner updates without a ratio are one large update.
+"""T8: inner updates without a ratio against one large update, one token.
 
 Without a ratio the updates that a rollout serves are compared with one update on all of it, path by path.  Broken, no mean is
 subtracted from the rewards.
