@@ -32,7 +32,7 @@ from paper_figures.harness.theorem import emphasised
 from paper_figures.harness.wording import in_words, standing, tally
 from simulations.claims import CATALOGUE, decided_by, t
 from simulations.claims.typeset import TYPESET
-from simulations.training.gap_laws import moments
+from simulations.training import training_gap
 from simulations.training.grid import doubling
 
 
@@ -384,7 +384,7 @@ def test_values_that_follow_no_group_law_are_refused(sizes, errors):
 
 def test_curves_of_laws_pass_the_checkpoints_and_are_smooth():
     """Numbers of steps have the ratio 4096^(1/63) but for rounding, by one half at either end."""
-    every, ratio = moments(4096), 4096.0 ** (1.0 / 63.0)
+    every, ratio = training_gap.moments(4096), 4096.0 ** (1.0 / 63.0)
     assert set(doubling(4096)) <= set(every)
     assert all(b <= ratio * (a + 0.5) + 0.5 for a, b in itertools.pairwise(every))
 
