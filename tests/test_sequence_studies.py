@@ -259,7 +259,7 @@ def test_the_sharp_bound_of_the_gradient_is_attained_by_an_even_policy_of_two_to
     family = Family(2, 1)
     x = np.array([0.0, 1.0, -1.0, 1.0, 0.0])  # logit, feature, rewards, drift
     left, right = score_norms.gradient(*family.at(x))
-    assert left / right * score_norms.sharpening("T5/gradient", 2) == pytest.approx(1.0, rel=1e-12)
+    assert left / right * score_norms.gradient_sharpening(2) == pytest.approx(1.0, rel=1e-12)
     assert left / right == pytest.approx(1.0 / np.sqrt(2.0 * np.log(2.0)), rel=1e-12)
 
 

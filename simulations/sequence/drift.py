@@ -167,12 +167,12 @@ def _estimators() -> dict[str, gt.Estimator]:
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for each horizon, split by trees, each of which is exact; quick takes fewer of the same, and no large ones."""
-    found = [
+    small = [
         Cell({"horizon": horizon, "trees": TREES_A_CHUNK}, trees // TREES_A_CHUNK, shared=True)
         for horizon, trees in (QUICK_TREES if quick else TREES).items()
     ]
     large = Cell(LARGE | {"trees": TREES_A_CHUNK}, TREES[LARGE["horizon"]] // TREES_A_CHUNK, shared=True)
-    return found if quick else [*found, large]
+    return small if quick else [*small, large]
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:

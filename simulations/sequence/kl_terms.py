@@ -200,18 +200,18 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         "on": (None, away + stray, on_policy_targets(problem, here)),
         "off": (then.theta, then.theta + stray, off_policy_targets(problem, here, then)),
     }
-    found: Rows = []
+    table: Rows = []
     for policy, (behaviour, astray, targets) in samplers.items():
         for name, target in targets.items():
             mean, wrong = (estimated(problem, TERMS[name], away, sampled) for sampled in (behaviour, astray))
-            found.append({"term": name, "policy": policy} | _gaps(mean, wrong, target, wanted))
+            table.append({"term": name, "policy": policy} | _gaps(mean, wrong, target, wanted))
     sides = {
         "value": (value_error(problem, here, here), value_error(problem, here, at_stray)),
         "slope": (slope_error(here, TERMS["k3 in loss"]), slope_error(at_stray, PRINTED)),
         "printed slope": (slope_error(here, PRINTED), slope_error(at_stray, PRINTED)),
     }
     alone = {"term": "k3", "policy": "on", "from_reverse": np.nan, "cosine": np.nan}
-    return found + [alone | {"quantity": name, "estimate": gap, "astray": astray} for name, (gap, astray) in sides.items()]
+    return table + [alone | {"quantity": name, "estimate": gap, "astray": astray} for name, (gap, astray) in sides.items()]
 
 
 def _gaps(mean: Array, wrong: Array, target: Array, wanted: Array) -> dict[str, Any]:

@@ -108,7 +108,7 @@ UPDATE = leave_one_out("token", "by sign")
 
 def estimators(horizon: int) -> dict[str, Estimator]:
     """Return the estimators that are compared; of one token the token's ratio is the trajectory's."""
-    found = {
+    compared = {
         "none": leave_one_out("none"),
         "trajectory": leave_one_out("trajectory"),
         "trajectory, clipped": leave_one_out("trajectory", "upper only"),
@@ -116,9 +116,9 @@ def estimators(horizon: int) -> dict[str, Estimator]:
         "tic": find("tic_grpo"),
     }
     if horizon > 1:
-        found |= {"token": leave_one_out("token"), "geometric": leave_one_out("geometric")}
-        found["doubled"] = leave_one_out(Ratio("doubled", doubled_ratio))
-    return found
+        compared |= {"token": leave_one_out("token"), "geometric": leave_one_out("geometric")}
+        compared["doubled"] = leave_one_out(Ratio("doubled", doubled_ratio))
+    return compared
 
 
 def cells(quick: bool) -> list[Cell]:

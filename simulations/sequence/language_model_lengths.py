@@ -91,11 +91,11 @@ def maximiser(problem: gt.Problem, steps: int) -> Array:
         return -float(gt.objective(problem, x)), -gradient(problem, x)
 
     options: Any = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-15, "gtol": 1e-8, "maxcor": 30}
-    found = np.asarray(minimize(downhill, problem.theta, jac=True, method="L-BFGS-B", options=options).x)
-    left = float(np.linalg.norm(gradient(problem, found)) / np.linalg.norm(gradient(problem, problem.theta)))
+    best = np.asarray(minimize(downhill, problem.theta, jac=True, method="L-BFGS-B", options=options).x)
+    left = float(np.linalg.norm(gradient(problem, best)) / np.linalg.norm(gradient(problem, problem.theta)))
     if left > LEFT:
         raise ValueError(f"the maximiser must be reached within {steps} steps, to {LEFT:g} of the gradient, got {left:.2g}")
-    return found
+    return best
 
 
 def compare(settings: Settings) -> Iterator[Comparison]:

@@ -94,7 +94,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     best = gt.find_optimum(problem, start)
     scale = np.sqrt(gt.gradient_law(problem, best, composed("rloo", "none", "none", "own length"), **SIZES).trace)
     top, bottom = gt.objective(problem, best), gt.objective(problem, problem.theta)
-    lengths, found = problem.policy.paths.lengths, []
+    lengths, table = problem.policy.paths.lengths, []
     for rule in RULES:
         measured = {"update": float(np.linalg.norm(_update(problem, best, rule)) / scale)}
         if not settings["kind"].startswith("tabular"):
@@ -103,8 +103,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
             means = [float(problem.bandit.prompt_weights @ (problem.at(theta).probabilities @ lengths)) for theta in (best, end)]
             measured["longer"] = means[1] / means[0] - 1.0
         common = {"seed": chunk, "rule": rule}
-        found += [common | {"quantity": quantity, "estimate": value} for quantity, value in measured.items()]
-    return found
+        table += [common | {"quantity": quantity, "estimate": value} for quantity, value in measured.items()]
+    return table
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

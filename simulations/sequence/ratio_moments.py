@@ -75,7 +75,7 @@ def moments(p: Array, rho: Array) -> dict[str, float]:
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return the moments on every tree at every drift, in a random direction; the prediction is the bound."""
-    drawing, horizon, found = np.random.default_rng(rng), settings["horizon"], []
+    drawing, horizon, table = np.random.default_rng(rng), settings["horizon"], []
     paths = gt.TokenTree(1, VOCABULARY_SIZE, horizon).paths
     for tree in range(settings["trees"]):
         features = features_of(drawing, 1, paths, settings["dimension"])[0]
@@ -87,8 +87,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
             bounds = {"trajectory": curse, "doubled": curse, "dropped": 1.0 + HIGH, "capped": 1.0 + HIGH}
             for ratio, value in moments(p, now.response_probabilities / p).items():
                 row = {"tree": tree, "drift": drift, "ratio": ratio}
-                found.append(row | {"prediction": bounds.get(ratio, np.nan), "estimate": value})
-    return found
+                table.append(row | {"prediction": bounds.get(ratio, np.nan), "estimate": value})
+    return table
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

@@ -21,10 +21,11 @@ from simulations.sequence.score_norms import (
     Sides,
     capped,
     gradient,
+    gradient_sharpening,
     martingale,
     martingale_astray,
-    sharpening,
     smoothness,
+    smoothness_sharpening,
     uncapped,
 )
 from simulations.sequence.tokens import LIPSCHITZ, Family, Tokens, Uncentred, draw
@@ -46,50 +47,47 @@ T5 = Statement(
     formula=r"If every token's score is Lipschitz with constant $L$ and $\left|r\right|\le R$, $$\|\nabla J\|\le "
     r"R\sqrt{2LT\log\left|V\right|},\qquad \|\nabla^2J\|\le TRL\,(2\log\left|V\right|+1)$$",
 )
-BOUNDED = {
-    "T4": Statement(
-        "T4",
-        TIC_GRPO,
-        "E_0||min(rho,1+e) grad log P_k||^2 <= (1+e) E_k||grad log P_k||^2: left over right",
-        "upper bound",
-        formula=r"$$E_0\left\|\min(\rho,1+\varepsilon)\,\nabla\log P_k\right\|^2\le(1+\varepsilon)\,E_k\|\nabla\log P_k\|^2$$",
-    ),
-    "T5/gradient": Statement(
-        "T5/gradient",
-        TIC_GRPO,
-        "||grad J|| over R sqrt(2 L T log|V|) is at most 1",
-        "upper bound",
-        LIPSCHITZ,
-        formula=r"$\|\nabla J\|\le R\sqrt{2LT\log\left|V\right|}$.",
-    ),
-    "T5/gradient, sharp": Statement(
-        "T5/gradient, sharp",
-        derived(26),
-        "||grad J|| <= R sqrt(L T): no log|V|, attained at T = 1",
-        "upper bound",
-        LIPSCHITZ,
-        formula=r"Without the logarithm, and attained at $T=1$: $$\|\nabla J\|\le R\sqrt{LT}$$",
-        whose=OURS,
-    ),
-    "T5/smoothness": Statement(
-        "T5/smoothness",
-        TIC_GRPO,
-        "||Hess J|| over T R L (2 log|V| + 1) is at most 1",
-        "upper bound",
-        LIPSCHITZ,
-        formula=r"$\|\nabla^2J\|\le TRL\,(2\log\left|V\right|+1)$.",
-    ),
-    "T5/smoothness, sharp": Statement(
-        "T5/smoothness, sharp",
-        derived(26),
-        "||Hess J|| <= 2 T R L: no log|V|, not attained",
-        "upper bound",
-        LIPSCHITZ,
-        formula=r"$$\|\nabla^2J\|\le2TRL$$",
-        whose=OURS,
-    ),
-}
-"""The bounds, by id, as the table names them."""
+T4 = Statement(
+    "T4",
+    TIC_GRPO,
+    "E_0||min(rho,1+e) grad log P_k||^2 <= (1+e) E_k||grad log P_k||^2: left over right",
+    "upper bound",
+    formula=r"$$E_0\left\|\min(\rho,1+\varepsilon)\,\nabla\log P_k\right\|^2\le(1+\varepsilon)\,E_k\|\nabla\log P_k\|^2$$",
+)
+T5_GRADIENT = Statement(
+    "T5/gradient",
+    TIC_GRPO,
+    "||grad J|| over R sqrt(2 L T log|V|) is at most 1",
+    "upper bound",
+    LIPSCHITZ,
+    formula=r"$\|\nabla J\|\le R\sqrt{2LT\log\left|V\right|}$.",
+)
+T5_GRADIENT_SHARP = Statement(
+    "T5/gradient, sharp",
+    derived(26),
+    "||grad J|| <= R sqrt(L T): no log|V|, attained at T = 1",
+    "upper bound",
+    LIPSCHITZ,
+    formula=r"Without the logarithm, and attained at $T=1$: $$\|\nabla J\|\le R\sqrt{LT}$$",
+    whose=OURS,
+)
+T5_SMOOTHNESS = Statement(
+    "T5/smoothness",
+    TIC_GRPO,
+    "||Hess J|| over T R L (2 log|V| + 1) is at most 1",
+    "upper bound",
+    LIPSCHITZ,
+    formula=r"$\|\nabla^2J\|\le TRL\,(2\log\left|V\right|+1)$.",
+)
+T5_SMOOTHNESS_SHARP = Statement(
+    "T5/smoothness, sharp",
+    derived(26),
+    "||Hess J|| <= 2 T R L: no log|V|, not attained",
+    "upper bound",
+    LIPSCHITZ,
+    formula=r"$$\|\nabla^2J\|\le2TRL$$",
+    whose=OURS,
+)
 T13 = Statement(
     "T13",
     TIC_GRPO,
@@ -111,20 +109,39 @@ FEW = 7
 
 
 class Bound(NamedTuple):
-    """The two sides of a bound, what is broken for its control, and what it depends on beside the old policy."""
+    """The two sides of a bound, what is broken for its control, and what it depends on beside the old policy.
 
+    Attributes
+    ----------
+    statement : Statement
+    sides, broken : callable
+    make_broken : type
+        Makes the policies of the broken side.
+    reward, drift : float
+        The largest of them; 0 where the bound does not depend on it.
+    sharp : Statement, optional
+        The bound that is derived in the place of the printed one.
+    sharpening : callable, optional
+        The printed bound over the one derived, for a vocabulary size.
+    """
+
+    statement: Statement
     sides: Sides
     broken: Sides
     make_broken: type[Tokens]
     reward: float
     drift: float
+    sharp: Statement | None = None
+    sharpening: Callable[[int], float] = float
 
 
-BOUNDS = {
-    "T4": Bound(capped, uncapped, Tokens, 0.0, DRIFT),
-    "T5/gradient": Bound(gradient, gradient, Uncentred, 1.0, 0.0),
-    "T5/smoothness": Bound(smoothness, smoothness, Uncentred, 1.0, 0.0),
-}
+BOUNDS = (
+    Bound(T4, capped, uncapped, Tokens, 0.0, DRIFT),
+    Bound(T5_GRADIENT, gradient, gradient, Uncentred, 1.0, 0.0, T5_GRADIENT_SHARP, gradient_sharpening),
+    Bound(T5_SMOOTHNESS, smoothness, smoothness, Uncentred, 1.0, 0.0, T5_SMOOTHNESS_SHARP, smoothness_sharpening),
+)
+OVER_POLICIES = {one.id: one for one in (T3, T4, T5_GRADIENT, T5_GRADIENT_SHARP, T5_SMOOTHNESS, T5_SMOOTHNESS_SHARP)}
+"""By id, as the table names them."""
 
 
 def simplex(x: Array, log: Callable[[Array], Array] = np.log) -> float:
@@ -158,42 +175,38 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     if settings["what"] == "simplex":
         return _simplices(settings, rng)
     family = Family(*settings["family"])
-    if chunk < len(BOUNDS):
-        name, bound = list(BOUNDS.items())[chunk]
-        found = _worst(name, bound, family, settings, rng)
-    else:
-        found = _martingale(family, settings, rng)
-    return [{"setting": family.name, **row} for row in found]
+    is_bound = chunk < len(BOUNDS)
+    worst = _worst(BOUNDS[chunk], family, settings, rng) if is_bound else _martingale(family, settings, rng)
+    return [{"setting": family.name, **row} for row in worst]
 
 
 def _martingale(family: Family, settings: Settings, seed: np.random.SeedSequence) -> Rows:
     """Return the largest gap between the two sides of T3 over random policies, right and astray."""
     points = draw(family.bounds(settings["logits"], DRIFT, 1.0), settings["policies"], seed)
-    found = []
+    table = []
     for how, sides in (("random", martingale), ("broken", martingale_astray)):
         gaps = [abs(left - right) / max(1.0, right) for left, right in (sides(*family.at(x)) for x in points)]
-        found.append({"statement": T3.id, "how": how, "estimate": max(gaps), "count": len(points)})
-    return found
+        table.append({"statement": T3.id, "how": how, "estimate": max(gaps), "count": len(points)})
+    return table
 
 
-def _worst(name: str, bound: Bound, family: Family, settings: Settings, seed: np.random.SeedSequence) -> Rows:
+def _worst(bound: Bound, family: Family, settings: Settings, seed: np.random.SeedSequence) -> Rows:
     """Return the largest ratio of random policies, right and broken, and the largest that a search finds."""
     box = family.bounds(settings["logits"], bound.drift, bound.reward)
     points = draw(box, settings["policies"], seed)
-    found: Rows = []
+    printed: Rows = []
     for how, sides, make in (("random", bound.sides, Tokens), ("broken", bound.broken, bound.make_broken)):
         ratios = [left / right for left, right in (sides(*family.at(x, make)) for x in points)]
-        found.append({"how": how, "estimate": max(ratios), "count": len(points)})
+        printed.append({"statement": bound.statement.id, "how": how, "estimate": max(ratios), "count": len(points)})
     if settings["sought"]:
         worst = gt.worst_case(
             lambda x: bound.sides(*family.at(x)), box, rng=seed, starts=settings["starts"], climbs=settings["climbs"]
         )
-        found.append({"how": "sought", "estimate": worst.score, "count": worst.evaluations})
-    printed = [{"statement": name, **row} for row in found]
-    if f"{name}, sharp" not in BOUNDED:
+        printed.append({"statement": bound.statement.id, "how": "sought", "estimate": worst.score, "count": worst.evaluations})
+    if bound.sharp is None:
         return printed
-    factor = sharpening(name, family.vocabulary_size)
-    return printed + [{"statement": f"{name}, sharp", **row, "estimate": row["estimate"] * factor} for row in found]
+    factor = bound.sharpening(family.vocabulary_size)
+    return printed + [row | {"statement": bound.sharp.id, "estimate": row["estimate"] * factor} for row in printed]
 
 
 def _simplex_sides(x: Array, log: Callable[[Array], Array], bound: float) -> tuple[float, float]:
@@ -201,7 +214,7 @@ def _simplex_sides(x: Array, log: Callable[[Array], Array], bound: float) -> tup
 
 
 def _simplices(settings: Settings, seed: np.random.SeedSequence) -> Rows:
-    found = []
+    table = []
     for n, own_seed in zip(settings["points"], seed.spawn(len(settings["points"])), strict=True):
         bound = np.log(n) ** 2 if n > FEW else 28.0 * np.exp(-2.0)
         box = [(-12.0, 0.0)] * n
@@ -209,8 +222,8 @@ def _simplices(settings: Settings, seed: np.random.SeedSequence) -> Rows:
             at = partial(_simplex_sides, log=log, bound=float(bound))
             worst = gt.worst_case(at, box, rng=own_seed, starts=settings["starts"], climbs=settings["climbs"])
             row = {"setting": f"n = {n}", "statement": T13.id, "how": how, "estimate": worst.score, "count": worst.evaluations}
-            found.append(row)
-    return found
+            table.append(row)
+    return table
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -227,7 +240,7 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         worst = part.set_index("how")["estimate"].to_dict()
         broken, prediction = worst.pop("broken"), float(part["prediction"].iloc[0])
         own, control = exact(largest(list(worst.values())), prediction), exact(broken, prediction)
-        yield (BOUNDED | {T3.id: T3})[name].claim(str(setting), own, control, facts=worst)
+        yield OVER_POLICIES[name].claim(str(setting), own, control, facts=worst)
     simplices = table[table["statement"] == T13.id]
     numbers = simplices["setting"].str.removeprefix("n = ").astype(int)
     for setting, part in ((f"n = 2 to {FEW}", simplices[numbers <= FEW]), (f"n > {FEW}", simplices[numbers > FEW])):

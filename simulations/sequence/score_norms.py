@@ -70,7 +70,11 @@ def smoothness(old: Tokens, now: Tokens, rewards: Array) -> tuple[float, float]:
     return curvature(now, rewards), r * lt * (2.0 * log_v + 1.0)
 
 
-def sharpening(statement: str, vocabulary_size: int) -> float:
-    """Return the printed bound of T5 over the one derived, R sqrt(L T) for the gradient and 2 T R L for the Hessian."""
-    log_v = float(np.log(vocabulary_size))
-    return float(np.sqrt(2.0 * log_v)) if statement == "T5/gradient" else log_v + 0.5
+def gradient_sharpening(vocabulary_size: int) -> float:
+    """Return T5's printed bound of the gradient over the one derived, R sqrt(L T)."""
+    return float(np.sqrt(2.0 * np.log(vocabulary_size)))
+
+
+def smoothness_sharpening(vocabulary_size: int) -> float:
+    """Return T5's printed bound of the Hessian over the one derived, 2 T R L."""
+    return float(np.log(vocabulary_size)) + 0.5

@@ -125,7 +125,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         "corrected": _weight_error(np.expm1(then - here), here - then),
         "corrected, astray": _weight_error(np.expm1(then - here), astray - then),
     }
-    found: Rows = [{"quantity": name, "group_size": 0, "estimate": error} for name, error in errors.items()]
+    table: Rows = [{"quantity": name, "group_size": 0, "estimate": error} for name, error in errors.items()]
     for name, kernel in KERNELS.items():
         for size in settings["group_sizes"]:
             sizes = {"batch_size": 1, "group_size": size}
@@ -134,8 +134,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
                 name: law.trace + float(law.mean @ law.mean),
                 f"{name}, variance": float(law.prompt_weights @ law.prompt_traces),
             }
-            found += [{"quantity": key, "group_size": size, "estimate": value} for key, value in measured.items()]
-    return found
+            table += [{"quantity": key, "group_size": size, "estimate": value} for key, value in measured.items()]
+    return table
 
 
 def _weight_error(weights: Array, log_ratios: Array) -> float:

@@ -175,7 +175,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         return [_exact_row(known, steps) for steps in settings["steps"]]
     own_mean = "dr_grpo" if advantage == "rloo" else advantage
     problem, rule = stopping(horizon, equal), update_rule(aggregation, own_mean, power, horizon)
-    found = []
+    table = []
     for steps in settings["steps"]:
         for group_size in settings["groups"]:
             records = gt.simulate_records(
@@ -192,8 +192,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
             )
             averages = np.concatenate([_squared(one.path[:, :-1, 0], known.gradient).mean(axis=1) for one in records])
             row = {"steps": steps, "group_size": group_size, "last": np.nan, "prediction": np.nan}
-            found.append(row | summary(averages))
-    return found
+            table.append(row | summary(averages))
+    return table
 
 
 def _exact_row(known: Fields, steps: int) -> dict[str, float]:

@@ -37,50 +37,55 @@ T2 = Statement(
     formula=r"$$\nabla_{\mathrm{TIC}}(\theta_k)=\frac1T\tilde g(\theta_k)+Y_1+Y_2,$$ "
     r"$$Y_2=+\frac1T\sum\zeta\,\xi\,1_{D^c}\,\rho\,\nabla\log P_k\,(r-\mu_c)$$",
 )
+T1_PRINTED = Statement(
+    "T1/printed",
+    f"{TIC_GRPO}, decomposition",
+    "as printed, with X3 = + sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0)",
+    "identity",
+    formula="As printed, with $X_3$ added.",
+)
+T1_CORRECTED = Statement(
+    "T1/corrected",
+    derived(25),
+    "X3 = - sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0), for any weights zeta, xi and any mu_c",
+    "identity",
+    formula=r"The part that the clip leaves out is subtracted: $$X_3=-\sum\zeta\,\xi\,\frac1{\bar T}\sum_t1_{B^c}\nabla\log "
+    r"P_0\,(r-\mu_0)$$",
+    whose=CORRECTION,
+)
+T2_PRINTED = Statement(
+    "T2/printed",
+    f"{TIC_GRPO}, decomposition",
+    "as printed, with Y2 = + (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_c)",
+    "identity",
+    formula=r"As printed, with $Y_2$ added and $r-\mu_c$.",
+)
+T2_SIGN = Statement(
+    "T2/sign",
+    f"question beside {TIC_GRPO}, decomposition",
+    "the same with the sign of Y2 turned",
+    "identity",
+    formula="The same with the sign of $Y_2$ turned, and nothing else.",
+    whose=OURS,
+)
+T2_CORRECTED = Statement(
+    "T2/corrected",
+    derived(25),
+    "Y2 = - (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_k), for any weights zeta, xi and any mu_c",
+    "identity",
+    formula="The sign turns, and the reward is compared with the current policy's mean: "
+    r"$$Y_2=-\frac1T\sum\zeta\,\xi\,1_{D^c}\,\rho\,\nabla\log P_k\,(r-\mu_k)$$",
+    whose=CORRECTION,
+)
+
 WAYS = {
-    "T1/printed": Statement(
-        "T1/printed",
-        f"{TIC_GRPO}, decomposition",
-        "as printed, with X3 = + sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0)",
-        "identity",
-        formula="As printed, with $X_3$ added.",
-    ),
-    "T1/corrected": Statement(
-        "T1/corrected",
-        derived(25),
-        "X3 = - sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0), for any weights zeta, xi and any mu_c",
-        "identity",
-        formula=r"The part that the clip leaves out is subtracted: $$X_3=-\sum\zeta\,\xi\,\frac1{\bar T}\sum_t1_{B^c}\nabla\log "
-        r"P_0\,(r-\mu_0)$$",
-        whose=CORRECTION,
-    ),
-    "T2/printed": Statement(
-        "T2/printed",
-        f"{TIC_GRPO}, decomposition",
-        "as printed, with Y2 = + (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_c)",
-        "identity",
-        formula=r"As printed, with $Y_2$ added and $r-\mu_c$.",
-    ),
-    "T2/sign": Statement(
-        "T2/sign",
-        f"question beside {TIC_GRPO}, decomposition",
-        "the same with the sign of Y2 turned",
-        "identity",
-        formula="The same with the sign of $Y_2$ turned, and nothing else.",
-        whose=OURS,
-    ),
-    "T2/corrected": Statement(
-        "T2/corrected",
-        derived(25),
-        "Y2 = - (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_k), for any weights zeta, xi and any mu_c",
-        "identity",
-        formula="The sign turns, and the reward is compared with the current policy's mean: "
-        r"$$Y_2=-\frac1T\sum\zeta\,\xi\,1_{D^c}\,\rho\,\nabla\log P_k\,(r-\mu_k)$$",
-        whose=CORRECTION,
-    ),
+    T1_PRINTED: ("T1", "printed"),
+    T1_CORRECTED: ("T1", "corrected"),
+    T2_PRINTED: ("T2", "printed"),
+    T2_SIGN: ("T2", "sign"),
+    T2_CORRECTED: ("T2", "corrected"),
 }
 """Each decomposition and the way of writing it: as printed, with only the sign turned, and right."""
-
 TREES = ((3, 1, None), (2, 3, 1), (3, 2, 0), (2, 4, None), (2, 6, 0))
 """Vocabulary size, horizon and end token."""
 COUNT, QUICK_COUNT = 50, 10
@@ -209,13 +214,12 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
                 kernel: {name: update(problem, theta, rule, rollout) for name, rule in rules.items()}
                 for kernel, rules in UPDATES.items()
             }
-            for name in WAYS:
-                decomposition, _, way = name.partition("/")
+            for statement, (decomposition, way) in WAYS.items():
                 terms = sides.grpo(way) if decomposition == "T1" else sides.tic(way)
                 scale = np.linalg.norm(lefts["right"][decomposition]) + 1e-3
                 for kernel, left in lefts.items():
                     gap = float(np.linalg.norm(left[decomposition] - terms) / scale)
-                    gaps.setdefault((name, reading, kernel), []).append(gap)
+                    gaps.setdefault((statement.id, reading, kernel), []).append(gap)
     share = float(np.mean(clipped))
     return [
         {"statement": name, "reading": reading, "kernel": kernel, "estimate": largest(found), "clipped": share}
@@ -232,7 +236,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each way of writing each decomposition, under each reading, over all trees."""
+    stated = {statement.id: statement for statement in WAYS}
     for (name, reading), part in table.groupby(["statement", "reading"], sort=False):
         gaps = part.groupby("kernel")["estimate"].agg(largest)
         own, control = (exact(gaps[kernel], 0.0) for kernel in ("right", "broken"))
-        yield WAYS[name].claim(str(reading), own, control, facts={"clipped": float(part["clipped"].mean())})
+        yield stated[name].claim(str(reading), own, control, facts={"clipped": float(part["clipped"].mean())})

@@ -39,7 +39,7 @@ def cells(quick: bool) -> list[Cell]:
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, float]:
     """Return, for each estimator, the largest difference of the parameters between the two ways over all runs."""
-    problem, inner, found = gt.gallery.problem(settings["problem"]), settings["inner_steps"], {}
+    problem, inner, gaps = gt.gallery.problem(settings["problem"]), settings["inner_steps"], {}
     for name in (*ESTIMATORS, BROKEN):
         many, one = (
             gt.simulate_training(
@@ -57,8 +57,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
             ).theta
             for updates in (inner, 1)
         )
-        found[name] = float(np.abs(many - one).max())
-    return found
+        gaps[name] = float(np.abs(many - one).max())
+    return gaps
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

@@ -229,10 +229,10 @@ def updates_to_level(runs: TrainingRuns, level: float) -> Array:
     there = reached.any(axis=1) & (last > 0)
     rows, first = np.flatnonzero(there), np.maximum(last - 1, 0)[there]
     before, after = runs.objectives[rows, first], runs.objectives[rows, first + 1]
-    found = np.where(reached[:, 0], runs.checkpoints[0], runs.checkpoints[-1]).astype(np.float64)
+    times = np.where(reached[:, 0], runs.checkpoints[0], runs.checkpoints[-1]).astype(np.float64)
     start, stop = runs.checkpoints[first], runs.checkpoints[first + 1]
-    found[there] = start + (level - before) / (after - before) * (stop - start)
-    return found
+    times[there] = start + (level - before) / (after - before) * (stop - start)
+    return times
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
