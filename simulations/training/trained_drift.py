@@ -82,20 +82,19 @@ NAMES = {
     "twice": ("twice the step", "at twice"),
     "four times": ("four times the step", "at four times"),
 }
-AHEAD = {"T8/dropped": "clip", "T8/clip": "none"}
-"""By the beginning of a statement's id, which of these two arms may be ahead of the other by at most a point."""
-BEHIND = {
-    "T8/dropped": "without ratio and clip success ends at most a point below that with token ratios clipped by sign",
-    "T8/clip": "with token ratios clipped by sign success ends at most a point below that without ratio and clip",
+AHEAD = {
+    "clip": ("T8/dropped", "without ratio and clip success ends at most a point below that with token ratios clipped by sign"),
+    "none": ("T8/clip", "with token ratios clipped by sign success ends at most a point below that without ratio and clip"),
 }
+"""By how little one of these two arms is ahead of the other, by the former."""
 ENDS = {
-    (name, at): while_training(
+    (arm, at): while_training(
         f"{name}, {ending}",
         f"{times} its best step each: {behind}",
         f"{times.capitalize()} its best constant step each: {behind}",
         where=RUNS,
     )
-    for name, behind in BEHIND.items()
+    for arm, (name, behind) in AHEAD.items()
     for at, (ending, times) in NAMES.items()
 }
 """Where whole runs end at each step size."""
@@ -178,7 +177,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     rehearsals = world.drawn(tuning, settings["tuning_problems"])
     tried = np.concatenate([[trainer.success(problem, step, own) for step in grid] for problem, own in rehearsals], axis=1)
     step, chooser = best_step(grid, -tried.mean(axis=1)), np.random.default_rng(looking)
-    success: dict[str, list[list[float]]] = {name: [] for name in (TIMES if arm in AHEAD.values() else ["best"])}
+    success: dict[str, list[list[float]]] = {name: [] for name in (TIMES if arm in AHEAD else ["best"])}
     looks = []
     for problem, own in problems:
         iterates = trainer.iterates(problem, step, own)
@@ -210,10 +209,10 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
             own = {"at": name, "step": TIMES[name] * found[arm]["step"], "interior": found[arm]["interior"]}
             table.append(at | {"quantity": "success"} | own | summary(sampled(sample, world.alone)))
         table += [at | {"at": "best"} | seen for seen in found[arm]["looks"]]
-    for statement, one in AHEAD.items():
-        (other,) = set(AHEAD.values()) - {one}
+    for one in AHEAD:
+        (other,) = set(AHEAD) - {one}
         for name in TIMES:
-            pair = {"quantity": "ahead", "statement": statement, "at": name, "arm": one}
+            pair = {"quantity": "ahead", "at": name, "arm": one}
             for rival, where in ((other, name), ("broken", "best")):
                 ahead = _ahead(found[one]["success"][name], found[rival]["success"][where], world.alone)
                 table.append(common | pair | {"rival": rival} | ahead)
@@ -257,12 +256,11 @@ def _pointing(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
 
 def _ending(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
     """Yield by how much one arm is ahead at the end; the control has the broken arm behind it."""
-    ahead = part.dropna(subset="statement").set_index(["statement", "at", "rival"])
+    ahead = part[part["quantity"] == "ahead"].set_index(["arm", "at", "rival"])
     success = part[part["quantity"] == "success"].set_index(["arm", "at"])
-    for (name, at), statement in ENDS.items():
-        one = AHEAD[name]
-        (other,) = set(AHEAD.values()) - {one}
-        own, control = (evidence(ahead.loc[(name, at, rival)].to_dict(), POINT) for rival in (other, "broken"))
+    for (one, at), statement in ENDS.items():
+        (other,) = set(AHEAD) - {one}
+        own, control = (evidence(ahead.loc[(one, at, rival)].to_dict(), POINT) for rival in (other, "broken"))
         facts = {f"success, {arm}": float(success.loc[(arm, at), "estimate"]) for arm in (one, other)}
         facts |= {f"step, {arm}": float(success.loc[(arm, at), "step"]) for arm in (one, other)}
         interior = success.loc[[(one, at), (other, at)], "interior"].astype(bool)
