@@ -14,6 +14,7 @@ from grpo_theory.simulate.iterates import simulate_iterates
 from simulations.sequence.off_policy import Pairs, cosines
 from simulations.sequence.parts import composed, random_problem
 from simulations.training import looks, trained_drift
+from simulations.training.minibatch_trainer import MinibatchTrainer
 from simulations.training.trained_drift import ARMS, SEEN
 from simulations.training.worlds import WORLDS, race_problem
 
@@ -232,7 +233,7 @@ def test_success_at_the_best_step_is_that_of_the_runs_that_were_looked_at():
     seed = cell_seed("trained_drift", Cell(settings), 0)
     found = trained_drift.simulate(settings, seed, 1)
     judging = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, 1))
-    trainer = trained_drift.Trainer(settings, ARMS["none"])
+    trainer = MinibatchTrainer(settings, ARMS["none"])
     wanted = [trainer.success(problem, found["step"], own) for problem, own in WORLDS["two"].drawn(judging, 2)]
     np.testing.assert_allclose(found["success"]["best"], wanted, rtol=1e-13)
 

@@ -4,21 +4,17 @@ The expected update is compared with the gradients that it may be the estimate o
 has moved.  Broken: another ratio, clip or mean in the estimator, and updates that are turned.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.estimation import find
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest, most
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.sequence.parts import NOTICEABLE, composed, cosine, random_problem, turned
-from simulations.sequence.policy_pair import HIGH as HIGH
-from simulations.sequence.policy_pair import Pair
+from simulations.sequence.parts import NOTICEABLE, random_problem
+from simulations.sequence.policy_pair import estimators, measured_updates
 from simulations.sources import CORRECTION, OURS, TIC_GRPO, derived
 
 ON_TREES = "random problems on trees: two tokens to choose from, six features shared by all prefixes, rewards 0 and 1"
@@ -146,23 +142,12 @@ JUDGED = (0.1, 0.4, 1.0)
 """The drifts at which it is judged what holds in most trees; those along the gradient are a curve besides."""
 DIRECTIONS = ("random", "learning")
 """Any direction, or along the gradient at the old policy, as training goes."""
-VOCABULARY_SIZE, DIMENSION, GROUP_SIZE = 2, 6, 8
+VOCABULARY_SIZE, DIMENSION = 2, 6
 LARGE = {"horizon": 8, "dimension": 200}
 """Trees with many parameters, on which the clip by sign alone is looked at, along the gradient.
 
 Six parameters are shared by as many as 255 prefixes.
 """
-RATIOS = ("none", "token", "geometric", "trajectory")
-
-
-def _estimators() -> dict[str, gt.Estimator]:
-    return {
-        **{ratio: composed("rloo", ratio) for ratio in RATIOS},
-        "token, clipped": composed("rloo", "token", "by sign"),
-        "trajectory, clipped": composed("rloo", "trajectory", "upper only"),
-        "tic": find("tic_grpo"),
-        "tic, unclipped": composed("dr_grpo", "trajectory", "none", "constant"),
-    }
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -186,39 +171,15 @@ def _on_tree(settings: Settings, rng: np.random.Generator, tree: int) -> Iterato
     dimension, is_large = settings.get("dimension", DIMENSION), "dimension" in settings
     problem = random_problem(rng, VOCABULARY_SIZE, settings["horizon"], None, n_prompts=1, dimension=dimension)
     old = problem.at(problem.theta)
-    names = ("token", "token, clipped") if is_large else tuple(_estimators())
+    names = ("token", "token, clipped") if is_large else tuple(estimators())
     away = rng.normal(size=problem.policy.dimension)
     for direction, vector in zip(DIRECTIONS, (away, old.moments.gradient), strict=True):
         if is_large and direction != "learning":
             continue
         for drift in DRIFTS if direction == "learning" and not is_large else JUDGED:
             now = problem.at(old.theta + drift * vector / np.linalg.norm(vector))
-            for row in _measure(problem, now, old, names):
+            for row in measured_updates(problem, now, old, names):
                 yield {"direction": direction, "drift": drift, "tree": tree, **row}
-
-
-def _measure(problem: gt.Problem, now: gt.Point, old: gt.Point, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each estimator and quantity; lengths are relative to that of the current gradient."""
-    pair, horizon = Pair(problem, now.theta), problem.policy.paths.horizon
-    gradient, shrunk = pair.gradient(pair.now), 1.0 - 1.0 / GROUP_SIZE
-    scale = float(np.linalg.norm(gradient))
-    targets = {"to current": gradient, "to old": pair.gradient(pair.old), "to surrogate": pair.surrogate_gradient()}
-    of_tic = {"to shrunk": shrunk * gradient, "to kept": shrunk * pair.kept_gradient()}
-
-    def rows_of(name: str, mean: Array, **measured: float) -> Rows:
-        wanted = targets | of_tic if name.startswith("tic") else targets
-        measured |= {target: float(np.linalg.norm(mean - vector)) / scale for target, vector in wanted.items()}
-        measured["cosine"] = cosine(mean, gradient)
-        return [{"estimator": name, "quantity": quantity, "estimate": value} for quantity, value in measured.items()]
-
-    yield {"estimator": "none", "quantity": "nats a token", "estimate": pair.divergence()}
-    yield {"estimator": "none", "quantity": "clipped", "estimate": pair.clipped()}
-    for name in names:
-        law = gt.exact.law_between(now, old, _estimators()[name], batch_size=1, group_size=GROUP_SIZE)
-        factor = float(horizon) if name.startswith("tic") else 1.0
-        yield from rows_of(name, factor * law.mean, variance=factor**2 * law.trace / scale**2)
-        if name == "none":
-            yield from rows_of("turned", turned(law.mean, gradient))
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

@@ -1,13 +1,32 @@
-"""An old and a current policy on a tree, and the gradients that an update off policy may be the estimate of."""
+"""An old and a current policy on a tree, the gradients that an update off policy may be the estimate of, and exact updates."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
+from grpo_theory.estimation import find
+from grpo_theory.harness.study import Rows
+from simulations.sequence.parts import composed, cosine, turned
 from simulations.sequence.tokens import Tokens
 
 LOW = HIGH = 0.2
 """The widths of the clips."""
+GROUP_SIZE = 8
+RATIOS = ("none", "token", "geometric", "trajectory")
+
+
+def estimators() -> dict[str, gt.Estimator]:
+    """Return the estimators that are compared, by name."""
+    return {
+        **{ratio: composed("rloo", ratio) for ratio in RATIOS},
+        "token, clipped": composed("rloo", "token", "by sign"),
+        "trajectory, clipped": composed("rloo", "trajectory", "upper only"),
+        "tic": find("tic_grpo"),
+        "tic, unclipped": composed("dr_grpo", "trajectory", "none", "constant"),
+    }
 
 
 class Pair:
@@ -52,3 +71,27 @@ class Pair:
         """Return KL(P_0 || P_k) of the responses over the horizon: nats a token."""
         p, q = self.old.response_probabilities, self.now.response_probabilities
         return float(p @ np.log(p / q)) / self.old.paths.horizon
+
+
+def measured_updates(problem: gt.Problem, now: gt.Point, old: gt.Point, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each estimator and quantity; lengths are relative to that of the current gradient."""
+    pair, horizon = Pair(problem, now.theta), problem.policy.paths.horizon
+    gradient, shrunk = pair.gradient(pair.now), 1.0 - 1.0 / GROUP_SIZE
+    scale = float(np.linalg.norm(gradient))
+    targets = {"to current": gradient, "to old": pair.gradient(pair.old), "to surrogate": pair.surrogate_gradient()}
+    of_tic = {"to shrunk": shrunk * gradient, "to kept": shrunk * pair.kept_gradient()}
+
+    def rows_of(name: str, mean: Array, **measured: float) -> Rows:
+        wanted = targets | of_tic if name.startswith("tic") else targets
+        measured |= {target: float(np.linalg.norm(mean - vector)) / scale for target, vector in wanted.items()}
+        measured["cosine"] = cosine(mean, gradient)
+        return [{"estimator": name, "quantity": quantity, "estimate": value} for quantity, value in measured.items()]
+
+    yield {"estimator": "none", "quantity": "nats a token", "estimate": pair.divergence()}
+    yield {"estimator": "none", "quantity": "clipped", "estimate": pair.clipped()}
+    for name in names:
+        law = gt.exact.law_between(now, old, estimators()[name], batch_size=1, group_size=GROUP_SIZE)
+        factor = float(horizon) if name.startswith("tic") else 1.0
+        yield from rows_of(name, factor * law.mean, variance=factor**2 * law.trace / scale**2)
+        if name == "none":
+            yield from rows_of("turned", turned(law.mean, gradient))

@@ -4,8 +4,7 @@ Training runs of an arm are compared with those of its rivals, draw by draw.  Br
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +12,6 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation import Estimator, find
-from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.clip import CLIPS
-from grpo_theory.estimation.ratio import RATIOS
-from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import PARTS, Claim, Evidence, Statement
 from grpo_theory.evidence.reading import evidence, highest
 from grpo_theory.exact import StabilityWarning
@@ -26,6 +20,7 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.simulate.training import TrainingRuns
 from simulations.sources import OURS, TIC_GRPO
+from simulations.training.compositions import ARMS
 from simulations.training.worlds import race_problem
 
 T14 = Statement(
@@ -107,35 +102,6 @@ CLOSE = ("TIC", "clip alone", "no clip", "no ratio")
 QUICK_TUNING_RUNS, QUICK_RUNS = 16, 64
 NOTICEABLE = 1.05
 """A twentieth more updates is not noticed: two runs that differ in nothing but the seed differ by more."""
-
-
-def wrong_for_half(batch, advantages):
-    """A as in dr_grpo, with the wrong sign for the first half of each group: for controls, because the mean update is 0."""
-    n_groups, group_size = batch.rewards.shape
-    for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        for g in range(group_size):
-            sign = -1.0 if 2 * g < group_size else 1.0
-            advantages[b, g] = sign * (batch.rewards[b, g] - mean)
-
-
-_PLAIN = replace(find("tic_grpo"), name="no ratio", ratio=RATIOS["none"], clip=CLIPS["none"])
-_TOKEN = replace(_PLAIN, name="token ratio, clip by sign", ratio=RATIOS["token"], clip=CLIPS["by sign"])
-_GSPO = find("gspo")
-ARMS: Mapping[str, Estimator] = {
-    "TIC": find("tic_grpo"),
-    "GRPO": replace(_TOKEN, name="GRPO", advantage=find("grpo").advantage, aggregation=AGGREGATIONS["own length"]),
-    "GSPO": _GSPO,
-    "GSPO, wide clip": replace(_GSPO, name="GSPO, wide clip", clip=CLIPS["by sign"]),
-    "neither": _TOKEN,
-    "ratio alone": replace(_TOKEN, name="trajectory ratio, clip by sign", ratio=RATIOS["trajectory"]),
-    "clip alone": replace(_TOKEN, name="token ratio, upper-only clip", clip=CLIPS["upper only"]),
-    "no clip": replace(_PLAIN, name="trajectory ratio, no clip", ratio=RATIOS["trajectory"]),
-    "no ratio": _PLAIN,
-    "broken": replace(find("tic_grpo"), name="broken", advantage=make_estimator("wrong_for_half", wrong_for_half).advantage),
-}
-"""TIC-GRPO, GRPO and GSPO as published; "neither" has TIC-GRPO's advantages and aggregation with GRPO's token ratio and clip, and
-the arms after it change one part of it at a time; "broken" is TIC-GRPO with every second sign wrong."""
 
 
 class Contest(NamedTuple):

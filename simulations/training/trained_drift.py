@@ -4,26 +4,23 @@ The policies are those that minibatch training makes, each arm at its own best c
 Broken: advantages that have lost their sign, and an arm that descends.
 """
 
-import warnings
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import BoundedMean, evidence
-from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from grpo_theory.simulate.iterates import simulate_iterates
 from simulations.kernels import kernel_at
 from simulations.sequence.parts import composed
 from simulations.sources import OURS, TIC_GRPO
 from simulations.training.looks import look, summarised
+from simulations.training.minibatch_trainer import MinibatchTrainer
 from simulations.training.worlds import WORLDS, sampled
 
 RUNS = "minibatch training on trees of two tokens, responses used once; each arm's best constant step, chosen on other seeds"
@@ -100,7 +97,6 @@ ENDS = {
 """Where whole runs end at each step size."""
 
 BATCH_SIZE, GROUP_SIZE = 16, 8
-OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
 SEEN = {
     "clip": composed("rloo", "token", "by sign"),
     "none": composed("rloo", "none"),
@@ -137,32 +133,6 @@ def _cell(name: str, rollouts: int, inner: int, optimiser: str) -> Cell:
     return Cell({"world": name, "arms": list(ARMS)} | sizes | problems | grid, len(ARMS), shared=True)
 
 
-class Trainer(NamedTuple):
-    """How an arm is trained in a cell."""
-
-    settings: Settings
-    estimator: gt.Estimator
-
-    def success(self, problem: gt.Problem, step: float, seed: np.random.SeedSequence) -> Array:
-        """Return the exact objective at the end of each run with a constant step, (R,).
-
-        A grid of steps ends with some that are too large.  The filter for that stays, because filters are common to all threads.
-        """
-        warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
-        runs = gt.simulate_training(problem, problem.theta, self.estimator, gt.Constant(step), **self._options(seed))
-        return runs.objectives[:, -1]
-
-    def iterates(self, problem: gt.Problem, step: float, seed: np.random.SeedSequence) -> Array:
-        """Return all iterates of such runs, (R, n + 1, d)."""
-        return next(simulate_iterates(problem, problem.theta, self.estimator, gt.Constant(step), **self._options(seed)))
-
-    def _options(self, seed: np.random.SeedSequence) -> dict[str, Any]:
-        inner = self.settings["inner_steps"]
-        sizes = {name: self.settings[name] for name in ("batch_size", "group_size", "inner_steps")}
-        runs = {"steps": self.settings["rollouts"] * inner, "replications": self.settings["runs"]}
-        return sizes | runs | {"optimiser": OPTIMISERS[self.settings["optimiser"]], "rng": seed, "workers": 1}
-
-
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Find one arm's best step; train anew on other problems, on draws that all arms share; and look at updates on the way.
 
@@ -170,7 +140,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     """
     arm, grid, world = settings["arms"][chunk], np.array(settings["step_sizes"]), WORLDS[settings["world"]]
     tuning, judging, looking = (np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, part)) for part in range(3))
-    trainer, problems = Trainer(settings, ARMS[arm]), list(world.drawn(judging, settings["problems"]))
+    trainer, problems = MinibatchTrainer(settings, ARMS[arm]), list(world.drawn(judging, settings["problems"]))
     if arm == "broken":
         middle = grid[grid.size // 2]
         return {"success": {"best": [trainer.success(problem, middle, own).tolist() for problem, own in problems]}}

@@ -20,6 +20,7 @@ from simulations.sources import DEMYSTIFYING, OURS, derived
 from simulations.training.gap_laws import RADIUS, moments, predict, schedule, start_of
 from simulations.training.grid import doubling
 from simulations.training.lemma_6 import U8
+from simulations.training.pooled import mean_and_covariance, slope_of, sums_of
 
 NEAR = Margin(0.1, "A tenth of the gap is half of what steps that are a quarter too long add, which a reader would notice.")
 NEAR_RATE = Margin(0.1, "A tenth of the exponent: far from the rate of runs that stay away from the maximiser.")
@@ -138,11 +139,6 @@ def train(
     )
 
 
-def _moments(values: np.ndarray) -> dict[str, Any]:
-    """Return the sums (C,) and the sums of products (C, C) of values (runs, C)."""
-    return {"sum": values.sum(axis=0).tolist(), "products": (values.T @ values).tolist()}
-
-
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Train, and keep moments of the gaps at the checkpoints and of d(theta, Theta*)^2 at a late step and at the end.
 
@@ -155,39 +151,24 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     directions = curvatures(settings["problem"])[1]
     distances = np.stack([np.sum(((end.theta - best) @ directions) ** 2, axis=1) for end in ends], axis=1)
     kept = {
-        "gaps": _moments(highest - training.objectives),
-        "distances": _moments(distances),
+        "gaps": sums_of(highest - training.objectives),
+        "distances": sums_of(distances),
         "diverged": int(training.diverged.sum()),
     }
     if chunk > 0:
         return kept
     kept["prediction"] = predict(settings)
-    kept["longer"] = _moments(highest - train(settings, rng, settings["steps"], factor=LONGER).objectives)
+    kept["longer"] = sums_of(highest - train(settings, rng, settings["steps"], factor=LONGER).objectives)
     if settings["schedule"] == "harmonic":
-        kept["turned"] = _moments(highest - train(settings, rng, settings["steps"], TURNED).objectives)
+        kept["turned"] = sums_of(highest - train(settings, rng, settings["steps"], TURNED).objectives)
     return kept
-
-
-def _mean_and_covariance(results: list[Any], name: str, runs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean (C,) of what chunks kept moments of, and the covariance (C, C) of that mean."""
-    mean = np.sum([result[name]["sum"] for result in results], axis=0) / runs
-    products = np.sum([result[name]["products"] for result in results], axis=0) / runs
-    return mean, (products - np.outer(mean, mean)) / (runs - 1)
-
-
-def _slope(n: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> dict[str, float]:
-    """Return the slope of log mean on log n by least squares, with its standard error by the delta method."""
-    centred = np.log(n) - np.log(n).mean()
-    weights = centred / (centred @ centred)
-    influence = weights / mean
-    return {"estimate": float(weights @ np.log(mean)), "standard_error": float(np.sqrt(influence @ covariance @ influence))}
 
 
 def _spread(results: list[Any], name: str, runs: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean (C,) and its standard error (C,) of what the first chunk kept moments of; NaN if it kept none."""
     if name not in results[0]:
         return np.full(n, np.nan), np.full(n, np.nan)
-    mean, covariance = _mean_and_covariance(results[:1], name, runs)
+    mean, covariance = mean_and_covariance(results[:1], name, runs)
     return mean, np.sqrt(np.maximum(np.diag(covariance), 0.0))
 
 
@@ -196,7 +177,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     n, predicted = np.array(doubling(settings["steps"])), results[0]["prediction"]
     laws = pd.DataFrame(predicted["gaps"], index=moments(settings["steps"]))
     runs = settings["runs"] * len(results)
-    mean, covariance = _mean_and_covariance(results, "gaps", runs)
+    mean, covariance = mean_and_covariance(results, "gaps", runs)
     common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
     common |= {"replications": runs, "diverged": sum(result["diverged"] for result in results), **predicted["constants"]}
     columns = pd.DataFrame({"n": n, "estimate": mean, "standard_error": np.sqrt(np.diag(covariance))})
@@ -208,8 +189,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     late, times = n >= late_step(settings), n + common["offset"]
     ends = times[late][[0, -1]]
     slopes = {
-        "slope": _slope(times[late], mean[late], covariance[np.ix_(late, late)]),
-        "slope of the distance": _slope(ends, *_mean_and_covariance(results, "distances", runs)),
+        "slope": slope_of(times[late], mean[late], covariance[np.ix_(late, late)]),
+        "slope of the distance": slope_of(ends, *mean_and_covariance(results, "distances", runs)),
     }
     rates = [common | {"quantity": name, "n": int(n[-1]), "prediction": -1.0} | slope for name, slope in slopes.items()]
     curve = [
