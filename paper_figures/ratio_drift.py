@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from grpo_theory.page.style import BLACK, DRIFT_TICKS, RATIOS, log_axis
-from simulations.sequence.drift import GROUP_SIZE, HIGH, VOCABULARY_SIZE
+from simulations.sequence.drift import VOCABULARY_SIZE
+from simulations.sequence.policy_pair import GROUP_SIZE, HIGH
 
 PLACE = 200
 TABLES = ("drift",)

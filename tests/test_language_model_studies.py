@@ -5,10 +5,11 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.sequence import language_model, language_model_lengths
 from simulations.sequence.checkpoints import FIRST, checkpoints, divergence
-from simulations.sequence.language_model import UPDATE, _policies, leave_one_out
+from simulations.sequence.language_model import UPDATE, leave_one_out, policies
 from simulations.sequence.language_model_lengths import RULES, update_by
 from simulations.sequence.parts import turned
 
@@ -38,7 +39,7 @@ def test_what_is_measured_of_two_policies_is_a_plain_sum():
     whole = small()
     problem = gt.Problem(whole.bandit, whole.policy, None, whole.theta)
     old, now = problem.at(problem.theta), problem.at(1.3 * problem.theta)
-    found = {row["quantity"]: row["estimate"] for row in _policies(problem, old, now)}
+    found = policies(problem, old, now)
     nats = second = tokens = outside = clipped = 0.0
     for m in range(3):
         for k, response in enumerate(problem.policy.responses):
@@ -75,15 +76,12 @@ def test_mean_updates_are_those_of_the_exact_law(rule):
     np.testing.assert_allclose(update_by(problem, problem.theta, rule), found, atol=1e-13)
 
 
-def table(study, problem):
-    """Return the quick table of one problem."""
+def verdicts(module, problem):
+    """Return the verdicts of a quick run on one problem and those of the controls, by statement."""
+    study = study_of(module)
     (cell,) = (cell for cell in study.cells(True) if cell.settings["problem"] == problem)
-    return table_of(study.rows(cell.settings, [study.compute(cell.settings, np.random.SeedSequence(0), 0)]))
-
-
-def verdicts(study, problem):
-    """Return verdicts and those of the controls, by statement."""
-    judged = judge(study.claims(table(study, problem))).to_dict("records")
+    table = table_of(study.rows(cell.settings, [study.compute(cell.settings, np.random.SeedSequence(0), 0)]))
+    judged = judge(study.claims(table)).to_dict("records")
     return {row["id"]: (row["verdict"], row["control"]) for row in judged}
 
 

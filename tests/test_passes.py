@@ -5,11 +5,12 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import random_problem
 from simulations.training import passes
-from simulations.training.passes import CLIP, GROUP_SIZE, NONE, STUDY, Trainer
+from simulations.training.passes import CLIP, GROUP_SIZE, NONE, Trainer
 
 RUNS = 1 << 14
 
@@ -78,11 +79,11 @@ def test_a_second_pass_is_off_policy_on_the_same_responses(problem):
 
 def test_claims_and_their_controls():
     settings = dict(passes.cells(True)[0].settings) | {"problems": 16, "tuning_problems": 1, "step_sizes": [0.0625, 0.25, 1.0]}
-    found = passes.compute(settings, np.random.SeedSequence(0), 0)
-    judged = judge(passes.claims(table_of(passes.rows(settings, [found]))))
-    assert set(judged["id"]) == set(STUDY.decides)
+    found = passes.simulate(settings, np.random.SeedSequence(0), 0)
+    judged = judge(list(passes.claims(table_of(passes.rows(settings, [found])))))
+    assert set(judged["id"]) == set(study_of(passes).decides)
     assert (judged["control"] == "refuted").all()
     same = found | {"success": found["success"] | {"own": found["success"]["clip"], "broken": found["success"]["clip"]}}
     table = table_of(passes.rows(settings, [same]))
     assert (table.query("quantity == 'ahead' and arm == 'own'")["estimate"] == 0.0).all()
-    assert "refuted" not in set(judge(passes.claims(table))["control"])
+    assert "refuted" not in set(judge(list(passes.claims(table)))["control"])

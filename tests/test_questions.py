@@ -11,7 +11,7 @@ from simulations.sequence import questions
 def answers(name):
     """Return what the study says of one estimator: question -> (estimate, standard error)."""
     cell = next(cell for cell in questions.cells(True) if cell.settings["estimator"] == name)
-    return questions.compute(cell.settings, cell_seed("questions", cell, 0), 0)
+    return questions.simulate(cell.settings, cell_seed("questions", cell, 0), 0)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,21 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.exact.multisets import multisets
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
-from simulations.sequence import drift, group_mean_bounds, own_length, ratio_moments, score_bounds, stationarity, update_terms
+from simulations.sequence import (
+    drift,
+    group_mean_bounds,
+    own_length,
+    ratio_moments,
+    score_bounds,
+    score_norms,
+    stationarity,
+    update_terms,
+)
 from simulations.sequence.group_laws import multiset_probabilities
 from simulations.sequence.parts import composed, features_of, mean_update, random_problem
+from simulations.sequence.policy_pair import Pair
 from simulations.sequence.stopping import fields, mean_path, stopping
 from simulations.sequence.tokens import Family, Tokens, Uncentred
 
@@ -25,13 +36,13 @@ def problem_and_tokens(tree, seed=0):
     return problem, tokens
 
 
-def judged(study, settings, chunks=1):
+def judged(module, settings, chunks=1):
     """Run cells of a study, and judge its claims; by id and problem."""
-    rows = []
+    study, rows = study_of(module), []
     for number, one in enumerate(settings):
         results = [study.compute(one, np.random.SeedSequence(number), chunk) for chunk in range(chunks)]
         rows += study.rows(one, results)
-    claims = study.claims(table_of(rows))
+    claims = list(study.claims(table_of(rows)))
     assert {one.statement.id for one in claims} <= set(study.decides)
     return judge(claims).set_index(["id", "problem"])
 
@@ -48,7 +59,7 @@ def test_tokens_written_out_are_those_of_the_library(tree):
         gradient = (one.response_probabilities * rewards) @ one.response_scores
         np.testing.assert_allclose(gradient, point.moments.prompt_gradients[m], atol=1e-13)
         own = np.abs(np.linalg.eigvalsh(gt.hessian(problem.at_prompt(m), problem.theta))).max()
-        assert score_bounds._curvature(one, rewards) == pytest.approx(own, rel=1e-10)
+        assert score_norms.curvature(one, rewards) == pytest.approx(own, rel=1e-10)
 
 
 @pytest.mark.parametrize("tree", TREES)
@@ -170,7 +181,7 @@ def test_the_update_is_the_slope_of_the_surrogate(kind, reading):
 
 def test_the_decompositions_hold_as_corrected_and_not_as_printed():
     common = {"prompts": 3, "dimension": 3, "count": 5, "drift": 0.5}
-    found = judged(update_terms.STUDY, [{"tree": list(tree), **common} for tree in TREES])
+    found = judged(update_terms, [{"tree": list(tree), **common} for tree in TREES])
     assert found["power"].all()
     for reading in update_terms.READINGS:
         verdicts = found.xs(reading, level="problem")["verdict"]
@@ -182,7 +193,7 @@ def test_the_surrogates_gradient_is_its_slope():
     """J with old prefixes, the current token and old continuations, written as it is defined, by finite differences."""
     problem = random_problem(np.random.default_rng(0), 2, 3, 1, n_prompts=1, dimension=3)
     theta = problem.theta + 0.3
-    pair = drift.Pair(problem, theta)
+    pair = Pair(problem, theta)
     old, paths, rewards = pair.old, pair.old.paths, pair.rewards
 
     def surrogate(vector):
@@ -200,8 +211,7 @@ def test_the_surrogates_gradient_is_its_slope():
 
 
 def test_what_updates_off_policy_estimate():
-    study = drift.STUDY
-    found = judged(study, [dict(cell.settings) for cell in study.cells(True)], chunks=2)
+    found = judged(drift, [dict(cell.settings) for cell in drift.cells(True)], chunks=2)
     assert found["power"].all()
     for name in ("T6/corrected", "T7/leave-one-out", "T7/own mean", "T7/corrected"):
         assert (found.loc[name, "verdict"] == "confirmed").all(), name
@@ -215,16 +225,16 @@ def test_what_updates_off_policy_estimate():
 
 
 def test_a_tree_is_the_same_whatever_else_is_asked():
-    quick, full = ({cell.settings["horizon"]: cell.settings for cell in drift.STUDY.cells(quick)} for quick in (True, False))
+    quick, full = ({cell.settings["horizon"]: cell.settings for cell in drift.cells(quick)} for quick in (True, False))
     assert {horizon: full[horizon] for horizon in quick} == quick
 
 
 def test_what_is_not_a_number_is_no_evidence_about_trees():
-    settings = dict(drift.STUDY.cells(True)[1].settings) | {"trees": 2}
-    table = table_of(drift.STUDY.rows(settings, [drift.STUDY.compute(settings, np.random.SeedSequence(0), 0)]))
+    settings = dict(drift.cells(True)[1].settings) | {"trees": 2}
+    table = table_of(drift.rows(settings, [drift.simulate(settings, np.random.SeedSequence(0), 0)]))
     table.loc[table.index[table["quantity"] == "cosine"][0], "estimate"] = np.nan
     with pytest.raises(ValueError, match=r"must be (a number|numbers)"):
-        drift.STUDY.claims(table)
+        list(drift.claims(table))
 
 
 def test_of_one_token_no_ratio_estimates_the_old_gradient_exactly():
@@ -239,23 +249,23 @@ def test_bounds_on_norms_hold_and_broken_scores_break_them():
     search = {"starts": 4, "climbs": 1, "logits": 8.0, "width": 0.2, "policies": 50}
     settings = [{"what": "policies", "family": [2, 2, 1], "sought": False, **search}]
     settings.append({"what": "simplex", "points": [2, 7, 8], **search})
-    found = judged(score_bounds.STUDY, settings, chunks=4)
+    found = judged(score_bounds, settings, chunks=4)
     assert set(found["verdict"]) == {"confirmed"}
     assert found["power"].all()
-    assert {name for name, _ in found.index} == set(score_bounds.STUDY.decides)
+    assert {name for name, _ in found.index} == set(study_of(score_bounds).decides)
 
 
 def test_the_sharp_bound_of_the_gradient_is_attained_by_an_even_policy_of_two_tokens():
     family = Family(2, 1)
     x = np.array([0.0, 1.0, -1.0, 1.0, 0.0])  # logit, feature, rewards, drift
-    left, right = score_bounds.gradient(*family.at(x))
-    assert left / right * score_bounds.sharpening("T5/gradient", 2) == pytest.approx(1.0, rel=1e-12)
+    left, right = score_norms.gradient(*family.at(x))
+    assert left / right * score_norms.gradient_sharpening(2) == pytest.approx(1.0, rel=1e-12)
     assert left / right == pytest.approx(1.0 / np.sqrt(2.0 * np.log(2.0)), rel=1e-12)
 
 
 def test_what_the_groups_mean_adds_is_bounded_as_corrected():
-    settings = dict(group_mean_bounds.STUDY.cells(True)[0].settings) | {"policies": 30}
-    verdicts = judged(group_mean_bounds.STUDY, [settings]).droplevel("problem")["verdict"]
+    settings = dict(group_mean_bounds.cells(True)[0].settings) | {"policies": 30}
+    verdicts = judged(group_mean_bounds, [settings]).droplevel("problem")["verdict"]
     assert verdicts[["T12/X2, R=1", "T12/X2/corrected", "T12/Y1/corrected"]].tolist() == ["confirmed"] * 3
     assert verdicts[["T12/X2", "T12/Y1", "T12/Y1, R=1"]].tolist() == ["refuted"] * 3
 
@@ -269,7 +279,7 @@ def test_uncentred_scores_are_broken():
 
 
 def test_the_second_moment_grows_no_faster_than_its_bound():
-    found = judged(ratio_moments.STUDY, [dict(cell.settings) for cell in ratio_moments.STUDY.cells(True)])
+    found = judged(ratio_moments, [dict(cell.settings) for cell in ratio_moments.cells(True)])
     assert set(found["verdict"]) == {"confirmed"}
     assert found["power"].all()
     p, rho = np.array([0.5, 0.5]), np.array([0.5, 1.5])
@@ -299,8 +309,7 @@ def test_the_mean_update_is_that_of_all_groups(kind, aggregation):
 
 
 def test_own_length_moves_a_shared_optimum_and_no_tabular_one():
-    study = own_length.STUDY
-    found = judged(study, [dict(cell.settings) for cell in study.cells(True)])
+    found = judged(own_length, [dict(cell.settings) for cell in own_length.cells(True)])
     assert found["power"].all()
     verdicts = found.loc["T15/optimum", "verdict"]
     assert verdicts["tabular, KL, 1"] == "confirmed"
@@ -343,8 +352,7 @@ def test_interpolated_fields_and_mean_paths_are_right():
 
 
 def test_rates_of_convergence():
-    study = stationarity.STUDY
-    found = judged(study, [dict(cell.settings) for cell in study.cells(True)])
+    found = judged(stationarity, [dict(cell.settings) for cell in stationarity.cells(True)])
     assert found["power"].all()
     for name in ("T9/limit", "T9/G", "T11/floor"):
         assert (found.loc[name, "verdict"] == "refuted").all(), name

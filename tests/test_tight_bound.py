@@ -16,7 +16,7 @@ def table():
     rows = []
     for cell in tight_bound.cells(True):
         settings = dict(cell.settings) | {"runs": 4096}
-        rows += tight_bound.rows(settings, [tight_bound.compute(settings, np.random.SeedSequence(4), 0)])
+        rows += tight_bound.rows(settings, [tight_bound.simulate(settings, np.random.SeedSequence(4), 0)])
     return table_of(rows)
 
 
@@ -54,9 +54,9 @@ def test_the_mean_gap_is_that_of_the_recursion_once_the_ball_is_wide_enough(tabl
 
 def test_a_bound_that_is_nearly_tight_tells_a_noise_that_is_half_too_small(table):
     table = table.assign(standard_error=0.01 * table["estimate"])
-    found = judge(tight_bound.claims(table)).set_index("id")
+    found = judge(list(tight_bound.claims(table))).set_index("id")
     assert found["power"].all()
     assert found["verdict"].to_dict() == {"U8/printed": "confirmed", "U8": "confirmed"}
-    assert set(judge(tight_bound.claims(table.assign(estimate=1.4 * table["estimate"])))["verdict"]) == {"refuted"}
+    assert set(judge(list(tight_bound.claims(table.assign(estimate=1.4 * table["estimate"]))))["verdict"]) == {"refuted"}
     last = table[table["n"] == 1024]
     assert (last["prediction"] < 1.3 * last["estimate"]).all()

@@ -9,6 +9,7 @@ import grpo_theory as gt
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.evidence import judge
 from grpo_theory.exact import gradient
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, cell_seed, table_of
 from grpo_theory.simulate import TrainingRuns
@@ -109,7 +110,7 @@ def small_table(arms=None):
     cell, place = Cell(settings), dict.fromkeys(ARMS) | {arm: arm for arm in ARMS} | (arms or {})
     order = list(settings["arms"])
     seed = cell_seed("time_to_level", cell, 0)
-    done = {arm: time_to_level.compute(settings, seed, order.index(arm)) for arm in set(place.values())}
+    done = {arm: time_to_level.simulate(settings, seed, order.index(arm)) for arm in set(place.values())}
     return table_of(time_to_level.rows(settings, [done[place[arm]] for arm in order]))
 
 
@@ -118,11 +119,11 @@ def test_verdicts_follow_the_evidence_and_controls_without_a_fault_survive():
     """Dropping the ratio is sooner by far; an arm is no sooner than itself; a control that is the right arm is not refuted."""
     table = small_table()
     found = {one.statement.id: one for one in time_to_level.claims(table)}
-    assert set(found) == set(time_to_level.STUDY.decides)
+    assert set(found) == set(study_of(time_to_level).decides)
     verdicts = judge([found["T8/training"], found["T14/against no ratio"]]).set_index("id")
     assert verdicts.loc["T8/training", ["verdict", "control"]].tolist() == ["reproduced here", "refuted"]
     assert verdicts.loc["T14/against no ratio", "verdict"] != "confirmed"
-    same = judge(time_to_level.claims(small_table({"GRPO": "TIC", "broken": "TIC"}))).set_index("id")
+    same = judge(list(time_to_level.claims(small_table({"GRPO": "TIC", "broken": "TIC"})))).set_index("id")
     assert same.loc["T14/against GRPO", "verdict"] == "inconclusive"
     assert same.loc["T8/training", "control"] != "refuted"
 
@@ -134,5 +135,5 @@ def test_arms_see_the_same_draws():
         "arms": ["TIC", "no ratio", "TIC"],
         "runs": {"TIC": 8},
     }
-    first, last = (time_to_level.compute(settings, np.random.SeedSequence(1), chunk) for chunk in (0, 2))
+    first, last = (time_to_level.simulate(settings, np.random.SeedSequence(1), chunk) for chunk in (0, 2))
     assert first == last

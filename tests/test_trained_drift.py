@@ -8,12 +8,14 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.evidence.reading import BoundedMean
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import Cell, cell_seed, table_of
 from grpo_theory.simulate.iterates import simulate_iterates
 from simulations.sequence.off_policy import Pairs, cosines
 from simulations.sequence.parts import composed, random_problem
 from simulations.training import looks, trained_drift
-from simulations.training.trained_drift import ARMS, SEEN, STUDY
+from simulations.training.minibatch_trainer import MinibatchTrainer
+from simulations.training.trained_drift import ARMS, SEEN
 from simulations.training.worlds import WORLDS, race_problem
 
 RUNS = {"batch_size": 8, "group_size": 4, "steps": 16, "inner_steps": 4, "replications": 5}
@@ -201,7 +203,9 @@ def small():
 def run(settings, arms=None):
     seed = cell_seed("trained_drift", Cell(settings), 0)
     place = {arm: settings["arms"].index((arms or {}).get(arm, arm)) for arm in settings["arms"]}
-    return table_of(trained_drift.rows(settings, [trained_drift.compute(settings, seed, place[arm]) for arm in settings["arms"]]))
+    return table_of(
+        trained_drift.rows(settings, [trained_drift.simulate(settings, seed, place[arm]) for arm in settings["arms"]])
+    )
 
 
 @pytest.fixture(scope="module")
@@ -210,8 +214,8 @@ def table():
 
 
 def test_every_claim_of_the_study_is_made_and_its_control_has_power(table):
-    found = judge(trained_drift.claims(table))
-    assert set(found["id"]) == set(STUDY.decides)
+    found = judge(list(trained_drift.claims(table)))
+    assert set(found["id"]) == set(study_of(trained_drift).decides)
     assert (found["control"] == "refuted").all()
     assert set(found["problem"]) == {"32 problems of 2 tokens, 6 parameters, 16 rollouts, Adam, m = 16"}
 
@@ -227,9 +231,9 @@ def test_an_arm_is_ahead_of_itself_by_nothing():
 def test_success_at_the_best_step_is_that_of_the_runs_that_were_looked_at():
     settings = small()
     seed = cell_seed("trained_drift", Cell(settings), 0)
-    found = trained_drift.compute(settings, seed, 1)
+    found = trained_drift.simulate(settings, seed, 1)
     judging = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, 1))
-    trainer = trained_drift.Trainer(settings, ARMS["none"])
+    trainer = MinibatchTrainer(settings, ARMS["none"])
     wanted = [trainer.success(problem, found["step"], own) for problem, own in WORLDS["two"].drawn(judging, 2)]
     np.testing.assert_allclose(found["success"]["best"], wanted, rtol=1e-13)
 

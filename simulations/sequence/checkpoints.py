@@ -51,10 +51,10 @@ def checkpoints(problem: gt.Problem, update: Estimator, counts: Sequence[int], g
     guess = -0.5 * excess(0.0)
     length = np.exp(brentq(excess, guess - 3.0, guess + 3.0, xtol=1e-3))
     step = length / np.linalg.norm(first)
-    found, theta = {}, start + step * first
+    policies, theta = {}, start + step * first
     for count in range(1, max(counts) + 1):
         if count > 1:
             theta = theta + step * gt.gradient_mean(problem, theta, update, **sizes, behaviour=start)
         if count in counts:
-            found[count] = theta
-    return found
+            policies[count] = theta
+    return policies

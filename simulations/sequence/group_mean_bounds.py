@@ -1,6 +1,9 @@
-"""T12: how large the terms are that the group's mean adds to the update, and their worst cases, all groups enumerated."""
+"""T12: what the group's mean adds to the update, its bounds and their worst cases, exact.
 
-from collections.abc import Callable
+All groups are enumerated, for random policies and for those that a search finds.  Broken, scores are not centred.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -8,13 +11,75 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
 from simulations.sequence.group_laws import multiset_probabilities
-from simulations.sequence.tokens import Family, Tokens, Uncentred, draw
+from simulations.sequence.tokens import LIPSCHITZ, Family, Tokens, Uncentred, draw
+from simulations.sources import CORRECTION, TIC_GRPO, derived
+
+T12 = Statement(
+    "T12",
+    TIC_GRPO,
+    "E||X2||^2 <= (2L/|G|) log|V| and E||Y1||^2 <= 2(1+e_hi) L log|V|/(T|G|)",
+    PARTS,
+    LIPSCHITZ,
+    formula=r"$$E\|X_2\|^2\le\frac{2L}{\left|G\right|}\log\left|V\right|,\qquad "
+    r"E\|Y_1\|^2\le\frac{2(1+\varepsilon)L\log\left|V\right|}{T\,\left|G\right|}$$",
+)
+X2 = Statement(
+    "T12/X2",
+    TIC_GRPO,
+    "E||X2||^2 over (2L/G) log|V| is at most 1, rewards up to R = 10",
+    "upper bound",
+    LIPSCHITZ,
+    formula=r"The bound of $E\|X_2\|^2$, rewards up to $R=10$.",
+)
+X2_ONE = Statement(
+    "T12/X2, R=1",
+    TIC_GRPO,
+    "E||X2||^2 over (2L/G) log|V| is at most 1, rewards up to 1",
+    "upper bound",
+    LIPSCHITZ,
+    formula=r"The bound of $E\|X_2\|^2$, rewards up to $1$.",
+)
+X2_CORRECTED = Statement(
+    "T12/X2/corrected",
+    derived(26),
+    "E||X2||^2 <= R^2 ((G+3)/G^2) 2L (log|V| + 1 - 1/T), without 1 - 1/T where all lengths are equal",
+    "upper bound",
+    LIPSCHITZ,
+    formula=r"$$E\|X_2\|^2\le R^2\,\frac{G+3}{G^2}\,2L\left(\log\left|V\right|+1-\frac1T\right)$$ Where all lengths are "
+    r"equal, without $1-\tfrac1T$.",
+    whose=CORRECTION,
+)
+Y1 = Statement(
+    "T12/Y1",
+    TIC_GRPO,
+    "E||Y1||^2 over 2(1+e) L log|V|/(TG) is at most 1, rewards up to R = 10",
+    "upper bound",
+    LIPSCHITZ,
+    formula=r"The bound of $E\|Y_1\|^2$, rewards up to $R=10$.",
+)
+Y1_ONE = Statement(
+    "T12/Y1, R=1",
+    TIC_GRPO,
+    "E||Y1||^2 over 2(1+e) L log|V|/(TG) is at most 1, rewards up to 1",
+    "upper bound",
+    LIPSCHITZ,
+    formula=r"The bound of $E\|Y_1\|^2$, rewards up to $1$.",
+)
+Y1_CORRECTED = Statement(
+    "T12/Y1/corrected",
+    derived(26),
+    "E||Y1||^2 <= [(|mu_k - mu_0| + 2R/G)^2 + R^2/G] 2(1+e) L log|V|/T: it does not fall with G where the clip bites",
+    "upper bound",
+    LIPSCHITZ,
+    formula=r"$$E\|Y_1\|^2\le\left[\left(\left|\mu_k-\mu_0\right|+\frac{2R}G\right)^2+\frac{R^2}G\right]\frac{2(1+"
+    r"\varepsilon)L\log\left|V\right|}{T}$$ It does not fall with $G$ where the clip bites.",
+    whose=CORRECTION,
+)
 
 LOW, HIGH = 0.2, 0.2
 """The clip's widths, as practised."""
@@ -92,16 +157,18 @@ def current_corrected(old: Tokens, now: Tokens, rewards: Array, group_size: int)
 
 Term = Callable[[Tokens, Tokens, Array, int], float]
 
-BOUNDS: dict[str, tuple[Term, Term]] = {
-    "T12/X2, R=1": (baseline_term, baseline_printed),
-    "T12/X2/corrected": (baseline_term, baseline_corrected),
-    "T12/Y1, R=1": (current_term, current_printed),
-    "T12/Y1/corrected": (current_term, current_corrected),
+BOUNDS: dict[Statement, tuple[Term, Term]] = {
+    X2_ONE: (baseline_term, baseline_printed),
+    X2_CORRECTED: (baseline_term, baseline_corrected),
+    Y1_ONE: (current_term, current_printed),
+    Y1_CORRECTED: (current_term, current_corrected),
 }
 """A term and its bound; with rewards up to 1 the two bounds of X2 are in one proportion, so one search does for both."""
-SOUGHT = ("T12/X2, R=1", "T12/Y1, R=1", "T12/Y1/corrected")
-ANY_REWARD = {"T12/X2, R=1": "T12/X2", "T12/Y1, R=1": "T12/Y1"}
+SOUGHT = (X2_ONE, Y1_ONE, Y1_CORRECTED)
+ANY_REWARD = {X2_ONE: X2, Y1_ONE: Y1}
 """The statements with rewards of any size: the terms grow with its square, and the printed bounds do not."""
+STATED = {one.id: one for one in (*BOUNDS, *ANY_REWARD.values())}
+"""By id, as the table names them."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -116,69 +183,46 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return the largest ratios of terms to bounds: of random policies, sought, and of random policies with broken scores."""
     family, group_size = Family(*settings["family"]), settings["group_size"]
     box = family.bounds(settings["logits"], settings["drift"], 1.0)
-    drawn, *seeds = seed.spawn(1 + len(SOUGHT))
-    points = draw(box, settings["policies"], drawn)
-    found = []
+    drawn, *seeds = rng.spawn(1 + len(SOUGHT))
+    points, worst = draw(box, settings["policies"], drawn), []
     for how, make in (("random", Tokens), ("broken", Uncentred)):
         ratios = [_ratios(family.at(x, make), group_size) for x in points]
-        found += [_row(name, how, max(one[name] for one in ratios), len(points)) for name in BOUNDS]
-    for name, own_seed in zip(SOUGHT, seeds, strict=True):
-        term, bound = BOUNDS[name]
+        worst += [(one, how, max(ratio[one] for ratio in ratios), len(points)) for one in BOUNDS]
+    for statement, own_seed in zip(SOUGHT, seeds, strict=True):
+        term, bound = BOUNDS[statement]
 
         def sides(x: Array, term: Term = term, bound: Term = bound) -> tuple[float, float]:
             at = family.at(x)
             return term(*at, group_size), bound(*at, group_size)
 
-        worst = gt.worst_case(sides, box, rng=own_seed, starts=settings["starts"], climbs=settings["climbs"])
-        at_worst = _ratios(family.at(worst.parameters), group_size)
-        also = ("T12/X2/corrected",) if name == "T12/X2, R=1" else ()
-        found += [_row(one, "sought", at_worst[one], worst.evaluations) for one in (name, *also)]
-    wide = [row for row in found if row["statement"] in ANY_REWARD]
-    return found + [_row(ANY_REWARD[row["statement"]], row["how"], row["estimate"] * REWARD**2, row["count"]) for row in wide]
+        sought = gt.worst_case(sides, box, rng=own_seed, starts=settings["starts"], climbs=settings["climbs"])
+        at_worst = _ratios(family.at(sought.parameters), group_size)
+        also = (X2_CORRECTED,) if statement == X2_ONE else ()
+        worst += [(one, "sought", at_worst[one], sought.evaluations) for one in (statement, *also)]
+    worst += [(ANY_REWARD[one], how, ratio * REWARD**2, count) for one, how, ratio, count in worst if one in ANY_REWARD]
+    return [{"statement": one.id, "how": how, "estimate": ratio, "count": count} for one, how, ratio, count in worst]
 
 
-def _ratios(at: tuple[Tokens, Tokens, Array], group_size: int) -> dict[str, float]:
+def _ratios(at: tuple[Tokens, Tokens, Array], group_size: int) -> dict[Statement, float]:
     """Return each term over its bound."""
     terms: dict[Term, float] = {term: term(*at, group_size) for term in (baseline_term, current_term)}
-    return {name: terms[term] / bound(*at, group_size) for name, (term, bound) in BOUNDS.items()}
-
-
-def _row(statement: str, how: str, estimate: float, count: int) -> dict[str, Any]:
-    return {"statement": statement, "how": how, "estimate": estimate, "count": count}
+    return {one: terms[term] / bound(*at, group_size) for one, (term, bound) in BOUNDS.items()}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each bound and how its worst case was sought: the term over its bound."""
-    common = {"setting": Family(*settings["family"]).name, "group_size": settings["group_size"]}
-    return [
-        common
-        | {"statement": row["statement"], "how": row["how"], "count": row["count"]}
-        | {"prediction": 1.0, "estimate": row["estimate"], **EXACT}
-        for row in results[0]
-    ]
+    common = {"setting": Family(*settings["family"]).name, "group_size": settings["group_size"], "prediction": 1.0, **EXACT}
+    return [common | row for row in results[0]]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each bound at each group size, over all families of policies."""
-    found = []
-    for (statement, group_size), part in table.groupby(["statement", "group_size"], sort=False):
+    for (name, group_size), part in table.groupby(["statement", "group_size"], sort=False):
         worst = part.groupby("how")["estimate"].agg(largest).to_dict()
         broken = worst.pop("broken")
-        both = exact(largest(list(worst.values())), 1.0), exact(broken, 1.0)
-        found.append(claim(str(statement), f"G = {group_size}", *both, facts=worst))
-    return found
-
-
-STUDY = unconverted(
-    "group_mean_bounds",
-    "T12: what the group's mean adds to the update, its bounds and their worst cases, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    (*BOUNDS, *ANY_REWARD.values()),
-)
+        own, control = exact(largest(list(worst.values())), 1.0), exact(broken, 1.0)
+        yield STATED[name].claim(f"G = {group_size}", own, control, facts=worst)

@@ -1,17 +1,46 @@
-"""U15: the bias of token ratios after m updates of size eta on one rollout, exact."""
+"""U15: the bias of token ratios against the step size and the number of updates, exact.
 
-from typing import Any
+A policy takes m updates of size eta on one rollout.  The mean update with token ratios is compared with that with trajectory
+ratios, relative to the gradient.  Broken, the own sample is in the mean of the group: a bias of 1/G that does not vanish.
+"""
+
+from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, log_log_slope
-from grpo_theory.evidence.reading import exact
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
+from grpo_theory.evidence import PARTS, Comparison, Margin, Statement, log_log_slope
+from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.parts import composed
+from simulations.sources import DEMYSTIFYING
+
+NEAR = Margin(
+    0.1, "A tenth of the exponent: over a factor of 30 in the step size it is 1.4 in the bias, too little to choose by."
+)
+U15 = Statement(
+    "U15",
+    f"{DEMYSTIFYING}, Theorem 12",
+    "MSE about the sequential-ratio gradient = O(m^2 eta^2/eps + kappa^2 m^2 eta^2/eps^3) + trace Sigma_1/G + O(1/(eps G^2))",
+    PARTS,
+    formula=r"About the gradient with the sequential ratio, $$\mathrm{MSE}=O\!\left(\frac{m^2\eta^2}{\varepsilon}\right)+O\!"
+    r"\left(\frac{\kappa^2m^2\eta^2}{\varepsilon^3}\right)+\frac{\mathrm{tr}\,\Sigma_1}{G}+O\!\left(\frac1{"
+    r"\varepsilon G^2}\right)$$",
+)
+BY_STEP = Statement(
+    "U15/step",
+    f"{DEMYSTIFYING}, Theorem 12",
+    "the bias of token ratios grows as eta, from 0.003 to 0.1 at m = 4",
+    "rate",
+    margin=NEAR,
+)
+BY_UPDATES = Statement(
+    "U15/updates",
+    f"{DEMYSTIFYING}, Theorem 12",
+    "the bias of token ratios grows as m, from 1 to 8 at eta = 0.01",
+    "rate",
+    margin=NEAR,
+)
 
 PROBLEMS = ("sequence-tabular", "sequence-shared", "kl-sequence")
 STEPS = (0.003, 0.01, 0.03, 0.1)
@@ -19,83 +48,36 @@ UPDATES = (1, 2, 4, 8)
 STEP, UPDATE = 0.01, 4
 """The step size at which the number of updates varies, and the number at which the step size does."""
 GROUP_SIZE = 8
-RATE_MARGIN = 0.1
-"""A tenth of the exponent: over a factor of 30 in the step size it is one of 1.4 in the bias, too little to choose a step by."""
+KERNELS = ("rloo", "dr_grpo")
+"""Leave-one-out advantages, and broken: the own sample in the mean."""
 
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for each problem; exact, so quick is no different."""
-    return [
-        Cell({"problem": name, "steps": list(STEPS), "updates": list(UPDATES), "group_size": GROUP_SIZE}) for name in PROBLEMS
-    ]
+    return [Cell({"problem": name}) for name in PROBLEMS]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
-    """Return the length of the mean's distance from that with trajectory ratios, and the control's, with an own sample's too."""
-    problem = gt.gallery.problem(settings["problem"])
-    pairs = [(step, UPDATE) for step in settings["steps"]] + [(STEP, updates) for updates in settings["updates"]]
-    found = []
-    for step, updates in pairs:
-        theta = _drifted(problem, step, updates, settings["group_size"])
-        wanted = _mean(problem, theta, "rloo", "trajectory", settings["group_size"])
-        token, own = (_mean(problem, theta, name, "token", settings["group_size"]) for name in ("rloo", "dr_grpo"))
-        found.append({"step": step, "updates": updates} | _distances(token, own, wanted))
-    return {"rows": found}
-
-
-def _distances(token: Array, own: Array, wanted: Array) -> dict[str, float]:
-    scale = float(np.linalg.norm(wanted))
-    return {"bias": float(np.linalg.norm(token - wanted)) / scale, "own": float(np.linalg.norm(own - wanted)) / scale}
-
-
-def _mean(problem: gt.Problem, theta: Array, advantage: str, ratio: str, group_size: int) -> Array:
+def mean_update(problem: gt.Problem, theta: Array, advantage: str, ratio: str) -> Array:
     """Return the exact mean of an estimate at theta from responses of the problem's own policy."""
-    sizes = {"batch_size": 1, "group_size": group_size}
+    sizes = {"batch_size": 1, "group_size": GROUP_SIZE}
     return gt.gradient_mean(problem, theta, composed(advantage, ratio), **sizes, behaviour=problem.theta)
 
 
-def _drifted(problem: gt.Problem, step: float, updates: int, group_size: int) -> Array:
-    """Return the policy after so many expected updates, all on responses of the problem's own policy."""
+def biases(problem: gt.Problem, step: float, updates: int) -> list[float]:
+    """Return the bias of each kernel with token ratios after so many expected updates, all on one policy's responses."""
     theta = np.array(problem.theta)
     for _ in range(updates):
-        theta = theta + step * _mean(problem, theta, "rloo", "token", group_size)
-    return theta
+        theta = theta + step * mean_update(problem, theta, "rloo", "token")
+    wanted = mean_update(problem, theta, "rloo", "trajectory")
+    scale = float(np.linalg.norm(wanted))
+    return [float(np.linalg.norm(mean_update(problem, theta, kernel, "token") - wanted)) / scale for kernel in KERNELS]
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each step size, number of updates and kernel; the bias is relative to the gradient."""
-    zero = {"prediction": 0.0, **EXACT}
-    common = {"problem": settings["problem"], "group_size": settings["group_size"]}
-    found = []
-    for row in results[0]["rows"]:
-        place = {"step": row["step"], "updates": row["updates"], "drift": row["step"] * row["updates"]}
-        for kernel, name in (("rloo", "bias"), ("dr_grpo", "own")):
-            found.append(common | place | {"advantage": kernel, "estimate": row[name]} | zero)
-    return found
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Log-log slopes in eta and in m; the control's kernel has the own sample in the mean, a bias of 1/G that does not vanish."""
-    found = []
-    for problem, part in table.groupby("problem", sort=False):
-        for statement, varied, held in (
-            ("U15/step", "step", part["updates"] == UPDATE),
-            ("U15/updates", "updates", part["step"] == STEP),
-        ):
-            curves = (
-                part[held & (part["advantage"] == kernel)].groupby(varied)["estimate"].first() for kernel in ("rloo", "dr_grpo")
-            )
-            slopes = (log_log_slope(curve.index, curve)[0] for curve in curves)
-            found.append(claim(statement, str(problem), *(exact(slope, 1.0, RATE_MARGIN) for slope in slopes)))
-    return found
-
-
-STUDY = unconverted(
-    "inner_updates",
-    "U15: the bias of token ratios against the step size and the number of updates, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U15/step", "U15/updates"),
-)
+def compare(settings: Settings) -> Iterator[Comparison]:
+    """Yield the log-log slopes of the bias in eta and in m."""
+    problem = gt.gallery.problem(settings["problem"])
+    by_step = [biases(problem, step, UPDATE) for step in STEPS]
+    by_updates = [biases(problem, STEP, updates) for updates in UPDATES]
+    for statement, varied, curves in ((BY_STEP, STEPS, by_step), (BY_UPDATES, UPDATES, by_updates)):
+        slope, broken = (log_log_slope(varied, curve)[0] for curve in np.transpose(curves))
+        yield statement.compare(settings["problem"], slope, 1.0, broken=broken)

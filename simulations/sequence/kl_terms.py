@@ -1,6 +1,10 @@
-"""U17, R5: which gradient each KL term estimates, in the reward and in the loss, on and off policy, exact."""
+"""U17, R5: which gradient each KL term estimates, exact.
 
-from collections.abc import Mapping
+In the reward and in the loss, on and off policy, means are compared with gradients of divergences.  Broken, responses are drawn
+from another policy than the one that is meant, 1% of a step away, or the slope is the printed one.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,12 +13,123 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
-from simulations.sequence.divergences import STEP, Numbers, at_held_prefixes, between, expected, gradient
+from simulations.sequence.divergences import STEP, between, expected, gradient
+from simulations.sequence.kl_targets import log_reference_of, off_policy_targets, on_policy_targets
 from simulations.sequence.parts import composed, cosine
+from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
+
+KL_PAPER = "arXiv 2512.21852"
+U17 = Statement(
+    "U17",
+    f"{DEMYSTIFYING}, K3 term",
+    "r - log r - 1 with r = pi_ref/pi is unbiased for KL(pi || pi_ref); its gradient estimator is sum_t W_t (1 - pi/pi_ref)",
+    PARTS,
+    formula=r"With $r=\pi_{\mathrm{ref}}/\pi$ the term $r-\log r-1$ is unbiased for "
+    r"$\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$, and its gradient is estimated by "
+    r"$$\sum_tW_t\left(1-\frac{\pi}{\pi_{\mathrm{ref}}}\right)$$",
+)
+SIDES = {
+    "value": Statement(
+        "U17/value",
+        f"{DEMYSTIFYING}, K3 term",
+        "on samples from pi the mean of sum_t r_t - log r_t - 1 is KL(pi || pi_ref)",
+        "identity",
+        formula=r"On samples from $\pi$ the mean of $\sum_t r_t-\log r_t-1$ is $\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$.",
+    ),
+    "printed slope": Statement(
+        "U17/printed",
+        f"{DEMYSTIFYING}, K3 term",
+        "the derivative of the K3 term is W_t (1 - pi/pi_ref)",
+        "identity",
+        formula=r"The derivative of the K3 term is $\sum_tW_t(1-\pi/\pi_{\mathrm{ref}})$.",
+    ),
+    "slope": Statement(
+        "U17/corrected",
+        derived(19),
+        "it is W_t (1 - pi_ref/pi)",
+        "identity",
+        formula=r"The derivative of the K3 term is $$\sum_tW_t\left(1-\frac{\pi_{\mathrm{ref}}}{\pi}\right)$$",
+        whose=CORRECTION,
+    ),
+}
+"""What is stated about the values and the slopes, by the quantity that is measured."""
+R5 = Statement(
+    "R5",
+    KL_PAPER,
+    "which gradient do k1, k2, k3 estimate, in the reward or in the loss, on and off policy?",
+    PARTS,
+    formula=r"Which gradient do $k_1=-\log r$, $k_2=\tfrac12\log^2r$ and $k_3=r-1-\log r$, with $r=\pi_{\mathrm{ref}}/\pi$, "
+    "estimate: in the reward or in the loss, on and off policy?",
+)
+MEANS = {
+    "k1 in reward": Statement(
+        "R5/k1 in reward",
+        KL_PAPER,
+        "on policy: the gradient of KL(pi || pi_ref)",
+        "identity",
+        formula=r"On policy: the gradient of $\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$.",
+    ),
+    "k1 in loss": Statement("R5/k1 in loss", KL_PAPER, "on policy: 0", "identity"),
+    "k3 in loss, as printed": Statement(
+        "U17/printed mean",
+        f"{DEMYSTIFYING}, K3 term",
+        "the mean of sum_t W_t (1 - pi/pi_ref) is the gradient that the K3 term in the loss has: see R5/k3 in loss",
+        "identity",
+        formula=r"The mean of $\sum_tW_t(1-\pi/\pi_{\mathrm{ref}})$ is the gradient that the K3 term in the loss has.",
+    ),
+    **{
+        term: Statement(f"R5/{term}", derived(19), text, "identity", formula=formula, whose=OURS)
+        for term, text, formula in (
+            (
+                "k2 in reward",
+                "on policy: the gradient of E_pi[(1/2) sum_t l_t^2] less its part through l_t = log(pi/pi_ref)",
+                r"On policy: the gradient of $E_\pi[\tfrac12\sum_t\ell_t^2]$ less its part through "
+                r"$\ell_t=\log(\pi/\pi_{\mathrm{ref}})$.",
+            ),
+            (
+                "k3 in reward",
+                "on policy: the gradient of KL(pi || pi_ref) less that of KL(pi_ref || pi) at the prefixes of pi",
+                r"On policy: the gradient of $\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$ less that of "
+                r"$\mathrm{KL}(\pi_{\mathrm{ref}}\,\|\,\pi)$ at the prefixes of $\pi$.",
+            ),
+            (
+                "k2 in loss",
+                "on policy: the gradient of KL(pi || pi_ref) with the prefixes held fixed",
+                r"On policy: the gradient of $\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$ with the prefixes held fixed.",
+            ),
+            (
+                "k3 in loss",
+                "on policy: the gradient of KL(pi_ref || pi) with the prefixes of pi held fixed",
+                r"On policy: the gradient of $\mathrm{KL}(\pi_{\mathrm{ref}}\,\|\,\pi)$ with the prefixes of $\pi$ "
+                "held fixed.",
+            ),
+            (
+                "k1 in reward/off policy",
+                "trajectory ratio: the gradient of KL(pi || pi_ref) - KL(pi || pi_0)",
+                "Trajectory ratio: the gradient of " r"$\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})-\mathrm{KL}(\pi\,\|\,\pi_0)$.",
+            ),
+            (
+                "k1 in loss/off policy",
+                "no ratio: the gradient of -KL(pi_0 || pi)",
+                r"No ratio: the gradient of $-\mathrm{KL}(\pi_0\,\|\,\pi)$.",
+            ),
+            (
+                "k2 in loss/off policy",
+                "no ratio: the gradient of E_0[(1/2) sum_t l_t^2]",
+                r"No ratio: the gradient of $E_0[\tfrac12\sum_t\ell_t^2]$.",
+            ),
+            (
+                "k3 in loss/off policy",
+                "no ratio: the gradient of E_0[sum_t (exp(-l_t) - 1 + l_t)]",
+                r"No ratio: the gradient of $E_0[\sum_t(e^{-\ell_t}-1+\ell_t)]$.",
+            ),
+        )
+    },
+}
+"""What is stated about the means, by the term."""
 
 PROBLEMS = ("kl-tabular", "kl-linear", "kl-sequence", "crowd")
 AWAY, DRIFT, STRAY = 0.7, 0.5, 0.01
@@ -55,61 +170,6 @@ def estimated(problem: gt.Problem, term: KLTerm, theta: Array, behaviour: Array 
     return -gt.gradient_mean(problem, theta, chosen, batch_size=1, group_size=GROUP_SIZE, behaviour=behaviour)
 
 
-def on_policy_targets(problem: gt.Problem, here: gt.Point) -> Mapping[str, Array]:
-    """Return what each term is said to estimate of responses of the policy itself (docs/derivations.md, section 19)."""
-    log_reference = _reference(problem)
-    own = here.token_log_probabilities
-
-    def reverse_term(logs: Numbers) -> Numbers:
-        return np.exp(logs) * (logs - log_reference)
-
-    def forward_term(logs: Numbers) -> Numbers:
-        return np.exp(log_reference) * (log_reference - logs)
-
-    def k2_term(logs: Numbers) -> Numbers:
-        return 0.5 * (logs - log_reference) ** 2
-
-    def moving(logs: Numbers) -> Any:
-        paths = problem.policy.paths
-        values = np.exp(paths.along(logs)) * paths.along(k2_term(own))
-        return problem.bandit.prompt_weights @ values.sum(axis=1)
-
-    def slope(divergence: Any) -> Array:
-        return gradient(problem, divergence, here.theta)
-
-    reverse, forward = slope(between(problem, log_reference)), slope(at_held_prefixes(problem, here, forward_term))
-    return {
-        "k1 in reward": reverse,
-        "k2 in reward": slope(moving),
-        "k3 in reward": reverse - forward,
-        "k1 in loss": np.zeros_like(reverse),
-        "k2 in loss": slope(at_held_prefixes(problem, here, reverse_term)),
-        "k3 in loss": forward,
-        PRINTED.name: forward,
-    }
-
-
-def off_policy_targets(problem: gt.Problem, here: gt.Point, sampler: gt.Point) -> Mapping[str, Array]:
-    """Return what the terms are said to estimate of responses of another policy."""
-    log_reference, then = _reference(problem), sampler.token_log_probabilities
-
-    def slope(divergence: Any) -> Array:
-        return gradient(problem, divergence, here.theta)
-
-    reverse = slope(between(problem, log_reference))
-    return {
-        "k1 in reward": reverse - slope(between(problem, then)),
-        "k1 in loss": slope(expected(problem, sampler, lambda logs: logs)),
-        "k2 in loss": slope(expected(problem, sampler, lambda logs: 0.5 * (logs - log_reference) ** 2)),
-        "k3 in loss": slope(expected(problem, sampler, lambda logs: np.exp(log_reference - logs) + logs)),
-    }
-
-
-def _reference(problem: gt.Problem) -> Array:
-    assert problem.log_reference is not None
-    return problem.log_reference
-
-
 def slope_error(here: gt.Point, term: KLTerm) -> float:
     """Return the largest difference, over tokens, of a term's slope from the derivative of k3 in the token's log probability."""
     log_ratios = here.log_ratios_to_reference
@@ -124,44 +184,42 @@ def value_error(problem: gt.Problem, here: gt.Point, sampler: gt.Point) -> float
     terms = np.empty_like(here.log_ratios_to_reference)
     KL_TERMS["k3 in reward"].fill(np.ascontiguousarray(here.log_ratios_to_reference), terms)
     mean = expected(problem, sampler, lambda logs: terms)(here.token_log_probabilities)
-    return float(abs(mean - between(problem, _reference(problem))(here.token_log_probabilities)))
+    return float(abs(mean - between(problem, log_reference_of(problem))(here.token_log_probabilities)))
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return discrepancies relative to the gradient of KL(pi || reference), and how near to it each mean is."""
     problem = penalty_alone(gt.gallery.problem(settings["problem"]))
-    rng = np.random.default_rng(seed)
-    steps = rng.normal(size=(3, problem.policy.dimension))
+    steps = np.random.default_rng(rng).normal(size=(3, problem.policy.dimension))
     away, drift, stray = (
         settings[name] * step / np.linalg.norm(step) for name, step in zip(("away", "drift", "stray"), steps, strict=True)
     )
-    here, then = problem.at(away), problem.at(away + drift)
-    wanted = gradient(problem, between(problem, _reference(problem)), away)
-    places = {
+    here, then, at_stray = problem.at(away), problem.at(away + drift), problem.at(away + stray)
+    wanted = gradient(problem, between(problem, log_reference_of(problem)), away)
+    samplers = {
         "on": (None, away + stray, on_policy_targets(problem, here)),
         "off": (then.theta, then.theta + stray, off_policy_targets(problem, here, then)),
     }
-    found = []
-    for place, (behaviour, astray, targets) in places.items():
+    table: Rows = []
+    for policy, (behaviour, astray, targets) in samplers.items():
         for name, target in targets.items():
             mean, wrong = (estimated(problem, TERMS[name], away, sampled) for sampled in (behaviour, astray))
-            found.append({"term": name, "policy": place} | _compare(mean, wrong, target, wanted))
+            table.append({"term": name, "policy": policy} | _gaps(mean, wrong, target, wanted))
+    sides = {
+        "value": (value_error(problem, here, here), value_error(problem, here, at_stray)),
+        "slope": (slope_error(here, TERMS["k3 in loss"]), slope_error(at_stray, PRINTED)),
+        "printed slope": (slope_error(here, PRINTED), slope_error(at_stray, PRINTED)),
+    }
     alone = {"term": "k3", "policy": "on", "from_reverse": np.nan, "cosine": np.nan}
-    at_stray = problem.at(away + stray)
-    found += [
-        alone | {"quantity": "value", "gap": value_error(problem, here, here), "astray": value_error(problem, here, at_stray)},
-        alone | {"quantity": "slope", "gap": slope_error(here, TERMS["k3 in loss"]), "astray": slope_error(at_stray, PRINTED)},
-        alone | {"quantity": "printed slope", "gap": slope_error(here, PRINTED), "astray": slope_error(at_stray, PRINTED)},
-    ]
-    return {"rows": found}
+    return table + [alone | {"quantity": name, "estimate": gap, "astray": astray} for name, (gap, astray) in sides.items()]
 
 
-def _compare(mean: Array, wrong: Array, target: Array, wanted: Array) -> dict[str, Any]:
+def _gaps(mean: Array, wrong: Array, target: Array, wanted: Array) -> dict[str, Any]:
     scale = float(np.linalg.norm(wanted))
     size = float(np.linalg.norm(mean))
     return {
         "quantity": "gradient",
-        "gap": float(np.linalg.norm(mean - target)) / scale,
+        "estimate": float(np.linalg.norm(mean - target)) / scale,
         "astray": float(np.linalg.norm(wrong - target)) / scale,
         "from_reverse": float(np.linalg.norm(mean - wanted)) / scale,
         "cosine": cosine(mean, wanted) if size > 1e-10 * scale else 0.0,
@@ -170,50 +228,14 @@ def _compare(mean: Array, wrong: Array, target: Array, wanted: Array) -> dict[st
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each term, in the reward and in the loss, on and off policy; `astray` is the control's discrepancy."""
-    zero = {"prediction": 0.0, **EXACT}
-    return [
-        {"problem": settings["problem"]}
-        | {name: value for name, value in row.items() if name != "gap"}
-        | zero
-        | {"estimate": row["gap"]}
-        for row in results[0]["rows"]
-    ]
+    return [{"problem": settings["problem"], "prediction": 0.0, **EXACT} | row for row in results[0]]
 
 
-IDS = {("value", "k3"): "U17/value", ("slope", "k3"): "U17/corrected", ("printed slope", "k3"): "U17/printed"}
-
-
-def statement_of(row: Mapping[Any, Any]) -> str | None:
-    """Return the id of the statement that a row is evidence for; None for what is shown only."""
-    if row["quantity"] != "gradient":
-        return IDS[row["quantity"], row["term"]]
-    if row["term"] == PRINTED.name:
-        return "U17/printed mean"
-    return f"R5/{row['term']}" + ("/off policy" if row["policy"] == "off" else "")
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each mean is what it is said to be; the control draws from another policy, or has the printed slope."""
-    found = []
     for row in table.to_dict("records"):
+        term = f"{row['term']}/off policy" if row["policy"] == "off" else row["term"]
+        statement = MEANS[term] if row["quantity"] == "gradient" else SIDES[row["quantity"]]
         facts = {"distance from the gradient of KL(pi || reference)": row["from_reverse"], "cosine with it": row["cosine"]}
-        facts = {} if np.isnan(row["cosine"]) else facts
-        pair = exact(row["estimate"], 0.0), exact(row["astray"], 0.0)
-        found.append(claim(str(statement_of(row)), str(row["problem"]), *pair, facts=facts))
-    return found
-
-
-STUDY = unconverted(
-    "kl_terms",
-    "U17, R5: which gradient each KL term estimates, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    (
-        *IDS.values(),
-        "U17/printed mean",
-        *(f"R5/{name}" for name in KL_TERMS),
-        *(f"R5/{name}/off policy" for name in ("k1 in reward", "k1 in loss", "k2 in loss", "k3 in loss")),
-    ),
-)
+        own, control = exact(row["estimate"], 0.0), exact(row["astray"], 0.0)
+        yield statement.claim(row["problem"], own, control, facts={} if np.isnan(row["cosine"]) else facts)

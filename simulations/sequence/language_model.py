@@ -1,21 +1,81 @@
-"""T3, T6 to T8 on SmolLM2: its head before and after 1, 4 and 16 updates on one rollout, answers of one token and of several."""
+"""T3, T6 to T8 on SmolLM2: what updates estimate after 1, 4 and 16 updates on one rollout, exact.
 
+The policies are its head before and after the updates; answers have one token, or several.  Broken: no ratio in the place of the
+trajectory's, updates that are turned, responses of the old policy in the place of the current one's, and the square of a ratio.
+"""
+
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.clip import find_clip
 from grpo_theory.estimation.ratio import Ratio
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
+from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.checkpoints import SEVERAL, checkpoints, divergence
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, turned
+from simulations.sources import OURS, TIC_GRPO
+
+PROPERTY = Statement(
+    "T3/language model",
+    f"question beside {TIC_GRPO}",
+    "SmolLM2: E||grad log P(s_T)||^2 = E sum_t ||grad log P(s_t|s_{t-1})||^2, after k updates on one rollout",
+    "identity",
+    formula="The same on SmolLM2, after $k$ updates on one rollout.",
+    whose=OURS,
+)
+NEARER_TO_OLD = Statement(
+    "T6/language model",
+    f"question beside {TIC_GRPO}",
+    "SmolLM2: after k updates on one rollout the mean update with token ratios is nearer to grad J(theta_0) than "
+    "to grad J(theta_k)",
+    "ordering",
+    formula=r"SmolLM2, after $k$ updates on one rollout: the mean update with token ratios is nearer to $\nabla "
+    r"J(\theta_0)$ than to $\nabla J(\theta_k)$.",
+    whose=OURS,
+)
+UNBIASED = Statement(
+    "T7/language model",
+    f"question beside {TIC_GRPO}",
+    "SmolLM2: after k updates on one rollout the mean update with the trajectory ratio, leave-one-out, no clip, = "
+    "grad J(theta_k)",
+    "identity",
+    formula="SmolLM2, after $k$ updates on one rollout: with the trajectory ratio, leave-one-out and no clip, the mean "
+    r"update is $\nabla J(\theta_k)$.",
+    whose=OURS,
+)
+TIC_UNBIASED = Statement(
+    "T7/language model, TIC",
+    f"question beside {TIC_GRPO}",
+    "SmolLM2: after k updates on one rollout T times TIC's mean update (own sample in the mean, clipped at 1.2) = "
+    "grad J(theta_k)",
+    "identity",
+    formula=r"SmolLM2, after $k$ updates on one rollout: $T$ times TIC's mean update is $\nabla J(\theta_k)$.",
+    whose=OURS,
+)
+LESS_ERROR = Statement(
+    "T7/language model, error",
+    f"question beside {TIC_GRPO}",
+    "SmolLM2: B = 32, G = 8, no clip: the trajectory ratio's squared error about grad J(theta_k) is below that of token ratios",
+    "ordering",
+    formula=r"SmolLM2, $B=32$, $G=8$, no clip: the squared error about $\nabla J(\theta_k)$ with the trajectory ratio is "
+    "below that with token ratios.",
+    whose=OURS,
+)
+WITHOUT_RATIO = Statement(
+    "T8/language model",
+    f"question beside {TIC_GRPO}",
+    "SmolLM2: after k updates on one rollout the cosine of the mean update without any ratio and grad J(theta_k) "
+    "is at least 0.95",
+    "upper bound",
+    formula=r"SmolLM2, after $k$ updates on one rollout: the cosine of the mean update without any ratio and $\nabla "
+    r"J(\theta_k)$ is at least $0.95$.",
+    whose=OURS,
+)
 
 ONE_TOKEN = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 UPDATES, QUICK_UPDATES = (1, 2, 3, 4, 6, 8, 11, 16), (1, 4)
@@ -48,7 +108,7 @@ UPDATE = leave_one_out("token", "by sign")
 
 def estimators(horizon: int) -> dict[str, Estimator]:
     """Return the estimators that are compared; of one token the token's ratio is the trajectory's."""
-    found = {
+    compared = {
         "none": leave_one_out("none"),
         "trajectory": leave_one_out("trajectory"),
         "trajectory, clipped": leave_one_out("trajectory", "upper only"),
@@ -56,33 +116,18 @@ def estimators(horizon: int) -> dict[str, Estimator]:
         "tic": find("tic_grpo"),
     }
     if horizon > 1:
-        found |= {"token": leave_one_out("token"), "geometric": leave_one_out("geometric")}
-        found["doubled"] = leave_one_out(Ratio("doubled", doubled_ratio))
-    return found
+        compared |= {"token": leave_one_out("token"), "geometric": leave_one_out("geometric")}
+        compared["doubled"] = leave_one_out(Ratio("doubled", doubled_ratio))
+    return compared
 
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for each way of asking and for the longer answers; exact, so quick only looks at fewer."""
     problems = ("lm-few-shot", SEVERAL) if quick else (*ONE_TOKEN, SEVERAL)
-    common = {"updates": list(QUICK_UPDATES if quick else UPDATES), "group_size": GROUP_SIZE, "batch_size": BATCH_SIZE}
-    return [Cell({"problem": name, **common}) for name in problems]
+    return [Cell({"problem": name, "updates": list(QUICK_UPDATES if quick else UPDATES)}) for name in problems]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
-    """Return what is measured at every checkpoint."""
-    problem = gt.gallery.problem(settings["problem"])
-    sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
-    old = problem.at(problem.theta)
-    found = []
-    for updates, theta in checkpoints(problem, UPDATE, settings["updates"], settings["group_size"]).items():
-        now = problem.at(theta)
-        measured = [{"estimator": "policy", **row} for row in _policies(problem, old, now)]
-        measured += _updates(problem, old, now, sizes)
-        found += [{"updates": updates, **row} for row in measured]
-    return found
-
-
-def _policies(problem: gt.Problem, old: gt.Point, now: gt.Point) -> list[dict[str, Any]]:
+def policies(problem: gt.Problem, old: gt.Point, now: gt.Point) -> dict[str, float]:
     """Return how far the policies are apart: ratios of tokens and of responses, under the old policy."""
     paths, weights = problem.policy.paths, problem.bandit.prompt_weights[:, None]
     p = weights * old.probabilities
@@ -110,7 +155,7 @@ def _policies(problem: gt.Problem, old: gt.Point, now: gt.Point) -> list[dict[st
     }
     for share in (0.01, 0.99):
         measured[f"ratio, {100 * share:g}%"] = _quantile(rho, p, share)
-    return [{"quantity": quantity, "estimate": value} for quantity, value in measured.items()]
+    return measured
 
 
 def _cross(p: Array, products: Array, apart: Array) -> float:
@@ -125,75 +170,62 @@ def _quantile(values: Array, p: Array, share: float) -> float:
     return float(values.ravel()[order][min(np.searchsorted(mass, share * mass[-1]), order.size - 1)])
 
 
-def _updates(problem: gt.Problem, old: gt.Point, now: gt.Point, sizes: dict[str, int]) -> list[dict[str, Any]]:
-    """Return distances of the mean updates from gradients, their cosines with the current one, and their errors."""
+def updates(problem: gt.Problem, old: gt.Point, now: gt.Point) -> dict[tuple[str, str], float]:
+    """Return distances of the mean updates from gradients, their cosines with the current one, and their errors.
+
+    Lengths are relative to that of the current gradient.
+    """
     horizon, gradient = problem.policy.paths.horizon, now.moments.gradient
     scale = float(np.linalg.norm(gradient))
-    found: list[dict[str, Any]] = []
+    measured: dict[tuple[str, str], float] = {}
 
-    def note(name: str, mean: Array, **measured: float) -> None:
-        measured["to current"] = float(np.linalg.norm(mean - gradient)) / scale
-        measured["to old"] = float(np.linalg.norm(mean - old.moments.gradient)) / scale
-        measured["cosine"] = cosine(mean, gradient)
-        found.extend({"estimator": name, "quantity": quantity, "estimate": value} for quantity, value in measured.items())
+    def note(name: str, mean: Array) -> None:
+        measured[name, "to current"] = float(np.linalg.norm(mean - gradient)) / scale
+        measured[name, "to old"] = float(np.linalg.norm(mean - old.moments.gradient)) / scale
+        measured[name, "cosine"] = cosine(mean, gradient)
 
     for name, estimator in estimators(horizon).items():
-        law = gt.exact.law_between(now, old, estimator, **sizes)
+        law = gt.exact.law_between(now, old, estimator, batch_size=BATCH_SIZE, group_size=GROUP_SIZE)
         factor = float(horizon) if name == "tic" else 1.0
         mean, variance = factor * law.mean, factor**2 * law.trace / scale**2
-        error = variance + float(np.linalg.norm(mean - gradient) ** 2) / scale**2
-        note(name, mean, variance=variance, error=error)
+        measured[name, "variance"] = variance
+        measured[name, "error"] = variance + float(np.linalg.norm(mean - gradient) ** 2) / scale**2
+        note(name, mean)
         if name == "none":
             note("turned", turned(mean, gradient))
-    return found
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each checkpoint, estimator and quantity; lengths are relative to that of the current gradient."""
-    zero = ("to current", "cross terms", "cross terms, old responses")
-    return [
-        {"problem": settings["problem"], **{key: row[key] for key in ("updates", "estimator", "quantity")}}
-        | {"prediction": 0.0 if row["quantity"] in zero else float("nan"), "estimate": row["estimate"], **EXACT}
-        for row in results[0]
-    ]
+    return measured
 
 
 FACTS = ("nats", "effective sample share", "tokens clipped")
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """One claim for each statement, way of asking and number of updates."""
-    found, judged = [], table[table["updates"].isin(JUDGED)]
-    for (problem, updates), part in judged.groupby(["problem", "updates"], sort=False):
-        value = part.set_index(["estimator", "quantity"])["estimate"]
-        setting = f"{problem}, {updates} updates"
-        facts = {fact: value["policy", fact] for fact in FACTS}
-        identities = (("T7/language model", "trajectory", "none"), ("T7/language model, TIC", "tic", "none"))
-        for statement, name, control in identities:
-            both = (exact(value[one, "to current"], 0.0) for one in (name, control))
-            found.append(claim(statement, setting, *both, facts=facts))
-        costs = (exact(1.0 - value[name, "cosine"], NOTICEABLE) for name in ("none", "turned"))
-        found.append(claim("T8/language model", setting, *costs, facts=facts))
-        if problem != SEVERAL:
-            continue
-        cross = (exact(value["policy", name], 0.0) for name in ("cross terms", "cross terms, old responses"))
-        found.append(claim("T3/language model", setting, *cross, facts=facts))
-        gaps = (exact(value[name, "to old"] - value[name, "to current"], 0.0) for name in ("token", "trajectory"))
-        found.append(claim("T6/language model", setting, *gaps, facts=facts))
-        errors = (exact(value[name, "error"] - value["token", "error"], 0.0) for name in ("trajectory", "doubled"))
-        found.append(claim("T7/language model, error", setting, *errors, facts=facts))
-    return found
+def compare(settings: Settings) -> Iterator[Comparison | Mapping[str, Any]]:
+    """Yield what is measured at every checkpoint, and at some of them what is stated about it."""
+    problem = gt.gallery.problem(settings["problem"])
+    old = problem.at(problem.theta)
+    for count, theta in checkpoints(problem, UPDATE, settings["updates"], GROUP_SIZE).items():
+        now = problem.at(theta)
+        measured = {("policy", name): value for name, value in policies(problem, old, now).items()} | updates(problem, old, now)
+        for (name, quantity), value in measured.items():
+            common = {"problem": settings["problem"], "updates": count}
+            yield common | {"estimator": name, "quantity": quantity, "estimate": value}
+        if count in JUDGED:
+            yield from judged(settings["problem"], count, measured)
 
 
-STUDY = unconverted(
-    "language_model",
-    "T3, T6 to T8 on SmolLM2: what updates estimate after 1, 4 and 16 updates on one rollout, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    (
-        *("T3/language model", "T6/language model", "T7/language model", "T7/language model, TIC"),
-        *("T7/language model, error", "T8/language model"),
-    ),
-)
+def judged(problem: str, count: int, value: Mapping[tuple[str, str], float]) -> Iterator[Comparison]:
+    """Yield what is stated after so many updates."""
+    setting, facts = f"{problem}, {count} updates", {fact: value["policy", fact] for fact in FACTS}
+    for statement, name, control in ((UNBIASED, "trajectory", "none"), (TIC_UNBIASED, "tic", "none")):
+        gap, broken = (value[one, "to current"] for one in (name, control))
+        yield statement.compare(setting, gap, 0.0, broken=broken, facts=facts)
+    cost, broken = (1.0 - value[name, "cosine"] for name in ("none", "turned"))
+    yield WITHOUT_RATIO.compare(setting, cost, NOTICEABLE, broken=broken, facts=facts)
+    if problem != SEVERAL:
+        return
+    cross, broken = (value["policy", name] for name in ("cross terms", "cross terms, old responses"))
+    yield PROPERTY.compare(setting, cross, 0.0, broken=broken, facts=facts)
+    lead, broken = (value[name, "to old"] - value[name, "to current"] for name in ("token", "trajectory"))
+    yield NEARER_TO_OLD.compare(setting, lead, 0.0, broken=broken, facts=facts)
+    excess, broken = (value[name, "error"] - value["token", "error"] for name in ("trajectory", "doubled"))
+    yield LESS_ERROR.compare(setting, excess, 0.0, broken=broken, facts=facts)

@@ -1,26 +1,41 @@
-"""T15 on SmolLM2: does dividing by the response's own length move the optimum of answers of one to three tokens? Exact.
+"""T15 on SmolLM2: what dividing by the own length does to the optimum, exact.
 
-The head is trained in whitened coordinates, in which no direction of the hidden states outweighs the others: theta is the head
-times the root of the second moment of the hidden states behind the prefixes that the model reaches.  Where an update is zero does
-not depend on the coordinates.
+Answers have one to three tokens.  The head is trained in whitened coordinates, in which no direction of the hidden states
+outweighs the others: theta is the head times the root of the second moment of the hidden states behind the prefixes that the
+model reaches.  Where an update is zero does not depend on the coordinates.  Broken, it forgets the penalty, or is turned.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.optimize import minimize
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact
+from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.exact.surface import gradient
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem.prefix_head import PrefixHeadMap
-from simulations.claims import claim, unconverted
 from simulations.sequence.checkpoints import SEVERAL
 from simulations.sequence.parts import NOTICEABLE, composed, cosine, mean_update, turned
+from simulations.sources import OURS, TIC_GRPO
+
+OPTIMUM = Statement(
+    "T15/language model",
+    f"question beside {TIC_GRPO}",
+    "SmolLM2: KL penalty on leaving the model: at the maximiser the update divided by own length is at most 1/20 "
+    "of that at the model",
+    "upper bound",
+    whose=OURS,
+)
+DIRECTION = Statement(
+    "T15/language model, direction",
+    f"question beside {TIC_GRPO}",
+    "SmolLM2: at the model itself, the cosine of the mean update divided by the own length and grad J is at least 0.95",
+    "upper bound",
+    whose=OURS,
+)
 
 STRENGTHS = (0.3, 0.1)
 """Of the penalty KL(pi || the model itself): with it the maximiser is interior."""
@@ -76,72 +91,23 @@ def maximiser(problem: gt.Problem, steps: int) -> Array:
         return -float(gt.objective(problem, x)), -gradient(problem, x)
 
     options: Any = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-15, "gtol": 1e-8, "maxcor": 30}
-    found = np.asarray(minimize(downhill, problem.theta, jac=True, method="L-BFGS-B", options=options).x)
-    left = float(np.linalg.norm(gradient(problem, found)) / np.linalg.norm(gradient(problem, problem.theta)))
+    best = np.asarray(minimize(downhill, problem.theta, jac=True, method="L-BFGS-B", options=options).x)
+    left = float(np.linalg.norm(gradient(problem, best)) / np.linalg.norm(gradient(problem, problem.theta)))
     if left > LEFT:
         raise ValueError(f"the maximiser must be reached within {steps} steps, to {LEFT:g} of the gradient, got {left:.2g}")
-    return found
+    return best
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
-    """Return the mean updates at the model and at the maximiser."""
+def compare(settings: Settings) -> Iterator[Comparison]:
+    """Yield how long the mean update at the maximiser is, relative to that at the model, and which way the latter points."""
     problem = held_near(settings["problem"], settings["questions"], settings["strength"])
-    best = maximiser(problem, settings["steps"])
-    top, bottom = gt.objective(problem, best), gt.objective(problem, problem.theta)
-    slope = gradient(problem, problem.theta)
-    found = [
-        {"rule": "policy", "quantity": "value of the model", "estimate": float(problem.at(problem.theta).moments.value.mean())},
-        {"rule": "policy", "quantity": "gain", "estimate": float(top - bottom)},
-        {"rule": "policy", "quantity": "length", "estimate": length(problem, problem.theta)},
-        {"rule": "policy", "quantity": "length at the maximiser", "estimate": length(problem, best)},
-    ]
-
-    for rule in RULES:
-        there, here = (update_by(problem, theta, rule) for theta in (best, problem.theta))
-        found.append({"rule": rule, "quantity": "update", "estimate": float(np.linalg.norm(there) / np.linalg.norm(here))})
-        found.append({"rule": rule, "quantity": "cosine", "estimate": cosine(here, slope)})
-        if rule == "own length":
-            found.append({"rule": "turned", "quantity": "cosine", "estimate": cosine(turned(here, slope), slope)})
-    return found
-
-
-def length(problem: gt.Problem, theta: Array) -> float:
-    """Return the mean number of tokens."""
-    return float(problem.bandit.prompt_weights @ (problem.policy.probabilities(theta) @ problem.policy.paths.lengths))
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each rule and quantity: the update at the maximiser is relative to that at the model."""
-    common = {"problem": settings["problem"], "strength": settings["strength"], "questions": settings["questions"]}
-    return [
-        common
-        | {"rule": row["rule"], "quantity": row["quantity"]}
-        | {"prediction": 0.0 if row["quantity"] == "update" else float("nan"), "estimate": row["estimate"]}
-        | EXACT
-        for row in results[0]
-    ]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Each strength by itself; the controls forget the penalty, or are turned."""
-    found = []
-    for strength, part in table.groupby("strength", sort=False):
-        value = part.set_index(["rule", "quantity"])["estimate"]
-        setting = f"{part['problem'].iloc[0]}, KL {strength:g}"
-        facts = {"update, divided by the horizon": value["constant", "update"], "gain": value["policy", "gain"]}
-        moved = (exact(value[rule, "update"], NOTICEABLE) for rule in ("own length", "penalty forgotten"))
-        found.append(claim("T15/language model", setting, *moved, facts=facts))
-        turns = (exact(1.0 - value[rule, "cosine"], NOTICEABLE) for rule in ("own length", "turned"))
-        found.append(claim("T15/language model, direction", setting, *turns, facts=facts))
-    return found
-
-
-STUDY = unconverted(
-    "language_model_lengths",
-    "T15 on SmolLM2: what dividing by the own length does to the optimum, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("T15/language model", "T15/language model, direction"),
-)
+    best, slope = maximiser(problem, settings["steps"]), gradient(problem, problem.theta)
+    there, here = ({rule: update_by(problem, theta, rule) for rule in RULES} for theta in (best, problem.theta))
+    left = {rule: float(np.linalg.norm(there[rule]) / np.linalg.norm(here[rule])) for rule in RULES}
+    gain = float(gt.objective(problem, best) - gt.objective(problem, problem.theta))
+    setting, facts = f"{settings['problem']}, KL {settings['strength']:g}", {"update, divided by the horizon": left["constant"]}
+    facts["gain"] = gain
+    yield OPTIMUM.compare(setting, left["own length"], NOTICEABLE, broken=left["penalty forgotten"], facts=facts)
+    divided = here["own length"]
+    cost, broken = (1.0 - cosine(update, slope) for update in (divided, turned(divided, slope)))
+    yield DIRECTION.compare(setting, cost, NOTICEABLE, broken=broken, facts=facts)

@@ -1,5 +1,9 @@
-"""T15: does dividing by the response's own length move the optimum? The exact mean update, and where it leads."""
+"""T15: where training ends if responses are divided by their own lengths, exact.
 
+The exact mean update is taken at the maximiser, and the mean dynamics are followed from there.  Broken, there is no baseline.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,12 +12,35 @@ from scipy.integrate import solve_ivp
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
 from simulations.sequence.parts import composed, features_of, mean_update
 from simulations.sequence.stopping import stopping
+from simulations.sources import OURS, TIC_GRPO
+
+T15 = Statement(
+    "T15",
+    f"{TIC_GRPO}, not claimed, but practised",
+    "dividing by the response's own length leaves the optimum where it is",
+    PARTS,
+    formula="Dividing by the response's own length leaves the optimum where it is.",
+)
+OPTIMUM = Statement(
+    "T15/optimum",
+    f"question beside {TIC_GRPO}",
+    "dividing by the response's own length leaves the optimum where it is: the mean update is 0 there",
+    "identity",
+    formula="Divided by the own length the mean update is $0$ at the optimum.",
+    whose=OURS,
+)
+COST = Statement(
+    "T15/cost",
+    f"question beside {TIC_GRPO}",
+    "where it moves, what is learned loses at most a twentieth of what there was to gain",
+    "upper bound",
+    whose=OURS,
+)
 
 KINDS = ("tabular, KL", "shared features, KL", "stop or go on")
 """A logit for every prefix and token; features that prefixes and prompts share; and one parameter, without a penalty."""
@@ -60,60 +87,40 @@ def end_of_training(problem: gt.Problem, theta: Array, rule: str) -> Array:
     return np.asarray(flow.y[:, -1])
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
-    """Return the mean updates at the maximiser, and what is lost where training that starts there ends."""
-    rng = np.random.default_rng([*seed.generate_state(4), chunk])
-    problem = problem_of(settings["kind"], rng)
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+    """Return update at the maximiser over its noise, and the share lost and change of length where training from there ends."""
+    problem = problem_of(settings["kind"], np.random.default_rng([*rng.generate_state(4), chunk]))
     start = np.ones(1) if problem.policy.dimension == 1 else problem.theta
     best = gt.find_optimum(problem, start)
     scale = np.sqrt(gt.gradient_law(problem, best, composed("rloo", "none", "none", "own length"), **SIZES).trace)
     top, bottom = gt.objective(problem, best), gt.objective(problem, problem.theta)
-    lengths = problem.policy.paths.lengths
-    found = []
+    lengths, table = problem.policy.paths.lengths, []
     for rule in RULES:
-        row = {"seed": chunk, "rule": rule, "update": float(np.linalg.norm(_update(problem, best, rule)) / scale)}
+        measured = {"update": float(np.linalg.norm(_update(problem, best, rule)) / scale)}
         if not settings["kind"].startswith("tabular"):
             end = end_of_training(problem, best, rule)
-            row["loss"] = float((top - gt.objective(problem, end)) / (top - bottom))
+            measured["loss"] = float((top - gt.objective(problem, end)) / (top - bottom))
             means = [float(problem.bandit.prompt_weights @ (problem.at(theta).probabilities @ lengths)) for theta in (best, end)]
-            row["longer"] = means[1] / means[0] - 1.0
-        found.append(row)
-    return found
+            measured["longer"] = means[1] / means[0] - 1.0
+        common = {"seed": chunk, "rule": rule}
+        table += [common | {"quantity": quantity, "estimate": value} for quantity, value in measured.items()]
+    return table
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each problem, rule and quantity: update at the maximiser over its noise, share lost, and change of length."""
-    return [
-        {"kind": settings["kind"], "seed": row["seed"], "rule": row["rule"], "quantity": quantity}
-        | {"prediction": float("nan") if quantity == "longer" else 0.0, "estimate": row[quantity], **EXACT}
-        for result in results
-        for row in result
-        for quantity in ("update", "loss", "longer")
-        if quantity in row
-    ]
+    """One row for each problem, rule and quantity."""
+    common = {"kind": settings["kind"], "prediction": 0.0, **EXACT}
+    return [common | row | ({"prediction": np.nan} if row["quantity"] == "longer" else {}) for rows in results for row in rows]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Whether the maximiser stays, on every problem; and the loss where it moves, at worst."""
-    found = []
     for (kind, seed), part in table.groupby(["kind", "seed"], sort=False):
         updates = part[part["quantity"] == "update"].set_index("rule")["estimate"]
         setting = str(kind) if kind == "stop or go on" else f"{kind}, {seed + 1}"
-        found.append(claim("T15/optimum", setting, exact(updates["own length"], 0.0), exact(updates["no baseline"], 0.0)))
+        yield OPTIMUM.claim(setting, exact(updates["own length"], 0.0), exact(updates["no baseline"], 0.0))
     losses = table[table["quantity"] == "loss"]
     for kind, part in losses.groupby("kind", sort=False):
         worst = part.groupby("rule")["estimate"].agg(largest)
-        both = (exact(worst[rule], LARGEST_LOSS) for rule in ("own length", "no baseline"))
-        found.append(claim("T15/cost", str(kind), *both))
-    return found
-
-
-STUDY = unconverted(
-    "own_length",
-    "T15: where training ends if responses are divided by their own lengths, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("T15/optimum", "T15/cost"),
-)
+        own, control = (exact(worst[rule], LARGEST_LOSS) for rule in ("own length", "no baseline"))
+        yield COST.claim(str(kind), own, control)

@@ -1,5 +1,10 @@
-"""R7: a step on the squared differences of regularised rewards is the group-relative update, for any samples, exact."""
+"""R7: the pairwise loss and the group-relative update, exact.
 
+A step on the squared differences of regularised rewards is held against the update of the group mean with the own sample in it,
+for any samples.  Broken, the mean leaves the own sample out: that is off by a factor of 1/(K-1).
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -7,18 +12,32 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import largest
-from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.claims import unconverted
+from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.gradient.groups import estimate
-from simulations.identities import gap_claims, gap_rows
 from simulations.sequence.divergences import Numbers, gradient
+from simulations.sources import OURS, derived
+
+AT_THE_SAMPLER = Statement(
+    "R7",
+    "arXiv 2509.24203",
+    "a step on (1/K^2) sum_{i<j} (a_i - a_j)^2 at the sampling policy is 2 tau times the group-relative update, any samples",
+    "identity",
+    formula=r"For any samples, a step at the sampling policy on $$\frac1{K^2}\sum_{i<j}(a_i-a_j)^2$$ is $2\tau$ times the "
+    "group-relative update.",
+)
+AWAY = Statement(
+    "R7/away",
+    derived(20),
+    "at any other policy too, with a_i = r_i - tau log(pi/pi_0) in the place of the rewards",
+    "identity",
+    formula=r"At any other policy too, with $a_i=r_i-\tau\log(\pi/\pi_0)$ in the place of the rewards.",
+    whose=OURS,
+)
 
 PROBLEMS = ("tabular", "linear", "graded", "sequence-shared")
 GROUPS, GROUP_SIZE, STRENGTH, DRIFT = 50, 6, 0.3, 0.5
-STATEMENTS = (("R7", "at the sampler", "at the sampler, rloo"), ("R7/away", "away", "away, rloo"))
-"""Statement, the discrepancy that it says is zero, and that of the control."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -27,31 +46,31 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"problem": name} | settings) for name in PROBLEMS]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, float]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, float]:
     """Return the largest discrepancies, in units of a score times the rewards' spread, for groups that no policy would draw.
 
     Responses are drawn evenly from all there are, and rewards from a normal law, whatever the responses are.
     """
     problem, tau, size = gt.gallery.problem(settings["problem"]), settings["strength"], settings["group_size"]
-    rng = np.random.default_rng(seed)
-    step = rng.normal(size=problem.policy.dimension)
+    drawing = np.random.default_rng(rng)
+    step = drawing.normal(size=problem.policy.dimension)
     then = problem.at(problem.theta)
     scale = np.sqrt(then.moments.score_power)
-    places = {"at the sampler": then, "away": problem.at(problem.theta + settings["drift"] * step / np.linalg.norm(step))}
+    policies = {"at the sampler": then, "away": problem.at(problem.theta + settings["drift"] * step / np.linalg.norm(step))}
     worst: dict[str, float] = {}
     for _ in range(settings["groups"]):
-        prompt = int(rng.integers(problem.bandit.n_prompts))
-        responses = rng.integers(problem.bandit.n_responses, size=(size,))
-        rewards = rng.normal(size=(size,))
-        for place, here in places.items():
+        prompt = int(drawing.integers(problem.bandit.n_prompts))
+        responses = drawing.integers(problem.bandit.n_responses, size=(size,))
+        rewards = drawing.normal(size=(size,))
+        for name, here in policies.items():
             drift = problem.policy.paths.along(here.token_log_probabilities - then.token_log_probabilities)
             regularised = rewards - tau * drift[prompt, responses]
             slope = _slope(problem, here, then, prompt, responses, rewards, tau)
-            for kernel, name in (("dr_grpo", place), ("rloo", f"{place}, rloo")):
+            for kernel, gap_of in (("dr_grpo", name), ("rloo", f"{name}, rloo")):
                 covector = estimate(kernel, here.covectors[prompt, responses], regularised)
                 update = _parameters(problem, prompt, covector)
                 gap = np.linalg.norm(-slope / (2.0 * tau) - update) / (regularised.std() * scale[prompt])
-                worst[name] = largest([worst.get(name, 0.0), gap])
+                worst[gap_of] = largest([worst.get(gap_of, 0.0), gap])
     return worst
 
 
@@ -77,22 +96,14 @@ def _parameters(problem: gt.Problem, prompt: int, covector: Array) -> Array:
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each problem, place and kernel."""
-    common = {"problem": settings["problem"], "group_size": settings["group_size"]}
-    return gap_rows(common, "quantity", results[0])
+    """One row for each problem, policy and kernel."""
+    common = {"problem": settings["problem"], "group_size": settings["group_size"], "prediction": 0.0, **EXACT}
+    return [common | {"quantity": name, "estimate": gap} for name, gap in results[0].items()]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """The update is that of the group mean with the own sample in it; the control is the leave-one-out mean, off by 1/(K-1)."""
-    return gap_claims(table, "quantity", STATEMENTS)
-
-
-STUDY = unconverted(
-    "pairwise_loss",
-    "R7: the pairwise loss and the group-relative update, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    tuple(statement for statement, *_ in STATEMENTS),
-)
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
+    """The update is that of the group mean with the own sample in it."""
+    for problem, part in table.groupby("problem", sort=False):
+        gaps = part.set_index("quantity")["estimate"]
+        for statement, name in ((AT_THE_SAMPLER, "at the sampler"), (AWAY, "away")):
+            yield statement.claim(str(problem), exact(gaps[name], 0.0), exact(gaps[f"{name}, rloo"], 0.0))

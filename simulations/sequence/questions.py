@@ -1,4 +1,8 @@
-"""Which estimator for which question: direction, efficiency, uniform groups, old policies; responses of several lengths."""
+"""Which estimator for which question.
+
+Direction, efficiency, uniform groups and old policies, for responses of several lengths.  No statement is decided here: the
+table says what the other studies say, estimator by estimator.
+"""
 
 from typing import Any
 
@@ -10,7 +14,6 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim
 from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.claims import unconverted
 from simulations.gradient.groups import advantages_of
 from simulations.sequence.parts import cosine
 
@@ -53,16 +56,16 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell(common | {"estimator": name, "replications": replications}) for name in ESTIMATORS]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Answer the questions for one estimator, exactly where its groups do not depend on each other, else by simulation."""
     problem, name = gt.gallery.problem(settings["problem"]), settings["estimator"]
     here = problem.at(problem.theta).moments.gradient
-    mean, error = _mean(problem, problem.theta, settings, seed)
+    mean, error = _mean(problem, problem.theta, settings, rng)
     return {
         "cosine": [cosine(mean, here), error / float(np.linalg.norm(mean))],
-        "efficiency": _efficiency(problem, settings, seed),
+        "efficiency": _efficiency(problem, settings, rng),
         "uniform": [uniform_advantage(name, settings["group_size"]), 0.0],
-        **{f"after {name} steps": _off_policy(problem, step, settings, seed) for name, step in settings["steps"].items()},
+        **{f"after {name} steps": _off_policy(problem, step, settings, rng) for name, step in settings["steps"].items()},
     }
 
 
@@ -142,8 +145,5 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """No statement is decided here: the table is what the other studies say, estimator by estimator."""
+    """There are none."""
     return []
-
-
-STUDY = unconverted("questions", "Which estimator for which question", cells, compute, rows, claims)

@@ -1,5 +1,10 @@
-"""T9, T10, T11: the average squared gradient of a run against N, |G| and T, on a problem of one parameter."""
+"""T9, T10, T11: the average squared gradient against N, |G| and T.
 
+Runs on a problem of one parameter: exact ones of infinitely large groups, and simulated ones.  Broken: no baseline, division by
+the own length, and division by the squared horizon.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,17 +13,108 @@ from scipy.optimize import brentq
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence, log_log_slope
-from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.claims import claim, unconverted
-from simulations.sequence.stopping import HIGH, LOW, fields, mean_path, stopping, update_rule
+from grpo_theory.evidence import PARTS, Claim, Evidence, Margin, Statement, log_log_slope
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
+from simulations.sequence.stopping import HIGH, LOW, Fields, fields, mean_path, stopping, update_rule
+from simulations.sources import CORRECTION, TIC_GRPO, derived
+
+NEAR = Margin(0.1, "Half-way to the next power of N^(1/5), far below the halves that tell the theorems apart.")
+T9 = Statement(
+    "T9",
+    f"{TIC_GRPO}, Theorem 4.1",
+    "GRPO: average squared gradient <= O(T^{7/2} log|V|/sqrt N avg M_n^2 sigma_n^2) + O(T^2 log|V|/|G|)",
+    PARTS,
+    formula=r"GRPO's average squared gradient is at most $$O\!\left(\frac{T^{7/2}\log\left|V\right|}{\sqrt "
+    r"N}\,\mathrm{avg}(M_n^2\sigma_n^2)\right)+O\!\left(\frac{T^2\log\left|V\right|}{\left|G\right|}\right)$$",
+)
+T9_LIMIT = Statement(
+    "T9/limit",
+    f"{TIC_GRPO}, Theorem 4.1",
+    "N, |G| -> inf: the right side tends to 0, and so does the left: the squared gradient where runs end is 0",
+    "identity",
+    formula=r"As $N$ and $\left|G\right|$ grow the right side tends to $0$, and so does the left: the squared gradient "
+    "where runs end is $0$.",
+)
+T9_G = Statement(
+    "T9/G",
+    f"{TIC_GRPO}, Theorem 4.1",
+    "equal lengths, so sigma_n = 0: the right side falls as 1/|G| at any N, and so does the left: its slope is at most -0.9",
+    "upper bound",
+    formula=r"With equal lengths, so $\sigma_n=0$, the right side falls as $1/\left|G\right|$ at any $N$, and so does the "
+    "left: its slope is at most $-0.9$.",
+)
+T9_CORRECTED = Statement(
+    "T9/corrected",
+    derived(27),
+    "own length, |G| -> inf: long runs end within 1% of the squared gradient at the zero of the mean update, which is not 0",
+    "upper bound",
+    formula=r"Divided by their own lengths, long runs end within $1\%$ of the squared gradient at the zero of the mean "
+    "update, which is not $0$.",
+    whose=CORRECTION,
+)
+T10 = Statement(
+    "T10",
+    f"{TIC_GRPO}, Theorem 4.2",
+    "upper-only clip and 1/T: average squared gradient <= O(T^{5/2} log|V|/sqrt N) + O(T^2 log|V|/|G|)",
+    PARTS,
+    formula="With the upper-only clip and division by $T$ the average squared gradient is at most "
+    r"$$O\!\left(\frac{T^{5/2}\log\left|V\right|}{\sqrt "
+    r"N}\right)+O\!\left(\frac{T^2\log\left|V\right|}{\left|G\right|}\right)$$",
+)
+T10_LIMIT = Statement(
+    "T10/limit",
+    f"{TIC_GRPO}, Theorem 4.2",
+    "N, |G| -> inf: the right side tends to 0, and so does the left: the squared gradient where runs end is 0",
+    "identity",
+    formula=r"As $N$ and $\left|G\right|$ grow the right side tends to $0$, and so does the left: the squared gradient "
+    "where runs end is $0$.",
+)
+T10_N = Statement(
+    "T10/N",
+    f"{TIC_GRPO}, Theorem 4.2",
+    "on policy, |G| -> inf: the left side falls as N^-1/2: slope at most -0.4",
+    "upper bound",
+    formula=r"On policy, $\left|G\right|\to\infty$: the left side falls as $N^{-1/2}$, its slope is at most $-0.4$.",
+)
+T11 = Statement(
+    "T11",
+    f"{TIC_GRPO}, Theorem 4.3",
+    "TIC: average squared gradient <= O(T log|V|/sqrt N) + O(T log|V|/|G|), the last an intrinsic bias of the group mean",
+    PARTS,
+    formula=r"TIC's average squared gradient is at most $$O\!\left(\frac{T\log\left|V\right|}{\sqrt "
+    r"N}\right)+O\!\left(\frac{T\log\left|V\right|}{\left|G\right|}\right),$$ the last term an intrinsic bias of "
+    "the group mean.",
+)
+T11_N = Statement(
+    "T11/N",
+    derived(27),
+    "on policy, |G| = 2: the left side falls as N^-1/2: slope at most -0.4",
+    "upper bound",
+    formula=r"On policy the left side falls as $N^{-1/2}$ already at $\left|G\right|=2$: there is no floor.",
+    whose=CORRECTION,
+)
+T11_T = Statement(
+    "T11/T",
+    f"{TIC_GRPO}, Theorem 4.3",
+    "on policy, |G| -> inf: the left side grows at most as T: slope at most 1.1",
+    "upper bound",
+    formula=r"On policy, $\left|G\right|\to\infty$: the left side grows at most as $T$, its slope is at most $1.1$.",
+)
+T11_FLOOR = Statement(
+    "T11/floor",
+    f"{TIC_GRPO}, Theorem 4.3",
+    "the group mean's bias leaves a floor: at |G| = 2 the left side levels off in N: slope 0",
+    "rate",
+    margin=NEAR,
+)
 
 STEPS, QUICK_STEPS = tuple(64 * 2**k for k in range(11)), tuple(1024 * 2**k for k in range(5))
 """Numbers of updates N of exact runs; the step is 1/(sqrt N log V), as the theorems have it."""
 SIMULATED, QUICK_SIMULATED = (64, 1024, 4096, 16384), (64, 1024, 4096)
 GROUPS = (2, 4, 16, 64)
 FEW_STEPS = 64
-NEAR = 0.01
+ENDED = 0.01
 """How near to its end a run must have come, relative to the squared gradient there."""
 RUNS_END = ("own length", "constant")
 """Of the first it is said where its runs end, the second is its control."""
@@ -26,8 +122,6 @@ RUNS, QUICK_RUNS = 256, 64
 HORIZONS = (2, 4)
 LAST = 4
 """Slopes in N are taken from a fourth of the most steps on, where the start is nearly forgotten."""
-MARGIN = 0.1
-"""How near a slope must be: half-way to the next power of N^(1/5), far below the halves that tell the theorems apart."""
 RULES = {
     "own length": ("own length", "rloo", 1),
     "constant": ("constant", "rloo", 1),
@@ -72,21 +166,16 @@ def _squared(path: Array, gradient: Any) -> Array:
     return np.asarray(gradient(np.clip(path, LOW, HIGH)) ** 2)
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
-    """Return the average squared gradient for every N and G, and that of the last iterate."""
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+    """Return the average squared gradient for every N and G, and that of the last iterate; G is 0 for infinitely large groups."""
     aggregation, advantage, power = RULES[settings["rule"]]
     horizon, equal = settings["horizon"], settings["equal"]
-    found_fields = fields(horizon, equal, aggregation, advantage, power)
-    found = []
+    known = fields(horizon, equal, aggregation, advantage, power)
     if settings["what"] == "exact":
-        stays = brentq(lambda x: float(found_fields.update(x)), 0.1, 2.9)
-        for steps in settings["steps"]:
-            squares = _squared(mean_path(found_fields.update, _step(steps), steps), found_fields.gradient)
-            row = {"steps": steps, "group_size": 0, "estimate": float(squares[:-1].mean()), "error": 0.0, "runs": 0}
-            found.append(row | {"last": float(squares[-1]), "at_zero": float(found_fields.gradient(stays)) ** 2})
-        return found
+        return [_exact_row(known, steps) for steps in settings["steps"]]
     own_mean = "dr_grpo" if advantage == "rloo" else advantage
     problem, rule = stopping(horizon, equal), update_rule(aggregation, own_mean, power, horizon)
+    table = []
     for steps in settings["steps"]:
         for group_size in settings["groups"]:
             records = gt.simulate_records(
@@ -98,75 +187,65 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
                 group_size=group_size,
                 steps=steps,
                 replications=settings["runs"],
-                rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, steps, group_size)),
+                rng=np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, steps, group_size)),
                 workers=1,
             )
-            averages = np.concatenate([_squared(one.path[:, :-1, 0], found_fields.gradient).mean(axis=1) for one in records])
-            error = float(averages.std(ddof=1) / np.sqrt(averages.size))
-            found.append({"steps": steps, "group_size": group_size, "estimate": float(averages.mean()), "error": error})
-            found[-1] |= {"runs": averages.size, "last": float("nan"), "at_zero": float("nan")}
-    return found
+            averages = np.concatenate([_squared(one.path[:, :-1, 0], known.gradient).mean(axis=1) for one in records])
+            row = {"steps": steps, "group_size": group_size, "last": np.nan, "prediction": np.nan}
+            table.append(row | summary(averages))
+    return table
+
+
+def _exact_row(known: Fields, steps: int) -> dict[str, float]:
+    """Return a run of the mean update; the prediction is the floor, the squared gradient where the mean update is zero."""
+    stays = brentq(lambda x: float(known.update(x)), 0.1, 2.9)
+    squares = _squared(mean_path(known.update, _step(steps), steps), known.gradient)
+    row = {"steps": steps, "group_size": 0, "last": float(squares[-1]), "prediction": float(known.gradient(stays)) ** 2}
+    return row | {"estimate": float(squares[:-1].mean()), **EXACT}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each N and G, which is 0 for infinitely large groups; the prediction is the floor, where it is known."""
-    common = {name: settings[name] for name in ("horizon", "equal", "rule")}
-    return [
-        common
-        | {name: row[name] for name in ("steps", "group_size", "last")}
-        | {"prediction": row["at_zero"], "estimate": row["estimate"]}
-        | {"standard_error": row["error"], "replications": row["runs"]}
-        for row in results[0]
-    ]
+    """One row for each N and G."""
+    return [{name: settings[name] for name in ("horizon", "equal", "rule")} | row for row in results[0]]
 
 
-def slope(part: pd.DataFrame, along: str, prediction: float, margin: float = 0.0) -> Evidence:
+def slope(part: pd.DataFrame, along: str, prediction: float) -> Evidence:
     """Return the log-log slope of the left side along a column, as evidence."""
     estimate, error = log_log_slope(part[along], part["estimate"], part["standard_error"])
-    return Evidence(estimate, prediction, error, margin, int(part["replications"].min()))
+    return Evidence(estimate, prediction, error, replications=int(part["replications"].min()))
 
 
 def _last(part: pd.DataFrame) -> pd.DataFrame:
     return part[LAST * part["steps"] >= part["steps"].max()]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Slopes in N, |G| and T, and where own-length runs end."""
     exact, simulated = table[table["group_size"] == 0], table[table["group_size"] > 0]
-    found = []
     for horizon, part in exact.groupby("horizon"):
-        setting = f"T = {horizon}"
-        late = part[~part["equal"]].sort_values("steps").groupby("rule")
-        ends = late.last()
-        for statement, rule, control in (("T9/limit", "own length", "no baseline"), ("T10/limit", "constant", "own length")):
-            both = (Evidence(float(ends.loc[one, "prediction"]), 0.0) for one in (rule, control))
-            found.append(claim(statement, setting, *both))
-        floor = float(ends.loc["own length", "prediction"])
-        both = (Evidence(abs(float(ends.loc[rule, "last"]) / floor - 1.0), NEAR) for rule in RUNS_END)
-        found.append(claim("T9/corrected", setting, *both))
-        both = (slope(_last(late.get_group(rule)), "steps", MARGIN - 0.5) for rule in ("constant", "no baseline"))
-        found.append(claim("T10/N", setting, *both))
+        yield from _without_noise(f"T = {horizon}", part[~part["equal"]].sort_values("steps"))
     longest = exact[exact["equal"] & (exact["steps"] == exact["steps"].max())]
-    both = (slope(longest[longest["rule"] == rule], "horizon", 1.0 + MARGIN) for rule in ("constant", "squared"))
-    found.append(claim("T11/T", "T = 2, 4", *both))
+    own, control = (slope(longest[longest["rule"] == rule], "horizon", 1.0 + NEAR.value) for rule in ("constant", "squared"))
+    yield T11_T.claim("T = 2, 4", own, control)
     by_steps = simulated[~simulated["equal"]].sort_values("steps")
     noisy = {str(rule): _last(one) for rule, one in by_steps.groupby("rule")}
-    both = (slope(noisy[rule], "steps", MARGIN - 0.5) for rule in ("constant", "no baseline"))
-    found.append(claim("T11/N", "T = 2, G = 2", *both))
-    both = (slope(noisy[rule], "steps", 0.0, MARGIN) for rule in ("constant", "own length"))
-    found.append(claim("T11/floor", "T = 2, G = 2", *both))
+    own, control = (slope(noisy[rule], "steps", NEAR.value - 0.5) for rule in ("constant", "no baseline"))
+    yield T11_N.claim("T = 2, G = 2", own, control)
+    own, control = (slope(noisy[rule], "steps", 0.0) for rule in ("constant", "own length"))
+    yield T11_FLOOR.claim("T = 2, G = 2", own, control)
     by_groups = simulated[simulated["equal"]].groupby("rule")
-    both = (slope(by_groups.get_group(rule), "group_size", MARGIN - 1.0) for rule in ("own length", "no baseline"))
-    found.append(claim("T9/G", f"equal lengths, T = 2, N = {FEW_STEPS}", *both))
-    return found
+    own, control = (slope(by_groups.get_group(rule), "group_size", NEAR.value - 1.0) for rule in ("own length", "no baseline"))
+    yield T9_G.claim(f"equal lengths, T = 2, N = {FEW_STEPS}", own, control)
 
 
-STUDY = unconverted(
-    "stationarity",
-    "T9, T10, T11: the average squared gradient against N, |G| and T",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("T9/limit", "T9/G", "T9/corrected", "T10/limit", "T10/N", "T11/N", "T11/T", "T11/floor"),
-)
+def _without_noise(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
+    by_rule = part.groupby("rule")
+    ends = by_rule.last()
+    for statement, *rules in ((T9_LIMIT, "own length", "no baseline"), (T10_LIMIT, "constant", "own length")):
+        own, control = (Evidence(float(ends.loc[rule, "prediction"]), 0.0) for rule in rules)
+        yield statement.claim(setting, own, control)
+    floor = float(ends.loc["own length", "prediction"])
+    own, control = (Evidence(abs(float(ends.loc[rule, "last"]) / floor - 1.0), ENDED) for rule in RUNS_END)
+    yield T9_CORRECTED.claim(setting, own, control)
+    own, control = (slope(_last(by_rule.get_group(rule)), "steps", NEAR.value - 0.5) for rule in ("constant", "no baseline"))
+    yield T10_N.claim(setting, own, control)

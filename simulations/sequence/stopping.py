@@ -62,8 +62,8 @@ def mean_path(update: CubicSpline, step: float, steps: int) -> Array:
     scale = (len(grid) - 1) / (HIGH - LOW)
     path = np.zeros(steps + 1)
     for n in range(steps):
-        place = (path[n] - LOW) * scale
-        cell = int(place)
-        share = place - cell
+        position = (path[n] - LOW) * scale
+        cell = int(position)
+        share = position - cell
         path[n + 1] = path[n] + step * ((1.0 - share) * values[cell] + share * values[cell + 1])
     return path

@@ -12,6 +12,9 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 
+LIPSCHITZ = "every token's score is Lipschitz with constant L"
+"""What the statements about such policies assume."""
+
 
 @dataclass(frozen=True, eq=False)
 class Tokens:

@@ -1,5 +1,10 @@
-"""T1, T2: the update of GRPO and that of TIC-GRPO, taken apart term by term as printed."""
+"""T1, T2: the updates of GRPO and TIC-GRPO term by term, exact.
 
+The library's update of a rollout is held against the sum of the terms as printed and as corrected, on random problems.  Broken,
+the update has another clip.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,14 +13,79 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.clip import CLIPS
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.exact import token_weights
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
 from simulations.sequence.parts import composed, random_problem
 from simulations.sequence.tokens import Tokens
+from simulations.sources import CORRECTION, OURS, TIC_GRPO, derived
 
+T1 = Statement(
+    "T1",
+    f"{TIC_GRPO}, decomposition",
+    "GRPO's gradient at theta_k = (1/TT) ghat(theta_0) + X1 + X2 + X3 + X4",
+    PARTS,
+    formula=r"$$\nabla_{\mathrm{GRPO}}(\theta_k)=\frac1{\bar T}\hat g(\theta_0)+X_1+X_2+X_3+X_4,$$ "
+    r"$$X_3=+\sum\zeta\,\xi\,\frac1{\bar T}\sum_t1_{B^c}\nabla\log P_0\,(r-\mu_0)$$",
+)
+T2 = Statement(
+    "T2",
+    f"{TIC_GRPO}, decomposition",
+    "TIC's gradient = (1/T) gtilde(theta_k) + Y1 + Y2",
+    PARTS,
+    formula=r"$$\nabla_{\mathrm{TIC}}(\theta_k)=\frac1T\tilde g(\theta_k)+Y_1+Y_2,$$ "
+    r"$$Y_2=+\frac1T\sum\zeta\,\xi\,1_{D^c}\,\rho\,\nabla\log P_k\,(r-\mu_c)$$",
+)
+T1_PRINTED = Statement(
+    "T1/printed",
+    f"{TIC_GRPO}, decomposition",
+    "as printed, with X3 = + sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0)",
+    "identity",
+    formula="As printed, with $X_3$ added.",
+)
+T1_CORRECTED = Statement(
+    "T1/corrected",
+    derived(25),
+    "X3 = - sum zeta xi (1/TT) sum_t 1_{B^c} grad log P_0 (r - mu_0), for any weights zeta, xi and any mu_c",
+    "identity",
+    formula=r"The part that the clip leaves out is subtracted: $$X_3=-\sum\zeta\,\xi\,\frac1{\bar T}\sum_t1_{B^c}\nabla\log "
+    r"P_0\,(r-\mu_0)$$",
+    whose=CORRECTION,
+)
+T2_PRINTED = Statement(
+    "T2/printed",
+    f"{TIC_GRPO}, decomposition",
+    "as printed, with Y2 = + (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_c)",
+    "identity",
+    formula=r"As printed, with $Y_2$ added and $r-\mu_c$.",
+)
+T2_SIGN = Statement(
+    "T2/sign",
+    f"question beside {TIC_GRPO}, decomposition",
+    "the same with the sign of Y2 turned",
+    "identity",
+    formula="The same with the sign of $Y_2$ turned, and nothing else.",
+    whose=OURS,
+)
+T2_CORRECTED = Statement(
+    "T2/corrected",
+    derived(25),
+    "Y2 = - (1/T) sum zeta xi 1_{D^c} rho grad log P_k (r - mu_k), for any weights zeta, xi and any mu_c",
+    "identity",
+    formula="The sign turns, and the reward is compared with the current policy's mean: "
+    r"$$Y_2=-\frac1T\sum\zeta\,\xi\,1_{D^c}\,\rho\,\nabla\log P_k\,(r-\mu_k)$$",
+    whose=CORRECTION,
+)
+
+WAYS = {
+    T1_PRINTED: ("T1", "printed"),
+    T1_CORRECTED: ("T1", "corrected"),
+    T2_PRINTED: ("T2", "printed"),
+    T2_SIGN: ("T2", "sign"),
+    T2_CORRECTED: ("T2", "corrected"),
+}
+"""Each decomposition and the way of writing it: as printed, with only the sign turned, and right."""
 TREES = ((3, 1, None), (2, 3, 1), (3, 2, 0), (2, 4, None), (2, 6, 0))
 """Vocabulary size, horizon and end token."""
 COUNT, QUICK_COUNT = 50, 10
@@ -26,8 +96,17 @@ DRIFT = 0.5
 """The length of theta_k - theta_0; scores are 1-Lipschitz."""
 READINGS = ("batch", "any weights", "leave-one-out")
 """Weights 1/B and 1/G with the own sample in mu_c; any weights; and 1/B and 1/G without the own sample in mu_c."""
-STATEMENTS = {"T1": ("printed", "corrected"), "T2": ("printed", "sign", "corrected")}
-"""Each decomposition, and the ways of writing it: as printed, with only the sign turned, and right."""
+UPDATES = {
+    "right": {
+        "T1": composed("dr_grpo", "token", CLIPS["by sign"].with_widths(LOW, HIGH), "own length"),
+        "T2": composed("dr_grpo", "trajectory", CLIPS["upper only"].with_widths(LOW, HIGH), "constant"),
+    },
+    "broken": {
+        "T1": composed("dr_grpo", "token", CLIPS["two-sided"].with_widths(LOW, HIGH), "own length"),
+        "T2": composed("dr_grpo", "trajectory", CLIPS["cap"].with_widths(LOW, HIGH), "constant"),
+    },
+}
+"""The updates that the decompositions are about, and the same with other clips."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -117,72 +196,48 @@ class Sides:
         return (gtilde + y1 + (y2 if way == "printed" else -y2)) / self.horizon
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return the largest discrepancies between updates and their terms, relative to the update, and how much is clipped."""
-    rng = np.random.default_rng(seed)
-    upper = CLIPS["upper only"].with_widths(LOW, HIGH)
-    right = {
-        "T1": composed("dr_grpo", "token", CLIPS["by sign"].with_widths(LOW, HIGH), "own length"),
-        "T2": composed("dr_grpo", "trajectory", upper, "constant"),
-    }
-    broken = {
-        "T1": composed("dr_grpo", "token", CLIPS["two-sided"].with_widths(LOW, HIGH), "own length"),
-        "T2": composed("dr_grpo", "trajectory", CLIPS["cap"].with_widths(LOW, HIGH), "constant"),
-    }
-    gaps: dict[tuple[str, str, str, str], list[float]] = {}
+    drawing = np.random.default_rng(rng)
+    gaps: dict[tuple[str, str, str], list[float]] = {}
     clipped = []
     for _ in range(settings["count"]):
-        problem = random_problem(rng, *settings["tree"], n_prompts=settings["prompts"], dimension=settings["dimension"])
+        problem = random_problem(drawing, *settings["tree"], n_prompts=settings["prompts"], dimension=settings["dimension"])
         features = problem.policy.jacobian()
-        away = rng.normal(size=problem.policy.dimension)
+        away = drawing.normal(size=problem.policy.dimension)
         theta = problem.theta + settings["drift"] * away / np.linalg.norm(away)
         for reading in READINGS:
-            rollout = Rollout(problem, reading, rng)
+            rollout = Rollout(problem, reading, drawing)
             sides = Sides(problem, features, theta, rollout)
             clipped.append(1.0 - sides.kept.sum() / sides.taken.sum())
-            for statement, ways in STATEMENTS.items():
-                lefts = {"right": update(problem, theta, right[statement], rollout)}
-                lefts["broken"] = update(problem, theta, broken[statement], rollout)
-                scale = np.linalg.norm(lefts["right"]) + 1e-3
-                for way in ways:
-                    terms = sides.grpo(way) if statement == "T1" else sides.tic(way)
-                    for kernel, left in lefts.items():
-                        gap = float(np.linalg.norm(left - terms) / scale)
-                        gaps.setdefault((statement, way, reading, kernel), []).append(gap)
+            lefts = {
+                kernel: {name: update(problem, theta, rule, rollout) for name, rule in rules.items()}
+                for kernel, rules in UPDATES.items()
+            }
+            for statement, (decomposition, way) in WAYS.items():
+                terms = sides.grpo(way) if decomposition == "T1" else sides.tic(way)
+                scale = np.linalg.norm(lefts["right"][decomposition]) + 1e-3
+                for kernel, left in lefts.items():
+                    gap = float(np.linalg.norm(left[decomposition] - terms) / scale)
+                    gaps.setdefault((statement.id, reading, kernel), []).append(gap)
     share = float(np.mean(clipped))
     return [
-        {"statement": statement, "way": way, "reading": reading, "kernel": kernel, "estimate": largest(found), "clipped": share}
-        for (statement, way, reading, kernel), found in gaps.items()
+        {"statement": name, "reading": reading, "kernel": kernel, "estimate": largest(found), "clipped": share}
+        for (name, reading, kernel), found in gaps.items()
     ]
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each decomposition, way of writing it, reading, and kernel: the largest discrepancy."""
+    """One row for each way of writing a decomposition, reading, and kernel: the largest discrepancy."""
     vocabulary_size, horizon, end_token = settings["tree"]
-    name = f"T = {horizon}, V = {vocabulary_size}{'' if end_token is None else ', end token'}"
-    zero = {"prediction": 0.0, **EXACT}
-    return [
-        {"tree": name, **{key: value for key, value in row.items() if key != "estimate"}, "estimate": row["estimate"], **zero}
-        for row in results[0]
-    ]
+    tree = f"T = {horizon}, V = {vocabulary_size}{'' if end_token is None else ', end token'}"
+    return [{"tree": tree, "prediction": 0.0, **EXACT} | row for row in results[0]]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Each way of writing each decomposition, under each reading, over all trees; the control is another clip's update."""
-    found = []
-    for (statement, way, reading), part in table.groupby(["statement", "way", "reading"], sort=False):
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
+    """Each way of writing each decomposition, under each reading, over all trees."""
+    stated = {statement.id: statement for statement in WAYS}
+    for (name, reading), part in table.groupby(["statement", "reading"], sort=False):
         gaps = part.groupby("kernel")["estimate"].agg(largest)
-        both = (exact(gaps[kernel], 0.0) for kernel in ("right", "broken"))
-        found.append(claim(f"{statement}/{way}", str(reading), *both, facts={"clipped": float(part["clipped"].mean())}))
-    return found
-
-
-STUDY = unconverted(
-    "update_terms",
-    "T1, T2: the updates of GRPO and TIC-GRPO term by term, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    tuple(f"{statement}/{way}" for statement, ways in STATEMENTS.items() for way in ways),
-)
+        own, control = (exact(gaps[kernel], 0.0) for kernel in ("right", "broken"))
+        yield stated[name].claim(str(reading), own, control, facts={"clipped": float(part["clipped"].mean())})

@@ -46,7 +46,7 @@ def summarised(looks: Sequence[pd.DataFrame], estimators: Sequence[str]) -> list
     For each estimator: the share of updates that point away, the cosine, and by how much the first estimator's is larger.
     """
     table = pd.concat(looks, keys=range(len(looks)), names=["problem", ""]).reset_index("problem")
-    return [row for place, part in _parts(table) for row in _rows(place, part, estimators)]
+    return [row for among, part in _parts(table) for row in _rows(among, part, estimators)]
 
 
 def _parts(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -58,16 +58,16 @@ def _parts(table: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]
         yield {"part": "bin", "above": low, "up to": high}, table[inside]
 
 
-def _rows(place: dict[str, Any], table: pd.DataFrame, estimators: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _rows(among: dict[str, Any], table: pd.DataFrame, estimators: Sequence[str]) -> Iterator[dict[str, Any]]:
     by_run = table.groupby(["problem", "run"])
     if len(by_run) < 2:
         return
-    place = place | {"looks": len(table)}
+    among = among | {"looks": len(table)}
     for column in ("clipped", "log ratio"):
-        yield place | {"quantity": column} | summary(by_run[column].mean().to_numpy())
+        yield among | {"quantity": column} | summary(by_run[column].mean().to_numpy())
     for name in (*estimators, "broken"):
         away = (table[name] < 0.0).groupby([table["problem"], table["run"]]).mean()
         closer = (table[estimators[0]] - table[name]).groupby([table["problem"], table["run"]]).mean()
-        yield place | {"quantity": "away", "estimator": name} | summary(away.to_numpy())
-        yield place | {"quantity": "cosine", "estimator": name} | summary(by_run[name].mean().to_numpy())
-        yield place | {"quantity": "less", "estimator": name} | summary(closer.to_numpy())
+        yield among | {"quantity": "away", "estimator": name} | summary(away.to_numpy())
+        yield among | {"quantity": "cosine", "estimator": name} | summary(by_run[name].mean().to_numpy())
+        yield among | {"quantity": "less", "estimator": name} | summary(closer.to_numpy())

@@ -1,19 +1,32 @@
-"""T8 for one token: without a ratio, the updates that a rollout serves are one large update on all of it, exactly."""
+"""T8: inner updates without a ratio against one large update, one token.
 
+Without a ratio the updates that a rollout serves are compared with one update on all of it, path by path.  Broken, no mean is
+subtracted from the rewards.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim
-from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.claims import unconverted
-from simulations.identities import gap_claims, gap_rows
+from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence.reading import exact
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from simulations.sources import OURS, derived
+
+ONE_TOKEN = Statement(
+    "T8/one token",
+    derived(28),
+    "one token, advantages that add up to 0: m updates without ratio on a rollout are one of m times the step on all of it",
+    "identity",
+    whose=OURS,
+)
 
 PROBLEMS = ("tabular", "linear", "mixed", "conflict")
-ESTIMATORS = ("dr_grpo", "rloo", "grpo", "reinforce")
-"""Three whose advantages add up to 0 in every group; those of the last, the control, do not."""
+ESTIMATORS, BROKEN = ("dr_grpo", "rloo", "grpo"), "reinforce"
+"""Three whose advantages add up to 0 in every group, and one whose do not."""
 INNER_STEPS, ROLLOUTS, STEP = 8, 16, 0.5
 BATCH_SIZE, GROUP_SIZE, RUNS = 16, 4, 64
 
@@ -24,10 +37,10 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"problem": name, "inner_steps": INNER_STEPS, "rollouts": ROLLOUTS, "step": STEP} | sizes) for name in PROBLEMS]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, float]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, float]:
     """Return, for each estimator, the largest difference of the parameters between the two ways over all runs."""
-    problem, inner, found = gt.gallery.problem(settings["problem"]), settings["inner_steps"], {}
-    for name in ESTIMATORS:
+    problem, inner, gaps = gt.gallery.problem(settings["problem"]), settings["inner_steps"], {}
+    for name in (*ESTIMATORS, BROKEN):
         many, one = (
             gt.simulate_training(
                 problem,
@@ -39,33 +52,24 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
                 steps=settings["rollouts"] * updates,
                 inner_steps=updates,
                 replications=settings["runs"],
-                rng=seed,
+                rng=rng,
                 workers=1,
             ).theta
             for updates in (inner, 1)
         )
-        found[name] = float(np.abs(many - one).max())
-    return found
+        gaps[name] = float(np.abs(many - one).max())
+    return gaps
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each estimator."""
     common = {name: settings[name] for name in ("problem", "inner_steps", "rollouts", "batch_size", "group_size")}
-    return gap_rows(common, "estimator", results[0])
+    return [common | {"estimator": name, "prediction": 0.0, "estimate": gap} | EXACT for name, gap in results[0].items()]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """One claim for each estimator and problem; the control's advantages have no mean subtracted."""
-    *centred, broken = ESTIMATORS
-    return gap_claims(table, "estimator", (("T8/one token", name, broken) for name in centred), "{problem} ({own})")
-
-
-STUDY = unconverted(
-    "one_large_step",
-    "T8: inner updates without a ratio against one large update, one token",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("T8/one token",),
-)
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
+    """One claim for each estimator and problem."""
+    for problem, part in table.groupby("problem", sort=False):
+        gaps = part.set_index("estimator")["estimate"]
+        for name in ESTIMATORS:
+            yield ONE_TOKEN.claim(f"{problem} ({name})", exact(gaps[name], 0.0), exact(gaps[BROKEN], 0.0))

@@ -1,4 +1,7 @@
-"""T8 where responses serve several passes: what dropping ratio and clip costs at each one's best step, and at the clip's."""
+"""T8 where responses serve several passes: what dropping ratio and clip costs.
+
+Both arms take their own best step, or the one without ratio the clip's.  Broken, an arm descends.
+"""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -8,15 +11,39 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from simulations.claims import claim, unconverted
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import composed
+from simulations.sources import OURS, TIC_GRPO
 from simulations.training.worlds import WORLDS, sampled
+
+PASSES_OF = "training on trees of two tokens with several passes over a rollout; constant steps, chosen on other seeds"
+OWN_STEP = Statement(
+    "T8/dropped, several passes",
+    f"question beside {TIC_GRPO}",
+    "several passes over the responses, at its best step each: without ratio and clip success ends at most a point "
+    "below that with token ratios clipped by sign",
+    "upper bound",
+    PASSES_OF,
+    formula="Several passes over the responses, at its best step each: without ratio and clip success ends at most a point "
+    "below that with token ratios clipped by sign.",
+    whose=OURS,
+)
+CLIPS_STEP = Statement(
+    "T8/dropped, several passes at the step of the clip",
+    f"question beside {TIC_GRPO}",
+    "several passes over the responses, both at the best step of the clip: without ratio and clip success ends at "
+    "most a point below that with token ratios clipped by sign",
+    "upper bound",
+    PASSES_OF,
+    formula="Several passes over the responses, both at the clip's best step: without ratio and clip success ends at most "
+    "a point below that with token ratios clipped by sign.",
+    whose=OURS,
+)
 
 BATCH_SIZE, GROUP_SIZE, ROLLOUTS = 16, 8, 16
 PASSES = {4: 4, 16: 1}
@@ -29,8 +56,8 @@ PROBLEMS, TUNING_PROBLEMS, TUNING_RUNS, RUNS = 64, 16, 4, 8
 """Problems are the sample: they differ by more than runs on one of them do."""
 POINT = 0.01
 """One point of success at the end is less than two runs with other seeds differ by."""
-ENDINGS = {"several passes": "own", "several passes at the step of the clip": "clip's"}
-"""By the end of a statement's name, whose best step the arm without ratio takes."""
+STATED = {"own": OWN_STEP, "clip's": CLIPS_STEP}
+"""What is stated, by whose best step the arm without ratio takes."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -64,14 +91,14 @@ def drawn(problem: gt.Problem, reached: Array, minibatches: int, rng: np.random.
     advantages = (GROUP_SIZE * rewards - rewards.sum(axis=-1, keepdims=True)) / (GROUP_SIZE - 1.0)
     shape = (runs, minibatches, n_prompts, n_responses)
     minibatch = np.arange(BATCH_SIZE)[:, None] % minibatches
-    places = np.ravel_multi_index(
+    indices = np.ravel_multi_index(
         np.broadcast_arrays(np.arange(runs)[:, None, None], minibatch, prompts[..., None], responses), shape
     )
-    return Minibatches(*(_summed(places, advantages * kept, shape) for kept in (rewards, ~rewards)))
+    return Minibatches(*(_summed(indices, advantages * kept, shape) for kept in (rewards, ~rewards)))
 
 
-def _summed(places: Integers, advantages: Array, shape: tuple[int, ...]) -> Array:
-    totals = np.bincount(places.ravel(), weights=advantages.ravel(), minlength=int(np.prod(shape)))
+def _summed(indices: Integers, advantages: Array, shape: tuple[int, ...]) -> Array:
+    totals = np.bincount(indices.ravel(), weights=advantages.ravel(), minlength=int(np.prod(shape)))
     return np.asarray(totals, dtype=np.float64).reshape(shape)
 
 
@@ -90,16 +117,16 @@ class Trainer(NamedTuple):
         for _ in range(ROLLOUTS):
             old = theta.T.copy()
             rollout = drawn(problem, Pairs(problem, old, old).reached, minibatches, rng)
-            for place in list(range(minibatches)) * self.settings["passes"]:
+            for batch in list(range(minibatches)) * self.settings["passes"]:
                 pairs, count = Pairs(problem, theta.T.copy(), old), count + 1
-                update = share * pairs.updates(self.estimator, rollout.right[:, place], rollout.wrong[:, place])
+                update = share * pairs.updates(self.estimator, rollout.right[:, batch], rollout.wrong[:, batch])
                 OPTIMISER.move(theta, np.ascontiguousarray(update.T), moments, OPTIMISER.settings, step, count)
         return np.asarray(gt.objective(problem, theta.T.copy()))
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Find each arm's best step on some problems; train both with it on others, and the one without ratio with the clip's too."""
-    tuning, judging = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, part)) for part in (0, 1))
+    tuning, judging = (np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, part)) for part in (0, 1))
     grid, steps = np.array(settings["step_sizes"]), {}
     clip, none, broken = (Trainer(settings, estimator, sign) for estimator, sign in ((CLIP, 1.0), (NONE, 1.0), (NONE, -1.0)))
     rehearsals = list(WORLD.drawn(tuning, settings["tuning_problems"]))
@@ -128,30 +155,19 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return table
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """By how much the clip is ahead at the end, against a point; the control puts an arm that descends behind it."""
-    return [one for _, part in table.groupby("passes", sort=False) for one in _claims(part)]
+    for _, part in table.groupby("passes", sort=False):
+        yield from _claims(part)
 
 
 def _claims(part: pd.DataFrame) -> Iterator[Claim]:
     ahead, success = (part[part["quantity"] == name].set_index("arm") for name in ("ahead", "success"))
-    where = (
-        f"problems of {WORLD.title}, {ROLLOUTS} rollouts, Adam, {part['passes'].iloc[0]} passes of {part['minibatches'].iloc[0]}"
-    )
-    for ending, arm in ENDINGS.items():
+    passes = f"{part['passes'].iloc[0]} passes of {part['minibatches'].iloc[0]}"
+    for arm, statement in STATED.items():
         own, control = (evidence(ahead.loc[name].to_dict(), POINT) for name in (arm, "broken"))
         facts = {f"{column}, {name}": float(success.loc[name, key]) for name in ("clip", arm) for column, key in FACTS.items()}
-        yield claim(f"T8/dropped, {ending}", where, own, control, facts=facts)
+        yield statement.claim(f"problems of {WORLD.title}, {ROLLOUTS} rollouts, Adam, {passes}", own, control, facts=facts)
 
 
 FACTS = {"success": "estimate", "step": "step"}
-
-STUDY = unconverted(
-    "passes",
-    "T8 where responses serve several passes: what dropping ratio and clip costs",
-    cells,
-    compute,
-    rows,
-    claims,
-    tuple(f"T8/dropped, {ending}" for ending in ENDINGS),
-)

@@ -1,6 +1,10 @@
-"""U16: where training with standardised rewards and a K3 penalty in the loss converges, exact and simulated."""
+"""U16: where training with standardised rewards converges.
 
-from collections.abc import Callable, Mapping
+There is a K3 penalty in the loss.  Mean updates are compared with gradients of objectives, and the ends of runs with the
+maximiser of the corrected one.  Broken, rewards are not divided.
+"""
+
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -10,13 +14,48 @@ from scipy.optimize import minimize
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import distance, exact
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
+from grpo_theory.harness.summary import summary
 from simulations.sequence.divergences import Numbers, gradient, token_logs
 from simulations.sequence.parts import composed
 from simulations.sequence.standardised import STANDARDISED, ascended
+from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
+
+U16 = Statement(
+    "U16",
+    f"{DEMYSTIFYING}, Proposition 13",
+    "the algorithm is consistent for argmax E[2 arcsin sqrt(V(X))] - kappa KL(pi || pi_ref)",
+    PARTS,
+    "binary Z, V bounded away from 0 and 1, B, G, kappa, m fixed",
+    formula=r"With binary rewards the algorithm is consistent for $$\mathrm{argmax}_\theta\ "
+    r"E\left[2\arcsin\sqrt{V(X)}\right]-\kappa\,\mathrm{KL}(\pi\,\|\,\pi_{\mathrm{ref}})$$",
+)
+PRINTED = Statement(
+    "U16/printed",
+    f"{DEMYSTIFYING}, Proposition 13",
+    "at that maximiser the mean update is 0",
+    "identity",
+    formula="At the maximiser that is printed the mean update is $0$.",
+)
+CORRECTED = Statement(
+    "U16/corrected",
+    derived(21),
+    "one token: the mean update is the gradient of E[h_G(V(X))] - kappa KL(pi_ref || pi), h_G a sum of incomplete betas",
+    "identity",
+    formula="One token, groups of $G$: the mean update is the gradient of "
+    r"$$E\left[h_G(V(X))\right]-\kappa\,\mathrm{KL}(\pi_{\mathrm{ref}}\,\|\,\pi),$$ where $h_G$ is a sum of "
+    "incomplete beta functions.",
+    whose=CORRECTION,
+)
+SIMULATED = Statement(
+    "U16/simulated",
+    derived(21),
+    "after 2,000 updates the mean success rate is within 1% of that at the corrected maximiser",
+    "upper bound",
+    whose=OURS,
+)
 
 PROBLEMS = ("kl-tabular", "kl-linear")
 GROUP_SIZES = (2, 4, 8, 64)
@@ -104,15 +143,14 @@ def _limit(name: str, group_size: int) -> tuple[Array, float, int]:
     return best, float(scale), int(20.0 * scale * curvatures[-1]) + 200
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Compare mean updates with the objectives' gradients, and the ends of runs with the corrected objective's maximiser."""
     problem, size = gt.gallery.problem(settings["problem"]), settings["group_size"]
     printed = maximise(problem, objective(problem, None, printed_penalty=True))
     corrected, scale, offset = _limit(settings["problem"], size)
-    points = SPREAD * np.random.default_rng(seed).normal(size=(POINTS, problem.policy.dimension))
+    points = SPREAD * np.random.default_rng(rng).normal(size=(POINTS, problem.policy.dimension))
     slopes = [gradient(problem, corrected_objective(problem, size), point) for point in points]
-    found: dict[str, Any] = {"printed_success": _mean_success(problem, printed), "success": _mean_success(problem, corrected)}
-    found |= apart(problem, size)
+    success, found = _mean_success(problem, corrected), []
     for name, chosen in ESTIMATORS.items():
         sizes = {"batch_size": 1, "group_size": size}
         gaps = [gt.gradient_mean(problem, at, chosen, **sizes) - slope for at, slope in zip(points, slopes, strict=True)]
@@ -125,17 +163,18 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
             group_size=size,
             steps=settings["steps"],
             replications=settings["runs"],
-            rng=seed,
+            rng=rng,
             workers=1,
         )
-        ends = [_mean_success(problem, theta) for theta in runs.theta]
-        found[name] = {
-            "at printed": float(np.abs(gt.gradient_mean(problem, printed, chosen, **sizes)).max()),
-            "gap": float(np.abs(gaps).max()),
-            "mean": float(np.mean(ends)),
-            "error": float(np.std(ends, ddof=1) / np.sqrt(len(ends))),
-        }
-    return found
+        at_printed = float(np.abs(gt.gradient_mean(problem, printed, chosen, **sizes)).max())
+        ends = np.array([_mean_success(problem, theta) for theta in runs.theta])
+        found += [
+            {"kernel": name, "quantity": "at printed", "prediction": 0.0, "estimate": at_printed, **EXACT},
+            {"kernel": name, "quantity": "gap", "prediction": 0.0, "estimate": float(np.abs(gaps).max()), **EXACT},
+            {"kernel": name, "quantity": "success", "prediction": success, **summary(ends)},
+        ]
+    common = {"printed_success": _mean_success(problem, printed), **apart(problem, size)}
+    return {"common": common, "rows": found}
 
 
 def apart(problem: gt.Problem, size: int) -> dict[str, float]:
@@ -153,50 +192,24 @@ def _mean_success(problem: gt.Problem, theta: Array) -> float:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each kernel and quantity: the update at the printed maximiser, the gap, and where runs end."""
-    (found,) = results
-    common = {name: settings[name] for name in ("problem", "group_size", "batch_size", "steps")}
-    common |= {name: found[name] for name in ("printed_success", "groups_alone", "penalty_alone")}
-    table = []
-    for kernel in ESTIMATORS:
-        one = found[kernel]
-        for name in ("at printed", "gap"):
-            cell = {"kernel": kernel, "quantity": name, "estimate": one[name], "prediction": 0.0}
-            table.append(common | cell | EXACT)
-        cell = {"kernel": kernel, "quantity": "success", "estimate": one["mean"], "prediction": found["success"]}
-        table.append(common | cell | {"standard_error": one["error"], "replications": settings["runs"]})
-    return table
+    common = {name: settings[name] for name in ("problem", "group_size", "batch_size", "steps")} | results[0]["common"]
+    return [common | row for row in results[0]["rows"]]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each row of the algorithm; the control is the kernel that does not divide, sent the same way."""
-    found = []
     for (problem, size), part in table.groupby(["problem", "group_size"], sort=False):
         at = part.set_index(["quantity", "kernel"])
-        where, facts = f"{problem} (G = {size})", _facts(at)
-        for statement, quantity in (("U16/printed", "at printed"), ("U16/corrected", "gap")):
-            pair = (exact(at.loc[(quantity, kernel), "estimate"], 0.0) for kernel in ESTIMATORS)
-            found.append(claim(statement, where, *pair, facts=facts))
+        where, row = f"{problem} (G = {size})", at.loc[("success", "standardised")]
+        facts = {
+            "success at the printed maximiser": row["printed_success"],
+            "with groups of this size alone": row["groups_alone"],
+            "with the penalty that is descended alone": row["penalty_alone"],
+            "success at the corrected one": row["prediction"],
+        }
+        for statement, quantity in ((PRINTED, "at printed"), (CORRECTED, "gap")):
+            own, control = (exact(at.loc[(quantity, kernel), "estimate"], 0.0) for kernel in ESTIMATORS)
+            yield statement.claim(where, own, control, facts=facts)
         ends = (at.loc[("success", kernel)] for kernel in ESTIMATORS)
-        found.append(claim("U16/simulated", where, *(distance(row, row["prediction"], MARGIN) for row in ends), facts=facts))
-    return found
-
-
-def _facts(at: pd.DataFrame) -> Mapping[str, float]:
-    row = at.loc[("success", "standardised")]
-    return {
-        "success at the printed maximiser": row["printed_success"],
-        "with groups of this size alone": row["groups_alone"],
-        "with the penalty that is descended alone": row["penalty_alone"],
-        "success at the corrected one": row["prediction"],
-    }
-
-
-STUDY = unconverted(
-    "standardised_optimum",
-    "U16: where training with standardised rewards converges",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U16/printed", "U16/corrected", "U16/simulated"),
-)
+        own, control = (distance(end, end["prediction"], MARGIN) for end in ends)
+        yield SIMULATED.claim(where, own, control, facts=facts)

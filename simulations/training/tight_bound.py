@@ -1,6 +1,10 @@
-"""U8 where its bound is nearly tight: one direction, little change of curvature and noise over the ball, a small epsilon."""
+"""U8: the bound where it is nearly tight, with the printed schedule.
 
-from collections.abc import Mapping
+There is one direction, curvature and noise change little over the ball, and epsilon is small.  Broken, the noise of the bound
+is half of what it should be.
+"""
+
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -8,14 +12,25 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import evidence, highest
 from grpo_theory.exact import Region, largest_error, longest_estimate, region
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import harmonic_step_bound
 from grpo_theory.theory.bounds import first_index
-from simulations.claims import claim, unconverted
+from simulations.sources import DEMYSTIFYING
 from simulations.training.grid import doubling
+from simulations.training.lemma_6 import U8
+
+PRINTED = Statement(
+    "U8/printed",
+    f"{DEMYSTIFYING}, Lemma 6(b)",
+    "steps beta/i as printed: E Delta_n <= max{ (1 + eps) L beta^2 M/((4 mu beta - 2) n), c/n }, c = a n_0, every n",
+    "upper bound",
+    "J is L-smooth and PL with constant mu; beta > 1/(2 mu)",
+    formula=r"With steps $\beta/i$ as printed, for every $n$, "
+    r"$$E\Delta_n\le\max\left\{\frac{(1+\varepsilon)L\beta^2M}{(4\mu\beta-2)\,n},\ \frac{a\,n_0}n\right\}$$",
+)
 
 PROBLEM = "one direction"
 ESTIMATOR = "rloo"
@@ -80,7 +95,7 @@ def predict(settings: Settings) -> dict[str, Any]:
     return {"constants": constants, "bounds": {"prediction": bound.tolist(), "control": wrong.tolist()}}
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Train from near the edge of the ball, projected onto it; return sums and sums of squares of the gaps.
 
     The first chunk predicts the bounds too.
@@ -96,7 +111,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
         **SIZES,
         steps=settings["steps"],
         replications=settings["runs"],
-        rng=seed,
+        rng=rng,
         workers=1,
         checkpoints=doubling(settings["steps"]),
         ball=gt.Ball(best, RADIUS),
@@ -121,29 +136,16 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     ]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """The bound at the checkpoint where it comes nearest to failing; the control's noise is half of what it should be."""
-    found = []
     for offset, part in table.groupby("offset", sort=False):
-        both = []
+        worst = []
         for bound in ("prediction", "control"):
             ratios = part.assign(**{name: part[name] / part[bound] for name in ("estimate", "standard_error")})
             at = highest((ratios["estimate"] - 1.0) / ratios["standard_error"])
-            both.append(evidence(ratios.loc[at], 1.0, comparisons=len(ratios)))
-        row = part.iloc[0]
+            worst.append(evidence(ratios.loc[at], 1.0, comparisons=len(ratios)))
+        (own, control), row = worst, part.iloc[0]
         facts = {"L": row["L"], "mu": row["mu"], "M": row["M"], "M of the control": row["wrong_M"], "steepest ray": row["ray"]}
         facts["bound over gap at the end"] = float(part["prediction"].iloc[-1] / part["estimate"].iloc[-1])
-        statement, where = ("U8/printed", "beta/i") if offset == 0 else ("U8", f"beta/(i + {offset})")
-        found.append(claim(statement, f"{PROBLEM} ({ESTIMATOR}), {where}", *both, facts=facts))
-    return found
-
-
-STUDY = unconverted(
-    "tight_bound",
-    "U8: the bound where it is nearly tight, with the printed schedule",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U8", "U8/printed"),
-)
+        statement, where = (PRINTED, "beta/i") if offset == 0 else (U8, f"beta/(i + {offset})")
+        yield statement.claim(f"{PROBLEM} ({ESTIMATOR}), {where}", own, control, facts=facts)

@@ -1,8 +1,10 @@
-"""T14, and T8 in training: how many updates each composition needs to a level of the objective, at its own best step size."""
+"""T14, T8: updates to a level of the objective, each composition at its best step size.
+
+Training runs of an arm are compared with those of its rivals, draw by draw.  Broken, every second sign of TIC-GRPO's is wrong.
+"""
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,20 +12,83 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation import Estimator, find
-from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.clip import CLIPS
-from grpo_theory.estimation.ratio import RATIOS
-from grpo_theory.estimation.registry import make_estimator
-from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence import PARTS, Claim, Evidence, Statement
 from grpo_theory.evidence.reading import evidence, highest
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.simulate.training import TrainingRuns
-from simulations.claims import claim, unconverted
+from simulations.sources import OURS, TIC_GRPO
+from simulations.training.compositions import ARMS
 from simulations.training.worlds import race_problem
+
+T14 = Statement(
+    "T14",
+    TIC_GRPO,
+    "TIC reaches a given level sooner than GRPO and GSPO at the same budget",
+    PARTS,
+    formula="TIC reaches a given level sooner than GRPO and GSPO at the same budget.",
+)
+WITHOUT_RATIO = Statement(
+    "T8/training",
+    TIC_GRPO,
+    "without ratio and clip GRPO needs at most 5% more updates to a level, each at its best step",
+    "upper bound",
+    measured=True,
+)
+THAN_GRPO = Statement(
+    "T14/against GRPO",
+    TIC_GRPO,
+    "fewer updates to a level than GRPO as published, each at its best step size",
+    "ordering",
+    measured=True,
+)
+THAN_GSPO = Statement(
+    "T14/against GSPO",
+    TIC_GRPO,
+    "fewer updates to a level than GSPO as published, each at its best step size",
+    "ordering",
+    measured=True,
+)
+THAN_WIDE_GSPO = Statement(
+    "T14/against GSPO, wide clip",
+    f"question beside {TIC_GRPO}",
+    "fewer updates to a level than GSPO with a clip of 0.2, each at its best step size",
+    "ordering",
+    whose=OURS,
+)
+RATIO_ALONE = Statement(
+    "T14/ratio",
+    f"{TIC_GRPO}, ablation",
+    "the trajectory ratio in the place of the token ratio, nothing else changed, takes fewer updates",
+    "ordering",
+    measured=True,
+)
+CLIP_ALONE = Statement(
+    "T14/clip",
+    f"{TIC_GRPO}, ablation",
+    "the upper-only clip in the place of the clip by sign, nothing else changed, takes fewer updates",
+    "ordering",
+    measured=True,
+)
+BOTH = Statement(
+    "T14/both", f"{TIC_GRPO}, ablation", "both together take fewer updates than either alone", "ordering", measured=True
+)
+THAN_NO_CLIP = Statement(
+    "T14/against no clip",
+    f"question beside {TIC_GRPO}",
+    "fewer updates to a level than the trajectory ratio without a clip, which is unbiased but for the own sample",
+    "ordering",
+    whose=OURS,
+)
+THAN_NO_RATIO = Statement(
+    "T14/against no ratio",
+    f"question beside {TIC_GRPO}",
+    "fewer updates to a level than the same estimator without ratio and clip, each at its best step size",
+    "ordering",
+    whose=OURS,
+)
 
 LEVELS = {"sequence-shared": 0.68, "stopping": 0.745}
 """Two thirds of the way from the start to where noise-free ascent is after 1,024 steps of 16."""
@@ -39,54 +104,26 @@ NOTICEABLE = 1.05
 """A twentieth more updates is not noticed: two runs that differ in nothing but the seed differ by more."""
 
 
-def wrong_for_half(batch, advantages):
-    """A as in dr_grpo, with the wrong sign for the first half of each group: for controls, because the mean update is 0."""
-    n_groups, group_size = batch.rewards.shape
-    for b in range(n_groups):
-        mean = batch.rewards[b].mean()
-        for g in range(group_size):
-            sign = -1.0 if 2 * g < group_size else 1.0
-            advantages[b, g] = sign * (batch.rewards[b, g] - mean)
-
-
-_PLAIN = replace(find("tic_grpo"), name="no ratio", ratio=RATIOS["none"], clip=CLIPS["none"])
-_TOKEN = replace(_PLAIN, name="token ratio, clip by sign", ratio=RATIOS["token"], clip=CLIPS["by sign"])
-_GSPO = find("gspo")
-ARMS: Mapping[str, Estimator] = {
-    "TIC": find("tic_grpo"),
-    "GRPO": replace(_TOKEN, name="GRPO", advantage=find("grpo").advantage, aggregation=AGGREGATIONS["own length"]),
-    "GSPO": _GSPO,
-    "GSPO, wide clip": replace(_GSPO, name="GSPO, wide clip", clip=CLIPS["by sign"]),
-    "neither": _TOKEN,
-    "ratio alone": replace(_TOKEN, name="trajectory ratio, clip by sign", ratio=RATIOS["trajectory"]),
-    "clip alone": replace(_TOKEN, name="token ratio, upper-only clip", clip=CLIPS["upper only"]),
-    "no clip": replace(_PLAIN, name="trajectory ratio, no clip", ratio=RATIOS["trajectory"]),
-    "no ratio": _PLAIN,
-    "broken": replace(find("tic_grpo"), name="broken", advantage=make_estimator("wrong_for_half", wrong_for_half).advantage),
-}
-"""TIC-GRPO, GRPO and GSPO as published; "neither" has TIC-GRPO's advantages and aggregation with GRPO's token ratio and clip, and
-the arms after it change one part of it at a time; "broken" is TIC-GRPO with every second sign wrong."""
-
-
-class Comparison(NamedTuple):
+class Contest(NamedTuple):
     """An arm that is said to need at most `allowance` times the updates of each of its rivals."""
 
+    statement: Statement
     arm: str
     rivals: tuple[str, ...]
     allowance: float = 1.0
 
 
-COMPARISONS = {
-    "T8/training": Comparison("no ratio", ("neither",), NOTICEABLE),
-    "T14/against GRPO": Comparison("TIC", ("GRPO",)),
-    "T14/against GSPO": Comparison("TIC", ("GSPO",)),
-    "T14/against GSPO, wide clip": Comparison("TIC", ("GSPO, wide clip",)),
-    "T14/ratio": Comparison("ratio alone", ("neither",)),
-    "T14/clip": Comparison("clip alone", ("neither",)),
-    "T14/both": Comparison("TIC", ("ratio alone", "clip alone")),
-    "T14/against no clip": Comparison("TIC", ("no clip",)),
-    "T14/against no ratio": Comparison("TIC", ("no ratio",)),
-}
+CONTESTS = (
+    Contest(WITHOUT_RATIO, "no ratio", ("neither",), NOTICEABLE),
+    Contest(THAN_GRPO, "TIC", ("GRPO",)),
+    Contest(THAN_GSPO, "TIC", ("GSPO",)),
+    Contest(THAN_WIDE_GSPO, "TIC", ("GSPO, wide clip",)),
+    Contest(RATIO_ALONE, "ratio alone", ("neither",)),
+    Contest(CLIP_ALONE, "clip alone", ("neither",)),
+    Contest(BOTH, "TIC", ("ratio alone", "clip alone")),
+    Contest(THAN_NO_CLIP, "TIC", ("no clip",)),
+    Contest(THAN_NO_RATIO, "TIC", ("no ratio",)),
+)
 CONTROL, BASE = "broken", "neither"
 
 
@@ -107,10 +144,10 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Find one arm's best step size; then train anew with it, on draws that all arms share."""
     arm = settings["arms"][chunk]
-    tuning, judging = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, part)) for part in (0, 1))
+    tuning, judging = (np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, part)) for part in (0, 1))
     grid = settings["step_sizes"]
     tried = [updates_to_level(_train(settings, arm, step, settings["tuning_runs"], tuning), settings["level"]) for step in grid]
     means = np.mean(tried, axis=1)
@@ -158,10 +195,10 @@ def updates_to_level(runs: TrainingRuns, level: float) -> Array:
     there = reached.any(axis=1) & (last > 0)
     rows, first = np.flatnonzero(there), np.maximum(last - 1, 0)[there]
     before, after = runs.objectives[rows, first], runs.objectives[rows, first + 1]
-    found = np.where(reached[:, 0], runs.checkpoints[0], runs.checkpoints[-1]).astype(np.float64)
+    times = np.where(reached[:, 0], runs.checkpoints[0], runs.checkpoints[-1]).astype(np.float64)
     start, stop = runs.checkpoints[first], runs.checkpoints[first + 1]
-    found[there] = start + (level - before) / (after - before) * (stop - start)
-    return found
+    times[there] = start + (level - before) / (after - before) * (stop - start)
+    return times
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -180,10 +217,10 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         table += [common | {"quantity": "objective", "arm": arm, "update": update} | at for update, at in curve]
         tuning = zip(settings["step_sizes"], result["tuning"], strict=True)
         table += [common | {"quantity": "tuning", "arm": arm, "step": step} | at for step, at in tuning]
-    for statement, (arm, rivals, allowance) in COMPARISONS.items():
+    for statement, arm, rivals, allowance in CONTESTS:
         for one in (arm, CONTROL):
             for rival in rivals:
-                row = {"quantity": "difference", "statement": statement, "arm": one, "rival": rival}
+                row = {"quantity": "difference", "statement": statement.id, "arm": one, "rival": rival}
                 table.append(common | row | _paired(times[one], allowance * times[rival]))
     for arm in found:
         row = {"quantity": "ablation", "arm": arm, "rival": BASE}
@@ -197,32 +234,19 @@ def _paired(one: Array, other: Array) -> dict[str, float]:
     return summary(one[:both] - other[:both])
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Paired differences of times, the worst of an arm's rivals; the control puts the broken TIC-GRPO in the arm's place."""
-    found = []
     for (problem, inner), part in table.groupby(["problem", "inner_steps"], sort=False):
         times = part[part["quantity"] == "time"].set_index("arm")
-        for statement, (arm, rivals, _) in COMPARISONS.items():
-            at = part[part["statement"] == statement]
-            both = (_worst(at[at["arm"] == one]) for one in (arm, CONTROL))
-            facts = {f"updates, {name}": float(times.loc[name, "estimate"]) for name in (arm, *rivals)}
-            facts |= {f"step, {name}": float(times.loc[name, "step"]) for name in (arm, *rivals)}
-            facts["least times at an end of the grid"] = float((~times.loc[[arm, *rivals], "interior"].astype(bool)).sum())
-            found.append(claim(statement, f"{problem} (m = {inner})", *both, facts=facts))
-    return found
+        for statement, arm, rivals, _ in CONTESTS:
+            at, arms = part[part["statement"] == statement.id], [arm, *rivals]
+            facts = {f"updates, {name}": float(times.loc[name, "estimate"]) for name in arms}
+            facts |= {f"step, {name}": float(times.loc[name, "step"]) for name in arms}
+            facts["least times at an end of the grid"] = float((~times.loc[arms, "interior"].astype(bool)).sum())
+            own, control = (_worst(at[at["arm"] == one]) for one in (arm, CONTROL))
+            yield statement.claim(f"{problem} (m = {inner})", own, control, facts=facts)
 
 
 def _worst(differences: pd.DataFrame) -> Evidence:
     """Return the evidence of the largest difference, the level shared among all."""
     return evidence(differences.loc[highest(differences["estimate"])], 0.0, comparisons=len(differences))
-
-
-STUDY = unconverted(
-    "time_to_level",
-    "T14, T8: updates to a level of the objective, each composition at its best step size",
-    cells,
-    compute,
-    rows,
-    claims,
-    tuple(COMPARISONS),
-)

@@ -1,34 +1,102 @@
-"""T6 to T8 along training: where the updates of a rollout point, and what clip and ratio are worth to whole runs.
+"""T6 to T8 along training: where updates off policy point, and what clip and ratio are worth to whole runs.
 
 The policies are those that minibatch training makes, each arm at its own best constant step, or at twice or four times that.
+Broken: advantages that have lost their sign, and an arm that descends.
 """
 
-import warnings
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Evidence
+from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import BoundedMean, evidence
-from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from grpo_theory.simulate.iterates import simulate_iterates
-from simulations.claims import claim, unconverted
 from simulations.kernels import kernel_at
 from simulations.sequence.parts import composed
+from simulations.sources import OURS, TIC_GRPO
 from simulations.training.looks import look, summarised
+from simulations.training.minibatch_trainer import MinibatchTrainer
 from simulations.training.worlds import WORLDS, sampled
 
-BATCH_SIZE, GROUP_SIZE = 16, 8
-OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
+RUNS = "minibatch training on trees of two tokens, responses used once; each arm's best constant step, chosen on other seeds"
+UPDATES = (
+    "minibatch training on trees of two tokens, responses used once; the arm's best constant step, chosen on other seeds; "
+    "updates that are not the first of their rollout"
+)
+
+
+def while_training(part: str, text: str, formula: str, kind: str = "upper bound", where: str = UPDATES) -> Statement:
+    """Return a statement of ours about policies that training makes."""
+    return Statement(part, f"question beside {TIC_GRPO}", text, kind, where, formula=f"{formula}.", whose=OURS)
+
+
+POINTS_AWAY = "points away from grad J(theta_k) in at most 5% of the updates"
+AWAY_OFF_POLICY = r"points away from $\nabla J(\theta_k)$ in at most $5\%$ of the updates off policy"
+POINTED = {
+    "clip": while_training(
+        "T6/trained",
+        f"the mean update with token ratios clipped by sign at 0.8 and 1.2 {POINTS_AWAY}",
+        f"Along minibatch training: the mean update with token ratios clipped by sign at $0.8$ and $1.2$ {AWAY_OFF_POLICY}",
+    ),
+    "trajectory": while_training(
+        "T7/trained",
+        f"the mean update with the trajectory ratio, dropped above 1.2, {POINTS_AWAY}",
+        f"Along minibatch training: the mean update with the trajectory ratio, dropped above $1.2$, {AWAY_OFF_POLICY}",
+    ),
+    "none": while_training(
+        "T8/trained",
+        f"the mean update without any ratio {POINTS_AWAY}",
+        f"Along minibatch training: the mean update without any ratio {AWAY_OFF_POLICY}",
+    ),
+}
+"""Where the mean update of each arm points along its own runs."""
+LITTLE_CLIPPED = while_training(
+    "T6/trained, little clipped",
+    f"the mean update with token ratios clipped by sign {POINTS_AWAY} of which at most 2% of the tokens are clipped",
+    r"The same, of the updates off policy in which at most $2\%$ of the tokens are clipped",
+)
+UNCLIPPED = while_training(
+    "T6/unclipped, trained",
+    f"in runs with the clip the mean update with token ratios that are not clipped {POINTS_AWAY}",
+    f"Along the same runs: the mean update with token ratios that are not clipped {AWAY_OFF_POLICY}",
+)
+NEARER = while_training(
+    "T8/nearer, trained",
+    "in runs with the clip the mean update without any ratio is nearer in direction to grad J(theta_k) than the clipped one",
+    r"In runs with the clip the mean update without any ratio is nearer in direction to $\nabla J(\theta_k)$ than the clipped "
+    "one",
+    "ordering",
+)
 TIMES = {"best": 1.0, "twice": 2.0, "four times": 4.0}
 """What an arm's own best step is multiplied by: nobody knows a learning rate to better than a factor of two."""
+NAMES = {
+    "best": ("trained", "at"),
+    "twice": ("twice the step", "at twice"),
+    "four times": ("four times the step", "at four times"),
+}
+AHEAD = {
+    "clip": ("T8/dropped", "without ratio and clip success ends at most a point below that with token ratios clipped by sign"),
+    "none": ("T8/clip", "with token ratios clipped by sign success ends at most a point below that without ratio and clip"),
+}
+"""By how little one of these two arms is ahead of the other, by the former."""
+ENDS = {
+    (arm, at): while_training(
+        f"{name}, {ending}",
+        f"{times} its best step each: {behind}",
+        f"{times.capitalize()} its best constant step each: {behind}",
+        where=RUNS,
+    )
+    for arm, (name, behind) in AHEAD.items()
+    for at, (ending, times) in NAMES.items()
+}
+"""Where whole runs end at each step size."""
+
+BATCH_SIZE, GROUP_SIZE = 16, 8
 SEEN = {
     "clip": composed("rloo", "token", "by sign"),
     "none": composed("rloo", "none"),
@@ -42,12 +110,6 @@ AWAY = 0.05
 """One update in twenty that points away, as far as the others point along, undoes a tenth of the way; fewer pass for noise."""
 POINT = 0.01
 """One point of success at the end is less than two runs with other seeds differ by."""
-POINTED = {"T6/trained": "clip", "T7/trained": "trajectory", "T8/trained": "none"}
-UNCLIPPED = "T6/unclipped, trained"
-"""Of the token ratio without clip, along the runs with it."""
-AHEAD = {"T8/dropped": "clip", "T8/clip": "none"}
-"""By statement, which of these two arms may be ahead of the other by at most a point."""
-NAMES = {"best": "trained", "twice": "twice the step", "four times": "four times the step"}
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -71,51 +133,25 @@ def _cell(name: str, rollouts: int, inner: int, optimiser: str) -> Cell:
     return Cell({"world": name, "arms": list(ARMS)} | sizes | problems | grid, len(ARMS), shared=True)
 
 
-class Trainer(NamedTuple):
-    """How an arm is trained in a cell."""
-
-    settings: Settings
-    estimator: gt.Estimator
-
-    def success(self, problem: gt.Problem, step: float, seed: np.random.SeedSequence) -> Array:
-        """Return the exact objective at the end of each run with a constant step, (R,).
-
-        A grid of steps ends with some that are too large.  The filter for that stays, because filters are common to all threads.
-        """
-        warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
-        runs = gt.simulate_training(problem, problem.theta, self.estimator, gt.Constant(step), **self._options(seed))
-        return runs.objectives[:, -1]
-
-    def iterates(self, problem: gt.Problem, step: float, seed: np.random.SeedSequence) -> Array:
-        """Return all iterates of such runs, (R, n + 1, d)."""
-        return next(simulate_iterates(problem, problem.theta, self.estimator, gt.Constant(step), **self._options(seed)))
-
-    def _options(self, seed: np.random.SeedSequence) -> dict[str, Any]:
-        inner = self.settings["inner_steps"]
-        sizes = {name: self.settings[name] for name in ("batch_size", "group_size", "inner_steps")}
-        runs = {"steps": self.settings["rollouts"] * inner, "replications": self.settings["runs"]}
-        return sizes | runs | {"optimiser": OPTIMISERS[self.settings["optimiser"]], "rng": seed, "workers": 1}
-
-
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Find one arm's best step; train anew on other problems, on draws that all arms share; and look at updates on the way.
 
     The broken arm takes the middle of the grid.
     """
     arm, grid, world = settings["arms"][chunk], np.array(settings["step_sizes"]), WORLDS[settings["world"]]
-    tuning, judging, looking = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, part)) for part in range(3))
-    trainer, problems = Trainer(settings, ARMS[arm]), list(world.drawn(judging, settings["problems"]))
+    tuning, judging, looking = (np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, part)) for part in range(3))
+    trainer, problems = MinibatchTrainer(settings, ARMS[arm]), list(world.drawn(judging, settings["problems"]))
     if arm == "broken":
         middle = grid[grid.size // 2]
         return {"success": {"best": [trainer.success(problem, middle, own).tolist() for problem, own in problems]}}
     rehearsals = world.drawn(tuning, settings["tuning_problems"])
     tried = np.concatenate([[trainer.success(problem, step, own) for step in grid] for problem, own in rehearsals], axis=1)
-    step, rng = best_step(grid, -tried.mean(axis=1)), np.random.default_rng(looking)
-    success: dict[str, list[list[float]]] = {name: [] for name in (TIMES if arm in AHEAD.values() else ["best"])}
+    step, chooser = best_step(grid, -tried.mean(axis=1)), np.random.default_rng(looking)
+    success: dict[str, list[list[float]]] = {name: [] for name in (TIMES if arm in AHEAD else ["best"])}
     looks = []
     for problem, own in problems:
         iterates = trainer.iterates(problem, step, own)
-        looks.append(look(problem, iterates, settings["inner_steps"], LOOKED, rng))
+        looks.append(look(problem, iterates, settings["inner_steps"], LOOKED, chooser))
         success["best"].append(gt.objective(problem, iterates[:, -1]).tolist())
         for name in list(success)[1:]:
             success[name].append(trainer.success(problem, TIMES[name] * step, own).tolist())
@@ -143,10 +179,10 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
             own = {"at": name, "step": TIMES[name] * found[arm]["step"], "interior": found[arm]["interior"]}
             table.append(at | {"quantity": "success"} | own | summary(sampled(sample, world.alone)))
         table += [at | {"at": "best"} | seen for seen in found[arm]["looks"]]
-    for statement, one in AHEAD.items():
-        (other,) = set(AHEAD.values()) - {one}
+    for one in AHEAD:
+        (other,) = set(AHEAD) - {one}
         for name in TIMES:
-            pair = {"quantity": "ahead", "statement": statement, "at": name, "arm": one}
+            pair = {"quantity": "ahead", "at": name, "arm": one}
             for rival, where in ((other, name), ("broken", "best")):
                 ahead = _ahead(found[one]["success"][name], found[rival]["success"][where], world.alone)
                 table.append(common | pair | {"rival": rival} | ahead)
@@ -159,66 +195,44 @@ def _ahead(one: list[list[float]], other: list[list[float]], alone: bool) -> dic
     return summary(sampled((np.array(one[:both]) - np.array(other[:both])).tolist(), alone))
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Shares of updates that point away, who points nearer to the gradient, and who is ahead at the end, by cell."""
-    found = []
     for keys, part in table.groupby(["title", "rollouts", "optimiser", "inner_steps"], sort=False):
-        where = "{}, {} rollouts, {}, m = {}".format(*keys)
-        found += [claim(name, where, *both, facts=facts) for name, both, facts in (*_pointing(part), *_ending(part))]
-    return found
+        setting = "{}, {} rollouts, {}, m = {}".format(*keys)
+        yield from _pointing(setting, part)
+        yield from _ending(setting, part)
 
 
-def _pointing(part: pd.DataFrame) -> Iterator[tuple[str, tuple[Evidence, Evidence], dict[str, float]]]:
+def _pointing(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
     """Yield what the looks say along each arm's own runs; the control's updates have advantages that lost their sign."""
     rows = part[part["part"].isin(["all", "little clipped"])].set_index(["arm", "part", "quantity", "estimator"]).sort_index()
-    for statement, arm in POINTED.items():
+
+    def away(arm: str, among: str, estimator: str) -> Evidence:
+        row = rows.loc[(arm, among, "away", estimator)]
+        return BoundedMean(float(row["estimate"]), AWAY, replications=int(row["replications"]))
+
+    for arm, statement in POINTED.items():
         facts = {f"mean cosine, {name}": float(rows.loc[(arm, "all", "cosine", name), "estimate"]) for name in LOOKED}
         for column in ("clipped", "log ratio"):
-            own = rows.xs((arm, "all", column), level=("arm", "part", "quantity"))
-            facts[column] = float(own["estimate"].iloc[0])
-        parts = {"": "all", ", little clipped": "little clipped"} if arm == "clip" else {"": "all"}
-        for ending, among in parts.items():
-            if (arm, among, "away", arm) in rows.index:
-                own, control = (_share(rows.loc[(arm, among, "away", name)]) for name in (arm, "broken"))
-                yield statement + ending, (own, control), facts
-    own, control = (_share(rows.loc[("clip", "all", "away", name)]) for name in ("ratio", "broken"))
-    yield UNCLIPPED, (own, control), {}
+            facts[column] = float(rows.xs((arm, "all", column), level=("arm", "part", "quantity"))["estimate"].iloc[0])
+        yield statement.claim(setting, away(arm, "all", arm), away(arm, "all", "broken"), facts=facts)
+        if arm == "clip" and (arm, "little clipped", "away", arm) in rows.index:
+            little = "little clipped"
+            yield LITTLE_CLIPPED.claim(setting, away(arm, little, arm), away(arm, little, "broken"), facts=facts)
+    yield UNCLIPPED.claim(setting, away("clip", "all", "ratio"), away("clip", "all", "broken"))
     own, control = (evidence(rows.loc[("clip", "all", "less", name)].to_dict(), 0.0) for name in ("none", "broken"))
-    yield "T8/nearer, trained", (own, control), {}
+    yield NEARER.claim(setting, own, control)
 
 
-def _share(row: pd.Series) -> Evidence:
-    return BoundedMean(float(row["estimate"]), AWAY, replications=int(row["replications"]))
-
-
-def _ending(part: pd.DataFrame) -> Iterator[tuple[str, tuple[Evidence, Evidence], dict[str, float]]]:
+def _ending(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
     """Yield by how much one arm is ahead at the end; the control has the broken arm behind it."""
-    ahead = part.dropna(subset="statement").set_index(["statement", "at", "rival"])
+    ahead = part[part["quantity"] == "ahead"].set_index(["arm", "at", "rival"])
     success = part[part["quantity"] == "success"].set_index(["arm", "at"])
-    for statement, one in AHEAD.items():
-        (other,) = set(AHEAD.values()) - {one}
-        for at, ending in NAMES.items():
-            own, control = (evidence(ahead.loc[(statement, at, rival)].to_dict(), POINT) for rival in (other, "broken"))
-            facts = {f"success, {arm}": float(success.loc[(arm, at), "estimate"]) for arm in (one, other)}
-            facts |= {f"step, {arm}": float(success.loc[(arm, at), "step"]) for arm in (one, other)}
-            facts["best steps at an end of the grid"] = float(
-                (~success.loc[[(one, at), (other, at)], "interior"].astype(bool)).sum()
-            )
-            yield f"{statement}, {ending}", (own, control), facts
-
-
-STUDY = unconverted(
-    "trained_drift",
-    "T6 to T8 along training: where updates off policy point, and what clip and ratio are worth to whole runs",
-    cells,
-    compute,
-    rows,
-    claims,
-    (
-        *POINTED,
-        "T6/trained, little clipped",
-        UNCLIPPED,
-        "T8/nearer, trained",
-        *(f"{statement}, {ending}" for statement in AHEAD for ending in NAMES.values()),
-    ),
-)
+    for (one, at), statement in ENDS.items():
+        (other,) = set(AHEAD) - {one}
+        own, control = (evidence(ahead.loc[(one, at, rival)].to_dict(), POINT) for rival in (other, "broken"))
+        facts = {f"success, {arm}": float(success.loc[(arm, at), "estimate"]) for arm in (one, other)}
+        facts |= {f"step, {arm}": float(success.loc[(arm, at), "step"]) for arm in (one, other)}
+        interior = success.loc[[(one, at), (other, at)], "interior"].astype(bool)
+        facts["best steps at an end of the grid"] = float((~interior).sum())
+        yield statement.claim(setting, own, control, facts=facts)

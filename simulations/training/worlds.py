@@ -64,8 +64,8 @@ class World(NamedTuple):
 
     def drawn(self, seed: np.random.SeedSequence, count: int) -> Iterator[tuple[gt.Problem, np.random.SeedSequence]]:
         """Draw problems, each with a seed for its runs."""
-        for place in range(count):
-            drawing, running = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, place, part)) for part in (0, 1))
+        for index in range(count):
+            drawing, running = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, index, part)) for part in (0, 1))
             yield self.make(np.random.default_rng(drawing)), running
 
 
