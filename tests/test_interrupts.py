@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_theory.compiler.compilation import interrupts_late
-from grpo_theory.harness.interrupts import ending_at_once
 from grpo_theory.compiler.interrupts import interrupts_deferred
+from grpo_theory.harness.interrupts import ending_at_once
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")

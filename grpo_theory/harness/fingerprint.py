@@ -10,7 +10,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from grpo_theory.compiler.reliances import reliances
+from grpo_theory.compiler import code_dependencies
 from grpo_theory.estimation import Estimator, SourceFile
 from grpo_theory.harness.codebase import Codebase
 from grpo_theory.harness.normal_form import LIBRARY, function_form, read
@@ -69,7 +69,7 @@ def _is_imported_as(face: Path, name: str) -> bool:
 
 def function_fingerprint(function: Callable) -> str:
     """Return a checksum of a function's code, of the functions that it calls, and of the constants that they name."""
-    found = reliances(function)
+    found = code_dependencies(function)
     forms = [function_form(called) for called in found.functions]
     return hashlib.sha256("\n".join([forms[0], *sorted(forms[1:]), repr(found.constants)]).encode()).hexdigest()[:16]
 

@@ -13,8 +13,6 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, compile_function
-from grpo_theory.evidence import Claim
 from grpo_theory.evidence import PARTS, Claim, Margin, Statement
 from grpo_theory.evidence.reading import exact, farthest, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
