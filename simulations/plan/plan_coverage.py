@@ -44,6 +44,8 @@ STATEMENTS = {
     )
     for name, text in TEXTS.items()
 }
+HEAVY_TAILED = heavy_tails.STATEMENTS
+"""Of the cells that `heavy_tails` computes."""
 
 LEVEL = 0.95
 MARGIN = 0.01
