@@ -13,10 +13,10 @@ ROUNDING = 1e-8
 """A cosine of gradients below this counts as 0, and so does a gradient below this times X V: nearly everything has cancelled."""
 PLAIN, DIVIDED = 0.5, 3.0 / 16.0
 """What Theorems 3.1 and 3.2 guarantee of ||grad J_i||^2/(X^2 V_i^power), at the steps 1/X^2 and 1/(2 X^2)."""
-
-
 FACTS = ("M", "R1", "R2")
 """What the constants of an interaction are called."""
+SMALL = 1e-3
+"""A step that is short enough for its first order."""
 
 
 class Interaction(NamedTuple):
@@ -107,6 +107,18 @@ def pair_of(x: Array, answers: int) -> tuple[Prompts, Array]:
     """Return two prompts with the features and at the point that parameters give."""
     features = x[: 2 * answers**2].reshape(2, answers, answers)
     return Prompts(features, np.eye(answers)[[0, 0]], np.zeros(answers)), x[2 * answers**2 :]
+
+
+def greatest_change(different: Prompts, rewarded: Prompts) -> float:
+    """Return the greatest change of J_i by a small step on j, over pairs with different right answers, per step and gradients."""
+    state, n = rewarded.at(rewarded.theta[None]), len(rewarded.right)
+    moved = rewarded.step(
+        np.tile(rewarded.theta, (n, 1)), State(*(np.repeat(part, n, axis=0) for part in state)), np.arange(n), Step(SMALL, 0.0)
+    )
+    norms = np.sqrt(state.squares[0])
+    changes = (rewarded.at(moved).success - state.success) / (SMALL * np.outer(norms, norms))
+    pairs = different.right @ different.right.T == 0.0
+    return float(changes[pairs].max())
 
 
 def opposed(neighbour: float, lean: float) -> Prompts:

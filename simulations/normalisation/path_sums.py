@@ -7,18 +7,17 @@ deviation in the place of dividing, or plain steps are longer.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Comparison, Statement
 from grpo_theory.evidence.reading import average
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import divided_gain_constant, plain_gain_constant
-from simulations.normalisation.ascent import SHARP_STEPS, Prompts, Step
+from simulations.normalisation.ascent import SHARP_STEPS, Step
 from simulations.normalisation.assumptions import ORTHOGONAL
-from simulations.normalisation.prompts import MIXTURES, mixture, prompts
+from simulations.normalisation.orthogonal_paths import Path, counts_law, mean_over_rates, own_path
+from simulations.normalisation.prompts import MIXTURES, mixture
 from simulations.sources import CORRECTION, NORMALIZATION, OURS, derived
 
 PLAIN_SUM = Statement(
@@ -164,40 +163,9 @@ ARMS = {
 """The printed steps (X = 1), those of the best guarantees, and broken: multiplied by the standard deviation instead."""
 
 
-class Path(NamedTuple):
-    """Means over paths of what a prompt is before each of T updates, and after the last."""
-
-    success: Array
-    deviation: Array
-    square: Array
-    norm: Array
-    weighted: Array
-
-
-def own_path(rate: float, step: Step, count: int, stops: bool = False) -> Path:
-    """Return what a prompt is after 0, 1, ... steps on it; broken, it stops learning once it is right half of the time."""
-    alone = Prompts.of(prompts(0.0, [rate]))
-    theta, found, only = alone.theta[None], [], np.zeros(1, dtype=np.int64)
-    for _ in range(count):
-        state = alone.at(theta)
-        success, deviation, square = state.success[0, 0], np.sqrt(state.variance[0, 0]), state.squares[0, 0]
-        found.append((success, deviation, square, np.sqrt(square), square / deviation))
-        if not (stops and success >= 0.5):
-            theta = alone.step(theta, state, only, step)
-    return Path(*np.array(found).T)
-
-
 def success_rates(setting: str) -> list[float]:
     """Return the different success rates at the start of a setting, equally many prompts of each."""
     return [LEARNT] if setting == "learnt" else list(dict.fromkeys(mixture(setting, N_PROMPTS)))
-
-
-def counts_law(horizon: int, n: int) -> Array:
-    """Return P(a prompt has been drawn k times in t updates), t = 0 to the horizon, k up to where 1e-16 is left."""
-    from scipy.stats import binom  # slow to import, and seldom wanted
-
-    most = int(binom.isf(1e-16, horizon, 1.0 / n)) + 1
-    return np.asarray(binom.pmf(np.arange(most + 1), np.arange(horizon + 1)[:, None], 1.0 / n))
 
 
 def walk(rates: list[float], law: Array, stops: bool) -> dict[str, dict[float, Path]]:
@@ -269,8 +237,3 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
     for arm, path in mean.items():
         there = path.success >= LEVEL
         yield {"setting": setting, "arm": arm, "estimate": float(there.argmax()) if there.any() else float(horizons[-1])}
-
-
-def mean_over_rates(paths: dict[float, Path]) -> Path:
-    """Return the mean over prompts, equally many of each success rate at the start."""
-    return Path(*np.mean([list(path) for path in paths.values()], axis=0))

@@ -1,5 +1,6 @@
-"""A softmax bandit, its slope and curvature written out, and the gaps along exact ascent from equal logits."""
+"""A softmax bandit, the two sides of bounds on its slope and curvature, and the gaps along exact ascent from equal logits."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numba
@@ -7,8 +8,11 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.compiler.compilation import F1, compile_function
+from grpo_theory.theory import GREATEST_CURVATURE
 
 STEP = 0.4
+LEAST_SHORTFALL = 0.1
+"""Of random bandits: what is left of the second best decays only after some K/(step shortfall) updates."""
 
 
 def _gaps(rewards: Array, signs: Array, step: float, power: float, found: Array) -> None:
@@ -84,3 +88,39 @@ class Bandit(NamedTuple):
         """The best response's probability times the gap."""
         pi, best = self.probabilities, int(self.rewards.argmax())
         return float(pi[best] * (pi @ (self.rewards[best] - self.rewards)))
+
+
+def random_rewards(rng: np.random.Generator, k: int) -> Array:
+    """Return random rewards whose best is above the others by the least shortfall; every other time they are 0 and 1."""
+    rewards = rng.uniform(size=k)
+    best = rng.integers(k)
+    if rng.uniform() < 0.5:
+        return np.asarray(np.eye(k)[best])
+    rewards[best] = 0.0
+    rewards *= 1.0 - LEAST_SHORTFALL
+    rewards[best] = rng.uniform(rewards.max() + LEAST_SHORTFALL, 1.0)
+    return np.asarray(rewards)
+
+
+Sides = Callable[[Bandit, float], tuple[float, float]]
+
+
+def slope(bandit: Bandit, scale: float) -> tuple[float, float]:
+    """pi(a*) gap against ||grad||; the broken gradient has the own sample in the mean of a group of two, so half of it."""
+    return bandit.promise, scale * bandit.slope
+
+
+def sharp_slope(bandit: Bandit, scale: float) -> tuple[float, float]:
+    """Sqrt(K/(K-1)) times that against ||grad||."""
+    k = bandit.rewards.size
+    return np.sqrt(k / (k - 1.0)) * bandit.promise, scale * bandit.slope
+
+
+def smoothness(bandit: Bandit, scale: float) -> tuple[float, float]:
+    """||Hess|| against 5/2."""
+    return bandit._replace(rewards=bandit.rewards * scale).curvature, 2.5
+
+
+def sharp_smoothness(bandit: Bandit, scale: float) -> tuple[float, float]:
+    """||Hess|| against 1/(3 sqrt 3)."""
+    return bandit._replace(rewards=bandit.rewards * scale).curvature, GREATEST_CURVATURE

@@ -16,8 +16,21 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Margin, Statement
 from grpo_theory.evidence.reading import exact, farthest, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from grpo_theory.theory import GREATEST_CURVATURE, divided_gap_limit, softmax_gap_bound, softmax_gap_limit
-from simulations.normalisation.softmax_ascent import ASCENT, ASTRAY, RULES, STEP, Bandit, Rule
+from grpo_theory.theory import divided_gap_limit, softmax_gap_bound, softmax_gap_limit
+from simulations.normalisation.softmax_ascent import (
+    ASCENT,
+    ASTRAY,
+    RULES,
+    STEP,
+    Bandit,
+    Rule,
+    Sides,
+    random_rewards,
+    sharp_slope,
+    sharp_smoothness,
+    slope,
+    smoothness,
+)
 from simulations.sources import OURS, derived
 
 SOFTMAX = "arXiv 2005.06392"
@@ -132,35 +145,9 @@ UPDATES = 10_000
 """Along a path: what is off the limiting law by order (log t)/t is then below the margins."""
 SOUGHT_UPDATES = 2000
 """In the search: the worst is reached by t = 5 K, where the best response takes over."""
-LEAST_SHORTFALL = 0.1
-"""Of random bandits: what is left of the second best decays only after some K/(step shortfall) updates."""
 SEARCH, QUICK_SEARCH = {"starts": 64, "climbs": 2}, {"starts": 16, "climbs": 1}
 CONSTANT_MARGIN = 0.05
 """Relative: a budget known to 5%."""
-
-Sides = Callable[[Bandit, float], tuple[float, float]]
-
-
-def slope(bandit: Bandit, scale: float) -> tuple[float, float]:
-    """pi(a*) gap against ||grad||; the broken gradient has the own sample in the mean of a group of two, so half of it."""
-    return bandit.promise, scale * bandit.slope
-
-
-def sharp_slope(bandit: Bandit, scale: float) -> tuple[float, float]:
-    """Sqrt(K/(K-1)) times that against ||grad||."""
-    k = bandit.rewards.size
-    return np.sqrt(k / (k - 1.0)) * bandit.promise, scale * bandit.slope
-
-
-def smoothness(bandit: Bandit, scale: float) -> tuple[float, float]:
-    """||Hess|| against 5/2."""
-    return bandit._replace(rewards=bandit.rewards * scale).curvature, 2.5
-
-
-def sharp_smoothness(bandit: Bandit, scale: float) -> tuple[float, float]:
-    """||Hess|| against 1/(3 sqrt 3)."""
-    return bandit._replace(rewards=bandit.rewards * scale).curvature, GREATEST_CURVATURE
-
 
 POINTWISE: dict[Statement, tuple[Sides, float]] = {
     SLOPE: (slope, 0.5),
@@ -212,7 +199,9 @@ def _points(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, 
     """Return the largest left over right side at random points, right and broken."""
     k, found = settings["n_responses"], []
     rng = np.random.default_rng(seed)
-    drawn = [Bandit(rng.normal(scale=rng.choice([0.5, 2.0, 5.0]), size=k), _rewards(rng, k)) for _ in range(settings["bandits"])]
+    drawn = [
+        Bandit(rng.normal(scale=rng.choice([0.5, 2.0, 5.0]), size=k), random_rewards(rng, k)) for _ in range(settings["bandits"])
+    ]
     for statement, (sides, broken) in POINTWISE.items():
         for how, scale in (("random", 1.0), ("broken", broken)):
             ratio = largest([left / right for left, right in (sides(bandit, scale) for bandit in drawn)])
@@ -224,18 +213,6 @@ def _at(sides: Sides, x: Array) -> tuple[float, float]:
     return sides(Bandit(*np.split(x, 2)), 1.0)
 
 
-def _rewards(rng: np.random.Generator, k: int) -> Array:
-    """Return random rewards whose best is above the others by the least shortfall; every other time they are 0 and 1."""
-    rewards = rng.uniform(size=k)
-    best = rng.integers(k)
-    if rng.uniform() < 0.5:
-        return np.asarray(np.eye(k)[best])
-    rewards[best] = 0.0
-    rewards *= 1.0 - LEAST_SHORTFALL
-    rewards[best] = rng.uniform(rewards.max() + LEAST_SHORTFALL, 1.0)
-    return np.asarray(rewards)
-
-
 def _sought(sides: Callable[[Array], tuple[float, float]], box: Any, settings: Settings, seed: np.random.SeedSequence) -> float:
     return gt.worst_case(sides, box, rng=seed, starts=settings["starts"], climbs=settings["climbs"]).score
 
@@ -243,7 +220,7 @@ def _sought(sides: Callable[[Array], tuple[float, float]], box: Any, settings: S
 def _bounded(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
     """Return the largest t times gap over its bound, over random rewards and over those that a search finds."""
     k, rng = settings["n_responses"], np.random.default_rng(seed)
-    drawn = [_rewards(rng, k) for _ in range(settings["paths"])]
+    drawn = [random_rewards(rng, k) for _ in range(settings["paths"])]
     worst = {
         "random": largest([_largest(ASCENT, rewards, settings["updates"]) for rewards in drawn]),
         "broken": largest([_largest(ASTRAY, rewards, settings["updates"]) for rewards in drawn]),
@@ -266,7 +243,7 @@ def _limits(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, 
     k, updates, rng = settings["n_responses"], settings["updates"], np.random.default_rng(seed)
     half, found = updates // 2, []
     for path in range(settings["paths"]):
-        rewards = _rewards(rng, k)
+        rewards = random_rewards(rng, k)
         short = np.delete(rewards.max() - rewards, rewards.argmax())
         for how, rule in RULES.items():
             gaps, power = rule.gaps(rewards, updates + 1)[[half, updates]], 1.0 + rule.power

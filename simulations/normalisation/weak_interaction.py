@@ -16,9 +16,9 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import evidence, exact, farthest, highest, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.normalisation.ascent import Prompts, State, Step
+from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.assumptions import BOUNDED, LINEAR, WEAK
-from simulations.normalisation.interaction import FACTS, falling_short, opposed, pair_of, shortfall
+from simulations.normalisation.interaction import FACTS, falling_short, greatest_change, opposed, pair_of, shortfall
 from simulations.normalisation.prompts import mixture, prompts
 from simulations.sources import NORMALIZATION, OURS, derived
 
@@ -122,17 +122,12 @@ THETA = 4.0
 STATES, QUICK_STATES = 64, 16
 """States along a path at which one-step gains are compared."""
 RUNS, QUICK_RUNS, HORIZON, QUICK_HORIZON = 128, 16, 1024, 256
-SMALL = 1e-3
 NOWHERE = -100.0
 """A shortfall below all others, for a search: a hundred times the guarantee is gained."""
 SOUGHT = UPDATES * SEARCHES
 """Of which update each search is."""
 OPPOSED, LEAN = {"opposed, a hard neighbour": 0.001, "opposed, a learnt neighbour": 0.999}, 1e-5
 """Success of the second of two prompts, a step on which lowers the first (`opposed`)."""
-
-
-def _repeated(state: State, n: int) -> State:
-    return State(*(np.repeat(part, n, axis=0) for part in state))
 
 
 def sides(x: Array, answers: int, update: str) -> tuple[float, float]:
@@ -231,22 +226,12 @@ def _conflict(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str
     problem = Prompts.of(whole)
     found = []
     for how, one in (("path", problem), ("broken", Prompts.of(agreed))):
-        found.append({"how": how, "statement": "change", "estimate": _greatest_change(problem, one)})
+        found.append({"how": how, "statement": "change", "estimate": greatest_change(problem, one)})
         sign = 1.0 if how == "path" else -1.0
         gap = shortfall(problem, problem.theta, Step(1.0, 0.0), 0.5, sign)
         found.append({"how": how, "statement": "gain", "estimate": gap})
         found += _sums(problem, settings, seed, stops=how == "broken")
     return [row | dict.fromkeys((*FACTS, "holds"), 0.0) for row in found]
-
-
-def _greatest_change(different: Prompts, rewarded: Prompts) -> float:
-    """Return the greatest change of J_i by a small step on j, over pairs with different right answers, per step and gradients."""
-    state, n = rewarded.at(rewarded.theta[None]), len(rewarded.right)
-    moved = rewarded.step(np.tile(rewarded.theta, (n, 1)), _repeated(state, n), np.arange(n), Step(SMALL, 0.0))
-    norms = np.sqrt(state.squares[0])
-    changes = (rewarded.at(moved).success - state.success) / (SMALL * np.outer(norms, norms))
-    pairs = different.right @ different.right.T == 0.0
-    return float(changes[pairs].max())
 
 
 def _sums(problem: Prompts, settings: Settings, seed: np.random.SeedSequence, stops: bool) -> list[dict[str, Any]]:
