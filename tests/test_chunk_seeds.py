@@ -49,7 +49,7 @@ def listed(settings, results):
     return [{"chunk": i, "prediction": 0.0, "estimate": value} | EXACT for i, value in enumerate(results)]
 
 
-DRAWING = Study("drawing", "draws a number", lambda quick: [Cell({"a": 1}, 4)], draw, listed, lambda table: [])
+DRAWING = Study("drawing", "draws a number", __name__, lambda quick: [Cell({"a": 1}, 4)], draw, listed, lambda table: [])
 
 
 def test_a_study_that_forgets_its_chunks_number_draws_anew_in_each(tmp_path, monkeypatch):
