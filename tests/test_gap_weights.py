@@ -1,17 +1,18 @@
 """The weights of the limit law: the algebra behind Corollary 10, the distance to the normal, and when the law has set in."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import chi2, kstest, norm
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
 from simulations.limit import gap_weights
-from simulations.limit.limit_law import _tabulated, kolmogorov_distance
 from simulations.limit.prompt_weights import PromptBaselines
+from simulations.limit.sample_distance import _tabulated, kolmogorov_distance
+from simulations.limit.transient import OFFSET, shortfall
 from simulations.maximum import maximum
 
 
@@ -93,22 +94,27 @@ def test_distance_to_the_normal_for_equal_weights(weights):
 @pytest.mark.parametrize("name", ["kl-tabular", "conflict"])
 def test_the_law_has_set_in_when_the_study_says_so(name):
     problem, best, _ = maximum(name)
-    rows = [row for row in gap_weights.compute({"part": "transient", "problem": name}, None, 0) if row["factor"] == 1.0]
+    *_, set_in = shortfall(name, 1.0, gap_weights.STEPS)
     linear = linearise(problem, best, "rloo", batch_size=1, group_size=4)
     linear = Linearisation(linear.curvatures, linear.directions, np.diag(linear.curvatures), linear.noise)
-    beta, n = 1.0 / linear.slowest, round(rows[0]["set_in"]) - gap_weights.OFFSET
-    gaps = gap_recursion(linear, gt.Harmonic(beta, gap_weights.OFFSET).steps(n), np.zeros_like(linear.noise))
+    beta, n = 1.0 / linear.slowest, round(set_in) - OFFSET
+    gaps = gap_recursion(linear, gt.Harmonic(beta, OFFSET).steps(n), np.zeros_like(linear.noise))
     limit = linear.gap(limit_covariance(linear, beta))
-    assert 1.0 - (n + gap_weights.OFFSET) * gaps[-1] / limit == pytest.approx(0.05, rel=0.02)
+    assert 1.0 - (n + OFFSET) * gaps[-1] / limit == pytest.approx(0.05, rel=0.02)
 
 
 @pytest.fixture(scope="module")
 def verdicts():
     """The verdicts on Corollaries 9 and 10."""
     parts = ("group size", "baseline", "estimated")
-    cells = [cell.settings for cell in gap_weights.cells(True) if cell.settings["part"] in parts]
-    table = table_of([row for cell in cells for row in gap_weights.rows(cell, [gap_weights.compute(cell, None, 0)])])
-    return judge(gap_weights.claims(table)).set_index(["id", "problem"])
+    return judged([cell.settings for cell in gap_weights.cells(True) if cell.settings["part"] in parts])
+
+
+def judged(cells):
+    """Run cells of the study, and judge its claims; by id and problem."""
+    study = study_of(gap_weights)
+    table = table_of([row for cell in cells for row in study.rows(cell, [study.compute(cell, None, 0)])])
+    return judge(study.claims(table)).set_index(["id", "problem"])
 
 
 def test_corollaries_9_and_10_hold_where_their_assumptions_do(verdicts):
@@ -127,13 +133,11 @@ def test_corollaries_9_and_10_hold_where_their_assumptions_do(verdicts):
 @pytest.mark.parametrize(
     ("lead", "wrong", "verdict"), [(1.0, 1.2, "confirmed"), (1.0, 1.0, "no power"), (1.0001, 1.2, "refuted")]
 )
-def test_verdicts_on_corollary_10_follow_the_evidence(lead, wrong, verdict):
-    tried = {"oracle": lead, "control": wrong, "optimal": 1.0, "reinforce": 2.0}
-    rows = [
-        {"part": "baseline", "problem": "p", "quantity": name, "dependence": 0.0, "estimate": estimate}
-        for name, estimate in tried.items()
-    ]
-    assert judge(gap_weights.claims(pd.DataFrame(rows))).iloc[0]["verdict"] == verdict
+def test_verdicts_on_corollary_10_follow_the_evidence(lead, wrong, verdict, monkeypatch):
+    tried = {"oracle": lead, "wrong oracle": wrong, "optimal": 1.0, "reinforce": 2.0}
+    monkeypatch.setattr(gap_weights, "leads", lambda name: tried)
+    found = judged([{"part": "baseline", "problem": "balanced"}])
+    assert found["verdict"].to_dict() == {("U13", "balanced"): verdict}
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 30])

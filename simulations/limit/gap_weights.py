@@ -1,23 +1,92 @@
-"""U11 to U13: the weights of the limit law, exactly: against the group size, the baseline, the number of prompts, and n."""
+"""U11 to U13: the weights of the limit law, exact.
 
+Against the group size, the baseline, the number of prompts, and n.  Broken: the leave-one-out mean is taken twice, or is a mean
+over pairs, so that differences fall as 1/G; the oracle's values are off; the predicted skewness is a quarter too large; and
+exponents are twice what they are.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from scipy.optimize import brentq
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, log_log_slope
-from grpo_theory.evidence.reading import exact
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Comparison, Margin, Statement, log_log_slope
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.exact import check_optimum
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, leave_one_out_parts, limit_covariance
-from simulations.claims import claim, unconverted
+from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.theory import leave_one_out_covariance, leave_one_out_parts
 from simulations.kernels import kernel_at
 from simulations.limit.prompt_weights import PromptBaselines, dependence, law_of_noise
+from simulations.limit.transient import shortfall
 from simulations.maximum import maximum
+from simulations.sources import DEMYSTIFYING, OURS, derived
+
+UNRELATED = "Q'WW'Q and Z are uncorrelated given X"
+SQUARE = Margin(
+    0.3, "an exponent of 2 is told from one of 1; from G = 4 to 16 the factor G/(G-1) makes an exact law's slope -2.16"
+)
+U12 = Statement(
+    "U12",
+    f"{DEMYSTIFYING}, Corollary 9",
+    "w_k(leave-one-out) - w_k(oracle) = O(G^-2), B fixed",
+    "rate",
+    formula=r"At a fixed number of prompts, $$w_k(\mathrm{GRPO})-w_k(\mathrm{oracle})=O(G^{-2})$$",
+    margin=SQUARE,
+)
+U13 = Statement(
+    "U13",
+    f"{DEMYSTIFYING}, Corollary 10",
+    "no prompt-only baseline has smaller weights than the oracle: max over k and baselines of w_k(oracle)/w_k(baseline) <= 1",
+    "upper bound",
+    UNRELATED,
+    formula=r"If $Q'WW'Q$ and $Z$ are uncorrelated given $X$, no baseline that depends on the prompt alone has smaller "
+    r"weights: $$w_k(\mathrm{oracle})\le w_k(C)\quad\text{for every }k\text{ and every }C=C(x)$$",
+)
+ESTIMATED = Statement(
+    "U13/estimated",
+    f"{DEMYSTIFYING}, Corollary 10",
+    "nor than leave-one-out, up to O(G^-2): max over k and baselines of w_k(leave-one-out) - w_k(baseline), B fixed",
+    "rate",
+    UNRELATED,
+    formula=r"Nor smaller than the leave-one-out mean's, up to $O(G^{-2})$.",
+    margin=SQUARE,
+)
+CORRELATED = Statement(
+    "U13/correlated",
+    f"beyond {DEMYSTIFYING}, Corollary 10",
+    "no prompt-only baseline has smaller weights than the oracle, though Q'WW'Q and Z are correlated",
+    "upper bound",
+    whose=OURS,
+)
+TRANSIENT = Statement(
+    "U11/transient",
+    derived(6),
+    "the slowest part of E n Delta falls short of its limit by a multiple of n^-(2 beta lambda_min - 1)",
+    "rate",
+    formula=r"The slowest part of $E\,n\,\Delta$ falls short of its limit by a multiple of "
+    r"$n^{-(2\beta\lambda_{\min}-1)}$.",
+    whose=OURS,
+)
+SKEWNESS = Statement(
+    "U11/skewness",
+    derived(6),
+    "distance of the standardised gap from the normal = skewness/(6 sqrt(2 pi)) within 1%",
+    "upper bound",
+    formula=r"The standardised gap is $\mathrm{skewness}/(6\sqrt{2\pi})$ away from the normal, within $1\%$.",
+    whose=OURS,
+)
+COMPARABLE = Statement(
+    "U11/comparable",
+    derived(6),
+    "the distance of the standardised gap from the normal falls as M^-1/2",
+    "rate",
+    formula=r"The distance of the standardised gap from the normal falls as $M^{-1/2}$.",
+    whose=OURS,
+)
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict", "single")
 ASSUMED = ("kl-tabular", "indifferent", "balanced")
@@ -27,14 +96,17 @@ GROUP_SIZES = (4, 8, 16)
 CURVE = tuple(range(GROUP_SIZES[0], GROUP_SIZES[-1] + 1))
 """At which the closed form is drawn."""
 TWICE = kernel_at("scaled_mean", 2.0, "twice the mean")
-"""The control of Corollary 9: a leave-one-out mean that is taken twice has a baseline of 2 V however large the group."""
+"""Corollary 9 broken: a leave-one-out mean that is taken twice has a baseline of 2 V however large the group."""
 OFFSET_VALUE = 0.2
-"""The control of Corollary 10: an oracle whose values are off by a fifth of the reward's range."""
+"""Corollary 10 broken: an oracle whose values are off by a fifth of the reward's range."""
 CROWDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 SLOW_FACTORS = (0.6, 0.75, 1.0)
-STEPS, OFFSET = 1 << 13, 512
-RATE_MARGIN = 0.3
-"""An exponent of 2 is told from one of 1; from G = 4 to 16 the factor G/(G-1) makes an exact law's slope -2.16."""
+STEPS = 1 << 13
+SHARE_OF_EXPONENT = 0.15
+"""The margin of the other rates, relative to their exponents."""
+
+
+Rows = Iterator[Comparison | dict[str, Any]]
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -49,7 +121,7 @@ def cells(quick: bool) -> list[Cell]:
         )
         for problem in names
     ]
-    return [*problems, *(Cell({"part": "comparable", "prompts": prompts}) for prompts in CROWDS)]
+    return [*problems, Cell({"part": "comparable", "problem": "crowd"})]
 
 
 def _noise(problem: gt.Problem, best: np.ndarray, group_size: int) -> np.ndarray:
@@ -62,183 +134,105 @@ def _enumerated(problem: gt.Problem, best: np.ndarray, estimator: str | gt.Estim
     return gt.gradient_covariance(problem, best, estimator, batch_size=1, group_size=group_size)
 
 
-def _by_group_size(name: str) -> Rows:
-    """Differences of the weights from the oracle's, of leave-one-out and of the control's kernel: all groups enumerated.
-
-    And those of leave-one-out in closed form, on a fine grid of group sizes.
-    """
-    found = []
-    for size in CURVE:
-        baselines = PromptBaselines(name, size)
-        problem, best = baselines.problem, baselines.best
-        oracle = baselines.weights(baselines.moments.value)
-        noises = {"rloo - oracle, closed form": _noise(problem, best, size)}
-        if size in GROUP_SIZES:
-            noises["rloo - oracle"] = _enumerated(problem, best, "rloo", size)
-            noises["control"] = _enumerated(problem, best, TWICE, size)
-        for quantity, noise in noises.items():
-            difference = float(np.abs(baselines.of_noise(noise) - oracle).max())
-            found.append({"quantity": quantity, "group_size": size, "estimate": difference})
-    return found
-
-
-def _by_baseline(name: str) -> Rows:
-    """By what factor weights lie above the least of any baseline: the oracle's, a wrong oracle's, and those of two baselines."""
-    baselines = PromptBaselines(name, 4)
-    value, holds = baselines.moments.value, dependence(baselines.problem, baselines.best)
-    tried = {
-        "oracle": value,
-        "optimal": baselines.moments.optimal_baseline,
-        "reinforce": 0.0 * value,
-        "control": value + OFFSET_VALUE,
-    }
-    return [
-        {"quantity": quantity, "dependence": holds, "estimate": baselines.lead(baselines.weights(baseline))}
-        for quantity, baseline in tried.items()
-    ]
-
-
-def _by_estimated(name: str) -> Rows:
-    """How far leave-one-out's weights, and those of means over pairs, lie above the least of any baseline, by group size."""
-    found = []
-    for size in GROUP_SIZES:
-        baselines = PromptBaselines(name, size)
-        problem, best = baselines.problem, baselines.best
-        between, oracle, second = leave_one_out_parts(problem, best)
-        pairs = between + (oracle + second) / size
-        for quantity, noise in (("rloo - least", _noise(problem, best, size)), ("control", pairs)):
-            excess = float((baselines.of_noise(noise) - baselines.least).max())
-            found.append({"quantity": quantity, "group_size": size, "estimate": excess})
-    return found
-
-
-def _by_prompts(prompts: int) -> Rows:
-    """The largest distance of the standardised law from the normal, and what its skewness predicts."""
-    problem = gt.gallery.crowd(prompts)
-    best = gt.find_optimum(problem, problem.theta)
-    law = law_of_noise(*check_optimum(problem, best), _noise(problem, best, 4))
-    points = np.linspace(-3.0, 4.0, 701)
-    distance = np.abs(law.cdf(law.mean() + law.std() * points) - ndtr(points)).max()
-    skewness = 2.0**1.5 * (law.weights**3).sum() / (law.weights**2).sum() ** 1.5
-    prediction = float(skewness / (6.0 * np.sqrt(2.0 * np.pi)))
-    return [{"quantity": "distance", "prompts": prompts, "estimate": float(distance), "prediction": prediction}]
-
-
-def _by_step(name: str) -> Rows:
-    """The shortfall of E n Delta from its limit, started at the maximiser, direction by direction, and when it is below 5%."""
-    problem, best, _ = maximum(name)
-    curvatures, directions = check_optimum(problem, best)
-    noise = directions.T @ _noise(problem, best, 4) @ directions
-    n = 2 ** np.arange(10, int(np.log2(STEPS)) + 1)
-    found = []
-    for factor in SLOW_FACTORS:
-        beta = factor / curvatures.min()
-        steps = gt.Harmonic(beta, OFFSET).steps(STEPS)
-        limits, shortfalls = [], []
-        for k, curvature in enumerate(curvatures):
-            alone = Linearisation(curvatures[[k]], directions[:, [k]], np.array([[curvature]]), noise[[k]][:, [k]])
-            limits.append(alone.gap(limit_covariance(alone, beta)))
-            shortfalls.append(1.0 - (n + OFFSET) * gap_recursion(alone, steps, np.zeros((1, 1)))[n - 1] / limits[-1])
-        shares = np.array(limits) / np.sum(limits)
-        set_in = _set_in(shares * [shortfall[0] for shortfall in shortfalls], 2.0 * beta * curvatures - 1.0, n[0] + OFFSET)
-        slowest = shortfalls[int(curvatures.argmin())]
-        found += [
-            {"quantity": "shortfall", "factor": factor, "n": int(at) + OFFSET, "estimate": float(value), "set_in": set_in}
-            for at, value in zip(n, slowest, strict=True)
-        ]
-    return found
-
-
-def _set_in(shortfalls: np.ndarray, exponents: np.ndarray, n: float) -> float:
-    """Return the n at which sum_k s_k (n_0/n)^(exponent_k) is 5%, given the terms s_k at n_0."""
-    return float(n * np.exp(brentq(lambda x: shortfalls @ np.exp(-exponents * x) - 0.05, -20.0, 200.0)))
-
-
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
-    """Compute one part, exactly."""
-    if settings["part"] == "comparable":
-        return _by_prompts(settings["prompts"])
-    parts = {
+def compare(settings: Settings) -> Rows:
+    """Yield one part."""
+    parts: dict[str, Callable[[str], Rows]] = {
         "group size": _by_group_size,
         "baseline": _by_baseline,
         "estimated": _by_estimated,
         "transient": _by_step,
+        "comparable": _by_prompts,
     }
-    return parts[settings["part"]](settings["problem"])
+    yield from parts[settings["part"]](settings["problem"])
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each quantity."""
-    common = {"part": settings["part"], "problem": settings.get("problem", "crowd"), "prediction": np.nan}
-    return [common | row | EXACT for row in results[0]]
+def _by_group_size(name: str) -> Rows:
+    """Differences of the weights from the oracle's, of leave-one-out and of the broken kernel: all groups enumerated.
+
+    And those of leave-one-out in closed form, on a fine grid of group sizes.
+    """
+    enumerated: dict[str, list[float]] = {"rloo - oracle": [], "twice": []}
+    for size in CURVE:
+        baselines = PromptBaselines(name, size)
+        problem, best = baselines.problem, baselines.best
+        row = {"problem": name, "group_size": size}
+        closed = _from_oracle(baselines, _noise(problem, best, size))
+        yield row | {"quantity": "rloo - oracle, closed form", "estimate": closed}
+        if size in GROUP_SIZES:
+            for quantity, kernel in (("rloo - oracle", "rloo"), ("twice", TWICE)):
+                enumerated[quantity].append(_from_oracle(baselines, _enumerated(problem, best, kernel, size)))
+            yield row | {"quantity": "rloo - oracle", "estimate": enumerated["rloo - oracle"][-1]}
+    slope, broken = (log_log_slope(GROUP_SIZES, differences)[0] for differences in enumerated.values())
+    yield U12.compare(name, slope, -2.0, broken=broken)
 
 
-def _rate(statement: str, setting: str, x: Any, y: Any, exponent: float, wrong: float) -> Claim:
-    slope, _ = log_log_slope(x, y)
-    return claim(statement, setting, *(exact(slope, value, 0.15 * abs(exponent)) for value in (exponent, wrong)))
+def _from_oracle(baselines: PromptBaselines, noise: Array) -> float:
+    """Return the largest difference of an estimator's weights from the oracle's."""
+    return float(np.abs(baselines.of_noise(noise) - baselines.weights(baselines.moments.value)).max())
 
 
-def _rates(statement: str, setting: str, part: pd.DataFrame, own: str) -> Claim:
-    """A difference that falls as G^-2; the control's falls as G^-1."""
-    slopes = []
-    for quantity in (own, "control"):
-        curve = part[part["quantity"] == quantity]
-        slopes.append(log_log_slope(curve["group_size"], curve["estimate"])[0])
-    return claim(statement, setting, *(exact(slope, -2.0, RATE_MARGIN) for slope in slopes))
+def leads(name: str) -> dict[str, float]:
+    """Return by what factor weights lie above the least of any baseline: the oracle's, a wrong oracle's, those of two others."""
+    baselines = PromptBaselines(name, 4)
+    value = baselines.moments.value
+    tried = {
+        "oracle": value,
+        "optimal": baselines.moments.optimal_baseline,
+        "reinforce": 0.0 * value,
+        "wrong oracle": value + OFFSET_VALUE,
+    }
+    return {quantity: baselines.lead(baselines.weights(baseline)) for quantity, baseline in tried.items()}
 
 
-def _baseline_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
-    """No baseline has a smaller weight than the oracle; the control's oracle has values that are off."""
-    at = part.set_index("quantity")["estimate"]
-    measured = part["dependence"].iloc[0]
-    facts = {"dependence of Q'WW'Q and Z": measured, "of b*": at["optimal"], "of no baseline": at["reinforce"]}
-    statement = "U13" if measured < IDENTITY_TOLERANCE else "U13/correlated"
-    return [claim(statement, problem, *(exact(at[name], 1.0) for name in ("oracle", "control")), facts=facts)]
+def _by_baseline(name: str) -> Rows:
+    """No baseline has a smaller weight than the oracle."""
+    lead, measured = leads(name), dependence(*maximum(name)[:2])
+    facts = {"dependence of Q'WW'Q and Z": measured, "of b*": lead["optimal"], "of no baseline": lead["reinforce"]}
+    statement = U13 if measured < IDENTITY_TOLERANCE else CORRELATED
+    yield statement.compare(name, lead["oracle"], 1.0, broken=lead["wrong oracle"], facts=facts)
 
 
-def _crowd_claims(part: pd.DataFrame) -> list[Claim]:
-    """The distance from the normal against what the skewness predicts, and its rate."""
-    last = part.iloc[-1]
-    gaps = (exact(abs(last["estimate"] / (factor * last["prediction"]) - 1.0), 0.01) for factor in (1.0, 1.25))
-    shape = (part["prompts"], part["estimate"], -0.5, -1.0)
-    return [
-        claim("U11/skewness", "crowd (64 prompts)", *gaps),
-        _rate("U11/comparable", "crowd (2 to 64 prompts)", *shape),
-    ]
+def _by_estimated(name: str) -> Rows:
+    """How far leave-one-out's weights, and those of means over pairs, lie above the least of any baseline, by group size."""
+    excesses = []
+    for size in GROUP_SIZES:
+        baselines = PromptBaselines(name, size)
+        problem, best = baselines.problem, baselines.best
+        between, oracle, second = leave_one_out_parts(problem, best)
+        noises = _noise(problem, best, size), between + (oracle + second) / size
+        excesses.append([float((baselines.of_noise(noise) - baselines.least).max()) for noise in noises])
+    slope, broken = (log_log_slope(GROUP_SIZES, side)[0] for side in zip(*excesses, strict=True))
+    yield ESTIMATED.compare(name, slope, -2.0, broken=broken)
 
 
-def _transient_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
-    found = []
-    for factor, curve in part.groupby("factor"):
-        exponent, where = 1.0 - 2.0 * float(str(factor)), f"{problem} (beta lambda_min = {factor:g})"
-        found.append(_rate("U11/transient", where, curve["n"], curve["estimate"], exponent, 2.0 * exponent))
-    return found
+def _by_prompts(name: str) -> Rows:
+    """The largest distance of the standardised law from the normal, what its skewness predicts, and its rate."""
+    distances, predictions = [], []
+    for prompts in CROWDS:
+        problem = gt.gallery.crowd(prompts)
+        best = gt.find_optimum(problem, problem.theta)
+        law = law_of_noise(*check_optimum(problem, best), _noise(problem, best, 4))
+        points = np.linspace(-3.0, 4.0, 701)
+        distances.append(float(np.abs(law.cdf(law.mean() + law.std() * points) - ndtr(points)).max()))
+        skewness = 2.0**1.5 * (law.weights**3).sum() / (law.weights**2).sum() ** 1.5
+        predictions.append(float(skewness / (6.0 * np.sqrt(2.0 * np.pi))))
+        row = {"problem": name, "quantity": "distance", "prompts": prompts}
+        yield row | {"estimate": distances[-1], "prediction": predictions[-1]}
+    off, broken = (abs(distances[-1] / (factor * predictions[-1]) - 1.0) for factor in (1.0, 1.25))
+    yield SKEWNESS.compare("crowd (64 prompts)", off, 0.01, broken=broken)
+    yield _rate(COMPARABLE, "crowd (2 to 64 prompts)", (CROWDS, distances), -0.5)
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Read the rates and the orderings off the table."""
-    found = []
-    for (part, name), group in table.groupby(["part", "problem"], sort=False):
-        problem = str(name)
-        if part == "group size":
-            found.append(_rates("U12", problem, group, "rloo - oracle"))
-        elif part == "estimated":
-            found.append(_rates("U13/estimated", problem, group, "rloo - least"))
-        elif part == "baseline":
-            found += _baseline_claims(problem, group)
-        elif part == "transient":
-            found += _transient_claims(problem, group)
-        else:
-            found += _crowd_claims(group)
-    return found
+def _by_step(name: str) -> Rows:
+    """The shortfall of E n Delta from its limit, started at the maximiser, in the slowest direction; and when all have set in."""
+    for factor in SLOW_FACTORS:
+        n, shortfalls, set_in = shortfall(name, factor, STEPS)
+        yield {"problem": name, "quantity": "set in", "factor": factor, "estimate": set_in}
+        yield _rate(TRANSIENT, f"{name} (beta lambda_min = {factor:g})", (n, shortfalls), 1.0 - 2.0 * factor)
 
 
-STUDY = unconverted(
-    "gap_weights",
-    "U11 to U13: the weights of the limit law, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U11/transient", "U11/skewness", "U11/comparable", "U12", "U13", "U13/estimated", "U13/correlated"),
-)
+def _rate(statement: Statement, setting: str, curve: tuple[ArrayLike, ArrayLike], exponent: float) -> Comparison:
+    """Compare the slope of a curve with an exponent, and with twice it."""
+    slope, _ = log_log_slope(*curve)
+    near = SHARE_OF_EXPONENT * abs(exponent)
+    return statement.compare(setting, slope, exponent, broken=slope, broken_prediction=2.0 * exponent, margin=near)

@@ -1,4 +1,9 @@
-"""U11: the limit law of the suboptimality gap, by simulation of many training runs."""
+"""U11: the limit law of the suboptimality gap.
+
+Many training runs are simulated from the maximiser, and n Delta(theta_n) held against the law by the largest distance of
+distribution functions, its mean against the law's and against the exact recursion at finite n.  Broken: the law's weights are a
+quarter too large, the normal law has a quarter more directions, the mean is a quarter too large, or is the limit's.
+"""
 
 from collections.abc import Mapping
 from functools import cache
@@ -10,13 +15,78 @@ from scipy.linalg import solve_continuous_lyapunov
 from scipy.special import chdtr, ndtr
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Evidence, Margin, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
-from grpo_theory.theory.distance import law_distance
-from simulations.claims import claim, unconverted
+from simulations.limit.sample_distance import kolmogorov_distance
 from simulations.maximum import maximum
+from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
+
+PROBABILITY = Margin(0.02, "a probability that is off by two points of a hundred misleads nobody")
+MEAN_GAP = Margin(0.02, "a mean gap that is 2% off misleads nobody")
+U11 = Statement(
+    "U11",
+    f"{DEMYSTIFYING}, Theorem 8",
+    "n Delta(theta_n) -> sum w_k chi^2_1, sqrt(n) Q'(theta_n - theta*) is normal",
+    PARTS,
+    formula=r"$$n\,\Delta(\theta_n)\to\sum_kw_k\,\chi^2_{1,k},$$ $$w_k\text{ the eigenvalues of "
+    r"}\tfrac12S^{1/2}\mathrm{diag}(\lambda)S^{1/2},$$ $$S=\int_0^\infty e^{-(-\beta H^*-I/2)u}\,Q'\Gamma "
+    r"Q\,e^{-(-\beta H^*-I/2)u}\,du$$",
+)
+PRINTED = Statement(
+    "U11/printed",
+    f"{DEMYSTIFYING}, Theorem 8",
+    "n Delta(theta_n) -> sum w_k chi^2_1, S as printed",
+    "law",
+    formula=r"The limit law of $n\,\Delta(\theta_n)$, with $S$ as printed.",
+    margin=PROBABILITY,
+)
+CORRECTED = Statement(
+    "U11/corrected",
+    derived(6),
+    "n Delta(theta_n) -> sum w_k chi^2_1, S with the factor beta^2",
+    "law",
+    formula=r"The covariance has the square of the step scale as a factor: $$S=\beta^2\int_0^\infty e^{-(-\beta "
+    r"H^*-I/2)u}\,Q'\Gamma Q\,e^{-(-\beta H^*-I/2)u}\,du$$",
+    whose=CORRECTION,
+    margin=PROBABILITY,
+)
+NORMAL = Statement(
+    "U11/normal",
+    f"{DEMYSTIFYING}, Theorem 8",
+    "sqrt(n) Q'(theta_n - theta*) is normal: its Mahalanobis distance is chi^2_r",
+    "law",
+    formula=r"$\sqrt n\,Q'(\theta_n-\theta^*)$ is normal: its Mahalanobis distance is $\chi^2_r$.",
+    margin=PROBABILITY,
+)
+MEAN = Statement(
+    "U11/mean",
+    derived(6),
+    "E n Delta(theta_n) = sum w_k",
+    "equality",
+    formula=r"$E\,n\,\Delta(\theta_n)=\sum_kw_k$.",
+    whose=OURS,
+    margin=MEAN_GAP,
+)
+NORMAL_GAP = Statement(
+    "U11/normal gap",
+    f"question beside {DEMYSTIFYING}, Theorem 8",
+    "n Delta(theta_n) is normal, with 32 comparable weights",
+    "law",
+    formula=r"$n\,\Delta(\theta_n)$ itself is normal, with 32 comparable weights.",
+    whose=OURS,
+    margin=PROBABILITY,
+)
+FINITE = Statement(
+    "U11/finite",
+    derived(6),
+    "E n Delta(theta_n) at finite n, by the exact recursion, beta just above 1/(2 lambda_min)",
+    "equality",
+    formula=r"$E\,n\,\Delta(\theta_n)$ at finite $n$ by the exact recursion, $\beta$ just above $1/(2\lambda_{\min})$.",
+    whose=OURS,
+    margin=MEAN_GAP,
+)
 
 STEPS = 2000
 RUNS, QUICK_RUNS, CHUNK_RUNS = 81920, 2048, 2048
@@ -40,9 +110,7 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"problem": "kl-linear", "factor": 0.6, "runs": 184_320},
 )
 USUAL = {"batch_size": 1, "group_size": 4, "factor": 2.0}
-LAW_MARGIN, MEAN_MARGIN = 0.02, 0.02
 LEVELS = np.linspace(0.01, 0.99, 50)
-TAIL = 0.05
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -79,7 +147,7 @@ def _scale(linear: Linearisation, factor: float) -> tuple[float, int]:
     return beta, int(20.0 * beta * np.abs(np.linalg.eigvals(linear.drift)).max()) + 200
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train from the maximiser; return (n + offset) times the gap, and the squared Mahalanobis distance, of each run."""
     problem, best, highest = maximum(settings["problem"])
     linear = _linear(settings)
@@ -93,7 +161,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
         group_size=settings["group_size"],
         steps=settings["steps"],
         replications=settings["runs"],
-        rng=seed,
+        rng=rng,
         workers=1,
     )
     scale = settings["steps"] + offset
@@ -104,19 +172,6 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Map
         "distance": np.einsum("ri,ij,rj->r", deviation, inverse, deviation).tolist(),
         "diverged": int(training.diverged.sum()),
     }
-
-
-def kolmogorov_distance(sample: np.ndarray, cdf: Any) -> float:
-    """Return the largest distance between the sample's distribution function and a law's."""
-    return law_distance(lambda ordered: np.interp(ordered, *_tabulated(cdf, ordered)), sample).estimate
-
-
-def _tabulated(cdf: Any, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Tabulate a distribution function on the sample's own quantiles, in the tails in equal ratios: errors are below 1e-4."""
-    tail = np.geomspace(TAIL, 1.0 / len(ordered), 60)
-    levels = np.concatenate([np.linspace(0.0, 1.0, 501), tail, 1.0 - tail])
-    points = np.unique(np.quantile(ordered, levels))
-    return points, np.asarray(cdf(points))
 
 
 def printed_law(linear: Linearisation, beta: float) -> gt.WeightedChiSquare:
@@ -153,15 +208,14 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
         common | {"quantity": name, "level": np.nan, "estimate": estimate, "prediction": prediction, "standard_error": se}
         for name, estimate, prediction, se in quantities
     ]
-    if not is_usual(settings):
-        return found
-    for level, estimate, prediction in zip(LEVELS, np.quantile(gap, LEVELS), law.ppf(LEVELS), strict=True):
-        quantile = {"quantity": "quantile", "level": level, "estimate": float(estimate), "prediction": float(prediction)}
-        found.append(common | quantile | {"standard_error": 0.0})
+    if is_usual(settings):
+        pairs = zip(LEVELS, np.quantile(gap, LEVELS).tolist(), law.ppf(LEVELS).tolist(), strict=True)
+        common |= {"quantity": "quantile", "standard_error": 0.0}
+        found += [common | {"level": level, "estimate": own, "prediction": prediction} for level, own, prediction in pairs]
     return found
 
 
-def is_usual(row: Mapping[Any, Any] | pd.Series) -> bool:
+def is_usual(row: Mapping[str, Any]) -> bool:
     """Whether B, G and beta are the usual ones."""
     return all(row[name] == value for name, value in USUAL.items())
 
@@ -173,49 +227,31 @@ def setting_label(row: Mapping[str, Any]) -> str:
     return f"{row['problem']} ({', '.join([str(row['estimator']), *extra])})"
 
 
-def _law_claims(where: str, part: pd.DataFrame) -> list[Claim]:
-    at = part.set_index("quantity")
+def claims(table: pd.DataFrame) -> list[Claim]:
+    """Read the laws off the table; of beta just above its least value, whether the mean at finite n follows the recursion."""
+    found = []
+    for _, part in table.groupby(["problem", "estimator", "batch_size", "group_size", "factor"], sort=False):
+        first, at = part.iloc[0].to_dict(), part.set_index("quantity")
+        if first["factor"] < 1.0:
+            means = (evidence(at.loc["mean"], float(at.loc[name, "prediction"])) for name in ("finite mean", "mean"))
+            found.append(FINITE.claim(setting_label(first), *means))
+        else:
+            found += _laws(setting_label(first), first, at)
+    return found
 
-    def distances(name: str, control: str) -> list[Any]:
-        return [evidence(at.loc[quantity], 0.0, LAW_MARGIN) for quantity in (name, control)]
+
+def _laws(where: str, setting: Mapping[str, Any], at: pd.DataFrame) -> list[Claim]:
+    def distances(name: str, broken: str) -> list[Evidence]:
+        return [evidence(at.loc[quantity], 0.0) for quantity in (name, broken)]
 
     found = [
-        claim("U11/printed", where, *distances("printed law", "wrong law")),
-        claim("U11/corrected", where, *distances("law", "wrong law")),
-        claim("U11/normal", where, *distances("normal", "wrong normal")),
+        PRINTED.claim(where, *distances("printed law", "wrong law")),
+        CORRECTED.claim(where, *distances("law", "wrong law")),
+        NORMAL.claim(where, *distances("normal", "wrong normal")),
     ]
-    if is_usual(part.iloc[0]) and at.loc["law", "estimator"] in ("rloo", "grpo"):
+    if is_usual(setting) and setting["estimator"] in ("rloo", "grpo"):
         mean = at.loc["mean"]
-        means = (evidence(mean, factor * float(mean["prediction"]), MEAN_MARGIN) for factor in (1.0, 1.25))
-        found.append(claim("U11/mean", where, *means))
-    if part["problem"].iloc[0] == "crowd":
-        found.append(claim("U11/normal gap", where, *distances("normal gap", "wrong law")))
+        found.append(MEAN.claim(where, *(evidence(mean, factor * float(mean["prediction"])) for factor in (1.0, 1.25))))
+    if setting["problem"] == "crowd":
+        found.append(NORMAL_GAP.claim(where, *distances("normal gap", "wrong law")))
     return found
-
-
-def _slow_claims(where: str, part: pd.DataFrame) -> list[Claim]:
-    """Beta just above its least value: the mean at finite n follows the recursion, and is far from the limit's."""
-    at = part.set_index("quantity")
-    means = (evidence(at.loc["mean"], float(at.loc[name, "prediction"]), MEAN_MARGIN) for name in ("finite mean", "mean"))
-    return [claim("U11/finite", where, *means)]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Read the laws off the table."""
-    found = []
-    settings = ["problem", "estimator", "batch_size", "group_size", "factor"]
-    for _, part in table.groupby(settings, sort=False):
-        where = setting_label(part.iloc[0].to_dict())
-        found += _slow_claims(where, part) if part["factor"].iloc[0] < 1.0 else _law_claims(where, part)
-    return found
-
-
-STUDY = unconverted(
-    "limit_law",
-    "U11: the limit law of the suboptimality gap",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U11/printed", "U11/corrected", "U11/normal", "U11/mean", "U11/normal gap", "U11/finite"),
-)
