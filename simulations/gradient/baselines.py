@@ -186,10 +186,10 @@ def _comparison(statement: Statement, size: int, first: str, second: str, proble
 def _identities(problem: str, row: pd.Series) -> list[Claim]:
     """Assumption 2, and the parabola."""
     return [
-        statement.claim(problem, *(exact(row[quantity], 0.0) for quantity in quantities), facts=_facts(row))
-        for statement, quantities in (
-            (ASSUMPTION, ("correlation_max", "correlation_nudged")),
-            (CORRECTED, ("parabola_gap", "parabola_gap_offset")),
+        statement.claim(problem, exact(row[quantity], 0.0), exact(row[broken], 0.0), _facts(row))
+        for statement, quantity, broken in (
+            (ASSUMPTION, "correlation_max", "correlation_nudged"),
+            (CORRECTED, "parabola_gap", "parabola_gap_offset"),
         )
     ]
 

@@ -230,6 +230,6 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         for name, statement in QUANTITIES.items():
             if name == "same prompt" and problem in ALONE:
                 continue
-            pair = (evidence(at.loc[quantity]) for quantity in (name, f"{name}, broken"))
-            found.append(statement.claim(f"{problem} (G = {size})", *pair, facts))
+            own, broken = (evidence(at.loc[quantity]) for quantity in (name, f"{name}, broken"))
+            found.append(statement.claim(f"{problem} (G = {size})", own, broken, facts))
     return found

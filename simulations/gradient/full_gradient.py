@@ -182,18 +182,18 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for (name, questions), part in whole[whole["group_size"] == 0].groupby(["gradient", "questions"], sort=False):
         if name in (ALL, HEAD):
             proxy = part.set_index("quantity")
-            both = (_given_prompts(proxy.loc[quantity], PRINTED) for quantity in ("Fisher, trace", "Fisher, trace, another's"))
-            found.append(WITHIN.claim(f"SmolLM2, sampled answers, {name}, Fisher, trace, {questions}", *both))
+            own, broken = (_given_prompts(proxy.loc[f"Fisher, trace{whose}"], PRINTED) for whose in ("", ", another's"))
+            found.append(WITHIN.claim(f"SmolLM2, sampled answers, {name}, Fisher, trace, {questions}", own, broken))
     at = whole[whole["questions"] == EVERY].set_index(["gradient", "quantity", "group_size"]).sort_index()
     found += [one for name in (ALL, HEAD) for one in _of_gradient(at.loc[name], f"SmolLM2, sampled answers, {name}")]
-    ratios = (at.loc[(BOTH, f"log (G* - 1), {head}", 0)] for head in (HEAD, UNCENTRED))
-    return [*found, BY_HEAD.claim("SmolLM2, sampled answers", *(_given_prompts(row, ROOT_2, size=True) for row in ratios))]
+    own, broken = (_given_prompts(at.loc[(BOTH, f"log (G* - 1), {head}", 0)], ROOT_2, size=True) for head in (HEAD, UNCENTRED))
+    return [*found, BY_HEAD.claim("SmolLM2, sampled answers", own, broken)]
 
 
 def _of_gradient(at: pd.DataFrame, where: str) -> list[Claim]:
     """Judge one gradient, by quantity and group size."""
     found = []
-    for statement, size, own, broken, bound in (
+    for statement, size, quantity, wrong, bound in (
         (VANILLA_4, 4, "leave-one-out against none", (f"{WRONG_SIGN} against none", 0), 0.0),
         (VANILLA_64, 64, "leave-one-out against none", (f"{WRONG_SIGN} against none", 0), 0.0),
         (NEAR, 8, "leave-one-out against value", ("means of pairs against value", 8), FIFTH),
@@ -201,13 +201,11 @@ def _of_gradient(at: pd.DataFrame, where: str) -> list[Claim]:
         (CORRELATED, 0, "value against optimal", (f"{WRONG_SIGN} against optimal", 0), 0.0),
         (STRICT_CORRELATED, 0, "value against none", (f"{WRONG_SIGN} against none", 0), 0.0),
     ):
-        both = at.loc[(own, size)], at.loc[broken]
-        facts = {"standard error over prompts": both[0]["standard_error"]}
-        found.append(statement.claim(where, *(_given_prompts(row, bound) for row in both), facts))
+        own, broken = (_given_prompts(at.loc[key], bound) for key in ((quantity, size), wrong))
+        facts = {"standard error over prompts": at.loc[(quantity, size), "standard_error"]}
+        found.append(statement.claim(where, own, broken, facts))
     correlations = (at.loc[(f"correlation of ||W||^2 and Z{suffix}", 0)] for suffix in ("", TENFOLD))
-    shares = (at.loc[(f"share below 0.1{what}", 0)] for what in ("", ", a common part"))
-    return [
-        *found,
-        ASSUMPTION.claim(where, *(_given_prompts(row, SMALL, size=True) for row in correlations)),
-        ORTHOGONAL_GRADIENTS.claim(f"{where}, start", *(_over_prompts(row) for row in shares)),
-    ]
+    own, broken = (_given_prompts(row, SMALL, size=True) for row in correlations)
+    found.append(ASSUMPTION.claim(where, own, broken))
+    own, broken = (_over_prompts(at.loc[(f"share below 0.1{what}", 0)]) for what in ("", ", a common part"))
+    return [*found, ORTHOGONAL_GRADIENTS.claim(f"{where}, start", own, broken)]

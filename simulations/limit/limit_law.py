@@ -233,25 +233,26 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for _, part in table.groupby(["problem", "estimator", "batch_size", "group_size", "factor"], sort=False):
         first, at = part.iloc[0].to_dict(), part.set_index("quantity")
         if first["factor"] < 1.0:
-            means = (evidence(at.loc["mean"], float(at.loc[name, "prediction"])) for name in ("finite mean", "mean"))
-            found.append(FINITE.claim(setting_label(first), *means))
+            own, broken = (evidence(at.loc["mean"], float(at.loc[name, "prediction"])) for name in ("finite mean", "mean"))
+            found.append(FINITE.claim(setting_label(first), own, broken))
         else:
             found += _laws(setting_label(first), first, at)
     return found
 
 
 def _laws(where: str, setting: Mapping[str, Any], at: pd.DataFrame) -> list[Claim]:
-    def distances(name: str, broken: str) -> list[Evidence]:
-        return [evidence(at.loc[quantity], 0.0) for quantity in (name, broken)]
+    def distance(law: str) -> Evidence:
+        return evidence(at.loc[law], 0.0)
 
     found = [
-        PRINTED.claim(where, *distances("printed law", "wrong law")),
-        CORRECTED.claim(where, *distances("law", "wrong law")),
-        NORMAL.claim(where, *distances("normal", "wrong normal")),
+        PRINTED.claim(where, distance("printed law"), distance("wrong law")),
+        CORRECTED.claim(where, distance("law"), distance("wrong law")),
+        NORMAL.claim(where, distance("normal"), distance("wrong normal")),
     ]
     if is_usual(setting) and setting["estimator"] in ("rloo", "grpo"):
         mean = at.loc["mean"]
-        found.append(MEAN.claim(where, *(evidence(mean, factor * float(mean["prediction"])) for factor in (1.0, 1.25))))
+        own, broken = (evidence(mean, factor * float(mean["prediction"])) for factor in (1.0, 1.25))
+        found.append(MEAN.claim(where, own, broken))
     if setting["problem"] == "crowd":
-        found.append(NORMAL_GAP.claim(where, *distances("normal gap", "wrong law")))
+        found.append(NORMAL_GAP.claim(where, distance("normal gap"), distance("wrong law")))
     return found

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.exact import check_optimum
 from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, limit_covariance
 from simulations.maximum import maximum
@@ -12,7 +12,7 @@ from simulations.maximum import maximum
 OFFSET = 512
 
 
-def shortfall(name: str, factor: float, n_steps: int) -> tuple[Array, Array, float]:
+def shortfall(name: str, factor: float, n_steps: int) -> tuple[Integers, Array, float]:
     """Return n + offset and the relative shortfall of the slowest direction there, and the n at which that of all is below 5%."""
     problem, best, _ = maximum(name)
     curvatures, directions = check_optimum(problem, best)
