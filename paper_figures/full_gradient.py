@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK, BLUE, ESTIMATORS, GREEN, GREY, ORANGE, VERMILION, group_size_axis
-from simulations.gradient.full_gradient import NEAR_ORTHOGONAL, PRINTED, PRINTED_NEAR
+from simulations.gradient.full_gradient import PRINTED, PRINTED_NEAR
+from simulations.gradient.sampled_statistics import NEAR_ORTHOGONAL
 
 PLACE = 57
 TABLES = ("full_gradient",)

@@ -5,16 +5,16 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.gradient import best_group
 
+STUDY = study_of(best_group)
+
 
 def table(*problems):
-    return table_of([row for name in problems for row in best_group.rows(cell(name), [best_group.compute(cell(name), None, 0)])])
-
-
-def cell(name):
-    return {"problem": name}
+    settings = [{"problem": name} for name in problems]
+    return table_of([row for one in settings for row in STUDY.rows(one, [STUDY.compute(one, None, 0)])])
 
 
 @pytest.mark.parametrize("ratio", [0.3, 1.9, 2.1, 5.8, 11.9, 12.1, 300.0])
@@ -34,14 +34,14 @@ def test_a_cost_that_only_falls_has_no_best_group():
 
 def test_the_printed_law_asks_for_one_response_too_few():
     found = table("tabular", "mixed", "graded")
-    verdicts = judge(best_group.claims(found)).set_index(["id", "problem"])
+    verdicts = judge(STUDY.claims(found)).set_index(["id", "problem"])
     assert verdicts["power"].all()
     for name in ("tabular", "mixed", "graded"):
         assert verdicts.loc[("U9/best/corrected", name), "verdict"] == "confirmed"
         assert verdicts.loc[("U9/best/printed", name), "verdict"] == "refuted"
         assert verdicts.loc[("U9/best/remainder", name), "verdict"] == "refuted"
         assert verdicts.loc[("U4/term", name), "verdict"] == "refuted"
-    thirds = found[found["quantity"] == "third term"]
+    thirds = found[found["statement"] == "U4/term"]
     np.testing.assert_allclose(thirds["prediction"], 2.0, rtol=1e-11)
     np.testing.assert_allclose(thirds["estimate"], 64.0 / 63.0, rtol=1e-9)
 
@@ -49,7 +49,7 @@ def test_the_printed_law_asks_for_one_response_too_few():
 def test_with_another_estimator_the_corrected_law_is_refuted(monkeypatch):
     """An oracle's error has no third term: its best group is the smallest."""
     monkeypatch.setattr(gt, "gradient_mse", lambda *point, **sizes: oracle_mse(*point, **sizes))
-    verdicts = judge(best_group.claims(table("tabular"))).set_index("id")
+    verdicts = judge(STUDY.claims(table("tabular"))).set_index("id")
     assert verdicts.loc["U9/best/corrected", "verdict"] == "refuted"
 
 

@@ -1,40 +1,41 @@
 """The study of efficiency against the group size: against whole batches, the law of group sizes, and broken estimators."""
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.gradient import efficiency
 
+STUDY = study_of(efficiency)
+HEADS = ("lm-few-shot", "lm-instruct")
 
-def table(problems, estimators=tuple(efficiency.ESTIMATORS), sizes=efficiency.GROUP_SIZES):
-    """Return the study's table for some problems, estimators and group sizes."""
+
+def table(problems):
+    """Return the study's table for some problems."""
     found = []
     for problem in problems:
-        for name in estimators:
-            settings = {"problem": problem, "estimator": name, "responses": efficiency.RESPONSES, "group_sizes": list(sizes)}
-            found += efficiency.rows(settings, [efficiency.compute(settings, np.random.SeedSequence(0), 0)])
+        settings = {"problem": problem, "group_sizes": list(efficiency.GROUP_SIZES)}
+        found += STUDY.rows(settings, [STUDY.compute(settings, None, 0)])
     return table_of(found)
 
 
 @pytest.fixture(scope="module")
 def heads():
-    return table(["lm-few-shot", "lm-instruct"])
+    return table(HEADS)
 
 
 @pytest.mark.parametrize("name", ["rloo", "grpo", "max_rl"])
 def test_where_prompts_are_whole_it_is_the_efficiency_of_that_batch(name):
     problem = gt.gallery.problem("mixed")
-    own = table(["mixed"], [name], [4, 64]).set_index(["quantity", "group_size"])["estimate"]
-    for size in (4, 64):
+    own = efficiency.measures(problem, name, [4, 64])
+    for i, size in enumerate((4, 64)):
         sizes = {"batch_size": efficiency.RESPONSES // size, "group_size": size}
         law = gt.gradient_law(problem, problem.theta, name, **sizes)
-        assert own["efficiency", size] == pytest.approx(gt.efficiency(problem, problem.theta, name, **sizes), rel=1e-12)
-        assert own["error", size] == pytest.approx(law.mse / (law.true_gradient @ law.true_gradient), rel=1e-10)
-        assert own["cosine", size] == pytest.approx(law.cosine, rel=1e-12)
+        assert own["efficiency"][i] == pytest.approx(gt.efficiency(problem, problem.theta, name, **sizes), rel=1e-12)
+        assert own["error"][i] == pytest.approx(law.mse / (law.true_gradient @ law.true_gradient), rel=1e-10)
+        assert own["cosine"][i] == pytest.approx(law.cosine, rel=1e-12)
 
 
 def test_the_best_size_of_the_leave_one_out_mean_is_that_of_its_law(heads):
@@ -46,7 +47,7 @@ def test_the_best_size_of_the_leave_one_out_mean_is_that_of_its_law(heads):
 
 def test_divided_advantages_want_larger_groups_and_controls_are_refuted(heads):
     """With the numbers that an audit with other code found: the best sizes, and what 32 responses cost."""
-    verdicts = judge(efficiency.claims(heads))
+    verdicts = judge(STUDY.claims(heads))
     assert len(verdicts) == 6
     assert set(verdicts["verdict"]) == {"confirmed"}
     assert set(verdicts["control"]) == {"refuted"}
@@ -66,8 +67,8 @@ def test_a_factor_would_decide_by_squared_error_and_not_by_efficiency(heads):
     assert errors["estimate"].idxmin() == 2
 
 
-def test_equal_estimators_are_a_tie(heads):
-    same = heads[heads["estimator"] != "grpo"]
-    copied = same[same["estimator"] == "rloo"].assign(estimator="grpo")
-    verdicts = judge(efficiency.claims(pd.concat([same, copied], ignore_index=True)))
+def test_equal_estimators_are_a_tie(monkeypatch):
+    monkeypatch.setitem(efficiency.ESTIMATORS, "grpo", efficiency.ESTIMATORS["rloo"])
+    verdicts = judge(STUDY.claims(table(HEADS)))
+    assert len(verdicts) == 6
     assert set(verdicts.loc[verdicts["id"] != "efficiency/larger groups", "verdict"]) == {"inconclusive"}

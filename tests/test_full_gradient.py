@@ -9,9 +9,10 @@ from scipy.special import stdtrit
 import grpo_theory as gt
 from grpo_theory.data import sampled_answers
 from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from simulations.gradient import full_gradient
-from simulations.gradient.full_gradient import ALL, HEAD, jackknife_error, of_responses, scores_of
+from simulations.gradient.sampled_statistics import ALL, HEAD, jackknife_error, of_responses, scores_of
 from simulations.gradient.sampled_terms import (
     ANOTHERS,
     OTHERS,
@@ -259,14 +260,14 @@ def test_components_are_those_of_the_package():
 def table():
     found = []
     for cell in full_gradient.cells(False):
-        results = [full_gradient.compute(cell.settings, np.random.SeedSequence(0), 0)]
+        results = [full_gradient.simulate(cell.settings, np.random.SeedSequence(0), 0)]
         found += full_gradient.rows(cell.settings, results)
     return table_of(found)
 
 
 def test_what_the_study_claims_follows_from_its_table(table):
     found = full_gradient.claims(table)
-    assert {claim.statement.id for claim in found} == set(full_gradient.STUDY.decides)
+    assert {claim.statement.id for claim in found} == set(study_of(full_gradient).decides)
     assert len(found) == 2 * (8 + 4) + 1
     judged = judge(found)
     proxies = (

@@ -18,6 +18,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.estimation import SourceFile
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.runner import run
 from grpo_theory.harness.store import Store, read_table
 from simulations.gradient import estimators
@@ -80,11 +81,11 @@ def test_processes_write_what_threads_write(registry, kernels, pool, tmp_path, m
     monkeypatch.setattr(estimators, "GROUP_SIZES", (4,))
     monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 22)
     monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 21)
-    found = []
+    found, study = [], study_of(estimators)
     for name, executor in (("threads", ThreadPoolExecutor(2)), ("processes", pool)):
         store = Store(tmp_path / name, 3)
         for expected in (12, 0):
-            assert list(run([estimators.STUDY], store, executor, quick=True, kernels=[kernels])) == [(estimators.STUDY, expected)]
+            assert list(run([study], store, executor, quick=True, kernels=[kernels])) == [(study, expected)]
         chunks = {}
         for path in store.root.glob("chunks/estimators/*/*.json"):
             chunks[path.relative_to(store.root)] = json.loads(path.read_text())["body"] | {"seconds": None}

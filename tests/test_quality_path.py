@@ -8,6 +8,7 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.data import arithmetic
 from grpo_theory.evidence import judge
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from grpo_theory.problem import gallery
 from simulations.gradient import quality_path
@@ -62,17 +63,26 @@ def test_errors_are_those_of_enumeration(small):
     assert errors[quality_path.WRONG_SIGN] > errors["reinforce"]
 
 
-def test_verdicts_follow_the_errors(small):
-    settings = {"problem": "lm-few-shot", "qualities": [0.15, 0.35, 0.6, 0.85]}
-    table = table_of(quality_path.rows(settings, [quality_path.compute(settings, None, 0)]))
-    verdicts = judge(quality_path.claims(table)).set_index(["id", "problem"])
+def judged_with(**factors):
+    """Judge the study's claims, with some estimators' errors multiplied; by id and problem."""
+    settings, errors = {"problem": "lm-few-shot"}, quality_path.errors
+
+    def multiplied(*where):
+        return {name: factors.get(name, 1.0) * error for name, error in errors(*where).items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quality_path, "errors", multiplied)
+        study = study_of(quality_path)
+        table = table_of(study.rows(settings, [study.compute(settings, None, 0)]))
+    return judge(study.claims(table)).set_index(["id", "problem"])
+
+
+def test_verdicts_follow_the_errors(small, monkeypatch):
+    monkeypatch.setattr(quality_path, "QUALITIES", quality_path.JUDGED)
+    verdicts = judged_with()
     assert verdicts["power"].all()
     assert verdicts.loc[("U6/vanilla, trained", "lm-few-shot, success 0.85"), "verdict"] == "not reproduced here"
-    own = table["estimator"] == "rloo"
-    smaller = table.assign(estimate=table["estimate"].where(~own, 0.01 * table["estimate"]))
-    again = judge(quality_path.claims(smaller)).set_index(["id", "problem"])
+    again = judged_with(rloo=0.01)
     assert again.loc[("U6/vanilla, trained", "lm-few-shot, success 0.85"), "verdict"] == "reproduced here"
-    oracle = table["estimator"] == "oracle"
-    better = table.assign(estimate=table["estimate"].where(~oracle, 0.5 * table["estimate"]))
-    again = judge(quality_path.claims(better)).set_index(["id", "problem"])
+    again = judged_with(oracle=0.5)
     assert again.loc[("U6/same, G=32", "lm-few-shot, success 0.85"), "verdict"] == "not reproduced here"

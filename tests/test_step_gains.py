@@ -42,7 +42,6 @@ def test_estimates_have_the_exact_mean_gain_to_first_order_and_mixed_up_groups_n
 def test_the_group_sizes_are_the_best_ones_by_efficiency():
     for problem, best in step_gain.SIZES.items():
         for name, size in zip(step_gain.ESTIMATORS, best, strict=True):
-            settings = {"problem": problem, "estimator": name, "responses": step_gain.RESPONSES}
             near = [size - 1, size, size + 1]
-            found = efficiency.compute(settings | {"group_sizes": near}, np.random.SeedSequence(0), 0)["efficiency"]
+            found = efficiency.measures(gt.gallery.problem(problem), name, near)["efficiency"]
             assert near[int(np.argmax(found))] == size

@@ -11,21 +11,22 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.evidence import judge
 from grpo_theory.harness.fingerprint import estimator_fingerprint
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.runner import run
 from grpo_theory.harness.store import Store, StoreError, read_table
 from grpo_theory.harness.study import COLUMNS, Cell, Study, cell_seed, table_of
 from grpo_theory.theory import baseline_trace
 from simulations.collection import studies
 from simulations.gradient import baselines, error_law, prompt_baselines, u_statistic
-from simulations.gradient.cells import gradient_cells, merge, simulate_and
+from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
 
 
 def small_cells(quick):
     return gradient_cells(("oracle", "rloo"), (4,), batch_size=4, quick=True, problems=("two-arms", "tabular"))
 
 
-def small_prediction(settings):
-    return None
+def small_chunk(settings, rng, chunk):
+    return simulate_estimators(settings, settings["estimators"], rng, chunk)
 
 
 def compute(study, store, workers=2, **options):
@@ -41,7 +42,7 @@ def small_rows(settings, results):
     return [{"problem": settings["problem"], "prediction": np.nan, "replications": simulation.replications, **errors}]
 
 
-STUDY = Study("small", "a small study", __name__, small_cells, simulate_and(small_prediction), small_rows, lambda table: [])
+STUDY = Study("small", "a small study", __name__, small_cells, small_chunk, small_rows, lambda table: [])
 
 
 @pytest.fixture
@@ -210,16 +211,17 @@ def test_the_columns_come_last_and_other_columns_may_differ_between_rows():
     assert table["n"].isna().tolist() == [False, True]
 
 
-def exact_table(study, problems):
-    rows = []
+def claims_on(module, problems):
+    """Run the cells of a study that are about some problems, and read its claims off the table."""
+    rows, study = [], study_of(module)
     for cell in study.cells(True):
         if cell.settings["problem"] in problems:
             rows += study.rows(cell.settings, [study.compute(cell.settings, np.random.SeedSequence(1), 0)])
-    return table_of(rows)
+    return study.claims(table_of(rows))
 
 
 def test_u1_u2_verdicts_on_a_small_problem():
-    verdicts = judge(u_statistic.claims(exact_table(u_statistic, {"two-arms", "lm-instruct"})))
+    verdicts = judge(claims_on(u_statistic, {"two-arms", "lm-instruct"}))
     assert verdicts["power"].all()
     expected = {"U1": "confirmed", "U1/own-mean": "confirmed", "U2/printed": "refuted", "U2/corrected": "confirmed"}
     for key, verdict in expected.items():
@@ -230,20 +232,24 @@ def test_verdicts_follow_the_evidence_not_a_list(monkeypatch):
     """With a leave-one-out estimator that is 1% off, what was confirmed must be refuted."""
     right = u_statistic.estimate
     monkeypatch.setattr(u_statistic, "estimate", lambda name, *data: right(name, *data) * (1.01 if name == "rloo" else 1.0))
-    verdicts = judge(u_statistic.claims(exact_table(u_statistic, {"tabular"}))).set_index("id")
+    verdicts = judge(claims_on(u_statistic, {"tabular"})).set_index("id")
     assert verdicts.loc["U1", "verdict"] == "refuted"
-    table = exact_table(error_law, {"tabular"})
-    assert judge(error_law.claims(table)).set_index("id").loc["U4/corrected", "verdict"] == "confirmed"
-    wrong_mse = table["estimate"].where(table["quantity"] != "mse", table["estimate"] * 1.0001)
-    wrong = judge(error_law.claims(table.assign(estimate=wrong_mse))).set_index("id")
+    assert judge(claims_on(error_law, {"tabular"})).set_index("id").loc["U4/corrected", "verdict"] == "confirmed"
+    law = gt.group_size_law
+    monkeypatch.setattr(gt, "group_size_law", lambda *point: scaled(law(*point), 1.0001))
+    wrong = judge(claims_on(error_law, {"tabular"})).set_index("id")
     assert wrong.loc["U4/corrected", "verdict"] == "refuted"
+
+
+def scaled(law, factor):
+    return gt.GroupSizeLaw(factor * law.c1, factor * law.c2, factor * law.c3)
 
 
 def test_controls_without_a_fault_survive(monkeypatch):
     """With no stray partners, and with leave-one-out in the place of GRPO, the controls are the claims and have no power."""
     monkeypatch.setattr(u_statistic, "STRAY", 0.0)
     monkeypatch.setattr(error_law, "DIVIDED", "rloo")
-    found = [*u_statistic.claims(exact_table(u_statistic, {"tabular"})), *error_law.claims(exact_table(error_law, {"tabular"}))]
+    found = [*claims_on(u_statistic, {"tabular"}), *claims_on(error_law, {"tabular"})]
     verdicts = judge(found).set_index("id")["verdict"]
     for name in ("U2/corrected", "U3/printed", "U4/printed", "U3/rate", "U5/prompt", "U5/batch"):
         assert verdicts[name] == "no power", name
@@ -254,7 +260,7 @@ def test_assumption_2_and_the_comparisons_have_powerful_controls():
     rows = []
     for cell in baselines.cells(True):
         if cell.settings["problem"] in ("uniform", "mixed"):
-            results = [baselines.STUDY.compute(cell.settings, cell_seed("baselines", cell, 0), c) for c in range(cell.chunks)]
+            results = [baselines.simulate(cell.settings, cell_seed("baselines", cell, 0), c) for c in range(cell.chunks)]
             rows += baselines.rows(cell.settings, results)
     verdicts = judge(baselines.claims(table_of(rows))).set_index(["id", "problem"])
     assert verdicts["power"].all()
@@ -266,7 +272,7 @@ def test_assumption_2_and_the_comparisons_have_powerful_controls():
 
 def test_corollary_5_is_judged_where_its_assumption_holds():
     problems = {"uniform", "uncorrelated-tabular", "uncorrelated-linear", "mixed", "tabular"}
-    verdicts = judge(prompt_baselines.claims(exact_table(prompt_baselines, problems))).set_index(["id", "problem"])
+    verdicts = judge(claims_on(prompt_baselines, problems)).set_index(["id", "problem"])
     assert verdicts["power"].all()
     for name in ("uniform", "uncorrelated-tabular", "uncorrelated-linear"):
         assert verdicts.loc[("U6/printed", name), "verdict"] == "confirmed"
@@ -280,7 +286,7 @@ def test_corollary_5_is_judged_where_its_assumption_holds():
 def test_the_limits_are_the_closed_forms():
     problem = gt.gallery.problem("uncorrelated-linear")
     moments = gt.moments(problem, problem.theta)
-    found = prompt_baselines.compute({"problem": problem.name}, np.random.SeedSequence(0), 0)
+    found = prompt_baselines.limits(problem)
     f = moments.prompt_weights
     assert found["rloo"] == pytest.approx(f @ moments.oracle_trace, rel=1e-11)
     assert found["best"] == pytest.approx(f @ baseline_trace(moments, moments.optimal_baseline), rel=1e-11)
@@ -293,7 +299,7 @@ def test_a_kernel_that_gives_nan_confirms_nothing(monkeypatch):
     """It once did: the greater of 0 and NaN was 0."""
     cell = u_statistic.cells(True)[0]
     seed = np.random.SeedSequence(0)
-    assert u_statistic.compute(cell.settings, seed, 0)["pairs"] < 1e-10
+    assert u_statistic.simulate(cell.settings, seed, 0)["U1"][0] < 1e-10
     monkeypatch.setattr(u_statistic, "estimate", lambda name, scores, rewards: np.full(scores.shape[1], np.nan))
     with pytest.raises(ValueError, match="estimates must be numbers"):
-        u_statistic.compute(cell.settings, seed, 0)
+        u_statistic.simulate(cell.settings, seed, 0)

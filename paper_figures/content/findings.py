@@ -55,7 +55,12 @@ class Finding:
 def _best_group_size(found: Found) -> str:
     found.rows("U9/best/printed", "refuted")
     found.rows("U9/best/corrected", "confirmed")
-    law = found.table("best_group").pivot(index="problem", columns="quantity", values="optimum").loc[list(LANGUAGE_MODEL)]
+    law = (
+        found.table("best_group")
+        .dropna(subset="quantity")
+        .pivot(index="problem", columns="quantity", values="optimum")
+        .loc[list(LANGUAGE_MODEL)]
+    )
     return (
         "At a fixed number of responses the error of the leave-one-out gradient is least with about $1+\\sqrt{c_3/c_1}$ of them "
         "for each prompt, and not $\\sqrt{c_3/c_1}$ as Theorem 7 prints ($c_1$ is the variance between prompts, $c_3$ what the "

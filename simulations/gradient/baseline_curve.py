@@ -1,4 +1,7 @@
-"""The variance as a function of the baseline, on the language model: C = t V and C = t b*, exact and simulated."""
+"""The variance as a function of the baseline, SmolLM2.
+
+C = t V and C = t b*, exact and simulated: curves that illustrate U6 and R2, which `baselines` decides.
+"""
 
 from typing import Any
 
@@ -9,7 +12,6 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import baseline_trace
-from simulations.claims import unconverted
 from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
 from simulations.kernels import kernel_at
 
@@ -29,9 +31,9 @@ def cells(quick: bool) -> list[Cell]:
     return gradient_cells(list(estimators().values()), (GROUP_SIZE,), batch_size=1, quick=quick, problems=problems)
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Simulate one chunk with every kernel at every scale."""
-    return simulate_estimators(settings, list(estimators().values()), seed, chunk)
+    return simulate_estimators(settings, list(estimators().values()), rng, chunk)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -57,8 +59,5 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """The curve illustrates U6 and R2, whose claims stand in `baselines`."""
+    """Nothing is stated here."""
     return []
-
-
-STUDY = unconverted("baseline_curve", "the variance as a function of the baseline, SmolLM2", cells, compute, rows, claims)

@@ -1,27 +1,62 @@
-"""U9 and U4: which whole group size has the least error at a fixed budget, by enumeration, and which law knows it.
+"""U9, U4: the whole group size of least error, by enumeration.
 
 The paper's c3/(BG^2) stands in a bound, and as a bound it holds (U4/printed).  Its minimiser is offered as the best group size,
-so here it is compared with the group size that has the least error.
+so here it is compared with the group size that has the least error.  Broken, c3 is four times too large, which asks for twice the
+responses a prompt; the third term has a c2 that is 5% too large, as an error estimated from 400 groups would have it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
+from grpo_theory.evidence import PARTS, Comparison, Statement
+from grpo_theory.harness.study import Cell, Settings
+from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
 
-READINGS = ("printed", "remainder", "corrected")
-"""c3/(BG^2) as printed; the same with E||W||^2 for c3, as Proposition 3 prints its remainder; c3/(BG(G-1))."""
-WRONG_C3 = 4.0
-"""The controls of the minimisers have a c3 so many times too large: it asks for twice the responses a prompt."""
-WRONG_C2 = 1.05
-"""The control of the third term has a c2 that is 5% too large, as an error estimated from 400 groups would have it."""
+U9 = Statement(
+    "U9",
+    f"{DEMYSTIFYING}, Theorem 7",
+    "the best group size is G* = sqrt(c3/c1) for every budget, iterations and schedule",
+    PARTS,
+    formula=r"At a fixed budget $N=BG$ the error $c_1/B+c_2/(BG)+c_3/(BG^2)$ is least at $$G^*=\sqrt{c_3/c_1}$$ and this "
+    r"group size is the best one for every budget, number of iterations and step schedule.",
+)
+PRINTED = Statement(
+    "U9/best/printed",
+    f"{DEMYSTIFYING}, Theorem 7",
+    "the whole group size of least error at fixed BG is that of c1/B + c2/(BG) + c3/(BG^2), next to sqrt(c3/c1)",
+    "identity",
+    formula=r"The whole group size of least error is that of the printed law, next to $\sqrt{c_3/c_1}$.",
+)
+REMAINDER = Statement(
+    "U9/best/remainder",
+    f"{DEMYSTIFYING}, Theorem 7 and Proposition 3",
+    "the same with E||W||^2, which Proposition 3 prints in its remainder, in the place of c3",
+    "identity",
+    formula=r"The same with $E\|W\|^2$, which Proposition 3 prints in its remainder, in the place of $c_3$.",
+)
+CORRECTED = Statement(
+    "U9/best/corrected",
+    derived(2),
+    "the whole group size of least error at fixed BG is that of c1/B + c2/(BG) + c3/(BG(G-1)), next to 1 + sqrt(c3/c1)",
+    "identity",
+    formula=r"With the exact third term, $c_3/(BG(G-1))$, the error is least next to $$G^*=1+\sqrt{c_3/c_1}$$",
+    whose=CORRECTION,
+)
+TERM = Statement(
+    "U4/term",
+    f"question beside {DEMYSTIFYING}, Theorem 7",
+    "the third term is c3/(BG^2) with one c3 for all G: G^2 (B MSE - c1 - c2/G) is the same at G = 2 and at 64",
+    "identity",
+    formula=r"The third term is $c_3/(BG^2)$ with one $c_3$ for all $G$: it gives the same $c_3$ at $G=2$ and at $64$.",
+    whose=OURS,
+)
+
+READINGS = {"printed": PRINTED, "remainder": REMAINDER, "corrected": CORRECTED}
+"""The third term is c3/(BG^2); the same with E||W||^2 for c3; or c3/(BG(G-1))."""
+WRONG_C3, WRONG_C2 = 4.0, 1.05
 ENDS = (2, 64)
 LARGEST = 4096
 
@@ -59,8 +94,8 @@ def minimisers(c1: float, c3: float, power: float) -> dict[str, int]:
     return {name: first_rise(cost) for name, cost in laws.items()}
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
-    """Enumerate N times the error, group size by group size, and minimise the laws; the same with wrong constants."""
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield each reading's whole minimiser beside the enumerated one, and whether the third term is one constant at both ends."""
     problem = gt.gallery.problem(settings["problem"])
     law, moments = gt.group_size_law(problem, problem.theta), gt.moments(problem, problem.theta)
     power = float(moments.prompt_weights @ moments.score_power)
@@ -72,45 +107,12 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> lis
     best = first_rise(lambda size: size * enumerated(size))
     right, wrong = (minimisers(law.c1, factor * law.c3, factor * power) for factor in (1.0, WRONG_C3))
     exactly = {"printed": law.paper_optimum, "remainder": float(np.sqrt(power / law.c1)), "corrected": law.optimum}
-    found = [
-        {"quantity": name, "estimate": best, "prediction": right[name], "wrong": wrong[name], "optimum": exactly[name]}
-        for name in READINGS
-    ]
-    thirds, wrongs = (
+    for name, statement in READINGS.items():
+        facts = {"over real G": exactly[name]}
+        yield statement.compare(problem.name, best, right[name], broken=best, broken_prediction=wrong[name], facts=facts)
+        yield {"problem": problem.name, "quantity": name, "optimum": exactly[name], "estimate": best}
+    (small, large), (broken, other) = (
         [size**2 * (enumerated(size) - law.c1 - factor * law.c2 / size) / law.c3 for size in ENDS] for factor in (1.0, WRONG_C2)
     )
-    third = {"quantity": "third term", "estimate": thirds[1], "prediction": thirds[0], "wrong": wrongs[0]}
-    return [*found, third | {"wrong_estimate": wrongs[1]}]
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each reading of the law, and one for the third term; `optimum` is the minimiser over real group sizes."""
-    common = {"problem": settings["problem"], **EXACT}
-    return [common | row for row in results[0]]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge each reading by its whole minimiser, and the third term by whether it is one constant at both ends."""
-    found = []
-    for problem, part in table.groupby("problem", sort=False):
-        at = part.set_index("quantity")
-        for name in READINGS:
-            row = at.loc[name]
-            own, wrong = (exact(row["estimate"], row[prediction]) for prediction in ("prediction", "wrong"))
-            found.append(claim(f"U9/best/{name}", str(problem), own, wrong, facts={"over real G": row["optimum"]}))
-        row = at.loc["third term"]
-        own, wrong = exact(row["estimate"], row["prediction"]), exact(row["wrong_estimate"], row["wrong"])
-        facts = {f"of c3 at G = {size}": row[name] for size, name in zip(ENDS, ("prediction", "estimate"), strict=True)}
-        found.append(claim("U4/term", str(problem), own, wrong, facts=facts))
-    return found
-
-
-STUDY = unconverted(
-    "best_group",
-    "U9, U4: the whole group size of least error, by enumeration",
-    cells,
-    compute,
-    rows,
-    claims,
-    (*(f"U9/best/{name}" for name in READINGS), "U4/term"),
-)
+    facts = {f"of c3 at G = {size}": third for size, third in zip(ENDS, (small, large), strict=True)}
+    yield TERM.compare(problem.name, large, small, broken=other, broken_prediction=broken, facts=facts)

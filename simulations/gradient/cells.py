@@ -1,6 +1,6 @@
 """Cells and chunks of studies that simulate gradients on the gallery."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -45,26 +45,8 @@ def gradient_cells(
     return found
 
 
-def simulate_and(
-    predict: Callable[[Settings], Any], estimators: Callable[[], Sequence[str | gt.Estimator]] | None = None
-) -> Callable[[Settings, np.random.SeedSequence, int], dict[str, Any]]:
-    """Make a study's compute: a chunk of estimators and, with the first chunk, what exact theory predicts.
-
-    The estimators are those that the settings name, if no others are given, which need not be registered.
-
-    Predictions that take seconds are results like any other: computed once, kept, and side by side with simulations.
-    """
-
-    def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
-        """Simulate one chunk; a JSON-able result that `merge` reads."""
-        simulation = simulate_estimators(settings, estimators() if estimators else settings["estimators"], seed, chunk)
-        return simulation | {"prediction": predict(settings) if chunk == 0 else None}
-
-    return compute
-
-
 def simulate_estimators(
-    settings: Settings, estimators: Sequence[str | gt.Estimator], seed: np.random.SeedSequence, chunk: int
+    settings: Settings, estimators: Sequence[str | gt.Estimator], rng: np.random.SeedSequence, chunk: int
 ) -> dict[str, Any]:
     """Simulate one chunk: whole blocks, numbered on from those of the chunks before."""
     problem = gt.gallery.problem(settings["problem"])
@@ -76,7 +58,7 @@ def simulate_estimators(
         estimators,
         **sizes,
         replications=replications,
-        rng=seed,
+        rng=rng,
         workers=1,
         first_block=chunk * (replications // gt.block_replications(**sizes)),
     )

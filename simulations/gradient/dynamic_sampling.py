@@ -1,4 +1,8 @@
-"""Dynamic sampling: what dropping or redrawing uniform groups does to the mean update, and what it costs in rollouts."""
+"""DAPO's dynamic sampling: what it climbs, and what it costs.
+
+What dropping or redrawing uniform groups does to the mean update, and what it costs in rollouts, is simulated and held against
+exact laws.  The broken schemes keep groups that are all wrong, divide by B, or redraw the prompt.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -9,12 +13,68 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import PARTS, Claim, Margin, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory import mixed_share
-from simulations.claims import claim, unconverted
 from simulations.gradient.groups import advantages_of
+from simulations.sources import OURS, derived
+
+STEP = Margin(0.05, "a step size that is off by 5% is not noticed by anyone who tunes step sizes by factors of two")
+DYNAMIC_SAMPLING = Statement(
+    "dynamic sampling",
+    "beside arXiv 2503.14476 (DAPO)",
+    "only groups whose rewards differ are used, uniform ones dropped or redrawn: which objective is climbed, at what cost?",
+    PARTS,
+)
+REDRAWN = Statement(
+    "dynamic sampling/redrawn",
+    derived(23),
+    "uniform groups redrawn, prompts too: the mean update is the plain one over P(mixed): the same direction",
+    "equality",
+    "binary reward",
+    whose=OURS,
+    margin=STEP,
+)
+NOISE = Statement(
+    "dynamic sampling/noise",
+    derived(23),
+    "uniform groups redrawn, prompts too: the mean square of what a group adds is the plain one over P(mixed)",
+    "equality",
+    "binary reward",
+    whose=OURS,
+    margin=STEP,
+)
+ROLLOUTS = Statement(
+    "dynamic sampling/rollouts",
+    derived(23),
+    "it costs 1/P(mixed) groups for each that is used",
+    "equality",
+    "binary reward",
+    whose=OURS,
+    margin=STEP,
+)
+DROPPED = Statement(
+    "dynamic sampling/dropped",
+    derived(23),
+    "uniform groups dropped from batches of B: the plain mean update times (1 - (1 - P(mixed))^B)/P(mixed)",
+    "equality",
+    "binary reward",
+    formula=r"Uniform groups dropped from batches of $B$: the plain mean update times $\frac{1-(1-P)^B}P$, $P$ the "
+    r"probability of a mixed group.",
+    whose=OURS,
+    margin=STEP,
+)
+SAME_PROMPT = Statement(
+    "dynamic sampling/same prompt",
+    derived(23),
+    "uniform groups redrawn at the same prompt: E[g(X)/P(mixed | X)], which is another direction",
+    "equality",
+    "binary reward",
+    whose=OURS,
+    margin=STEP,
+)
+POWERLESS = {(SAME_PROMPT.id, "sequence-shared (G = 2)"): "the two schemes differ by 2% there, and the margin is 5%"}
 
 PROBLEMS = {"two-arms": 1, "mixed": 2, "sequence-shared": 6, "lm-few-shot": 32}
 """Each with how many chunks it takes until its rows are decided; signals of single groups are weakest on the language model."""
@@ -26,8 +86,7 @@ CHUNK_GROUPS = 1 << 17
 STUBBORN, MOST_TRIES = 8, 1024
 """One in so many groups is redrawn at its own prompt, which takes long where nearly all groups are uniform."""
 ESTIMATOR = "rloo"
-MARGIN = 0.05
-"""Relative: a step size that is off by 5% is not noticed by anyone who tunes step sizes by factors of two."""
+QUANTITIES = {"redrawn": REDRAWN, "squares": NOISE, "rollouts": ROLLOUTS, "dropped": DROPPED, "same prompt": SAME_PROMPT}
 
 
 class Groups(NamedTuple):
@@ -82,12 +141,12 @@ def draw(name: str, prompts: Integers, group_size: int, rng: np.random.Generator
     return Groups(prompts, np.ptp(rewards, axis=1) > 0.0, rewards.min(axis=1) < 1.0, added)
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Run each scheme; return sums of what its groups add, of their squares, and numbers of groups and batches."""
     name, size = settings["problem"], settings["group_size"]
-    rng = np.random.default_rng(seed)
+    generator = np.random.default_rng(rng)
     weights = gt.gallery.problem(name).bandit.prompt_weights
-    groups = draw(name, rng.choice(np.arange(weights.size), settings["chunk_groups"], p=weights), size, rng)
+    groups = draw(name, generator.choice(np.arange(weights.size), settings["chunk_groups"], p=weights), size, generator)
     return {
         "redrawn": _sums(groups.along[groups.mixed]),
         "redrawn, broken": _sums(groups.along[groups.not_all_right]),
@@ -97,7 +156,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
         "rollouts, broken": _waits(groups.not_all_right),
         "dropped": _sums(_batches(groups, settings["batch_size"], lambda kept: np.maximum(kept, 1))),
         "dropped, broken": _sums(_batches(groups, settings["batch_size"], lambda kept: settings["batch_size"] + 0 * kept)),
-        "same prompt": _sums(_until_mixed(name, groups.prompts[: len(groups.prompts) // STUBBORN], size, rng)),
+        "same prompt": _sums(_until_mixed(name, groups.prompts[: len(groups.prompts) // STUBBORN], size, generator)),
         "same prompt, broken": _sums(groups.along[groups.mixed]),
     }
 
@@ -162,35 +221,15 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return found
 
 
-STATEMENTS = {
-    "dynamic sampling/redrawn": "redrawn",
-    "dynamic sampling/noise": "squares",
-    "dynamic sampling/rollouts": "rollouts",
-    "dynamic sampling/dropped": "dropped",
-    "dynamic sampling/same prompt": "same prompt",
-}
-
-
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Means against exact predictions; the broken schemes keep groups that are all wrong, divide by B, or redraw the prompt."""
+    """Means against exact predictions."""
     found = []
     for (problem, size), part in table.groupby(["problem", "group_size"], sort=False):
         at = part.set_index("quantity")
         facts = {"error saved at equal rollouts": float(at["gain"].iloc[0])}
-        for statement, name in STATEMENTS.items():
+        for name, statement in QUANTITIES.items():
             if name == "same prompt" and problem in ALONE:
                 continue
-            pair = (evidence(at.loc[quantity], margin=MARGIN) for quantity in (name, f"{name}, broken"))
-            found.append(claim(statement, f"{problem} (G = {size})", *pair, facts=facts))
+            own, broken = (evidence(at.loc[quantity]) for quantity in (name, f"{name}, broken"))
+            found.append(statement.claim(f"{problem} (G = {size})", own, broken, facts))
     return found
-
-
-STUDY = unconverted(
-    "dynamic_sampling",
-    "DAPO's dynamic sampling: what it climbs, and what it costs",
-    cells,
-    compute,
-    rows,
-    claims,
-    tuple(STATEMENTS),
-)

@@ -1,24 +1,46 @@
-"""Estimators compared without their scale: efficiency against the group size, at one budget, exact.
+"""Efficiency of estimators with different means, against the group size, exact.
 
 A learning rate undoes any factor on an estimator, so a squared error about the gradient compares only those with one mean.
-Efficiency compares them all, for one step: (g . E ghat)^2/(||g||^2 E||ghat||^2).
+Efficiency compares them all, for one step: (g . E ghat)^2/(||g||^2 E||ghat||^2).  Broken: GRPO's group size is that of its least
+squared error, which takes a factor for an error; and the group's deviation multiplies in the place of dividing.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.registry import make_estimator
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact, highest
+from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.exact.alignment import efficiency_of
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
+from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.groups import RESPONSES
+from simulations.sources import OURS, derived
+
+LARGER_GROUPS = Statement(
+    "efficiency/larger groups",
+    derived(37),
+    "one step, 1,024 responses: GRPO is most efficient with larger groups than the leave-one-out mean (RLOO)",
+    "ordering",
+    whose=OURS,
+)
+BEST_SIZES = Statement(
+    "efficiency/best sizes",
+    derived(37),
+    "one step, 1,024 responses, each with its own best group size: GRPO is more efficient than RLOO",
+    "ordering",
+    whose=OURS,
+)
+AT_32 = Statement(
+    "efficiency/at 32",
+    derived(37),
+    "one step, 1,024 responses: from the best group size to 32 GRPO loses less of its efficiency than RLOO does",
+    "ordering",
+    whose=OURS,
+)
 
 GROUP_SIZES = (*range(2, 17), 20, 24, 32, 48, 64)
 LARGE = 32
@@ -41,67 +63,49 @@ ESTIMATORS["multiplied"] = make_estimator("multiplied", multiplied, minimum_grou
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each problem and estimator; exact, and a quick run looks at one of the heads and half of the group sizes."""
+    """One cell for each problem; exact, and a quick run looks at one of the heads and half of the group sizes."""
     problems = ("lm-few-shot",) if quick else (*gt.gallery.names("gradient"), "lm-answers")
-    sizes = GROUP_SIZES[::2] if quick else GROUP_SIZES
-    common = {"responses": RESPONSES, "group_sizes": sorted({*sizes, LARGE})}
-    return [Cell({"problem": problem, "estimator": name, **common}) for problem in problems for name in ESTIMATORS]
+    return [Cell({"problem": name, "group_sizes": sorted({*GROUP_SIZES[:: 2 if quick else 1], LARGE})}) for name in problems]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, list[float]]:
+def measures(problem: gt.Problem, estimator: str, group_sizes: list[int]) -> dict[str, list[float]]:
     """Return efficiency, cosine, and squared error relative to ||g||^2 at each group size, with N/G prompts, whole or not."""
-    problem = gt.gallery.problem(settings["problem"])
     point = problem.at(problem.theta)
     found: dict[str, list[float]] = {"efficiency": [], "cosine": [], "error": []}
-    for size in settings["group_sizes"]:
-        law = gt.exact.law_between(point, point, ESTIMATORS[settings["estimator"]], batch_size=1, group_size=size)
-        noise, g, mean = law.trace * size / settings["responses"], law.true_gradient, law.mean
+    for size in group_sizes:
+        law = gt.exact.law_between(point, point, ESTIMATORS[estimator], batch_size=1, group_size=size)
+        noise, g, mean = law.trace * size / RESPONSES, law.true_gradient, law.mean
         found["efficiency"].append(float(efficiency_of(g @ mean, float(g @ g), mean @ mean + noise)))
         found["cosine"].append(law.cosine)
         found["error"].append(float((noise + law.bias @ law.bias) / (g @ g)))
     return found
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each group size and quantity."""
-    common = {name: settings[name] for name in ("problem", "estimator", "responses")}
-    return [
-        common | {"group_size": size, "quantity": quantity, "prediction": np.nan, "estimate": value} | EXACT
-        for quantity, values in results[0].items()
-        for size, value in zip(settings["group_sizes"], values, strict=True)
-    ]
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield the measures; on a language model's heads GRPO is compared with the leave-one-out mean."""
+    problem, sizes = gt.gallery.problem(settings["problem"]), settings["group_sizes"]
+    by_name = {name: measures(problem, name, sizes) for name in ESTIMATORS}
+    for name, found in by_name.items():
+        common = {"problem": problem.name, "estimator": name, "responses": RESPONSES}
+        for quantity, values in found.items():
+            for size, value in zip(sizes, values, strict=True):
+                yield common | {"group_size": size, "quantity": quantity, "estimate": value}
+    if settings["problem"] in JUDGED:
+        yield from _judged(settings["problem"], sizes, by_name)
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """GRPO against the leave-one-out mean, on a language model's heads.
-
-    The controls: GRPO's group size by squared error, which takes a factor for an error; and the broken estimator in its place.
-    """
-    found = []
-    for problem in (name for name in JUDGED if name in set(table["problem"])):
-        own = table[table["problem"] == problem].pivot(index="group_size", columns=["quantity", "estimator"], values="estimate")
-        efficiency, by_error = own["efficiency"], highest(-own["error", "grpo"])
-        best, most = efficiency.idxmax(), efficiency.max()
-        lost = most / efficiency.loc[LARGE]
-        facts = {f"best group size, {name}": float(best[name]) for name in ("rloo", "grpo")}
-        facts |= {f"best efficiency, {name}": float(most[name]) for name in ("rloo", "grpo")}
-        found += [
-            claim(statement, problem, exact(mine, 0.0), exact(broken, 0.0), facts=facts)
-            for statement, mine, broken in (
-                ("efficiency/larger groups", best["rloo"] - best["grpo"], best["rloo"] - by_error),
-                ("efficiency/best sizes", most["rloo"] - most["grpo"], most["rloo"] - efficiency.loc[by_error, "grpo"]),
-                ("efficiency/at 32", lost["grpo"] - lost["rloo"], lost["multiplied"] - lost["rloo"]),
-            )
-        ]
-    return found
-
-
-STUDY = unconverted(
-    "efficiency",
-    "Efficiency of estimators with different means, against the group size, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("efficiency/larger groups", "efficiency/best sizes", "efficiency/at 32"),
-)
+def _judged(problem: str, sizes: list[int], by_name: dict[str, dict[str, list[float]]]) -> Iterator[Comparison]:
+    """GRPO against the leave-one-out mean: best group sizes, best efficiencies, and what is lost with 32 responses."""
+    efficiency = {name: np.array(found["efficiency"]) for name, found in by_name.items()}
+    best = {name: sizes[int(values.argmax())] for name, values in efficiency.items()}
+    most = {name: float(values.max()) for name, values in efficiency.items()}
+    lost = {name: most[name] / float(values[sizes.index(LARGE)]) for name, values in efficiency.items()}
+    by_error = int(np.argmin(by_name["grpo"]["error"]))
+    facts = {f"best group size, {name}": float(best[name]) for name in ("rloo", "grpo")}
+    facts |= {f"best efficiency, {name}": most[name] for name in ("rloo", "grpo")}
+    for statement, less, broken in (
+        (LARGER_GROUPS, best["rloo"] - best["grpo"], best["rloo"] - sizes[by_error]),
+        (BEST_SIZES, most["rloo"] - most["grpo"], most["rloo"] - efficiency["grpo"][by_error]),
+        (AT_32, lost["grpo"] - lost["rloo"], lost["multiplied"] - lost["rloo"]),
+    ):
+        yield statement.compare(problem, less, 0.0, broken=broken, facts=facts)

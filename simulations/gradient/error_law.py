@@ -1,145 +1,182 @@
-"""U3 to U5 without randomness: the exact error of the leave-one-out estimator by enumeration, beside the printed laws."""
+"""U3 to U5: the exact error law by enumeration.
 
+The error of the leave-one-out estimator is enumerated, group size by group size, and held against the printed laws, the exact
+ones, and the oracle's error.  Broken: the estimator is GRPO as it is practised; of the exact laws, the last term is.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, log_log_slope
-from grpo_theory.evidence.reading import exact, largest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import PARTS, Comparison, Margin, Statement, log_log_slope
+from grpo_theory.evidence.reading import largest
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import leave_one_out_traces, remainder_bound
-from simulations.claims import claim, unconverted
+from simulations.sources import CORRECTION, DEMYSTIFYING, derived
+
+SLOPE = Margin(
+    0.15, "a slope of 2 is told from one of 1 by half; over G = 8 to 64 the next order bends an exact power law by less"
+)
+U3 = Statement(
+    "U3",
+    f"{DEMYSTIFYING}, Theorem 2",
+    "MSE(x) = trace Sigma_oracle(x)/G + O(E||W||^2/G^2)",
+    PARTS,
+    "Z bounded",
+    formula=r"With $Z$ bounded, at each prompt "
+    r"$$\mathrm{MSE}(x)=\frac{\mathrm{tr}\,\Sigma_{\mathrm{oracle}}(x)}{G}+O\!\left(\frac{E\|W\|^2}{G^2}\right)$$",
+)
+REMAINDER = Statement(
+    "U3/printed",
+    f"{DEMYSTIFYING}, Theorem 2",
+    "MSE(x) - trace Sigma_oracle/G <= (range Z)^2 E||W||^2/G^2",
+    "upper bound",
+    formula=r"The remainder's constant is at most $1$: "
+    r"$$\mathrm{MSE}(x)-\frac{\mathrm{tr}\,\Sigma_{\mathrm{oracle}}}{G}\le\frac{(\mathrm{range}\,Z)^2E\|W\|^2}{G^2}$$",
+)
+LAW = Statement(
+    "U3/corrected",
+    derived(2),
+    "MSE(x) = trace Sigma_oracle/G + [Var(Z) E||W||^2 + ||g||^2]/(G(G-1)), every G >= 2",
+    "identity",
+    formula=r"$$\mathrm{MSE}(x)=\frac{\mathrm{tr}\,\Sigma_{\mathrm{oracle}}(x)}{G}+\frac{\mathrm{Var}(Z\mid "
+    r"x)\,E\left[\|W\|^2\mid x\right]+\|g(x)\|^2}{G(G-1)}\qquad\text{for every }G\ge2$$",
+    whose=CORRECTION,
+)
+RATE = Statement(
+    "U3/rate",
+    f"{DEMYSTIFYING}, Theorem 2",
+    "MSE(x) - trace Sigma_oracle/G falls as G^-2",
+    "rate",
+    formula=r"The remainder falls as $G^{-2}$.",
+    margin=SLOPE,
+)
+U4 = Statement(
+    "U4",
+    f"{DEMYSTIFYING}, Proposition 3",
+    "MSE = c1/B + c2/(BG) + O(E||W||^2/(BG^2))",
+    PARTS,
+    formula=r"$$\mathrm{MSE}=\frac{c_1}{B}+\frac{c_2}{BG}+O\!\left(\frac{E\|W\|^2}{BG^2}\right),$$ "
+    r"$$c_1=E\|g(X)-g\|^2,\quad c_2=E\,\mathrm{tr}\,\Sigma_{\mathrm{oracle}}(X)$$",
+)
+BATCH_REMAINDER = Statement(
+    "U4/printed",
+    f"{DEMYSTIFYING}, Proposition 3",
+    "MSE - c1/B - c2/(BG) <= (range Z)^2 E||W||^2/(BG^2)",
+    "upper bound",
+    formula=r"The remainder's constant is at most $1$: "
+    r"$$\mathrm{MSE}-\frac{c_1}B-\frac{c_2}{BG}\le\frac{(\mathrm{range}\,Z)^2E\|W\|^2}{BG^2}$$",
+)
+BATCH_LAW = Statement(
+    "U4/corrected",
+    derived(2),
+    "MSE = c1/B + c2/(BG) + c3/(BG(G-1)), every G >= 2",
+    "identity",
+    formula=r"$$\mathrm{MSE}=\frac{c_1}{B}+\frac{c_2}{BG}+\frac{c_3}{BG(G-1)},$$ $$c_3=E\left[\mathrm{Var}(Z\mid "
+    r"X)\,E[\|W\|^2\mid X]+\|g(X)\|^2\right]$$",
+    whose=CORRECTION,
+)
+U5 = Statement(
+    "U5",
+    f"{DEMYSTIFYING}, Corollary 4",
+    "without terms of higher order in G, MSE(GRPO) = MSE(oracle)",
+    PARTS,
+    formula=r"Without terms of higher order in $G$, for a prompt and for a batch, "
+    r"$$\mathrm{MSE}(\mathrm{GRPO})=\mathrm{MSE}(\mathrm{oracle})$$",
+)
+PROMPT = Statement(
+    "U5/prompt",
+    f"{DEMYSTIFYING}, Corollary 4",
+    "for each prompt, MSE(leave-one-out)/MSE(oracle) - 1 falls as G^-1",
+    "rate",
+    formula=r"For each prompt, $\mathrm{MSE}(\mathrm{GRPO})/\mathrm{MSE}(\mathrm{oracle})-1$ falls as $G^{-1}$.",
+    margin=SLOPE,
+)
+BATCH = Statement(
+    "U5/batch",
+    f"{DEMYSTIFYING}, Corollary 4",
+    "for a batch, MSE(leave-one-out) - MSE(oracle) falls as G^-2, not G^-1",
+    "rate",
+    formula=r"For a batch, $\mathrm{MSE}(\mathrm{GRPO})-\mathrm{MSE}(\mathrm{oracle})$ falls as $G^{-2}$, and not as "
+    r"$G^{-1}$.",
+    margin=SLOPE,
+)
 
 GROUP_SIZES = (2, 4, 8, 16, 32, 64)
 BATCH_SIZE = 4
 DIVIDED = "grpo"
-"""The controls of bounds and rates send GRPO as it is practised through the same enumeration: divided by the group's standard
+"""The broken side of bounds and rates sends GRPO as it is practised through the same enumeration: divided by the group's standard
 deviation it estimates another gradient, so what the laws leave over does not vanish as they say; its variance alone is larger by
 the factor 1/Var(Z), at least 4 for binary rewards."""
-RATE_MARGIN = 0.15
-"""A slope of 2 is told from one of 1 by half; over G = 8 to 64 the next order bends an exact power law by less than this."""
+
+Laws = dict[int, gt.GradientLaw]
+"""The exact law of an estimator, by group size."""
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each problem and group size; exact, so quick is no different."""
-    return [
-        Cell({"problem": name, "batch_size": BATCH_SIZE, "group_size": size})
-        for name in gt.gallery.names("gradient")
-        for size in GROUP_SIZES
-    ]
+    """One cell for each problem; exact, so quick is no different."""
+    return [Cell({"problem": name}) for name in gt.gallery.names("gradient")]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
-    """Enumerate the errors of the leave-one-out and the oracle estimator, and evaluate the closed forms.
-
-    Returns the constants of the law, and each quantity as (estimate, prediction).
-    """
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield the constants of the law, and the worst of each statement over the group sizes."""
     problem = gt.gallery.problem(settings["problem"])
-    b, g = settings["batch_size"], settings["group_size"]
-    exact_moments, law = gt.moments(problem, problem.theta), gt.group_size_law(problem, problem.theta)
-    loo, oracle, divided = (
-        gt.gradient_law(problem, problem.theta, name, batch_size=b, group_size=g) for name in ("rloo", "oracle", DIVIDED)
-    )
-    closed = leave_one_out_traces(exact_moments, g)
-    printed = exact_moments.oracle_trace / g + exact_moments.second_order / g**2
-    reward_range = float(np.ptp(problem.bandit.values))
-    live = exact_moments.score_power > 0.0
-    power = float(exact_moments.prompt_weights @ exact_moments.score_power)
-
-    def over_bounds(found: gt.GradientLaw) -> tuple[float, float]:
-        """What an error has beyond its first terms, relative to the bounds: the largest of a prompt, and that of the batch."""
-        ratios = (found.prompt_traces - exact_moments.oracle_trace / g) / remainder_bound(exact_moments, g, reward_range)
-        batch = (found.mse - (law.c1 + law.c2 / g) / b) / (reward_range**2 * power / (b * g**2))
-        return float(np.max(ratios[live])), batch
-
-    (over, over_batch), (over_divided, over_batch_divided) = over_bounds(loo), over_bounds(divided)
-    quantities = {
-        "mse": (loo.mse, float(law.mse(b, g))),
-        "mse, printed": (loo.mse, (law.c1 + law.c2 / g + law.c3 / g**2) / b),
-        "prompt mse": (loo.prompt_mse, float(exact_moments.prompt_weights @ closed)),
-        "mse of the oracle": (oracle.mse, (law.c1 + law.c2 / g) / b),
-        "prompt mse of the oracle": (oracle.prompt_mse, law.c2 / g),
-        "largest relative gap": (float(np.max(np.abs(loo.prompt_traces / closed - 1.0)[live])), 0.0),
-        "largest relative gap, printed": (float(np.max(np.abs(printed / closed - 1.0)[live])), 0.0),
-        "largest remainder over bound": (over, 1.0),
-        "remainder of the batch over bound": (over_batch, 1.0),
-        "mse, divided": (divided.mse, float(law.mse(b, g))),
-        "prompt mse, divided": (divided.prompt_mse, float(exact_moments.prompt_weights @ closed)),
-        "largest remainder over bound, divided": (over_divided, 1.0),
-        "remainder of the batch over bound, divided": (over_batch_divided, 1.0),
-    }
+    law = gt.group_size_law(problem, problem.theta)
     constants = {"c1": law.c1, "c2": law.c2, "c3": law.c3, "optimum": law.optimum, "paper_optimum": law.paper_optimum}
-    return {"constants": constants, "quantities": quantities}
+    yield {"problem": problem.name, **constants, "estimate": law.optimum}
+    loo, oracle, divided = (
+        {size: gt.gradient_law(problem, problem.theta, name, batch_size=BATCH_SIZE, group_size=size) for size in GROUP_SIZES}
+        for name in ("rloo", "oracle", DIVIDED)
+    )
+    yield from _remainders(problem, law, loo, divided)
+    yield from _laws(problem, law, loo)
+    yield from _rates(problem.name, law, oracle, (loo, divided))
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each quantity, with the constants of the problem's law."""
-    common = {**settings, **results[0]["constants"], **EXACT}
-    return [
-        common | {"quantity": name, "estimate": estimate, "prediction": prediction}
-        for name, (estimate, prediction) in results[0]["quantities"].items()
-    ]
+def _remainders(problem: gt.Problem, law: gt.GroupSizeLaw, loo: Laws, divided: Laws) -> Iterator[Comparison]:
+    """The printed O(1/G^2) remainder with the explicit constant (range of Z)^2: what is left over the bound is at most 1."""
+    moments, reward_range = gt.moments(problem, problem.theta), float(np.ptp(problem.bandit.values))
+    live = moments.score_power > 0.0
+    power = float(moments.prompt_weights @ moments.score_power)
+
+    def of_a_prompt(size: int, error: gt.GradientLaw) -> float:
+        over = (error.prompt_traces - moments.oracle_trace / size) / remainder_bound(moments, size, reward_range)
+        return float(np.max(over[live]))
+
+    def of_the_batch(size: int, error: gt.GradientLaw) -> float:
+        over = error.mse - (law.c1 + law.c2 / size) / BATCH_SIZE
+        return over / (reward_range**2 * power / (BATCH_SIZE * size**2))
+
+    for statement, ratio in ((REMAINDER, of_a_prompt), (BATCH_REMAINDER, of_the_batch)):
+        worst, broken = (largest([ratio(*one) for one in errors.items()]) for errors in (loo, divided))
+        yield statement.compare(problem.name, worst, 1.0, broken=broken)
 
 
-def _law_claims(problem: str, at: pd.DataFrame) -> list[Claim]:
-    """The exact law against enumeration, by prompt and by batch; the controls' has G^2 for G(G-1), at G = 2 half of the term."""
+def _laws(problem: gt.Problem, law: gt.GroupSizeLaw, loo: Laws) -> Iterator[Comparison]:
+    """The exact law against enumeration, by prompt and by batch; broken, it has G^2 for G(G-1), at G = 2 half of the term."""
+    moments = gt.moments(problem, problem.theta)
+    live = moments.score_power > 0.0
+    of_prompts, of_batches = [], []
+    for size, error in loo.items():
+        closed = leave_one_out_traces(moments, size)
+        printed = moments.oracle_trace / size + moments.second_order / size**2
+        of_prompts.append([np.max(np.abs(one / closed - 1.0)[live]) for one in (error.prompt_traces, printed)])
+        of_batch = float(law.mse(BATCH_SIZE, size)), (law.c1 + law.c2 / size + law.c3 / size**2) / BATCH_SIZE
+        of_batches.append([abs(error.mse / one - 1.0) for one in of_batch])
+    for statement, gaps in ((LAW, of_prompts), (BATCH_LAW, of_batches)):
+        gap, broken = (largest(side) for side in zip(*gaps, strict=True))
+        yield statement.compare(problem.name, gap, 0.0, broken=broken)
 
-    def gap(name: str) -> float:
-        return largest((at.loc[name, "estimate"] / at.loc[name, "prediction"] - 1.0).abs())
 
-    gaps = [largest(at.loc[name, "estimate"]) for name in ("largest relative gap", "largest relative gap, printed")]
-    return [
-        claim("U3/corrected", problem, *(exact(gap, 0.0) for gap in gaps)),
-        claim("U4/corrected", problem, *(exact(gap(name), 0.0) for name in ("mse", "mse, printed"))),
-    ]
-
-
-def _remainder_claims(problem: str, at: pd.DataFrame) -> list[Claim]:
-    """The printed O(1/G^2) remainder with the explicit constant (range of Z)^2; the controls divide."""
-    found = []
-    for statement, name in (
-        ("U3/printed", "largest remainder over bound"),
-        ("U4/printed", "remainder of the batch over bound"),
+def _rates(name: str, law: gt.GroupSizeLaw, oracle: Laws, both: tuple[Laws, Laws]) -> Iterator[Comparison]:
+    """Log-log slopes over G = 8 to 64 of what is left over the first terms, and over the oracle's error."""
+    large = [size for size in oracle if size >= 8]
+    for statement, exponent, excess in (
+        (RATE, -2.0, lambda size, error: error.prompt_mse - law.c2 / size),
+        (PROMPT, -1.0, lambda size, error: error.prompt_mse / oracle[size].prompt_mse - 1.0),
+        (BATCH, -2.0, lambda size, error: error.mse - oracle[size].mse),
     ):
-        ratios = (largest(at.loc[quantity, "estimate"]) for quantity in (name, f"{name}, divided"))
-        found.append(claim(statement, problem, *(exact(ratio, 1.0) for ratio in ratios)))
-    return found
-
-
-def _rate_claims(problem: str, at: pd.DataFrame) -> list[Claim]:
-    """Log-log slopes over G = 8..64, exact; the controls divide."""
-    error = at[at["group_size"] >= 8].pivot(columns="group_size", values="estimate").T
-    leading = float(at["c2"].iloc[0]) / error.index
-    found = []
-    for statement, quantity, excess, exponent in (
-        ("U3/rate", "prompt mse", lambda mse: mse - leading, -2.0),
-        ("U5/prompt", "prompt mse", lambda mse: mse / error["prompt mse of the oracle"] - 1.0, -1.0),
-        ("U5/batch", "mse", lambda mse: mse - error["mse of the oracle"], -2.0),
-    ):
-        curves = [excess(error[name]) for name in (quantity, f"{quantity}, divided")]
-        slopes = (log_log_slope(curve.index, curve)[0] for curve in curves)
-        found.append(claim(statement, problem, *(exact(slope, exponent, RATE_MARGIN) for slope in slopes)))
-    return found
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Read the exact claims off the table."""
-    return [
-        made
-        for problem, part in table.groupby("problem", sort=False)
-        for make in (_remainder_claims, _law_claims, _rate_claims)
-        for made in make(str(problem), part.set_index("quantity"))
-    ]
-
-
-STUDY = unconverted(
-    "error_law",
-    "U3 to U5: the exact error law by enumeration",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U3/printed", "U4/printed", "U3/corrected", "U4/corrected", "U3/rate", "U5/prompt", "U5/batch"),
-)
+        slope, broken = (log_log_slope(large, [excess(size, errors[size]) for size in large])[0] for errors in both)
+        yield statement.compare(name, slope, exponent, broken=broken)

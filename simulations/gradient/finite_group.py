@@ -1,19 +1,55 @@
-"""R1: with finite groups and binary rewards the mean update is h'(p) grad p, for every trainer's convention, exactly."""
+"""R1: which objective finite groups climb, with binary rewards, for every trainer's convention.
 
-from collections.abc import Callable
+The enumerated mean updates are held against h'(p) grad p in closed form; GRPO's slope against its limit and its greatest value.
+Broken, a convention has the other ddof, forgets to divide by the mean, or takes the own sample in, or out; an epsilon does not go
+away as groups grow.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.trainers import CONVENTIONS as TRAINERS
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact, largest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import PARTS, Comparison, Margin, Statement
+from grpo_theory.evidence.reading import largest
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import best_slope, finite_group_objective, left_out_slope, relative_slope, standardised_slope
-from simulations.claims import claim, unconverted
+from simulations.sources import OURS, derived
+
+R1 = Statement(
+    "R1",
+    "arXiv 2510.13651",
+    "binary reward: the expected update of a group estimator is h'(p) grad p; as G grows h is 2 arcsin sqrt(p) for GRPO",
+    PARTS,
+    formula=r"With binary rewards the expected update of a group estimator is $h'(p)\,\nabla p$, and as $G$ grows GRPO's "
+    r"tends to $$h(p)=2\arcsin\sqrt p,\qquad h'(p)=\frac1{\sqrt{p(1-p)}}$$",
+)
+UPDATE = Statement(
+    "R1/update",
+    "arXiv 2510.13651",
+    "the expected update is h'(p) grad p, h' as in docs/derivations.md, 24, for every trainer's convention",
+    "identity",
+    formula=r"The expected update is $h'(p)\,\nabla p$, with $h'$ in closed form, for every trainer's convention.",
+)
+LIMIT = Statement(
+    "R1/limit",
+    "arXiv 2510.13651",
+    "GRPO: h'(p) tends to 1/sqrt(p(1-p)), the slope of 2 arcsin sqrt(p), as 1/G",
+    "rate",
+    formula=r"GRPO's $h'(p)$ tends to $1/\sqrt{p(1-p)}$ as $1/G$.",
+    margin=Margin(0.05, "the next term is of relative order 1/G, which moves the slope by less than 0.02 from G = 128 on"),
+)
+GREATEST = Statement(
+    "R1/greatest",
+    derived(24),
+    "GRPO with ddof 1: h'(p) is at most (G-1)/sqrt(G), its value at p = 0 and 1",
+    "upper bound",
+    formula=r"With ddof 1 GRPO's $h'(p)$ is at most $(G-1)/\sqrt G$, its value at $p=0$ and $1$.",
+    whose=OURS,
+)
 
 PROBLEMS = ("two-arms", "tabular", "linear", "sequence-shared")
 """With binary rewards and no penalty."""
@@ -49,8 +85,8 @@ DULL = BARE.with_parameters(epsilon=0.1)
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each problem, and one for p alone; exact, so quick is no different."""
-    return [Cell({"problem": name}) for name in (*PROBLEMS, "")]
+    """One cell for each convention, and one for GRPO's slope; exact, so quick is no different."""
+    return [Cell({"convention": name}) for name in (*CONVENTIONS, "")]
 
 
 def discrepancy(problem: gt.Problem, estimator: str | gt.Estimator, size: int, slope: Callable[[Array, int], Array]) -> float:
@@ -60,86 +96,38 @@ def discrepancy(problem: gt.Problem, estimator: str | gt.Estimator, size: int, s
     return float(np.abs(law.mean_covectors - expected).max() / np.abs(expected).max())
 
 
-def updates(problem: gt.Problem) -> list[dict[str, Any]]:
-    """Compare every convention, and its broken kernel, with the closed form."""
-    return [
-        {
-            "kind": "update",
-            "convention": name,
-            "group_size": size,
-            "found": discrepancy(problem, name, size, slope),
-            "broken": discrepancy(problem, broken, size, slope),
-        }
-        for name, (slope, broken) in CONVENTIONS.items()
-        for size in GROUP_SIZES
-        if not (name == "nemo_rl" and size == 2)  # the others are one, and no ddof matters
-    ]
+def update(name: str) -> Comparison:
+    """Compare a convention, and its broken kernel, with the closed form, where they are farthest from it."""
+    slope, broken = CONVENTIONS[name]
+    sizes = [size for size in GROUP_SIZES if not (name == "nemo_rl" and size == 2)]  # the others are one, and no ddof matters
+    where = [(gt.gallery.problem(problem), size) for problem in PROBLEMS for size in sizes]
+    gap, wrong = (largest([discrepancy(problem, one, size, slope) for problem, size in where]) for one in (name, broken))
+    return UPDATE.compare(name, gap, 0.0, broken=wrong)
 
 
-def curves() -> list[dict[str, Any]]:
-    """Tabulate h'(p) and h(p) from the kernels, the approach to the limit, and the greatest slope."""
-    p = np.array(PROBABILITIES)
-    found: list[dict[str, Any]] = []
-    for name in CONVENTIONS:
+def curve(name: str, size: int) -> Iterator[dict[str, Any]]:
+    """Tabulate h'(p) and h(p) from a kernel."""
+    p, objective = np.array(PROBABILITIES), finite_group_objective(name, size)
+    for x, slope, value in zip(PROBABILITIES, objective.slope(p), objective.value(p), strict=True):
+        yield {"kind": "curve", "convention": name, "group_size": size, "p": x, "value": float(value), "estimate": float(slope)}
+
+
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield the update of a convention, and its curves; or the approach of GRPO's slope to its limit, and its greatest."""
+    if name := settings["convention"]:
+        yield update(name)
         for size in DRAWN:
-            objective = finite_group_objective(name, size)
-            facts = {"kind": "curve", "convention": name, "group_size": size}
-            found += [
-                facts | {"p": float(x), "found": float(slope), "value": float(value)}
-                for x, slope, value in zip(p, objective.slope(p), objective.value(p), strict=True)
-            ]
-    for size in LARGE:
-        off = [abs(float(finite_group_objective(e, size).slope(AT)) * np.sqrt(AT * (1.0 - AT)) - 1.0) for e in (BARE, DULL)]
-        found.append({"kind": "limit", "group_size": size, "found": off[0], "broken": off[1]})
-    for size in DRAWN:
-        bound = (size - 1.0) / np.sqrt(size)
-        most = [finite_group_objective(e, size).slope_range[1] / bound for e in (BARE, BARE.with_parameters(ddof=0.0))]
-        found.append({"kind": "greatest", "group_size": size, "found": most[0], "broken": most[1]})
-    return found
+            yield from curve(name, size)
+        return
 
+    def exponent(estimator: gt.Estimator) -> float:
+        slopes = [float(finite_group_objective(estimator, size).slope(AT)) for size in LARGE]
+        off = [abs(slope * np.sqrt(AT * (1.0 - AT)) - 1.0) for slope in slopes]
+        return float(np.polyfit(np.log(LARGE), np.log(off), 1)[0])
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
-    """Enumerate."""
-    return updates(gt.gallery.problem(settings["problem"])) if settings["problem"] else curves()
+    def greatest(estimator: gt.Estimator) -> float:
+        most = {size: finite_group_objective(estimator, size).slope_range[1] for size in DRAWN}
+        return largest([slope / ((size - 1.0) / np.sqrt(size)) for size, slope in most.items()])
 
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each comparison and each point of a curve."""
-    return [
-        {"problem": settings["problem"]}
-        | {name: value for name, value in found.items() if name != "found"}
-        | {
-            "prediction": {"update": 0.0, "limit": 0.0, "greatest": 1.0}.get(found["kind"], float("nan")),
-            "estimate": found["found"],
-            **EXACT,
-        }
-        for found in results[0]
-    ]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge the update for each convention, the limit by its rate, and the greatest slope."""
-    found = []
-    for name, part in table[table["kind"] == "update"].groupby("convention", sort=False):
-        own, broken = (exact(largest(part[column]), 0.0) for column in ("estimate", "broken"))
-        found.append(claim("R1/update", str(name), own, broken))
-    limit = table[table["kind"] == "limit"]
-    # Margin: the next term is of relative order 1/G, which moves the slope by less than 0.02 from G = 128 on.
-    slopes = (float(np.polyfit(np.log(limit["group_size"]), np.log(limit[name]), 1)[0]) for name in ("estimate", "broken"))
-    own, broken = (exact(slope, -1.0, 0.05) for slope in slopes)
-    found.append(claim("R1/limit", f"p = {AT}", own, broken))
-    part = table[table["kind"] == "greatest"]
-    own, broken = (exact(largest(part[name]), 1.0) for name in ("estimate", "broken"))
-    found.append(claim("R1/greatest", "G = 2 to 64", own, broken))
-    return found
-
-
-STUDY = unconverted(
-    "finite_group",
-    "R1: which objective finite groups climb, with binary rewards, for every trainer's convention",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("R1/update", "R1/limit", "R1/greatest"),
-)
+    yield LIMIT.compare(f"p = {AT}", exponent(BARE), -1.0, broken=exponent(DULL))
+    yield GREATEST.compare("G = 2 to 64", greatest(BARE), 1.0, broken=greatest(BARE.with_parameters(ddof=0.0)))

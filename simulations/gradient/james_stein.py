@@ -1,4 +1,8 @@
-"""R4: the shrunk leave-one-out baseline: its bias, by all batches of small problems, and its error beside the plain one's."""
+"""R4: the shrunk leave-one-out baseline: bias and error.
+
+Its bias is a sum over all batches of small problems; its error is simulated beside the plain one's, on the same draws.  Broken,
+the baseline has the own sample in it, or goes away from the other groups' mean instead of towards it.
+"""
 
 from itertools import product
 from typing import Any
@@ -9,12 +13,21 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.trainers import CONVENTIONS as TRAINERS
-from grpo_theory.evidence import Claim, Evidence
-from grpo_theory.evidence.reading import exact
+from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
 from simulations.gradient.cells import merge, simulate_estimators
 from simulations.gradient.groups import advantages_of
+
+R4 = Statement(
+    "R4",
+    "arXiv 2511.03710",
+    "leave-one-out James-Stein baselines are unbiased and have lower MSE",
+    PARTS,
+    formula=r"Leave-one-out James-Stein baselines are unbiased and have a lower error.",
+)
+UNBIASED = Statement("R4/unbiased", "arXiv 2511.03710", "the leave-one-out James-Stein baseline is unbiased", "identity")
+LOWER = Statement("R4/lower", "arXiv 2511.03710", "its gradient has a lower MSE than the leave-one-out mean's", "ordering")
 
 SMALL = ("two-arms", "two prompts")
 PROBLEMS = ("tabular", "mixed", "lm-few-shot")
@@ -23,7 +36,6 @@ SIZES = ((2, 2), (2, 8), (4, 2), (4, 8), (16, 2), (16, 8))
 REPLICATIONS, QUICK = 1 << 15, 1 << 12
 SHRUNK, PLAIN, OWN = "james_stein", "trl_rloo", "trl_grpo_none"
 AWAY = TRAINERS[SHRUNK].with_parameters(strength=-1.0)
-"""The control: it goes away from the other groups' mean instead of towards it.  That of unbiasedness has the own sample in."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -69,10 +81,10 @@ def mean_over_batches(problem: gt.Problem, estimator: str, batch_size: int, grou
     return problem.policy.logit_map.adjoint(total / (batch_size * group_size))
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Any:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Any:
     """Enumerate the bias relative to the gradient, or simulate the three side by side."""
     if not settings["exact"]:
-        return simulate_estimators(settings, [SHRUNK, PLAIN, AWAY], seed, chunk)
+        return simulate_estimators(settings, [SHRUNK, PLAIN, AWAY], rng, chunk)
     problem = small_problem(settings["problem"])
     truth = gt.moments(problem, problem.theta).gradient
     means = (mean_over_batches(problem, name, settings["batch_size"], settings["group_size"]) for name in (SHRUNK, OWN))
@@ -100,28 +112,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 def claims(table: pd.DataFrame) -> list[Claim]:
     """The bias is 0; the error is lower, in each setting for itself."""
     found = []
-    for (kind, problem, batch_size, group_size), part in table.groupby(
-        ["kind", "problem", "batch_size", "group_size"], sort=False
-    ):
-        by_name = part.set_index("estimator")
-        if kind == "bias":
-            own, broken = (exact(by_name.loc[name, "estimate"], 0.0) for name in (SHRUNK, OWN))
-            found.append(claim("R4/unbiased", str(problem), own, broken))
-        else:
-            own, broken = (
-                Evidence(row["estimate"], 0.0, row["standard_error"], replications=int(row["replications"]))
-                for row in (by_name.loc[SHRUNK], by_name.loc[AWAY.name])
-            )
-            found.append(claim("R4/lower", f"{problem}, B = {batch_size}, G = {group_size}", own, broken))
+    for (kind, problem, b, g), part in table.groupby(["kind", "problem", "batch_size", "group_size"], sort=False):
+        own, broken = (evidence(row) for row in part.to_dict("records"))
+        statement, setting = (UNBIASED, problem) if kind == "bias" else (LOWER, f"{problem}, B = {b}, G = {g}")
+        found.append(statement.claim(str(setting), own, broken))
     return found
-
-
-STUDY = unconverted(
-    "james_stein",
-    "R4: the shrunk leave-one-out baseline: bias and error",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("R4/unbiased", "R4/lower"),
-)

@@ -1,27 +1,60 @@
-"""R3: what group-relative advantages are given that a group is mixed, by all ordered groups."""
+"""R3: advantages and update given a mixed group, by enumeration.
 
+Over all ordered groups of each prompt's outcomes, in groups of 2 to 4, what is given that the group is mixed is held against the
+closed forms; judged is the prompt and group size where they are farthest off.  Broken, groups all right count as mixed.
+"""
+
+from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact, largest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import PARTS, Comparison, Statement
+from grpo_theory.evidence.reading import largest
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import mixed_bias, mixed_share
-from simulations.claims import claim, unconverted
+from simulations.sources import OURS, derived
+
+R3 = Statement(
+    "R3",
+    "arXiv 2601.08521",
+    "given a mixed group, A - E[Ahat|S] = [p(1-p)^G + p^{G+1} - p^G]/[1 - (1-p)^G - p^G]",
+    PARTS,
+    formula=r"Given a mixed group $S$, group-relative advantages are biased: $$A-E[\hat A\mid "
+    r"S]=\frac{p(1-p)^G+p^{G+1}-p^G}{1-(1-p)^G-p^G}$$",
+)
+PRINTED = Statement(
+    "R3/printed",
+    "arXiv 2601.08521",
+    "E[group mean | mixed group] - p = [p(1-p)^G + p^{G+1} - p^G]/[1 - (1-p)^G - p^G]",
+    "identity",
+    formula=r"The group's mean, given a mixed group, is off by the printed term.",
+)
+OWN_REWARD = Statement(
+    "R3/own reward",
+    "question beside arXiv 2601.08521",
+    "and so it is if the response is known to be right, as the sign of its advantage says",
+    "identity",
+    whose=OURS,
+)
+GRADIENT = Statement(
+    "R3/gradient",
+    derived(24),
+    "E[update | mixed group] = (1-1/G) g/[1 - (1-p)^G - p^G]: no direction is lost at a prompt",
+    "identity",
+    formula=r"$$E[\mathrm{update}\mid S]=\frac{(1-1/G)\,g}{1-(1-p)^G-p^G}$$ No direction is lost at a prompt.",
+    whose=OURS,
+)
 
 PROBLEMS = ("two-arms", "tabular")
 GROUP_SIZES = (2, 3, 4)
-STATEMENTS = ("R3/printed", "R3/own reward", "R3/gradient")
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each problem and group size; exact, so quick is no different."""
-    return [Cell({"problem": name, "group_size": size}) for name in PROBLEMS for size in GROUP_SIZES]
+    """One cell for each problem; exact, so quick is no different."""
+    return [Cell({"problem": name}) for name in PROBLEMS]
 
 
 def conditional(point: gt.Point, prompt: int, size: int, mixed: bool) -> tuple[float, float, Array]:
@@ -48,60 +81,21 @@ def conditional(point: gt.Point, prompt: int, size: int, mixed: bool) -> tuple[f
     return float(weights @ means), float(first @ means / first.sum()), update
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> list[dict[str, float]]:
-    """Enumerate for every prompt with a success probability strictly between 0 and 1; broken: groups all right count as mixed."""
-    problem, size = gt.gallery.problem(settings["problem"]), settings["group_size"]
+def gaps(point: gt.Point, prompt: int, size: int, mixed: bool) -> tuple[float, float, float]:
+    """Return how far the mean, that given a right response, and the update of a prompt's groups are from the closed forms."""
+    p = float(point.moments.value[prompt])
+    expected = p + float(mixed_bias(p, size))
+    truth = (1.0 - 1.0 / size) * point.moments.gradient_covectors[prompt] / float(mixed_share(p, size))
+    mean, right, update = conditional(point, prompt, size, mixed)
+    return abs(mean - expected), abs(right - expected), float(np.abs(update - truth).max() / np.abs(truth).max())
+
+
+def compare(settings: Settings) -> Iterator[Comparison]:
+    """Yield the farthest of each statement over prompts and group sizes."""
+    problem = gt.gallery.problem(settings["problem"])
     point = problem.at(problem.theta)
-    found = []
-    for prompt, p in enumerate(point.moments.value):
-        bias, share = float(mixed_bias(p, size)), float(mixed_share(p, size))
-        truth = (1.0 - 1.0 / size) * point.moments.gradient_covectors[prompt] / share
-        row = {"p": float(p), "share": share}
-        for name, mixed in (("found", True), ("broken", False)):
-            mean, right, update = conditional(point, prompt, size, mixed)
-            row |= {
-                f"R3/printed, {name}": abs(mean - p - bias),
-                f"R3/own reward, {name}": abs(right - p - bias),
-                f"R3/gradient, {name}": float(np.abs(update - truth).max() / np.abs(truth).max()),
-            }
-        found.append(row)
-    return found
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each prompt and statement: how far the two sides are apart, and how far with a broken law."""
-    return [
-        {
-            **settings,
-            "prompt": prompt,
-            "p": row["p"],
-            "share": row["share"],
-            "statement": statement,
-            "broken": row[f"{statement}, broken"],
-            "prediction": 0.0,
-            "estimate": row[f"{statement}, found"],
-            **EXACT,
-        }
-        for prompt, row in enumerate(results[0])
-        for statement in STATEMENTS
-    ]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge each statement on each problem by the prompt and group size where it is farthest off."""
-    found = []
-    for (statement, problem), part in table.groupby(["statement", "problem"], sort=False):
-        own, broken = (exact(largest(part[name]), 0.0) for name in ("estimate", "broken"))
-        found.append(claim(str(statement), str(problem), own, broken, facts={"share of mixed groups": part["share"].min()}))
-    return found
-
-
-STUDY = unconverted(
-    "mixed_group",
-    "R3: advantages and update given a mixed group, by enumeration",
-    cells,
-    compute,
-    rows,
-    claims,
-    STATEMENTS,
-)
+    where = list(product(range(problem.bandit.n_prompts), GROUP_SIZES))
+    right, broken = (np.array([gaps(point, *one, mixed) for one in where]) for mixed in (True, False))
+    facts = {"share of mixed groups": min(float(mixed_share(point.moments.value[prompt], size)) for prompt, size in where)}
+    for statement, gap, wrong in zip((PRINTED, OWN_REWARD, GRADIENT), right.T, broken.T, strict=True):
+        yield statement.compare(problem.name, largest(gap), 0.0, broken=largest(wrong), facts=facts)

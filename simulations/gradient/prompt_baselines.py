@@ -1,28 +1,44 @@
-"""U6, exactly: leave-one-out against every prompt-only baseline as groups grow, where Assumption 2 holds and where it does not.
+"""U6: leave-one-out against every prompt-only baseline, by enumeration.
 
-Everything is enumerated.  With a baseline C(x) the trace at a prompt is 1/G times a parabola in C, which three values of C
-determine; its least value is that of the best baseline there is.  Leave-one-out's trace is a_1/G + a_2/(G(G-1)), which two group
-sizes determine; a_1 is the limit of G times it as G grows.
+As groups grow, where Assumption 2 holds and where it does not.  With a baseline C(x) the trace at a prompt is 1/G times a
+parabola in C, which three values of C determine; its least value is that of the best baseline there is.  Leave-one-out's trace is
+a_1/G + a_2/(G(G-1)), which two group sizes determine; a_1 is the limit of G times it as G grows.  Broken, the group's mean is a
+fifth too small, or is added.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact
+from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.claims import claim, unconverted
+from grpo_theory.harness.study import Cell, Settings
+from simulations.gradient.baseline_statements import CORRELATED, STRICT_CORRELATED
 from simulations.kernels import kernel_at
+from simulations.sources import DEMYSTIFYING, UNCORRELATED
+
+PRINTED = Statement(
+    "U6/printed",
+    f"{DEMYSTIFYING}, Corollary 5",
+    "as G grows, leave-one-out is at most as noisy as the best of all prompt-only baselines: the limit of their ratio less 1",
+    "upper bound",
+    UNCORRELATED,
+)
+STRICT = Statement(
+    "U6/strict",
+    f"{DEMYSTIFYING}, Corollary 5",
+    "as G grows, leave-one-out is less noisy than no baseline, V != 0: the limit of their ratio less 1",
+    "ordering",
+    UNCORRELATED,
+)
 
 CONSTANTS = (0.0, 0.5, 1.0)
 GROUP_SIZES = (8, 16)
 SHORT, ADDED = "0.8 of the mean", "mean added"
-"""The controls' kernels.  With a mean that is a fifth too small the baseline tends to 0.8 V, which costs E||W||^2 V^2/25 where
+"""The broken kernels.  With a mean that is a fifth too small the baseline tends to 0.8 V, which costs E||W||^2 V^2/25 where
 b* = V; with one that is added instead of taken off it tends to -V, always worse than none for V != 0."""
 
 
@@ -46,10 +62,8 @@ def limit_of(traces: Array) -> Array:
     return np.asarray(((large - 1) * large * traces[1] - (small - 1) * small * traces[0]) / (large - small))
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, float]:
-    """Enumerate the traces; return what is left of each error, times G, as groups grow, and Assumption 2's measures."""
-    problem = gt.gallery.problem(settings["problem"])
-    moments = gt.moments(problem, problem.theta)
+def limits(problem: gt.Problem) -> dict[str, float]:
+    """Return what is left of each estimator's error, times G, as groups grow, and of the best baseline's."""
 
     def traces(estimator: str | gt.Estimator, size: int) -> Array:
         return gt.gradient_law(problem, problem.theta, estimator, batch_size=1, group_size=size).prompt_traces
@@ -60,46 +74,25 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
         ADDED: kernel_at("scaled_mean", -1.0),
     }
     parabola = np.array([traces(kernel_at("constant_baseline", value), 1) for value in CONSTANTS])
-    limits = {name: limit_of(np.array([traces(kernel, size) for size in GROUP_SIZES])) for name, kernel in kernels.items()}
-    limits |= {"best": least_of_parabola(parabola), "reinforce": parabola[0]}
+    by_prompt = {"best": least_of_parabola(parabola), "reinforce": parabola[0]}
+    by_prompt |= {name: limit_of(np.array([traces(kernel, size) for size in GROUP_SIZES])) for name, kernel in kernels.items()}
+    weights = problem.bandit.prompt_weights
+    return {name: float(weights @ limit) for name, limit in by_prompt.items()}
+
+
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield the limits; then the corollary where its assumption holds, and the same words as another statement where not."""
+    problem = gt.gallery.problem(settings["problem"])
+    moments, limit = gt.moments(problem, problem.theta), limits(problem)
     correlations = np.abs(moments.score_reward_correlation)
-    return {
-        **{name: float(moments.prompt_weights @ limit) for name, limit in limits.items()},
-        "correlation_mean": float(moments.prompt_weights @ correlations),
-        "correlation_max": float(correlations.max()),
-    }
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each estimator: the limit of G times its error, beside that of the best prompt-only baseline."""
-    found = results[0]
-    common = {"problem": settings["problem"], "prediction": found["best"], **EXACT}
-    common |= {name: found[name] for name in ("correlation_mean", "correlation_max")}
-    return [common | {"estimator": name, "estimate": found[name]} for name in ("best", "reinforce", "rloo", SHORT, ADDED)]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge the corollary where its assumption holds, and the same words as a claim of their own where it does not."""
-    found = []
-    for problem, part in table.groupby("problem", sort=False):
-        limit, row = part.set_index("estimator")["estimate"], part.iloc[0]
-        holds = row["correlation_max"] < IDENTITY_TOLERANCE
-        facts = {"mean |corr(||W||^2, Z)|": row["correlation_mean"], "max |corr|": row["correlation_max"]}
-        for statement, other, control in (
-            ("U6/printed" if holds else "U6/correlated", "best", SHORT),
-            ("U6/strict" if holds else "U6/strict, correlated", "reinforce", ADDED),
-        ):
-            own, wrong = (exact(limit[name] / limit[other] - 1.0, 0.0) for name in ("rloo", control))
-            found.append(claim(statement, str(problem), own, wrong, facts=facts))
-    return found
-
-
-STUDY = unconverted(
-    "prompt_baselines",
-    "U6: leave-one-out against every prompt-only baseline, by enumeration",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U6/printed", "U6/strict", "U6/correlated", "U6/strict, correlated"),
-)
+    mean, most = float(moments.prompt_weights @ correlations), float(correlations.max())
+    common = {"problem": problem.name, "prediction": limit["best"], "correlation_mean": mean}
+    yield from (common | {"estimator": name, "estimate": value} for name, value in limit.items())
+    holds = most < IDENTITY_TOLERANCE
+    for statement, other, broken in (
+        (PRINTED if holds else CORRELATED, "best", SHORT),
+        (STRICT if holds else STRICT_CORRELATED, "reinforce", ADDED),
+    ):
+        excess, wrong = (limit[name] / limit[other] - 1.0 for name in ("rloo", broken))
+        facts = {"mean |corr(||W||^2, Z)|": mean, "max |corr|": most}
+        yield statement.compare(problem.name, excess, 0.0, broken=wrong, facts=facts)

@@ -1,39 +1,55 @@
-"""Figure 4 and U9 on policies of rising quality: errors, constants and best group of the language model's head as it learns.
+"""Figure 4: errors, constants and winners as the language model's head learns.
 
-All exact, by the closed forms that `error_law` checks by enumeration.  An error is that of one group about its own prompt's
-gradient, so that the spread between prompts, the same for all estimators, does not hide what tells them apart.
+All exact, by the closed forms that `error_law` checks by enumeration, and judged at mean successes of 0.15, 0.35, 0.6 and 0.85.
+An error is that of one group about its own prompt's gradient, so that the spread between prompts, the same for all estimators,
+does not hide what tells them apart.  Broken: V is added instead of taken off; the baseline is one other reward; and the better
+policy is seen through groups of 4 instead of 64.
 """
 
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import exact, largest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence.reading import largest
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import baseline_trace, break_even_group_size, leave_one_out_traces
-from simulations.claims import claim, unconverted
+from simulations.gradient.baseline_statements import FIFTH, LINE, NEAR, SAME
 from simulations.gradient.trained_heads import trained_heads
+from simulations.sources import DEMYSTIFYING
+
+TRAINED = Statement(
+    "U6/vanilla, trained",
+    f"{DEMYSTIFYING}, Fig. 4",
+    "leave-one-out below no baseline at G = 4, 8, 16, 32, 64, for policies of rising quality",
+    "ordering",
+    measured=True,
+)
+QUALITY = Statement(
+    "U6/quality", f"{DEMYSTIFYING}, Fig. 4", "the error falls as the policy gets better, G = 64", "ordering", measured=True
+)
 
 PROBLEMS = ("lm-zero-shot", "lm-few-shot")
 QUALITIES = (0.15, 0.2, 0.25, 0.35, 0.45, 0.6, 0.7, 0.85)
 JUDGED = (0.15, 0.35, 0.6, 0.85)
 GROUP_SIZES = (4, 8, 16, 32, 64)
-NEAR, SAME = 0.2, 0.05
-"""Over Figure 4's axis, where errors fall 16-fold, a fifth is a fifteenth of the height, and 5% a line's width."""
 SHOWN = ("reinforce", "oracle", "rloo")
 WRONG_SIGN, PAIRS = "oracle, wrong sign", "means of pairs"
-"""The controls: V added to the reward instead of taken off, always worse than no baseline; and a baseline of one other reward,
-leave-one-out in groups of 2, whose second-order term does not fall with G."""
+"""The broken estimators: V added to the reward instead of taken off, always worse than no baseline; and a baseline of one other
+reward, leave-one-out in groups of 2, whose second-order term does not fall with G."""
+
+
+Errors = Mapping[int, Mapping[str, float]]
+"""By group size and estimator."""
 
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for each start; exact, so quick is no different."""
-    return [Cell({"problem": problem, "qualities": list(QUALITIES)}) for problem in PROBLEMS]
+    return [Cell({"problem": problem}) for problem in PROBLEMS]
 
 
 def errors(moments: gt.Moments, group_size: int) -> dict[str, float]:
@@ -49,91 +65,58 @@ def errors(moments: gt.Moments, group_size: int) -> dict[str, float]:
     return {name: float(moments.prompt_weights @ trace) for name, trace in traces.items()}
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
-    """Train the head and compute, at each quality, the constants of the error law, Assumption 2's measures and the errors."""
-    problem = gt.gallery.problem(settings["problem"])
-    found = []
-    for quality, theta in zip(settings["qualities"], trained_heads(problem, settings["qualities"]), strict=True):
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Train the head, and yield at each quality the constants of the error law, Assumption 2's measures and the errors."""
+    name = settings["problem"]
+    problem, judged = gt.gallery.problem(name), {}
+    for quality, theta in zip(QUALITIES, trained_heads(problem, QUALITIES), strict=True):
         law, moments = gt.group_size_law(problem, theta), gt.moments(problem, theta)
         f = moments.prompt_weights
         policy = {
-            "quality": quality,
             **{"c1": law.c1, "c2": law.c2, "c3": law.c3, "optimum": law.optimum},
             "correlation_mean": float(f @ np.abs(moments.score_reward_correlation)),
             "vanilla_wins": float(f @ (moments.optimal_baseline < moments.value / 2.0)),
             "break_even": break_even_group_size(moments),
         }
-        found += [
-            policy | {"group_size": size, "estimator": name, "estimate": error}
-            for size in GROUP_SIZES
-            for name, error in errors(moments, size).items()
-        ]
-    return found
+        found = {size: errors(moments, size) for size in GROUP_SIZES}
+        for size, by_estimator in found.items():
+            common = {"problem": name, "quality": quality, "group_size": size, **policy}
+            yield from (common | {"estimator": one, "estimate": error} for one, error in by_estimator.items())
+        if quality in JUDGED:
+            yield from _winners(f"{name}, success {quality:g}", found, _facts(policy))
+            judged[quality] = found
+    yield from _progress(name, judged)
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each policy, group size and estimator."""
-    common = {"problem": settings["problem"], "prediction": np.nan, **EXACT}
-    return [common | row for row in results[0]]
-
-
-def _facts(row: pd.Series) -> dict[str, float]:
+def _facts(policy: Mapping[str, float]) -> dict[str, float]:
     return {
-        **{name: row[name] for name in ("c1", "c2", "c3")},
-        "G*": row["optimum"],
-        "mean |corr(||W||^2, Z)|": row["correlation_mean"],
-        "share of prompts where no baseline beats V": row["vanilla_wins"],
-        "leave-one-out beats no baseline above G": row["break_even"],
+        **{name: policy[name] for name in ("c1", "c2", "c3")},
+        "G*": policy["optimum"],
+        "mean |corr(||W||^2, Z)|": policy["correlation_mean"],
+        "share of prompts where no baseline beats V": policy["vanilla_wins"],
+        "leave-one-out beats no baseline above G": policy["break_even"],
     }
 
 
-def _policy_claims(where: str, policy: pd.DataFrame) -> list[Claim]:
+def _winners(where: str, found: Errors, facts: Mapping[str, float]) -> Iterator[Comparison]:
     """One policy: leave-one-out against no baseline and against the oracle."""
-    error = policy.pivot_table(index="group_size", columns="estimator", values="estimate", dropna=False)
-    ratio = {name: error[name] / error["oracle"] - 1.0 for name in ("rloo", PAIRS)}
-    excess = [largest(error[name] / error["reinforce"] - 1.0) for name in ("rloo", WRONG_SIGN)]
-    near = [ratio[name][8] for name in ("rloo", PAIRS)]
-    same = [largest(ratio[name][[32, 64]]) for name in ("rloo", PAIRS)]
-    facts = _facts(policy.iloc[0])
-    return [
-        claim(statement, where, *(exact(value, bound) for value in values), facts=facts)
-        for statement, values, bound in (
-            ("U6/vanilla, trained", excess, 0.0),
-            ("U6/near, G=8", near, NEAR),
-            ("U6/same, G=32", same, SAME),
-        )
-    ]
+
+    def excess(name: str, other: str, sizes: tuple[int, ...]) -> float:
+        return largest([found[size][name] / found[size][other] - 1.0 for size in sizes])
+
+    for statement, broken, other, sizes, bound in (
+        (TRAINED, WRONG_SIGN, "reinforce", GROUP_SIZES, 0.0),
+        (NEAR, PAIRS, "oracle", (8,), FIFTH),
+        (SAME, PAIRS, "oracle", (32, 64), LINE),
+    ):
+        own, wrong = (excess(name, other, sizes) for name in ("rloo", broken))
+        yield statement.compare(where, own, bound, broken=wrong, facts=facts)
 
 
-def _quality_claims(problem: str, part: pd.DataFrame) -> list[Claim]:
-    """From each policy to the next better one; the control sees the better one through groups of 4 instead of 64."""
-    found = []
-    at = part.set_index(["estimator", "quality", "group_size"])["estimate"]
+def _progress(problem: str, judged: Mapping[float, Errors]) -> Iterator[Comparison]:
+    """From each policy to the next better one."""
     for name in SHOWN:
         for worse, better in pairwise(JUDGED):
-            before = at[(name, worse, 64)]
-            falls = (exact(float(np.log(at[(name, better, size)] / before)), 0.0) for size in (64, 4))
-            found.append(claim("U6/quality", f"{problem} ({name}), success {worse:g} to {better:g}", *falls))
-    return found
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Judge Figure 4's statements at mean successes of 0.15, 0.35, 0.6 and 0.85."""
-    found = []
-    for name, part in table.groupby("problem", sort=False):
-        problem = str(name)
-        for quality in JUDGED:
-            found += _policy_claims(f"{problem}, success {quality:g}", part[part["quality"] == quality])
-        found += _quality_claims(problem, part)
-    return found
-
-
-STUDY = unconverted(
-    "quality_path",
-    "Figure 4: errors, constants and winners as the language model's head learns",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("U6/vanilla, trained", "U6/near, G=8", "U6/same, G=32", "U6/quality"),
-)
+            before = judged[worse][64][name]
+            rise, broken = (np.log(judged[better][size][name] / before) for size in (64, 4))
+            yield QUALITY.compare(f"{problem} ({name}), success {worse:g} to {better:g}", rise, 0.0, broken=broken)

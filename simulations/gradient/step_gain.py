@@ -1,8 +1,8 @@
-"""What one step of the best length really gains on a language model's heads, beside the efficiency that predicts it.
+"""Efficiency beside what one step of the best length gains, on a language model's heads.
 
 Efficiency is the share of the exact gradient's gain where curvature is the same in all directions.  Here there is no model of
 curvature: estimates are drawn, the exact objective is asked along each, and the step length of the largest mean gain is found on
-half of the draws and judged on the other half.
+half of the draws and judged on the other half.  Broken, groups get the advantages of other groups.
 """
 
 from typing import Any, NamedTuple
@@ -12,13 +12,22 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
+from grpo_theory.evidence import Claim, Margin, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
-from simulations.claims import claim, unconverted
 from simulations.gradient.groups import RESPONSES, advantages_of
 from simulations.normalisation.heads import hidden_states
+from simulations.sources import OURS, derived
+
+GAIN = Statement(
+    "efficiency/gain",
+    derived(37),
+    "SmolLM2's heads: the largest mean gain of a step, over the exact gradient's, is the efficiency within a fifth",
+    "equality",
+    whose=OURS,
+    margin=Margin(0.2, "who compares two estimators by a number that is a fifth off is misled about close ones alone"),
+)
 
 SIZES = {"lm-zero-shot": (3, 6), "lm-few-shot": (3, 5), "lm-instruct": (3, 8)}
 """The best group sizes of RLOO and of GRPO by efficiency, which are the study `efficiency`'s."""
@@ -27,8 +36,6 @@ DRAWS, QUICK_DRAWS, BROKEN_SHARE = 4096, 256, 8
 """The broken driver, which is far off, draws an eighth as often."""
 STEPS = tuple(1.4**power for power in range(-12, 24))
 """In units of the length at which the exact gradient moves the largest logit by one."""
-MARGIN = 0.2
-"""Who compares two estimators by a number that is a fifth off is misled about close ones alone."""
 
 
 class Head(NamedTuple):
@@ -84,7 +91,7 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Return the gain of each draw that judges, relative to the exact gradient's; and of a driver that mixes up groups."""
     problem, size = gt.gallery.problem(settings["problem"]), settings["group_size"]
     head, sizes = Head.of(problem), {"batch_size": RESPONSES // size, "group_size": size}
@@ -92,9 +99,9 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     steps = np.array(STEPS) / np.abs(exact).max()
     most = float(head.gains(exact[None], steps).max())
     found: dict[str, Any] = {"exact": most, "efficiency": gt.efficiency(problem, problem.theta, settings["estimator"], **sizes)}
-    rng = np.random.default_rng(seed)
+    generator = np.random.default_rng(rng)
     for name, draws in (("whole", settings["draws"]), ("broken", settings["draws"] // BROKEN_SHARE)):
-        directions = (head.estimate(settings, rng, shifted=name == "broken")[None] for _ in range(draws))
+        directions = (head.estimate(settings, generator, shifted=name == "broken")[None] for _ in range(draws))
         gains = np.concatenate([head.gains(direction, steps) for direction in directions])
         choosing, judging = np.array_split(gains, 2)
         found[name] = (judging[:, int(choosing.mean(axis=0).argmax())] / most).tolist()
@@ -113,25 +120,10 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Whether efficiency is the share that a step gains, on each head; the control has advantages one group off."""
+    """Whether efficiency is the share that a step gains, on each head."""
     found = []
     for keys, part in table.groupby(["problem", "estimator", "group_size"], sort=False):
-        own, control = (evidence(row, None, MARGIN) for row in _rows(part))
-        found.append(claim("efficiency/gain", "{}, {}, G = {}".format(*keys), own, control))
+        at = part.set_index("quantity")
+        own, broken = (evidence(at.loc[name]) for name in ("whole", "broken"))
+        found.append(GAIN.claim("{}, {}, G = {}".format(*keys), own, broken))
     return found
-
-
-def _rows(part: pd.DataFrame) -> list[dict[str, Any]]:
-    at = part.set_index("quantity")
-    return [at.loc[name].to_dict() for name in ("whole", "broken")]
-
-
-STUDY = unconverted(
-    "step_gain",
-    "Efficiency beside what one step of the best length gains, on a language model's heads",
-    cells,
-    compute,
-    rows,
-    claims,
-    ("efficiency/gain",),
-)

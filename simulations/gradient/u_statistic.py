@@ -1,4 +1,9 @@
-"""U1 and U2: the leave-one-out gradient is a U-statistic; its Hoeffding projection."""
+"""U1, U2: the U-statistic and its Hoeffding projection, exact.
+
+Groups are drawn and leave-one-out gradients compared with means over pairs; the projection is a sum over all partners.  What is
+reported is the largest discrepancy.  Broken: for the pairs, a mean that has the own sample in it, which is off by 1/G, a fifth at
+G = 5; for the own sample's factor, one that has not; for the projection, partners of another law.
+"""
 
 from typing import Any
 
@@ -7,25 +12,57 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim
-from grpo_theory.evidence.reading import largest
-from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.claims import unconverted
+from grpo_theory.evidence import PARTS, Claim, Statement
+from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.gradient.groups import estimate
-from simulations.identities import gap_claims, gap_rows
+from simulations.sources import CORRECTION, DEMYSTIFYING, derived
+
+PAIRS = Statement(
+    "U1",
+    f"{DEMYSTIFYING}, Lemma 1",
+    "leave-one-out gradient = mean over pairs of (1/2)(W_i-W_j)(Z_i-Z_j)",
+    "identity",
+    formula=r"The leave-one-out gradient of a group is a U-statistic: $$\frac1G\sum_{i=1}^G W_i\left(Z_i-\bar "
+    r"Z_{-i}\right)=\frac{2}{G(G-1)}\sum_{i<j}\tfrac12(W_i-W_j)(Z_i-Z_j)$$",
+)
+OWN_MEAN = Statement(
+    "U1/own-mean",
+    f"{DEMYSTIFYING}, Lemma 1",
+    "own sample in the group mean: (1-1/G) times the leave-one-out gradient",
+    "identity",
+    formula=r"With the own sample in the group's mean it is $1-1/G$ times the leave-one-out gradient.",
+)
+PROJECTION = Statement(
+    "U2",
+    f"{DEMYSTIFYING}, Hoeffding projection",
+    "the projection of the U-statistic's kernel is W (z - V)",
+    PARTS,
+    formula=r"The projection of the U-statistic's kernel $h$ on one response $(y,z)$ to the prompt $x$ is "
+    r"$$2h_1(y,z)=W(y)\,\left[z-V(x)\right]$$",
+)
+PRINTED = Statement(
+    "U2/printed",
+    f"{DEMYSTIFYING}, Hoeffding projection",
+    "2 h_1 = W (z - V)",
+    "identity",
+    formula=r"As printed: $2h_1=W(z-V)$.",
+)
+CORRECTED = Statement(
+    "U2/corrected",
+    derived(1),
+    "2 h_1 = W (z - V) + g",
+    "identity",
+    formula=r"$$2h_1(y,z)=W(y)\,\left[z-V(x)\right]+g(x)$$",
+    whose=CORRECTION,
+)
+STATEMENTS = (PAIRS, OWN_MEAN, PRINTED, CORRECTED)
 
 GROUPS = 200
 GROUP_SIZE = 5
 STRAY = 0.01
-"""The controls of the projection draw one partner in a hundred from another law: it is the first outcome, whatever the policy."""
-STATEMENTS = (
-    ("U1", "pairs", "pairs_own"),
-    ("U1/own-mean", "own", "own_plain"),
-    ("U2/printed", "printed", "printed_stray"),
-    ("U2/corrected", "projection", "projection_stray"),
-)
-"""Statement, the discrepancy that it says is zero, and that of something broken: for U1 the kernel whose mean has the own sample
-in it, which is off by 1/G, a fifth at G = 5; for U1/own-mean the one whose mean has not; for U2 stray partners."""
+"""The broken side of the projection draws one partner in a hundred from another law: it is the first outcome, whatever the
+policy."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -58,56 +95,44 @@ def _projection(point: gt.Point, prompt: int, stray: float = 0.0) -> tuple[Array
     return twice, w * (z - p @ z)[:, None], np.einsum("o,ok->k", p * z, w)
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, float]:
-    """Return the largest discrepancies, relative to the root mean square score."""
-    problem = gt.gallery.problem(settings["problem"])
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, list[float]]:
+    """Return each statement's largest discrepancy and that of its broken side, relative to the root mean square score."""
+    problem, generator = gt.gallery.problem(settings["problem"]), np.random.default_rng(rng)
     point, gram = problem.at(problem.theta), problem.policy.logit_map.gram()
     scale = np.sqrt(point.moments.score_power)
-    rng = np.random.default_rng(seed)
-    names = ("pairs", "pairs_own", "own", "own_plain", "projection", "printed", "projection_stray", "printed_stray")
-    worst: dict[str, float] = dict.fromkeys(names, 0.0)
+    worst = {one.id: [0.0, 0.0] for one in STATEMENTS}
 
-    def note(name: str, gap: Array, prompt: int) -> None:
-        squares = np.einsum("...k,kl,...l->...", gap, gram[prompt], gap)
-        worst[name] = largest([worst[name], *np.sqrt(np.maximum(squares, 0.0)).reshape(-1) / scale[prompt]])
+    def note(statement: Statement, prompt: int, *gaps: Array) -> None:
+        for side, gap in enumerate(gaps):
+            squares = np.einsum("...k,kl,...l->...", gap, gram[prompt], gap)
+            lengths = np.sqrt(np.maximum(squares, 0.0)).reshape(-1) / scale[prompt]
+            worst[statement.id][side] = largest([worst[statement.id][side], *lengths])
 
     group_size = settings["group_size"]
     for _ in range(settings["groups"]):
-        prompt = int(rng.integers(problem.bandit.n_prompts))
-        scores, rewards = _draw_group(point, prompt, group_size, rng)
+        prompt = int(generator.integers(problem.bandit.n_prompts))
+        scores, rewards = _draw_group(point, prompt, group_size, generator)
         pairs = u_statistic(scores, rewards)
         leave_one_out, own = (estimate(name, scores, rewards) for name in ("rloo", "dr_grpo"))
-        note("pairs", leave_one_out - pairs, prompt)
-        note("pairs_own", own - pairs, prompt)
-        note("own", own - (1.0 - 1.0 / group_size) * leave_one_out, prompt)
-        note("own_plain", own - leave_one_out, prompt)
+        note(PAIRS, prompt, leave_one_out - pairs, own - pairs)
+        note(OWN_MEAN, prompt, own - (1.0 - 1.0 / group_size) * leave_one_out, own - leave_one_out)
     for prompt in range(problem.bandit.n_prompts):
-        twice, printed, gradient = _projection(point, prompt)
-        note("projection", twice - (printed + gradient), prompt)
-        note("printed", twice - printed, prompt)
-        astray, _, _ = _projection(point, prompt, STRAY)
-        note("projection_stray", astray - (printed + gradient), prompt)
-        note("printed_stray", astray - printed, prompt)
+        (twice, printed, gradient), (astray, _, _) = _projection(point, prompt), _projection(point, prompt, STRAY)
+        note(PRINTED, prompt, twice - printed, astray - printed)
+        note(CORRECTED, prompt, twice - (printed + gradient), astray - (printed + gradient))
     return worst
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each problem and discrepancy."""
-    common = {"problem": settings["problem"], "group_size": settings["group_size"]}
-    return gap_rows(common, "quantity", results[0])
+    """One row for each problem and statement."""
+    common = {"problem": settings["problem"], "group_size": settings["group_size"], "prediction": 0.0, **EXACT}
+    return [common | {"statement": name, "estimate": gap, "broken": broken} for name, (gap, broken) in results[0].items()]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Each identity: the largest discrepancy is zero; the control sends something broken the same way."""
-    return gap_claims(table, "quantity", STATEMENTS)
-
-
-STUDY = unconverted(
-    "u_statistic",
-    "U1, U2: the U-statistic and its Hoeffding projection, exact",
-    cells,
-    compute,
-    rows,
-    claims,
-    tuple(statement for statement, *_ in STATEMENTS),
-)
+    """Each identity: the largest discrepancy is zero."""
+    stated = {one.id: one for one in STATEMENTS}
+    return [
+        stated[row["statement"]].claim(row["problem"], exact(row["estimate"], 0.0), exact(row["broken"], 0.0))
+        for row in table.to_dict("records")
+    ]
