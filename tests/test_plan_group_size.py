@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from pilots import draw, gentle_case, noise, pick
 from scipy.optimize import minimize_scalar
+from scipy.special import stdtrit
 
 import grpo_theory as gt
 from grpo_theory.intervals import group_size_fieller
@@ -141,6 +142,19 @@ def test_without_costs_the_candidates_are_those_next_to_fiellers_interval(seed):
     low, high = (np.clip(limit - 1.0, 0.0, 1e6) ** 2 for limit in (interval.low, interval.high))
     inside = (sizes * (sizes - 1) >= low) & ((sizes - 1) * (sizes - 2) <= high)
     np.testing.assert_array_equal(found.candidates[:-1], inside[:-1])
+
+
+def test_without_influences_the_limits_of_the_error_are_students():
+    """On independent constants of known standard errors, whose estimates lie so far above 0 that the likely ones are the same."""
+    errors = np.array([0.001, 0.02, 0.1])
+    found = choose(LAW, np.diag(errors**2), 50, Limits(budget=1024))
+    sizes, batches = found.group_sizes, found.batch_sizes
+    weights = np.stack([1.0 / batches, 1.0 / (batches * sizes), 1.0 / (batches * sizes * (sizes - 1.0))], axis=1)
+    spread = np.sqrt(weights**2 @ errors**2)
+    np.testing.assert_allclose(found.mse.standard_error, spread, rtol=1e-10)
+    half = stdtrit(49, 0.975) * spread
+    np.testing.assert_allclose(found.mse.low, found.mse.estimate - half, rtol=1e-6)
+    np.testing.assert_allclose(found.mse.high, found.mse.estimate + half, rtol=1e-6)
 
 
 def test_an_estimate_below_zero_asks_for_no_single_group():
