@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from grpo_theory.evidence import KINDS, PARTS, Claim, Evidence, Statement
-from simulations.claims import claim
+from grpo_theory.evidence import KINDS, PARTS, Claim, Evidence, Margin, Statement
 from simulations.collection import collection
 
 COLLECTION = collection()
@@ -105,11 +104,23 @@ def test_a_split_statement_is_decided_where_its_parts_are():
     assert [one.id for one in parts_of(CATALOGUE["T1"])] == ["T1/printed", "T1/corrected"], "T10 is no part of T1"
 
 
-def test_a_claim_names_a_statement_of_the_catalogue():
+def test_a_statement_makes_a_claim_with_the_evidence_and_its_control():
     right, wrong = Evidence(1.0, 1.0), Evidence(1.0, 2.0)
-    made = claim("U1", "linear", right, wrong, facts={"L": 2.0})
+    made = CATALOGUE["U1"].claim("linear", right, wrong, {"L": 2.0})
     assert made == Claim(CATALOGUE["U1"], "linear", right, wrong, {"L": 2.0})
-    with pytest.raises(KeyError, match="U19"):
-        claim("U19", "linear", right, wrong)
-    with pytest.raises(ValueError, match="not enough values"):
-        claim("U1", "linear", right)
+    with pytest.raises(TypeError, match="control"):
+        CATALOGUE["U1"].claim("linear", right)
+
+
+def test_a_claim_has_its_statements_margin_unless_it_brings_its_own():
+    statement = Statement("X1", "here", "they agree", "equality", margin=Margin(0.02, "2% misleads nobody"), whose="ours")
+    given = statement.claim("linear", Evidence(1.0, 1.0), Evidence(1.0, 2.0, margin=0.5))
+    assert (given.evidence.margin, given.control.margin) == (0.02, 0.5)
+    assert statement.compare("linear", 1.0, 1.0, broken=2.0).margin == 0.02
+    assert statement.compare("linear", 1.0, 1.0, broken=2.0, margin=0.1).margin == 0.1
+
+
+def test_a_comparison_holds_the_broken_side_against_the_same_prediction_unless_told():
+    whole = CATALOGUE["U1"].compare("linear", 1.0, 3.0, broken=2.0)
+    assert (whole.broken, whole.broken_prediction, whole.facts) == (2.0, 3.0, {})
+    assert CATALOGUE["U1"].compare("linear", 1.0, 3.0, broken=2.0, broken_prediction=4.0).broken_prediction == 4.0

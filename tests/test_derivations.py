@@ -9,7 +9,7 @@ from simulations.harness.discovery import studies
 
 from docs.making.derivations import Derivation, derivations, proofs_of
 from docs.making.places import DOCS, TOP
-from simulations.claims import CATALOGUE
+from simulations.collection import catalogue
 
 PAGES = {Path(one.page).name: one for one in derivations()}
 NUMBERS = {one.number for one in derivations()}
@@ -56,7 +56,7 @@ def test_a_reference_by_number_hits_a_section():
 
 
 def test_a_claim_that_names_a_section_names_one_that_is_there():
-    sections = {int(number) for one in CATALOGUE.values() for number in re.findall(r"derivations\.md, (\d+)", one.source)}
+    sections = {int(number) for one in catalogue().values() for number in re.findall(r"derivations\.md, (\d+)", one.source)}
     assert len(sections) > 15
     assert {str(number) for number in sections} <= NUMBERS
 

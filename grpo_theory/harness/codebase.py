@@ -13,9 +13,6 @@ from typing import Any
 
 from grpo_theory.harness.normal_form import LIBRARY, CodeReading, project_aliases, read
 
-CATALOGUE = "simulations.claims"
-"""What is stated there does not change what is computed."""
-
 
 def _remembered(method: Callable) -> Callable:
     """Remember what a method returns, for as long as its object lives."""
@@ -56,7 +53,7 @@ class Codebase:
         waiting, seen = [(module, True)], set()
         while waiting:
             name, study = waiting.pop()
-            if name not in seen and not name.startswith(CATALOGUE):
+            if name not in seen:
                 seen.add(name)
                 waiting += [(found, False) for found in self._imported(name, study) if found not in seen]
         return sorted(seen)
