@@ -2,6 +2,7 @@ from . import data as data
 from . import estimation as estimation
 from . import evidence as evidence
 from . import exact as exact
+from . import harness as harness
 from . import intervals as intervals
 from . import laboratory as laboratory
 from . import language_model as language_model
@@ -19,6 +20,8 @@ from .estimation import Ratio as Ratio
 from .estimation import compose as compose
 from .estimation import estimator as estimator
 from .estimation import estimators as estimators
+from .evidence import Margin as Margin
+from .evidence import Statement as Statement
 from .evidence import WorstCase as WorstCase
 from .evidence import worst_case as worst_case
 from .exact import GradientLaw as GradientLaw

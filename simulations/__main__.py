@@ -1,30 +1,15 @@
 """Command line of the studies: what is asked for; what does it is imported when it is known, because that takes seconds."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
-from grpo_theory.harness.executors import executor_named
 from grpo_theory.harness.interrupts import ended, ending_at_once, output_refused
+from grpo_theory.harness.options import add_run, add_workers
 from grpo_theory.harness.shard import Shard
 from grpo_theory.user_text import Parser
 
 INTERRUPTED = "interrupted: what was finished is kept, run the same command to go on"
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative, got {value}")
-    return value
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,22 +36,12 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_work(command: argparse.ArgumentParser) -> None:
     command.add_argument("studies", nargs="*", metavar="STUDY", help="all if omitted; see `list`")
-    command.add_argument("--workers", type=_count, default=os.cpu_count() or 1, help="how many (default: as many as processors)")
-    command.add_argument(
-        "--executor",
-        type=executor_named,
-        default="threads",
-        metavar="NAME",
-        help="what the workers are: threads (default), processes, dask (processes that are replaced when they die), "
-        "or dask://HOST:PORT (those of a cluster)",
-    )
+    add_workers(command)
     _add_results(command)
 
 
 def _add_results(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--quick", action="store_true", help="fewer replications; results go to results-quick")
-    command.add_argument("--kernels", type=Path, action="append", default=[], metavar="FILE", help="register its estimators")
-    command.add_argument("--seed", type=_seed, default=0)
+    add_run(command, "results go to results-quick")
     command.add_argument("--results", type=Path, help="folder of the results (default: results, or results-quick)")
 
 

@@ -67,6 +67,14 @@ CASES = of_one_name(
         (gt.Paths, {"edges": np.array([[0], [1]]), "vocabulary_size": 2}),
         (gt.gallery.problem, {"name": "linear"}),
         (gt.Constant, {"step": 0.1}),
+        (gt.Margin, {"value": 0.02, "because": "less than a reader would notice"}),
+        (
+            gt.Statement,
+            {
+                **{"id": "X1", "source": "here", "text": "a = b", "kind": "identity", "assumptions": "", "formula": "$a = b$"},
+                **{"margin": gt.Margin(0.02, "argued"), "whose": "ours", "measured": False, "open": ""},
+            },
+        ),
         (gt.Harmonic, {"step_scale": 1.0, "offset": 2}),
         (gt.Power, {"step_scale": 1.0, "exponent": 0.5}),
         (gt.Constant(0.1).steps, {"n": 4}),

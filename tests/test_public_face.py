@@ -49,12 +49,15 @@ NAMES = (
     "estimators",
     "compose",
     "worst_case",
+    "Statement",
+    "Margin",
 )
 ROOMS = (
     "data",
     "estimation",
     "evidence",
     "exact",
+    "harness",
     "intervals",
     "laboratory",
     "language_model",

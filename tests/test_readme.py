@@ -17,7 +17,7 @@ from simulations.training.passes import PROBLEMS
 
 TOP = DOCS.parent
 README, CONTRIBUTING = ((TOP / name).read_text(encoding="utf-8") for name in ("README.md", "docs/contributing.md"))
-PAGES = ("start", "sequences", "training", "coverage", "estimators", "inequalities", "contributing")
+PAGES = ("start", "sequences", "training", "coverage", "estimators", "inequalities", "contributing", "own_study")
 """Pages of the documentation with programs in them, besides the findings; README.md has a test of its own."""
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
 POWERFUL = VERDICTS[VERDICTS["control"] == "refuted"]

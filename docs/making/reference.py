@@ -17,6 +17,8 @@ SUBPACKAGES = {
     "intervals": "Confidence intervals",
     "laboratory": "The coverage laboratory",
     "evidence": "Evidence: claims and verdicts",
+    "evidence.reading": "Evidence read off the rows of a table",
+    "harness": "Studies of your own",
     "plan": "Plans",
     "page": "Plans as text, web page and JSON",
     "language_model": "Sketches of a language model's scores",
@@ -29,9 +31,11 @@ def reference() -> str:
     offered = {name for name in gt.__all__ if not inspect.ismodule(getattr(gt, name))}
     parts = ["# Reference", "", _listed("What `gt.` offers", "grpo_theory", sorted(offered, key=str.lower))]
     for subpackage, title in SUBPACKAGES.items():
-        if subpackage in gt.__all__ or subpackage == "problem":
+        if subpackage.partition(".")[0] in gt.__all__ or subpackage == "problem":
             module = import_module(f"grpo_theory.{subpackage}")
             names = [name for name in dir(module) if not name.startswith("_") and not inspect.ismodule(getattr(module, name))]
+            if not hasattr(module, "__path__"):  # a file: what it imports itself is no part of what it offers
+                names = [name for name in names if getattr(getattr(module, name), "__module__", "") == module.__name__]
             parts.append(_listed(title, f"grpo_theory.{subpackage}", [name for name in names if name not in offered]))
     return "\n".join(parts)
 

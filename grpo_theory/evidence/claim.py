@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import sqrt
+from math import inf, sqrt
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +106,8 @@ class Share(Evidence):
         return max(high - self.estimate, self.estimate - low) * sqrt(trials / replications)
 
 
-class Margin(NamedTuple):
+@dataclass(frozen=True)
+class Margin:
     """How near is near enough, argued from what a reader would notice, before data are seen.
 
     Attributes
@@ -118,6 +120,12 @@ class Margin(NamedTuple):
 
     value: float
     because: str
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, bool) or not isinstance(self.value, Real) or not 0.0 <= self.value < inf:
+            raise ValueError(f"value must be a finite number, at least 0, got {self.value!r}")
+        if not isinstance(self.because, str) or not self.because.strip():
+            raise ValueError(f"because must be a text that argues the margin, got {self.because!r}")
 
 
 @dataclass(frozen=True)
@@ -162,6 +170,15 @@ class Statement:
     open: str = ""
 
     def __post_init__(self) -> None:
+        for name in ("id", "source", "text", "kind", "assumptions", "formula", "whose", "open"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} must be a text, got {type(getattr(self, name)).__name__}")
+        if not self.id.strip():
+            raise ValueError("id must not be empty")
+        if not isinstance(self.margin, Margin | None):
+            raise TypeError(f"margin must be a Margin, got {type(self.margin).__name__}")
+        if not isinstance(self.measured, bool):
+            raise TypeError(f"measured must be True or False, got {type(self.measured).__name__}")
         if self.whose not in WHOSE:
             raise ValueError(f"whose must be one of {', '.join(WHOSE)}, got {self.whose!r}")
         if self.measured and self.whose != "paper":

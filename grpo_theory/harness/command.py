@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from grpo_theory.estimation import SourceFile
 from grpo_theory.harness.cluster import ClusterError, ClusterLostError
-from grpo_theory.harness.discovery import Collection
+from grpo_theory.harness.collection import Collection
 from grpo_theory.harness.kernel_files import KernelFileError, first_line, load_kernels
 from grpo_theory.harness.options import repeated
 from grpo_theory.harness.powerless import unexplained

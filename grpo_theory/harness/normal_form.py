@@ -16,6 +16,9 @@ LIBRARY = "grpo_theory"
 KEPT = {"Statement": {0: "id", 3: "kind", 6: "margin"}, "Margin": {0: "value"}}
 """Of what is called so: the arguments that count, by their position and name."""
 
+REASONS = "POWERLESS"
+"""Why controls are known to survive: words, too."""
+
 Import = ast.Import | ast.ImportFrom
 
 
@@ -49,7 +52,7 @@ def read(text: str, own: Collection[str], study: bool = False) -> CodeReading:
         Whether it is the text of a study, from which nothing imports a constant.
     """
     tree = ast.parse(text)
-    if any(f"{name}(" in text for name in KEPT):
+    if any(mark in text for mark in (*KEPT, REASONS)):
         tree = _without_words(tree, study)
     imports = _imports(tree)
     aliases = project_aliases(imports, own)
@@ -138,13 +141,23 @@ class _WordsLeftOut(ast.NodeTransformer):
 
 
 def _without_words(tree: ast.Module, study: bool) -> ast.Module:
-    """Return a text without the words of its statements, and without what served these words alone."""
+    """Return a text without the words of its statements and reasons, and without what served these words alone."""
     before = _used(tree)
+    tree.body = [one for one in tree.body if REASONS not in _assigned(one)]
     tree = _WordsLeftOut(_imports(tree)).visit(tree)
     while idle := before - _used(tree):
         before -= idle
         tree.body = [kept for one in tree.body if (kept := _less(one, idle, study)) is not None]
     return tree
+
+
+def _assigned(statement: ast.stmt) -> list[str]:
+    """Return the names to which a statement gives a value."""
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    else:
+        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def _used(tree: ast.AST) -> set[str]:
@@ -157,6 +170,5 @@ def _less(statement: ast.stmt, idle: set[str], study: bool) -> ast.stmt | None:
         names = [alias for alias in statement.names if (alias.asname or alias.name) not in idle]
         return ast.ImportFrom(statement.module, names, statement.level) if names else None
     if study and isinstance(statement, ast.Assign) and not any(isinstance(one, ast.Call) for one in ast.walk(statement.value)):
-        names_only = all(isinstance(target, ast.Name) and target.id in idle for target in statement.targets)
-        return None if names_only else statement
+        return None if len(statement.targets) == 1 and set(_assigned(statement)) & idle else statement
     return statement

@@ -3,7 +3,7 @@
 import ast
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -15,7 +15,9 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.estimation import SourceFile
-from grpo_theory.evidence import KINDS, PARTS, Claim
+from grpo_theory.evidence import KINDS, PARTS, Claim, Statement
+from grpo_theory.harness.collection import Collection, in_order
+from grpo_theory.harness.executors import nothing
 from grpo_theory.harness.forms import EXACT_FORM, FORMS, SIMULATED_FORM, StudyError, study_of
 from grpo_theory.harness.kernel_files import first_line
 from grpo_theory.harness.study import Cell, Study, table_of
@@ -39,13 +41,8 @@ def read_study(path: Path, kernels: Sequence[SourceFile] = ()) -> Study:
     StudyFileError
         If it cannot be read or run, has the name of an installed module, defines no study or states nothing.
     """
-    try:
-        own = SourceFile.read(path)
-        beside = list(_beside(own, {own.module}))
-    except (SyntaxError, UnicodeDecodeError, ValueError) as error:
-        raise StudyFileError(f"{path} is not Python: {first_line(error)}{_at(getattr(error, 'lineno', None))}") from None
-    except OSError as error:
-        raise StudyFileError(f"{path}: {error.strerror}") from None
+    own, imported = _read(path)
+    beside = list(_beside(own, imported, {own.module}))
     for source in (*beside, own):
         if source.hides_module():
             raise StudyFileError(f"{source.path}: there is another module {source.module!r}, give the file another name")
@@ -56,6 +53,30 @@ def read_study(path: Path, kernels: Sequence[SourceFile] = ()) -> Study:
         if one.kind not in (*KINDS, PARTS):
             raise StudyFileError(f"{path}: kind must be one of {', '.join(KINDS)}, got {one.kind!r} for {one.id}")
     return study
+
+
+def collect_files(paths: Sequence[Path], kernels: Sequence[SourceFile] = ()) -> Collection:
+    """Read files as studies that are judged together.
+
+    Raises
+    ------
+    StudyFileError
+        If one is no study, two have one name, or two state something else under one id.
+    """
+    studies: dict[str, Study] = {}
+    statements: dict[str, Statement] = {}
+    powerless: dict[tuple[str, str], str] = {}
+    for path in dict.fromkeys(paths):
+        study = read_study(path, kernels)
+        if study.name in studies:
+            raise StudyFileError(f"studies must have names of their own, and two are called {study.name!r}")
+        for one in study.statements:
+            if statements.setdefault(one.id, one) != one:
+                raise StudyFileError(f"{path}: another study has a statement of the id {one.id!r}")
+        studies[study.name] = study
+        powerless |= study.powerless
+    ordered = {one.id: one for one in in_order(statements)}
+    return Collection(studies, ordered, powerless, "grpo-theory", nothing)
 
 
 def load_study(sources: tuple[SourceFile, ...]) -> Study:
@@ -84,20 +105,32 @@ def draw_of(study: Study) -> Callable[[pd.DataFrame], Any] | None:
     return _guard(study.name, module, "draw", draw) if callable(draw) else None
 
 
-def _beside(source: SourceFile, known: set[str]) -> Iterator[SourceFile]:
+def _read(path: Path) -> tuple[SourceFile, list[str]]:
+    """Return a file and the first names of the modules that it imports."""
+    try:
+        source = SourceFile.read(path)
+        return source, list(_imported(ast.parse(source.text)))
+    except SyntaxError as error:
+        raise StudyFileError(f"{path} is not Python: {error.msg}{_at(error.lineno)}") from None
+    except ValueError as error:  # bytes that are no text, or a zero among them
+        raise StudyFileError(f"{path} is not Python: {first_line(error)}") from None
+    except OSError as error:
+        raise StudyFileError(f"{path}: {error.strerror}") from None
+
+
+def _beside(source: SourceFile, imported: Iterable[str], known: set[str]) -> Iterator[SourceFile]:
     """Yield the files in the folder of a file that it imports, each after those that it needs itself."""
-    for name in _imported(source.text):
+    for name in imported:
         path = Path(source.path).with_name(f"{name}.py")
         if name not in known and path.is_file():
             known.add(name)
-            needed = SourceFile.read(path)
-            yield from _beside(needed, known)
+            needed, others = _read(path)
+            yield from _beside(needed, others, known)
             yield needed
 
 
-def _imported(text: str) -> Iterator[str]:
-    """Yield the first names of the modules that a text imports."""
-    for node in ast.walk(ast.parse(text)):
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -149,9 +182,13 @@ def _guarded(study: Study, module: ModuleType) -> Study:
         return made
 
     computing = "compare" if hasattr(module, "compare") else "simulate"
-    parts = {"cells": cells, "compute": compute, "rows": rows, "claims": claims}
-    called = {"compute": computing}
-    return replace(study, **{part: _guard(study.name, module, called.get(part, part), one) for part, one in parts.items()})
+    return replace(
+        study,
+        cells=_guard(study.name, module, "cells", cells),
+        compute=_guard(study.name, module, computing, compute),
+        rows=_guard(study.name, module, "rows", rows),
+        claims=_guard(study.name, module, "claims", claims),
+    )
 
 
 def _guard(study: str, module: ModuleType, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,7 +209,10 @@ def _named(error: ValueError, table: pd.DataFrame) -> ValueError:
     odd = table[~np.isfinite(table[["estimate", "standard_error"]]).all(axis=1)]
     if odd.empty:
         return error
-    return StudyError(f"{first_line(error)}; the table has numbers that are not finite, first in the row {odd.iloc[0].to_dict()}")
+    first = odd.iloc[0].to_dict()
+    return StudyError(
+        f"claims() has failed: {first_line(error)}; the table has numbers that are not finite, first in the row {first}"
+    )
 
 
 def _where(error: BaseException, path: str) -> str:

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from grpo_theory.page import plan_command
+from grpo_theory.page import plan_command, verify_command
 from grpo_theory.user_text import LONGEST_MESSAGE, Parser, printable
 
-SUBCOMMANDS = (plan_command,)
+SUBCOMMANDS = (plan_command, verify_command)
 """In the order in which the help lists them."""
 REFUSED = 2
 """The exit status of a mistake of the user."""
@@ -24,7 +24,7 @@ REFUSED = 2
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
-    top = Parser(prog="grpo-theory", description="What is true about GRPO, for your own rollouts.")
+    top = Parser(prog="grpo-theory", description="What is true about GRPO, for your own rollouts and theorems.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for subcommand in SUBCOMMANDS:
         subcommand.add(commands).set_defaults(run=subcommand.run)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from grpo_theory.evidence import PARTS, Statement
-from grpo_theory.harness.discovery import Collection
+from grpo_theory.harness.collection import Collection
 
 COLUMNS = ["id", "problem", "verdict", "control", "estimate", "low", "high", "prediction"]
 """What the documentation says of a claim is read from these columns of claims.csv."""

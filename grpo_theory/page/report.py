@@ -50,7 +50,8 @@ def add_rows(page: Page, claims: pd.DataFrame) -> None:
     if len(rows):
         shown = rows[SHOWN].assign(problem=rows["problem"].map(setting_name), facts=rows["facts"].fillna(""))
         page.table(
-            shown.rename(columns={"problem": "setting", "replications": "runs"}), summary=f"The {len(rows)} rows of evidence"
+            shown.rename(columns={"problem": "setting", "replications": "runs"}),
+            summary=f"The {counted(len(rows), 'row')} of evidence",
         )
 
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, ScalarFormatter
@@ -105,6 +104,8 @@ LANGUAGE_MODEL = ("lm-zero-shot", "lm-few-shot", "lm-instruct")
 
 def apply() -> None:
     """Set the style; call once before drawing."""
+    import seaborn as sns  # here, because it loads scipy.stats, which takes longer than all else that a report needs
+
     sns.set_theme(
         context="paper",
         style="ticks",
@@ -192,4 +193,6 @@ def points(axes: Axes, x: ArrayLike, estimate: ArrayLike, standard_error: ArrayL
 
 def checkpoint_colours(count: int) -> list[str]:
     """Return colours for the checkpoints of a training run, from early to late, that also differ in lightness."""
+    import seaborn as sns  # here, as above
+
     return sns.color_palette("viridis_r", count + 1).as_hex()[1:]

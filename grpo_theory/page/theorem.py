@@ -39,7 +39,9 @@ def add_statement(page: Page, whole: Statement, parts: Sequence[Statement], clai
         page.block(f'<div class="correction"><h3>{title}</h3>', f"{title}:")
         _add_parts(page, kinds["correction"], claims, whole)
         page.block("</div>")
-    if kinds["ours"]:
+    if kinds["ours"] == own:  # there is nothing that they are beside
+        _add_parts(page, own, claims, whole)
+    elif kinds["ours"]:
         judged = [standing(claims[claims["id"] == one.id]) for one in kinds["ours"]]
         summary = f"Asked beside it: {tally(judged, 'question')}."
         page.block(f"<details><summary>{summary}</summary>", summary)

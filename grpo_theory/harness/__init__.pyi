@@ -1,0 +1,1 @@
+from .study import Cell as Cell

@@ -1,0 +1,144 @@
+"""The way from a user's files to verdicts and a page."""
+
+import argparse
+import shlex
+import sys
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from grpo_theory.evidence import PARTS
+from grpo_theory.harness.cluster import ClusterError, ClusterLostError
+from grpo_theory.harness.collection import Collection
+from grpo_theory.harness.kernel_files import KernelFileError, first_line, load_kernels
+from grpo_theory.harness.options import repeated
+from grpo_theory.harness.powerless import unexplained
+from grpo_theory.harness.runner import ForeignWorkerError, run
+from grpo_theory.harness.store import Store, StoreError, make_folder, read_table
+from grpo_theory.harness.study_file import StudyFileError, collect_files, draw_of
+from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, write_verdicts
+from grpo_theory.page.drawing import prepare, save
+from grpo_theory.page.study_report import write_study_report
+from grpo_theory.page.wording import in_words
+from grpo_theory.user_text import LONGEST_MESSAGE, printable
+from grpo_theory.validation import counted
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Verify the studies that the options name; returns the exit status.
+
+    Raises
+    ------
+    ValueError
+        If something is wrong with a file or an option; the message is one line.
+    """
+    try:
+        kernels = load_kernels(options.kernels)
+        studies = collect_files(options.studies, kernels)
+        root = options.out or Path("verified-quick" if options.quick else "verified")
+        store = Store(root, options.seed, "--out")
+        with store.locked():
+            return _decide(studies, store, options)
+    except (ClusterError, ForeignWorkerError, KernelFileError) as error:
+        raise ValueError(str(error)) from None
+    except StoreError as error:
+        raise ValueError(f"{error.reason}{': run the same command again' if error.remedy else ''}") from None
+    except BrokenExecutor as error:
+        why = str(error) if isinstance(error, ClusterLostError) else "a worker has died, perhaps for want of memory"
+        message = f"{why}: what was finished is kept, run the same command to go on"
+        print(printable(message, LONGEST_MESSAGE), file=sys.stderr)
+        return 1
+
+
+def _decide(studies: Collection, store: Store, options: argparse.Namespace) -> int:
+    """Compute what is missing, judge, print, draw and write the page."""
+    chosen = list(studies.studies.values())
+    try:
+        with options.executor(options.workers) as executor:
+            for study, computed in run(chosen, store, executor, quick=options.quick, tell=_tell):
+                _tell(f"{study.name}: {counted(computed, 'chunk')} computed, table in {store.root / study.name}.parquet")
+    except StudyFileError as error:
+        raise StudyFileError(f"{error}; what was finished is kept") from None
+    except (TypeError, ValueError, ArithmeticError) as error:  # of what a user's functions return
+        raise StudyFileError(f"no table can be made of what is computed, which is kept: {first_line(error)}") from None
+    verdicts, _ = judge_tables(store.root, list(studies.studies), studies.studies)
+    write_verdicts(store.root, verdicts)
+    _say(studies, verdicts)
+    status = _say_what_has_no_power(studies, verdicts, store.root / CLAIMS)
+    drawn, failed = _draw(studies, store.root)
+    write_study_report(studies, verdicts, store.root, drawn, _again(options))
+    print(f"page: {store.root / 'report.html'}", flush=True)
+    if failed:
+        raise StudyFileError(f"{failed}; table, verdicts and page are kept, without the figure")
+    return status
+
+
+def _tell(line: str) -> None:
+    """Print a line, above a bar if there is one, and at once though the output is a pipe."""
+    tqdm.write(printable(line, LONGEST_MESSAGE))
+    sys.stdout.flush()
+
+
+def _say(studies: Collection, verdicts: Verdicts) -> None:
+    """Print what the statements claim, and what became of them."""
+    for one in studies.statements.values():
+        print(f"\n{printable(one.id)}: {printable(one.text, LONGEST_MESSAGE)}")
+        print(f"  {one.kind}; {printable(one.source)}{f'; assumed: {printable(one.assumptions)}' if one.assumptions else ''}")
+        if one.margin:
+            print(f"  margin {one.margin.value:g}: {printable(one.margin.because)}")
+        if one.kind != PARTS:
+            print(f"  {printable(in_words(verdicts.claims[verdicts.claims['id'] == one.id]), LONGEST_MESSAGE)}")
+    print()
+
+
+def _say_what_has_no_power(studies: Collection, verdicts: Verdicts, file: Path) -> int:
+    """Print the claims whose control was not refuted; returns 1 if one of them fails the run."""
+    powerless = verdicts.claims[~verdicts.claims["power"]]
+    for row in powerless.itertuples():
+        where = f"{printable(row.id)} on {printable(row.problem)}"
+        sides = (
+            f"{row.control_estimate:g} against {row.control_prediction:g}, the claim {row.estimate:g} against {row.prediction:g}"
+        )
+        print(f"no power: {where}: its negative control is {row.control} ({sides})")
+    print(f"{counted(len(verdicts.claims), 'claim')}, {len(powerless)} without power: {file}", flush=True)
+    blind = unexplained(verdicts.claims, studies.powerless, quick=verdicts.quick)
+    if blind.empty:
+        return 0
+    first = f"{printable(blind.iloc[0]['id'])} on {printable(blind.iloc[0]['problem'])}"
+    print(
+        f"{counted(len(blind), 'check')} could not have failed, first {first}: mend the control, or say in POWERLESS, in the "
+        "study's file, why it survives",
+        file=sys.stderr,
+    )
+    return 1
+
+
+def _draw(studies: Collection, root: Path) -> tuple[list[str], str]:
+    """Draw the figures of the studies that define one; returns their names, and why one could not be drawn."""
+    drawn, failed = [], ""
+    prepare()
+    for study in studies.studies.values():
+        try:
+            draw = draw_of(study)
+            if draw is None:
+                continue
+            figure = draw(read_table(root, study.name)[0])
+            if not isinstance(figure, Figure):
+                raise StudyFileError(f"{study.name}: draw(table) must return a figure of matplotlib, got {type(figure).__name__}")
+            make_folder(root / "figures")
+            save(figure, root / "figures", study.name)
+            drawn.append(study.name)
+        except StudyFileError as error:
+            failed = failed or str(error)
+        except (TypeError, ValueError, ArithmeticError) as error:  # when it is laid out, as of a formula that is none
+            failed = failed or f"{study.name}: the figure cannot be written: {first_line(error)}"
+    return drawn, failed
+
+
+def _again(options: argparse.Namespace) -> str:
+    """Return the command that does the same once more."""
+    files = shlex.join(map(str, options.studies))
+    given = repeated(quick=options.quick, seed=options.seed, results=options.out, kernels=options.kernels, folder="--out")
+    return f"grpo-theory verify {files} {given}".rstrip()

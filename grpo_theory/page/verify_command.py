@@ -1,0 +1,40 @@
+"""`grpo-theory verify`: decides the statements of a user's own studies, and writes table, verdicts, figure and page.
+
+What is slow to import is imported after the command line is understood.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from grpo_theory.harness.interrupts import ended, ending_at_once
+from grpo_theory.harness.options import add_run, add_workers
+
+INTERRUPTED = "interrupted: what was finished is kept, run the same command to go on"
+
+
+def add(commands: "argparse._SubParsersAction[Any]") -> argparse.ArgumentParser:
+    """Describe the options, and return the parser of this subcommand."""
+    verify = commands.add_parser(
+        "verify",
+        help="decide the statements of your own study, with its control",
+        description="Decide the statements of your own study: a Python file that states theorems and computes what decides them, "
+        "exactly by compare(settings), or with simulations by simulate(settings, rng, chunk), rows(settings, results) and "
+        "claims(table). What is missing is computed; a table, claims.csv, a figure if the file defines draw(table), and a page "
+        "report.html are written.",
+    )
+    verify.add_argument("studies", nargs="+", type=Path, metavar="MY_STUDY.py", help="judged together if there are several")
+    add_workers(verify)
+    add_run(verify, "if the study's cells(quick) makes a difference; results go to verified-quick")
+    verify.add_argument("--out", type=Path, metavar="DIR", help="where all is written (default: verified, or verified-quick)")
+    return verify
+
+
+def run(options: argparse.Namespace) -> int:
+    """Verify, print what came out, and write the page; returns the exit status: 1 if a control has no power."""
+    try:
+        with ending_at_once(INTERRUPTED):
+            from grpo_theory.page.verification import verify  # the library and its compiler
+        return verify(options)
+    except KeyboardInterrupt:
+        return ended(INTERRUPTED)

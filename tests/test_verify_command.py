@@ -1,0 +1,166 @@
+"""`grpo-theory verify` of studies that lie outside the checkout, as a user runs it who has only the package."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from own_studies import EXACT, SIMULATED, write
+from pages import DOCS, blocks
+
+ROOT = Path(__file__).resolve().parents[1]
+PATHS = ("own_squares.py", "own_means.py")
+
+
+@pytest.fixture(scope="module")
+def verify(tmp_path_factory):
+    """Return a function that runs the command in a folder, where only the package can be imported, and what it needs."""
+    library = tmp_path_factory.mktemp("library")
+    (library / "grpo_theory").symlink_to(ROOT / "grpo_theory", target_is_directory=True)
+    environment = os.environ | {"PYTHONPATH": str(library)}
+
+    def run(folder, *asked):
+        made = [sys.executable, "-W", "error::RuntimeWarning", "-m", "grpo_theory", "verify", *asked]
+        return subprocess.run(made, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+    alone = "from importlib.util import find_spec; print(find_spec('simulations'), find_spec('paper_figures'))"
+    seen = subprocess.run([sys.executable, "-c", alone], cwd=library, env=environment, capture_output=True, text=True, check=True)
+    assert seen.stdout == "None None\n", "there is no checkout"
+    return run
+
+
+@pytest.fixture(scope="module")
+def verified(verify, tmp_path_factory):
+    """Return the folder in which both studies were verified with threads, and what was printed."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    write(folder)
+    done = verify(folder, *PATHS, "--executor", "threads", "--workers", "2", "--out", "threads")
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def content(root):
+    """Return what must not depend on who computes: tables and claims."""
+    names = ("own_squares.parquet", "own_means.parquet", "claims.csv", "claims.json")
+    return {name: (root / name).read_bytes() for name in names}
+
+
+def test_two_executors_write_the_same_bytes(verify, verified):
+    folder, _ = verified
+    done = verify(folder, *PATHS, "--executor", "processes", "--workers", "2", "--out", "processes")
+    assert done.returncode == 0, done.stderr
+    assert content(folder / "threads") == content(folder / "processes")
+
+
+def test_what_is_claimed_and_what_came_out_is_printed(verified):
+    _, printed = verified
+    for text in (
+        "mine/square: the square of x is x times x, for every x\n  identity; my notes, Lemma 1; assumed: x is a number\n",
+        "  margin 0.02: a reader of a figure would not see 2%\n  Confirmed in the one setting tried (unit normal).\n",
+        "  Confirmed in both settings (x = 2; x = 3).\n",
+        "3 claims, 0 without power: threads/claims.csv\n",
+    ):
+        assert text in printed
+
+
+def test_the_tables_have_what_was_computed(verified):
+    folder, _ = verified
+    table = pd.read_parquet(folder / "threads" / "own_squares.parquet")
+    assert table.loc[table["statement"] == "", "estimate"].tolist() == [4.0, 9.0]
+    claims = pd.read_csv(folder / "threads" / "claims.csv")
+    assert claims["verdict"].tolist() == ["confirmed"] * 3
+    assert claims["power"].all()
+    assert claims["control_estimate"].iloc[0] == pytest.approx(4.04)
+
+
+def test_the_page_says_it_all_in_one_file(verified):
+    folder, _ = verified
+    page = (folder / "threads" / "report.html").read_text()
+    for text in (
+        '<h2 id="study-own_squares">A square is a product</h2>',
+        "Assumed: x is a number.",
+        "mine/square is judged as: identity. Near enough is 0: both sides are exact.",
+        "Near enough is 0.02: a reader of a figure would not see 2%.",
+        '<span class="verdict holds">Confirmed in both settings (x = 2; x = 3).</span>',
+        "has the check power?",
+        "<pre>grpo-theory verify own_squares.py own_means.py --out threads</pre>",
+    ):
+        assert text in page
+    assert page.count("<math") == 2
+    assert page.count('<figure id="figure-own_squares">') == 1
+    assert not re.search(r'src="(?!data:)|<link|@import|url\((?!%23)', page), "it needs no other file"
+    assert (folder / "threads" / "figures" / "own_squares.png").stat().st_size > 1000
+
+
+def test_what_is_there_is_not_computed_again_and_words_may_be_mended(verify, tmp_path):
+    """An edited formula keeps all; an edited file that is imported costs the study that imports it, and no other."""
+    write(tmp_path)
+
+    def computed(*edit):
+        if edit:
+            path = tmp_path / edit[0]
+            path.write_text(path.read_text().replace(*edit[1:]))
+        done = verify(tmp_path, *PATHS, "--quick")
+        assert done.returncode == 0, done.stderr
+        return {name: int(number) for name, number in re.findall(r"^(own_\w+): (\d+) chunk", done.stdout, flags=re.MULTILINE)}
+
+    assert computed() == {"own_squares": 1, "own_means": 6}
+    assert computed() == {"own_squares": 0, "own_means": 0}
+    assert computed("own_squares.py", "for every $x$", "whatever $x$ is") == {"own_squares": 0, "own_means": 0}
+    assert computed("own_numbers.py", "(2, 3)", "(2, 3, 4)") == {"own_squares": 1, "own_means": 0}
+    next((tmp_path / "verified-quick" / "chunks" / "own_means").glob("*/0001.json")).unlink()
+    assert computed() == {"own_squares": 0, "own_means": 1}
+    assert computed("own_means.py", "(16, settings", "(17, settings") == {"own_squares": 0, "own_means": 6}
+
+
+@pytest.mark.parametrize("quick", [(), ("--quick",)], ids=["full", "quick"])
+def test_a_control_that_is_its_claim_is_shown_and_fails_the_run(verify, tmp_path, quick):
+    write(tmp_path)
+    (tmp_path / "own_squares.py").write_text(EXACT.replace("broken=1.01 * x * x", "broken=x * x"))
+    done = verify(tmp_path, "own_squares.py", *quick, "--out", "out")
+    assert done.returncode == 1
+    assert "no power: mine/square on x = 2: its negative control is confirmed (4 against 4, the claim 4 against 4)" in done.stdout
+    assert done.stderr.startswith("2 checks could not have failed, first mine/square on x = 2: mend the control")
+    assert "Confirmed" not in done.stdout
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "In 2 settings the check had no power" in page
+    assert "<td>confirmed</td>" not in page.split('id="powerless"')[0]
+
+
+def test_a_weak_control_fails_a_full_run_unless_it_is_said_why(verify, tmp_path):
+    weak = SIMULATED.replace("(1.0, 1.1)", "(1.0, 1.0001)")
+    (tmp_path / "own_means.py").write_text(weak)
+    assert verify(tmp_path, "own_means.py").returncode == 1
+    (tmp_path / "own_means.py").write_text(weak + '\n\nPOWERLESS = {("mine/mean", "unit *"): "0.01% is too little"}\n')
+    done = verify(tmp_path, "own_means.py")
+    assert done.returncode == 0, done.stderr
+    assert "no power: mine/mean on unit normal: its negative control is " in done.stdout
+    assert "own_means: 0 chunks computed" in done.stdout, "a reason is words"
+
+
+def test_the_studies_of_the_page_are_verified_as_it_says(verify, tmp_path):
+    page = (DOCS / "own_study.md").read_text(encoding="utf-8")
+    names = ("own_mean.py", "falls.py")
+    for name, text in zip(names, blocks(page), strict=True):
+        assert len(text.splitlines()) < 40
+        (tmp_path / name).write_text(text)
+    done = verify(tmp_path, names[0])
+    assert done.returncode == 0, done.stderr
+    (said,) = re.findall(r"```text\n(.*?)```", page, flags=re.DOTALL)
+    assert done.stdout.endswith(said)
+    done = verify(tmp_path, *names, "--quick", "--out", "both")
+    assert done.returncode == 0, done.stderr
+    assert "7 claims, 0 without power: both/claims.csv" in done.stdout
+    assert "  Confirmed in the one setting tried (tabular, 16 prompts of 4 responses)." in done.stdout
+    assert (tmp_path / "both" / "figures" / "own_mean.svg").is_file()
+
+
+def test_where_it_was_made_is_no_part_of_the_results(verified):
+    folder, _ = verified
+    origin = json.loads((folder / "threads" / "claims.json").read_text())["body"]
+    assert set(origin["tables"]) == {"own_squares", "own_means"}
+    assert str(folder) not in json.dumps(origin)
