@@ -29,7 +29,7 @@ from grpo_theory.compiler.signatures import READONLY_I2 as KEPT_I2
 from grpo_theory.compiler.stages import allocating_stage, paragraph, stage
 
 OLD = (CHECKS_BOUNDS, NO_ARRAYS, PROCESSOR, F1, F2, F3, F4, F5, I1, I2, KEPT_F1, KEPT_F2, KEPT_I1, KEPT_I2)
-OLD += (interrupts_late, plain, record_type, allocating_stage, paragraph, stage)
+OLD_FUNCTIONS = (interrupts_late, plain, record_type, allocating_stage, paragraph, stage)
 
 
 def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
