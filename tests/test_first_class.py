@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numba.core import codegen
 
-from grpo_theory.compiler import F1, OPTIONS, FirstClassType, function_value, stage, wanted
+from grpo_theory.compiler import F1, OPTIONS, FirstClassType, function_value, stage, value_or_null
 from grpo_theory.compiler.economy import LEVEL, compiling_cheaply, pass_builder
 from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.ratio import RATIOS
@@ -65,18 +65,18 @@ def test_a_function_that_is_not_wanted_is_not_compiled_and_not_called(driver):
     def unwanted(array, by):
         """Do nothing."""
 
-    absent = wanted(unwanted, False)
+    absent = value_or_null(unwanted, False)
     assert "dispatcher" not in vars(unwanted)
     with pytest.raises(RuntimeError, match="said not to be needed"):
         driver(absent, np.ones(2), 1)
-    assert wanted(unwanted, True) is unwanted.value
+    assert value_or_null(unwanted, True) is unwanted.value
 
 
 def test_a_function_of_another_signature_is_refused(driver):
     other = function_value(numba.void(F1, F1))(double.function)
     assert other.type != double.type
     with pytest.raises(TypeError, match="No matching definition"):
-        driver(wanted(other, False), np.ones(2), 1)
+        driver(value_or_null(other, False), np.ones(2), 1)
 
     def wrongly(function, array):
         function(array)

@@ -8,7 +8,7 @@ from grpo_theory.compiler.compilation import compile_driver, compile_function
 from grpo_theory.compiler.dependencies import CodeDependencies, code_checksum, code_dependencies
 from grpo_theory.compiler.diagnostics import compilation_failure
 from grpo_theory.compiler.function_pointers import FirstClass, FirstClassType, first_class_value
-from grpo_theory.compiler.function_values import FunctionValue, function_value, wanted
+from grpo_theory.compiler.function_values import FunctionValue, function_value, value_or_null
 from grpo_theory.compiler.inference import inferring_first
 from grpo_theory.compiler.options import CHECKS_BOUNDS, NO_ARRAYS, OPTIONS, PROCESSOR, WITHOUT_COMPILER
 from grpo_theory.compiler.python_twins import plain_python
@@ -67,5 +67,5 @@ __all__ = [
     "readonly",
     "record_type",
     "stage",
-    "wanted",
+    "value_or_null",
 ]

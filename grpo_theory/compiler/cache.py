@@ -1,7 +1,8 @@
 """Machine code on disk: files with checksums, which are old as soon as anything is that the code relies on.
 
 Of numba this subclasses `numba.core.caching.IndexDataCacheFile`: its attributes `_source_stamp`, `_version`, `_index_path`, and
-its methods `_load_index`, `_load_data`, `_data_path`, `_dump` and `load`.
+its methods `_load_index`, `_load_data`, `_data_path`, `_dump` and `load`. Of others' functions it uses `Cache` (a dispatcher's
+`_cache`, `_cache_hits` and `recompile`).
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Compiled functions: how every one of the package's is made, and called.
 
-Of numba this uses `njit` with its options, a dispatcher's `compile`, `disable_compile`, `overloads` and `_cache._cache_file`, and
-`CompileResult.entry_point`.
+Of numba this uses `njit` with its options; of `numba.core.dispatcher.Dispatcher` `compile`, `disable_compile`, `overloads`,
+`py_func` and `_cache._cache_file`; and the `entry_point` of what was compiled.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from grpo_theory.compiler.signatures import READONLY_I2 as KEPT_I2
 from grpo_theory.compiler.stages import allocating_stage, paragraph, stage
 
 OLD = (CHECKS_BOUNDS, NO_ARRAYS, PROCESSOR, F1, F2, F3, F4, F5, I1, I2, KEPT_F1, KEPT_F2, KEPT_I1, KEPT_I2)
-OLD += (interrupts_late, plain, record_type, allocating_stage, paragraph, stage)
+OLD_FUNCTIONS = (interrupts_late, plain, record_type, allocating_stage, paragraph, stage)
 
 
 def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
@@ -45,29 +45,35 @@ def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:
         SoundCacheFile.adopt(dispatcher._cache._cache_file, (*source_stamp(found), *layouts(signatures)))
         for one in found.compiled:
             stamp_own_cache(one)
-    except RuntimeError:  # numba: no locator for a function typed at a prompt, or a read-only installation
+    except RuntimeError:
+        # numba finds no folder for the machine code of a function that was typed at a prompt, or of a read-only installation
+        # whose user has no cache folder. Then the function is compiled in every process.
         dispatcher = numba.njit(function, **options)
     for signature in signatures:
         with interrupts_deferred(), compiling_cheaply(), uncached_silently():
             dispatcher.compile(signature)
+    # A call with arguments of other types is an error. numba would compile the function for them, silently and for seconds.
     dispatcher.disable_compile()
     return dispatcher
 
 
 def _as_compiled(function: Callable) -> Callable:
-    """Return what runs as plain Python in place of compiled code, whose words of 64 bits run over without a warning."""
+    """Return what runs as plain Python in place of compiled code."""
+    # The random generators multiply words of 64 bits that run over on purpose; numpy warns of that, and compiled code does not.
     return np.errstate(over="ignore")(function)
 
 
 def compile_driver(function: Callable, signature: Any, **more: Any) -> Any:
     """Compile a function of one signature, and return its machine code as Python calls it, with the plain function as `py_func`.
 
-    numba's dispatch would look at every argument first, which takes several microseconds: four fifths of a short call.  So
-    arguments are taken for what the signature says.  Records are by their class, and drivers make their arrays themselves.
+    numba's dispatch would look at every argument first, to choose among the machine codes of which there is only one here. That
+    takes several microseconds: four fifths of a short call. So arguments are taken for what the signature says, and an array of
+    another type would be read as if it were of the signature's: only the library may call a driver, with arrays of its own.
     """
     if WITHOUT_COMPILER:
         return _as_compiled(function)
     dispatcher = compile_function(function, signature, **more)
+    # A partial of no arguments costs nothing at a call, and has attributes, which a built-in function cannot have.
     driver = partial(dispatcher.overloads[signature.args].entry_point)
     vars(driver).update(py_func=dispatcher.py_func, dispatcher=dispatcher)
     return driver

@@ -1,6 +1,9 @@
 """Everything that a compiled function reaches: functions, near and far, and the constants that they name or enclose.
 
 Machine code on disk, results on disk and a function in another process are old where any of it is another.
+
+Of numba this asks `numba.core.registry.cpu_target` for the templates of a function (`typing_context._lookup_global`), and reads
+their `_overload_func`.
 """
 
 import hashlib

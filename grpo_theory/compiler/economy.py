@@ -1,8 +1,8 @@
 """What compiling costs: LLVM's level, the unrolling of loops, and Python's garbage collection while it works.
 
 Of numba this sets `numba.config.OPT` and replaces `numba.core.codegen.create_pass_builder` (numba 0.62 and later), both only
-while one of our functions is compiled. Of llvmlite it uses `binding.create_pipeline_tuning_options` and
-`binding.create_pass_builder`.
+while one of our functions is compiled. It holds `numba.core.compiler_lock.global_compiler_lock`, and silences a `NumbaWarning`.
+Of llvmlite it uses `binding.create_pipeline_tuning_options` and `binding.create_pass_builder`.
 """
 
 import gc

@@ -5,4 +5,4 @@ from grpo_theory.compiler.function_pointers import FirstClassType as FirstClassT
 from grpo_theory.compiler.function_pointers import first_class_value as first_class  # noqa: F401
 from grpo_theory.compiler.function_values import FunctionValue as FunctionValue
 from grpo_theory.compiler.function_values import function_value as function_value
-from grpo_theory.compiler.function_values import wanted as wanted
+from grpo_theory.compiler.function_values import value_or_null as wanted  # noqa: F401

@@ -1,4 +1,9 @@
-"""Compiled functions as values that drivers take: one machine code of a driver serves every function of a signature."""
+"""Compiled functions as values that drivers take: one machine code of a driver serves every function of a signature.
+
+Of numba this uses `numba.extending` (`register_model`, `models`, `unbox`, `NativeValue`, `typeof_impl`), `numba.core.imputils`
+(`lower_builtin`), `numba.core.cgutils`, `numba.core.typing.templates` (`signature`), the methods of `types.Callable`, a context's
+`call_conv`, and of what was compiled `library` and `fndesc`; of llvmlite, `ir`.
+"""
 
 from typing import Any
 

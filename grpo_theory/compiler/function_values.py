@@ -56,6 +56,6 @@ def function_value(signature: Any) -> Callable[[Callable], FunctionValue]:
     return lambda function: FunctionValue(function, signature)
 
 
-def wanted(function: FunctionValue, whether: bool) -> Any:
-    """Return a function as a value for drivers, or what stands there if it is not called: nothing is compiled for that."""
-    return function.value if whether or WITHOUT_COMPILER else FirstClass(function.type)
+def value_or_null(function: FunctionValue, is_called: bool) -> Any:
+    """Return a function as a value for drivers, or a null pointer if it is not called: nothing is compiled for that."""
+    return function.value if is_called or WITHOUT_COMPILER else FirstClass(function.type)

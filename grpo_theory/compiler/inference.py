@@ -1,7 +1,8 @@
 """A pass of our own in numba's compiler: types are inferred once more, for arguments of other types.
 
 Of numba this subclasses `numba.core.compiler.CompilerBase` and `numba.core.compiler_machinery.AnalysisPass`, and uses
-`DefaultPassBuilder.define_nopython_pipeline`, the name of `NopythonTypeInference` among its passes, and `type_inference_stage`.
+`register_pass`, `DefaultPassBuilder.define_nopython_pipeline`, the name of `NopythonTypeInference` among its passes, and
+`type_inference_stage`.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import first_class_value, wanted
+from grpo_theory.compiler import first_class_value, value_or_null
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
@@ -109,22 +109,22 @@ def make_parts(
         ascent.fill_logits,
         ascent.take_step,
         ascent.array,
-        wanted(optimiser.move, optimiser.n_moments > 0),
+        value_or_null(optimiser.move, optimiser.n_moments > 0),
         optimiser.settings,
-        wanted(penalise, penalised),
-        wanted(fill_rewards, recipe.wants_rewards),
-        wanted(see_fields, recipe.sees_fields),
-        wanted(sum_affine, path.coefficients.size > 0),
-        wanted(path.fill_sums or sum_shown, path.is_called),
-        wanted(weigh_anew, recipe.weighs_anew),
-        wanted(estimator.ratio.fill, recipe.drifts_away),
-        wanted(estimator.clip.fill, recipe.drifts_away),
-        wanted(estimator.kl.fill, penalised or recipe.in_loss > 0.0),
-        wanted(pool_covectors, recipe.pool > 0),
-        wanted(project, projects),
-        wanted(follow_alone, ascent.alone),
-        wanted(keep_rollout, keeps),
-        wanted(keep_iterates, keeps),
+        value_or_null(penalise, penalised),
+        value_or_null(fill_rewards, recipe.wants_rewards),
+        value_or_null(see_fields, recipe.sees_fields),
+        value_or_null(sum_affine, path.coefficients.size > 0),
+        value_or_null(path.fill_sums or sum_shown, path.is_called),
+        value_or_null(weigh_anew, recipe.weighs_anew),
+        value_or_null(estimator.ratio.fill, recipe.drifts_away),
+        value_or_null(estimator.clip.fill, recipe.drifts_away),
+        value_or_null(estimator.kl.fill, penalised or recipe.in_loss > 0.0),
+        value_or_null(pool_covectors, recipe.pool > 0),
+        value_or_null(project, projects),
+        value_or_null(follow_alone, ascent.alone),
+        value_or_null(keep_rollout, keeps),
+        value_or_null(keep_iterates, keeps),
     )
 
 

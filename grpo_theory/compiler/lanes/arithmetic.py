@@ -51,6 +51,6 @@ def _sum_lanes(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequ
     (vector,) = values
     # Halves are added to one another, in the same order as in plain Python: so the sum is the same to the last bit.
     while (half := vector.type.count // 2) > 0:
-        numbers = [ir.Constant(ir.VectorType(ir.IntType(32), half), list(range(first, first + half))) for first in (0, half)]
-        vector = builder.fadd(*(builder.shuffle_vector(vector, vector, places) for places in numbers))
+        lanes = [ir.Constant(ir.VectorType(ir.IntType(32), half), list(range(first, first + half))) for first in (0, half)]
+        vector = builder.fadd(*(builder.shuffle_vector(vector, vector, numbers) for numbers in lanes))
     return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))

@@ -13,28 +13,28 @@ from grpo_theory.compiler.lanes.values import CACHE_LINE, PICKED, WIDTH, add_at,
 
 
 def _each(
-    context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, places: ir.Value
+    context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, indices: ir.Value
 ) -> list[tuple[ir.Value, ir.Value]]:
     """Return the number of each lane, and the address of the number at its index in an array."""
     data, shape = data_of(context, builder, kind, array)
-    found = []
+    addresses = []
     for j in range(WIDTH):
         lane = ir.Constant(ir.IntType(32), j)
-        place = builder.extract_element(places, lane)
-        require_inside(context, builder, shape, place, place)
-        found.append((lane, builder.gep(data, [place])))
-    return found
+        index = builder.extract_element(indices, lane)
+        require_inside(context, builder, shape, index, index)
+        addresses.append((lane, builder.gep(data, [index])))
+    return addresses
 
 
-type_function(take, lambda array, places: signature(LanesType(array.dtype), array, places))
+type_function(take, lambda array, indices: signature(LanesType(array.dtype), array, indices))
 
 
-def gathered(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, places: ir.Value) -> ir.Value:
+def gathered(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, indices: ir.Value) -> ir.Value:
     """Return the number at each lane's index in an array."""
-    found = ir.Constant(vector_of(kind.dtype), ir.Undefined)
-    for lane, address in _each(context, builder, kind, array, places):
-        found = builder.insert_element(found, builder.load(address), lane)
-    return found
+    vector = ir.Constant(vector_of(kind.dtype), ir.Undefined)
+    for lane, address in _each(context, builder, kind, array, indices):
+        vector = builder.insert_element(vector, builder.load(address), lane)
+    return vector
 
 
 @lower(take, types.Array, INTEGERS)
@@ -42,7 +42,7 @@ def _take(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[
     return gathered(context, builder, signature.args[0], *values)
 
 
-type_function(add_at, lambda array, places, lanes: signature(types.none, array, places, lanes))
+type_function(add_at, lambda array, indices, lanes: signature(types.none, array, indices, lanes))
 
 
 @lower(add_at, types.Array, INTEGERS, REALS)
@@ -52,7 +52,7 @@ def _add_at(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequenc
         builder.store(builder.fadd(builder.load(address), builder.extract_element(values[2], lane)), address)
 
 
-type_function(pick, lambda columns, column, places: signature(LanesType(columns.dtype), columns, types.int64, places))
+type_function(pick, lambda columns, column, indices: signature(LanesType(columns.dtype), columns, types.int64, indices))
 
 
 @lower(pick, types.Array, types.Integer, INTEGERS)
@@ -68,12 +68,12 @@ def _pick(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[
     firsts = [builder.add(start, ir.Constant(BITS, first)) for first in range(0, PICKED, n)]
     tables = [builder.load(builder.bitcast(builder.gep(data, [first]), part.as_pointer()), align=size) for first in firsts]
     # The instruction takes indices as wide as the numbers are, and looks at their lowest bits only.
-    places = values[2] if numbers == values[2].type else builder.trunc(values[2], numbers)
-    found = []
+    indices = values[2] if numbers == values[2].type else builder.trunc(values[2], numbers)
+    picked = []
     for lane in range(0, WIDTH, n):
         lanes = ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(lane, lane + n)))
-        here = builder.shuffle_vector(places, places, lanes)
+        here = builder.shuffle_vector(indices, indices, lanes)
         # Thirty-two numbers of 16 bits fill one register; sixteen doubles fill two, and another instruction picks from both.
         name = "permvar.hi" if len(tables) == 1 else "vpermi2var.pd"
-        found.append(call_intrinsic(builder, f"llvm.x86.avx512.{name}.512", part, tables[0], here, *tables[1:]))
-    return joined(builder, found, WIDTH)[0]
+        picked.append(call_intrinsic(builder, f"llvm.x86.avx512.{name}.512", part, tables[0], here, *tables[1:]))
+    return joined(builder, picked, WIDTH)[0]

@@ -28,8 +28,8 @@ def lower(function: Callable, *kinds: Any) -> Callable:
 
     def decorate(made: Callable) -> Callable:
         def lowered(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-            found = made(context, builder, signature, values)
-            return context.get_dummy_value() if found is None else found  # numba wants a value of functions that return none, too
+            value = made(context, builder, signature, values)
+            return context.get_dummy_value() if value is None else value  # numba wants a value of functions that return none, too
 
         lower_builtin(function, *kinds)(lowered)
         return made
@@ -39,12 +39,12 @@ def lower(function: Callable, *kinds: Any) -> Callable:
 
 def data_of(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
     """Return the first number of an array, and its shape."""
-    found = context.make_array(kind)(context, builder, array)
-    return found.data, cgutils.unpack_tuple(builder, found.shape, kind.ndim)
+    header = context.make_array(kind)(context, builder, array)
+    return header.data, cgutils.unpack_tuple(builder, header.shape, kind.ndim)
 
 
 def require_inside(context: Any, builder: ir.IRBuilder, shape: Sequence[ir.Value], first: ir.Value, last: ir.Value) -> None:
-    """Raise if the places from the first to the last do not lie in an array."""
+    """Raise if the indices from the first to the last do not lie in an array."""
     # Only with NUMBA_BOUNDSCHECK=1, as numba does for its own indices: a test at every load would take longer than the load.
     if CHECKS_BOUNDS:
         size = ir.Constant(BITS, 1)

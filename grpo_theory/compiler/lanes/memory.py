@@ -25,7 +25,7 @@ from grpo_theory.compiler.lanes.lowering import (
 from grpo_theory.compiler.lanes.types import BITS, LanesType, repeated, vector_of
 from grpo_theory.compiler.lanes.values import RUN, WIDTH, are_finite, load, repeat, store
 
-type_function(load, lambda array, *place: signature(LanesType(array.dtype), array, *place))
+type_function(load, lambda array, *index: signature(LanesType(array.dtype), array, *index))
 
 
 @lower(load, types.Array, types.VarArg(types.Integer))
@@ -36,7 +36,7 @@ def _load(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[
     return builder.load(address_of(context, builder, kind, values[0], indices), align=size_of(kind))
 
 
-type_function(store, lambda lanes, array, *place: signature(types.none, LanesType(array.dtype), array, *place))
+type_function(store, lambda lanes, array, *index: signature(types.none, LanesType(array.dtype), array, *index))
 
 
 @lower(store, LanesType, types.Array, types.VarArg(types.Integer))
@@ -80,14 +80,14 @@ def _are_finite(context: Any, builder: ir.IRBuilder, signature: Any, values: Seq
     # Whole vectors first, then the numbers that are left. The loop does not end early: an array that is not finite is an error,
     # and so rare that a test at every turn would only cost time.
     whole = builder.and_(size, ir.Constant(BITS, -WIDTH))
-    found = cgutils.alloca_once_value(builder, ir.Constant(ir.VectorType(ir.IntType(1), WIDTH), [0] * WIDTH))
+    outside_so_far = cgutils.alloca_once_value(builder, ir.Constant(ir.VectorType(ir.IntType(1), WIDTH), [0] * WIDTH))
     with steps(builder, whole, WIDTH) as (first, _):
-        place = builder.bitcast(builder.gep(data, [first]), vector_of(kind.dtype).as_pointer())
-        outside = _lies_outside(builder, builder.load(place, align=size_of(kind)))
-        builder.store(builder.or_(builder.load(found), outside), found)
-    bits = builder.bitcast(builder.load(found), ir.IntType(WIDTH))
+        address = builder.bitcast(builder.gep(data, [first]), vector_of(kind.dtype).as_pointer())
+        outside = _lies_outside(builder, builder.load(address, align=size_of(kind)))
+        builder.store(builder.or_(builder.load(outside_so_far), outside), outside_so_far)
+    bits = builder.bitcast(builder.load(outside_so_far), ir.IntType(WIDTH))
     last = cgutils.alloca_once_value(builder, builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(WIDTH), 0)))
-    with cgutils.for_range_slice(builder, whole, size, ir.Constant(BITS, 1), inc=True) as (place, _):
-        outside = _lies_outside(builder, builder.load(builder.gep(data, [place])))
+    with cgutils.for_range_slice(builder, whole, size, ir.Constant(BITS, 1), inc=True) as (index, _):
+        outside = _lies_outside(builder, builder.load(builder.gep(data, [index])))
         builder.store(builder.or_(builder.load(last), outside), last)
     return builder.not_(builder.load(last))

@@ -29,8 +29,8 @@ def _tallies_of(context: Any, builder: ir.IRBuilder, signature: Any, values: Seq
     return ir.Constant(vector_of(signature.return_type.dtype), [0] * WIDTH)
 
 
-def _find_tally_below(found: LanesType, bound: LanesType, words: types.Array, *place: types.Type) -> Any:
-    return signature(_TALLIES[words.dtype], _TALLIES[words.dtype], LanesType(words.dtype), words, *place)
+def _find_tally_below(tally: LanesType, bound: LanesType, words: types.Array, *index: types.Type) -> Any:
+    return signature(_TALLIES[words.dtype], _TALLIES[words.dtype], LanesType(words.dtype), words, *index)
 
 
 type_function(tally_below, _find_tally_below)
@@ -49,7 +49,7 @@ def _tally_below(context: Any, builder: ir.IRBuilder, signature: Any, values: Se
     for h in range(WIDTH // n):
         words = builder.load(builder.gep(address, [ir.Constant(BITS, h)]), align=size_of(kind))
         numbers = ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(h * n, (h + 1) * n)))
-        found, bound = (builder.shuffle_vector(value, value, numbers) for value in values[:2])
+        tally, bound = (builder.shuffle_vector(value, value, numbers) for value in values[:2])
         # A comparison that is true is -1 as a signed number: to subtract it counts one more, and needs no choice.
-        parts.append(builder.sub(found, builder.sext(builder.icmp_signed("<", words, bound), part)))
+        parts.append(builder.sub(tally, builder.sext(builder.icmp_signed("<", words, bound), part)))
     return joined(builder, parts, WIDTH)[0]

@@ -16,11 +16,11 @@ from grpo_theory.compiler.lanes.values import PIECE, WIDTH, spread
 def _interleave(builder: ir.IRBuilder, one: ir.Value, other: ir.Value) -> list[ir.Value]:
     """Return vectors of two pieces, in which the numbers of two such take turns: the first halves of pieces, and the second."""
     n, kind = one.type.count // 2, ir.IntType(32)
-    found = []
+    halves = []
     for first in (0, n // 2):
-        numbers = [place for piece in (0, n) for i in range(n // 2) for place in (piece + first + i, piece + first + i + 2 * n)]
-        found.append(builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(kind, 2 * n), numbers)))
-    return found
+        numbers = [lane for piece in (0, n) for i in range(n // 2) for lane in (piece + first + i, piece + first + i + 2 * n)]
+        halves.append(builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(kind, 2 * n), numbers)))
+    return halves
 
 
 def _turn(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
@@ -32,7 +32,7 @@ def _turn(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
     return rows
 
 
-type_function(spread, lambda table, places, columns: signature(types.none, table, places, columns))
+type_function(spread, lambda table, indices, columns: signature(types.none, table, indices, columns))
 
 
 def _in_memory(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
@@ -52,7 +52,7 @@ def _in_memory(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
 def _spread(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> None:
     kind, _, columns = signature.args
     data, shape = data_of(context, builder, kind, values[0])
-    found, room = data_of(context, builder, columns, values[2])
+    first_number, room = data_of(context, builder, columns, values[2])
     last = builder.sub(builder.mul(shape[1], ir.Constant(BITS, WIDTH)), ir.Constant(BITS, 1))
     require_inside(context, builder, room, ir.Constant(BITS, 0), last)
     n = PIECE // size_of(kind)
@@ -66,11 +66,11 @@ def _spread(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequenc
             require_inside(context, builder, shape, start, start)
             rows.append(builder.gep(data, [start]))
         with steps(builder, shape[1], n) as (first, _):
-            places = [builder.bitcast(builder.gep(row, [first]), piece.as_pointer()) for row in rows]
-            pieces = [builder.load(place, align=size_of(kind)) for place in places]
+            addresses = [builder.bitcast(builder.gep(row, [first]), piece.as_pointer()) for row in rows]
+            pieces = [builder.load(address, align=size_of(kind)) for address in addresses]
             halves = zip(pieces[:n], pieces[n:], strict=True)
             vectors = [builder.shuffle_vector(one, other, ends) for one, other in halves]
             for k, column in enumerate(_turn(builder, vectors)):
-                place = builder.mul(builder.add(first, ir.Constant(BITS, k)), ir.Constant(BITS, WIDTH))
-                address = builder.bitcast(builder.gep(found, [builder.add(place, lane)]), pair.as_pointer())
+                index = builder.mul(builder.add(first, ir.Constant(BITS, k)), ir.Constant(BITS, WIDTH))
+                address = builder.bitcast(builder.gep(first_number, [builder.add(index, lane)]), pair.as_pointer())
                 builder.store(column, address, align=size_of(kind))

@@ -37,38 +37,38 @@ def zeros(*shape: int, dtype: Any = np.float64) -> np.ndarray:
     return memory[first : first + size].view(dtype).reshape(shape)
 
 
-def load(array: np.ndarray, *place: Any) -> np.ndarray:
-    """Return the numbers of an array from a place on, along its last axis; the place has an index for each axis."""
-    *row, first = place
+def load(array: np.ndarray, *index: Any) -> np.ndarray:
+    """Return the numbers of an array from an index on, along its last axis; there is an index for each axis."""
+    *row, first = index
     return array[tuple(row)][first : first + WIDTH].copy()
 
 
-def store(lanes: Any, array: np.ndarray, *place: Any) -> None:
-    """Write lanes to an array from a place on, along its last axis."""
-    *row, first = place
+def store(lanes: Any, array: np.ndarray, *index: Any) -> None:
+    """Write lanes to an array from an index on, along its last axis."""
+    *row, first = index
     array[tuple(row)][first : first + WIDTH] = lanes
 
 
-def take(array: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the number of an array at each lane's place, counted through the array as if it had one axis."""
-    return array.reshape(-1)[places]
+def take(array: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Return the number of an array at each lane's index, counted through the array as if it had one axis."""
+    return array.reshape(-1)[indices]
 
 
-def spread(table: np.ndarray, places: np.ndarray, columns: np.ndarray) -> None:
-    """Write the row of a table (n, rows) at each lane's place down the lane's column, in columns (at least rows, WIDTH).
+def spread(table: np.ndarray, indices: np.ndarray, columns: np.ndarray) -> None:
+    """Write the row of a table (n, rows) at each lane's index down the lane's column, in columns (at least rows, WIDTH).
 
     Rows are as long as `whole_rows` makes them.  They are read in pieces and turned round in registers, which takes a fraction of
     the time of so many calls of `take`.
     """
-    columns[: table.shape[1]] = table[places].T
+    columns[: table.shape[1]] = table[indices].T
 
 
-def pick(columns: np.ndarray, column: int, places: np.ndarray) -> np.ndarray:
-    """Return the number of a column at each lane's place: one of a table's that was turned by `turned`.
+def pick(columns: np.ndarray, column: int, indices: np.ndarray) -> np.ndarray:
+    """Return the number of a column at each lane's index: one of a table's that was turned by `turned`.
 
     Where `PICKED` is above 0, the column is in registers while one instruction picks for eight lanes or more.
     """
-    return columns[column][places]
+    return columns[column][indices]
 
 
 def turned(table: np.ndarray) -> np.ndarray:
@@ -84,7 +84,7 @@ def whole_rows(table: np.ndarray) -> np.ndarray:
 
 
 def repeat(number: Any, array: np.ndarray, i: int, j: int) -> None:
-    """Write a number `RUN` times to an array (n, m) from a place on, past the ends of rows, and not past that of the array."""
+    """Write a number `RUN` times to an array (n, m) from an index on, past the ends of rows, and not past that of the array."""
     first = i * array.shape[1] + j
     array.reshape(-1)[first : first + RUN] = number
 
@@ -94,9 +94,9 @@ def are_finite(array: np.ndarray, size: int) -> bool:
     return bool(np.isfinite(array.reshape(-1)[:size]).all())
 
 
-def add_at(array: np.ndarray, places: np.ndarray, lanes: np.ndarray) -> None:
-    """Add lanes to an array at each lane's place, counted as for `take`; no two lanes have the same place."""
-    array.reshape(-1)[places] += lanes
+def add_at(array: np.ndarray, indices: np.ndarray, lanes: np.ndarray) -> None:
+    """Add lanes to an array at each lane's index, counted as for `take`; no two lanes have the same index."""
+    array.reshape(-1)[indices] += lanes
 
 
 def where(mask: np.ndarray, yes: Any, no: Any) -> np.ndarray:
@@ -134,9 +134,9 @@ def tallies_of(words: np.ndarray) -> np.ndarray:
     return np.zeros(WIDTH, dtype=f"u{words.itemsize}")
 
 
-def tally_below(found: np.ndarray, bound: np.ndarray, words: np.ndarray, *place: Any) -> np.ndarray:
-    """Return tallies, one more where the lanes of an array from a place on are below others: all of int16, or all of int8."""
-    return found + (load(words, *place) < bound)
+def tally_below(tally: np.ndarray, bound: np.ndarray, words: np.ndarray, *index: Any) -> np.ndarray:
+    """Return tallies, one more where the lanes of an array from an index on are below others: all of int16, or all of int8."""
+    return tally + (load(words, *index) < bound)
 
 
 def root(lanes: np.ndarray) -> np.ndarray:
