@@ -13,50 +13,45 @@ from numba.core.dispatcher import Dispatcher
 import grpo_theory as gt
 from grpo_theory.compiler.compilation import plain as plain_throughout
 from grpo_theory.compiler.reliances import reliances
-from grpo_theory.simulate import (
-    book,
-    contrasts,
-    counting,
-    covectors,
-    draw,
-    errors,
-    experiment,
-    generator,
-    geometry,
-    gram,
-    ordering,
-    outcome_law,
-    own_routes,
-    panel,
-    push_sources,
-    pushes,
-    routes,
-    rules,
-    show,
-    shown,
-    table_routes,
-)
-from grpo_theory.simulate import parts as parts_of_estimates
+from grpo_theory.simulate import experiment
+from grpo_theory.simulate.advantage import called, kernel_call, response_sums, sources, tables
+from grpo_theory.simulate.covector import combinations, contrasts, own_routes, routes, table_routes, tabulated, token_weights
+from grpo_theory.simulate.draw import alias, batches, counting, generator, order, outcome_law
+from grpo_theory.simulate.draw.generator import LANES
 from grpo_theory.simulate.experiment import Draws
-from grpo_theory.simulate.strip import STRIP
+from grpo_theory.simulate.observe import errors, geometry, gram
 
 MODULES = (
-    *(book, contrasts, counting, covectors, draw, errors, generator, gram, ordering, parts_of_estimates, pushes, rules, show),
-    shown,
+    *(
+        tables,
+        contrasts,
+        counting,
+        tabulated,
+        alias,
+        errors,
+        generator,
+        gram,
+        order,
+        combinations,
+        token_weights,
+        response_sums,
+        kernel_call,
+    ),
+    called,
 )
 CASES = (*POLICIES, *TREES)
 DRIVERS = (
     counting.fill_counts,
-    ordering.fill_ordered,
+    order.fill_ordered,
     contrasts.fill_contrasts,
     contrasts.fill_contrasts_of_firsts,
-    covectors.fill_covectors,
-    rules.fill_pushes_by_book,
-    rules.fill_pushes_by_coefficients,
-    pushes.fill_covectors_of_pushes,
-    shown.fill_firsts,
-    shown.fill_pushes,
-    shown.fill_ordered_pushes,
+    tabulated.fill_covectors,
+    response_sums.fill_pushes_by_book,
+    response_sums.fill_pushes_by_coefficients,
+    token_weights.fill_covectors_of_pushes,
+    called.fill_firsts,
+    called.fill_pushes,
+    called.fill_ordered_pushes,
     errors.fill_errors_by_pairs,
     errors.fill_errors_by_prompt,
     errors.fill_errors_by_features,
@@ -104,22 +99,22 @@ class Simulated:
         strips, batch_size, group_size = self.sizes
         shape, n_outcomes = (strips, batch_size), self.law.fine.shape[1]
         counts = counting.make_counts(*shape, n_outcomes)
-        ordered = np.zeros((*shape, group_size, STRIP), dtype=np.uint16)
+        ordered = np.zeros((*shape, group_size, LANES), dtype=np.uint16)
         for fill in (lambda one: one.fill(counts), lambda one: one.fill_ordered(counts, ordered)):
             sheet = counting.make_sheet(self.law, group_size)
             room = counting.make_counting_room(self.law, sheet)
             fill(Draws(generator.block_streams(self.seed, 0), self.law, group_size, sheet, room))
-        return panel.Panel(counts, ordered)
+        return batches.Panel(counts, ordered)
 
     def observe(self, estimator):
         """Observe an estimator as the simulator does, shape (replications, 4 + J)."""
         for route in self.routes:
             if estimator in route.estimators:
                 n_observations = 4 + len(self.directions)
-                rows = np.full((len(route.estimators), n_observations, 1 + self.sizes[0], STRIP), np.nan)
+                rows = np.full((len(route.estimators), n_observations, 1 + self.sizes[0], LANES), np.nan)
                 driver, truth = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
                 place = 0
-                for found in route.parts(self.panel, panel.Scratch()):
+                for found in route.parts(self.panel, batches.Scratch()):
                     sizes = found.rows.shape, len(found.owners), len(found.columns), self.sizes[1], n_observations
                     room = errors.make_error_room(*self.geometry, *sizes)
                     driver(truth, self.panel.counts.prompts, found, room, 1, rows[place : place + len(found.columns)])
@@ -190,13 +185,13 @@ def test_nothing_is_left_of_the_panel_before(registry):
     c = case("tabular", "binary")
     estimator = gt.estimators()["optimal_loo"]
     one, other = (Simulated(c, [estimator], batch_size=3, group_size=4, seed=seed) for seed in (0, 1))
-    (route,), scratch = other.routes, panel.Scratch()
+    (route,), scratch = other.routes, batches.Scratch()
     counts = one.panel.counts._replace(prompts=one.panel.counts.prompts.copy(), outcomes=one.panel.counts.outcomes.copy())
-    used = panel.Panel(counts, one.panel.ordered)
+    used = batches.Panel(counts, one.panel.ordered)
     route.parts(used, scratch)
     for mine, others in zip(counts, other.panel.counts, strict=True):
         mine[:] = others
-    (again,), (alone,) = route.parts(used, scratch), route.parts(other.panel, panel.Scratch())
+    (again,), (alone,) = route.parts(used, scratch), route.parts(other.panel, batches.Scratch())
     assert alone.rows[:, 2::3].any()
     for found, expected in zip(again, alone, strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -265,7 +260,7 @@ def test_an_affine_kernel_is_not_asked_for_coefficients_where_a_reward_is_infini
     found = composed(kl="k3 in reward")
     advantage = replace(found.advantage, reads=found.advantage.reads | {"lengths"})
     called = replace(found, name="called_for_one_test", advantage=advantage)
-    for height, source in ((72.5, push_sources.Affine), (725.0, push_sources.Called)):
+    for height, source in ((72.5, sources.Affine), (725.0, sources.Called)):
         theta[0] = height
         point = problem.at(theta)
         with np.errstate(invalid="ignore"):
@@ -321,7 +316,7 @@ def test_a_table_and_a_kernel_that_is_shown_everything_give_the_same_bits(policy
     ]
     sizes = {"batch_size": 3, "group_size": 6, "behaviour": 0.5 * c.theta, "directions": np.eye(c.policy.dimension)[:2]}
     run = Simulated(c, [*made, *twins], **sizes, strips=2)
-    by_table = [route for route in run.routes if not isinstance(getattr(route, "source", None), push_sources.Called)]
+    by_table = [route for route in run.routes if not isinstance(getattr(route, "source", None), sources.Called)]
     assert {one for route in by_table for one in route.estimators} == set(made)
     for one, other in zip(made, twins, strict=True):
         np.testing.assert_array_equal(run.observe(one), run.observe(other))
@@ -397,16 +392,16 @@ def test_counts_are_those_of_the_outcomes_in_the_order_drawn(policy, group_size)
 
 COMPILED = [
     (counting, "compiled_fill_counts"),
-    (ordering, "compiled_fill_ordered"),
+    (order, "compiled_fill_ordered"),
     (contrasts, "compiled_fill_contrasts"),
     (contrasts, "compiled_fill_contrasts_of_firsts"),
-    (covectors, "compiled_fill_covectors"),
-    (rules, "compiled_fill_pushes_by_book"),
-    (rules, "compiled_fill_pushes_by_coefficients"),
-    (pushes, "compiled_fill_covectors_of_pushes"),
-    (shown, "compiled_fill_firsts"),
-    (shown, "compiled_fill_pushes"),
-    (shown, "compiled_fill_ordered_pushes"),
+    (tabulated, "compiled_fill_covectors"),
+    (response_sums, "compiled_fill_pushes_by_book"),
+    (response_sums, "compiled_fill_pushes_by_coefficients"),
+    (token_weights, "compiled_fill_covectors_of_pushes"),
+    (called, "compiled_fill_firsts"),
+    (called, "compiled_fill_pushes"),
+    (called, "compiled_fill_ordered_pushes"),
 ]
 
 
@@ -442,7 +437,7 @@ class Twins:
 
     def __call__(self, *arguments):
         copies = [copy(argument) for argument in arguments]
-        if self.plain in (shown.fill_firsts, shown.fill_pushes, shown.fill_ordered_pushes):
+        if self.plain in (called.fill_firsts, called.fill_pushes, called.fill_ordered_pushes):
             copies[0] = self.kernel
         with np.errstate(over="ignore"):
             self.plain(*copies)
@@ -499,7 +494,7 @@ def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
         kernel = estimator.advantage.function
         for module, name in COMPILED:
             twins = Twins(getattr(module, name)(), kernel)
-            for user in (own_routes, push_sources, table_routes, experiment):
+            for user in (own_routes, sources, table_routes, experiment):
                 if hasattr(user, name):
                     monkeypatch.setattr(user, name, lambda twins=twins: twins)
         monkeypatch.setattr(errors, "compiled_errors", lambda driver, kernel=kernel: Twins(compiled_errors(driver), kernel))
@@ -507,11 +502,11 @@ def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
         run = Simulated(c, [estimator], **sizes, directions=np.eye(c.policy.dimension)[:1])
         if in_order:
             route = run.routes[0]
-            run.routes[0] = replace(route, source=push_sources.CalledInOrder(**vars(route.source)))
+            run.routes[0] = replace(route, source=sources.CalledInOrder(**vars(route.source)))
         assert np.isfinite(run.observe(estimator)).all()
     assert set(DRIVERS) == TRIED
     unused = STAGES - REACHED
-    assert unused == {"draw_prompts", "draw_outcomes", "look_up"}, "which pilots use"
+    assert unused == {"draw_prompts"}, "which pilots use"
 
 
 @pytest.mark.parametrize("policy", CASES)
@@ -532,17 +527,17 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
         ]
         for route in run.routes:
             if isinstance(route, routes.TableRoute):
-                pairs.append((route.book, book.BOOK))
+                pairs.append((route.book, tables.BOOK))
                 continue
             if isinstance(route, routes.PushRoute):
-                pairs.append((route.weighing, pushes.WEIGHING))
-            if isinstance(route.source, push_sources.Tabulated):
-                pairs.append((route.source.book, book.BOOK))
-            elif isinstance(route.source, push_sources.Affine):
-                pairs.append((route.source.coefficients, rules.COEFFICIENTS))
+                pairs.append((route.weighing, token_weights.WEIGHING))
+            if isinstance(route.source, sources.Tabulated):
+                pairs.append((route.source.book, tables.BOOK))
+            elif isinstance(route.source, sources.Affine):
+                pairs.append((route.source.coefficients, response_sums.COEFFICIENTS))
             else:
-                room = route.source.room(panel.Scratch())
-                pairs += [(route.source.shown, shown.SHOWN), (room, shown.SHOW_ROOM), (room.batch, show.BATCH)]
+                room = route.source.room(batches.Scratch())
+                pairs += [(route.source.shown, called.SHOWN), (room, called.SHOW_ROOM), (room.batch, kernel_call.BATCH)]
         for value, declared in pairs:
             for name, field, expected in zip(value._fields, value, declared.types, strict=True):
                 assert typeof(field) == expected, name

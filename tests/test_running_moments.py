@@ -8,7 +8,9 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.compiler.compilation import plain
 from grpo_theory.compiler.lanes import WIDTH
-from grpo_theory.simulate.moments import (
+from grpo_theory.simulate.covector.routes import routes_of
+from grpo_theory.simulate.gradient_simulation import pairs_of
+from grpo_theory.simulate.observe.moments import (
     AT_ONCE,
     Moments,
     compiled_fill_moments,
@@ -17,8 +19,6 @@ from grpo_theory.simulate.moments import (
     make_moments,
     merge_moments,
 )
-from grpo_theory.simulate.routes import routes_of
-from grpo_theory.simulate.summary import pairs_of
 
 NAMES = ("rloo", "grpo", "oracle", "optimal", "reinforce", "dr_grpo")
 ARRAYS = ("means", "mse_scatter", "prompt_mse_scatter", "efficiency_scatter", "along_scatter")

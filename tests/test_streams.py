@@ -7,13 +7,12 @@ import pytest
 from enumeration import case
 
 import grpo_theory as gt
-from grpo_theory.simulate.counting import make_counting_room, make_counts, make_sheet
+from grpo_theory.simulate.draw.counting import make_counting_room, make_counts, make_sheet
+from grpo_theory.simulate.draw.generator import LANES, block_streams, make_streams, stream_words
+from grpo_theory.simulate.draw.outcome_law import outcome_law
+from grpo_theory.simulate.draw.seeds import as_seed_sequence, block_generator
 from grpo_theory.simulate.experiment import Draws
-from grpo_theory.simulate.generator import block_streams, make_streams, stream_words
 from grpo_theory.simulate.gradients import JOB_BLOCKS, jobs_of
-from grpo_theory.simulate.outcome_law import outcome_law
-from grpo_theory.simulate.streams import as_seed_sequence, block_generator
-from grpo_theory.simulate.strip import STRIP
 
 SIZES = {"batch_size": 16, "group_size": 64}
 BLOCK = gt.block_replications(16, 64)
@@ -142,7 +141,7 @@ def test_a_replication_is_the_same_whatever_the_number_of_them():
 
 
 def drawn(point, strips, batch_size, group_size):
-    """Draw the first strips of the first block, so many at a time: prompts (S, B, STRIP) and counts (S, B, O, STRIP)."""
+    """Draw the first strips of the first block, so many at a time: prompts (S, B, LANES) and counts (S, B, O, LANES)."""
     law = outcome_law(point, group_size)
     sheet = make_sheet(law, group_size)
     draws = Draws(block_streams(as_seed_sequence(11), 0), law, group_size, sheet, make_counting_room(law, sheet))
@@ -218,8 +217,8 @@ def test_the_block_is_fixed_by_the_shape_of_a_batch():
     """Whole strips of 128 replications, about two million responses."""
     assert gt.block_replications(16, 64) * 16 * 64 == 1 << 21
     assert gt.block_replications(1, 1) == 1 << 21
-    assert gt.block_replications(1 << 10, 1 << 10) == STRIP
-    assert gt.block_replications(3, 5) == (1 << 21) // (15 * STRIP) * STRIP
+    assert gt.block_replications(1 << 10, 1 << 10) == LANES
+    assert gt.block_replications(3, 5) == (1 << 21) // (15 * LANES) * LANES
 
 
 @pytest.mark.parametrize(

@@ -16,28 +16,17 @@ from grpo_theory.compiler.first_class import FunctionValue
 from grpo_theory.compiler.lanes import PICKED, WIDTH
 from grpo_theory.exact import weights
 from grpo_theory.schedule import step_sizes
-from grpo_theory.simulate import advance as advance_module
-from grpo_theory.simulate import (
-    ascent,
-    choice,
-    elementary,
-    generator,
-    learner,
-    penalty,
-    record,
-    show,
-    sums,
-    tally,
-    update,
-    weighing,
-    world,
-)
-from grpo_theory.simulate import optimiser as optimiser_module
 from grpo_theory.simulate import runs as runs_module
 from grpo_theory.simulate import training as training_module
-from grpo_theory.simulate.alias import alias_table
+from grpo_theory.simulate.advantage import kernel_call, penalty, sums
+from grpo_theory.simulate.covector import edge_weights, ratios
+from grpo_theory.simulate.draw import elementary, generator, policy_counting, prompt_tables, softmax
+from grpo_theory.simulate.draw.alias import alias_table
 from grpo_theory.simulate.runs import BLOCK_RUNS
-from grpo_theory.simulate.world import CHUNK_WORDS
+from grpo_theory.simulate.update import advance, ascent, world
+from grpo_theory.simulate.update import optimiser as optimisers
+from grpo_theory.simulate.update import trace as traces
+from grpo_theory.simulate.update.world import CHUNK_WORDS
 
 
 def ascend(theta, step, estimate):
@@ -326,7 +315,7 @@ def plain(monkeypatch):
 
     Returns a switch: nothing changes before it is called.
     """
-    advance_module.compiled_advance()
+    advance.compiled_advance()
     values = [value for module in MODULES for value in vars(module).values() if isinstance(value, FunctionValue)]
     kinds = {id(value.value): value.function for value in values}
 
@@ -352,25 +341,25 @@ def plain(monkeypatch):
 
         monkeypatch.setattr("grpo_theory.simulate.runs.make_parts", parts)
         monkeypatch.setattr("grpo_theory.simulate.runs.make_rule", rule)
-        monkeypatch.setattr("grpo_theory.simulate.runs.compiled_advance", lambda: advance_module.advance)
+        monkeypatch.setattr("grpo_theory.simulate.runs.compiled_advance", lambda: advance.advance)
 
     return switch
 
 
 MODULES = (
-    advance_module,
+    advance,
     ascent,
-    choice,
+    prompt_tables,
     elementary,
-    learner,
-    optimiser_module,
+    softmax,
+    optimisers,
     penalty,
-    record,
-    show,
+    traces,
+    kernel_call,
     sums,
-    tally,
-    update,
-    weighing,
+    policy_counting,
+    edge_weights,
+    ratios,
     weights,
 )
 
@@ -386,7 +375,7 @@ def test_compiled_driver_agrees_with_its_python_source(parts, policy, plain, reg
     compiled = gt.simulate_training(*asked, **sizes, **updates)
     plain()
     again = gt.simulate_training(*asked, **sizes, **updates)
-    assert advance_module.advance.__name__ == "advance"
+    assert advance.advance.__name__ == "advance"
     for name in ("theta", "average", "farthest"):
         np.testing.assert_allclose(getattr(again, name), getattr(compiled, name), atol=1e-13)
 

@@ -16,12 +16,12 @@ from grpo_theory.compiler.compilation import compile_function
 from grpo_theory.compiler.lanes import WIDTH, load, store
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated, multiset_ranks
-from grpo_theory.simulate import path as path_module
-from grpo_theory.simulate.choice import lookup
-from grpo_theory.simulate.elementary import exponential, logarithm
-from grpo_theory.simulate.path import Path, find_path
-from grpo_theory.simulate.sums import sum_in_order, sum_shown
-from grpo_theory.simulate.tally import ONE, count_outcomes
+from grpo_theory.simulate.advantage import route
+from grpo_theory.simulate.advantage.route import Path, find_path
+from grpo_theory.simulate.advantage.sums import sum_in_order, sum_shown
+from grpo_theory.simulate.draw.elementary import exponential, logarithm
+from grpo_theory.simulate.draw.policy_counting import ONE, count_outcomes
+from grpo_theory.simulate.draw.prompt_tables import lookup
 
 # ---- elementary functions
 
@@ -83,7 +83,7 @@ def test_elementary_functions_have_the_same_bits_in_plain_python(function):
 
 def test_the_table_of_powers_depends_on_nobodys_decimals():
     coarse = "import decimal; decimal.getcontext().prec = 3; "
-    program = coarse + "from grpo_theory.simulate.elementary import POWERS; print(float(POWERS[0, 1]).hex())"
+    program = coarse + "from grpo_theory.simulate.draw.elementary import POWERS; print(float(POWERS[0, 1]).hex())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == [(2.0 ** (1.0 / 16.0)).hex()], done.stderr
 
@@ -155,7 +155,7 @@ def test_what_a_kernel_does_decides_its_path(kernel, affine, alike, registry):
     assert chosen.is_called is not affine
     if not affine:
         assert chosen.fill_sums is (sum_shown if alike else sum_in_order)
-    assert (find_path(plain, found, 4).table is not path_module.NO_TABLE) is alike
+    assert (find_path(plain, found, 4).table is not route.NO_TABLE) is alike
 
 
 # ---- tables

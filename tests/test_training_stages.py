@@ -16,29 +16,30 @@ from grpo_theory.compiler.lanes import RUN, WIDTH, load, store
 from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.exact.table import multiset_ranks
-from grpo_theory.simulate import (
-    advance,
+from grpo_theory.simulate import runs
+from grpo_theory.simulate.advantage import kernel_call, penalty, sums
+from grpo_theory.simulate.advantage.kernel_call import make_batch, spare_rows
+from grpo_theory.simulate.covector import edge_weights, features, ratios
+from grpo_theory.simulate.draw import alias, elementary, generator, policy_counting, prompt_tables, setting, softmax
+from grpo_theory.simulate.draw.prompt_tables import lookup
+from grpo_theory.simulate.update import advance, ascent
+from grpo_theory.simulate.update import trace as traces
+
+MODULES = (
     ascent,
-    choice,
-    draw,
+    prompt_tables,
+    alias,
     elementary,
     generator,
-    geometry,
-    learner,
+    softmax,
     penalty,
-    record,
-    runs,
-    setting,
-    show,
+    traces,
+    kernel_call,
     sums,
-    tally,
-    update,
-    weighing,
+    policy_counting,
+    edge_weights,
+    ratios,
 )
-from grpo_theory.simulate.choice import lookup
-from grpo_theory.simulate.show import make_batch, spare_rows
-
-MODULES = (ascent, choice, draw, elementary, generator, learner, penalty, record, show, sums, tally, update, weighing)
 N, LANES, B, G = WIDTH + 5, 2 * WIDTH, 2, 6
 """Lanes that are wanted, lanes that there are, prompts and responses."""
 AT, OWN = WIDTH, slice(WIDTH, 2 * WIDTH)
@@ -175,7 +176,7 @@ def test_thresholds_and_counts():
         assert (only(counts).sum(axis=0) == G).all()
 
 
-MANY = (1, 2, choice.FEW, choice.FEW + 1, choice.FEW + 9, 16, 17)
+MANY = (1, 2, prompt_tables.FEW, prompt_tables.FEW + 1, prompt_tables.FEW + 9, 16, 17)
 """Numbers of prompts, on both sides of that from which on one looks up what belongs to each."""
 
 
@@ -433,14 +434,14 @@ def test_iterates_are_followed_projected_and_kept():
     *_, mean_alone, far_alone = twins("follow_alone", one, 1, 4, began, before, np.zeros((2, 1)))
     np.testing.assert_array_equal(mean_alone[1, :, 0], mean[1, :, 4])
     np.testing.assert_allclose(far_alone[1, 0], ((theta - start[1])[:, 4] ** 2).sum(), rtol=1e-14)
-    trace = record.NO_TRACE._replace(path=np.zeros((N, 3, 3)))
+    trace = traces.NO_TRACE._replace(path=np.zeros((N, 3, 3)))
     for stage in (compiled(STAGES["keep_iterates"]), STAGES["keep_iterates"].function):
         for first in (0, WIDTH):
             stage(2, theta + first, trace, first)
         np.testing.assert_array_equal(trace.path[:WIDTH, 2], theta.T[:WIDTH])
         np.testing.assert_array_equal(trace.path[WIDTH:, 2], theta.T[: N - WIDTH] + WIDTH)
     path = a.numbers(N, 3, 2)
-    whole = record.NO_TRACE._replace(path=path, mean_rewards=np.zeros((N, 2)), hessian=np.zeros((N, 2, 2)))
+    whole = traces.NO_TRACE._replace(path=path, mean_rewards=np.zeros((N, 2)), hessian=np.zeros((N, 2, 2)))
     for stage in (compiled(STAGES["part_of"]), STAGES["part_of"].py_func):
         np.testing.assert_array_equal(stage(whole, 32, 32).path, path[32:])
         np.testing.assert_array_equal(stage(whole, 0, 32).path, path[:32])
@@ -448,9 +449,9 @@ def test_iterates_are_followed_projected_and_kept():
 
 def test_the_hessian_agrees_with_plain_python():
     a = Arrays()
-    columns, compact = record.compact_features(a.problem.policy)
+    columns, compact = traces.compact_features(a.problem.policy)
     tree = {"edges": a.paths.edges, "lengths": a.paths.lengths, "vocabulary_size": a.paths.vocabulary_size}
-    trace = record.NO_TRACE._replace(**tree, parents=record.leading_edges(a.paths), columns=columns, features=compact)
+    trace = traces.NO_TRACE._replace(**tree, parents=traces.leading_edges(a.paths), columns=columns, features=compact)
     room, square = np.zeros((a.d, LANES)), np.zeros((a.d, a.d, LANES))
     rewards = a.numbers(a.o, LANES)
     *_, mean, leads, masses = twins("weigh_edges", a.counts, rewards, N, G, 0.3, trace, np.zeros(LANES), room, room)
@@ -459,7 +460,7 @@ def test_the_hessian_agrees_with_plain_python():
     assert np.abs(forms[:, :, :N]).max() > 0.1
     full = np.tril(np.moveaxis(forms, -1, 0))[:N]
     full += np.swapaxes(np.tril(full, -1), -1, -2)
-    dense = geometry.features(a.problem.policy)[a.prompts[:N]]
+    dense = features.features(a.problem.policy)[a.prompts[:N]]
     gathered = np.zeros((a.d, columns.shape[1], LANES))
     for function in (compiled(STAGES["add_congruence"]), STAGES["add_congruence"].py_func):
         kept = trace._replace(hessian=np.ones((N, dense.shape[2], dense.shape[2])))
@@ -469,7 +470,7 @@ def test_the_hessian_agrees_with_plain_python():
 
 
 ELSEWHERE = {
-    **dict.fromkeys(own(draw), "test_driver.py"),
+    **dict.fromkeys(own(alias), "test_driver.py"),
     **{
         f"{kind}_{what}": "test_training.py"
         for kind in ("tabular", "picked", "dense", "few", "head")
@@ -515,7 +516,7 @@ def test_records_have_the_types_that_the_driver_declares(policy, penalty_kind, r
             sizes = {"batch_size": 4, "group_size": 5, "inner_steps": updates, "optimiser": optimiser, "ball": None}
             course = runs.Course.of(problem, estimator, np.ones(8), **sizes)
             streams = generator.block_streams(np.random.SeedSequence(0), 0)
-            begun = runs.Runs(course, runs.make_workplace(course), streams, np.tile(problem.theta, (3, 1)), record.NO_TRACE)
+            begun = runs.Runs(course, runs.make_workplace(course), streams, np.tile(problem.theta, (3, 1)), traces.NO_TRACE)
             given = [
                 (course.world, setting.WORLD),
                 (course.recipe, setting.RECIPE),
@@ -525,9 +526,9 @@ def test_records_have_the_types_that_the_driver_declares(policy, penalty_kind, r
                 (begun.place.rollout, sums.ROLLOUT),
                 (begun.place.room, setting.ROOM),
                 (begun.state, setting.STATE),
-                (begun.place.batch, show.BATCH),
+                (begun.place.batch, kernel_call.BATCH),
                 (begun.streams, generator.STREAMS),
-                (record.NO_TRACE, record.TRACE),
+                (traces.NO_TRACE, traces.TRACE),
             ]
             for value, declared in given:
                 for name, field, expected in zip(value._fields, value, declared.types, strict=True):

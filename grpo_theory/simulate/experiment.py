@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from grpo_theory.arrays import Array, Integers, cached_array
 from grpo_theory.compiler.lanes import zeros
 from grpo_theory.estimation import Estimator
-from grpo_theory.simulate.blocks import borrowed, check_wanted
-from grpo_theory.simulate.counting import (
+from grpo_theory.simulate.covector.own_routes import OwnRoute
+from grpo_theory.simulate.covector.routes import Route
+from grpo_theory.simulate.draw.batches import Panel, Scratch
+from grpo_theory.simulate.draw.counting import (
     CountingRoom,
     Counts,
     Sheet,
@@ -18,17 +20,14 @@ from grpo_theory.simulate.counting import (
     make_counts,
     make_sheet,
 )
-from grpo_theory.simulate.errors import ErrorRoom, compiled_errors, make_error_room
-from grpo_theory.simulate.generator import Streams, begin_streams, make_streams
-from grpo_theory.simulate.geometry import Geometry
-from grpo_theory.simulate.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments, set_of
-from grpo_theory.simulate.ordering import compiled_fill_ordered
-from grpo_theory.simulate.outcome_law import OutcomeLaw
-from grpo_theory.simulate.own_routes import OwnRoute
-from grpo_theory.simulate.panel import Panel, Scratch
-from grpo_theory.simulate.routes import Route
-from grpo_theory.simulate.strip import STRIP
-from grpo_theory.simulate.summary import pairs_of
+from grpo_theory.simulate.draw.generator import LANES, Streams, begin_streams, make_streams
+from grpo_theory.simulate.draw.order import compiled_fill_ordered
+from grpo_theory.simulate.draw.outcome_law import OutcomeLaw
+from grpo_theory.simulate.gradient_simulation import pairs_of
+from grpo_theory.simulate.observe.errors import ErrorRoom, compiled_errors, make_error_room
+from grpo_theory.simulate.observe.geometry import Geometry
+from grpo_theory.simulate.observe.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments, set_of
+from grpo_theory.simulate.workers import borrowed, check_wanted
 
 PANEL_NUMBERS = 1 << 18
 """The numbers that the parts of a panel's estimates take, unless one strip has more: few enough for a cache, many for a call."""
@@ -120,7 +119,7 @@ class Experiment:
     @property
     def panel_strips(self) -> int:
         """The most strips of a panel."""
-        strip = self.batch_size * STRIP
+        strip = self.batch_size * LANES
         largest = max(route.n_numbers for route in self.routes) * strip
         return max(1, PANEL_NUMBERS // largest)
 
@@ -155,10 +154,10 @@ class Workplace:
         sheets = [make_sheet(law, group_size) for _ in range(1 + experiment.in_order)]  # as counts, and in the order drawn
         room = make_counting_room(law, sheets[0])
         self.draws = [Draws(make_streams(), law, group_size, sheet, room) for sheet in sheets]
-        n_strips = min(SHEAF_STRIPS, -(-experiment.block_replications // STRIP))
+        n_strips = min(SHEAF_STRIPS, -(-experiment.block_replications // LANES))
         self.moments = experiment.make_moments()
-        observations = zeros(len(experiment.estimators), 4 + experiment.n_directions, n_strips, STRIP)
-        self.rows = observations.reshape(-1, n_strips * STRIP)
+        observations = zeros(len(experiment.estimators), 4 + experiment.n_directions, n_strips, LANES)
+        self.rows = observations.reshape(-1, n_strips * LANES)
         lengths = [len(route.estimators) for route in experiment.routes]
         self.found = np.split(observations, np.cumsum(lengths)[:-1])
 
@@ -167,21 +166,21 @@ class Workplace:
         for draws in self.draws:
             draws.begin(self.experiment.words, block)
         total = set_of(moments, i)
-        for done in range(0, replications, SHEAF_STRIPS * STRIP):
-            wanted = min(replications - done, SHEAF_STRIPS * STRIP)
+        for done in range(0, replications, SHEAF_STRIPS * LANES):
+            wanted = min(replications - done, SHEAF_STRIPS * LANES)
             self._run_sheaf(wanted)
             compiled_fill_moments()(self.rows, wanted, 0, self.moments)
             compiled_merge_moments()(total, self.moments)
 
     def _run_sheaf(self, replications: int) -> None:
         """Draw and observe the next replications of a block."""
-        n_strips = -(-replications // STRIP)
+        n_strips = -(-replications // LANES)
         for start in range(0, n_strips, self.panel_strips):
             panel = self._draw(min(self.panel_strips, n_strips - start))
             for route, found in zip(self.experiment.routes, self.found, strict=True):
                 self._observe(route, panel, start, found)
                 if isinstance(route, OwnRoute):
-                    self._check(route, panel, found[0, 0, start:], replications - start * STRIP)
+                    self._check(route, panel, found[0, 0, start:], replications - start * LANES)
 
     def _draw(self, n_strips: int) -> Panel:
         """Draw the next strips."""
@@ -195,11 +194,11 @@ class Workplace:
         """Make room for so many strips."""
         experiment, shape = self.experiment, (n_strips, self.experiment.batch_size)
         counts = make_counts(*shape, experiment.law.fine.shape[1])
-        ordered = zeros(*shape, experiment.group_size, STRIP, dtype=np.uint16) if experiment.in_order else None
+        ordered = zeros(*shape, experiment.group_size, LANES, dtype=np.uint16) if experiment.in_order else None
         return Panel(counts, ordered)
 
     def _observe(self, route: Route, panel: Panel, start: int, found: Array) -> None:
-        """Fill in the observations of a route's estimators, shape (E, 4 + J, S, STRIP), from a strip on."""
+        """Fill in the observations of a route's estimators, shape (E, 4 + J, S, LANES), from a strip on."""
         fill_errors, truth = self.experiment.geometry
         place = 0
         for parts in route.parts(panel, self.scratch):
@@ -218,7 +217,7 @@ class Workplace:
         """Raise if a kernel has left an advantage that is not finite, in one of the wanted replications of a panel."""
         bad = ~np.isfinite(errors[: len(panel.counts.prompts)]).reshape(-1)[:wanted]
         if bad.any():
-            strip, lane = divmod(int(np.argmax(bad)), STRIP)
+            strip, lane = divmod(int(np.argmax(bad)), LANES)
             counts, prompt = panel.counts.outcomes[strip, 0, :, lane], panel.counts.prompts[strip, 0, lane]
             raise ValueError(
                 f"the kernel of estimator {route.estimators[0].name!r} must fill finite advantages, and does not for a batch "

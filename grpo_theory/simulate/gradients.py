@@ -10,19 +10,18 @@ from numpy.typing import ArrayLike
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.table import warn_of_table
 from grpo_theory.problem import Point, Problem
-from grpo_theory.simulate.blocks import map_in_order
-from grpo_theory.simulate.counting import LARGEST_GROUP
+from grpo_theory.simulate.covector.own_routes import OwnRoute
+from grpo_theory.simulate.covector.routes import is_called_for_size, routes_of
+from grpo_theory.simulate.draw.counting import LARGEST_GROUP
+from grpo_theory.simulate.draw.generator import LANES, stream_words
+from grpo_theory.simulate.draw.outcome_law import outcome_law
+from grpo_theory.simulate.draw.seeds import Rng, as_seed_sequence
+from grpo_theory.simulate.draw.sizes import as_sizes
 from grpo_theory.simulate.experiment import Experiment
-from grpo_theory.simulate.generator import stream_words
-from grpo_theory.simulate.geometry import geometry
-from grpo_theory.simulate.moments import compiled_merge_moments
-from grpo_theory.simulate.outcome_law import outcome_law
-from grpo_theory.simulate.own_routes import OwnRoute
-from grpo_theory.simulate.routes import is_called_for_size, routes_of
-from grpo_theory.simulate.sizes import as_sizes
-from grpo_theory.simulate.streams import Rng, as_seed_sequence
-from grpo_theory.simulate.strip import STRIP
-from grpo_theory.simulate.summary import GradientSimulation
+from grpo_theory.simulate.gradient_simulation import GradientSimulation
+from grpo_theory.simulate.observe.geometry import geometry
+from grpo_theory.simulate.observe.moments import compiled_merge_moments
+from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_real_array, check_shape, typed
 
 BLOCK_RESPONSES = 1 << 21
@@ -36,8 +35,8 @@ JOBS_LEFT = 4
 
 def block_replications(batch_size: int, group_size: int) -> int:
     """Return the number of replications in a block, whole strips: fixed by the shape of a batch alone."""
-    strip_responses = STRIP * prod(as_sizes(batch_size, group_size))
-    return STRIP * max(1, BLOCK_RESPONSES // strip_responses)
+    strip_responses = LANES * prod(as_sizes(batch_size, group_size))
+    return LANES * max(1, BLOCK_RESPONSES // strip_responses)
 
 
 @typed

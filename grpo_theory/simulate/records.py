@@ -12,12 +12,12 @@ from grpo_theory.problem import Problem
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.samples.record import MINIMUM_STEPS, check_tail, tail_start
 from grpo_theory.schedule import Schedule, step_sizes
-from grpo_theory.simulate.blocks import map_in_order
-from grpo_theory.simulate.generator import block_streams
-from grpo_theory.simulate.optimiser import SGD
-from grpo_theory.simulate.record import compact_features, empty_trace
+from grpo_theory.simulate.draw.generator import block_streams
+from grpo_theory.simulate.draw.seeds import Rng, as_seed_sequence
 from grpo_theory.simulate.runs import BLOCK_RUNS, Course, starting_points
-from grpo_theory.simulate.streams import Rng, as_seed_sequence
+from grpo_theory.simulate.update.optimiser import SGD
+from grpo_theory.simulate.update.trace import compact_features, empty_trace
+from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_numbers, typed
 
 LARGEST_DIMENSION = 256

@@ -14,18 +14,17 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.weights import check_penalty
 from grpo_theory.problem import Policy, Problem
-from grpo_theory.simulate.advance import Parts, compiled_advance
-from grpo_theory.simulate.ascent import Ascent, ascent
-from grpo_theory.simulate.blocks import borrowed, check_wanted
-from grpo_theory.simulate.generator import LANES, Streams
-from grpo_theory.simulate.optimiser import Optimiser, check_optimiser
-from grpo_theory.simulate.path import Path, find_path
-from grpo_theory.simulate.record import NO_TRACE, Trace
-from grpo_theory.simulate.setting import Recipe, Room, Words, World
-from grpo_theory.simulate.show import fault_message, make_batch, spare_rows
-from grpo_theory.simulate.sizes import as_sizes
-from grpo_theory.simulate.sums import Rollout, Rule
-from grpo_theory.simulate.world import (
+from grpo_theory.simulate.advantage.kernel_call import fault_message, make_batch, spare_rows
+from grpo_theory.simulate.advantage.route import Path, find_path
+from grpo_theory.simulate.advantage.sums import Rollout, Rule
+from grpo_theory.simulate.draw.generator import LANES, Streams
+from grpo_theory.simulate.draw.setting import Recipe, Room, Words, World
+from grpo_theory.simulate.draw.sizes import as_sizes
+from grpo_theory.simulate.update.advance import Parts, compiled_advance
+from grpo_theory.simulate.update.ascent import Ascent, ascent
+from grpo_theory.simulate.update.optimiser import Optimiser, check_optimiser
+from grpo_theory.simulate.update.trace import NO_TRACE, Trace
+from grpo_theory.simulate.update.world import (
     Layout,
     make_parts,
     make_recipe,
@@ -37,6 +36,7 @@ from grpo_theory.simulate.world import (
     make_world,
     words_rows,
 )
+from grpo_theory.simulate.workers import borrowed, check_wanted
 from grpo_theory.validation import as_positive, as_real_array, check_shape
 
 BLOCK_RUNS = LANES

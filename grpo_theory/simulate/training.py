@@ -15,12 +15,12 @@ from grpo_theory.exact.stability import warn_if_unstable
 from grpo_theory.exact.table import warn_of_table
 from grpo_theory.problem import Problem
 from grpo_theory.schedule import Schedule, step_sizes
-from grpo_theory.simulate.blocks import map_in_order
-from grpo_theory.simulate.generator import Streams, block_streams
-from grpo_theory.simulate.optimiser import SGD, Optimiser
-from grpo_theory.simulate.path import is_called_for_size
+from grpo_theory.simulate.advantage.route import is_called_for_size
+from grpo_theory.simulate.draw.generator import Streams, block_streams
+from grpo_theory.simulate.draw.seeds import Rng, as_seed_sequence
 from grpo_theory.simulate.runs import BLOCK_RUNS, Ball, Course, starting_points
-from grpo_theory.simulate.streams import Rng, as_seed_sequence
+from grpo_theory.simulate.update.optimiser import SGD, Optimiser
+from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_numbers, shown
 
 if TYPE_CHECKING:
