@@ -7,7 +7,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
-from grpo_theory.simulate.iterates import simulate_iterates
+from grpo_theory.simulate.records import simulate_iterates
 from simulations.harness.evidence import BoundedMean
 from simulations.harness.study import Cell, cell_seed, table_of
 from simulations.sequence.off_policy import Pairs, cosines

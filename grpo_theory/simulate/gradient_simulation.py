@@ -89,9 +89,9 @@ class GradientSimulation:
         return cls.of_moments(estimators, moments, range(n_estimators), gradient_power)
 
     @classmethod
-    def of_moments(cls, estimators: Sequence[str], moments: Moments, places: Sequence[int], gradient_power: float) -> Self:
-        """Return one set of moments, of the pairs that `pairs_of` has, whose estimators are at these places of it."""
-        n_estimators, at = len(estimators), np.asarray(places)
+    def of_moments(cls, estimators: Sequence[str], moments: Moments, order: Sequence[int], gradient_power: float) -> Self:
+        """Return one set of moments, of the pairs that `pairs_of` has, whose estimators are there in this order."""
+        n_estimators, at = len(estimators), np.asarray(order)
         means = moments.means.reshape(n_estimators, -1)
         n_errors, n_powers = n_estimators * (n_estimators + 1), n_estimators * (2 * n_estimators + 1)
         errors, powers, along = np.split(moments.products[0], [n_errors, n_errors + n_powers])

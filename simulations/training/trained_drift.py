@@ -14,7 +14,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Evidence
 from grpo_theory.exact import StabilityWarning
-from grpo_theory.simulate.iterates import simulate_iterates
+from grpo_theory.simulate.records import simulate_iterates
 from simulations.claims import claim
 from simulations.harness.evidence import BoundedMean, evidence
 from simulations.harness.kernels import kernel_at

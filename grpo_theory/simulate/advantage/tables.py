@@ -1,4 +1,4 @@
-"""Kernels as tables, several in one book: what each gives a response, by the number of the multiset of its group's rewards."""
+"""Kernels as tables, one or several: the advantage of each reward value by the number of the multiset of its group's rewards."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,15 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.compilation import F2, I1, I2, record_type, stage
-from grpo_theory.compiler.lanes import PICKED, as_integer, integers, load, pick, spread, store, take, tallies, whole_rows
+from grpo_theory.compiler.lanes import PICKED, as_integer, load, pick, spread, store, take, whole_rows
 from grpo_theory.exact.table import AdvantageTable
 from grpo_theory.simulate.draw.prompt_tables import short_columns
 
 
-class Book(NamedTuple):
+class Tables(NamedTuple):
     """Tables of advantages one after another.
 
-    The advantage of estimator e at prompt m, over G, for value l in multiset i is advantages[starts[e] + steps[e] m + i, l].
+    The advantage of estimator e at prompt m for value l in multiset i is advantages[starts[e] + steps[e] m + i, l].
 
     Attributes
     ----------
@@ -35,58 +35,59 @@ class Book(NamedTuple):
     ranks: Integers
 
 
-BOOK = record_type(Book, F2, F2, I1, I1, I2)
+TABLES = record_type(Tables, F2, F2, I1, I1, I2)
+NO_TABLES = Tables(np.empty((0, 0)), np.empty((0, 0)), np.zeros(1, np.int64), np.zeros(1, np.int64), np.empty((0, 0), np.int64))
 
 
-def make_book(table: AdvantageTable, group_size: int) -> Book:
-    """Make a book of one table."""
+def make_tables(table: AdvantageTable, divisor: float) -> Tables:
+    """Make one table ready to be looked up in, its advantages over a number."""
     n_prompts, n_multisets, n_values = table.advantages.shape
-    numbers = table.advantages.reshape(-1, n_values) / group_size
+    numbers = table.advantages.reshape(-1, n_values) / divisor
     columns = short_columns(numbers) if n_prompts == 1 and PICKED else np.empty((0, 0))
     steps = np.array([n_multisets if n_prompts > 1 else 0])
-    return Book(whole_rows(numbers), columns, np.zeros(1, dtype=np.int64), steps, table.ranks)
+    return Tables(whole_rows(numbers), columns, np.zeros(1, dtype=np.int64), steps, table.ranks)
 
 
-def join(books: list[Book]) -> Book:
-    """Bind several books in one."""
-    lengths = [len(book.advantages) for book in books]
-    short = all(len(book.columns) > 0 for book in books)
-    starts = [book.starts + sum(lengths[:i]) for i, book in enumerate(books)]
-    return Book(
-        advantages=np.concatenate([book.advantages for book in books]),
-        columns=np.concatenate([book.columns for book in books]) if short else np.empty((0, 0)),
+def join(several: list[Tables]) -> Tables:
+    """Put several tables one after another."""
+    lengths = [len(tables.advantages) for tables in several]
+    short = all(len(tables.columns) > 0 for tables in several)
+    starts = [tables.starts + sum(lengths[:i]) for i, tables in enumerate(several)]
+    return Tables(
+        advantages=np.concatenate([tables.advantages for tables in several]),
+        columns=np.concatenate([tables.columns for tables in several]) if short else np.empty((0, 0)),
         starts=np.concatenate(starts),
-        steps=np.concatenate([book.steps for book in books]),
-        ranks=books[0].ranks,
+        steps=np.concatenate([tables.steps for tables in several]),
+        ranks=several[0].ranks,
     )
 
 
 @stage
-def find_multisets(outcomes, s, b, i, ranks):
-    """Return the number of each lane's multiset of reward values, from counts of outcomes (S, B, O, LANES), from lane i on.
+def multiset_numbers(counts, b, i, ranks):
+    """Return the number of each lane's multiset of reward values, from the counts (B, O, N) of group b, for the lanes from i on.
 
     It is the sum over l of ranks[l] at n_1 + ... + n_l.
     """
-    n_values = ranks.shape[0] + 1
-    places, reached = integers(0), tallies(0)
+    n_values, first = ranks.shape[0] + 1, load(counts, b, 0, i)
+    reached, numbers = first - first, as_integer(first - first)
     for value in range(n_values - 1):
         o = value
-        while o < outcomes.shape[2]:  # a range would begin with a division, which takes as long as half of the look-up
-            reached = reached + load(outcomes, s, b, o, i)
+        while o < counts.shape[1]:  # a range would begin with a division, which takes as long as half of the look-up
+            reached = reached + load(counts, b, o, i)
             o += n_values
         rank = as_integer(reached)
         if value > 0:  # the first ranks are 0, 1, 2...
             rank = take(ranks, rank + value * ranks.shape[1])
-        places = places + rank
-    return places
+        numbers = numbers + rank
+    return numbers
 
 
 @stage
-def find_advantages(book, e, prompts, places, advantages):
-    """Look up estimator e's advantages (at least L, WIDTH), over G, of each reward value in the multisets with these numbers."""
-    if book.columns.shape[0] == 0:
-        spread(book.advantages, prompts * book.steps[e] + (places + book.starts[e]), advantages)
+def look_up_advantages(tables, e, prompts, multisets, advantages):
+    """Fill in estimator e's advantages (at least L, WIDTH) of each reward value in the multisets with these numbers."""
+    if tables.columns.shape[0] == 0:
+        spread(tables.advantages, prompts * tables.steps[e] + (multisets + tables.starts[e]), advantages)
         return
-    n_values = book.ranks.shape[0] + 1
+    n_values = tables.ranks.shape[0] + 1
     for value in range(n_values):
-        store(pick(book.columns, e * n_values + value, places), advantages, value, 0)
+        store(pick(tables.columns, e * n_values + value, multisets), advantages, value, 0)

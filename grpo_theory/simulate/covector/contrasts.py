@@ -1,4 +1,4 @@
-"""Binary rewards: groups of one-token responses to the parts of their estimates, which all kernels share.
+"""Binary rewards: groups of one-token responses to the rows of their covectors, which all kernels share.
 
 The advantages A_1 of the responses with the higher reward and A_0 of the others make the covector
 
@@ -19,14 +19,14 @@ import numpy as np
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.compilation import F2, F4, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, load, reals, spread, store, tallies, where, whole_rows
-from grpo_theory.simulate.covector.combinations import PARTS
+from grpo_theory.simulate.covector.combinations import COMBINATIONS
 from grpo_theory.simulate.draw.counting import COUNTS
 from grpo_theory.simulate.draw.generator import VECTORS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, lookup, read_rows, read_short
 
 
 class Contrasts(NamedTuple):
-    """What estimators give the parts, by the number n_0 of responses with the lower reward.
+    """What estimators give the rows, by the number n_0 of responses with the lower reward.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ def binary_weights(advantages: Array, values: Array) -> Array:
 
 
 class _Columns:
-    """Columns of one table, each of a part of estimates; what several estimators have in common is there once."""
+    """Columns of one table, each of a row of covectors; what several estimators have in common is there once."""
 
     def __init__(self, first: list[tuple[int, Array]]) -> None:
         self.found = first
@@ -100,7 +100,7 @@ def make_contrasts(weights: Sequence[Array]) -> tuple[Contrasts, Integers]:
     -------
     Contrasts
     columns : ndarray of int64, shape (E, R)
-        As `Parts` has them, those of `shared` before those of `by_prompt`; R is 1 if all kernels have mean 0, and otherwise 2.
+        As `Combinations` has them, those of `shared` before those of `by_prompt`; R is 1 if all kernels have mean 0, else 2.
     """
     group_size = weights[0].shape[1] - 1
     shared, by_prompt = _Columns([(-1, np.arange(group_size, -1.0, -1.0) / group_size)]), _Columns([])
@@ -121,51 +121,53 @@ def make_contrasts(weights: Sequence[Array]) -> tuple[Contrasts, Integers]:
 
 
 @stage
-def count_low(outcomes, s, b, i):
-    """Return how many responses have the lower reward, from counts of outcomes (S, B, 2 K, LANES)."""
+def count_low(outcomes, i):
+    """Return how many responses of a group have the lower reward, from counts of outcomes (2 K, LANES)."""
     found, o = tallies(0), 0
-    while o < outcomes.shape[2]:  # a range would begin with a division
-        found = found + load(outcomes, s, b, o, i)
+    while o < outcomes.shape[0]:  # a range would begin with a division
+        found = found + load(outcomes, o, i)
         o += 2
     return found
 
 
 @stage
-def contrast(outcomes, s, b, i, share, rows, v, r):
+def contrast(outcomes, i, share, rows, r):
     """Fill in row r with h."""
-    for k in range(rows.shape[2]):
-        high = load(outcomes, s, b, 2 * k + 1, i)
-        both = load(outcomes, s, b, 2 * k, i) + high
-        store(as_real(high) - share * as_real(both), rows, v, r, k, 0)
+    for k in range(rows.shape[1]):
+        high = load(outcomes, 2 * k + 1, i)
+        both = load(outcomes, 2 * k, i) + high
+        store(as_real(high) - share * as_real(both), rows, r, k, 0)
 
 
 @stage
-def contrast_and_scores(outcomes, s, b, i, share, expected, prompts, found, rows, v, r):
+def contrast_and_scores(outcomes, i, share, expected, prompts, found, rows, r):
     """Fill in row r with h and row r + 1 with W, from the expected numbers G pi (M, K) of the responses."""
-    for k in range(rows.shape[2]):
-        high = load(outcomes, s, b, 2 * k + 1, i)
-        both = as_real(load(outcomes, s, b, 2 * k, i) + high)
-        store(as_real(high) - share * both, rows, v, r, k, 0)
-        store(both - at_places(expected, k, prompts, found), rows, v, r + 1, k, 0)
+    for k in range(rows.shape[1]):
+        high = load(outcomes, 2 * k + 1, i)
+        both = as_real(load(outcomes, 2 * k, i) + high)
+        store(as_real(high) - share * both, rows, r, k, 0)
+        store(both - at_places(expected, k, prompts, found), rows, r + 1, k, 0)
 
 
-def fill_contrasts(expected, contrasts, counts, found, parts):
-    """Fill in the parts of the estimates of estimators whose kernels are tables; `found` (at least K, WIDTH) is room."""
-    n_vectors, batch_size = parts.rows.shape[0], counts.prompts.shape[1]
-    n_parts, n_shared = parts.columns.shape[1], contrasts.shared.rows.shape[1]
+def fill_contrasts(expected, contrasts, counts, found, covectors):
+    """Fill in the covectors of estimators whose kernels are tables; `found` (at least K, WIDTH) is room."""
+    n_vectors, batch_size = covectors.rows.shape[0], counts.prompts.shape[1]
+    n_rows, n_shared = covectors.columns.shape[1], contrasts.shared.rows.shape[1]
     for v in range(n_vectors):
         s, i = v // VECTORS, v % VECTORS * WIDTH
+        rows = covectors.rows[v]
         for b in range(batch_size):
-            prompts, low = load(counts.prompts, s, b, i), as_integer(count_low(counts.outcomes, s, b, i))
-            read_short(contrasts.shared, low, parts.weights[v, b])
-            share, r = load(parts.weights, v, b, 0, 0), b * n_parts
-            if n_parts == 1:
-                contrast(counts.outcomes, s, b, i, share, parts.rows, v, r)
+            outcomes, weights = counts.outcomes[s, b], covectors.weights[v, b]
+            prompts, low = load(counts.prompts, s, b, i), as_integer(count_low(outcomes, i))
+            read_short(contrasts.shared, low, weights)
+            share, r = load(weights, 0, 0), b * n_rows
+            if n_rows == 1:
+                contrast(outcomes, i, share, rows, r)
             else:
                 read_rows(expected, prompts, found)
-                contrast_and_scores(counts.outcomes, s, b, i, share, expected, prompts, found, parts.rows, v, r)
+                contrast_and_scores(outcomes, i, share, expected, prompts, found, rows, r)
             if contrasts.by_prompt.shape[0] > 0:
-                spread(contrasts.by_prompt, prompts * contrasts.shared.rows.shape[0] + low, parts.weights[v, b, n_shared:])
+                spread(contrasts.by_prompt, prompts * contrasts.shared.rows.shape[0] + low, weights[n_shared:])
 
 
 @stage
@@ -181,56 +183,58 @@ def larger_of(one, other):
 
 
 @stage
-def weigh_firsts(firsts, s, b, i, low, group_size, rounding, weights, v):
-    """Fill in D and A from the advantages over G of either reward (S, B, 2, LANES), as `binary_weights` does.
+def weigh_firsts(firsts, i, low, group_size, rounding, weights):
+    """Fill in D and A from the advantages over G of either reward (2, LANES), as `binary_weights` does.
 
     In groups with one reward D is left as it is, because h is 0.
     """
     share, least = rounding
     high = group_size - low
-    smaller, larger = load(firsts, s, b, 0, i), load(firsts, s, b, 1, i)
+    smaller, larger = load(firsts, 0, i), load(firsts, 1, i)
     mean = (low * smaller + high * larger) / group_size
     size = larger_of(larger_of(size_of(smaller), size_of(larger)), reals(least))
-    store(larger - smaller, weights, v, b, 0, 0)
-    store(where(size_of(mean) <= share * size, 0.0, mean), weights, v, b, 1, 0)
+    store(larger - smaller, weights, 0, 0)
+    store(where(size_of(mean) <= share * size, 0.0, mean), weights, 1, 0)
 
 
 @stage
-def add_deviations(deviations, s, b, i, expected, group_size, prompts, found, rows, v, r):
-    """Fill in row r with the covector of responses' deviations (S, B, K, LANES)."""
+def add_deviations(deviations, i, expected, group_size, prompts, found, rows, r):
+    """Fill in row r with the covector of responses' deviations (K, LANES)."""
     total = reals(0.0)
-    for k in range(rows.shape[2]):
-        total = total + load(deviations, s, b, k, i)
+    for k in range(rows.shape[1]):
+        total = total + load(deviations, k, i)
     share = total / group_size
-    for k in range(rows.shape[2]):
-        store(load(deviations, s, b, k, i) - share * at_places(expected, k, prompts, found), rows, v, r, k, 0)
+    for k in range(rows.shape[1]):
+        store(load(deviations, k, i) - share * at_places(expected, k, prompts, found), rows, r, k, 0)
 
 
-def fill_contrasts_of_firsts(expected, counts, group_size, rounding, firsts, deviations, found, parts):
-    """Fill in the parts of one estimator, whose kernel is shown every response: h, W, and what makes it more than a table.
+def fill_contrasts_of_firsts(expected, counts, group_size, rounding, firsts, deviations, found, covectors):
+    """Fill in the covectors of one estimator, whose kernel is called: h, W, and what makes it more than a table.
 
-    The third part is of weight 1, which the weights (V, B, 3, WIDTH) have already.  It is 0 if responses with one reward have one
+    The third row is of weight 1, which the weights (V, B, 3, WIDTH) have already.  It is 0 if responses with one reward have one
     advantage, and then the estimate is bit for bit that of the table.  `rounding` is that of `rounding_of`.
     """
-    for v in range(parts.rows.shape[0]):
+    for v in range(covectors.rows.shape[0]):
         s, i = v // VECTORS, v % VECTORS * WIDTH
+        rows = covectors.rows[v]
         for b in range(counts.prompts.shape[1]):
-            prompts, low = load(counts.prompts, s, b, i), as_real(count_low(counts.outcomes, s, b, i))
-            weigh_firsts(firsts, s, b, i, low, group_size, rounding, parts.weights, v)
+            outcomes = counts.outcomes[s, b]
+            prompts, low = load(counts.prompts, s, b, i), as_real(count_low(outcomes, i))
+            weigh_firsts(firsts[s, b], i, low, group_size, rounding, covectors.weights[v, b])
             read_rows(expected, prompts, found)
             share = (group_size - low) / group_size
-            contrast_and_scores(counts.outcomes, s, b, i, share, expected, prompts, found, parts.rows, v, 3 * b)
-            add_deviations(deviations, s, b, i, expected, group_size, prompts, found, parts.rows, v, 3 * b + 2)
+            contrast_and_scores(outcomes, i, share, expected, prompts, found, rows, 3 * b)
+            add_deviations(deviations[s, b], i, expected, group_size, prompts, found, rows, 3 * b + 2)
 
 
 @cache
 def compiled_fill_contrasts() -> Any:
     """Compile `fill_contrasts`, or read it from the cache."""
-    return compile_driver(fill_contrasts, numba.void(LOOKUP, CONTRASTS, COUNTS, F2, PARTS), **NO_ARRAYS)
+    return compile_driver(fill_contrasts, numba.void(LOOKUP, CONTRASTS, COUNTS, F2, COMBINATIONS), **NO_ARRAYS)
 
 
 @cache
 def compiled_fill_contrasts_of_firsts() -> Any:
     """Compile `fill_contrasts_of_firsts`, or read it from the cache."""
-    arguments = LOOKUP, COUNTS, numba.float64, numba.types.UniTuple(numba.float64, 2), F4, F4, F2, PARTS
+    arguments = LOOKUP, COUNTS, numba.float64, numba.types.UniTuple(numba.float64, 2), F4, F4, F2, COMBINATIONS
     return compile_driver(fill_contrasts_of_firsts, numba.void(*arguments), **NO_ARRAYS)

@@ -103,8 +103,9 @@ COUNTS = record_type(Counts, numba.int64[:, :, ::1], numba.uint16[:, :, :, ::1])
 COUNTING_ROOM = record_type(CountingRoom, F2, S2, U2, U2, numba.int16[:, :, ::1], U1)
 
 
-def make_sheet(law: OutcomeLaw, group_size: int) -> Sheet:
-    """Make an empty sheet: fixed by the law and the group size alone."""
+def make_sheet(law: OutcomeLaw) -> Sheet:
+    """Make an empty sheet: fixed by the law and its group size alone."""
+    group_size = law.group_size
     is_coarse = len(law.coarse) > 0
     n_coarse = -(-group_size // 8) * 8 if is_coarse else 0
     n_fine = drawn_again(law.coarse, group_size) if is_coarse else -(-group_size // 4) * 4
@@ -179,8 +180,9 @@ def keep_words(fine, place, left, words):
 
 
 @paragraph
-def count_by_bytes(sheet, place, group_size, n_counted, room):
+def count_by_bytes(law, sheet, place, room):
     """Count the words of 8 bits, and draw what they leave by those of 16 bits."""
+    group_size, n_counted = law.group_size, law.n_counted
     count_below(sheet.coarse, place, 0, min(SPAN, group_size), room.numbers, 0, n_counted, room.below)
     for start in range(SPAN, group_size, SPAN):
         count_below(sheet.coarse, place, start, min(start + SPAN, group_size), room.numbers, 0, n_counted, room.again)
@@ -193,23 +195,23 @@ def count_by_bytes(sheet, place, group_size, n_counted, room):
 
 
 @stage
-def take_differences(below, s, b, j, outcomes):
-    """Turn counts of words below each threshold into counts of the outcomes (S, B, O, LANES)."""
+def take_differences(below, j, outcomes):
+    """Turn counts of words below each threshold into counts of the outcomes (O, LANES)."""
     before = tallies(0)
-    for o in range(outcomes.shape[2]):
+    for o in range(outcomes.shape[0]):
         reached = load(below, o, 0)
-        store(reached - before, outcomes, s, b, o, j)
+        store(reached - before, outcomes, o, j)
         before = reached
 
 
 @stage
-def share_differences(below, numbers, first, stride, s, b, j, outcomes):
-    """Do the same where words were counted for strides of outcomes: the numbers (N, WIDTH) from the first on say which it was."""
-    before = tallies(0)
-    for k in range(outcomes.shape[2] // stride):
+def share_differences(below, numbers, law, j, outcomes):
+    """Do the same where words were counted for strides of outcomes: the prompts' numbers of rewards say which it was."""
+    before, first, stride = tallies(0), first_reward(law), law.stride
+    for k in range(law.n_counted):
         reached, reward = load(below, k, 0), load(numbers, first + k, 0)
         for value in range(stride):
-            store(where(reward == value, reached - before, 0), outcomes, s, b, k * stride + value, j)
+            store(where(reward == value, reached - before, 0), outcomes, k * stride + value, j)
         before = reached
 
 
@@ -231,62 +233,62 @@ def draw_residual(residual, lone):
 
 
 @stage
-def add_residual(law, below, last, late, group_size, lone, s, b, first, counts):
+def add_residual(law, room, lone, prompts, first, outcomes):
     """Draw the outcomes of what is left after all words from their prompts' residual laws, lane by lane, and count them."""
-    if some(load(below, last, 0) < group_size):
+    last, group_size = law.n_counted - 1, law.group_size
+    if some(load(room.below, last, 0) < group_size):
         for j in range(WIDTH):
-            prompt, n = counts.prompts[s, b, first + j], group_size - np.int64(below[last, j])
+            prompt, n = prompts[first + j], group_size - np.int64(room.below[last, j])
             for i in range(n):
-                residual = law.fine if i < n - late[j] else law.coarse
-                counts.outcomes[s, b, draw_residual(residual[prompt], lone), first + j] += np.uint16(1)
+                residual = law.fine if i < n - room.late[j] else law.coarse
+                outcomes[draw_residual(residual[prompt], lone), first + j] += np.uint16(1)
 
 
 @stage
-def first_reward(law, n_counted):
+def first_reward(law):
     """Return where the numbers of rewards begin among a prompt's numbers: after the thresholds of either kind."""
-    return 2 * n_counted if law.coarse.shape[0] > 0 else n_counted
+    return 2 * law.n_counted if law.coarse.shape[0] > 0 else law.n_counted
 
 
 @paragraph
-def begin_group(streams, law, sheet, place, room, s, b, j, prompts):
-    """Draw the prompts of group b of strip s, for the lanes from j on, and read their numbers; a sheet begins with new words."""
+def begin_group(streams, law, sheet, place, room, j, prompts):
+    """Draw the prompts (LANES,) of a group, for the lanes from j on, and read their numbers; a sheet begins with new words."""
     if place == 0:
         fill_words(streams.lanes, sheet.words)
     chosen = choose_prompts(load(sheet.prompts, place, 0), law.prompts, room.prompts)
-    store(chosen, prompts, s, b, j)
+    store(chosen, prompts, j)
     read_short(law.numbers, chosen, room.numbers)
 
 
 @paragraph
-def count_group(streams, law, n_counted, sheet, place, room, group_size, s, b, j, counts):
-    """Draw and count the responses of a group that has begun, for the lanes from j on; so many thresholds are compared."""
+def count_group(streams, law, sheet, place, room, j, prompts, outcomes):
+    """Draw the responses of a group that has begun, and count its outcomes (O, LANES), for the lanes from j on."""
     if law.coarse.shape[0] > 0:
-        count_by_bytes(sheet, place, group_size, n_counted, room)
+        count_by_bytes(law, sheet, place, room)
     else:
-        count_below(sheet.fine, place, 0, group_size, room.numbers, 0, n_counted, room.below)
+        count_below(sheet.fine, place, 0, law.group_size, room.numbers, 0, law.n_counted, room.below)
     if law.stride == 1:
-        take_differences(room.below, s, b, j, counts.outcomes)
+        take_differences(room.below, j, outcomes)
     else:
-        share_differences(room.below, room.numbers, first_reward(law, n_counted), law.stride, s, b, j, counts.outcomes)
-    add_residual(law, room.below, n_counted - 1, room.late, group_size, streams.lone, s, b, j, counts)
+        share_differences(room.below, room.numbers, law, j, outcomes)
+    add_residual(law, room, streams.lone, prompts, j, outcomes)
 
 
-def fill_counts(streams, law, sheet, room, first, group_size, counts):
+def fill_counts(streams, law, sheet, room, first, counts):
     """Draw some strips of groups, the first of which is group number `first` of its lane: prompts and counts of outcomes."""
-    n_strips, batch_size, n_outcomes, _ = counts.outcomes.shape
-    n_counted = n_outcomes // law.stride
+    n_strips, batch_size, _, _ = counts.outcomes.shape
     place, size = first * VECTORS % sheet.prompts.shape[0], sheet.prompts.shape[0]
     for s in range(n_strips):
         for b in range(batch_size):
+            prompts, outcomes = counts.prompts[s, b], counts.outcomes[s, b]
             for j in range(0, LANES, WIDTH):
-                begin_group(streams, law, sheet, place, room, s, b, j, counts.prompts)
-                count_group(streams, law, n_counted, sheet, place, room, group_size, s, b, j, counts)
+                begin_group(streams, law, sheet, place, room, j, prompts)
+                count_group(streams, law, sheet, place, room, j, prompts, outcomes)
                 place = place + 1 if place + 1 < size else 0
 
 
 @cache
 def compiled_fill_counts() -> Any:
     """Compile `fill_counts`, or read it from the cache."""
-    integer = numba.int64
-    arguments = STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, integer, integer, COUNTS
+    arguments = STREAMS, OUTCOME_LAW, SHEET, COUNTING_ROOM, numba.int64, COUNTS
     return compile_driver(fill_counts, numba.void(*arguments), **NO_ARRAYS)

@@ -16,13 +16,13 @@ ORDERED = numba.uint16[:, :, :, ::1]
 
 
 @stage
-def count_reached(words, place, numbers, n_counted, s, b, j, outcomes):
-    """Find how many thresholds, the first of the numbers (N, WIDTH), each word of a group has reached, in the outcomes."""
-    for g in range(outcomes.shape[2]):
+def count_reached(words, place, numbers, n_counted, j, outcomes):
+    """Find how many thresholds, the first of the numbers (N, WIDTH), each word of a group has reached, in outcomes (G, LANES)."""
+    for g in range(outcomes.shape[0]):
         word, found = load(words, place, g, 0), tallies(0)
         for row in range(n_counted):
             found = found + as_tally(word >= as_those(words, load(numbers, row, 0)))
-        store(found, outcomes, s, b, g, j)
+        store(found, outcomes, g, j)
 
 
 @stage
@@ -35,13 +35,13 @@ def find_reached(word, numbers, first, n_counted):
 
 
 @stage
-def find_outcomes(law, n_counted, fine, place, prompts, lone, s, b, first, outcomes):
+def outcomes_of_reached(law, fine, place, prompts, lone, first, outcomes):
     """Turn numbers of thresholds reached into outcomes, lane by lane; what is past the last of them is drawn again."""
-    is_coarse, rewards = law.coarse.shape[0] > 0, first_reward(law, n_counted)
+    is_coarse, rewards, n_counted = law.coarse.shape[0] > 0, first_reward(law), law.n_counted
     for j in range(first, first + WIDTH):
-        m, n = prompts[s, b, j], 0
-        for g in range(outcomes.shape[2]):
-            found, residual = np.int64(outcomes[s, b, g, j]), law.fine
+        m, n = prompts[j], 0
+        for g in range(outcomes.shape[0]):
+            found, residual = np.int64(outcomes[g, j]), law.fine
             if found == n_counted and is_coarse:
                 if n < fine.shape[1]:
                     found = find_reached(fine[place, n, j - first], law.numbers.rows[m], n_counted, n_counted)
@@ -49,27 +49,27 @@ def find_outcomes(law, n_counted, fine, place, prompts, lone, s, b, first, outco
                     residual = law.coarse
                 n += 1
             if found == n_counted:
-                outcomes[s, b, g, j] = draw_residual(residual[m], lone)
+                outcomes[g, j] = draw_residual(residual[m], lone)
             elif law.stride > 1:
-                outcomes[s, b, g, j] = found * law.stride + law.numbers.rows[m, rewards + found]
+                outcomes[g, j] = found * law.stride + law.numbers.rows[m, rewards + found]
             else:
-                outcomes[s, b, g, j] = found
+                outcomes[g, j] = found
 
 
 def fill_ordered(streams, law, sheet, room, first, prompts, outcomes):
     """Draw what `fill_counts` draws, from streams and a sheet in the same state: outcomes (S, B, G, LANES), one by one."""
     n_strips, batch_size, _ = prompts.shape
-    n_counted = law.fine.shape[1] // law.stride
     place, size = first * VECTORS % sheet.prompts.shape[0], sheet.prompts.shape[0]
     for s in range(n_strips):
         for b in range(batch_size):
+            own_prompts, own = prompts[s, b], outcomes[s, b]
             for j in range(0, LANES, WIDTH):
-                begin_group(streams, law, sheet, place, room, s, b, j, prompts)
+                begin_group(streams, law, sheet, place, room, j, own_prompts)
                 if law.coarse.shape[0] > 0:
-                    count_reached(sheet.coarse, place, room.numbers, n_counted, s, b, j, outcomes)
+                    count_reached(sheet.coarse, place, room.numbers, law.n_counted, j, own)
                 else:
-                    count_reached(sheet.fine, place, room.numbers, n_counted, s, b, j, outcomes)
-                find_outcomes(law, n_counted, sheet.fine, place, prompts, streams.lone, s, b, j, outcomes)
+                    count_reached(sheet.fine, place, room.numbers, law.n_counted, j, own)
+                outcomes_of_reached(law, sheet.fine, place, own_prompts, streams.lone, j, own)
                 place = place + 1 if place + 1 < size else 0
 
 

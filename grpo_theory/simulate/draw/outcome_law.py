@@ -42,6 +42,9 @@ class OutcomeLaw(NamedTuple):
     stride : int
         The number of outcomes one after another that are counted together, because any prompt makes one of them possible at the
         most: that of the reward values where the prompt and the response decide the reward, and otherwise 1.
+    n_counted : int
+        The number O over the stride, of thresholds of either kind.
+    group_size : int
     """
 
     prompts: Lookup
@@ -49,9 +52,11 @@ class OutcomeLaw(NamedTuple):
     coarse: Array
     fine: Array
     stride: int
+    n_counted: int
+    group_size: int
 
 
-OUTCOME_LAW = record_type(OutcomeLaw, LOOKUP, SHORT_LOOKUP, F2, F2, numba.int64)
+OUTCOME_LAW = record_type(OutcomeLaw, LOOKUP, SHORT_LOOKUP, F2, F2, *[numba.int64] * 3)
 
 
 def outcome_law(point: Point, group_size: int) -> OutcomeLaw:
@@ -73,7 +78,8 @@ def make_law(prompt_weights: Array, probabilities: Array, n_values: int, group_s
     numbers.append(thresholds[:, stride - 1 :: stride])
     if stride > 1:
         numbers.append(np.argmax(possible, axis=2).astype(np.int16))
-    return OutcomeLaw(lookup(alias_rows(prompt_weights)), short_lookup(np.hstack(numbers)), coarse, fine, stride)
+    sizes = stride, probabilities.shape[1] // stride, group_size
+    return OutcomeLaw(lookup(alias_rows(prompt_weights)), short_lookup(np.hstack(numbers)), coarse, fine, *sizes)
 
 
 def split(probabilities: Array, bits: int) -> tuple[NDArray[np.int16], Array]:

@@ -1,4 +1,6 @@
-"""The size of a step that simulators draw: its prompts and responses stand in memory at once."""
+"""The sizes of a step that simulators draw: its prompts and responses stand in memory at once."""
+
+from dataclasses import dataclass
 
 from grpo_theory.validation import as_count
 
@@ -15,3 +17,22 @@ def as_sizes(batch_size: int, group_size: int) -> tuple[int, int]:
             "draw smaller batches, or ask an exact law, whose cost does not depend on batch_size (gradient_law, group_size_law)"
         )
     return batch_size, group_size
+
+
+@dataclass(frozen=True)
+class StepSizes:
+    """B prompts and G responses each, in rollouts that serve M updates."""
+
+    batch_size: int
+    group_size: int
+    updates: int
+
+    @property
+    def n_updated(self) -> int:
+        """The prompts of an update, B/M."""
+        return self.batch_size // self.updates
+
+    @property
+    def n_words(self) -> int:
+        """The words of 64 bits that a rollout of a run takes: one for each prompt, and half of one for each response."""
+        return self.batch_size + -(-self.batch_size * self.group_size // 2)

@@ -1,6 +1,6 @@
-"""Products of the rows of parts with one another, two rows at a time, and what they add to the errors of each estimator.
+"""Products of the rows of covectors with one another, two rows at a time, and what they add to the errors of each estimator.
 
-The two rows, number 0 and 1 below, are rows r and r + 1 of the parts: of groups b and a, which may be one.  Their products with
+The two rows, number 0 and 1 below, are rows r and r + 1: of groups b and a, which may be one.  Their products with
 all rows before are found once for all estimators, each of which weighs them.
 """
 
@@ -9,29 +9,29 @@ from grpo_theory.compiler.lanes import load, reals, store, take, where
 
 
 @stage
-def relate(prompts, s, b, i, inner, relations, k):
+def relate(prompts, b, i, inner, relations, k):
     """Relate a group with itself and those before it, in row k of relations (2, B, WIDTH): twice their prompts' inner products.
 
     Without any (M, M), prompts are orthogonal: 1 where they are the same.
     """
-    own = load(prompts, s, b, i)
+    own = load(prompts, b, i)
     for c in range(b + 1):
         if inner.shape[0] == 0:
-            store(where(load(prompts, s, c, i) == own, reals(2.0), 0.0), relations, k, c, 0)
+            store(where(load(prompts, c, i) == own, reals(2.0), 0.0), relations, k, c, 0)
         else:
-            store(2.0 * take(inner, own * inner.shape[0] + load(prompts, s, c, i)), relations, k, c, 0)
+            store(2.0 * take(inner, own * inner.shape[0] + load(prompts, c, i)), relations, k, c, 0)
 
 
 @stage
-def multiply_pairs(rows, v, r, c, relations, k, b, a, gram):
+def multiply_pairs(rows, r, c, relations, k, b, a, gram):
     """Multiply rows r and r + 1 with rows c and c + 1, of groups b and a: four at once.
 
     The first is related to these groups as row 0 of `relations` says, the second as row k.
     """
     first, second, third, fourth = reals(0.0), reals(0.0), reals(0.0), reals(0.0)
-    for d in range(rows.shape[2]):
-        x, y = load(rows, v, r, d, 0), load(rows, v, r + 1, d, 0)
-        z, w = load(rows, v, c, d, 0), load(rows, v, c + 1, d, 0)
+    for d in range(rows.shape[1]):
+        x, y = load(rows, r, d, 0), load(rows, r + 1, d, 0)
+        z, w = load(rows, c, d, 0), load(rows, c + 1, d, 0)
         first, second, third, fourth = first + x * z, second + x * w, third + y * z, fourth + y * w
     store(load(relations, 0, b, 0) * first, gram, 0, c, 0)
     store(load(relations, 0, a, 0) * second, gram, 0, c + 1, 0)
@@ -40,11 +40,11 @@ def multiply_pairs(rows, v, r, c, relations, k, b, a, gram):
 
 
 @stage
-def multiply_own(rows, v, r, relations, k, b, a, gram):
+def multiply_own(rows, r, relations, k, b, a, gram):
     """Multiply rows r and r + 1, of groups b and a, with themselves and each other; a square counts once, a product twice."""
     first, third, fourth = reals(0.0), reals(0.0), reals(0.0)
-    for d in range(rows.shape[2]):
-        x, y = load(rows, v, r, d, 0), load(rows, v, r + 1, d, 0)
+    for d in range(rows.shape[1]):
+        x, y = load(rows, r, d, 0), load(rows, r + 1, d, 0)
         first, third, fourth = first + x * x, third + y * x, fourth + y * y
     store(0.5 * load(relations, 0, b, 0) * first, gram, 0, r, 0)
     store(load(relations, k, b, 0) * third, gram, 1, r, 0)
@@ -52,44 +52,44 @@ def multiply_own(rows, v, r, relations, k, b, a, gram):
 
 
 @stage
-def weigh_before(parts, v, r, b, a, gram, sums):
+def weigh_before(covectors, v, r, b, a, gram, sums):
     """Weigh the two rows' products with those before by each column: sums (2, C, WIDTH) over the groups before b, or before a.
 
     The second row is left out where all estimators that use a column have fewer parts.
     """
-    n_parts = parts.columns.shape[1]
-    for column in range(parts.owners.shape[0]):
-        i, first, second = parts.owners[column], reals(0.0), reals(0.0)
+    n_parts, weights = covectors.columns.shape[1], covectors.weights[v]
+    for column in range(covectors.owners.shape[0]):
+        i, first, second = covectors.owners[column], reals(0.0), reals(0.0)
         if i < 0:
             continue
-        if r + 1 - a * n_parts > parts.lasts[column]:
+        if r + 1 - a * n_parts > covectors.lasts[column]:
             for c in range(b):
-                first = first + load(gram, 0, c * n_parts + i, 0) * load(parts.weights, v, c, column, 0)
+                first = first + load(gram, 0, c * n_parts + i, 0) * load(weights, c, column, 0)
             store(first, sums, 0, column, 0)
             continue
         for c in range(b):
-            weight = load(parts.weights, v, c, column, 0)
+            weight = load(weights, c, column, 0)
             first = first + load(gram, 0, c * n_parts + i, 0) * weight
             second = second + load(gram, 1, c * n_parts + i, 0) * weight
         if a > b:
-            second = second + load(gram, 1, b * n_parts + i, 0) * load(parts.weights, v, b, column, 0)
+            second = second + load(gram, 1, b * n_parts + i, 0) * load(weights, b, column, 0)
         store(first, sums, 0, column, 0)
         store(second, sums, 1, column, 0)
 
 
 @stage
-def add_row(parts, e, v, b, part, room, k):
+def add_row(weights, columns, e, b, part, room, k):
     """Add what a part of group b, row k of the room, contributes to the sums of estimator e."""
-    n_parts, last = parts.columns.shape[1], room.products.shape[1] - 1
-    weight = load(parts.weights, v, b, parts.columns[e, part], 0)
+    n_parts, last = columns.shape[1], room.products.shape[1] - 1
+    weight = load(weights, b, columns[e, part], 0)
     inside = load(room.gram, k, b * n_parts + part, 0) * weight
     for i in range(part):
-        if parts.columns[e, i] >= 0:
-            inside = inside + load(room.gram, k, b * n_parts + i, 0) * load(parts.weights, v, b, parts.columns[e, i], 0)
-    outside = load(room.before, k, parts.columns[e, 0], 0)
+        if columns[e, i] >= 0:
+            inside = inside + load(room.gram, k, b * n_parts + i, 0) * load(weights, b, columns[e, i], 0)
+    outside = load(room.before, k, columns[e, 0], 0)
     for i in range(1, n_parts):
-        if parts.columns[e, i] >= 0:
-            outside = outside + load(room.before, k, parts.columns[e, i], 0)
+        if columns[e, i] >= 0:
+            outside = outside + load(room.before, k, columns[e, i], 0)
     gap = load(room.found, e, 1, 0) + weight * (inside - load(room.products, k, last - 1, 0))
     power = load(room.found, e, 2, 0) + weight * (outside + inside)
     gain = load(room.found, e, 3, 0) + weight * load(room.products, k, last, 0)
@@ -102,10 +102,10 @@ def add_row(parts, e, v, b, part, room, k):
 
 
 @stage
-def add_both(parts, e, v, b, room):
+def add_both(weights, columns, e, b, room):
     """Do so with both parts of group b at once, which are the two rows of the room: in half as many instructions."""
-    last, difference, mean = room.products.shape[1] - 1, parts.columns[e, 0], parts.columns[e, 1]
-    x, y = load(parts.weights, v, b, difference, 0), load(parts.weights, v, b, mean, 0)
+    last, difference, mean = room.products.shape[1] - 1, columns[e, 0], columns[e, 1]
+    x, y = load(weights, b, difference, 0), load(weights, b, mean, 0)
     upper = load(room.gram, 0, 2 * b, 0) * x
     lower = load(room.gram, 1, 2 * b + 1, 0) * y + load(room.gram, 1, 2 * b, 0) * x
     first = load(room.before, 0, difference, 0) + load(room.before, 0, mean, 0)

@@ -1,4 +1,4 @@
-"""The compiled driver of training runs: words to iterates, many runs side by side.
+"""The compiled driver of training runs: words to iterates, many runs side by side: draw, advantage, covector, update.
 
 A run is a lane.  A share of the runs makes many steps before the next one does, so that a step's numbers stay in the first
 level of cache.  A rollout serves M updates, each on the groups of B/M of its prompts.  What only some estimators need (score
@@ -9,30 +9,63 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numba
+import numpy as np
+from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F3, NO_ARRAYS, compile_driver, paragraph, record_type
-from grpo_theory.compiler.first_class import FirstClassType
-from grpo_theory.compiler.lanes import WIDTH, load, store
-from grpo_theory.estimation import clip, kl_term, ratio
-from grpo_theory.simulate.advantage import penalty, sums
-from grpo_theory.simulate.advantage.kernel_call import BATCH
-from grpo_theory.simulate.advantage.sums import ROLLOUT, RULE, sum_tabulated
-from grpo_theory.simulate.covector import edge_weights, ratios
-from grpo_theory.simulate.covector.edge_weights import add_weights, centre_covector
-from grpo_theory.simulate.draw.alias import choose_prompts
-from grpo_theory.simulate.draw.generator import LANES, STREAMS, fill_words, next_uniform
-from grpo_theory.simulate.draw.policy_counting import count_outcomes
-from grpo_theory.simulate.draw.setting import RECIPE, ROOM, STATE, WORDS, WORLD
-from grpo_theory.simulate.draw.softmax import fill_responses, fill_tokens
-from grpo_theory.simulate.update import ascent, optimiser
-from grpo_theory.simulate.update import trace as traces
-from grpo_theory.simulate.update.ascent import clear, follow
-from grpo_theory.simulate.update.trace import TRACE
+from grpo_theory.compiler.compilation import F1, F2, F3, F4, NO_ARRAYS, compile_driver, paragraph, record_type
+from grpo_theory.compiler.first_class import FirstClassType, wanted
+from grpo_theory.compiler.lanes import WIDTH, zeros
+from grpo_theory.simulate.advantage.rollout import (
+    ADVANTAGE_FUNCTIONS,
+    ADVANTAGE_RULE,
+    ROLLOUT,
+    AdvantageFunctions,
+    AdvantageRule,
+    Rollout,
+    find_advantages,
+)
+from grpo_theory.simulate.covector.ratios import (
+    COVECTOR_FUNCTIONS,
+    TOKEN_ROOM,
+    TOKEN_RULE,
+    CovectorFunctions,
+    TokenRoom,
+    TokenRule,
+    fill_covectors_of_update,
+)
+from grpo_theory.simulate.draw.generator import LANES, STREAMS
+from grpo_theory.simulate.draw.policy_draw import (
+    GROUPS,
+    OUTCOME_SOURCE,
+    POLICY_ROOM,
+    WORDS,
+    Groups,
+    OutcomeSource,
+    PolicyRoom,
+    Words,
+    draw_outcomes,
+    draw_prompts_of,
+    fill_chunk,
+    response_row,
+)
+from grpo_theory.simulate.update.ascent import (
+    FILL_LOGITS,
+    FOLLOW,
+    PROJECT,
+    TAKE_STEP,
+    Ascent,
+    clear,
+    follow,
+    follow_alone,
+    project,
+)
+from grpo_theory.simulate.update.optimiser import MOVE, Optimiser
+from grpo_theory.simulate.update.trace import KEEP_ITERATES, KEEP_ROLLOUT, TRACE, keep_iterates, keep_rollout
 
 
-class Parts(NamedTuple):
-    """Functions that differ between policies, estimators and optimisers, and the arrays that policy and optimiser read.
+class StepFunctions(NamedTuple):
+    """Functions that differ between policies and optimisers, and the arrays that these read.
 
     The first two are always there, any other only where it is called (see `wanted`).
     """
@@ -42,194 +75,229 @@ class Parts(NamedTuple):
     array: Array
     move: Any
     settings: Array
-    penalise: Any
-    fill_rewards: Any
-    fill_seen: Any
-    sum_affine: Any
-    fill_sums: Any
-    weigh_tokens: Any
-    fill_ratios: Any
-    fill_weights: Any
-    fill_terms: Any
-    pool_covectors: Any
     project: Any
     follow_alone: Any
     keep_rollout: Any
     keep_iterates: Any
 
 
-PARTS = record_type(
-    Parts,
-    FirstClassType(ascent.FILL_LOGITS),
-    FirstClassType(ascent.TAKE_STEP),
+class Functions(NamedTuple):
+    """The functions of all that a driver does besides the draw."""
+
+    advantage: AdvantageFunctions
+    covector: CovectorFunctions
+    step: StepFunctions
+
+
+class Rules(NamedTuple):
+    """What is drawn, how rewards become advantages, and what tokens weigh."""
+
+    source: OutcomeSource
+    advantage: AdvantageRule
+    tokens: TokenRule
+
+
+class Updates(NamedTuple):
+    """Which updates are made.
+
+    Attributes
+    ----------
+    step_sizes : ndarray, shape (n,)
+        Of all updates of a run.
+    start, stop : int
+        The numbers of updates made before and after.
+    ball : ndarray, shape (d + 1,)
+        The centre followed by the radius of the ball onto which iterates are projected, or empty.
+    """
+
+    step_sizes: Array
+    start: int
+    stop: int
+    ball: Array
+
+
+class StepRoom(NamedTuple):
+    """What a step is computed in: nothing that is in it before the first one is read.
+
+    Attributes
+    ----------
+    words : Words
+    groups : Groups
+    policies : two PolicyRooms
+        The policy that draws, at the B prompts, and the one that is updated, at B/M of them; the same if M is 1.
+    rollout : Rollout
+    tokens : TokenRoom
+    rows : ndarray, shape (rows, N)
+        For the logits and the step of the policy.
+    """
+
+    words: Words
+    groups: Groups
+    policies: tuple[PolicyRoom, PolicyRoom]
+    rollout: Rollout
+    tokens: TokenRoom
+    rows: Array
+
+
+class State(NamedTuple):
+    """The runs of some blocks on their way, advanced in place: in shares of N runs each, the last of which may not all be wanted.
+
+    Attributes
+    ----------
+    wanted : int
+        The number of runs R.
+    theta, average, start : ndarray, shape (shares, d, N)
+        The iterates, their averages so far, and where they began.
+    farthest : ndarray, shape (shares, N)
+        The largest squared distance of an iterate from the start.
+    moments : ndarray, shape (shares, P, d, N), or (shares, 0, 0, 0)
+        What the optimiser remembers.
+    gradient : ndarray, shape (d, N), or (0, 0)
+        Room for an estimate, where the optimiser needs it.
+    distances : ndarray, shape (N,)
+        Room for a distance.
+    """
+
+    wanted: int
+    theta: Array
+    average: Array
+    start: Array
+    farthest: Array
+    moments: Array
+    gradient: Array
+    distances: Array
+
+
+STEP_FUNCTIONS = record_type(
+    StepFunctions,
+    FirstClassType(FILL_LOGITS),
+    FirstClassType(TAKE_STEP),
     F3,
-    FirstClassType(optimiser.MOVE),
+    FirstClassType(MOVE),
     F1,
-    FirstClassType(penalty.PENALISE),
-    FirstClassType(edge_weights.FILL_REWARDS),
-    FirstClassType(penalty.FILL_SEEN),
-    FirstClassType(sums.SUM_AFFINE),
-    FirstClassType(sums.SIGNATURE),
-    FirstClassType(ratios.SIGNATURE),
-    FirstClassType(ratio.SIGNATURE),
-    FirstClassType(clip.SIGNATURE),
-    FirstClassType(kl_term.SIGNATURE),
-    FirstClassType(edge_weights.POOL_COVECTORS),
-    FirstClassType(ascent.PROJECT),
-    FirstClassType(ascent.FOLLOW),
-    FirstClassType(traces.KEEP_ROLLOUT),
-    FirstClassType(traces.KEEP_ITERATES),
+    FirstClassType(PROJECT),
+    FirstClassType(FOLLOW),
+    FirstClassType(KEEP_ROLLOUT),
+    FirstClassType(KEEP_ITERATES),
 )
+FUNCTIONS = record_type(Functions, ADVANTAGE_FUNCTIONS, COVECTOR_FUNCTIONS, STEP_FUNCTIONS)
+RULES = record_type(Rules, OUTCOME_SOURCE, ADVANTAGE_RULE, TOKEN_RULE)
+UPDATES = record_type(Updates, F1, numba.int64, numba.int64, F1)
+STEP_ROOM = record_type(StepRoom, WORDS, GROUPS, types.UniTuple(POLICY_ROOM, 2), ROLLOUT, TOKEN_ROOM, F2)
+STATE = record_type(State, numba.int64, F3, F3, F3, F2, F4, F2, F1)
+
+
+def make_state(starts: Array, size: int, n_moments: int) -> State:
+    """Return the state of runs that are about to start, (R, d), in shares of a size; the last one's start fills its share."""
+    dimension = starts.shape[1]
+    shares = -(-len(starts) // size)
+    filled = np.concatenate([starts, np.repeat(starts[-1:], shares * size - len(starts), axis=0)])
+    columns = zeros(shares, dimension, size)
+    start = zeros(*columns.shape)
+    columns[:] = start[:] = filled.reshape(shares, size, dimension).transpose(0, 2, 1)
+    return State(
+        wanted=len(starts),
+        theta=columns,
+        average=zeros(*columns.shape),
+        start=start,
+        farthest=zeros(shares, size),
+        moments=zeros(shares, n_moments, dimension, size) if n_moments else np.empty((shares, 0, 0, 0)),
+        gradient=zeros(dimension, size) if n_moments else np.empty((0, 0)),
+        distances=zeros(size),
+    )
+
+
+def step_functions(ascent: Ascent, optimiser: Optimiser, *, projects: bool, keeps: bool) -> StepFunctions:
+    """Collect what is called; `keeps` says whether runs leave a trace."""
+    return StepFunctions(
+        fill_logits=ascent.fill_logits,
+        take_step=ascent.take_step,
+        array=ascent.array,
+        move=wanted(optimiser.move, optimiser.n_moments > 0),
+        settings=optimiser.settings,
+        project=wanted(project, projects),
+        follow_alone=wanted(follow_alone, ascent.alone),
+        keep_rollout=wanted(keep_rollout, keeps),
+        keep_iterates=wanted(keep_iterates, keeps),
+    )
 
 
 @paragraph
-def draw(words, s, first, n, world, rollout, room):
-    """Draw the prompts of the chunk's s-th rollout, for the n runs from the first on."""
-    for b in range(rollout.prompts.shape[0]):
-        for i in range(0, n, WIDTH):
-            drawn = load(words.prompts, s * words.rows + b, first + i)
-            store(choose_prompts(drawn, world.prompts, room.choice), rollout.prompts, b, i)
-
-
-@paragraph
-def sample(words, s, first, b, n, world, recipe, rollout, room):
-    """Fill the probabilities of the b-th prompts of the chunk's s-th rollout, and draw and count their outcomes."""
-    size = recipe.group_size
-    row = 2 * (s * words.rows + rollout.prompts.shape[0]) + b * size
-    for i in range(0, n, WIDTH):
-        fill_tokens(room.logits, b, i, world.vocabulary_size, room.tokens, room.log_tokens)
-        fill_responses(room.tokens, b, i, world.edges, world.lengths, room.pi)
-        prompts, dither, n_values = rollout.prompts, words.dithers[s], len(world.values)
-        laws, facts, thresholds, counts = world.laws, room.facts, rollout.thresholds, rollout.counts
-        drawn = words.responses
-        count_outcomes(drawn, row, first, size, room.pi, b, i, n_values, laws, prompts, dither, facts, thresholds, counts)
-
-
-@paragraph
-def evaluate(parts, world, recipe, rule, b, n, rollout, room):
-    """Fill what is made of the b-th groups' outcomes: rewards, what kernels see, and advantages if no kernel need be called."""
-    prompts, penalties, counts = rollout.prompts, room.penalties, rollout.counts
-    if recipe.in_reward > 0.0:
-        terms, logs, reference, strength = parts.fill_terms, room.log_tokens, world.log_reference, recipe.in_reward
-        edges, lengths, facts, ratios = world.edges, world.lengths, room.facts, room.log_ratios
-        parts.penalise(terms, logs, prompts, b, n, reference, edges, lengths, strength, facts, ratios, room.terms, penalties)
-    if recipe.wants_rewards:
-        parts.fill_rewards(world.values, penalties, b, n, rollout.rewards)
-    if recipe.sees_fields:
-        parts.fill_seen(world, b, n, rollout, room)
-    if rule.advantages.rows.shape[0] > 0:
-        for i in range(0, n, WIDTH):
-            sum_tabulated(counts, b, i, rule.advantages, rule.ranks, room.facts, rollout.sums)
-    elif rule.coefficients.shape[0] > 0:
-        parts.sum_affine(counts, world.values, penalties, b, n, rollout.fields, rule.coefficients, rollout.sums)
-
-
-@paragraph
-def show(parts, world, recipe, rule, words, s, first, n, batch, rollout, room):
-    """Fill the sums of the advantages of the chunk's s-th rollout, by calling the kernel."""
-    drawn = words.responses[2 * (s * words.rows + rollout.prompts.shape[0]) :]
-    responses, lengths, n_values = world.responses, recipe.seen_lengths, len(world.values)
-    parts.fill_sums(rule, rollout, batch, drawn, first, n, responses, lengths, n_values, room.logits)
-
-
-@paragraph
-def weigh(parts, world, recipe, first, b, n, rollout, room):
-    """Fill the covectors of the b-th groups of an update, which are the rollout's from number `first` on."""
-    here = first + b
-    tokens, log_tokens, place = room.tokens, room.log_tokens, here
-    if recipe.updates > 1:
-        tokens, log_tokens, place = room.tokens_now, room.log_tokens_now, b
-        for i in range(0, n, WIDTH):
-            fill_tokens(room.logits_now, b, i, world.vocabulary_size, tokens, log_tokens)
-    if recipe.weighs_anew:
-        ratios, weights, terms = parts.fill_ratios, parts.fill_weights, parts.fill_terms
-        parts.weigh_tokens(ratios, weights, terms, world, recipe, rollout.prompts, here, log_tokens, place, n, room)
-    for i in range(0, n, WIDTH):
-        gains, drifts = room.gains, room.drifts
-        add_weights(rollout.sums, rollout.counts, here, i, world.edges, world.lengths, gains, drifts, room.covectors, b)
-        centre_covector(room.covectors, b, tokens, place, i, world.vocabulary_size)
-
-
-@paragraph
-def make_update(parts, world, recipe, j, count, step, ball, theta, s, n, rollout, room, state):
-    """Make the j-th update of a rollout, the `count`-th of the runs of share s, from theta (d, N) on."""
-    groups = rollout.prompts.shape[0] // recipe.updates
+def make_update(functions, rules, updates, made, j, share, room, state):
+    """Make the j-th update on a rollout that was drawn after so many, for the runs of a share."""
+    step, rule, theta = functions.step, rules.tokens, state.theta[share]
+    n, groups, count = min(theta.shape[1], state.wanted - share * theta.shape[1]), room.tokens.covectors.shape[0], made + j + 1
     first = j * groups
-    prompts = rollout.prompts[first : first + groups]
-    if recipe.updates > 1:
-        parts.fill_logits(theta, prompts, parts.array, room.rows, room.logits_now)
-    for b in range(groups):
-        weigh(parts, world, recipe, first, b, n, rollout, room)
-    if recipe.pool > 0:
-        parts.pool_covectors(rollout.counts, first, n, world.lengths, recipe.pool, recipe.group_size, room.covectors)
-    share = 1.0 / (groups * recipe.group_size)
+    prompts = room.groups.prompts[first : first + groups]
+    if rule.updates > 1:
+        step.fill_logits(theta, prompts, step.array, room.rows, room.policies[1].logits)
+    fill_covectors_of_update(functions.covector, rule, room.groups, room.rollout, room.policies, first, n, room.tokens)
+    size, share_of_all = updates.step_sizes[count - 1], 1.0 / (groups * rule.group_size)
     if state.moments.shape[1] == 0:
-        parts.take_step(theta, prompts, parts.array, room.rows, room.covectors, step * share)
+        step.take_step(theta, prompts, step.array, room.rows, room.tokens.covectors, size * share_of_all)
     else:
         clear(state.gradient)
-        parts.take_step(state.gradient, prompts, parts.array, room.rows, room.covectors, share)
-        parts.move(theta, state.gradient, state.moments[s], parts.settings, step, count)
-    if ball.shape[0] > 0:
-        parts.project(theta, ball, state.distances)
+        step.take_step(state.gradient, prompts, step.array, room.rows, room.tokens.covectors, share_of_all)
+        step.move(theta, state.gradient, state.moments[share], step.settings, size, count)
+    if updates.ball.shape[0] > 0:
+        step.project(theta, updates.ball, state.distances)
     if theta.shape[1] < WIDTH:
-        parts.follow_alone(theta, s, count, state.start, state.average, state.farthest)
+        step.follow_alone(theta, share, count, state.start, state.average, state.farthest)
     else:
-        follow(theta, s, count, state.start, state.average, state.farthest)
+        follow(theta, share, count, state.start, state.average, state.farthest)
 
 
 @paragraph
-def fill_chunk(lanes, lone, rollouts, words):
-    """Fill the words of so many rollouts of a chunk, from streams that stand at its beginning; they go on by whole eights."""
-    fill_words(lanes, words.prompts[: (rollouts * words.rows + 7) // 8 * 8])
-    for s in range(rollouts):
-        words.dithers[s] = next_uniform(lone)
+def make_rollout_of(functions, rules, s, share, room, state):
+    """Draw the chunk's s-th rollout of the runs of a share, and find its advantages."""
+    step, theta, source, policy = functions.step, state.theta[share], rules.source, room.policies[0]
+    size = theta.shape[1]
+    n, lane = min(size, state.wanted - share * size), share * size % LANES
+    draw_prompts_of(room.words, s, lane, n, source, room.groups)
+    step.fill_logits(theta, room.groups.prompts, step.array, room.rows, policy.logits)
+    for b in range(room.groups.prompts.shape[0]):
+        draw_outcomes(room.words, s, lane, b, n, source, policy, room.groups)
+        find_advantages(functions.advantage, rules.advantage, policy, b, n, room.groups, room.rollout)
+    if rules.advantage.is_called:
+        words = room.words.responses[response_row(room.words, s, room.groups.prompts.shape[0]) :]
+        functions.advantage.sum_called(rules.advantage.kernel, words, lane, n, room.groups, room.rollout, policy.logits)
 
 
-def advance(parts, world, recipe, rule, streams, words, steps, start, stop, ball, batch, rollout, room, state, trace):
-    """Advance R runs from update number `start` to `stop`: block by block, chunk of rollouts by chunk, and share by share.
+def advance(functions, rules, updates, streams, room, state, trace):
+    """Advance R runs from one number of updates to another: block by block, chunk of rollouts by chunk, and share by share.
 
     Several blocks go from the first update to the last at once, because the words are those of the last block's last chunk.
-    steps (n,) are the step sizes of all updates; ball is the centre (d,) followed by the radius, or empty.  The streams, the
-    words and the state are advanced in place, and the trace is filled.  A kernel's fault ends it, and is noted in the rollout.
+    The streams, the words and the state are advanced in place, and the trace is filled.  A kernel's fault ends it, and is noted
+    in the rollout.
     """
-    chunk, size, keeps = words.dithers.shape[0], state.theta.shape[2], trace.path.shape[0] > 0
-    n_shares = LANES // size
+    words, per_rollout, size, keeps = room.words, rules.tokens.updates, state.theta.shape[2], trace.path.shape[0] > 0
+    chunk, n_shares = words.dithers.shape[0], LANES // size
     for block in range(streams.lone.shape[0] // 4):
-        before, rows = start, slice(4 * block, 4 * block + 4)
-        while before < stop:
-            place = before // recipe.updates % chunk
+        before, rows = updates.start, slice(4 * block, 4 * block + 4)
+        while before < updates.stop:
+            place = before // per_rollout % chunk
             if place == 0:
-                left = (steps.shape[0] - before) // recipe.updates
+                left = (updates.step_sizes.shape[0] - before) // per_rollout
                 fill_chunk(streams.lanes[rows], streams.lone[rows], min(chunk, left), words)
-            rollouts = min(chunk - place, (stop - before) // recipe.updates)
+            rollouts = min(chunk - place, (updates.stop - before) // per_rollout)
             for share in range(block * n_shares, min((block + 1) * n_shares, state.theta.shape[0])):
-                n, theta, run = min(size, state.wanted - share * size), state.theta[share], share * size
                 for s in range(place, place + rollouts):
-                    made = before + (s - place) * recipe.updates
-                    draw(words, s, run % LANES, n, world, rollout, room)
-                    parts.fill_logits(theta, rollout.prompts, parts.array, room.rows, room.logits)
-                    for b in range(rollout.prompts.shape[0]):
-                        sample(words, s, run % LANES, b, n, world, recipe, rollout, room)
-                        evaluate(parts, world, recipe, rule, b, n, rollout, room)
-                    if rule.is_called:
-                        show(parts, world, recipe, rule, words, s, run % LANES, n, batch, rollout, room)
-                        if rollout.fault[0] > 0.0:
-                            return
+                    made, run = before + (s - place) * per_rollout, share * size
+                    make_rollout_of(functions, rules, s, share, room, state)
+                    if room.rollout.fault[0] > 0:
+                        return
                     if keeps:
-                        number, group_size, strength = made // recipe.updates, recipe.group_size, world.strength
-                        parts.keep_rollout(number, rollout, room.tokens, group_size, strength, trace, run, size)
-                    for j in range(recipe.updates):
-                        make_update(
-                            parts, world, recipe, j, made + j + 1, steps[made + j], ball, theta, share, n, rollout, room, state
-                        )
+                        rewards, tokens = room.rollout.rewards.seen.rewards, room.policies[0].tokens
+                        functions.step.keep_rollout(made // per_rollout, room.groups, rewards, tokens, trace, run, size)
+                    for j in range(per_rollout):
+                        make_update(functions, rules, updates, made, j, share, room, state)
                         if keeps:
-                            parts.keep_iterates(made + j + 1, theta, trace, run)
-            before += rollouts * recipe.updates
+                            functions.step.keep_iterates(made + j + 1, state.theta[share], trace, run)
+            before += rollouts * per_rollout
 
 
 @cache
 def compiled_advance() -> Any:
     """Compile `advance`, or read it from the cache; one machine code serves every kernel, policy and composition."""
-    count = numba.int64
-    arguments = (PARTS, WORLD, RECIPE, RULE, STREAMS, WORDS, F1, count, count, F1, BATCH, ROLLOUT, ROOM, STATE, TRACE)
+    arguments = FUNCTIONS, RULES, UPDATES, STREAMS, STEP_ROOM, STATE, TRACE
     return compile_driver(advance, numba.void(*arguments), **NO_ARRAYS)

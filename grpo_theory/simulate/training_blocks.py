@@ -3,39 +3,34 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, read_only
-from grpo_theory.compiler.lanes import WIDTH
+from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.kernel import Batch
 from grpo_theory.exact.weights import check_penalty
 from grpo_theory.problem import Policy, Problem
-from grpo_theory.simulate.advantage.kernel_call import fault_message, make_batch, spare_rows
-from grpo_theory.simulate.advantage.route import Path, find_path
-from grpo_theory.simulate.advantage.sums import Rollout, Rule
+from grpo_theory.simulate.advantage.kernel_call import fault_message
+from grpo_theory.simulate.advantage.rollout import advantage_functions, faulty_rewards, make_advantage_rule, make_rollout
+from grpo_theory.simulate.advantage.route import IN_ORDER, Route, route_in_training
+from grpo_theory.simulate.covector.ratios import covector_functions, make_token_room, make_token_rule
 from grpo_theory.simulate.draw.generator import LANES, Streams
-from grpo_theory.simulate.draw.setting import Recipe, Room, Words, World
-from grpo_theory.simulate.draw.sizes import as_sizes
-from grpo_theory.simulate.update.advance import Parts, compiled_advance
+from grpo_theory.simulate.draw.policy_draw import make_groups, make_policy_room, make_source, make_words
+from grpo_theory.simulate.draw.sizes import StepSizes, as_sizes
+from grpo_theory.simulate.update.advance import (
+    Functions,
+    Rules,
+    StepRoom,
+    Updates,
+    compiled_advance,
+    make_state,
+    step_functions,
+)
 from grpo_theory.simulate.update.ascent import Ascent, ascent
 from grpo_theory.simulate.update.optimiser import Optimiser, check_optimiser
 from grpo_theory.simulate.update.trace import NO_TRACE, Trace
-from grpo_theory.simulate.update.world import (
-    Layout,
-    make_parts,
-    make_recipe,
-    make_rollout,
-    make_room,
-    make_rule,
-    make_state,
-    make_words,
-    make_world,
-    words_rows,
-)
 from grpo_theory.simulate.workers import borrowed, check_wanted
 from grpo_theory.validation import as_positive, as_real_array, check_shape
 
@@ -81,36 +76,20 @@ def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Arr
     return starts
 
 
-def share_of(problem: Problem, layout: Layout, found: Ascent, recipe: Recipe, calls: bool) -> int:
-    """Return how many runs go on side by side, which divides a block; `calls`: a kernel is called, or a trace kept.
-
-    What is a function of its own is called for all runs at once, because a call takes longer than its work for a few; but a step
-    of many runs, each of many numbers, leaves the nearest cache.
-    """
-    if found.alone:
-        return 1
-    paths, n_outcomes = problem.policy.paths, problem.bandit.n_responses * problem.bandit.values.size
-    numbers = layout.batch_size * (4 * paths.n_logits + 2 * n_outcomes) + found.rows + 3 * problem.policy.dimension
-    return LANES if calls or recipe.weighs_anew or numbers * LANES <= NEAR_NUMBERS else 2 * WIDTH
-
-
 @dataclass(frozen=True, eq=False)
-class Course:
+class TrainingBlocks:
     """What training runs have in common, tabulated and compiled before the first thread starts."""
 
     problem: Problem
     estimator: Estimator
-    step_sizes: Array
-    layout: Layout
-    ball: Array
+    sizes: StepSizes
+    updates: Updates
+    route: Route
     ascent: Ascent
     optimiser: Optimiser
-    path: Path
-    world: World
-    recipe: Recipe
-    parts: Parts
-    share_runs: int
-    _places: list["Workplace"] = field(default_factory=list)
+    functions: Functions
+    rules: Rules
+    _rooms: list[StepRoom] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -118,32 +97,51 @@ class Course:
         problem: Problem,
         estimator: Estimator,
         step_sizes: Array,
+        sizes: tuple[int, int, int],
         *,
-        batch_size: int,
-        group_size: int,
-        inner_steps: int,
         optimiser: Optimiser,
-        ball: Ball | None,
+        ball: Ball | None = None,
         keeps: bool = False,
-    ) -> "Course":
-        """Check what defines training runs, and return it; `keeps` says whether they leave a trace."""
+    ) -> "TrainingBlocks":
+        """Check what defines training runs, and return it.
+
+        sizes are those of a batch, a group, and the updates that a rollout serves; `keeps` says whether runs leave a trace.
+        """
         if ball is not None and not isinstance(ball, Ball):
             raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
-        batch_size, group_size = as_sizes(batch_size, group_size)
+        (batch_size, group_size), inner_steps = as_sizes(*sizes[:2]), sizes[2]
         estimator.check_defined(group_size, problem.bandit.values, problem.policy.paths.lengths)
         check_optimiser(optimiser)
         if batch_size % inner_steps:
             raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")
-        layout = Layout(batch_size, group_size, inner_steps)
+        checked = StepSizes(batch_size, group_size, inner_steps)
         check_penalty(problem.kl, estimator)
-        projected = np.empty(0) if ball is None else ball.as_array(problem.policy)
+        updates = Updates(step_sizes, 0, len(step_sizes), np.empty(0) if ball is None else ball.as_array(problem.policy))
         compiled_advance()
-        found, path = ascent(problem.policy, batch_size), find_path(problem, estimator, group_size)
-        world = make_world(problem, estimator)
-        recipe = make_recipe(problem, estimator, layout, keeps or path.is_called)
-        parts = make_parts(estimator, recipe, path, found, optimiser, projects=ball is not None, keeps=keeps)
-        share = share_of(problem, layout, found, recipe, path.is_called or keeps)
-        return cls(problem, estimator, step_sizes, layout, projected, found, optimiser, path, world, recipe, parts, share)
+        found, route = ascent(problem.policy, batch_size), route_in_training(problem, estimator, group_size)
+        rule = make_advantage_rule(problem, estimator, route, keeps=keeps)
+        rules = Rules(make_source(problem, group_size), rule, make_token_rule(problem, estimator, checked))
+        functions = Functions(
+            advantage_functions(estimator, rule, route),
+            covector_functions(estimator, rules.tokens),
+            step_functions(found, optimiser, projects=ball is not None, keeps=keeps),
+        )
+        return cls(problem, estimator, checked, updates, route, found, optimiser, functions, rules)
+
+    @property
+    def share_runs(self) -> int:
+        """How many runs go on side by side, which divides a block.
+
+        What is a function of its own is called for all runs at once, because a call takes longer than its work for a few; but a
+        step of many runs, each of many numbers, leaves the nearest cache.
+        """
+        if self.ascent.alone:
+            return 1
+        paths, n_outcomes = self.problem.policy.paths, self.problem.bandit.n_responses * self.problem.bandit.values.size
+        own = self.sizes.batch_size * (4 * paths.n_logits + 2 * n_outcomes)
+        numbers = own + self.ascent.rows + 3 * self.problem.policy.dimension
+        calls = self.rules.advantage.wants_rewards or self.rules.tokens.weighs_anew
+        return LANES if calls or numbers * LANES <= NEAR_NUMBERS else 2 * WIDTH
 
     @property
     def blocks_at_once(self) -> int:
@@ -151,39 +149,34 @@ class Course:
 
         A call takes a twentieth of a millisecond besides its work, and a block of short runs a whole one.
         """
-        words = LANES * words_rows(self.layout) * len(self.step_sizes) // self.layout.updates
+        words = LANES * self.sizes.n_words * len(self.updates.step_sizes) // self.sizes.updates
         return max(1, min(CALL_WORDS // words, CALL_NUMBERS // (BLOCK_RUNS * self.problem.policy.dimension)))
 
     @contextmanager
     def start(self, streams: Streams, starts: Array, trace: Trace = NO_TRACE) -> Iterator["Runs"]:
         """Give the runs of some blocks at their starts (R, d); what they were computed in is used again."""
-        with borrowed(self._places, lambda: make_workplace(self)) as place:
-            yield Runs(self, place, streams, starts, trace)
+        with borrowed(self._rooms, lambda: make_step_room(self)) as room:
+            yield Runs(self, room, streams, starts, trace)
 
 
-class Workplace(NamedTuple):
-    """What the runs of some blocks are computed in: nothing that is in it before the first begins is read."""
-
-    rule: Rule
-    words: Words
-    batch: Batch
-    rollout: Rollout
-    room: Room
-
-
-def make_workplace(course: Course) -> Workplace:
-    """Make room for the runs of a course."""
-    problem, estimator, layout = course.problem, course.estimator, course.layout
-    lanes = max(course.share_runs, WIDTH)
-    shown = course.share_runs * layout.batch_size + spare_rows(layout.group_size) if course.path.is_called else 0
-    world, rule = course.world, make_rule(estimator, layout, course.path)
-    facts = max(table.rows.shape[1] for table in (world.laws, world.rewards, world.log_reference, rule.advantages))
-    return Workplace(
-        rule,
-        make_words(layout),
-        make_batch(shown, layout.group_size, estimator.advantage.parameter_array),
-        make_rollout(problem, estimator, layout, course.path, lanes),
-        make_room(problem, estimator, course.recipe, layout, course.ascent.rows, facts, lanes),
+def make_step_room(blocks: TrainingBlocks) -> StepRoom:
+    """Make room for the steps of runs."""
+    problem, estimator, sizes, rules = blocks.problem, blocks.estimator, blocks.sizes, blocks.rules
+    lanes, paths = max(blocks.share_runs, WIDTH), problem.policy.paths
+    tables = rules.source.laws, rules.advantage.rewards.means, rules.tokens.log_reference
+    facts = zeros(max(2, rules.advantage.tables.advantages.shape[1], *(table.rows.shape[1] for table in tables)), WIDTH)
+    n_outcomes, in_order = problem.bandit.n_responses * problem.bandit.values.size, blocks.route.kind == IN_ORDER
+    rollout = make_rollout(problem, estimator, blocks.route, sizes, facts, lanes)
+    wants_logs = rules.advantage.rewards.strength > 0.0 or rules.tokens.weighs_anew
+    then = make_policy_room(paths, sizes.batch_size, lanes, wants_logs=wants_logs)
+    now = make_policy_room(paths, sizes.n_updated, lanes, wants_logs=wants_logs) if sizes.updates > 1 else then
+    return StepRoom(
+        words=make_words(sizes),
+        groups=make_groups(sizes.batch_size, n_outcomes, facts, lanes, in_order=in_order),
+        policies=(then, now),
+        rollout=rollout,
+        tokens=make_token_room(problem, estimator, rules.tokens, sizes, rollout.rewards),
+        rows=zeros(blocks.ascent.rows, lanes),
     )
 
 
@@ -199,10 +192,10 @@ class Runs:
         The number of updates made.
     """
 
-    def __init__(self, course: Course, place: Workplace, streams: Streams, starts: Array, trace: Trace) -> None:
-        self.course, self.place, self.streams, self.trace = course, place, streams, trace
-        size = min(course.share_runs, -(-len(starts) // WIDTH) * WIDTH)
-        self.state = make_state(starts, size, course.optimiser.n_moments)
+    def __init__(self, blocks: TrainingBlocks, room: StepRoom, streams: Streams, starts: Array, trace: Trace) -> None:
+        self.blocks, self.room, self.streams, self.trace = blocks, room, streams, trace
+        size = min(blocks.share_runs, -(-len(starts) // WIDTH) * WIDTH)
+        self.state = make_state(starts, size, blocks.optimiser.n_moments)
         self.count = 0
 
     @property
@@ -226,31 +219,17 @@ class Runs:
 
     def advance(self, count: int) -> None:
         """Make updates until there have been so many."""
-        course, place = self.course, self.place
-        n_blocks, end = len(self.streams.lone) // 4, len(course.step_sizes)
+        blocks, room = self.blocks, self.room
+        n_blocks, end = len(self.streams.lone) // 4, blocks.updates.stop
         if n_blocks > 1 and not {self.count, count} <= {0, end}:
             raise ValueError(f"count must be {end}, because {n_blocks} blocks go to their end at once, got {count}")
-        at_once = course.layout.updates * max(1, CALL_WORDS // (LANES * place.words.rows))
+        at_once = blocks.sizes.updates * max(1, CALL_WORDS // (LANES * room.words.rows))
         while self.count < count:
             check_wanted()
             stop = min(self.count + at_once, count)
-            compiled_advance()(
-                course.parts,
-                course.world,
-                course.recipe,
-                place.rule,
-                self.streams,
-                place.words,
-                course.step_sizes,
-                self.count,
-                stop,
-                course.ball,
-                place.batch,
-                place.rollout,
-                place.room,
-                self.state,
-                self.trace,
-            )
-            if place.rollout.fault[0] > 0.0:
-                raise ValueError(fault_message(course.estimator.advantage, place.rollout.fault[1:]))
+            updates = blocks.updates._replace(start=self.count, stop=stop)
+            compiled_advance()(blocks.functions, blocks.rules, updates, self.streams, room, self.state, self.trace)
+            if room.rollout.fault[0]:
+                rewards = faulty_rewards(room.groups, room.rollout)
+                raise ValueError(fault_message(blocks.estimator.advantage, rewards))
             self.count = stop
