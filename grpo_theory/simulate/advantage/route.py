@@ -107,8 +107,11 @@ def view_at(estimator: Estimator, seen: Seen, sampler: Point) -> KernelView:
     reads, n_prompts = estimator.advantage.reads, len(seen.rewards)
     norms = seen.squared_score_norms if "squared_score_norms" in reads else np.empty((n_prompts, 0))
     fields = np.stack(seen.prompt_fields, axis=1) if reads & set(PROMPT_FIELDS) else np.empty((n_prompts, 0))
+    rewards, norms, fields = (np.array(table[:, :, None], dtype=np.float64, order="C") for table in (seen.rewards, norms, fields))
     return KernelView(
-        *(np.array(table[:, :, None], dtype=np.float64, order="C") for table in (seen.rewards, norms, fields)),
+        rewards=rewards,
+        norms=norms,
+        fields=fields,
         lengths=seen.lengths if "lengths" in reads else np.empty(0, dtype=np.int64),
         responses=np.array(sampler.outcome_responses, dtype=np.int64),
     )
