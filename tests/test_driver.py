@@ -19,12 +19,12 @@ from grpo_theory.exact import weights
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate.advantage import kernel_call
 from grpo_theory.simulate.covector import features
-from grpo_theory.simulate.draw import alias, responses
+from grpo_theory.simulate.draw import prompt_tables, responses
 from grpo_theory.simulate.draw.prompt_tables import FEW, lookup
 from grpo_theory.simulate.draw.responses import block_draws, by_replication, tabulate
 from grpo_theory.simulate.update import ascent
 
-MODULES = (alias, responses, kernel_call, weights)
+MODULES = (prompt_tables, responses, kernel_call, weights)
 CASES = (*POLICIES, *TREES)
 MAPS = {"tabular": TabularMap, "dense": FeatureMap, "head": HeadMap}
 
@@ -108,7 +108,7 @@ class Arrays:
 
 def try_draw_prompts(stage):
     a = Arrays()
-    table = alias.alias_table(np.array([[0.2, 0.5, 0.3]]))
+    table = prompt_tables.alias_table(np.array([[0.2, 0.5, 0.3]]))
     *_, found = twins(stage, a.uniforms(200), *table, np.zeros(200, dtype=np.int64))
     assert set(found) == {0, 1, 2}
 
@@ -120,7 +120,7 @@ def try_choose_prompts(stage):
 
 
 def _try_choosing(stage, drawn, law):
-    table, rows = alias.alias_table(law[None]), lookup(alias.alias_rows(law))
+    table, rows = prompt_tables.alias_table(law[None]), lookup(prompt_tables.alias_rows(law))
 
     def choose(words, rows, room, prompts):
         store(stage(load(words, WIDTH), rows, room), prompts, 0)
@@ -142,7 +142,7 @@ def try_look_up(stage):
     np.testing.assert_array_equal(found, table[:, a.prompts])
 
 
-def try_draw_outcomes(stage):
+def try_invert_outcomes(stage):
     a = Arrays()
     thresholds = np.sort(a.uniforms(a.o - 1, a.n), axis=0)
     uniforms = a.uniforms(a.g, a.n)
@@ -178,7 +178,8 @@ def test_compiled_stages_agree_with_plain_python(name):
 
 def test_every_stage_is_tried():
     of_calls = {name for name, value in vars(kernel_call).items() if isinstance(value, Dispatcher)}
-    elsewhere = of_calls - {"fill_advantages"} | {"at_places", "read_rows"}
+    of_tables = {"at_places", "read_rows", "read_short", "read_blocks", "add_to_blocks"}
+    elsewhere = of_calls - {"fill_advantages"} | of_tables
     assert set(TRIALS) == set(stages()) - elsewhere, "which test_training_stages.py tries"
 
 

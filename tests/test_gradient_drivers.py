@@ -16,13 +16,14 @@ from grpo_theory.compiler.reliances import reliances
 from grpo_theory.simulate import gradient_blocks
 from grpo_theory.simulate.advantage import affine, kernel_call, response_sums, tables
 from grpo_theory.simulate.covector import combinations, contrasts, estimator_covectors, tabulated, token_weights
-from grpo_theory.simulate.draw import alias, batches, counting, generator, order, outcome_law
-from grpo_theory.simulate.draw.generator import LANES
-from grpo_theory.simulate.observe import errors, geometry, gram
+from grpo_theory.simulate.draw import batches, counting, order, outcome_law, prompt_tables
+from grpo_theory.simulate.draw import streams as random_streams
+from grpo_theory.simulate.draw.streams import LANES
+from grpo_theory.simulate.observe import errors, pairs, truth
 
 MODULES = (
-    *(affine, alias, combinations, contrasts, counting, errors, generator, gram, kernel_call, order, response_sums),
-    *(tables, tabulated, token_weights),
+    *(affine, combinations, contrasts, counting, errors, kernel_call, order, response_sums),
+    *(pairs, truth, prompt_tables, random_streams, tables, tabulated, token_weights),
 )
 CASES = (*POLICIES, *TREES)
 SUMS = (
@@ -46,7 +47,7 @@ DRIVERS = (
 
 
 STAGES = {name for module in MODULES for name, value in vars(module).items() if isinstance(value, Dispatcher)}
-REACHED = {one.__name__ for driver in (*DRIVERS, generator.begin_streams.function) for one in reliances(driver)[0]}
+REACHED = {one.__name__ for driver in (*DRIVERS, random_streams.begin_streams.function) for one in reliances(driver)[0]}
 
 
 def composed(**parts):
@@ -77,7 +78,7 @@ class Simulated:
         current, sampler = c.problem.at(self.theta), c.problem.at(self.behaviour)
         self.law = outcome_law.outcome_law(sampler, group_size)
         self.found = estimator_covectors.covectors_of(current, sampler, estimators, batch_size, group_size)
-        self.geometry = geometry.geometry(current, self.directions, batch_size)
+        self.geometry = errors.geometry(current, self.directions, batch_size)
         self.sizes = strips, batch_size, group_size
         self.seed = np.random.SeedSequence(seed)
         self.batches = self.draw()
@@ -87,7 +88,7 @@ class Simulated:
         drawn = batches.make_batches(self.law, strips, batch_size, in_order=True)
         for fill in (lambda one: one.fill(drawn.counts), lambda one: one.fill_ordered(drawn.counts, drawn.ordered)):
             stream = batches.BatchStream(self.law)
-            stream.begin(generator.stream_words(self.seed), 0)
+            stream.begin(random_streams.stream_words(self.seed), 0)
             fill(stream)
         return drawn
 
@@ -97,12 +98,12 @@ class Simulated:
             if estimator in one.estimators:
                 n_observations = 4 + len(self.directions)
                 rows = np.full((len(one.estimators), n_observations, 1 + self.sizes[0], LANES), np.nan)
-                driver, truth = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
+                driver, measure = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
                 place = 0
                 for found in one.fill(self.batches, batches.Buffers()):
                     sizes = found.rows.shape, len(found.owners), len(found.columns), self.sizes[1], n_observations
                     room = errors.make_error_room(*self.geometry, *sizes)
-                    driver(truth, self.batches.counts.prompts, found, room, 1, rows[place : place + len(found.columns)])
+                    driver(measure, self.batches.counts.prompts, found, room, 1, rows[place : place + len(found.columns)])
                     place += len(found.columns)
                 assert np.isnan(rows[:, :, 0]).all()
                 own = rows[one.estimators.index(estimator), :, 1:]
@@ -500,28 +501,28 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
         run = Simulated(problem, made[: 4 if problem.kl else 3], batch_size=2, group_size=3)
         sheet = counting.make_sheet(run.law)
         room = counting.make_counting_room(run.law, sheet)
-        pairs = [
-            (generator.block_streams(run.seed, 0), generator.STREAMS),
+        declared_types = [
+            (random_streams.block_streams(run.seed, 0), random_streams.STREAMS),
             (run.law, outcome_law.OUTCOME_LAW),
             (room, counting.COUNTING_ROOM),
             (sheet, counting.SHEET),
             (run.batches.counts, counting.COUNTS),
-            (run.geometry.truth, errors.TRUTH),
+            (run.geometry.truth, truth.TRUTH),
         ]
         for one in run.found:
             if isinstance(one, estimator_covectors.TableCovectors):
-                pairs.append((one.tables, tables.TABLES))
+                declared_types.append((one.tables, tables.TABLES))
                 continue
-            pairs.append((one.weighing, token_weights.TOKEN_WEIGHING))
+            declared_types.append((one.weighing, token_weights.TOKEN_WEIGHING))
             if isinstance(one.source, response_sums.Tabulated):
-                pairs.append((one.source.tables, tables.TABLES))
+                declared_types.append((one.source.tables, tables.TABLES))
             elif isinstance(one.source, response_sums.Affine):
-                pairs.append((one.source.coefficients, affine.COEFFICIENTS))
+                declared_types.append((one.source.coefficients, affine.COEFFICIENTS))
             else:
                 room, _ = one.source.room(batches.Buffers())
-                pairs += [(one.source.view, kernel_call.KERNEL_VIEW), (room, kernel_call.CALL_ROOM)]
-                pairs.append((room.batch, kernel_call.BATCH))
-        for value, declared in pairs:
+                declared_types += [(one.source.view, kernel_call.KERNEL_VIEW), (room, kernel_call.CALL_ROOM)]
+                declared_types.append((room.batch, kernel_call.BATCH))
+        for value, declared in declared_types:
             for name, field, expected in zip(value._fields, value, declared.types, strict=True):
                 assert typeof(field) == expected, name
 
@@ -529,10 +530,10 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
 def test_the_streams_of_a_block_let_their_first_words_go():
     states = np.random.default_rng(3).integers(0, 1 << 63, (4, 5), dtype=np.uint64)
     for state in states.T:
-        column = compiled(generator.mix)(*state)
+        column = compiled(random_streams.mix)(*state)
         numpys = np.random.SFC64(0)
         numpys.state = numpys.state | {"state": {"state": state.copy()}}
-        numpys.random_raw(generator.WARM_UP)
+        numpys.random_raw(random_streams.WARM_UP)
         np.testing.assert_array_equal(column, numpys.state["state"]["state"])
 
 
@@ -540,20 +541,20 @@ def test_the_streams_of_a_block_let_their_first_words_go():
 def test_streams_begin_alike_compiled_and_as_plain_python(block):
     """A lane's state is the seed's words, the third with the lane's number added; the lone stream's has the block's number."""
     words = np.array([5, (1 << 64) - 7, (1 << 64) - 2], dtype=np.uint64)
-    by_machine, by_python = generator.make_streams(2), generator.make_streams(2)
-    generator.begin_streams(words, block, by_machine)
+    by_machine, by_python = random_streams.make_streams(2), random_streams.make_streams(2)
+    random_streams.begin_streams(words, block, by_machine)
     with np.errstate(over="ignore"):
-        plain_throughout(generator.begin_streams.function)(words, block, by_python)
+        plain_throughout(random_streams.begin_streams.function)(words, block, by_python)
     for one, other in zip(by_machine, by_python, strict=True):
         np.testing.assert_array_equal(one, other)
     first, second, third = map(int, words)
-    numbers = [block * generator.LANES + j for j in range(generator.LANES)]
+    numbers = [block * random_streams.LANES + j for j in range(random_streams.LANES)]
     begun = [(first, second, (third + number) % (1 << 64), 1) for number in numbers]
     begun.append((first ^ ((1 << 64) - 1), second, (third + block) % (1 << 64), 1))
-    begun += [(one, second, (last + (generator.LANES if one == first else 1)) % (1 << 64), 1) for one, _, last, _ in begun]
+    begun += [(one, second, (last + (random_streams.LANES if one == first else 1)) % (1 << 64), 1) for one, _, last, _ in begun]
     states = [one for rows in (slice(4), slice(4, 8)) for one in (*by_machine.lanes[rows].T, by_machine.lone[rows])]
     for state, found in zip(begun, states, strict=True):
         numpys = np.random.SFC64(0)
         numpys.state = numpys.state | {"state": {"state": np.array(state, dtype=np.uint64)}}
-        numpys.random_raw(generator.WARM_UP)
+        numpys.random_raw(random_streams.WARM_UP)
         np.testing.assert_array_equal(found, numpys.state["state"]["state"])

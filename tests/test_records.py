@@ -11,7 +11,7 @@ from streams_by_numpy import uniforms_of_runs
 import grpo_theory as gt
 from grpo_theory import TrainingRecord
 from grpo_theory.samples import rollout_hessian
-from grpo_theory.simulate.draw.alias import alias_table
+from grpo_theory.simulate.draw.prompt_tables import alias_table
 from grpo_theory.simulate.update.trace import NO_TRACE, PrefixTree, compact_features, fill_forms, leading_edges, weigh_edges
 
 SIZES = {"batch_size": 2, "group_size": 3}

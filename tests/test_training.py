@@ -20,10 +20,12 @@ from grpo_theory.simulate import training as training_module
 from grpo_theory.simulate import training_blocks
 from grpo_theory.simulate.advantage import affine, kernel_call, rewards, rollout, tables
 from grpo_theory.simulate.covector import ratios
-from grpo_theory.simulate.draw import alias, elementary, generator, policy_draw, prompt_tables
-from grpo_theory.simulate.draw.alias import alias_table
+from grpo_theory.simulate.draw import elementary, policy_draw, prompt_tables
+from grpo_theory.simulate.draw import streams as random_streams
 from grpo_theory.simulate.draw.policy_draw import CHUNK_WORDS
+from grpo_theory.simulate.draw.prompt_tables import alias_table
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks
+from grpo_theory.simulate.training_tables import make_advantage_rule
 from grpo_theory.simulate.update import advance, ascent
 from grpo_theory.simulate.update import optimiser as optimisers
 from grpo_theory.simulate.update import trace as traces
@@ -223,7 +225,7 @@ def test_blocks_that_go_on_together_go_to_their_end_at_once():
     """The words in the room are the last block's: whoever went on in the middle would get another's."""
     problem = gt.gallery.problem("tabular")
     made = TrainingBlocks.of(problem, gt.estimators()["rloo"], np.ones(20), (1, 2, 1), optimiser=gt.SGD())
-    streams = generator.block_streams(np.random.SeedSequence(0), 0, 2)
+    streams = random_streams.block_streams(np.random.SeedSequence(0), 0, 2)
     with made.start(streams, np.tile(problem.theta, (200, 1))) as runs, pytest.raises(ValueError, match="count must be 20"):
         runs.advance(10)
 
@@ -324,7 +326,7 @@ def plain(monkeypatch):
         for module in MODULES:
             for name, value in vars(module).items():
                 if isinstance(value, Dispatcher):
-                    draws = value.py_func.__module__ == generator.__name__
+                    draws = value.py_func.__module__ == random_streams.__name__
                     monkeypatch.setattr(module, name, compiled(value) if draws else value.py_func)
 
         def functions(make):
@@ -346,8 +348,8 @@ def plain(monkeypatch):
 
             return made
 
-        def rule(problem, estimator, route, *, keeps):
-            made = rollout.make_advantage_rule(problem, estimator, route, keeps=keeps)
+        def rule(problem, estimator, *arguments, **keywords):
+            made = make_advantage_rule(problem, estimator, *arguments, **keywords)
             return made._replace(kernel=estimator.advantage.function)
 
         for name, make in made_by.items():
@@ -359,7 +361,7 @@ def plain(monkeypatch):
 
 
 MODULES = (
-    *(advance, affine, alias, ascent, elementary, kernel_call, optimisers, policy_draw, prompt_tables, ratios, rewards, rollout),
+    *(advance, affine, ascent, elementary, kernel_call, optimisers, policy_draw, prompt_tables, ratios, rewards, rollout),
     *(tables, traces, weights),
 )
 

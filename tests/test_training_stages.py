@@ -20,15 +20,17 @@ from grpo_theory.simulate.advantage import affine, kernel_call, rewards, rollout
 from grpo_theory.simulate.advantage.kernel_call import KernelView, Window, make_batch, spare_rows
 from grpo_theory.simulate.advantage.tables import make_tables
 from grpo_theory.simulate.covector import features, ratios
-from grpo_theory.simulate.draw import alias, elementary, generator, policy_draw, prompt_tables
-from grpo_theory.simulate.draw.policy_draw import Groups, OutcomeSource, PolicyRoom, token_paths
+from grpo_theory.simulate.draw import elementary, policy_draw, prompt_tables
+from grpo_theory.simulate.draw import streams as random_streams
+from grpo_theory.simulate.draw.policy_draw import Groups, OutcomeSource, PolicyRoom
 from grpo_theory.simulate.draw.prompt_tables import lookup
 from grpo_theory.simulate.training_blocks import Runs, TrainingBlocks, make_step_room
+from grpo_theory.simulate.training_tables import token_paths
 from grpo_theory.simulate.update import advance, ascent
 from grpo_theory.simulate.update import trace as traces
 
 MODULES = (
-    *(affine, alias, ascent, elementary, generator, kernel_call, policy_draw, prompt_tables, ratios, rewards, rollout, tables),
+    *(affine, ascent, elementary, kernel_call, random_streams, policy_draw, prompt_tables, ratios, rewards, rollout, tables),
     traces,
 )
 N, LANES, B, G = WIDTH + 5, 2 * WIDTH, 2, 6
@@ -315,7 +317,7 @@ def test_groups_in_order_as_a_kernel_sees_them_and_what_it_makes_of_them(by_prom
 
 
 def test_rows_are_cleared_by_whole_vectors():
-    *_, rows, _ = twins("clear", np.ones((3, LANES)), 5)
+    *_, rows, _ = twins("clear_lanes", np.ones((3, LANES)), 5)
     np.testing.assert_array_equal(rows, np.where(np.arange(LANES) < WIDTH, 0.0, np.ones((3, 1))))
 
 
@@ -344,9 +346,9 @@ def test_advantages_by_table_and_by_coefficients():
         np.testing.assert_allclose(found[o, OWN], (a.counts[o] * table[multisets, o % size])[OWN])
     values, penalties, fields, c = a.problem.bandit.values, a.numbers(a.k, LANES), a.numbers(3, LANES), a.numbers(6)
     rewards_seen = np.tile(values, a.k)[:, None] - penalties[a.responses]
-    *_, found = twins("sum_affine", among(a.counts), values, among(penalties), 1, N, among(fields), c, room(1, a.o))
+    *_, found = twins("sum_affine", among(a.counts), values, among(penalties), N, among(fields), c, room(1, a.o))
     each = c[0] * rewards_seen + c[1] * (a.counts * rewards_seen).sum(axis=0) + c[2:5] @ fields + c[5]
-    np.testing.assert_allclose(found[1][0], a.counts * each, atol=1e-13)
+    np.testing.assert_allclose(found[1, 0, :, :N], (a.counts * each)[:, :N], atol=1e-13)
     assert not found[0].any()
 
 
@@ -394,9 +396,9 @@ def test_pools_weigh_each_token_alike(pool):
 def test_rewards_penalties_and_drifts():
     a = Arrays()
     values, penalties, log_tokens = a.problem.bandit.values, a.numbers(a.k, LANES), np.log(a.tokens)
-    *_, found = twins("fill_rewards", values, among(penalties), 1, N, room(a.o))
-    np.testing.assert_allclose(found[1], np.tile(values, a.k)[:, None] - penalties[a.responses])
-    assert not found[0].any()
+    *_, found = twins("fill_rewards", values, among(penalties), N, room(a.o))
+    expected = np.tile(values, a.k)[:, None] - among(penalties)[:, a.responses]
+    np.testing.assert_allclose(found, expected)
     reference = a.numbers(a.m, a.d)
     asked = log_tokens, AT, lookup(reference), among(a.prompts, 0), 0, np.zeros((a.d + 1, WIDTH))
     *_, logs = twins("fill_log_ratios", *asked, np.zeros((a.d, LANES)))
@@ -489,13 +491,14 @@ def test_the_hessian_agrees_with_plain_python():
 
 
 ELSEWHERE = {
-    **dict.fromkeys(own(alias), "test_driver.py"),
+    **dict.fromkeys(("draw_prompts", "choose_prompts"), "test_driver.py"),
     **{
         f"{kind}_{what}": "test_training.py"
         for kind in ("tabular", "picked", "dense", "few", "head")
         for what in ("logits", "step")
     },
     **dict.fromkeys(("penalise", "see_fields", "sum_in_order", "sum_counted", "keep_rollout"), "test_training.py"),
+    "clear_gradient": "test_training.py",
     **dict.fromkeys(("fill_chunk", "draw_prompts_of", "draw_outcomes", "find_advantages"), "test_training.py, as paragraphs"),
     "fill_covectors_of_update": "test_training.py, as a paragraph",
     **dict.fromkeys(("weigh_tokens_anew", "response_row", "call_on_counts", "call_in_order"), "test_training.py"),
@@ -544,7 +547,7 @@ def test_records_have_the_types_that_the_driver_declares(policy, penalty_kind, r
     for estimator in (*made, *(gt.estimators()[name] for name in ("rloo", "grpo", "optimal", "optimal_loo", "dapo"))):
         for updates, optimiser in ((1, gt.SGD()), (2, gt.SGD()), (1, gt.Adam())):
             made_blocks = TrainingBlocks.of(problem, estimator, np.ones(8), (4, 5, updates), optimiser=optimiser)
-            streams, step_room = generator.block_streams(np.random.SeedSequence(0), 0), make_step_room(made_blocks)
+            streams, step_room = random_streams.block_streams(np.random.SeedSequence(0), 0), make_step_room(made_blocks)
             begun = Runs(made_blocks, step_room, streams, np.tile(problem.theta, (3, 1)), traces.NO_TRACE)
             given = [
                 (made_blocks.functions, advance.FUNCTIONS),
@@ -552,7 +555,7 @@ def test_records_have_the_types_that_the_driver_declares(policy, penalty_kind, r
                 (made_blocks.updates, advance.UPDATES),
                 (begun.room, advance.STEP_ROOM),
                 (begun.state, advance.STATE),
-                (begun.streams, generator.STREAMS),
+                (begun.streams, random_streams.STREAMS),
                 (traces.NO_TRACE, traces.TRACE),
             ]
             for value, declared in given:

@@ -10,7 +10,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.compiler.compilation import F1, F2
 from grpo_theory.compiler.first_class import function_value
 from grpo_theory.intervals.components import PromptTerms
-from grpo_theory.simulate.draw.seeds import Rng, as_seed_sequence
+from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
 from grpo_theory.validation import as_count
 
 FAR = 1e8

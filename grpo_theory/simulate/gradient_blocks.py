@@ -11,12 +11,11 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.simulate.covector.estimator_covectors import EstimatorCovectors, OwnCovectors
 from grpo_theory.simulate.draw.batches import Batches, BatchStream, Buffers, make_batches
 from grpo_theory.simulate.draw.counting import compiled_fill_counts
-from grpo_theory.simulate.draw.generator import LANES, begin_streams
 from grpo_theory.simulate.draw.order import compiled_fill_ordered
 from grpo_theory.simulate.draw.outcome_law import OutcomeLaw
+from grpo_theory.simulate.draw.streams import LANES, begin_streams
 from grpo_theory.simulate.gradient_simulation import pairs_of
-from grpo_theory.simulate.observe.errors import ErrorRoom, compiled_errors, make_error_room
-from grpo_theory.simulate.observe.geometry import Geometry
+from grpo_theory.simulate.observe.errors import ErrorRoom, Geometry, compiled_errors, make_error_room
 from grpo_theory.simulate.observe.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments, set_of
 from grpo_theory.simulate.workers import borrowed, check_wanted
 

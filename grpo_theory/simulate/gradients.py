@@ -12,13 +12,12 @@ from grpo_theory.exact.table import warn_of_table
 from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.covector.estimator_covectors import OwnCovectors, covectors_of, is_called_for_size
 from grpo_theory.simulate.draw.counting import LARGEST_GROUP
-from grpo_theory.simulate.draw.generator import LANES, stream_words
 from grpo_theory.simulate.draw.outcome_law import outcome_law
-from grpo_theory.simulate.draw.seeds import Rng, as_seed_sequence
 from grpo_theory.simulate.draw.sizes import as_sizes
+from grpo_theory.simulate.draw.streams import LANES, Rng, as_seed_sequence, stream_words
 from grpo_theory.simulate.gradient_blocks import GradientBlocks
 from grpo_theory.simulate.gradient_simulation import GradientSimulation
-from grpo_theory.simulate.observe.geometry import geometry
+from grpo_theory.simulate.observe.errors import geometry
 from grpo_theory.simulate.observe.moments import compiled_merge_moments
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_real_array, check_shape, typed

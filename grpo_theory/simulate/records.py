@@ -14,8 +14,7 @@ from grpo_theory.problem import Problem
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.samples.record import MINIMUM_STEPS, check_tail, tail_start
 from grpo_theory.schedule import Schedule, step_sizes
-from grpo_theory.simulate.draw.generator import block_streams
-from grpo_theory.simulate.draw.seeds import Rng, as_seed_sequence
+from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence, block_streams
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
 from grpo_theory.simulate.update.optimiser import SGD, Optimiser
 from grpo_theory.simulate.update.trace import Trace, compact_features, empty_trace

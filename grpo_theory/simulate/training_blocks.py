@@ -13,23 +13,28 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import check_penalty
 from grpo_theory.problem import Policy, Problem
 from grpo_theory.simulate.advantage.kernel_call import fault_message
-from grpo_theory.simulate.advantage.rollout import advantage_functions, faulty_rewards, make_advantage_rule, make_rollout
+from grpo_theory.simulate.advantage.rollout import faulty_rewards
 from grpo_theory.simulate.advantage.route import IN_ORDER, Route, route_in_training
-from grpo_theory.simulate.covector.ratios import covector_functions, make_token_room, make_token_rule
-from grpo_theory.simulate.draw.generator import LANES, Streams
-from grpo_theory.simulate.draw.policy_draw import make_groups, make_policy_room, make_source, make_words
 from grpo_theory.simulate.draw.sizes import StepSizes, as_sizes
-from grpo_theory.simulate.update.advance import (
-    Functions,
-    Rules,
-    StepRoom,
-    Updates,
-    compiled_advance,
+from grpo_theory.simulate.draw.streams import LANES, Streams
+from grpo_theory.simulate.training_tables import (
+    advantage_functions,
+    covector_functions,
+    make_advantage_rule,
+    make_groups,
+    make_policy_room,
+    make_rollout,
+    make_source,
     make_state,
+    make_token_room,
+    make_token_rule,
+    make_words,
     step_functions,
+    token_paths,
 )
+from grpo_theory.simulate.update.advance import Functions, Rules, StepRoom, Updates, compiled_advance
 from grpo_theory.simulate.update.ascent import Ascent, ascent
-from grpo_theory.simulate.update.optimiser import Optimiser, check_optimiser
+from grpo_theory.simulate.update.optimiser import Optimiser
 from grpo_theory.simulate.update.trace import NO_TRACE, Trace
 from grpo_theory.simulate.workers import borrowed, check_wanted
 from grpo_theory.validation import as_positive, as_real_array, check_shape
@@ -111,7 +116,8 @@ class TrainingBlocks:
             raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
         (batch_size, group_size), inner_steps = as_sizes(*sizes[:2]), sizes[2]
         estimator.check_defined(group_size, problem.bandit.values, problem.policy.paths.lengths)
-        check_optimiser(optimiser)
+        if isinstance(optimiser, type) or not hasattr(optimiser, "n_moments"):
+            raise TypeError(f"optimiser must be SGD() or Adam(...), got {optimiser!r}")
         if batch_size % inner_steps:
             raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")
         checked = StepSizes(batch_size, group_size, inner_steps)
@@ -119,8 +125,10 @@ class TrainingBlocks:
         updates = Updates(step_sizes, 0, len(step_sizes), np.empty(0) if ball is None else ball.as_array(problem.policy))
         compiled_advance()
         found, route = ascent(problem.policy, batch_size), route_in_training(problem, estimator, group_size)
-        rule = make_advantage_rule(problem, estimator, route, keeps=keeps)
-        rules = Rules(make_source(problem, group_size), rule, make_token_rule(problem, estimator, checked))
+        paths = token_paths(problem.policy.paths)
+        rule = make_advantage_rule(problem, estimator, route, paths, keeps=keeps)
+        token_rule = make_token_rule(problem, estimator, rule.rewards, checked)
+        rules = Rules(make_source(problem, group_size, paths), rule, token_rule)
         functions = Functions(
             advantage_functions(estimator, rule, route),
             covector_functions(estimator, rules.tokens),

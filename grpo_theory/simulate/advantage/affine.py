@@ -29,7 +29,7 @@ class Coefficients(NamedTuple):
 
 
 COEFFICIENTS = record_type(Coefficients, LOOKUP, numba.float64, numba.float64)
-SUM_AFFINE = numba.void(T3, F1, F3, numba.int64, numba.int64, F3, F1, F4)
+SUM_AFFINE = numba.void(T3, F1, F3, numba.int64, F3, F1, F4)
 
 
 def make_coefficients(found: Array, rewards: Array, fields: tuple[Array, ...], group_size: int) -> Coefficients:
@@ -56,24 +56,25 @@ def find_affine(coefficients, counts, b, i, prompts, room):
 
 
 @function_value(SUM_AFFINE)
-def sum_affine(counts, values, penalties, b, n, fields, coefficients, sums):
-    """Sum the advantages of the b-th groups of n runs, in the first of sums (B, S, O, N), by a kernel's `affine_coefficients`.
+def sum_affine(counts, values, penalties, n, fields, coefficients, sums):
+    """Sum the advantages of the groups of n runs, in the first of sums (B, S, O, N), by a kernel's `affine_coefficients`.
 
     Rewards are the values (L,) less the penalties (B, K, N), and fields (B, 3, N) what oracles know of the prompts.
     """
     n_values = values.shape[0]
-    for i in range(0, n, WIDTH):
-        total = reals(0.0)
-        for k in range(penalties.shape[1]):
-            penalty = load(penalties, b, k, i)
-            for value in range(n_values):
-                total = total + as_real(load(counts, b, k * n_values + value, i)) * (values[value] - penalty)
-        common = coefficients[5] + coefficients[1] * total
-        for f in range(fields.shape[1]):
-            common = common + coefficients[2 + f] * load(fields, b, f, i)
-        for k in range(penalties.shape[1]):
-            penalty = load(penalties, b, k, i)
-            for value in range(n_values):
-                advantage = coefficients[0] * (values[value] - penalty) + common
-                o = k * n_values + value
-                store(advantage * as_real(load(counts, b, o, i)), sums, b, 0, o, i)
+    for b in range(counts.shape[0]):
+        for i in range(0, n, WIDTH):
+            total = reals(0.0)
+            for k in range(penalties.shape[1]):
+                penalty = load(penalties, b, k, i)
+                for value in range(n_values):
+                    total = total + as_real(load(counts, b, k * n_values + value, i)) * (values[value] - penalty)
+            common = coefficients[5] + coefficients[1] * total
+            for f in range(fields.shape[1]):
+                common = common + coefficients[2 + f] * load(fields, b, f, i)
+            for k in range(penalties.shape[1]):
+                penalty = load(penalties, b, k, i)
+                for value in range(n_values):
+                    advantage = coefficients[0] * (values[value] - penalty) + common
+                    o = k * n_values + value
+                    store(advantage * as_real(load(counts, b, o, i)), sums, b, 0, o, i)

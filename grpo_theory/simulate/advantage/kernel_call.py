@@ -86,6 +86,10 @@ KERNEL_VIEW = record_type(KernelView, F3, F3, F3, I1, I1)
 CALL_ROOM = record_type(CallRoom, numba.int64, numba.int64, numba.float64, BATCH, F2)
 
 
+NO_BATCH = Batch(*[np.empty((0, 1))] * 2, np.empty((0, 1), dtype=np.int64), *[np.empty(0)] * 4)
+NO_CALL = CallRoom(1, 1, 1.0, NO_BATCH, np.empty((0, 1)))
+
+
 def spare_rows(group_size: int) -> int:
     """Return how many rows of G numbers the end of the last run may write into."""
     return -(-RUN // group_size)
@@ -188,7 +192,7 @@ def write_counted(view, counts, prompts, window, batch):
 
 
 @stage
-def clear(rows, n):
+def clear_lanes(rows, n):
     """Put 0 into n lanes of rows (m, N), and into those that fill the last vector."""
     for row in range(rows.shape[0]):
         for i in range(0, n, WIDTH):
@@ -238,7 +242,7 @@ def call_on_counts(kernel, view, counts, prompts, first, n, room, by_outcome):
     batch_size, group_size = counts.shape[0], room.advantages.shape[1]
     n_values = counts.shape[1] // (view.responses[counts.shape[1] - 1] + 1)
     for b in range(batch_size):
-        clear(by_outcome[b], n)
+        clear_lanes(by_outcome[b], n)
     for lane in range(0, n, room.lanes):
         for start in range(0, batch_size, room.groups):
             window = Window(start, min(start + room.groups, batch_size), first + lane, min(room.lanes, n - lane))
@@ -290,7 +294,7 @@ def call_in_order(kernel, view, ordered, prompts, n, room, rows, sums):
     batch_size = ordered.shape[0]
     for b in range(batch_size):
         for part in range(sums.shape[1]):
-            clear(sums[b, part], n)
+            clear_lanes(sums[b, part], n)
     for first in range(0, n, room.lanes):
         for start in range(0, batch_size, room.groups):
             window = Window(start, min(start + room.groups, batch_size), first, min(room.lanes, n - first))

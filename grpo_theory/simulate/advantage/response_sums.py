@@ -28,8 +28,8 @@ from grpo_theory.simulate.advantage.kernel_call import (
 from grpo_theory.simulate.advantage.tables import TABLES, Tables, look_up_advantages, make_tables, multiset_numbers
 from grpo_theory.simulate.draw.batches import Batches, Buffers
 from grpo_theory.simulate.draw.counting import COUNTS
-from grpo_theory.simulate.draw.generator import LANES
 from grpo_theory.simulate.draw.order import ORDERED
+from grpo_theory.simulate.draw.streams import LANES
 
 
 @stage

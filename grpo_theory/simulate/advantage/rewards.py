@@ -8,13 +8,11 @@ import numpy as np
 from grpo_theory.arrays import Array
 from grpo_theory.compiler.compilation import F1, F2, F3, I2, allocating_stage, record_type, stage
 from grpo_theory.compiler.first_class import FirstClassType, function_value
-from grpo_theory.compiler.lanes import WIDTH, load, reals, root, store, where, zeros
-from grpo_theory.estimation import Estimator, kl_term
-from grpo_theory.estimation.kernel import PROMPT_FIELDS
-from grpo_theory.problem import Problem
+from grpo_theory.compiler.lanes import WIDTH, load, reals, root, store, where
+from grpo_theory.estimation import kl_term
 from grpo_theory.simulate.advantage.kernel_call import KERNEL_VIEW, KernelView
-from grpo_theory.simulate.draw.policy_draw import POLICY_ROOM, TOKEN_PATHS, TokenPaths, token_paths
-from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, lookup, read_rows
+from grpo_theory.simulate.draw.policy_draw import POLICY_ROOM, TOKEN_PATHS, TokenPaths
+from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, read_rows
 
 
 class RewardTables(NamedTuple):
@@ -25,9 +23,9 @@ class RewardTables(NamedTuple):
     values : ndarray, shape (L,)
         The reward values.
     means : Lookup
-        E[Z | m, k], and then E[Z^2 | m, k], (M, 2 K).
+        E[Z | m, k], and then E[Z^2 | m, k], (M, 2 K), where the kernel reads what oracles know.
     log_reference : Lookup
-        Log probabilities (M, D) of tokens given their prefixes under the penalty's reference.
+        Log probabilities (M, D) of tokens given their prefixes under the penalty's reference, if there is one.
     strength : float
         Of the penalty, if it is in the reward; 0 if not.
     gram : ndarray, shape (M, D, D)
@@ -67,48 +65,9 @@ class RewardRoom(NamedTuple):
 REWARD_TABLES = record_type(RewardTables, F1, LOOKUP, LOOKUP, numba.float64, F3, TOKEN_PATHS)
 REWARD_ROOM = record_type(RewardRoom, KERNEL_VIEW, F3, F2, F2, F2)
 TERMS = FirstClassType(kl_term.SIGNATURE)
-PENALISE = numba.void(TERMS, REWARD_TABLES, F3, I2, numba.int64, numba.int64, REWARD_ROOM)
-FILL_REWARDS = numba.void(F1, F3, numba.int64, numba.int64, F3)
-FILL_SEEN = numba.void(REWARD_TABLES, POLICY_ROOM, I2, numba.int64, numba.int64, REWARD_ROOM)
-
-
-def reads_norms(estimator: Estimator) -> bool:
-    """Whether a kernel reads score norms, or what takes these to find."""
-    return bool(estimator.advantage.reads & {"squared_score_norms", "optimal_baselines"})
-
-
-def log_reference(problem: Problem) -> Lookup:
-    """Tabulate the log probabilities of the penalty's reference, 0 where there is none."""
-    none = np.zeros((problem.bandit.n_prompts, problem.policy.n_logits))
-    return lookup(none if problem.log_reference is None else problem.log_reference)
-
-
-def make_reward_tables(problem: Problem, estimator: Estimator) -> RewardTables:
-    """Tabulate the rewards of a problem for an estimator."""
-    bandit, is_penalised = problem.bandit, problem.kl is not None and estimator.kl.place == "reward"
-    gram = problem.policy.logit_map.gram() if reads_norms(estimator) else np.empty((0, 0, 0))
-    return RewardTables(
-        values=bandit.values.copy(),
-        means=lookup(np.concatenate([bandit.mean_reward, bandit.probabilities @ bandit.values**2], axis=1)),
-        log_reference=log_reference(problem),
-        strength=problem.kl.strength if problem.kl is not None and is_penalised else 0.0,
-        gram=np.array(gram, dtype=np.float64, order="C"),
-        paths=token_paths(problem.policy.paths),
-    )
-
-
-def make_reward_room(problem: Problem, estimator: Estimator, batch_size: int, facts: Array, lanes: int) -> RewardRoom:
-    """Make room for the rewards of a rollout of so many runs."""
-    bandit, paths, reads = problem.bandit, problem.policy.paths, estimator.advantage.reads
-    view = KernelView(
-        rewards=zeros(batch_size, bandit.n_responses * bandit.values.size, lanes),
-        norms=zeros(batch_size, bandit.n_responses if reads_norms(estimator) else 0, lanes),
-        fields=zeros(batch_size, 3 if reads & set(PROMPT_FIELDS) else 0, lanes),
-        lengths=paths.lengths.copy() if "lengths" in reads else np.empty(0, dtype=np.int64),
-        responses=np.repeat(np.arange(bandit.n_responses), bandit.values.size),
-    )
-    log_ratios, terms = zeros(paths.n_logits, lanes), zeros(paths.n_logits, lanes)
-    return RewardRoom(view, zeros(batch_size, bandit.n_responses, lanes), log_ratios, terms, facts)
+PENALISE = numba.void(TERMS, REWARD_TABLES, F3, I2, numba.int64, REWARD_ROOM)
+FILL_REWARDS = numba.void(F1, F3, numba.int64, F3)
+FILL_SEEN = numba.void(REWARD_TABLES, POLICY_ROOM, I2, numba.int64, REWARD_ROOM)
 
 
 @stage
@@ -138,24 +97,27 @@ def add_up_penalties(terms, i, paths, strength, penalties, b):
 
 
 @function_value(PENALISE)
-def penalise(fill_terms, tables, log_tokens, prompts, b, n, room):
-    """Fill the penalties of the responses to prompt number b of n runs, from the logs of tokens' probabilities (B, D, N)."""
-    for i in range(0, n, WIDTH):
-        fill_log_ratios(log_tokens[b], i, tables.log_reference, prompts, b, room.facts, room.log_ratios)
-    fill_terms(room.log_ratios, room.terms)
-    for i in range(0, n, WIDTH):
-        add_up_penalties(room.terms, i, tables.paths, tables.strength, room.penalties, b)
+def penalise(fill_terms, tables, log_tokens, prompts, n, room):
+    """Fill the penalties of the responses to the prompts of n runs, from the logs of tokens' probabilities (B, D, N)."""
+    for b in range(log_tokens.shape[0]):
+        own = log_tokens[b]
+        for i in range(0, n, WIDTH):
+            fill_log_ratios(own, i, tables.log_reference, prompts, b, room.facts, room.log_ratios)
+        fill_terms(room.log_ratios, room.terms)
+        for i in range(0, n, WIDTH):
+            add_up_penalties(room.terms, i, tables.paths, tables.strength, room.penalties, b)
 
 
 @function_value(FILL_REWARDS)
-def fill_rewards(values, penalties, b, n, rewards):
+def fill_rewards(values, penalties, n, rewards):
     """Fill the rewards of the outcomes (B, O, N) of n runs, less the penalties (B, K, N) of the responses."""
     n_values = values.shape[0]
-    for i in range(0, n, WIDTH):
-        for k in range(penalties.shape[1]):
-            penalty = load(penalties, b, k, i)
-            for value in range(n_values):
-                store(values[value] - penalty, rewards, b, k * n_values + value, i)
+    for b in range(penalties.shape[0]):
+        for i in range(0, n, WIDTH):
+            for k in range(penalties.shape[1]):
+                penalty = load(penalties, b, k, i)
+                for value in range(n_values):
+                    store(values[value] - penalty, rewards, b, k * n_values + value, i)
 
 
 @allocating_stage
@@ -214,10 +176,11 @@ def fill_fields(pi, means, prompts, b, i, room):
 
 
 @function_value(FILL_SEEN)
-def see_fields(tables, policy, prompts, b, n, room):
-    """Fill the score norms and the oracles' fields of prompt number b of the rollout, as far as there is room for them."""
-    if room.seen.norms.shape[1] > 0:
-        fill_norms(policy.tokens[b], tables.gram, tables.paths, prompts[b], n, room.seen.norms[b])
-    if room.seen.fields.shape[1] > 0:
-        for i in range(0, n, WIDTH):
-            fill_fields(policy.pi, tables.means, prompts, b, i, room)
+def see_fields(tables, policy, prompts, n, room):
+    """Fill the score norms and the oracles' fields of the prompts of a rollout, as far as there is room for them."""
+    for b in range(prompts.shape[0]):
+        if room.seen.norms.shape[1] > 0:
+            fill_norms(policy.tokens[b], tables.gram, tables.paths, prompts[b], n, room.seen.norms[b])
+        if room.seen.fields.shape[1] > 0:
+            for i in range(0, n, WIDTH):
+                fill_fields(policy.pi, tables.means, prompts, b, i, room)

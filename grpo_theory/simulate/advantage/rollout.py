@@ -11,13 +11,11 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.compilation import F1, F3, F4, I1, paragraph, record_type, stage
-from grpo_theory.compiler.first_class import FirstClassType, first_class, function_value, wanted
-from grpo_theory.compiler.lanes import WIDTH, are_finite, as_real, load, store, zeros
-from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.kernel import KERNEL, PROMPT_FIELDS, SIGNATURE
-from grpo_theory.problem import Problem
-from grpo_theory.simulate.advantage.affine import SUM_AFFINE, sum_affine
-from grpo_theory.simulate.advantage.kernel_call import CALL_ROOM, CallRoom, call_in_order, call_on_counts, make_call_room
+from grpo_theory.compiler.first_class import FirstClassType, function_value
+from grpo_theory.compiler.lanes import WIDTH, are_finite, as_real, load, store
+from grpo_theory.estimation.kernel import KERNEL
+from grpo_theory.simulate.advantage.affine import SUM_AFFINE
+from grpo_theory.simulate.advantage.kernel_call import CALL_ROOM, CallRoom, call_in_order, call_on_counts
 from grpo_theory.simulate.advantage.rewards import (
     FILL_REWARDS,
     FILL_SEEN,
@@ -27,16 +25,9 @@ from grpo_theory.simulate.advantage.rewards import (
     TERMS,
     RewardRoom,
     RewardTables,
-    fill_rewards,
-    make_reward_room,
-    make_reward_tables,
-    penalise,
-    see_fields,
 )
-from grpo_theory.simulate.advantage.route import IN_ORDER, Route
-from grpo_theory.simulate.advantage.tables import NO_TABLES, TABLES, Tables, look_up_advantages, make_tables, multiset_numbers
+from grpo_theory.simulate.advantage.tables import TABLES, Tables, look_up_advantages, multiset_numbers
 from grpo_theory.simulate.draw.policy_draw import GROUPS, T2, Groups, find_outcomes
-from grpo_theory.simulate.draw.sizes import StepSizes
 
 
 class AdvantageRule(NamedTuple):
@@ -177,22 +168,23 @@ def sum_in_order(kernel, words, first, n, groups, rollout, logits):
 
 
 @paragraph
-def find_advantages(functions, rule, policy, b, n, groups, rollout):
-    """Fill what is made of the b-th groups' outcomes: rewards, what kernels see, and advantages if no kernel need be called."""
+def find_advantages(functions, rule, policy, n, groups, rollout):
+    """Fill what is made of the outcomes of n runs: rewards, what kernels see, and advantages if no kernel need be called."""
     rewards, tables = rollout.rewards, rule.rewards
     if tables.strength > 0.0:
-        functions.penalise(functions.fill_terms, tables, policy.log_tokens, groups.prompts, b, n, rewards)
+        functions.penalise(functions.fill_terms, tables, policy.log_tokens, groups.prompts, n, rewards)
     if rule.wants_rewards:
-        functions.fill_rewards(tables.values, rewards.penalties, b, n, rewards.seen.rewards)
+        functions.fill_rewards(tables.values, rewards.penalties, n, rewards.seen.rewards)
     if rule.sees_fields:
-        functions.see_fields(tables, policy, groups.prompts, b, n, rewards)
+        functions.see_fields(tables, policy, groups.prompts, n, rewards)
     if rule.tables.advantages.shape[0] > 0:
-        own = rollout.sums[b, 0]
-        for i in range(0, n, WIDTH):
-            sum_by_table(rule.tables, groups, b, i, own)
+        for b in range(groups.counts.shape[0]):
+            own = rollout.sums[b, 0]
+            for i in range(0, n, WIDTH):
+                sum_by_table(rule.tables, groups, b, i, own)
     elif rule.coefficients.shape[0] > 0:
         penalties, fields = rewards.penalties, rewards.seen.fields
-        functions.sum_affine(groups.counts, tables.values, penalties, b, n, fields, rule.coefficients, rollout.sums)
+        functions.sum_affine(groups.counts, tables.values, penalties, n, fields, rule.coefficients, rollout.sums)
 
 
 def faulty_rewards(groups: Groups, rollout: Rollout) -> Array:
@@ -204,43 +196,3 @@ def faulty_rewards(groups: Groups, rollout: Rollout) -> Array:
     n_values = len(rewards) // (int(rollout.rewards.seen.responses[-1]) + 1)
     order = np.argsort(np.arange(len(rewards)) % n_values, kind="stable")
     return np.array(np.repeat(rewards[order], groups.counts[b, order, i]))
-
-
-def make_advantage_rule(problem: Problem, estimator: Estimator, route: Route, *, keeps: bool) -> AdvantageRule:
-    """Tabulate how the rewards of a problem become advantages; `keeps` says whether the rewards are kept."""
-    return AdvantageRule(
-        rewards=make_reward_tables(problem, estimator),
-        wants_rewards=keeps or route.is_called,
-        sees_fields=bool(estimator.advantage.reads & {*PROMPT_FIELDS, "squared_score_norms"}),
-        tables=NO_TABLES if route.table is None else make_tables(route.table, 1.0),
-        coefficients=route.coefficients,
-        is_called=route.is_called,
-        kernel=first_class(estimator.advantage.kernel, SIGNATURE),
-    )
-
-
-def make_rollout(problem: Problem, estimator: Estimator, route: Route, sizes: StepSizes, facts: Array, lanes: int) -> Rollout:
-    """Make room for the advantages of a rollout of so many runs."""
-    batch_size, group_size = sizes.batch_size, sizes.group_size
-    n_outcomes, in_order = problem.bandit.n_responses * problem.bandit.values.size, route.kind == IN_ORDER
-    return Rollout(
-        rewards=make_reward_room(problem, estimator, batch_size, facts, lanes),
-        sums=zeros(batch_size, 2 if in_order else 1, n_outcomes, lanes),
-        ordered=zeros(batch_size, group_size if in_order else 0, lanes, dtype=np.int64),
-        rows=np.arange(n_outcomes),
-        call=make_call_room(estimator.advantage, batch_size, group_size, 1.0),
-        fault=np.zeros(3, dtype=np.int64),
-    )
-
-
-def advantage_functions(estimator: Estimator, rule: AdvantageRule, route: Route) -> AdvantageFunctions:
-    """Collect what is called."""
-    penalised = rule.rewards.strength > 0.0
-    return AdvantageFunctions(
-        penalise=wanted(penalise, penalised),
-        fill_terms=wanted(estimator.kl.fill, penalised),
-        fill_rewards=wanted(fill_rewards, rule.wants_rewards),
-        see_fields=wanted(see_fields, rule.sees_fields),
-        sum_affine=wanted(sum_affine, rule.coefficients.size > 0),
-        sum_called=wanted(sum_in_order if route.kind == IN_ORDER else sum_counted, rule.is_called),
-    )

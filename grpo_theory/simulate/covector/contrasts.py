@@ -21,8 +21,8 @@ from grpo_theory.compiler.compilation import F2, F4, NO_ARRAYS, compile_driver, 
 from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, load, reals, spread, store, tallies, where, whole_rows
 from grpo_theory.simulate.covector.combinations import COMBINATIONS
 from grpo_theory.simulate.draw.counting import COUNTS
-from grpo_theory.simulate.draw.generator import VECTORS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, lookup, read_rows, read_short
+from grpo_theory.simulate.draw.streams import VECTORS
 
 
 class Contrasts(NamedTuple):

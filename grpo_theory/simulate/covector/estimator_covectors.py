@@ -32,8 +32,8 @@ from grpo_theory.simulate.covector.contrasts import (
 from grpo_theory.simulate.covector.tabulated import compiled_fill_covectors, make_covectors
 from grpo_theory.simulate.covector.token_weights import TokenWeighing, compiled_fill_covectors_of_sums, make_weighing
 from grpo_theory.simulate.draw.batches import Batches, Buffers
-from grpo_theory.simulate.draw.generator import LANES, VECTORS
 from grpo_theory.simulate.draw.prompt_tables import Lookup, lookup
+from grpo_theory.simulate.draw.streams import LANES, VECTORS
 
 
 @dataclass(frozen=True, eq=False)

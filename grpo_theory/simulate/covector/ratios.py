@@ -7,19 +7,16 @@ at each prefix.
 from typing import Any, NamedTuple
 
 import numba
-import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.compiler.compilation import F1, F2, F3, F4, I1, I2, paragraph, record_type, stage
-from grpo_theory.compiler.first_class import FirstClassType, function_value, wanted
-from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where, zeros
-from grpo_theory.estimation import Estimator, clip, kl_term, ratio
-from grpo_theory.exact.weights import fill_gains, gains_on_policy
-from grpo_theory.problem import Problem
-from grpo_theory.simulate.advantage.rewards import RewardRoom, fill_log_ratios, log_reference
-from grpo_theory.simulate.draw.policy_draw import T3, TOKEN_PATHS, TokenPaths, fill_tokens, token_paths
+from grpo_theory.compiler.first_class import FirstClassType, function_value
+from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where
+from grpo_theory.estimation import clip, kl_term, ratio
+from grpo_theory.exact.weights import fill_gains
+from grpo_theory.simulate.advantage.rewards import fill_log_ratios
+from grpo_theory.simulate.draw.policy_draw import T3, TOKEN_PATHS, TokenPaths, fill_tokens
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup
-from grpo_theory.simulate.draw.sizes import StepSizes
 
 
 class TokenRule(NamedTuple):
@@ -223,42 +220,3 @@ def fill_covectors_of_update(functions, rule, groups, rollout, policies, first, 
             centre_covector(covector, own, i, rule.paths.vocabulary_size)
     if rule.pool > 0:
         functions.pool_covectors(groups.counts, first, n, rule.paths.lengths, rule.pool, rule.group_size, room.covectors)
-
-
-def make_token_rule(problem: Problem, estimator: Estimator, sizes: StepSizes) -> TokenRule:
-    """Tabulate what the tokens of an estimator weigh."""
-    paths = token_paths(problem.policy.paths)
-    return TokenRule(
-        paths=paths,
-        shares=estimator.aggregation.shares(paths.lengths),
-        widths=estimator.clip.widths,
-        log_reference=log_reference(problem),
-        in_loss=problem.kl.strength if problem.kl is not None and estimator.kl.place == "loss" else 0.0,
-        drifts_away=sizes.updates > 1 and not estimator.ratio.constant,
-        pool={"": 0, "group": 1, "batch": sizes.n_updated}[estimator.aggregation.pool],
-        group_size=sizes.group_size,
-        updates=sizes.updates,
-    )
-
-
-def make_token_room(problem: Problem, estimator: Estimator, rule: TokenRule, sizes: StepSizes, shared: RewardRoom) -> TokenRoom:
-    """Make room for the weights and covectors of an update; what rewards are found in is used again."""
-    paths, lanes = problem.policy.paths, shared.terms.shape[1]
-    return TokenRoom(
-        gains=gains_on_policy(estimator, paths, lanes if rule.weighs_anew else 1),
-        drifts=zeros(paths.n_responses, paths.horizon, lanes) if rule.in_loss > 0.0 else np.empty((0, 0, 0)),
-        log_ratios=shared.log_ratios,
-        terms=shared.terms,
-        facts=shared.facts,
-        covectors=zeros(sizes.n_updated, paths.n_logits, lanes),
-    )
-
-
-def covector_functions(estimator: Estimator, rule: TokenRule) -> CovectorFunctions:
-    """Collect what is called."""
-    own = RatioFunctions(
-        fill_ratios=wanted(estimator.ratio.fill, rule.drifts_away),
-        fill_weights=wanted(estimator.clip.fill, rule.drifts_away),
-        fill_terms=wanted(estimator.kl.fill, rule.in_loss > 0.0),
-    )
-    return CovectorFunctions(wanted(weigh_tokens_anew, rule.weighs_anew), own, wanted(pool_covectors, rule.pool > 0))

@@ -16,8 +16,8 @@ from grpo_theory.compiler.compilation import F2, F5, NO_ARRAYS, compile_driver, 
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, zeros
 from grpo_theory.simulate.advantage.tables import TABLES, look_up_advantages, multiset_numbers
 from grpo_theory.simulate.draw.counting import COUNTS
-from grpo_theory.simulate.draw.generator import VECTORS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, at_places, read_rows
+from grpo_theory.simulate.draw.streams import VECTORS
 
 
 def make_covectors(n_estimators: int, n_strips: int, batch_size: int, n_logits: int) -> Array:
@@ -51,7 +51,7 @@ def add_up(covector, start, stop):
 
 
 @stage
-def centre(covector, start, stop, total, tokens, prompts, found):
+def centre_edges(covector, start, stop, total, tokens, prompts, found):
     """Turn weights of the edges at a prefix into a covector: less their sum times the prompts' probabilities (M, D)."""
     for d in range(start, stop):
         weight = load(covector, d, 0)
@@ -75,7 +75,7 @@ def fill_covectors(tokens, tables, counts, advantages, found, covectors):
                 look_up_advantages(tables, e, prompts, multisets, advantages)
                 covector = covectors[e, v, b]
                 total = weigh_outcomes(outcomes, i, advantages, n_values, covector)
-                centre(covector, 0, n_responses, total, tokens, prompts, found)
+                centre_edges(covector, 0, n_responses, total, tokens, prompts, found)
 
 
 @cache

@@ -11,10 +11,10 @@ from grpo_theory.compiler.compilation import F2, F3, F4, F5, I1, I2, NO_ARRAYS, 
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, take
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import TokenWeights
-from grpo_theory.simulate.covector.tabulated import add_up, centre
+from grpo_theory.simulate.covector.tabulated import add_up, centre_edges
 from grpo_theory.simulate.draw.counting import COUNTS
-from grpo_theory.simulate.draw.generator import VECTORS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, lookup, read_rows
+from grpo_theory.simulate.draw.streams import VECTORS
 
 
 class TokenWeighing(NamedTuple):
@@ -138,7 +138,7 @@ def fill_covectors_of_sums(weighing, group_size, counts, sums, tokens, covectors
             read_rows(weighing.tokens, prompts, tokens)
             for start in range(0, n_logits, weighing.vocabulary_size):
                 stop = start + weighing.vocabulary_size
-                centre(covector, start, stop, add_up(covector, start, stop), weighing.tokens, prompts, tokens)
+                centre_edges(covector, start, stop, add_up(covector, start, stop), weighing.tokens, prompts, tokens)
 
 
 @cache

@@ -22,10 +22,9 @@ from grpo_theory.compiler.lanes import (
     where,
     zeros,
 )
-from grpo_theory.simulate.draw.alias import choose_prompts
-from grpo_theory.simulate.draw.generator import LANES, STREAMS, VECTORS, fill_words, next_uniform
 from grpo_theory.simulate.draw.outcome_law import OUTCOME_LAW, OutcomeLaw, drawn_again
-from grpo_theory.simulate.draw.prompt_tables import S2, read_short
+from grpo_theory.simulate.draw.prompt_tables import S2, choose_prompts, read_short
+from grpo_theory.simulate.draw.streams import LANES, STREAMS, VECTORS, fill_words, next_uniform
 
 LARGEST_GROUP = 1 << 15
 """The most responses of a group: their counts are numbers of 16 bits."""

@@ -13,13 +13,10 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.compilation import F1, F2, F3, I1, I2, paragraph, record_type, stage
-from grpo_theory.compiler.lanes import WIDTH, as_short, load, reals, shorts, store, where, zeros
-from grpo_theory.problem import Paths, Problem
-from grpo_theory.simulate.draw.alias import alias_rows, choose_prompts
+from grpo_theory.compiler.lanes import WIDTH, as_short, load, reals, shorts, store, where
 from grpo_theory.simulate.draw.elementary import exponential, logarithm
-from grpo_theory.simulate.draw.generator import LANES, fill_words, next_uniform
-from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, lookup, read_rows
-from grpo_theory.simulate.draw.sizes import StepSizes
+from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, choose_prompts, read_rows
+from grpo_theory.simulate.draw.streams import fill_words, next_uniform
 
 ONE = 1 << 30
 """A probability of 1 in the units of the thresholds."""
@@ -121,44 +118,6 @@ OUTCOME_SOURCE = record_type(OutcomeSource, LOOKUP, LOOKUP, numba.int64, numba.i
 WORDS = record_type(Words, numba.int64, numba.uint64[:, ::1], T2, F1)
 POLICY_ROOM = record_type(PolicyRoom, F3, F3, F3, F3)
 GROUPS = record_type(Groups, I2, T3, T3, F2)
-
-
-def token_paths(paths: Paths) -> TokenPaths:
-    """Return the paths of a policy's responses as the driver reads them."""
-    return TokenPaths(paths.edges.copy(), paths.lengths.copy(), paths.vocabulary_size)
-
-
-def make_source(problem: Problem, group_size: int) -> OutcomeSource:
-    """Tabulate what rollouts on a problem are drawn from."""
-    bandit = problem.bandit
-    below = np.cumsum(bandit.probabilities, axis=2)[:, :, :-1]
-    laws = lookup(below.reshape(bandit.n_prompts, -1))
-    paths = token_paths(problem.policy.paths)
-    return OutcomeSource(lookup(alias_rows(bandit.prompt_weights)), laws, bandit.values.size, group_size, paths)
-
-
-def make_words(sizes: StepSizes) -> Words:
-    """Make room for the words of a chunk."""
-    chunk = max(1, CHUNK_WORDS // (LANES * sizes.n_words))
-    words = zeros(-(-chunk * sizes.n_words // 8) * 8 + 1, LANES, dtype=np.uint64)
-    return Words(sizes.n_words, words, words.view(np.int32).reshape(-1, LANES), np.empty(chunk))
-
-
-def make_policy_room(paths: Paths, n_groups: int, lanes: int, *, wants_logs: bool) -> PolicyRoom:
-    """Make room for a policy at the prompts of so many groups of so many runs."""
-    logits, tokens = zeros(n_groups, paths.n_logits, lanes), zeros(n_groups, paths.n_logits, lanes)
-    log_tokens = zeros(n_groups, paths.n_logits if wants_logs else 0, lanes)
-    return PolicyRoom(logits, tokens, log_tokens, tokens if paths.horizon == 1 else zeros(n_groups, paths.n_responses, lanes))
-
-
-def make_groups(batch_size: int, n_outcomes: int, facts: Array, lanes: int, *, in_order: bool) -> Groups:
-    """Make room for the groups of a rollout of so many runs."""
-    return Groups(
-        prompts=zeros(batch_size, lanes, dtype=np.int64),
-        counts=zeros(batch_size, n_outcomes, lanes, dtype=np.int32),
-        thresholds=zeros(batch_size, n_outcomes - 1 if in_order else 0, lanes, dtype=np.int32),
-        facts=facts,
-    )
 
 
 @paragraph

@@ -1,4 +1,4 @@
-"""Draws at a fixed policy, response by response: prompts and outcomes, strip by strip."""
+"""ResponseDraws at a fixed policy, response by response: prompts and outcomes, strip by strip."""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -9,10 +9,10 @@ import numpy as np
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.compilation import F2, F3, I1, I2, compile_driver, record_type, stage
 from grpo_theory.problem import Point
-from grpo_theory.simulate.draw.alias import alias_table, draw_prompts
+from grpo_theory.simulate.draw.prompt_tables import alias_table, draw_prompts
 
 
-class Tables(NamedTuple):
+class OutcomeTables(NamedTuple):
     """What the draws come from: the problem at the policy that samples.
 
     Attributes
@@ -30,7 +30,7 @@ class Tables(NamedTuple):
     responses: Integers
 
 
-class Draws(NamedTuple):
+class ResponseDraws(NamedTuple):
     """Strips of S replications of B groups each; lane b S + r is group b of replication r of the strip.
 
     Attributes
@@ -43,7 +43,7 @@ class Draws(NamedTuple):
     outcomes: Integers
 
 
-TABLES = record_type(Tables, F2, I2, F2, I1)
+OUTCOME_TABLES = record_type(OutcomeTables, F2, I2, F2, I1)
 
 
 @stage
@@ -55,7 +55,7 @@ def look_up(table, columns, found):
 
 
 @stage
-def draw_outcomes(uniforms, thresholds, outcomes):
+def invert_outcomes(uniforms, thresholds, outcomes):
     """Draw outcomes (G, N) from uniforms (G, N): the number of thresholds (O - 1, N) of the lane that the uniform has reached.
 
     The thresholds are the distribution function of the lane's outcomes: a whole response, reward included, is one draw.
@@ -74,18 +74,18 @@ def fill_outcomes(uniforms, tables, prompts, outcomes):
     for s in range(prompts.shape[0]):
         draw_prompts(uniforms[s, 0], tables.prompt_threshold, tables.prompt_choices, prompts[s])
         look_up(tables.thresholds, prompts[s], thresholds)
-        draw_outcomes(uniforms[s, 1:], thresholds, outcomes[s])
+        invert_outcomes(uniforms[s, 1:], thresholds, outcomes[s])
 
 
 @cache
 def compiled_fill_outcomes() -> Any:
     """Compile `fill_outcomes`, or read it from the cache."""
-    return compile_driver(fill_outcomes, numba.void(F3, TABLES, I2, numba.int64[:, :, ::1]))
+    return compile_driver(fill_outcomes, numba.void(F3, OUTCOME_TABLES, I2, numba.int64[:, :, ::1]))
 
 
-def tabulate(point: Point) -> Tables:
+def tabulate(point: Point) -> OutcomeTables:
     """Return the tables from which prompts, and outcomes at a point, are drawn."""
-    return Tables(
+    return OutcomeTables(
         *alias_table(point.bandit.prompt_weights[None]),
         _thresholds(point.outcome_probabilities),
         point.outcome_responses,
@@ -104,17 +104,17 @@ def _thresholds(probabilities: Array) -> Array:
 
 
 def block_draws(
-    generator: np.random.Generator, tables: Tables, strips: int, strip: int, batch_size: int, group_size: int
-) -> Draws:
+    generator: np.random.Generator, tables: OutcomeTables, strips: int, strip: int, batch_size: int, group_size: int
+) -> ResponseDraws:
     """Draw a block strip by strip, so that the first strips are the same whatever the number of them."""
     n_groups = batch_size * strip
     uniforms = generator.random((strips, 1 + group_size, n_groups))
-    draws = Draws(np.empty((strips, n_groups), dtype=np.int64), np.empty((strips, group_size, n_groups), dtype=np.int64))
+    draws = ResponseDraws(np.empty((strips, n_groups), dtype=np.int64), np.empty((strips, group_size, n_groups), dtype=np.int64))
     compiled_fill_outcomes()(uniforms, tables, *draws)
     return draws
 
 
-def by_replication(draws: Draws, batch_size: int) -> tuple[Integers, Integers]:
+def by_replication(draws: ResponseDraws, batch_size: int) -> tuple[Integers, Integers]:
     """Return prompts (R, B) and outcomes (R, B, G) of the replications, one after another."""
     strips, group_size, n_groups = draws.outcomes.shape
     strip = n_groups // batch_size

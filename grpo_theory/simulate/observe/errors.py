@@ -13,201 +13,36 @@ A stage is for one vector of lanes: vector v of the covectors, which are the lan
 strip t of the observations.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 import numba
+import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, F2, F3, F4, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler.compilation import F4, NO_ARRAYS, compile_driver, stage
 from grpo_theory.compiler.lanes import WIDTH, add_at, lane_numbers, load, reals, store, take, zeros
+from grpo_theory.problem import Point
+from grpo_theory.problem.logit_map import HeadMap, TabularMap
 from grpo_theory.simulate.covector.combinations import COMBINATIONS, add_combination
-from grpo_theory.simulate.draw.generator import VECTORS
-from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, read_rows
-from grpo_theory.simulate.observe.gram import add_both, add_row, multiply_own, multiply_pairs, relate, weigh_before
+from grpo_theory.simulate.covector.features import features
+from grpo_theory.simulate.draw.prompt_tables import at_places, lookup, read_rows
+from grpo_theory.simulate.draw.streams import VECTORS
+from grpo_theory.simulate.observe.pairs import fill_errors_by_pairs
+from grpo_theory.simulate.observe.truth import (
+    ERROR_ROOM,
+    TRUTH,
+    ErrorRoom,
+    Truth,
+    begin,
+    multiply_facts,
+    write_out,
+    write_out_batch,
+)
 
-
-class Truth(NamedTuple):
-    """What the observations are measured against: the problem at theta.
-
-    Attributes
-    ----------
-    facts : Lookup
-        Of each prompt: the logits of the directions, J D numbers, and then what the driver asks for.
-    array : ndarray of two dimensions
-        A table that the driver understands.
-    target : ndarray of one dimension
-        ||g||^2, or g.
-    """
-
-    facts: Lookup
-    array: Array
-    target: Array
-
-
-class ErrorRoom(NamedTuple):
-    """Room for one vector of lanes.
-
-    Attributes
-    ----------
-    facts : ndarray, shape (at least R, WIDTH)
-        Those of the lanes' prompts.
-    relations : ndarray, shape (2, B, WIDTH)
-        What the groups of two rows have to do with those before them.
-    gram : ndarray, shape (2, N, WIDTH)
-        Products of two rows with those before them.
-    before : ndarray, shape (2, C, WIDTH)
-        Their sums over the groups before, by each column of the weights.
-    products : ndarray, shape (2, J + 2, WIDTH)
-        Products of two rows with facts.
-    found : ndarray, shape (E, 4 + J, WIDTH)
-        Sums over the groups of the batch, for each observation.
-    base : ndarray, shape (1, WIDTH)
-        The sum of ||g(x)||^2 over the groups.
-    row : ndarray, shape (1, D, WIDTH)
-        The covector of one group.
-    sums : ndarray, shape (n, m, WIDTH)
-        What a driver adds up.
-    """
-
-    facts: Array
-    relations: Array
-    gram: Array
-    before: Array
-    products: Array
-    found: Array
-    base: Array
-    row: Array
-    sums: Array
-
-
-TRUTH = record_type(Truth, LOOKUP, F2, F1)
-I3 = numba.int64[:, :, ::1]
-ERROR_ROOM = record_type(ErrorRoom, F2, F3, F3, F3, F3, F3, F2, F3, F3)
-
-
-@stage
-def begin(found):
-    """Begin the sums (E, 4 + J, WIDTH) with 0."""
-    for e in range(found.shape[0]):
-        for row in range(found.shape[1]):
-            store(reals(0.0), found, e, row, 0)
-
-
-@stage
-def write_out(found, share, t, i, observations):
-    """Write down what is a mean over the groups: all but error, power and gain of the batch; the sums are (E, 4 + J, WIDTH)."""
-    for e in range(found.shape[0]):
-        store(load(found, e, 1, 0) * share, observations, e, 1, t, i)
-        for row in range(4, found.shape[1]):
-            store(load(found, e, row, 0) * share, observations, e, row, t, i)
-
-
-@stage
-def write_out_batch(found, power, share, t, i, observations):
-    """Write down error, power and gain of the batch, from sums over pairs of groups, and 2 B times the gain.
-
-    `power` is ||g||^2, and `share` is 1/B^2: a multiplication takes a tenth of the time of a division.
-    """
-    for e in range(found.shape[0]):
-        own, twice = load(found, e, 2, 0) * share, load(found, e, 3, 0) * share
-        store(own - twice + power, observations, e, 0, t, i)
-        store(own, observations, e, 2, t, i)
-        store(0.5 * twice, observations, e, 3, t, i)
-
-
-# ---- maps where ||Phi' c||^2 is |c|^2 times a number of the prompt; after the directions' logits, facts are twice the covector
-# ---- of g(x) times that number, 2 B times the logits of g, and ||g(x)||^2
-
-
-@stage
-def multiply_facts(rows, r, facts, prompts, here, products, k):
-    """Multiply a row with each of the prompts' J + 2 facts that are D numbers, the last two at once, for row k of products."""
-    n_logits, last = rows.shape[1], products.shape[1] - 1
-    for fact in range(last - 1):
-        total = reals(0.0)
-        for d in range(n_logits):
-            total = total + load(rows, r, d, 0) * at_places(facts, fact * n_logits + d, prompts, here)
-        store(total, products, k, fact, 0)
-    first, second = reals(0.0), reals(0.0)
-    for d in range((last - 1) * n_logits, last * n_logits):
-        number = load(rows, r, d - (last - 1) * n_logits, 0)
-        first = first + number * at_places(facts, d, prompts, here)
-        second = second + number * at_places(facts, d + n_logits, prompts, here)
-    store(first, products, k, last - 1, 0)
-    store(second, products, k, last, 0)
-
-
-@stage
-def multiply_facts_of_two(rows, r, facts, prompts, here, products):
-    """Do the same for rows r and r + 1 of one group, whose facts are the same."""
-    n_logits = rows.shape[1]
-    for fact in range(products.shape[1]):
-        first, second = reals(0.0), reals(0.0)
-        for d in range(n_logits):
-            number = at_places(facts, fact * n_logits + d, prompts, here)
-            first, second = first + load(rows, r, d, 0) * number, second + load(rows, r + 1, d, 0) * number
-        store(first, products, 0, fact, 0)
-        store(second, products, 1, fact, 0)
-
-
-@stage
-def meet(truth, prompts, b, i, begins, n_logits, room, k):
-    """Relate a row of group b, one of the prompts (B, LANES), with facts and with the groups before, as row k of the room.
-
-    A second row of the same group, which does not begin it, has the facts and the relations of the first.
-    """
-    here = load(prompts, b, i)
-    if k == 0 or begins:
-        read_rows(truth.facts, here, room.facts)
-        relate(prompts, b, i, truth.array, room.relations, k)
-    if begins:
-        power = at_places(truth.facts, room.products.shape[1] * n_logits, here, room.facts)
-        store(load(room.base, 0, 0) + power, room.base, 0, 0)
-    return here
-
-
-@stage
-def add_base(base, found):
-    """Add the sum of ||g(x)||^2 to that of the squared errors about g(x)."""
-    for e in range(found.shape[0]):
-        store(load(found, e, 1, 0) + load(base, 0, 0), found, e, 1, 0)
-
-
-def fill_errors_by_pairs(truth, prompts, covectors, room, first, observations):
-    """Add up a batch as the products of all pairs of its rows; `array` has inner products of prompts, or is empty."""
-    n_vectors, n_rows, n_logits, _ = covectors.rows.shape
-    batch_size, n_parts, columns = prompts.shape[1], covectors.columns.shape[1], covectors.columns
-    square = float(batch_size * batch_size)
-    for v in range(n_vectors):
-        s, i, rows, own = v // VECTORS, v % VECTORS * WIDTH, covectors.rows[v], prompts[v // VECTORS]
-        begin(room.found)
-        store(reals(0.0), room.base, 0, 0)
-        for r in range(0, n_rows, 2):
-            b, a = r // n_parts, (r + 1) // n_parts
-            k, place = 0 if a == b else 1, min(a, batch_size - 1)
-            for row in range(1 if a == b else 1 + place - b):
-                here = meet(truth, own, b + row, i, (r + row) % n_parts == 0, n_logits, room, row)
-                if a == b:
-                    multiply_facts_of_two(rows, r, truth.facts, here, room.facts, room.products)
-                else:
-                    multiply_facts(rows, r + row, truth.facts, here, room.facts, room.products, row)
-            multiply_own(rows, r, room.relations, k, b, place, room.gram)
-            for c in range(0, r, 2):
-                multiply_pairs(rows, r, c, room.relations, k, c // n_parts, (c + 1) // n_parts, room.gram)
-            weigh_before(covectors, v, r, b, place, room.gram, room.before)
-            weights = covectors.weights[v]
-            for e in range(columns.shape[0]):
-                if n_parts == 2 and columns[e, 1] >= 0:
-                    add_both(weights, columns, e, b, room)
-                    continue
-                if columns[e, r - b * n_parts] >= 0:
-                    add_row(weights, columns, e, b, r - b * n_parts, room, 0)
-                if a < batch_size and columns[e, r + 1 - a * n_parts] >= 0:
-                    add_row(weights, columns, e, a, r + 1 - a * n_parts, room, 1)
-        add_base(room.base, room.found)
-        write_out(room.found, 1.0 / float(batch_size), first + s, i, observations)
-        write_out_batch(room.found, truth.target[0], 1.0 / square, first + s, i, observations)
+PAIRED = 16
+"""The largest batch whose groups are compared pair by pair, if there are fewer prompts than groups: measured with 2 and 6."""
 
 
 @stage
@@ -250,7 +85,7 @@ def add_prompts(sums, inner, e, found):
 
 
 @stage
-def clear(sums):
+def clear_sums(sums):
     """Put 0 wherever sums (n, m, WIDTH) are."""
     for row in range(sums.shape[0]):
         for k in range(sums.shape[1]):
@@ -265,7 +100,7 @@ def fill_errors_by_prompt(truth, prompts, covectors, room, first, observations):
         s, i = v // VECTORS, v % VECTORS * WIDTH
         begin(room.found)
         for e in range(covectors.columns.shape[0]):
-            clear(room.sums)
+            clear_sums(room.sums)
             for b in range(batch_size):
                 here = load(prompts, s, b, i)
                 add_combination(covectors, e, v, b, room.row)
@@ -329,7 +164,7 @@ def fill_errors_by_features(truth, prompts, covectors, room, first, observations
     batch_size, n_estimators = prompts.shape[1], covectors.columns.shape[0]
     for v in range(covectors.rows.shape[0]):
         s, i = v // VECTORS, v % VECTORS * WIDTH
-        clear(room.sums)
+        clear_sums(room.sums)
         begin(room.found)
         for b in range(batch_size):
             here = load(prompts, s, b, i)
@@ -343,7 +178,7 @@ def fill_errors_by_features(truth, prompts, covectors, room, first, observations
         write_out(room.found, 1.0 / float(batch_size), first + s, i, observations)
 
 
-SIGNATURE = numba.void(TRUTH, I3, COMBINATIONS, ERROR_ROOM, numba.int64, F4)
+SIGNATURE = numba.void(TRUTH, numba.int64[:, :, ::1], COMBINATIONS, ERROR_ROOM, numba.int64, F4)
 
 
 def make_error_room(
@@ -369,3 +204,43 @@ def make_error_room(
 def compiled_errors(driver: Any) -> Any:
     """Compile one of the drivers above, or read it from the cache."""
     return compile_driver(driver, SIGNATURE, **NO_ARRAYS)
+
+
+class Geometry(NamedTuple):
+    """A driver that fills in squared errors, and what it compares with."""
+
+    fill_errors: Callable
+    truth: Truth
+
+
+def geometry(point: Point, directions: Array, batch_size: int) -> Geometry:
+    """Return how batches are compared with the truth at a point, and with directions (J, d).
+
+    The package's own maps have ways that use their structure; any other class, a subclass of one of them included, gets dense
+    features by way of its adjoint.
+    """
+    policy, moments = point.policy, point.moments
+    logits = np.asarray(policy.logits(np.concatenate([directions, moments.gradient[None]])), dtype=np.float64)
+    along, of_gradient = logits[:-1], logits[-1]
+    if type(policy.logit_map) is TabularMap:
+        inner = None
+    elif type(policy.logit_map) is HeadMap:
+        inner = policy.logit_map.hidden @ policy.logit_map.hidden.T
+    else:
+        by_prompt = features(policy)
+        facts = [by_prompt.reshape(len(by_prompt), -1), moments.prompt_gradients]
+        return Geometry(fill_errors_by_features, _truth([*along, *facts], np.empty((0, 0)), moments.gradient))
+    own = np.ones(policy.n_prompts) if inner is None else np.diag(inner)
+    covectors = moments.gradient_covectors
+    powers = own * (covectors**2).sum(axis=1)
+    facts = [*along, 2.0 * own[:, None] * covectors, 2.0 * batch_size * of_gradient, powers[:, None]]
+    target = np.array([moments.gradient_power])
+    if policy.n_prompts < batch_size > PAIRED:
+        return Geometry(fill_errors_by_prompt, _truth(facts, np.eye(policy.n_prompts) if inner is None else inner, target))
+    return Geometry(fill_errors_by_pairs, _truth(facts, np.empty((0, 0)) if inner is None else inner, target))
+
+
+def _truth(facts: list[Array], array: Array, target: Array) -> Truth:
+    """Put the facts (M, ...) of each prompt one after another."""
+    table = lookup(np.concatenate([np.asarray(fact, dtype=np.float64) for fact in facts], axis=1))
+    return Truth(table, *(np.array(field, dtype=np.float64, order="C") for field in (array, target)))

@@ -50,7 +50,7 @@ def set_of(moments: Moments, n: int) -> Moments:
 
 
 @paragraph
-def centre(observations, row, count, stop):
+def centre_row(observations, row, count, stop):
     """Subtract the mean of a row's first replications, and return it; those from there to whole vectors become 0."""
     for i in range(count, stop):
         observations[row, i] = 0.0
@@ -95,7 +95,7 @@ def fill_moments(observations, count, n, moments):
     stop = (count + WIDTH - 1) // WIDTH * WIDTH
     moments.counts[n] = count
     for row in range(observations.shape[0]):
-        moments.means[n, row] = centre(observations, row, count, stop)
+        moments.means[n, row] = centre_row(observations, row, count, stop)
     for p in range(pairs.shape[0]):
         products[n, p] = 0.0
     for first in range(0, stop, AT_ONCE):

@@ -9,13 +9,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numba
-import numpy as np
 from numba import types
 
 from grpo_theory.arrays import Array
 from grpo_theory.compiler.compilation import F1, F2, F3, F4, NO_ARRAYS, compile_driver, paragraph, record_type
-from grpo_theory.compiler.first_class import FirstClassType, wanted
-from grpo_theory.compiler.lanes import WIDTH, zeros
+from grpo_theory.compiler.first_class import FirstClassType
+from grpo_theory.compiler.lanes import WIDTH
 from grpo_theory.simulate.advantage.rollout import (
     ADVANTAGE_FUNCTIONS,
     ADVANTAGE_RULE,
@@ -34,7 +33,6 @@ from grpo_theory.simulate.covector.ratios import (
     TokenRule,
     fill_covectors_of_update,
 )
-from grpo_theory.simulate.draw.generator import LANES, STREAMS
 from grpo_theory.simulate.draw.policy_draw import (
     GROUPS,
     OUTCOME_SOURCE,
@@ -49,19 +47,17 @@ from grpo_theory.simulate.draw.policy_draw import (
     fill_chunk,
     response_row,
 )
+from grpo_theory.simulate.draw.streams import LANES, STREAMS
 from grpo_theory.simulate.update.ascent import (
     FILL_LOGITS,
     FOLLOW,
     PROJECT,
     TAKE_STEP,
-    Ascent,
-    clear,
+    clear_gradient,
     follow,
-    follow_alone,
-    project,
 )
-from grpo_theory.simulate.update.optimiser import MOVE, Optimiser
-from grpo_theory.simulate.update.trace import KEEP_ITERATES, KEEP_ROLLOUT, TRACE, keep_iterates, keep_rollout
+from grpo_theory.simulate.update.optimiser import MOVE
+from grpo_theory.simulate.update.trace import KEEP_ITERATES, KEEP_ROLLOUT, TRACE
 
 
 class StepFunctions(NamedTuple):
@@ -187,41 +183,6 @@ STEP_ROOM = record_type(StepRoom, WORDS, GROUPS, types.UniTuple(POLICY_ROOM, 2),
 STATE = record_type(State, numba.int64, F3, F3, F3, F2, F4, F2, F1)
 
 
-def make_state(starts: Array, size: int, n_moments: int) -> State:
-    """Return the state of runs that are about to start, (R, d), in shares of a size; the last one's start fills its share."""
-    dimension = starts.shape[1]
-    shares = -(-len(starts) // size)
-    filled = np.concatenate([starts, np.repeat(starts[-1:], shares * size - len(starts), axis=0)])
-    columns = zeros(shares, dimension, size)
-    start = zeros(*columns.shape)
-    columns[:] = start[:] = filled.reshape(shares, size, dimension).transpose(0, 2, 1)
-    return State(
-        wanted=len(starts),
-        theta=columns,
-        average=zeros(*columns.shape),
-        start=start,
-        farthest=zeros(shares, size),
-        moments=zeros(shares, n_moments, dimension, size) if n_moments else np.empty((shares, 0, 0, 0)),
-        gradient=zeros(dimension, size) if n_moments else np.empty((0, 0)),
-        distances=zeros(size),
-    )
-
-
-def step_functions(ascent: Ascent, optimiser: Optimiser, *, projects: bool, keeps: bool) -> StepFunctions:
-    """Collect what is called; `keeps` says whether runs leave a trace."""
-    return StepFunctions(
-        fill_logits=ascent.fill_logits,
-        take_step=ascent.take_step,
-        array=ascent.array,
-        move=wanted(optimiser.move, optimiser.n_moments > 0),
-        settings=optimiser.settings,
-        project=wanted(project, projects),
-        follow_alone=wanted(follow_alone, ascent.alone),
-        keep_rollout=wanted(keep_rollout, keeps),
-        keep_iterates=wanted(keep_iterates, keeps),
-    )
-
-
 @paragraph
 def make_update(functions, rules, updates, made, j, share, room, state):
     """Make the j-th update on a rollout that was drawn after so many, for the runs of a share."""
@@ -236,7 +197,7 @@ def make_update(functions, rules, updates, made, j, share, room, state):
     if state.moments.shape[1] == 0:
         step.take_step(theta, prompts, step.array, room.rows, room.tokens.covectors, size * share_of_all)
     else:
-        clear(state.gradient)
+        clear_gradient(state.gradient)
         step.take_step(state.gradient, prompts, step.array, room.rows, room.tokens.covectors, share_of_all)
         step.move(theta, state.gradient, state.moments[share], step.settings, size, count)
     if updates.ball.shape[0] > 0:
@@ -257,7 +218,7 @@ def make_rollout_of(functions, rules, s, share, room, state):
     step.fill_logits(theta, room.groups.prompts, step.array, room.rows, policy.logits)
     for b in range(room.groups.prompts.shape[0]):
         draw_outcomes(room.words, s, lane, b, n, source, policy, room.groups)
-        find_advantages(functions.advantage, rules.advantage, policy, b, n, room.groups, room.rollout)
+    find_advantages(functions.advantage, rules.advantage, policy, n, room.groups, room.rollout)
     if rules.advantage.is_called:
         words = room.words.responses[response_row(room.words, s, room.groups.prompts.shape[0]) :]
         functions.advantage.sum_called(rules.advantage.kernel, words, lane, n, room.groups, room.rollout, policy.logits)

@@ -16,8 +16,8 @@ from grpo_theory.compiler.lanes import PICKED, WIDTH, load, pick, reals, spread,
 from grpo_theory.problem import Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
 from grpo_theory.simulate.covector.features import features
-from grpo_theory.simulate.draw.generator import LANES
 from grpo_theory.simulate.draw.prompt_tables import add_to_blocks, read_blocks
+from grpo_theory.simulate.draw.streams import LANES
 
 FILL_LOGITS = numba.void(F2, I2, F3, F2, F3)
 TAKE_STEP = numba.void(F2, I2, F3, F2, F3, numba.float64)
@@ -210,7 +210,7 @@ def is_cheaper_for_all(n_prompts: int, dimension: int, batch_size: int) -> bool:
 
 
 @stage
-def clear(gradient):
+def clear_gradient(gradient):
     """Set the estimates (d, R) to zero, because a step adds to what it finds."""
     for j in range(gradient.shape[0]):
         for i in range(gradient.shape[1]):

@@ -97,9 +97,3 @@ class Adam:
     def settings(self) -> Array:
         """Both betas, and eps."""
         return np.array([*self.betas, self.eps])
-
-
-def check_optimiser(optimiser: Optimiser) -> None:
-    """Raise a TypeError unless this is an optimiser, and not a class or a name."""
-    if isinstance(optimiser, type) or not hasattr(optimiser, "n_moments"):
-        raise TypeError(f"optimiser must be SGD() or Adam(...), got {optimiser!r}")

@@ -1,11 +1,17 @@
-"""Products of the rows of covectors with one another, two rows at a time, and what they add to the errors of each estimator.
+"""Squared errors of batches, added up as the products of all pairs of the rows of their covectors.
 
-The two rows, number 0 and 1 below, are rows r and r + 1: of groups b and a, which may be one.  Their products with
-all rows before are found once for all estimators, each of which weighs them.
+For maps where ||Phi' c||^2 is |c|^2 times a number of the prompt.  After the directions' logits, facts are twice the covector of
+g(x) times that number, 2 B times the logits of g, and ||g(x)||^2.
+
+Rows are worked on two at a time: the two, number 0 and 1 below, are rows r and r + 1, of groups b and a, which may be one.  Their
+products with all rows before are found once for all estimators, each of which weighs them.
 """
 
 from grpo_theory.compiler.compilation import stage
-from grpo_theory.compiler.lanes import load, reals, store, take, where
+from grpo_theory.compiler.lanes import WIDTH, load, reals, store, take, where
+from grpo_theory.simulate.draw.prompt_tables import at_places, read_rows
+from grpo_theory.simulate.draw.streams import VECTORS
+from grpo_theory.simulate.observe.truth import begin, multiply_facts, write_out, write_out_batch
 
 
 @stage
@@ -119,3 +125,75 @@ def add_both(weights, columns, e, b, room):
     for direction in range(last - 1):
         along = load(room.found, e, 4 + direction, 0) + x * load(room.products, 0, direction, 0)
         store(along + y * load(room.products, 1, direction, 0), room.found, e, 4 + direction, 0)
+
+
+@stage
+def multiply_facts_of_two(rows, r, facts, prompts, here, products):
+    """Do the same for rows r and r + 1 of one group, whose facts are the same."""
+    n_logits = rows.shape[1]
+    for fact in range(products.shape[1]):
+        first, second = reals(0.0), reals(0.0)
+        for d in range(n_logits):
+            number = at_places(facts, fact * n_logits + d, prompts, here)
+            first, second = first + load(rows, r, d, 0) * number, second + load(rows, r + 1, d, 0) * number
+        store(first, products, 0, fact, 0)
+        store(second, products, 1, fact, 0)
+
+
+@stage
+def meet(truth, prompts, b, i, begins, n_logits, room, k):
+    """Relate a row of group b, one of the prompts (B, LANES), with facts and with the groups before, as row k of the room.
+
+    A second row of the same group, which does not begin it, has the facts and the relations of the first.
+    """
+    here = load(prompts, b, i)
+    if k == 0 or begins:
+        read_rows(truth.facts, here, room.facts)
+        relate(prompts, b, i, truth.array, room.relations, k)
+    if begins:
+        power = at_places(truth.facts, room.products.shape[1] * n_logits, here, room.facts)
+        store(load(room.base, 0, 0) + power, room.base, 0, 0)
+    return here
+
+
+@stage
+def add_base(base, found):
+    """Add the sum of ||g(x)||^2 to that of the squared errors about g(x)."""
+    for e in range(found.shape[0]):
+        store(load(found, e, 1, 0) + load(base, 0, 0), found, e, 1, 0)
+
+
+def fill_errors_by_pairs(truth, prompts, covectors, room, first, observations):
+    """Add up a batch as the products of all pairs of its rows; `array` has inner products of prompts, or is empty."""
+    n_vectors, n_rows, n_logits, _ = covectors.rows.shape
+    batch_size, n_parts, columns = prompts.shape[1], covectors.columns.shape[1], covectors.columns
+    square = float(batch_size * batch_size)
+    for v in range(n_vectors):
+        s, i, rows, own = v // VECTORS, v % VECTORS * WIDTH, covectors.rows[v], prompts[v // VECTORS]
+        begin(room.found)
+        store(reals(0.0), room.base, 0, 0)
+        for r in range(0, n_rows, 2):
+            b, a = r // n_parts, (r + 1) // n_parts
+            k, place = 0 if a == b else 1, min(a, batch_size - 1)
+            for row in range(1 if a == b else 1 + place - b):
+                here = meet(truth, own, b + row, i, (r + row) % n_parts == 0, n_logits, room, row)
+                if a == b:
+                    multiply_facts_of_two(rows, r, truth.facts, here, room.facts, room.products)
+                else:
+                    multiply_facts(rows, r + row, truth.facts, here, room.facts, room.products, row)
+            multiply_own(rows, r, room.relations, k, b, place, room.gram)
+            for c in range(0, r, 2):
+                multiply_pairs(rows, r, c, room.relations, k, c // n_parts, (c + 1) // n_parts, room.gram)
+            weigh_before(covectors, v, r, b, place, room.gram, room.before)
+            weights = covectors.weights[v]
+            for e in range(columns.shape[0]):
+                if n_parts == 2 and columns[e, 1] >= 0:
+                    add_both(weights, columns, e, b, room)
+                    continue
+                if columns[e, r - b * n_parts] >= 0:
+                    add_row(weights, columns, e, b, r - b * n_parts, room, 0)
+                if a < batch_size and columns[e, r + 1 - a * n_parts] >= 0:
+                    add_row(weights, columns, e, a, r + 1 - a * n_parts, room, 1)
+        add_base(room.base, room.found)
+        write_out(room.found, 1.0 / float(batch_size), first + s, i, observations)
+        write_out_batch(room.found, truth.target[0], 1.0 / square, first + s, i, observations)

@@ -1,9 +1,10 @@
-"""SFC64 in 128 lanes: random streams side by side, one for each run of a block.
+"""Random streams: one generator a block, keyed by its number, or SFC64 in 128 lanes, one for each run of a block.
 
 SFC64 (Doty-Humphrey, PractRand) has three words of state and a counter, and needs additions, shifts and exclusive ors alone;
 so the lanes of one loop are worked on together.  A lane is bit for bit numpy's SFC64 from the same state.
 """
 
+import numbers
 from typing import NamedTuple
 
 import numba
@@ -14,12 +15,32 @@ from grpo_theory.compiler.compilation import record_type, stage
 from grpo_theory.compiler.first_class import function_value
 from grpo_theory.compiler.lanes import WIDTH, load, store
 
+Rng = int | np.random.SeedSequence | np.random.Generator
 LANES = 128
 """The streams of a block: one for each run, or replication.  They lie side by side in the last axis of arrays."""
 VECTORS = LANES // WIDTH
 """The vectors of lanes that they make."""
 WARM_UP = 24
 """Rounds after which states that began one apart have nothing in common; numpy makes 12, from seeds that are already mixed."""
+
+
+def as_seed_sequence(rng: Rng | None) -> np.random.SeedSequence:
+    """Return the seed sequence that `rng` stands for; a Generator gives 128 of its bits, None gives fresh entropy."""
+    if rng is None:
+        return np.random.SeedSequence()
+    if isinstance(rng, np.random.SeedSequence):
+        return rng
+    if isinstance(rng, np.random.Generator):
+        return np.random.SeedSequence(rng.integers(0, 2**32, size=4, dtype=np.uint32).tolist())
+    if isinstance(rng, numbers.Integral) and not isinstance(rng, bool) and rng >= 0:
+        return np.random.SeedSequence(int(rng))
+    raise TypeError(f"rng must be a non-negative int, a SeedSequence or a Generator, got {rng!r}")
+
+
+def block_generator(seed: np.random.SeedSequence, block: int) -> np.random.Generator:
+    """Return the generator of one block: a pure function of the seed and the block's number."""
+    key = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, block), pool_size=seed.pool_size)
+    return np.random.Generator(np.random.SFC64(key))
 
 
 class Streams(NamedTuple):
