@@ -12,7 +12,7 @@ from benchmarks.numpy_contender import contender
 from benchmarks.task import Task
 from benchmarks.timing import Contender
 from benchmarks.words import WORDS, ByteLaw, CountedLaw, covectors_of_counts
-from grpo_theory.simulate.alias import alias_table
+from grpo_theory.simulate.draw.prompt_tables import alias_table
 
 Single = NDArray[np.float32]
 Integers = NDArray[np.int64]

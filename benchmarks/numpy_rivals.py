@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from benchmarks.numpy_contender import contender
 from benchmarks.task import Task
 from benchmarks.timing import Contender
-from grpo_theory.simulate.alias import alias_table
+from grpo_theory.simulate.draw.prompt_tables import alias_table
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

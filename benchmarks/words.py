@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from benchmarks.task import Task
-from grpo_theory.simulate.outcome_law import COARSE_BITS, split
+from grpo_theory.simulate.draw.outcome_law import COARSE_BITS, split
 
 WORDS = 1 << 16
 BYTES = 1 << COARSE_BITS

@@ -12,8 +12,8 @@ import numpy as np
 import grpo_theory as gt
 from benchmarks.task import Task
 from benchmarks.training_task import TrainingTask
-from grpo_theory.simulate.geometry import PAIRED
-from grpo_theory.simulate.outcome_law import drawn_again, outcome_law
+from grpo_theory.simulate.draw.outcome_law import drawn_again, outcome_law
+from grpo_theory.simulate.observe.errors import PAIRED
 
 EXPONENTIAL = 13
 """Operations of `simulate.elementary.exponential`, whose comparison and shifts are not counted."""

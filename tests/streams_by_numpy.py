@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from grpo_theory.simulate.generator import LANES, block_streams
-from grpo_theory.simulate.streams import as_seed_sequence
-from grpo_theory.simulate.world import CHUNK_WORDS
+from grpo_theory.simulate.draw.policy_draw import CHUNK_WORDS
+from grpo_theory.simulate.draw.streams import LANES, as_seed_sequence, block_streams
 
 
 def raw(state, count):

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from grpo_theory.simulate.alias import AliasTable, alias_table
-from grpo_theory.simulate.draw import draw_prompts
+from grpo_theory.simulate.draw.prompt_tables import AliasTable, alias_table, draw_prompts
 
 LAWS = {
     "one point": [1.0],

@@ -8,8 +8,8 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.compiler.lanes import WIDTH
 from grpo_theory.exact.table import UNREAD, advantage_table
-from grpo_theory.simulate.contrasts import binary_weights, make_contrasts
-from grpo_theory.simulate.parts import make_parts
+from grpo_theory.simulate.covector.combinations import combine
+from grpo_theory.simulate.covector.contrasts import binary_weights, make_contrasts
 
 BINARY = np.array([0.0, 1.0])
 GROUP_SIZE = 5
@@ -22,7 +22,7 @@ def table_of(name, group_size, fields=UNREAD, values=(0.0, 1.0)):
 
 def owners_of(contrasts, columns):
     rows, weights = np.empty((1, 1, 1, WIDTH)), np.empty((1, 1, contrasts.n_columns, WIDTH))
-    return make_parts(rows, weights, columns).owners
+    return combine(rows, weights, columns).owners
 
 
 def covectors(advantages, difference, mean):

@@ -7,10 +7,10 @@ import pytest
 from compiled_stages import compiled
 from scipy.stats import binomtest, chi2
 
-from grpo_theory.simulate.choice import short_lookup
-from grpo_theory.simulate.counting import compiled_fill_counts, make_counting_room, make_counts, make_sheet
-from grpo_theory.simulate.generator import LANES, block_streams, fill_words, next_uniform
-from grpo_theory.simulate.outcome_law import drawn_again, make_law
+from grpo_theory.simulate.draw.counting import compiled_fill_counts, make_counting_room, make_counts, make_sheet
+from grpo_theory.simulate.draw.outcome_law import drawn_again, make_law
+from grpo_theory.simulate.draw.prompt_tables import short_lookup
+from grpo_theory.simulate.draw.streams import LANES, block_streams, fill_words, next_uniform
 
 LEVEL = 1e-6
 UNIT = 2.0**-16
@@ -55,21 +55,21 @@ def law_of(law):
 
 def filled(law, group_size, n_strips, batch_size, seed):
     """Draw the first strips of a block from a law that is made, and return their counts."""
-    sheet, counts = make_sheet(law, group_size), make_counts(n_strips, batch_size, law.fine.shape[1])
+    sheet, counts = make_sheet(law), make_counts(n_strips, batch_size, law.fine.shape[1])
     streams, room = block_streams(np.random.SeedSequence(seed), 0), make_counting_room(law, sheet)
-    compiled_fill_counts()(streams, law, sheet, room, 0, group_size, counts)
+    compiled_fill_counts()(streams, law, sheet, room, 0, counts)
     return counts
 
 
 def drawn(law, group_size, n_responses, seed, change=lambda law, sheet: (law, sheet)):
     """Count the outcomes of so many responses, about, at one prompt with a law (O,)."""
     made = make_law(np.ones(1), law[None], 1, group_size)
-    made, sheet = change(made, make_sheet(made, group_size))
+    made, sheet = change(made, make_sheet(made))
     room, counts = make_counting_room(made, sheet), make_counts(8, 1, len(law))
     streams = block_streams(np.random.SeedSequence(seed), 0)
     total, first = np.zeros(len(law), dtype=np.int64), 0
     while total.sum() < n_responses:
-        compiled_fill_counts()(streams, made, sheet, room, first, group_size, counts)
+        compiled_fill_counts()(streams, made, sheet, room, first, counts)
         total += counts.outcomes.sum(axis=(0, 1, 3), dtype=np.int64)
         first += 8
     return total
@@ -172,7 +172,7 @@ def test_few_bits_are_for_large_groups_that_leave_little():
     for probabilities, group_size, is_coarse in (([0.3, 0.7], 31, False), ([0.3, 0.7], 32, True), ([1 / 300] * 300, 512, False)):
         law = make_law(np.ones(1), np.array([probabilities]), 1, group_size)
         assert (len(law.coarse) > 0) == is_coarse
-        sheet = make_sheet(law, group_size)
+        sheet = make_sheet(law)
         expected = (32, drawn_again(law.coarse, group_size)) if is_coarse else (0, -(-group_size // 4) * 4)
         assert (sheet.coarse.shape[1], sheet.fine.shape[1]) == expected
         for one, other in combinations(sheet[1:], 2):

@@ -13,58 +13,41 @@ from numba.core.dispatcher import Dispatcher
 import grpo_theory as gt
 from grpo_theory.compiler import code_dependencies
 from grpo_theory.compiler import plain_python as plain_throughout
-from grpo_theory.simulate import (
-    book,
-    contrasts,
-    counting,
-    covectors,
-    draw,
-    errors,
-    experiment,
-    generator,
-    geometry,
-    gram,
-    ordering,
-    outcome_law,
-    own_routes,
-    panel,
-    push_sources,
-    pushes,
-    routes,
-    rules,
-    show,
-    shown,
-    table_routes,
-)
-from grpo_theory.simulate import parts as parts_of_estimates
-from grpo_theory.simulate.experiment import Draws
-from grpo_theory.simulate.strip import STRIP
+from grpo_theory.simulate import gradient_blocks
+from grpo_theory.simulate.advantage import affine, kernel_call, response_sums, tables
+from grpo_theory.simulate.covector import combinations, contrasts, estimator_covectors, tabulated, token_weights
+from grpo_theory.simulate.draw import batches, counting, order, outcome_law, prompt_tables
+from grpo_theory.simulate.draw import streams as random_streams
+from grpo_theory.simulate.draw.streams import LANES
+from grpo_theory.simulate.observe import errors, pairs, truth
 
 MODULES = (
-    *(book, contrasts, counting, covectors, draw, errors, generator, gram, ordering, parts_of_estimates, pushes, rules, show),
-    shown,
+    *(affine, combinations, contrasts, counting, errors, kernel_call, order, response_sums),
+    *(pairs, truth, prompt_tables, random_streams, tables, tabulated, token_weights),
 )
 CASES = (*POLICIES, *TREES)
+SUMS = (
+    response_sums.sum_tabulated,
+    response_sums.sum_by_coefficients,
+    response_sums.sum_called,
+    response_sums.sum_ordered,
+    response_sums.fill_firsts,
+)
+ERRORS = (errors.fill_errors_by_pairs, errors.fill_errors_by_prompt, errors.fill_errors_by_features)
 DRIVERS = (
     counting.fill_counts,
-    ordering.fill_ordered,
+    order.fill_ordered,
     contrasts.fill_contrasts,
     contrasts.fill_contrasts_of_firsts,
-    covectors.fill_covectors,
-    rules.fill_pushes_by_book,
-    rules.fill_pushes_by_coefficients,
-    pushes.fill_covectors_of_pushes,
-    shown.fill_firsts,
-    shown.fill_pushes,
-    shown.fill_ordered_pushes,
-    errors.fill_errors_by_pairs,
-    errors.fill_errors_by_prompt,
-    errors.fill_errors_by_features,
+    tabulated.fill_covectors,
+    token_weights.fill_covectors_of_sums,
+    *SUMS,
+    *ERRORS,
 )
 
 
 STAGES = {name for module in MODULES for name, value in vars(module).items() if isinstance(value, Dispatcher)}
-REACHED = {one.__name__ for driver in (*DRIVERS, generator.begin_streams.function) for one in code_dependencies(driver)[0]}
+REACHED = {one.__name__ for driver in (*DRIVERS, random_streams.begin_streams.function) for one in code_dependencies(driver)[0]}
 
 
 def composed(**parts):
@@ -94,46 +77,44 @@ class Simulated:
         self.directions = np.empty((0, c.policy.dimension)) if directions is None else directions
         current, sampler = c.problem.at(self.theta), c.problem.at(self.behaviour)
         self.law = outcome_law.outcome_law(sampler, group_size)
-        self.routes = routes.routes_of(current, sampler, estimators, batch_size, group_size)
-        self.geometry = geometry.geometry(current, self.directions, batch_size)
+        self.found = estimator_covectors.covectors_of(current, sampler, estimators, batch_size, group_size)
+        self.geometry = errors.geometry(current, self.directions, batch_size)
         self.sizes = strips, batch_size, group_size
         self.seed = np.random.SeedSequence(seed)
-        self.panel = self.draw()
+        self.batches = self.draw()
 
     def draw(self):
-        strips, batch_size, group_size = self.sizes
-        shape, n_outcomes = (strips, batch_size), self.law.fine.shape[1]
-        counts = counting.make_counts(*shape, n_outcomes)
-        ordered = np.zeros((*shape, group_size, STRIP), dtype=np.uint16)
-        for fill in (lambda one: one.fill(counts), lambda one: one.fill_ordered(counts, ordered)):
-            sheet = counting.make_sheet(self.law, group_size)
-            room = counting.make_counting_room(self.law, sheet)
-            fill(Draws(generator.block_streams(self.seed, 0), self.law, group_size, sheet, room))
-        return panel.Panel(counts, ordered)
+        strips, batch_size, _ = self.sizes
+        drawn = batches.make_batches(self.law, strips, batch_size, in_order=True)
+        for fill in (lambda one: one.fill(drawn.counts), lambda one: one.fill_ordered(drawn.counts, drawn.ordered)):
+            stream = batches.BatchStream(self.law)
+            stream.begin(random_streams.stream_words(self.seed), 0)
+            fill(stream)
+        return drawn
 
     def observe(self, estimator):
         """Observe an estimator as the simulator does, shape (replications, 4 + J)."""
-        for route in self.routes:
-            if estimator in route.estimators:
+        for one in self.found:
+            if estimator in one.estimators:
                 n_observations = 4 + len(self.directions)
-                rows = np.full((len(route.estimators), n_observations, 1 + self.sizes[0], STRIP), np.nan)
-                driver, truth = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
+                rows = np.full((len(one.estimators), n_observations, 1 + self.sizes[0], LANES), np.nan)
+                driver, measure = errors.compiled_errors(self.geometry.fill_errors), self.geometry.truth
                 place = 0
-                for found in route.parts(self.panel, panel.Scratch()):
+                for found in one.fill(self.batches, batches.Buffers()):
                     sizes = found.rows.shape, len(found.owners), len(found.columns), self.sizes[1], n_observations
                     room = errors.make_error_room(*self.geometry, *sizes)
-                    driver(truth, self.panel.counts.prompts, found, room, 1, rows[place : place + len(found.columns)])
+                    driver(measure, self.batches.counts.prompts, found, room, 1, rows[place : place + len(found.columns)])
                     place += len(found.columns)
                 assert np.isnan(rows[:, :, 0]).all()
-                one = rows[route.estimators.index(estimator), :, 1:]
-                return one.reshape(len(one), -1).T
+                own = rows[one.estimators.index(estimator), :, 1:]
+                return own.reshape(len(own), -1).T
         raise LookupError(estimator.name)
 
     def by_replication(self):
         """Return prompts (R, B) and outcomes (R, B, G) in the order drawn."""
         _, batch_size, group_size = self.sizes
-        prompts = self.panel.counts.prompts.transpose(0, 2, 1).reshape(-1, batch_size)
-        return prompts, self.panel.ordered.astype(int).transpose(0, 3, 1, 2).reshape(-1, batch_size, group_size)
+        prompts = self.batches.counts.prompts.transpose(0, 2, 1).reshape(-1, batch_size)
+        return prompts, self.batches.ordered.astype(int).transpose(0, 3, 1, 2).reshape(-1, batch_size, group_size)
 
     def by_hand(self, estimator, replications):
         """The squared errors and projections of the first estimates, from dense scores and the kernel as plain Python."""
@@ -179,7 +160,8 @@ def test_observations_of_binary_rewards(policy, batch_size, group_size):
     estimators = [gt.estimators()[name] for name in NAMED]
     estimators = [one for one in estimators if group_size >= one.advantage.minimum_group_size]
     run = Simulated(c, estimators, batch_size=batch_size, group_size=group_size, directions=directions)
-    assert {type(route) for route in run.routes} == {routes.ContrastRoute, *([routes.FirstsRoute] if group_size > 1 else [])}
+    together, called = estimator_covectors.ContrastCovectors, estimator_covectors.CalledContrasts
+    assert {type(one) for one in run.found} == {together, *([called] if group_size > 1 else [])}
     for estimator in estimators:
         by_hand = run.by_hand(estimator, 9)
         np.testing.assert_allclose(run.observe(estimator)[:9], by_hand, rtol=1e-11, atol=1e-12)
@@ -190,13 +172,13 @@ def test_nothing_is_left_of_the_panel_before(registry):
     c = case("tabular", "binary")
     estimator = gt.estimators()["optimal_loo"]
     one, other = (Simulated(c, [estimator], batch_size=3, group_size=4, seed=seed) for seed in (0, 1))
-    (route,), scratch = other.routes, panel.Scratch()
-    counts = one.panel.counts._replace(prompts=one.panel.counts.prompts.copy(), outcomes=one.panel.counts.outcomes.copy())
-    used = panel.Panel(counts, one.panel.ordered)
-    route.parts(used, scratch)
-    for mine, others in zip(counts, other.panel.counts, strict=True):
+    (own,), buffers = other.found, batches.Buffers()
+    counts = one.batches.counts._replace(prompts=one.batches.counts.prompts.copy(), outcomes=one.batches.counts.outcomes.copy())
+    used = batches.Batches(counts, one.batches.ordered)
+    own.fill(used, buffers)
+    for mine, others in zip(counts, other.batches.counts, strict=True):
         mine[:] = others
-    (again,), (alone,) = route.parts(used, scratch), route.parts(other.panel, panel.Scratch())
+    (again,), (alone,) = own.fill(used, buffers), own.fill(other.batches, batches.Buffers())
     assert alone.rows[:, 2::3].any()
     for found, expected in zip(again, alone, strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -251,7 +233,7 @@ def test_a_kernel_may_read_lengths_and_the_whole_batch(registry):
     found = gt.estimator("reads_for_one_test", couples_groups=True)(kernel)
     c = token_case("linear tree", "kl")
     run = Simulated(c, [found], batch_size=4, group_size=3, directions=np.eye(3))
-    assert not run.routes[0].in_order
+    assert not run.found[0].in_order
     np.testing.assert_allclose(run.observe(found)[:9], run.by_hand(found, 9), rtol=1e-11, atol=1e-13)
     undeclared = gt.estimator("undeclared_for_one_test")(kernel)
     with pytest.raises(ValueError, match=r"'undeclared_for_one_test' must give a group the same .*couples_groups=True"):
@@ -265,11 +247,11 @@ def test_an_affine_kernel_is_not_asked_for_coefficients_where_a_reward_is_infini
     found = composed(kl="k3 in reward")
     advantage = replace(found.advantage, reads=found.advantage.reads | {"lengths"})
     called = replace(found, name="called_for_one_test", advantage=advantage)
-    for height, source in ((72.5, push_sources.Affine), (725.0, push_sources.Called)):
+    for height, source in ((72.5, response_sums.Affine), (725.0, response_sums.Called)):
         theta[0] = height
         point = problem.at(theta)
         with np.errstate(invalid="ignore"):
-            assert type(routes.push_route(point, point, found, 2, 4).source) is source
+            assert type(estimator_covectors.own_covectors(point, point, found, 2, 4).source) is source
             run = gt.simulate_gradients(problem, theta, [found, called], **sizes)
         np.testing.assert_allclose(*run.means, rtol=1e-12)
         assert np.isfinite(run.means).all()
@@ -284,7 +266,7 @@ def test_a_kernel_that_looks_at_places_sees_the_order_drawn(registry):
     c, placed = token_case("tree", "kl"), gt.estimator("placed_for_one_test")(kernel)
     for found in (placed, composed(advantage=placed, ratio="token", clip="by sign")):
         run = Simulated(c, [found], batch_size=3, group_size=4, behaviour=-0.6 * c.theta)
-        assert run.routes[0].in_order
+        assert run.found[0].in_order
         np.testing.assert_allclose(run.observe(found)[:9], run.by_hand(found, 9), rtol=1e-11, atol=1e-13)
 
 
@@ -321,8 +303,8 @@ def test_a_table_and_a_kernel_that_is_shown_everything_give_the_same_bits(policy
     ]
     sizes = {"batch_size": 3, "group_size": 6, "behaviour": 0.5 * c.theta, "directions": np.eye(c.policy.dimension)[:2]}
     run = Simulated(c, [*made, *twins], **sizes, strips=2)
-    by_table = [route for route in run.routes if not isinstance(getattr(route, "source", None), push_sources.Called)]
-    assert {one for route in by_table for one in route.estimators} == set(made)
+    by_table = [one for one in run.found if not isinstance(getattr(one, "source", None), response_sums.Called)]
+    assert {estimator for one in by_table for estimator in one.estimators} == set(made)
     for one, other in zip(made, twins, strict=True):
         np.testing.assert_array_equal(run.observe(one), run.observe(other))
     found = gt.simulate_gradients(c.problem, c.theta, [*made, *twins], **sizes, replications=1000, rng=3)
@@ -390,23 +372,18 @@ def test_counts_are_those_of_the_outcomes_in_the_order_drawn(policy, group_size)
     c = token_case(policy)
     run = Simulated(c, [gt.estimators()["reinforce"]], batch_size=5, group_size=group_size, strips=3)
     assert (len(run.law.coarse) > 0) == (group_size >= outcome_law.COARSE_GROUP)
-    counts, ordered = run.panel.counts.outcomes, run.panel.ordered
+    counts, ordered = run.batches.counts.outcomes, run.batches.ordered
     for outcome in range(counts.shape[2]):
         np.testing.assert_array_equal(counts[:, :, outcome], (ordered == outcome).sum(axis=2))
 
 
 COMPILED = [
     (counting, "compiled_fill_counts"),
-    (ordering, "compiled_fill_ordered"),
+    (order, "compiled_fill_ordered"),
     (contrasts, "compiled_fill_contrasts"),
     (contrasts, "compiled_fill_contrasts_of_firsts"),
-    (covectors, "compiled_fill_covectors"),
-    (rules, "compiled_fill_pushes_by_book"),
-    (rules, "compiled_fill_pushes_by_coefficients"),
-    (pushes, "compiled_fill_covectors_of_pushes"),
-    (shown, "compiled_fill_firsts"),
-    (shown, "compiled_fill_pushes"),
-    (shown, "compiled_fill_ordered_pushes"),
+    (tabulated, "compiled_fill_covectors"),
+    (token_weights, "compiled_fill_covectors_of_sums"),
 ]
 
 
@@ -415,8 +392,10 @@ def plain(monkeypatch):
     """Stages run as plain Python; what is compiled has been compiled before."""
     for module, name in COMPILED:
         getattr(module, name)()
-    for driver in DRIVERS[-3:]:
+    for driver in ERRORS:
         errors.compiled_errors(driver)
+    for driver in SUMS:
+        response_sums.compiled_sums(driver)
     for module in MODULES:
         for name, value in vars(module).items():
             if isinstance(value, Dispatcher):
@@ -442,7 +421,7 @@ class Twins:
 
     def __call__(self, *arguments):
         copies = [copy(argument) for argument in arguments]
-        if self.plain in (shown.fill_firsts, shown.fill_pushes, shown.fill_ordered_pushes):
+        if self.plain in SUMS[2:]:
             copies[0] = self.kernel
         with np.errstate(over="ignore"):
             self.plain(*copies)
@@ -490,7 +469,7 @@ def problem_of(policy):
 
 def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
     """Every driver, and with them every stage that they are made of."""
-    compiled_errors = errors.compiled_errors
+    compiled_errors, compiled_sums = errors.compiled_errors, response_sums.compiled_sums
     for policy, composition, (batch_size, group_size), in_order in TWINNED:
         registry.pop("composed_for_one_test", None)
         c, estimator = problem_of(policy), composed(**composition)
@@ -499,19 +478,19 @@ def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
         kernel = estimator.advantage.function
         for module, name in COMPILED:
             twins = Twins(getattr(module, name)(), kernel)
-            for user in (own_routes, push_sources, table_routes, experiment):
+            for user in (estimator_covectors, batches, gradient_blocks):
                 if hasattr(user, name):
                     monkeypatch.setattr(user, name, lambda twins=twins: twins)
         monkeypatch.setattr(errors, "compiled_errors", lambda driver, kernel=kernel: Twins(compiled_errors(driver), kernel))
+        monkeypatch.setattr(response_sums, "compiled_sums", lambda driver, kernel=kernel: Twins(compiled_sums(driver), kernel))
         sizes = {"batch_size": batch_size, "group_size": group_size, "behaviour": -0.6 * c.theta}
         run = Simulated(c, [estimator], **sizes, directions=np.eye(c.policy.dimension)[:1])
         if in_order:
-            route = run.routes[0]
-            run.routes[0] = replace(route, source=push_sources.CalledInOrder(**vars(route.source)))
+            run.found[0] = replace(run.found[0], source=replace(run.found[0].source, in_order=True))
         assert np.isfinite(run.observe(estimator)).all()
     assert set(DRIVERS) == TRIED
     unused = STAGES - REACHED
-    assert unused == {"draw_prompts", "draw_outcomes", "look_up"}, "which pilots use"
+    assert unused == {"draw_prompts"}, "which pilots use"
 
 
 @pytest.mark.parametrize("policy", CASES)
@@ -520,30 +499,30 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
     made = [gt.estimators()["rloo"], gt.estimators()["optimal_loo"], gt.estimators()["oracle"], composed(kl="k3 in loss")]
     for problem in (c, c.replace(kl=None)):
         run = Simulated(problem, made[: 4 if problem.kl else 3], batch_size=2, group_size=3)
-        sheet = counting.make_sheet(run.law, 3)
+        sheet = counting.make_sheet(run.law)
         room = counting.make_counting_room(run.law, sheet)
-        pairs = [
-            (generator.block_streams(run.seed, 0), generator.STREAMS),
+        declared_types = [
+            (random_streams.block_streams(run.seed, 0), random_streams.STREAMS),
             (run.law, outcome_law.OUTCOME_LAW),
             (room, counting.COUNTING_ROOM),
             (sheet, counting.SHEET),
-            (run.panel.counts, counting.COUNTS),
-            (run.geometry.truth, errors.TRUTH),
+            (run.batches.counts, counting.COUNTS),
+            (run.geometry.truth, truth.TRUTH),
         ]
-        for route in run.routes:
-            if isinstance(route, routes.TableRoute):
-                pairs.append((route.book, book.BOOK))
+        for one in run.found:
+            if isinstance(one, estimator_covectors.TableCovectors):
+                declared_types.append((one.tables, tables.TABLES))
                 continue
-            if isinstance(route, routes.PushRoute):
-                pairs.append((route.weighing, pushes.WEIGHING))
-            if isinstance(route.source, push_sources.Tabulated):
-                pairs.append((route.source.book, book.BOOK))
-            elif isinstance(route.source, push_sources.Affine):
-                pairs.append((route.source.coefficients, rules.COEFFICIENTS))
+            declared_types.append((one.weighing, token_weights.TOKEN_WEIGHING))
+            if isinstance(one.source, response_sums.Tabulated):
+                declared_types.append((one.source.tables, tables.TABLES))
+            elif isinstance(one.source, response_sums.Affine):
+                declared_types.append((one.source.coefficients, affine.COEFFICIENTS))
             else:
-                room = route.source.room(panel.Scratch())
-                pairs += [(route.source.shown, shown.SHOWN), (room, shown.SHOW_ROOM), (room.batch, show.BATCH)]
-        for value, declared in pairs:
+                room, _ = one.source.room(batches.Buffers())
+                declared_types += [(one.source.view, kernel_call.KERNEL_VIEW), (room, kernel_call.CALL_ROOM)]
+                declared_types.append((room.batch, kernel_call.BATCH))
+        for value, declared in declared_types:
             for name, field, expected in zip(value._fields, value, declared.types, strict=True):
                 assert typeof(field) == expected, name
 
@@ -551,10 +530,10 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
 def test_the_streams_of_a_block_let_their_first_words_go():
     states = np.random.default_rng(3).integers(0, 1 << 63, (4, 5), dtype=np.uint64)
     for state in states.T:
-        column = compiled(generator.mix)(*state)
+        column = compiled(random_streams.mix)(*state)
         numpys = np.random.SFC64(0)
         numpys.state = numpys.state | {"state": {"state": state.copy()}}
-        numpys.random_raw(generator.WARM_UP)
+        numpys.random_raw(random_streams.WARM_UP)
         np.testing.assert_array_equal(column, numpys.state["state"]["state"])
 
 
@@ -562,20 +541,20 @@ def test_the_streams_of_a_block_let_their_first_words_go():
 def test_streams_begin_alike_compiled_and_as_plain_python(block):
     """A lane's state is the seed's words, the third with the lane's number added; the lone stream's has the block's number."""
     words = np.array([5, (1 << 64) - 7, (1 << 64) - 2], dtype=np.uint64)
-    by_machine, by_python = generator.make_streams(2), generator.make_streams(2)
-    generator.begin_streams(words, block, by_machine)
+    by_machine, by_python = random_streams.make_streams(2), random_streams.make_streams(2)
+    random_streams.begin_streams(words, block, by_machine)
     with np.errstate(over="ignore"):
-        plain_throughout(generator.begin_streams.function)(words, block, by_python)
+        plain_throughout(random_streams.begin_streams.function)(words, block, by_python)
     for one, other in zip(by_machine, by_python, strict=True):
         np.testing.assert_array_equal(one, other)
     first, second, third = map(int, words)
-    numbers = [block * generator.LANES + j for j in range(generator.LANES)]
+    numbers = [block * random_streams.LANES + j for j in range(random_streams.LANES)]
     begun = [(first, second, (third + number) % (1 << 64), 1) for number in numbers]
     begun.append((first ^ ((1 << 64) - 1), second, (third + block) % (1 << 64), 1))
-    begun += [(one, second, (last + (generator.LANES if one == first else 1)) % (1 << 64), 1) for one, _, last, _ in begun]
+    begun += [(one, second, (last + (random_streams.LANES if one == first else 1)) % (1 << 64), 1) for one, _, last, _ in begun]
     states = [one for rows in (slice(4), slice(4, 8)) for one in (*by_machine.lanes[rows].T, by_machine.lone[rows])]
     for state, found in zip(begun, states, strict=True):
         numpys = np.random.SFC64(0)
         numpys.state = numpys.state | {"state": {"state": np.array(state, dtype=np.uint64)}}
-        numpys.random_raw(generator.WARM_UP)
+        numpys.random_raw(random_streams.WARM_UP)
         np.testing.assert_array_equal(found, numpys.state["state"]["state"])

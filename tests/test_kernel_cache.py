@@ -26,9 +26,9 @@ import grpo_theory as gt
 from grpo_theory.exact.multisets import add_moments, class_advantages
 from grpo_theory.exact.weights import compiled_fill_gains
 from grpo_theory.exact.surface import fill_objectives
-from grpo_theory.simulate.contrasts import compiled_fill_contrasts
-from grpo_theory.simulate.counting import compiled_fill_counts
-from grpo_theory.simulate.errors import compiled_errors, fill_errors_by_pairs
+from grpo_theory.simulate.covector.contrasts import compiled_fill_contrasts
+from grpo_theory.simulate.draw.counting import compiled_fill_counts
+from grpo_theory.simulate.observe.errors import compiled_errors, fill_errors_by_pairs
 
 problem = gt.Problem(gt.Bandit([[0.3, 0.8]]), gt.TabularSoftmax(1, 2)), [0.0, 0.7]
 names = ["halfway", "rloo"]
@@ -394,4 +394,4 @@ def test_a_kernel_typed_at_a_prompt_works_without_a_cache(workshop, first, way):
     assert typed["hits"][1:] == SIGNATURES[1:]
     # It counts as reading lengths too, and so it is shown every response: the drivers that do so may be new, it is not kept.
     added = workshop.machine_code().keys() - before.keys()
-    assert {name.partition("-")[0] for name in added} <= {"shown.fill_firsts", "contrasts.fill_contrasts_of_firsts"}
+    assert {name.partition("-")[0] for name in added} <= {"called.fill_firsts", "contrasts.fill_contrasts_of_firsts"}

@@ -11,8 +11,8 @@ from streams_by_numpy import uniforms_of_runs
 import grpo_theory as gt
 from grpo_theory import TrainingRecord
 from grpo_theory.samples import rollout_hessian
-from grpo_theory.simulate.alias import alias_table
-from grpo_theory.simulate.record import NO_TRACE, compact_features, fill_forms, leading_edges, weigh_edges
+from grpo_theory.simulate.draw.prompt_tables import alias_table
+from grpo_theory.simulate.update.trace import NO_TRACE, PrefixTree, compact_features, fill_forms, leading_edges, weigh_edges
 
 SIZES = {"batch_size": 2, "group_size": 3}
 CASES = (*POLICIES, *TREES)
@@ -113,17 +113,17 @@ def hessian_forms(c, group_size, strength):
     dense, paths = Dense(c), c.policy.paths
     at = dense.at(c.theta)
     rewards = dense.seen(at, gt.estimators()["rloo"]).rewards
-    tree = {"edges": paths.edges, "lengths": paths.lengths, "vocabulary_size": paths.vocabulary_size}
-    trace = NO_TRACE._replace(**tree, parents=leading_edges(paths))
+    tree = PrefixTree(paths.edges, paths.lengths, leading_edges(paths), paths.vocabulary_size)
+    trace = NO_TRACE._replace(tree=tree, group_size=group_size, strength=strength)
     forms = np.zeros((c.policy.n_prompts, paths.n_logits, paths.n_logits))
     for m, chances in enumerate(at.outcomes):
         rows = list(product(np.flatnonzero(chances), repeat=group_size))
         counts = np.stack([np.bincount(row, minlength=chances.size) for row in rows], axis=1)
         n, tokens = len(rows), np.tile(at.tokens[m][:, None], len(rows))
         seen, rest, leads, masses = np.tile(rewards[m][:, None], n), *(np.empty((paths.n_logits, n)) for _ in range(3))
-        weigh_edges.py_func(counts, seen, n, group_size, strength, trace, np.empty(n), leads, masses)
+        weigh_edges.py_func(counts, seen, n, trace, np.empty(n), leads, masses)
         found = np.empty((paths.n_logits, paths.n_logits, n))
-        fill_forms.py_func(tokens, leads, masses, n, trace, rest, np.empty((2, n)), found)
+        fill_forms.py_func(tokens, leads, masses, n, tree, rest, np.empty((2, n)), found)
         lower = np.tril(found @ np.prod(chances[rows], axis=1)) / group_size
         forms[m] = lower + np.tril(lower, -1).T
     return forms

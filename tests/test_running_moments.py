@@ -8,7 +8,9 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.compiler import plain_python
 from grpo_theory.compiler.lanes import WIDTH
-from grpo_theory.simulate.moments import (
+from grpo_theory.simulate.covector.estimator_covectors import covectors_of
+from grpo_theory.simulate.gradient_simulation import pairs_of
+from grpo_theory.simulate.observe.moments import (
     AT_ONCE,
     Moments,
     compiled_fill_moments,
@@ -17,8 +19,6 @@ from grpo_theory.simulate.moments import (
     make_moments,
     merge_moments,
 )
-from grpo_theory.simulate.routes import routes_of
-from grpo_theory.simulate.summary import pairs_of
 
 NAMES = ("rloo", "grpo", "oracle", "optimal", "reinforce", "dr_grpo")
 ARRAYS = ("means", "mse_scatter", "prompt_mse_scatter", "efficiency_scatter", "along_scatter")
@@ -106,7 +106,7 @@ def test_estimators_come_in_the_order_asked_for():
     problem = gt.gallery.problem("tabular")
     names = ["rloo", "optimal_loo", "grpo"]
     point, asked = problem.at(problem.theta), [gt.estimators()[name] for name in names]
-    assert [one.name for route in routes_of(point, point, asked, 2, 4) for one in route.estimators] != names
+    assert [one.name for covectors in covectors_of(point, point, asked, 2, 4) for one in covectors.estimators] != names
     sizes = {"batch_size": 2, "group_size": 4, "replications": 300, "rng": 1, "workers": 1, "directions": np.eye(24)[:2]}
     together = gt.simulate_gradients(problem, problem.theta, names, **sizes)
     for i, name in enumerate(names):

@@ -7,13 +7,11 @@ import pytest
 from enumeration import case
 
 import grpo_theory as gt
-from grpo_theory.simulate.counting import make_counting_room, make_counts, make_sheet
-from grpo_theory.simulate.experiment import Draws
-from grpo_theory.simulate.generator import block_streams, make_streams, stream_words
+from grpo_theory.simulate.draw.batches import BatchStream
+from grpo_theory.simulate.draw.counting import compiled_fill_counts, make_counting_room, make_counts, make_sheet
+from grpo_theory.simulate.draw.outcome_law import outcome_law
+from grpo_theory.simulate.draw.streams import LANES, as_seed_sequence, block_generator, block_streams, stream_words
 from grpo_theory.simulate.gradients import JOB_BLOCKS, jobs_of
-from grpo_theory.simulate.outcome_law import outcome_law
-from grpo_theory.simulate.streams import as_seed_sequence, block_generator
-from grpo_theory.simulate.strip import STRIP
 
 SIZES = {"batch_size": 16, "group_size": 64}
 BLOCK = gt.block_replications(16, 64)
@@ -142,14 +140,14 @@ def test_a_replication_is_the_same_whatever_the_number_of_them():
 
 
 def drawn(point, strips, batch_size, group_size):
-    """Draw the first strips of the first block, so many at a time: prompts (S, B, STRIP) and counts (S, B, O, STRIP)."""
+    """Draw the first strips of the first block, so many at a time: prompts (S, B, LANES) and counts (S, B, O, LANES)."""
     law = outcome_law(point, group_size)
-    sheet = make_sheet(law, group_size)
-    draws = Draws(block_streams(as_seed_sequence(11), 0), law, group_size, sheet, make_counting_room(law, sheet))
+    stream = BatchStream(law)
+    stream.begin(stream_words(as_seed_sequence(11)), 0)
     found = []
     for n_strips in strips:
         counts = make_counts(n_strips, batch_size, law.fine.shape[1])
-        draws.fill(counts)
+        stream.fill(counts)
         found.append(counts)
     return [np.concatenate(parts) for parts in zip(*found, strict=True)]
 
@@ -199,15 +197,14 @@ def test_a_simulation_draws_from_the_streams_of_its_blocks():
     """What blocks draw there is what their streams draw here, and no two of them draw the same."""
     point = case().problem.at(case().theta)
     law = outcome_law(point, 3)
-    sheet, words = make_sheet(law, 3), stream_words(as_seed_sequence(9))
+    sheet, stream = make_sheet(law), BatchStream(law)
     found = []
     for block in (0, 1, 7):
         room = make_counting_room(law, sheet)
         expected, drawn = (make_counts(1, 2, law.fine.shape[1]) for _ in range(2))
-        Draws(block_streams(as_seed_sequence(9), block), law, 3, sheet, room).fill(expected)
-        draws = Draws(make_streams(), law, 3, sheet, room)
-        draws.begin(words, block)
-        draws.fill(drawn)
+        compiled_fill_counts()(block_streams(as_seed_sequence(9), block), law, sheet, room, 0, expected)
+        stream.begin(stream_words(as_seed_sequence(9)), block)
+        stream.fill(drawn)
         np.testing.assert_array_equal(drawn.outcomes, expected.outcomes)
         np.testing.assert_array_equal(drawn.prompts, expected.prompts)
         found.append(drawn.outcomes.tobytes())
@@ -218,8 +215,8 @@ def test_the_block_is_fixed_by_the_shape_of_a_batch():
     """Whole strips of 128 replications, about two million responses."""
     assert gt.block_replications(16, 64) * 16 * 64 == 1 << 21
     assert gt.block_replications(1, 1) == 1 << 21
-    assert gt.block_replications(1 << 10, 1 << 10) == STRIP
-    assert gt.block_replications(3, 5) == (1 << 21) // (15 * STRIP) * STRIP
+    assert gt.block_replications(1 << 10, 1 << 10) == LANES
+    assert gt.block_replications(3, 5) == (1 << 21) // (15 * LANES) * LANES
 
 
 @pytest.mark.parametrize(

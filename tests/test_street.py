@@ -196,3 +196,88 @@ def test_no_file_has_the_name_of_what_its_package_exports(package):
                 names = [alias.asname or alias.name for alias in node.names]
                 hidden = [name for name in names if name in children and not itself]
                 assert not hidden, f"{package} exports {hidden[0]}, and has a file or folder of that name"
+
+
+# ---- the simulator: one pipeline, a folder for each step
+
+SIMULATOR = "grpo_theory.simulate"
+PIPELINE = {"draw": 0, "advantage": 1, "covector": 2, "observe": 3, "update": 3}
+"""The floors of its folders; the two highest are peers, and the drivers stand above them all."""
+DRIVERS = 4
+MOST_ARGUMENTS, MOST_FIELDS = 8, 10
+OF_SIMULATOR = {module: path for module, path in FILES.items() if module.startswith(f"{SIMULATOR}.")}
+
+
+def floor(module):
+    folder = module.removeprefix(f"{SIMULATOR}.").split(".")[0]
+    return PIPELINE.get(folder, DRIVERS)
+
+
+def test_the_simulator_draws_then_finds_advantages_then_covectors_then_observes_or_updates(imported):
+    folders = {module.split(".")[2] for module in OF_SIMULATOR if (FILES[module].parent.name in PIPELINE)}
+    assert folders == set(PIPELINE)
+    for module in OF_SIMULATOR:
+        for found in imported[module] & set(OF_SIMULATOR):
+            folder = found.split(".")[2]
+            same = folder == module.split(".")[2] or floor(found) == floor(module) == DRIVERS
+            assert same or floor(found) < floor(module), f"{module} imports {found}"
+
+
+def circles(edges):
+    """Return the modules that import themselves by way of others."""
+
+    def reached(start):
+        seen, ahead = set(), list(edges[start])
+        while ahead:
+            module = ahead.pop()
+            if module not in seen:
+                seen.add(module)
+                ahead.extend(edges.get(module, ()))
+        return seen
+
+    return {module for module in edges if module in reached(module)}
+
+
+def test_no_two_files_of_the_simulator_import_each_other(imported):
+    edges = {module: imported[module] & set(OF_SIMULATOR) for module in OF_SIMULATOR}
+    assert sum(map(len, edges.values())) > 100
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == {"b", "c"}
+    assert not circles(edges)
+
+
+def definitions(kind):
+    """Yield the modules of the simulator, and what they define of a kind."""
+    for module, path in OF_SIMULATOR.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, kind):
+                yield module, node
+
+
+def test_no_function_inside_the_simulator_takes_more_than_eight_arguments():
+    """What a user calls names every choice of a simulation, and may take more."""
+    public, counted = set(), 0
+    for module, node in definitions(ast.FunctionDef):
+        arguments = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+        size = len(arguments) - (arguments[:1] in (["self"], ["cls"]))
+        counted += 1
+        if size > MOST_ARGUMENTS:
+            assert floor(module) == DRIVERS, f"{module}.{node.name} takes {size} arguments"
+            public.add(node.name)
+    assert counted > 200
+    assert public == {"simulate_gradients", "simulate_training", "simulate_records", "simulate_iterates"}
+
+
+def test_no_record_of_the_simulator_has_more_than_ten_fields():
+    sizes = {node.name: sum(isinstance(one, ast.AnnAssign) for one in node.body) for _, node in definitions(ast.ClassDef)}
+    assert sum(size > 1 for size in sizes.values()) > 30
+    assert max(sizes.values()) <= MOST_FIELDS, max(sizes, key=sizes.get)
+
+
+def test_a_name_of_the_simulator_means_one_thing():
+    """No class, and no function that is not private, is defined twice, but for methods of classes."""
+    found = {}
+    for module, path in OF_SIMULATOR.items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found.setdefault(node.name, []).append(module)
+    assert not {name: modules for name, modules in found.items() if len(modules) > 1}

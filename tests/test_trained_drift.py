@@ -10,7 +10,7 @@ from grpo_theory.evidence import judge
 from grpo_theory.evidence.reading import BoundedMean
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import Cell, cell_seed, table_of
-from grpo_theory.simulate.iterates import simulate_iterates
+from grpo_theory.simulate.records import simulate_iterates
 from simulations.sequence.off_policy import Pairs, cosines
 from simulations.sequence.parts import composed, random_problem
 from simulations.training import looks, trained_drift

@@ -16,28 +16,19 @@ from grpo_theory.compiler import FunctionValue
 from grpo_theory.compiler.lanes import PICKED, WIDTH
 from grpo_theory.exact import weights
 from grpo_theory.schedule import step_sizes
-from grpo_theory.simulate import advance as advance_module
-from grpo_theory.simulate import (
-    ascent,
-    choice,
-    elementary,
-    generator,
-    learner,
-    penalty,
-    record,
-    show,
-    sums,
-    tally,
-    update,
-    weighing,
-    world,
-)
-from grpo_theory.simulate import optimiser as optimiser_module
-from grpo_theory.simulate import runs as runs_module
 from grpo_theory.simulate import training as training_module
-from grpo_theory.simulate.alias import alias_table
-from grpo_theory.simulate.runs import BLOCK_RUNS
-from grpo_theory.simulate.world import CHUNK_WORDS
+from grpo_theory.simulate import training_blocks
+from grpo_theory.simulate.advantage import affine, kernel_call, rewards, rollout, tables
+from grpo_theory.simulate.covector import ratios
+from grpo_theory.simulate.draw import elementary, policy_draw, prompt_tables
+from grpo_theory.simulate.draw import streams as random_streams
+from grpo_theory.simulate.draw.policy_draw import CHUNK_WORDS
+from grpo_theory.simulate.draw.prompt_tables import alias_table
+from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks
+from grpo_theory.simulate.training_tables import make_advantage_rule
+from grpo_theory.simulate.update import advance, ascent
+from grpo_theory.simulate.update import optimiser as optimisers
+from grpo_theory.simulate.update import trace as traces
 
 
 def ascend(theta, step, estimate):
@@ -205,8 +196,8 @@ def short_courses():
 def test_blocks_that_go_on_in_one_call_are_those_that_go_on_alone(course, monkeypatch):
     """Ten blocks, the last of them not whole, through some chunks; in calls that end in the middle of chunks, too."""
     problem, estimator, batch_size, inner_steps, share = short_courses()[course]
-    shares, share_of = [], runs_module.share_of
-    monkeypatch.setattr(runs_module, "share_of", lambda *asked: shares.append(share_of(*asked)) or shares[-1])
+    shares, share_runs = [], TrainingBlocks.share_runs.fget
+    monkeypatch.setattr(TrainingBlocks, "share_runs", property(lambda own: shares.append(share_runs(own)) or shares[-1]))
     blocks, block_streams = [], training_module.block_streams
     monkeypatch.setattr(training_module, "block_streams", lambda *which: blocks.append(which[1:]) or block_streams(*which))
     sizes = {"batch_size": batch_size, "group_size": 5, "steps": 150, "replications": 9 * BLOCK_RUNS + 30, "rng": 9}
@@ -218,7 +209,7 @@ def test_blocks_that_go_on_in_one_call_are_those_that_go_on_alone(course, monkey
     together = train(inner_steps=inner_steps, workers=1)
     assert blocks == [(first, 2) for first in range(0, 10, 2)]
     alone = [train(inner_steps=inner_steps, workers=2, checkpoints=[74, 150])]
-    monkeypatch.setattr(runs_module, "CALL_WORDS", 1 << 15)
+    monkeypatch.setattr(training_blocks, "CALL_WORDS", 1 << 15)
     alone.append(train(inner_steps=inner_steps, workers=1))
     assert sorted(blocks[5:]) == sorted(2 * [(number, 1) for number in range(10)])
     assert set(shares) == {share}
@@ -233,10 +224,9 @@ def test_blocks_that_go_on_in_one_call_are_those_that_go_on_alone(course, monkey
 def test_blocks_that_go_on_together_go_to_their_end_at_once():
     """The words in the room are the last block's: whoever went on in the middle would get another's."""
     problem = gt.gallery.problem("tabular")
-    sizes = {"batch_size": 1, "group_size": 2, "inner_steps": 1, "optimiser": gt.SGD(), "ball": None}
-    course = runs_module.Course.of(problem, gt.estimators()["rloo"], np.ones(20), **sizes)
-    streams = generator.block_streams(np.random.SeedSequence(0), 0, 2)
-    with course.start(streams, np.tile(problem.theta, (200, 1))) as runs, pytest.raises(ValueError, match="count must be 20"):
+    made = TrainingBlocks.of(problem, gt.estimators()["rloo"], np.ones(20), (1, 2, 1), optimiser=gt.SGD())
+    streams = random_streams.block_streams(np.random.SeedSequence(0), 0, 2)
+    with made.start(streams, np.tile(problem.theta, (200, 1))) as runs, pytest.raises(ValueError, match="count must be 20"):
         runs.advance(10)
 
 
@@ -326,52 +316,53 @@ def plain(monkeypatch):
 
     Returns a switch: nothing changes before it is called.
     """
-    advance_module.compiled_advance()
+    advance.compiled_advance()
     values = [value for module in MODULES for value in vars(module).values() if isinstance(value, FunctionValue)]
     kinds = {id(value.value): value.function for value in values}
+
+    made_by = {name: getattr(training_blocks, name) for name in ("advantage_functions", "covector_functions", "step_functions")}
 
     def switch():
         for module in MODULES:
             for name, value in vars(module).items():
                 if isinstance(value, Dispatcher):
-                    draws = value.py_func.__module__ == generator.__name__
+                    draws = value.py_func.__module__ == random_streams.__name__
                     monkeypatch.setattr(module, name, compiled(value) if draws else value.py_func)
 
-        def parts(*arguments, **keywords):
-            made = world.make_parts(*arguments, **keywords)
-            functions = {name: value for name, value in made._asdict().items() if name not in ("array", "settings")}
-            estimator = arguments[0]
-            own = {"fill_ratios": estimator.ratio, "fill_weights": estimator.clip, "fill_terms": estimator.kl}
-            there = {name: kinds.get(id(value)) for name, value in functions.items() if value.address}
-            there |= {name: part.fill.function for name, part in own.items() if name in there}
-            assert all(there.values())
-            return made._replace(**dict.fromkeys(functions, None) | there)
+        def functions(make):
+            """Make functions in plain Python, none where nothing is to be called."""
 
-        def rule(estimator, layout, path):
-            return world.make_rule(estimator, layout, path)._replace(kernel=estimator.advantage.function)
+            def plainly(value, own):
+                if isinstance(value, tuple):
+                    return type(value)._make(plainly(part, own) for part in value)
+                if isinstance(value, np.ndarray):
+                    return value
+                function = kinds.get(id(value)) or own.get(id(value))
+                assert bool(function) == bool(value.address)
+                return function
 
-        monkeypatch.setattr("grpo_theory.simulate.runs.make_parts", parts)
-        monkeypatch.setattr("grpo_theory.simulate.runs.make_rule", rule)
-        monkeypatch.setattr("grpo_theory.simulate.runs.compiled_advance", lambda: advance_module.advance)
+            def made(*arguments, **keywords):
+                found = [one for one in arguments if isinstance(one, gt.Estimator)]
+                fills = [part.fill for one in found for part in (one.ratio, one.clip, one.kl)]
+                return plainly(make(*arguments, **keywords), {id(fill.value): fill.function for fill in fills})
+
+            return made
+
+        def rule(problem, estimator, *arguments, **keywords):
+            made = make_advantage_rule(problem, estimator, *arguments, **keywords)
+            return made._replace(kernel=estimator.advantage.function)
+
+        for name, make in made_by.items():
+            monkeypatch.setattr(training_blocks, name, functions(make))
+        monkeypatch.setattr(training_blocks, "make_advantage_rule", rule)
+        monkeypatch.setattr(training_blocks, "compiled_advance", lambda: advance.advance)
 
     return switch
 
 
 MODULES = (
-    advance_module,
-    ascent,
-    choice,
-    elementary,
-    learner,
-    optimiser_module,
-    penalty,
-    record,
-    show,
-    sums,
-    tally,
-    update,
-    weighing,
-    weights,
+    *(advance, affine, ascent, elementary, kernel_call, optimisers, policy_draw, prompt_tables, ratios, rewards, rollout),
+    *(tables, traces, weights),
 )
 
 
@@ -386,7 +377,7 @@ def test_compiled_driver_agrees_with_its_python_source(parts, policy, plain, reg
     compiled = gt.simulate_training(*asked, **sizes, **updates)
     plain()
     again = gt.simulate_training(*asked, **sizes, **updates)
-    assert advance_module.advance.__name__ == "advance"
+    assert advance.advance.__name__ == "advance"
     for name in ("theta", "average", "farthest"):
         np.testing.assert_allclose(getattr(again, name), getattr(compiled, name), atol=1e-13)
 
@@ -539,7 +530,7 @@ def test_runs_advance_a_few_at_a_time(monkeypatch, runs, registry):
     """So many side by side, or one where the policy's functions are for one; the last are fewer; all are the transcription's."""
     c, found = token_case("head tree" if runs == 1 else "linear tree", "kl"), composed(COMPOSITIONS[1])
     assert ascent.ascent(c.policy, 4).alone == (runs == 1)
-    monkeypatch.setattr("grpo_theory.simulate.runs.share_of", lambda *_: runs)
+    monkeypatch.setattr(TrainingBlocks, "share_runs", runs)
     sizes = {"batch_size": 4, "group_size": 3, "steps": 6, "inner_steps": 2, "rng": 5}
     together = gt.simulate_training(c.problem, c.theta, found, gt.Constant(1.0), **sizes, replications=64).theta
     uniforms = uniforms_of_runs(5, 4, 3, 3)

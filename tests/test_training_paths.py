@@ -16,12 +16,11 @@ from grpo_theory.compiler import compile_function
 from grpo_theory.compiler.lanes import WIDTH, load, store
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated, multiset_ranks
-from grpo_theory.simulate import path as path_module
-from grpo_theory.simulate.choice import lookup
-from grpo_theory.simulate.elementary import exponential, logarithm
-from grpo_theory.simulate.path import Path, find_path
-from grpo_theory.simulate.sums import sum_in_order, sum_shown
-from grpo_theory.simulate.tally import ONE, count_outcomes
+from grpo_theory.simulate import training_blocks
+from grpo_theory.simulate.advantage.route import CALLED, IN_ORDER, TABLE, Route, route_in_training
+from grpo_theory.simulate.draw.elementary import exponential, logarithm
+from grpo_theory.simulate.draw.policy_draw import ONE, Groups, OutcomeSource, TokenPaths, count_outcomes
+from grpo_theory.simulate.draw.prompt_tables import lookup
 
 # ---- elementary functions
 
@@ -83,7 +82,7 @@ def test_elementary_functions_have_the_same_bits_in_plain_python(function):
 
 def test_the_table_of_powers_depends_on_nobodys_decimals():
     coarse = "import decimal; decimal.getcontext().prec = 3; "
-    program = coarse + "from grpo_theory.simulate.elementary import POWERS; print(float(POWERS[0, 1]).hex())"
+    program = coarse + "from grpo_theory.simulate.draw.elementary import POWERS; print(float(POWERS[0, 1]).hex())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == [(2.0 ** (1.0 / 16.0)).hex()], done.stderr
 
@@ -151,11 +150,11 @@ def test_what_a_kernel_does_decides_its_path(kernel, affine, alike, registry):
     found = gt.estimator(f"{kernel.__name__}_for_paths")(kernel)
     plain, penalised = gt.gallery.problem("linear"), gt.gallery.problem("kl-linear")
     assert (affine_coefficients(found.advantage, 4) is not None) is affine
-    chosen = find_path(penalised, found, 4)
+    chosen = route_in_training(penalised, found, 4)
     assert chosen.is_called is not affine
     if not affine:
-        assert chosen.fill_sums is (sum_shown if alike else sum_in_order)
-    assert (find_path(plain, found, 4).table is not path_module.NO_TABLE) is alike
+        assert chosen.kind == (CALLED if alike else IN_ORDER)
+    assert (route_in_training(plain, found, 4).kind == TABLE) is alike
 
 
 # ---- tables
@@ -194,7 +193,7 @@ def test_a_table_that_would_be_too_large_is_not_made():
     assert can_be_tabulated(rloo, 2, 1000, 1)
     assert not can_be_tabulated(rloo, 6, 64, 1)
     six = gt.Bandit.from_law(np.arange(6.0), np.full((1, 6, 6), 1.0 / 6.0))
-    assert find_path(gt.Problem(six, gt.TabularSoftmax(1, 6)), gt.estimators()["grpo"], 64).fill_sums is sum_shown
+    assert route_in_training(gt.Problem(six, gt.TabularSoftmax(1, 6)), gt.estimators()["grpo"], 64).kind == CALLED
 
 
 @pytest.mark.parametrize("simulate", ["gradients", "training"])
@@ -236,9 +235,9 @@ def test_a_table_and_the_kernel_itself_give_the_same_bits(name, problem, monkeyp
     asked = gt.gallery.problem(problem)
     sizes = {"batch_size": 2, "group_size": 6, "steps": 40, "replications": 9, "rng": 3}
     one = gt.simulate_training(asked, asked.theta, name, gt.Constant(0.5), **sizes, inner_steps=2)
-    assert not find_path(asked, gt.estimators()[name], 6).is_called
-    for path, exact in ((Path(sum_shown), True), (Path(sum_in_order), False)):
-        monkeypatch.setattr("grpo_theory.simulate.runs.find_path", lambda *_, path=path: path)
+    assert not route_in_training(asked, gt.estimators()[name], 6).is_called
+    for kind, exact in ((CALLED, True), (IN_ORDER, False)):
+        monkeypatch.setattr(training_blocks, "route_in_training", lambda *_, kind=kind: Route(kind))
         other = gt.simulate_training(asked, asked.theta, name, gt.Constant(0.5), **sizes, inner_steps=2)
         np.testing.assert_allclose(other.theta, one.theta, atol=0.0 if exact else 1e-12)
 
@@ -248,7 +247,7 @@ def test_coefficients_and_the_kernel_itself_agree(name, monkeypatch):
     asked = gt.gallery.problem("kl-tabular")
     sizes = {"batch_size": 2, "group_size": 6, "steps": 40, "replications": 9, "rng": 3}
     one = gt.simulate_training(asked, asked.theta, name, gt.Constant(0.5), **sizes)
-    monkeypatch.setattr("grpo_theory.simulate.runs.find_path", lambda *_: Path(sum_shown))
+    monkeypatch.setattr(training_blocks, "route_in_training", lambda *_: Route(CALLED))
     other = gt.simulate_training(asked, asked.theta, name, gt.Constant(0.5), **sizes)
     np.testing.assert_allclose(other.theta, one.theta, atol=1e-12)
     assert np.ptp(other.theta) > 0.1
@@ -261,13 +260,11 @@ def count(pi, dither, words):
     """Count the responses of one group of WIDTH runs, (K, WIDTH); return the thresholds too, (K - 1, WIDTH)."""
     k = len(pi)
     thresholds, counts = np.zeros((1, k - 1, WIDTH), dtype=np.int32), np.zeros((1, k, WIDTH), dtype=np.int32)
-    laws, prompts, tiled = (
-        lookup(np.ones((1, 0))),
-        np.zeros((1, WIDTH), dtype=np.int64),
-        np.tile(np.array(pi)[:, None], (1, 1, WIDTH)),
-    )
-    made = laws, prompts, dither, np.zeros((0, WIDTH)), thresholds, counts
-    compiled(count_outcomes)(words, 0, 0, len(words), tiled, 0, 0, 1, *made)
+    tiled = np.tile(np.array(pi)[:, None], (1, 1, WIDTH))
+    groups = Groups(np.zeros((1, WIDTH), dtype=np.int64), counts, thresholds, np.zeros((2, WIDTH)))
+    paths = TokenPaths(np.arange(k)[:, None], np.ones(k, dtype=np.int64), k)
+    source = OutcomeSource(lookup(np.ones((1, 2))), lookup(np.ones((1, 0))), 1, len(words), paths)
+    compiled(count_outcomes)(words, 0, source, dither, tiled, 0, 0, groups)
     return counts[0], thresholds[0]
 
 

@@ -14,30 +14,24 @@ from grpo_theory.compiler import FunctionValue, plain_python
 from grpo_theory.compiler.lanes import RUN, WIDTH, load, store
 from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
-from grpo_theory.exact.table import multiset_ranks
-from grpo_theory.simulate import (
-    advance,
-    ascent,
-    choice,
-    draw,
-    elementary,
-    generator,
-    geometry,
-    learner,
-    penalty,
-    record,
-    runs,
-    setting,
-    show,
-    sums,
-    tally,
-    update,
-    weighing,
-)
-from grpo_theory.simulate.choice import lookup
-from grpo_theory.simulate.show import make_batch, spare_rows
+from grpo_theory.exact.table import AdvantageTable, multiset_ranks
+from grpo_theory.simulate.advantage import affine, kernel_call, rewards, rollout, tables
+from grpo_theory.simulate.advantage.kernel_call import KernelView, Window, make_batch, spare_rows
+from grpo_theory.simulate.advantage.tables import make_tables
+from grpo_theory.simulate.covector import features, ratios
+from grpo_theory.simulate.draw import elementary, policy_draw, prompt_tables
+from grpo_theory.simulate.draw import streams as random_streams
+from grpo_theory.simulate.draw.policy_draw import Groups, OutcomeSource, PolicyRoom
+from grpo_theory.simulate.draw.prompt_tables import lookup
+from grpo_theory.simulate.training_blocks import Runs, TrainingBlocks, make_step_room
+from grpo_theory.simulate.training_tables import token_paths
+from grpo_theory.simulate.update import advance, ascent
+from grpo_theory.simulate.update import trace as traces
 
-MODULES = (ascent, choice, draw, elementary, generator, learner, penalty, record, show, sums, tally, update, weighing)
+MODULES = (
+    *(affine, ascent, elementary, kernel_call, random_streams, policy_draw, prompt_tables, ratios, rewards, rollout, tables),
+    traces,
+)
 N, LANES, B, G = WIDTH + 5, 2 * WIDTH, 2, 6
 """Lanes that are wanted, lanes that there are, prompts and responses."""
 AT, OWN = WIDTH, slice(WIDTH, 2 * WIDTH)
@@ -104,7 +98,7 @@ class Arrays:
         self.prompts = self.rng.integers(self.m, size=LANES)
         self.tokens = np.ascontiguousarray(self.point.token_probabilities[self.prompts].T)
         self.responses = np.repeat(np.arange(self.k), self.n_values)
-        self.fixed = self.paths.edges, self.paths.lengths
+        self.token_paths = token_paths(self.paths)
         outcomes = self.rng.integers(self.o, size=(G, LANES))
         self.counts = np.stack([np.bincount(column, minlength=self.o) for column in outcomes.T], axis=1).astype(np.int32)
 
@@ -137,7 +131,8 @@ def only(array, b=1):
 def test_tokens_are_a_softmax_at_each_prefix():
     a = Arrays()
     logits = 5.0 * a.numbers(B, a.d, LANES)
-    *_, size, tokens, logs = twins("fill_tokens", logits, 1, AT, a.paths.vocabulary_size, room(a.d), room(a.d))
+    policy = PolicyRoom(logits, room(a.d), room(a.d), room(a.k))
+    (_, tokens, logs, _), *_, size = twins("fill_tokens", policy, 1, AT, a.paths.vocabulary_size)
     blocks = np.exp(logits[1]).reshape(-1, size, LANES)
     expected = (blocks / blocks.sum(axis=1, keepdims=True)).reshape(a.d, LANES)[:, OWN]
     np.testing.assert_allclose(only(tokens), expected, rtol=1e-14)
@@ -146,35 +141,60 @@ def test_tokens_are_a_softmax_at_each_prefix():
 
 def test_probabilities_of_responses_are_products_along_their_paths():
     a = Arrays()
-    *_, pi = twins("fill_responses", among(a.tokens), 1, AT, *a.fixed, room(a.k))
+    policy = PolicyRoom(room(a.d), among(a.tokens), room(0), room(a.k))
+    (*_, pi), *_ = twins("fill_responses", policy, 1, AT, a.token_paths)
     np.testing.assert_allclose(only(pi).T, a.point.probabilities[a.prompts[OWN]], rtol=1e-13)
+
+
+def source_of(a, group_size=G):
+    """Return what groups are drawn from, besides the prompts."""
+    laws = lookup(np.cumsum(a.problem.bandit.probabilities, axis=2)[:, :, :-1].reshape(a.m, -1))
+    return OutcomeSource(lookup(np.ones((a.m, 2))), laws, a.n_values, group_size, a.token_paths)
+
+
+def groups_of(a, prompts, keeps=True):
+    """Return groups of these prompts (B, LANES), of which nothing is drawn."""
+    thresholds = room(a.o - 1 if keeps else 0, dtype=np.int32)
+    return Groups(prompts, room(a.o, dtype=np.int32), thresholds, np.zeros((a.o, WIDTH)))
 
 
 def test_thresholds_and_counts():
     a = Arrays()
-    pi = np.ascontiguousarray(a.point.probabilities[a.prompts].T)
-    laws = lookup(np.cumsum(a.problem.bandit.probabilities, axis=2)[:, :, :-1].reshape(a.m, -1))
-    facts = np.zeros((laws.rows.shape[1], WIDTH))
+    pi, prompts = np.ascontiguousarray(a.point.probabilities[a.prompts].T), among(a.prompts)
     below = np.cumsum(a.point.outcome_probabilities[a.prompts], axis=1).T[:-1]
-    prompts = among(a.prompts)
     for row, first in ((0, 0), (3, 2)):
         drawn = words(G + 5, LANES + 2)
-        made = room(a.o - 1, dtype=np.int32), room(a.o, dtype=np.int32)
-        asked = drawn, row, first, G, among(pi), 1, AT, a.n_values, laws, prompts, 0.7, facts
-        *_, thresholds, counts = twins("count_outcomes", *asked, *made)
-        *_, unkept, again = twins("count_outcomes", *asked, room(0, dtype=np.int32), made[1])
+        asked = drawn[row:], first + AT, source_of(a), 0.7, among(pi), 1, AT
+        *_, (_, counts, thresholds, _) = twins("count_outcomes", *asked, groups_of(a, prompts))
+        *_, (_, again, unkept, _) = twins("count_outcomes", *asked, groups_of(a, prompts, keeps=False))
         assert unkept.size == 0
         np.testing.assert_array_equal(again, counts)
         np.testing.assert_allclose(only(thresholds), np.floor(below[:, OWN] * 2**30 + 0.7), atol=1.0)
-        *_, listed = twins("find_outcomes", drawn[row:], first, thresholds[1], LANES, np.zeros((G, LANES), dtype=np.int64))
+        *_, ordered = twins("find_outcomes", drawn[row:], first, thresholds[1], LANES, np.zeros((G, LANES), dtype=np.int64))
         for i in range(AT, LANES):
             expected = ((drawn[row : row + G, first + i] & (2**30 - 1))[:, None] >= thresholds[1, :, i]).sum(axis=1)
-            np.testing.assert_array_equal(listed[:, i], expected)
+            np.testing.assert_array_equal(ordered[:, i], expected)
             np.testing.assert_array_equal(counts[1, :, i], np.bincount(expected, minlength=a.o))
         assert (only(counts).sum(axis=0) == G).all()
 
 
-MANY = (1, 2, choice.FEW, choice.FEW + 1, choice.FEW + 9, 16, 17)
+def test_numbers_that_mean_nothing_are_counts_all_the_same():
+    """Where a run has left the numbers: counts of G responses, none below 0, so that they lead out of no table."""
+    a = Arrays()
+    pi = np.ascontiguousarray(a.point.probabilities[a.prompts].T)
+    wild = a.rng.choice([np.nan, np.inf, -np.inf, 1e300, -1e300, 0.1], (a.k, LANES))
+    for strange in (wild, np.full_like(pi, np.nan), -pi, 1e6 * pi):
+        groups = groups_of(a, among(a.prompts))
+        for function in (compiled(STAGES["count_outcomes"]), plain_python(STAGES["count_outcomes"])):
+            with np.errstate(all="ignore"):
+                function(words(G, LANES), AT, source_of(a), 0.7, among(strange), 1, AT, groups)
+            counts, thresholds = only(groups.counts), only(groups.thresholds)
+            assert (counts >= 0).all()
+            assert (counts.sum(axis=0) == G).all()
+            assert (np.diff(thresholds, axis=0) >= 0).all()
+
+
+MANY = (1, 2, prompt_tables.FEW, prompt_tables.FEW + 1, prompt_tables.FEW + 9, 16, 17)
 """Numbers of prompts, on both sides of that from which on one looks up what belongs to each."""
 
 
@@ -209,71 +229,95 @@ def test_numbers_of_prompts_are_found_in_a_row_of_their_table(n_prompts):
         np.testing.assert_array_equal(found[OWN], numbers[prompts[OWN], 1])
 
 
-def rollout_of(a):
-    """Return a rollout of B groups, and a batch for its kernel, both with rows to spare and nothing filled in."""
+def seen_by(a, by_prompt, read=True):
+    """Return what a kernel sees of outcomes, by prompt or by group and lane, and how: rewards (O,), norms (K,), fields (3,)."""
+    n, q = (a.m, 1) if by_prompt else (B, LANES)
+    view = KernelView(
+        rewards=a.numbers(n, a.o, q),
+        norms=a.numbers(n, a.k if read else 0, q),
+        fields=a.numbers(n, 3 if read else 0, q),
+        lengths=a.paths.lengths if read else a.paths.lengths[:0],
+        responses=a.responses,
+    )
+    prompts = a.rng.integers(a.m, size=(B, LANES))
+
+    def look(b, i):
+        index = (prompts[b, i], slice(None), 0) if by_prompt else (b, slice(None), i)
+        return view.rewards[index], view.norms[index], view.fields[index]
+
+    return view, prompts, look
+
+
+def check_batch(a, batch, row, look, outcomes, read):
+    """Compare a row of what a kernel is shown with outcomes in their order."""
+    seen_rewards, norms, fields = look
+    responses = a.responses[outcomes]
+    np.testing.assert_array_equal(batch.rewards[row], seen_rewards[outcomes])
+    np.testing.assert_array_equal(batch.squared_score_norms[row], norms[responses] if read else np.nan)
+    np.testing.assert_array_equal(batch.lengths[row], a.paths.lengths[responses] if read else 1)
+    own = batch.values[row], batch.standard_deviations[row], batch.optimal_baselines[row]
+    np.testing.assert_array_equal(own, fields if read else np.nan)
+
+
+WINDOWS = [Window(0, B, 0, N), Window(1, B, 3, 8)]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("read", [True, False])
+@pytest.mark.parametrize("by_prompt", [True, False])
+def test_counted_groups_as_a_kernel_sees_them_and_what_it_makes_of_them(by_prompt, read, window):
+    a = Arrays()
+    view, prompts, look = seen_by(a, by_prompt, read)
     outcomes = a.rng.integers(a.o, size=(B, G, LANES))
     counts = (outcomes[:, :, None] == np.arange(a.o)[:, None]).sum(axis=1).astype(np.int32)
-    rows = B * LANES + spare_rows(G)
-    rollout = sums.Rollout(
-        prompts=a.rng.integers(a.m, size=(B, LANES)),
-        counts=counts,
-        thresholds=np.zeros((B, 0, LANES), dtype=np.int32),
-        rewards=a.numbers(B, a.o, LANES),
-        norms=a.numbers(B, a.k, LANES),
-        fields=a.numbers(B, 3, LANES),
-        sums=np.zeros((B, 1, a.o, LANES)),
-        listed=np.zeros((B, 0, LANES), dtype=np.int64),
-        advantages=np.full((rows, G), np.nan),
-        fault=np.zeros(1 + G),
-    )
-    return rollout, make_batch(rows, G, np.zeros(1))
-
-
-def listed_of(a, rollout, b, i):
-    """Return the outcomes of a group, those with the lowest reward value first."""
-    order = np.argsort(np.arange(a.o) % a.n_values, kind="stable")
-    return np.repeat(order, rollout.counts[b, order, i])
-
-
-def test_counted_groups_as_a_kernel_sees_them_and_what_it_makes_of_them():
-    a = Arrays()
-    rollout, batch = rollout_of(a)
-    for read in (True, False):
-        asked = rollout if read else rollout._replace(norms=rollout.norms[:, :0])
-        lengths = a.paths.lengths if read else a.paths.lengths[:0]
-        _, seen, *_ = twins("show_counted", asked, batch, N, a.n_values, lengths)
-        for b in range(B):
-            for i in range(N):
-                outcomes, row = listed_of(a, rollout, b, i), b * N + i
-                np.testing.assert_array_equal(seen.rewards[row], rollout.rewards[b, outcomes, i])
-                responses = a.responses[outcomes]
-                np.testing.assert_array_equal(seen.squared_score_norms[row], rollout.norms[b, responses, i] if read else np.nan)
-                np.testing.assert_array_equal(seen.lengths[row], a.paths.lengths[responses] if read else 1)
-    found, *_ = twins("read_counted", rollout._replace(advantages=seen.rewards), N, a.n_values)
-    np.testing.assert_array_equal(found.sums[:, 0, :, :N], (rollout.counts * rollout.rewards)[:, :, :N])
-    assert not found.sums[:, :, :, N:].any()
+    batch = make_batch(B * N + spare_rows(G), G, np.zeros(1))
+    *_, seen = twins("write_counted", view, counts, prompts, window, batch)
+    *_, seen = twins("write_fields", view, prompts, window, seen)
+    by_value = np.argsort(np.arange(a.o) % a.n_values, kind="stable")
+    where = [(b, i, (b - window.start) * window.n + i - window.first) for b in range(window.start, window.stop)
+             for i in range(window.first, window.first + window.n)]  # fmt: skip
+    for b, i, row in where:
+        check_batch(a, seen, row, look(b, i), np.repeat(by_value, counts[b, by_value, i]), read)
+    call = kernel_call.CallRoom(0, 0, 2.0, seen, np.ascontiguousarray(seen.rewards))
+    *_, found, _ = twins("read_counted", counts, a.n_values, window, call, np.full((B, a.o, LANES), 7.0), 2)
+    for b, i, _ in where:
+        expected = np.where(counts[b, :, i] > 0, look(b, i)[0] / 2.0, 7.0)
+        np.testing.assert_array_equal(found[b, :, i - window.first + 2], expected)
     for wrong in (np.nan, np.inf):
-        gaps = np.ascontiguousarray(seen.rewards)
-        gaps[N + 3, G - 1] = wrong
-        *_, sums_found = twins("note_gaps", gaps, N, found.sums)
-        assert [*np.argwhere(np.isnan(sums_found))[0]] == [1, 0, 0, 3]
-        assert np.isnan(sums_found).sum() == 1
+        gaps = np.zeros((B * N, G))
+        gaps[window.n * (window.stop - 1 - window.start) + 3, G - 1] = wrong
+        *_, spoiled, _ = twins("note_gaps", gaps, window, found, 2)
+        assert np.argwhere(np.isnan(spoiled)).tolist() == [[window.stop - 1, 0, 5]]
 
 
-def test_numbers_that_mean_nothing_lead_nowhere():
-    """Where a run has left the numbers: rows between others, which stay what they are."""
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("read", [True, False])
+@pytest.mark.parametrize("by_prompt", [True, False])
+def test_groups_in_order_as_a_kernel_sees_them_and_what_it_makes_of_them(by_prompt, read, window):
     a = Arrays()
-    rollout, batch = rollout_of(a)
-    rollout.counts[1, :, 4] = a.rng.integers(-(1 << 31), 1 << 31, a.o)
-    wild = N + 4
-    _, seen, *_ = twins("show_counted", rollout, batch, N, a.n_values, a.paths.lengths)
-    assert np.isin(seen.rewards[wild], rollout.rewards[1, :, 4]).all()
-    assert np.isin(seen.lengths[wild], a.paths.lengths).all()
-    for b, i in ((1, 3), (1, 5), (0, 0)):
-        np.testing.assert_array_equal(seen.rewards[b * N + i], rollout.rewards[b, listed_of(a, rollout, b, i), i])
-    found, *_ = twins("read_counted", rollout._replace(advantages=seen.rewards), N, a.n_values)
-    others = np.arange(N) != 4
-    np.testing.assert_array_equal(found.sums[:, 0, :, :N][..., others], (rollout.counts * rollout.rewards)[:, :, :N][..., others])
+    view, prompts, look = seen_by(a, by_prompt, read)
+    ordered, batch = a.rng.integers(a.o, size=(B, G, LANES)), make_batch(B * N, G, np.zeros(1))
+    *_, seen = twins("write_ordered", view, ordered, prompts, window, batch)
+    *_, seen = twins("write_fields", view, prompts, window, seen)
+    advantages = a.numbers(B * N, G)
+    call = kernel_call.CallRoom(0, 0, 2.0, seen, advantages)
+    rows, n = (a.responses, a.k) if by_prompt else (np.arange(a.o), a.o)
+    *_, one = twins("add_ordered", ordered, window, call, rows, np.zeros((B, 1, n, LANES)))
+    *_, two = twins("add_ordered", ordered, window, call, rows, np.zeros((B, 2, n, LANES)))
+    for b in range(window.start, window.stop):
+        for i in range(window.first, window.first + window.n):
+            row = (b - window.start) * window.n + i - window.first
+            check_batch(a, seen, row, look(b, i), ordered[b, :, i], read)
+            for part, kept in enumerate((advantages[row] > 0.0, advantages[row] <= 0.0)):
+                weights = np.where(kept, advantages[row], 0.0) / 2.0
+                expected = np.bincount(rows[ordered[b, :, i]], weights=weights, minlength=n)
+                np.testing.assert_allclose(two[b, part, :, i], expected, atol=1e-14)
+    np.testing.assert_allclose(one[:, 0], two.sum(axis=1), atol=1e-14)
+
+
+def test_rows_are_cleared_by_whole_vectors():
+    *_, rows, _ = twins("clear_lanes", np.ones((3, LANES)), 5)
+    np.testing.assert_array_equal(rows, np.where(np.arange(LANES) < WIDTH, 0.0, np.ones((3, 1))))
 
 
 @pytest.mark.parametrize("count", [0, 1, RUN - 1, RUN, RUN + 1, 3 * RUN])
@@ -292,48 +336,19 @@ def test_advantages_by_table_and_by_coefficients():
     a = Arrays()
     ranks, size = multiset_ranks(a.n_values, G), a.n_values
     table = a.numbers(count_multisets(size, G), size)
-    rows, ones, facts = lookup(table), lookup(np.ones_like(table)), np.zeros((size + 1, WIDTH))
-    *_, found = twins("sum_tabulated", among(a.counts), 1, AT, rows, ranks, facts, room(1, a.o))
+    groups = Groups(among(a.prompts), among(a.counts), room(0, dtype=np.int32), np.zeros((size + 1, WIDTH)))
+    made = make_tables(AdvantageTable(table[None], ranks), 1.0)
+    *_, found = twins("sum_by_table", made, groups, 1, AT, np.zeros((a.o, LANES)))
     reached = np.cumsum([a.counts[value::size].sum(axis=0) for value in range(size - 1)], axis=0)
-    places = sum(ranks[level, row] for level, row in enumerate(reached))
+    multisets = sum(ranks[level, row] for level, row in enumerate(reached))
     for o in range(a.o):
-        np.testing.assert_allclose(only(found)[0, o], (a.counts[o] * table[places, o % size])[OWN])
-    *_, found = twins("sum_tabulated", among(100 * a.counts), 1, AT, ones, ranks, facts, room(1, a.o))
-    np.testing.assert_array_equal(only(found)[0], 100.0 * a.counts[:, OWN])  # numbers that mean nothing lead nowhere
+        np.testing.assert_allclose(found[o, OWN], (a.counts[o] * table[multisets, o % size])[OWN])
     values, penalties, fields, c = a.problem.bandit.values, a.numbers(a.k, LANES), a.numbers(3, LANES), a.numbers(6)
-    rewards = np.tile(values, a.k)[:, None] - penalties[a.responses]
-    *_, found = twins("sum_affine", among(a.counts), values, among(penalties), 1, N, among(fields), c, room(1, a.o))
-    each = c[0] * rewards + c[1] * (a.counts * rewards).sum(axis=0) + c[2:5] @ fields + c[5]
-    np.testing.assert_allclose(found[1][0], a.counts * each, atol=1e-13)
+    rewards_seen = np.tile(values, a.k)[:, None] - penalties[a.responses]
+    *_, found = twins("sum_affine", among(a.counts), values, among(penalties), N, among(fields), c, room(1, a.o))
+    each = c[0] * rewards_seen + c[1] * (a.counts * rewards_seen).sum(axis=0) + c[2:5] @ fields + c[5]
+    np.testing.assert_allclose(found[1, 0, :, :N], (a.counts * each)[:, :N], atol=1e-13)
     assert not found[0].any()
-
-
-def test_groups_as_a_kernel_sees_them_and_what_it_makes_of_them():
-    a = Arrays()
-    listed = a.rng.integers(a.o, size=(G, LANES))
-    rewards, norms, lengths = a.numbers(a.o, LANES), a.numbers(a.k, LANES), a.paths.lengths
-    room = np.zeros((B * LANES, G)), np.zeros((B * LANES, G)), np.ones((B * LANES, G), dtype=np.int64)
-    for read in (True, False):
-        asked = (norms, lengths) if read else (norms[:0], lengths[:0])
-        *_, seen, seen_norms, seen_lengths, _ = twins("show_responses", listed, 1, B, a.responses, rewards, *asked, *room, N)
-        for i in range(N):
-            k = a.responses[listed[:, i]]
-            np.testing.assert_array_equal(seen[i * B + 1], rewards[listed[:, i], i])
-            np.testing.assert_array_equal(seen_norms[i * B + 1], norms[k, i] if read else 0.0)
-            np.testing.assert_array_equal(seen_lengths[i * B + 1], lengths[k] if read else 1)
-    fields, batch = a.numbers(B, 3, LANES), make_batch(B * LANES, G, np.zeros(1))
-    for by_run, by_group in ((B, 1), (1, N)):
-        *_, seen, _ = twins("show_fields", fields, by_run, by_group, batch, N)
-        rows = by_run * np.arange(N) + by_group * np.arange(B)[:, None]
-        for field, own in enumerate((seen.values, seen.standard_deviations, seen.optimal_baselines)):
-            np.testing.assert_array_equal(own[rows], fields[:, field, :N])
-    advantages = a.numbers(B * LANES, G)
-    *_, each = twins("sum_each", listed, 1, B, advantages, a.counts, N, np.zeros((2, a.o, LANES)))
-    for i in range(N):
-        own_advantages = advantages[i * B + 1]
-        for part, kept in enumerate((own_advantages > 0.0, own_advantages <= 0.0)):
-            expected = np.bincount(listed[:, i], weights=np.where(kept, own_advantages, 0.0), minlength=a.o)
-            np.testing.assert_allclose(each[part, :, i], expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("per_lane", [True, False])
@@ -343,24 +358,25 @@ def test_weights_of_edges_and_covectors(per_lane):
     drifts = a.numbers(a.k, a.paths.horizon, LANES)
     if not per_lane:
         gains[:, 1] = gains[:, 0]
-    asked = among(totals, 0), among(a.counts, 0), 0, AT, *a.fixed, gains, drifts
-    *_, weights_found, _ = twins("add_weights", *asked, room(a.d), 1)
+    *_, weights_found = twins("add_weights", totals, a.counts, AT, a.token_paths, gains, drifts, np.zeros((a.d, LANES)))
     expected = np.zeros((a.d, LANES))
     for o, k in enumerate(a.responses):
         for t in range(a.paths.lengths[k]):
             gain = np.where(totals[:, o] > 0.0, gains[k, 0, t], gains[k, 1, t])
             expected[a.paths.edges[k, t]] += (totals[:, o] * gain).sum(axis=0) + a.counts[o] * drifts[k, t]
-    np.testing.assert_allclose(only(weights_found), expected[:, OWN], atol=1e-13)
-    covectors, *_ = twins("centre_covector", among(expected), 1, among(a.tokens, 0), 0, AT, a.paths.vocabulary_size)
-    np.testing.assert_allclose(covectors[1][:, OWN], a.paths.centre(expected.T, a.tokens.T).T[:, OWN], atol=1e-14)
-    np.testing.assert_array_equal(covectors[1][:, :AT], expected[:, :AT])
+    np.testing.assert_allclose(weights_found[:, OWN], expected[:, OWN], atol=1e-13)
+    assert not weights_found[:, :AT].any()
+    covector, *_ = twins("centre_covector", expected, a.tokens, AT, a.paths.vocabulary_size)
+    np.testing.assert_allclose(covector[:, OWN], a.paths.centre(expected.T, a.tokens.T).T[:, OWN], atol=1e-14)
+    np.testing.assert_array_equal(covector[:, :AT], expected[:, :AT])
 
 
 def test_what_is_not_there_weighs_nothing_though_its_gain_is_infinite():
     a = Arrays()
     gains = np.full((a.k, 2, a.paths.horizon, LANES), np.inf)
     drifts = np.full((a.k, a.paths.horizon, LANES), np.inf)
-    *_, found, _ = twins("add_weights", room(1, a.o), room(a.o, dtype=np.int32), 0, AT, *a.fixed, gains, drifts, room(a.d), 1)
+    sums, counts = np.zeros((1, a.o, LANES)), np.zeros((a.o, LANES), dtype=np.int32)
+    *_, found = twins("add_weights", sums, counts, AT, a.token_paths, gains, drifts, np.zeros((a.d, LANES)))
     assert not found.any()
 
 
@@ -379,37 +395,43 @@ def test_pools_weigh_each_token_alike(pool):
 def test_rewards_penalties_and_drifts():
     a = Arrays()
     values, penalties, log_tokens = a.problem.bandit.values, a.numbers(a.k, LANES), np.log(a.tokens)
-    *_, rewards = twins("fill_rewards", values, among(penalties), 1, N, room(a.o))
-    np.testing.assert_allclose(rewards[1], np.tile(values, a.k)[:, None] - penalties[a.responses])
-    assert not rewards[0].any()
+    *_, found = twins("fill_rewards", values, among(penalties), N, room(a.o))
+    expected = np.tile(values, a.k)[:, None] - among(penalties)[:, a.responses]
+    np.testing.assert_allclose(found, expected)
     reference = a.numbers(a.m, a.d)
-    asked = among(log_tokens), 1, AT, lookup(reference), among(a.prompts, 0), 0, np.zeros((a.d + 1, WIDTH))
-    *_, ratios = twins("fill_log_ratios", *asked, np.zeros((a.d, LANES)))
+    asked = log_tokens, AT, lookup(reference), among(a.prompts, 0), 0, np.zeros((a.d + 1, WIDTH))
+    *_, logs = twins("fill_log_ratios", *asked, np.zeros((a.d, LANES)))
     expected = (log_tokens - reference[a.prompts].T)[:, OWN]
-    np.testing.assert_allclose(ratios[:, OWN], expected)
-    *_, found, _ = twins("add_up_penalties", ratios, AT, *a.fixed, 0.3, room(a.k), 1)
+    np.testing.assert_allclose(logs[:, OWN], expected)
+    *_, found, _ = twins("add_up_penalties", logs, AT, a.token_paths, 0.3, room(a.k), 1)
     np.testing.assert_allclose(only(found), 0.3 * a.paths.along(np.ascontiguousarray(expected.T)).T, atol=1e-14)
-    *_, drifts = twins("fill_drifts", ratios, AT, *a.fixed, 0.3, np.ones(a.k), np.zeros((a.k, a.paths.horizon, LANES)))
-    np.testing.assert_allclose(drifts[0, 0, OWN], -0.3 * ratios[a.paths.edges[0, 0], OWN])
-    *_, apart = twins("fill_drift", among(log_tokens), 1, among(ratios, 0), 0, AT, np.zeros((a.d, LANES)))
-    np.testing.assert_allclose(apart[:, OWN], (log_tokens - ratios)[:, OWN])
+    *_, drifts = twins("fill_drifts", logs, AT, a.token_paths, 0.3, np.ones(a.k), np.zeros((a.k, a.paths.horizon, LANES)))
+    np.testing.assert_allclose(drifts[0, 0, OWN], -0.3 * logs[a.paths.edges[0, 0], OWN])
+    *_, apart = twins("fill_drift", log_tokens, logs, AT, np.zeros((a.d, LANES)))
+    np.testing.assert_allclose(apart[:, OWN], (log_tokens - logs)[:, OWN])
 
 
 def test_score_norms_and_fields():
     a = Arrays()
     gram = np.array(a.problem.policy.logit_map.gram(), order="C")
-    *_, norms = twins("fill_norms", a.tokens, gram, *a.fixed, a.paths.vocabulary_size, a.prompts, N, np.zeros((a.k, LANES)))
+    *_, norms = twins("fill_norms", a.tokens, gram, a.token_paths, a.prompts, N, np.zeros((a.k, LANES)))
     np.testing.assert_allclose(norms[:, :N].T, a.point.squared_score_norms[a.prompts[:N]], rtol=1e-11, atol=1e-13)
     bandit, found = a.problem.bandit, a.point.moments
     pi = np.ascontiguousarray(a.point.probabilities[a.prompts].T)
     penalties = np.ascontiguousarray(a.problem.kl.strength * a.paths.along(a.point.log_ratios_to_reference)[a.prompts].T)
-    rewards = lookup(np.concatenate([bandit.mean_reward, bandit.probabilities @ bandit.values**2], axis=1))
+    means = lookup(np.concatenate([bandit.mean_reward, bandit.probabilities @ bandit.values**2], axis=1))
+
+    def fields_of(norms):
+        view = KernelView(room(a.o), norms, room(3), a.paths.lengths, a.responses)
+        facts = np.zeros((means.rows.shape[1], WIDTH))
+        made = rewards.RewardRoom(view, among(penalties), np.zeros((a.d, LANES)), np.zeros((a.d, LANES)), facts)
+        *_, filled = twins("fill_fields", among(pi), means, among(a.prompts), 1, AT, made)
+        return filled.seen.fields
+
     every = np.ascontiguousarray(a.point.squared_score_norms[a.prompts].T)
-    asked = among(pi), among(penalties), among(every), rewards, among(a.prompts), 1, AT, np.zeros((rewards.rows.shape[1], WIDTH))
-    *_, fields = twins("fill_fields", *asked, room(3))
+    fields, without = fields_of(among(every)), fields_of(room(0))
     expected = np.stack([found.value, found.standard_deviation, found.optimal_baseline])[:, a.prompts]
     np.testing.assert_allclose(only(fields), expected[:, OWN], atol=1e-12)
-    *_, without = twins("fill_fields", *asked[:2], room(0), *asked[3:], room(3))
     np.testing.assert_array_equal(only(without)[:2], only(fields)[:2])
     np.testing.assert_array_equal(only(without)[2], only(fields)[0])
 
@@ -432,14 +454,14 @@ def test_iterates_are_followed_projected_and_kept():
     *_, mean_alone, far_alone = twins("follow_alone", one, 1, 4, began, before, np.zeros((2, 1)))
     np.testing.assert_array_equal(mean_alone[1, :, 0], mean[1, :, 4])
     np.testing.assert_allclose(far_alone[1, 0], ((theta - start[1])[:, 4] ** 2).sum(), rtol=1e-14)
-    trace = record.NO_TRACE._replace(path=np.zeros((N, 3, 3)))
+    trace = traces.NO_TRACE._replace(path=np.zeros((N, 3, 3)))
     for stage in (compiled(STAGES["keep_iterates"]), STAGES["keep_iterates"].function):
         for first in (0, WIDTH):
             stage(2, theta + first, trace, first)
         np.testing.assert_array_equal(trace.path[:WIDTH, 2], theta.T[:WIDTH])
         np.testing.assert_array_equal(trace.path[WIDTH:, 2], theta.T[: N - WIDTH] + WIDTH)
     path = a.numbers(N, 3, 2)
-    whole = record.NO_TRACE._replace(path=path, mean_rewards=np.zeros((N, 2)), hessian=np.zeros((N, 2, 2)))
+    whole = traces.NO_TRACE._replace(path=path, mean_rewards=np.zeros((N, 2)), hessian=np.zeros((N, 2, 2)))
     for stage in (compiled(STAGES["part_of"]), STAGES["part_of"].py_func):
         np.testing.assert_array_equal(stage(whole, 32, 32).path, path[32:])
         np.testing.assert_array_equal(stage(whole, 0, 32).path, path[:32])
@@ -447,19 +469,19 @@ def test_iterates_are_followed_projected_and_kept():
 
 def test_the_hessian_agrees_with_plain_python():
     a = Arrays()
-    columns, compact = record.compact_features(a.problem.policy)
-    tree = {"edges": a.paths.edges, "lengths": a.paths.lengths, "vocabulary_size": a.paths.vocabulary_size}
-    trace = record.NO_TRACE._replace(**tree, parents=record.leading_edges(a.paths), columns=columns, features=compact)
+    compact = traces.compact_features(a.problem.policy)
+    tree = traces.PrefixTree(a.paths.edges, a.paths.lengths, traces.leading_edges(a.paths), a.paths.vocabulary_size)
+    trace = traces.NO_TRACE._replace(tree=tree, compact=compact, group_size=G, strength=0.3)
     room, square = np.zeros((a.d, LANES)), np.zeros((a.d, a.d, LANES))
-    rewards = a.numbers(a.o, LANES)
-    *_, mean, leads, masses = twins("weigh_edges", a.counts, rewards, N, G, 0.3, trace, np.zeros(LANES), room, room)
-    np.testing.assert_allclose(mean[:N], (a.counts * rewards).sum(axis=0)[:N] / G, rtol=1e-12)
-    *_, forms = twins("fill_forms", a.tokens, leads, masses, N, trace, room, np.zeros((2, LANES)), square)
+    own_rewards = a.numbers(a.o, LANES)
+    *_, mean, leads, masses = twins("weigh_edges", a.counts, own_rewards, N, trace, np.zeros(LANES), room, room)
+    np.testing.assert_allclose(mean[:N], (a.counts * own_rewards).sum(axis=0)[:N] / G, rtol=1e-12)
+    *_, forms = twins("fill_forms", a.tokens, leads, masses, N, tree, room, np.zeros((2, LANES)), square)
     assert np.abs(forms[:, :, :N]).max() > 0.1
     full = np.tril(np.moveaxis(forms, -1, 0))[:N]
     full += np.swapaxes(np.tril(full, -1), -1, -2)
-    dense = geometry.features(a.problem.policy)[a.prompts[:N]]
-    gathered = np.zeros((a.d, columns.shape[1], LANES))
+    dense = features.features(a.problem.policy)[a.prompts[:N]]
+    gathered = np.zeros((a.d, compact.columns.shape[1], LANES))
     for function in (compiled(STAGES["add_congruence"]), STAGES["add_congruence"].py_func):
         kept = trace._replace(hessian=np.ones((N, dense.shape[2], dense.shape[2])))
         function(forms, a.prompts, 0.2, N, kept, gathered, room, np.zeros(LANES))
@@ -468,28 +490,31 @@ def test_the_hessian_agrees_with_plain_python():
 
 
 ELSEWHERE = {
-    **dict.fromkeys(own(draw), "test_driver.py"),
+    **dict.fromkeys(("draw_prompts", "choose_prompts"), "test_driver.py"),
     **{
         f"{kind}_{what}": "test_training.py"
         for kind in ("tabular", "picked", "dense", "few", "head")
         for what in ("logits", "step")
     },
-    **dict.fromkeys(("penalise", "see_fields", "sum_in_order", "sum_shown", "keep_rollout", "weigh_anew"), "test_training.py"),
+    **dict.fromkeys(("penalise", "see_fields", "sum_in_order", "sum_counted", "keep_rollout"), "test_training.py"),
+    "clear_gradient": "test_training.py",
+    **dict.fromkeys(("fill_chunk", "draw_prompts_of", "draw_outcomes", "find_advantages"), "test_training.py, as paragraphs"),
+    "fill_covectors_of_update": "test_training.py, as a paragraph",
+    **dict.fromkeys(("weigh_tokens_anew", "response_row", "call_on_counts", "call_in_order"), "test_training.py"),
     "begin_streams": "test_gradient_drivers.py",
-    "clear": "test_training.py",
+    "find_affine": "test_gradient_drivers.py",
     "note_fault": "test_kernel_trial.py",
-    "bounded": "test_training_stages.py, in show_counted",
+    "entry": "test_training_stages.py, in write_counted",
     "exponential": "test_training_paths.py",
     "logarithm": "test_training_paths.py",
-    "find_multiset": "test_training_stages.py, in sum_tabulated",
-    "count_below": "test_training_stages.py, in count_outcomes",
+    "multiset_numbers": "test_training_stages.py, in sum_by_table",
+    "look_up_advantages": "test_training_stages.py, in sum_by_table",
+    "count_words": "test_training_stages.py, in count_outcomes",
     "read_short": "test_gradient_drivers.py",
     "fill_words": "streams_by_numpy.py",
     "next_uniform": "streams_by_numpy.py",
     "mix": "test_gradient_drivers.py",
     "fill_advantages": "test_driver.py",
-    "show_groups": "test_training.py",
-    "call_kernel": "test_training.py",
 }
 """Stages that are tried by other files."""
 
@@ -502,6 +527,15 @@ def test_every_stage_is_tried():
     assert used - set(own(advance)) <= set(STAGES)
 
 
+def check_types(value, declared):
+    """Compare a record's fields, and those of the records in it, with what is declared."""
+    for number, (field, expected) in enumerate(zip(value, declared.types, strict=True)):
+        if isinstance(field, tuple):
+            check_types(field, expected)
+        else:
+            assert typeof(field) == expected, (type(value).__name__, number)
+
+
 @pytest.mark.parametrize("policy", [*POLICIES, "tree", "linear tree"])
 @pytest.mark.parametrize("penalty_kind", PENALTIES)
 def test_records_have_the_types_that_the_driver_declares(policy, penalty_kind, registry):
@@ -511,24 +545,18 @@ def test_records_have_the_types_that_the_driver_declares(policy, penalty_kind, r
     made = [gt.compose("composed_for_one_test", advantage="rloo", **parts)] if penalty_kind == "kl" else []
     for estimator in (*made, *(gt.estimators()[name] for name in ("rloo", "grpo", "optimal", "optimal_loo", "dapo"))):
         for updates, optimiser in ((1, gt.SGD()), (2, gt.SGD()), (1, gt.Adam())):
-            sizes = {"batch_size": 4, "group_size": 5, "inner_steps": updates, "optimiser": optimiser, "ball": None}
-            course = runs.Course.of(problem, estimator, np.ones(8), **sizes)
-            streams = generator.block_streams(np.random.SeedSequence(0), 0)
-            begun = runs.Runs(course, runs.make_workplace(course), streams, np.tile(problem.theta, (3, 1)), record.NO_TRACE)
+            made_blocks = TrainingBlocks.of(problem, estimator, np.ones(8), (4, 5, updates), optimiser=optimiser)
+            streams, step_room = random_streams.block_streams(np.random.SeedSequence(0), 0), make_step_room(made_blocks)
+            begun = Runs(made_blocks, step_room, streams, np.tile(problem.theta, (3, 1)), traces.NO_TRACE)
             given = [
-                (course.world, setting.WORLD),
-                (course.recipe, setting.RECIPE),
-                (course.parts, advance.PARTS),
-                (begun.place.rule, sums.RULE),
-                (begun.place.words, setting.WORDS),
-                (begun.place.rollout, sums.ROLLOUT),
-                (begun.place.room, setting.ROOM),
-                (begun.state, setting.STATE),
-                (begun.place.batch, show.BATCH),
-                (begun.streams, generator.STREAMS),
-                (record.NO_TRACE, record.TRACE),
+                (made_blocks.functions, advance.FUNCTIONS),
+                (made_blocks.rules, advance.RULES),
+                (made_blocks.updates, advance.UPDATES),
+                (begun.room, advance.STEP_ROOM),
+                (begun.state, advance.STATE),
+                (begun.streams, random_streams.STREAMS),
+                (traces.NO_TRACE, traces.TRACE),
             ]
             for value, declared in given:
-                for name, field, expected in zip(value._fields, value, declared.types, strict=True):
-                    assert typeof(field) == expected, name
+                check_types(value, declared)
     assert weights.fill_gains.py_func.__module__ == weights.__name__

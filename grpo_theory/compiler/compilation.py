@@ -16,20 +16,7 @@ from grpo_theory.compiler.cache import SoundCacheFile, layouts, source_stamp, st
 from grpo_theory.compiler.dependencies import code_dependencies
 from grpo_theory.compiler.economy import compiling_cheaply, uncached_silently
 from grpo_theory.compiler.interrupts import interrupts_deferred
-
-# Old import path, for branches that are merged later: from here to OLD goes then.
-from grpo_theory.compiler.interrupts import interrupts_deferred as interrupts_late
-from grpo_theory.compiler.options import CHECKS_BOUNDS, NO_ARRAYS, OPTIONS, PROCESSOR, WITHOUT_COMPILER
-from grpo_theory.compiler.python_twins import plain_python as plain
-from grpo_theory.compiler.signatures import F1, F2, F3, F4, F5, I1, I2, record_type
-from grpo_theory.compiler.signatures import READONLY_F1 as KEPT_F1
-from grpo_theory.compiler.signatures import READONLY_F2 as KEPT_F2
-from grpo_theory.compiler.signatures import READONLY_I1 as KEPT_I1
-from grpo_theory.compiler.signatures import READONLY_I2 as KEPT_I2
-from grpo_theory.compiler.stages import allocating_stage, paragraph, stage
-
-OLD = (CHECKS_BOUNDS, NO_ARRAYS, PROCESSOR, F1, F2, F3, F4, F5, I1, I2, KEPT_F1, KEPT_F2, KEPT_I1, KEPT_I2)
-OLD_FUNCTIONS = (interrupts_late, plain, record_type, allocating_stage, paragraph, stage)
+from grpo_theory.compiler.options import OPTIONS, WITHOUT_COMPILER
 
 
 def compile_function(function: Callable, *signatures: Any, **more: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, function_value
 from grpo_theory.intervals.components import PromptTerms
-from grpo_theory.simulate.streams import Rng, as_seed_sequence
+from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
 from grpo_theory.validation import as_count
 
 FAR = 1e8

@@ -10,7 +10,7 @@ from grpo_theory.intervals.components import prompt_terms
 from grpo_theory.intervals.interval import Interval, check_level, vectorized
 from grpo_theory.intervals.quotient import quotient_limits
 from grpo_theory.samples import Groups
-from grpo_theory.simulate.streams import Rng
+from grpo_theory.simulate.draw.streams import Rng
 from grpo_theory.theory import GroupSizeLaw
 from grpo_theory.validation import typed
 

@@ -7,7 +7,7 @@ from grpo_theory.intervals.bootstrap import bootstrap_quantiles, draw_resamples
 from grpo_theory.intervals.components import PromptTerms, prompt_terms
 from grpo_theory.intervals.interval import Interval, check_level, student_interval, vectorized
 from grpo_theory.samples import Groups
-from grpo_theory.simulate.streams import Rng
+from grpo_theory.simulate.draw.streams import Rng
 from grpo_theory.theory import mse_weights
 from grpo_theory.validation import typed
 

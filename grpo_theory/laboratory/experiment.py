@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from grpo_theory.simulate.streams import Rng, as_seed_sequence
+from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
 
 
 class Experiment(Protocol):

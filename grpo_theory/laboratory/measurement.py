@@ -13,8 +13,8 @@ from grpo_theory.laboratory.answers import Answers, IntervalFunction
 from grpo_theory.laboratory.coverage_record import Coverage
 from grpo_theory.laboratory.experiment import Experiment, check_experiment
 from grpo_theory.laboratory.trial import Replay, Trial
-from grpo_theory.simulate.blocks import map_in_order
-from grpo_theory.simulate.streams import Rng, as_seed_sequence
+from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence
+from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_numbers, check_finite, shown
 
 Truth = ArrayLike | Callable[[Any], ArrayLike]

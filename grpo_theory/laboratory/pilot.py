@@ -15,9 +15,9 @@ from grpo_theory.laboratory.experiment import as_generator
 from grpo_theory.problem import Problem
 from grpo_theory.problem.logit_map import HeadMap
 from grpo_theory.samples import Rollouts
-from grpo_theory.simulate.draws import Tables, block_draws, by_replication, tabulate
-from grpo_theory.simulate.sizes import as_sizes
-from grpo_theory.simulate.streams import Rng
+from grpo_theory.simulate.draw.responses import OutcomeTables, block_draws, by_replication, tabulate
+from grpo_theory.simulate.draw.sizes import as_sizes
+from grpo_theory.simulate.draw.streams import Rng
 from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
 
 Scores = Callable[[Integers, Integers], Array]
@@ -106,7 +106,7 @@ class _Plan(NamedTuple):
     """A tabulated problem."""
 
     problem: Problem
-    tables: Tables
+    tables: OutcomeTables
     rewards: Scores
     scores: Scores
 

@@ -10,7 +10,7 @@ from grpo_theory.problem import Problem
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate import BLOCK_RUNS, simulate_records
-from grpo_theory.simulate.streams import Rng
+from grpo_theory.simulate.draw.streams import Rng
 from grpo_theory.validation import as_count, as_real_array
 
 

@@ -13,7 +13,7 @@ from grpo_theory.arrays import Array, Flags
 from grpo_theory.intervals.interval import Interval
 from grpo_theory.laboratory.answers import Answers, IntervalFunction, refusal
 from grpo_theory.laboratory.experiment import Experiment
-from grpo_theory.simulate.streams import block_generator
+from grpo_theory.simulate.draw.streams import block_generator
 from grpo_theory.validation import as_count
 
 

@@ -10,19 +10,16 @@ from numpy.typing import ArrayLike
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.table import warn_of_table
 from grpo_theory.problem import Point, Problem
-from grpo_theory.simulate.blocks import map_in_order
-from grpo_theory.simulate.counting import LARGEST_GROUP
-from grpo_theory.simulate.experiment import Experiment
-from grpo_theory.simulate.generator import stream_words
-from grpo_theory.simulate.geometry import geometry
-from grpo_theory.simulate.moments import compiled_merge_moments
-from grpo_theory.simulate.outcome_law import outcome_law
-from grpo_theory.simulate.own_routes import OwnRoute
-from grpo_theory.simulate.routes import is_called_for_size, routes_of
-from grpo_theory.simulate.sizes import as_sizes
-from grpo_theory.simulate.streams import Rng, as_seed_sequence
-from grpo_theory.simulate.strip import STRIP
-from grpo_theory.simulate.summary import GradientSimulation
+from grpo_theory.simulate.covector.estimator_covectors import OwnCovectors, covectors_of, is_called_for_size
+from grpo_theory.simulate.draw.counting import LARGEST_GROUP
+from grpo_theory.simulate.draw.outcome_law import outcome_law
+from grpo_theory.simulate.draw.sizes import as_sizes
+from grpo_theory.simulate.draw.streams import LANES, Rng, as_seed_sequence, stream_words
+from grpo_theory.simulate.gradient_blocks import GradientBlocks
+from grpo_theory.simulate.gradient_simulation import GradientSimulation
+from grpo_theory.simulate.observe.errors import geometry
+from grpo_theory.simulate.observe.moments import compiled_merge_moments
+from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_real_array, check_shape, typed
 
 BLOCK_RESPONSES = 1 << 21
@@ -36,8 +33,8 @@ JOBS_LEFT = 4
 
 def block_replications(batch_size: int, group_size: int) -> int:
     """Return the number of replications in a block, whole strips: fixed by the shape of a batch alone."""
-    strip_responses = STRIP * prod(as_sizes(batch_size, group_size))
-    return STRIP * max(1, BLOCK_RESPONSES // strip_responses)
+    strip_responses = LANES * prod(as_sizes(batch_size, group_size))
+    return LANES * max(1, BLOCK_RESPONSES // strip_responses)
 
 
 @typed
@@ -105,18 +102,18 @@ def simulate_gradients(
     current = problem.at(theta)
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
     size = min(replications, block_replications(batch_size, group_size))
-    experiment = _experiment(current, sampler, chosen, (batch_size, group_size), size, directions, seed)
-    for route in experiment.routes:
-        if isinstance(route, OwnRoute) and is_called_for_size(route, sampler):
+    blocks = _tabulate(current, sampler, chosen, (batch_size, group_size), size, directions, seed)
+    for one in blocks.covectors:
+        if isinstance(one, OwnCovectors) and is_called_for_size(one, sampler):
             bandit = sampler.bandit
-            warn_of_table(route.estimators[0].advantage, bandit.values.size, group_size, bandit.n_prompts, stacklevel=4)
+            warn_of_table(one.estimators[0].advantage, bandit.values.size, group_size, bandit.n_prompts, stacklevel=4)
 
-    total, most = experiment.make_moments(), max(1, min(JOB_BLOCKS, JOB_PRODUCTS // len(experiment.pairs)))
-    for moments in map_in_order(experiment.run, jobs_of(first_block, replications, size, workers, most), workers):
+    total, most = blocks.make_moments(), max(1, min(JOB_BLOCKS, JOB_PRODUCTS // len(blocks.pairs)))
+    for moments in map_in_order(blocks.run, jobs_of(first_block, replications, size, workers, most), workers):
         compiled_merge_moments()(total, moments)
-    places = [experiment.estimators.index(estimator) for estimator in chosen]
+    order = [blocks.estimators.index(estimator) for estimator in chosen]
     names = [estimator.name for estimator in chosen]
-    return GradientSimulation.of_moments(names, total, places, current.moments.known_gradient_power)
+    return GradientSimulation.of_moments(names, total, order, current.moments.known_gradient_power)
 
 
 def jobs_of(block: int, replications: int, block_replications: int, workers: int, most: int) -> Iterator[tuple[int, int]]:
@@ -145,7 +142,7 @@ def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Est
     return chosen
 
 
-def _experiment(
+def _tabulate(
     current: Point,
     sampler: Point,
     estimators: list[Estimator],
@@ -153,20 +150,19 @@ def _experiment(
     block_replications: int,
     directions: ArrayLike | None,
     seed: np.random.SeedSequence,
-) -> Experiment:
+) -> GradientBlocks:
     """Tabulate the problem for the drivers, and compile these."""
     dimension = current.policy.dimension
     along = np.empty((0, dimension)) if directions is None else as_real_array("directions", directions, 2)
     check_shape("directions", along, (len(along), dimension), "(J, d)")
-    made = Experiment(
-        routes=routes_of(current, sampler, estimators, *shape),
+    blocks = GradientBlocks(
+        covectors=covectors_of(current, sampler, estimators, *shape),
         law=outcome_law(sampler, shape[1]),
         geometry=geometry(current, along, shape[0]),
         n_directions=len(along),
         batch_size=shape[0],
-        group_size=shape[1],
         block_replications=block_replications,
         words=stream_words(seed),
     )
-    made.compile()
-    return made
+    blocks.compile()
+    return blocks

@@ -1,26 +1,28 @@
-"""Records of training runs, simulated: what a user could have kept of them."""
+"""Training runs of which more is kept than where they end: their records, and their iterates."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import read_only
+from grpo_theory.arrays import Array, read_only
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.stability import warn_if_unstable
 from grpo_theory.problem import Problem
 from grpo_theory.samples import TrainingRecord
 from grpo_theory.samples.record import MINIMUM_STEPS, check_tail, tail_start
 from grpo_theory.schedule import Schedule, step_sizes
-from grpo_theory.simulate.blocks import map_in_order
-from grpo_theory.simulate.generator import block_streams
-from grpo_theory.simulate.optimiser import SGD
-from grpo_theory.simulate.record import compact_features, empty_trace
-from grpo_theory.simulate.runs import BLOCK_RUNS, Course, starting_points
-from grpo_theory.simulate.streams import Rng, as_seed_sequence
+from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence, block_streams
+from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
+from grpo_theory.simulate.update.optimiser import SGD, Optimiser
+from grpo_theory.simulate.update.trace import Trace, compact_features, empty_trace
+from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_numbers, typed
 
 LARGEST_DIMENSION = 256
+Result = TypeVar("Result")
 
 
 @typed
@@ -63,21 +65,74 @@ def simulate_records(
         raise ValueError(f"estimator must have the penalty as 'k1 in reward' for records, got {chosen.kl.name!r}")
     sizes = step_sizes(schedule, as_count("steps", steps, MINIMUM_STEPS))
     check_tail(tail)
-    layout = {"batch_size": batch_size, "group_size": group_size, "inner_steps": 1}
-    course = Course.of(problem, chosen, sizes, **layout, optimiser=SGD(), ball=None, keeps=True)
+    blocks = TrainingBlocks.of(problem, chosen, sizes, (batch_size, group_size, 1), optimiser=SGD(), keeps=True)
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
     warn_if_unstable(problem, starts[0], sizes)
-    seed = as_seed_sequence(rng)
-    compact = compact_features(problem.policy)
 
-    def record(number: int) -> TrainingRecord:
-        """Train one block, a pure function of its number."""
-        begun = starts[number * BLOCK_RUNS : (number + 1) * BLOCK_RUNS]
-        trace = empty_trace(problem.policy, compact, begun, steps, tail_start(steps, tail))
-        with course.start(block_streams(seed, number), begun, trace) as runs:
-            runs.advance(steps)
+    def record(trace: Trace) -> TrainingRecord:
         return TrainingRecord(sizes, *map(read_only, (trace.path, trace.mean_rewards, trace.hessian)), tail=tail)
 
-    return map_in_order(record, ((number,) for number in range(-(-replications // BLOCK_RUNS))), workers)
+    return _traced(blocks, starts, (tail_start(steps, tail), steps), as_seed_sequence(rng), workers, record)
+
+
+def simulate_iterates(
+    problem: Problem,
+    theta0: ArrayLike,
+    estimator: str | Estimator,
+    schedule: Schedule | ArrayLike,
+    *,
+    batch_size: int,
+    group_size: int,
+    steps: int,
+    replications: int,
+    rng: Rng | None = None,
+    workers: int = 1,
+    inner_steps: int = 1,
+    optimiser: Optimiser = SGD(),
+) -> Iterator[Array]:
+    """Simulate training runs and yield their iterates, a block of runs at a time.
+
+    The runs are those of `simulate_training` with the same seed.
+
+    Parameters
+    ----------
+    problem, theta0, estimator, schedule, batch_size, group_size, steps, replications, rng, workers, inner_steps, optimiser
+        As for `simulate_training`.
+
+    Yields
+    ------
+    ndarray, shape (R, steps + 1, d)
+        The iterates of at most 128 runs, the start first.
+    """
+    step_numbers = step_sizes(schedule, as_count("steps", steps))
+    if steps % as_count("inner_steps", inner_steps):
+        raise ValueError(f"steps must be divisible by inner_steps = {inner_steps}, got {steps}")
+    sizes = batch_size, group_size, inner_steps
+    blocks = TrainingBlocks.of(problem, find(estimator), step_numbers, sizes, optimiser=optimiser, keeps=True)
+    starts = starting_points(problem.policy, as_numbers("theta0", theta0), as_count("replications", replications))
+    # The window of the Hessian opens after the last rollout, because nobody wants it here.
+    return _traced(blocks, starts, (steps, steps + 1), as_seed_sequence(rng), workers, lambda trace: trace.path)
+
+
+def _traced(
+    blocks: TrainingBlocks,
+    starts: Array,
+    window: tuple[int, int],
+    seed: np.random.SeedSequence,
+    workers: int,
+    result: Callable[[Trace], Result],
+) -> Iterator[Result]:
+    """Yield what is made of the trace of each block of runs, whose Hessians are estimated over a window of the rollouts."""
+    compact, steps = compact_features(blocks.problem.policy), blocks.updates.stop
+
+    def run(number: int) -> Result:
+        """Train one block, a pure function of its number."""
+        begun = starts[number * BLOCK_RUNS : (number + 1) * BLOCK_RUNS]
+        trace = empty_trace(blocks.problem, compact, begun, blocks.sizes.group_size, steps, window)
+        with blocks.start(block_streams(seed, number), begun, trace) as runs:
+            runs.advance(steps)
+        return result(trace)
+
+    return map_in_order(run, ((number,) for number in range(-(-len(starts) // BLOCK_RUNS))), workers)

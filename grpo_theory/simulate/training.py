@@ -15,12 +15,11 @@ from grpo_theory.exact.stability import warn_if_unstable
 from grpo_theory.exact.table import warn_of_table
 from grpo_theory.problem import Problem
 from grpo_theory.schedule import Schedule, step_sizes
-from grpo_theory.simulate.blocks import map_in_order
-from grpo_theory.simulate.generator import Streams, block_streams
-from grpo_theory.simulate.optimiser import SGD, Optimiser
-from grpo_theory.simulate.path import is_called_for_size
-from grpo_theory.simulate.runs import BLOCK_RUNS, Ball, Course, starting_points
-from grpo_theory.simulate.streams import Rng, as_seed_sequence
+from grpo_theory.simulate.advantage.route import CALLED, moves
+from grpo_theory.simulate.draw.streams import Rng, Streams, as_seed_sequence, block_streams
+from grpo_theory.simulate.training_blocks import BLOCK_RUNS, Ball, TrainingBlocks, starting_points
+from grpo_theory.simulate.update.optimiser import SGD, Optimiser
+from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_numbers, shown
 
 if TYPE_CHECKING:
@@ -145,28 +144,20 @@ def simulate_training(
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
-    course = Course.of(
-        problem,
-        chosen,
-        step_sizes(schedule, steps),
-        batch_size=batch_size,
-        group_size=group_size,
-        inner_steps=inner_steps,
-        optimiser=optimiser,
-        ball=ball,
-    )
+    sizes = batch_size, group_size, inner_steps
+    blocks = TrainingBlocks.of(problem, chosen, step_sizes(schedule, steps), sizes, optimiser=optimiser, ball=ball)
     if isinstance(optimiser, SGD):
-        warn_if_unstable(problem, starts[0], course.step_sizes)
-    if is_called_for_size(course.path, problem, chosen):
-        warn_of_table(chosen.advantage, problem.bandit.values.size, course.layout.group_size, 1, stacklevel=3)
+        warn_if_unstable(problem, starts[0], blocks.updates.step_sizes)
+    if blocks.route.kind == CALLED and not moves(problem, chosen):
+        warn_of_table(chosen.advantage, problem.bandit.values.size, blocks.sizes.group_size, 1, stacklevel=3)
     seed = as_seed_sequence(rng)
 
     n_blocks = -(-replications // BLOCK_RUNS)
-    at_once = max(1, min(course.blocks_at_once, n_blocks // (JOBS * workers))) if list(kept) == [steps] else 1
+    at_once = max(1, min(blocks.blocks_at_once, n_blocks // (JOBS * workers))) if list(kept) == [steps] else 1
 
     def run(first: int) -> tuple[Array, ...]:
         wanted = slice(first * BLOCK_RUNS, (first + at_once) * BLOCK_RUNS)
-        return _objectives(course, block_streams(seed, first, min(at_once, n_blocks - first)), starts[wanted], kept)
+        return _objectives(blocks, block_streams(seed, first, min(at_once, n_blocks - first)), starts[wanted], kept)
 
     parts = list(map_in_order(run, ((first,) for first in range(0, n_blocks, at_once)), workers))
     objectives, averages, theta, average, farthest = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -188,22 +179,22 @@ def _checkpoints(checkpoints: Sequence[int] | None, steps: int, inner_steps: int
     return np.array(kept, dtype=np.int64)
 
 
-def _objectives(course: Course, streams: Streams, starts: Array, checkpoints: Integers) -> tuple[Array, ...]:
+def _objectives(blocks: TrainingBlocks, streams: Streams, starts: Array, checkpoints: Integers) -> tuple[Array, ...]:
     """Train the runs of some blocks; return J at the checkpoints, of iterates and averages, and where the runs end.
 
     Objectives are found block by block: the last bits of products of matrices may depend on how many rows they have.
     """
     objectives = np.empty((len(starts), len(checkpoints)))
     averages = np.empty_like(objectives)
-    with course.start(streams, starts) as runs:
+    with blocks.start(streams, starts) as runs:
         for c, checkpoint in enumerate(checkpoints):
             runs.advance(int(checkpoint))
             reached = runs.theta
             both = np.stack([reached, runs.average if checkpoint else reached])
             for first in range(0, len(starts), BLOCK_RUNS):
                 own = slice(first, first + BLOCK_RUNS)
-                objectives[own, c], averages[own, c] = _finite_objectives(course.problem, both[:, own])
-        runs.advance(len(course.step_sizes))
+                objectives[own, c], averages[own, c] = _finite_objectives(blocks.problem, both[:, own])
+        runs.advance(blocks.updates.stop)
         return objectives, averages, runs.theta, runs.average, runs.farthest
 
 

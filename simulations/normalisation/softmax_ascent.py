@@ -7,7 +7,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler.compilation import F1, compile_function
+from grpo_theory.compiler import F1, compile_function
 from grpo_theory.theory import GREATEST_CURVATURE
 
 STEP = 0.4

@@ -1,0 +1,234 @@
+"""Groups that a fixed policy drew to the sums of each response's advantages, over G: by table, by coefficients, by the kernel.
+
+If what is made of an advantage depends on its sign, those above 0 are summed apart from the others.
+"""
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numba
+
+from grpo_theory.arrays import Array
+from grpo_theory.compiler import F2, F3, F4, F5, NO_ARRAYS, compile_driver, stage
+from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where, zeros
+from grpo_theory.estimation.advantage import Advantage
+from grpo_theory.estimation.kernel import KERNEL
+from grpo_theory.exact.table import AdvantageTable
+from grpo_theory.simulate.advantage.affine import COEFFICIENTS, Coefficients, find_affine
+from grpo_theory.simulate.advantage.kernel_call import (
+    CALL_ROOM,
+    KERNEL_VIEW,
+    CallRoom,
+    KernelView,
+    call_in_order,
+    call_on_counts,
+    make_call_room,
+)
+from grpo_theory.simulate.advantage.tables import TABLES, Tables, look_up_advantages, make_tables, multiset_numbers
+from grpo_theory.simulate.draw.batches import Batches, Buffers
+from grpo_theory.simulate.draw.counting import COUNTS
+from grpo_theory.simulate.draw.order import ORDERED
+from grpo_theory.simulate.draw.streams import LANES
+
+
+@stage
+def sum_by_response(counts, b, i, advantages, stride, n_values, sums):
+    """Sum the advantages of the outcomes, by sign and response, in sums (B, n_signs, K, N), for the lanes from i on.
+
+    Those of response k are from row k times the stride on, one for each reward value, in advantages (at least L or O, WIDTH).
+    """
+    one_sign = sums.shape[1] == 1
+    for k in range(sums.shape[2]):
+        above, others = reals(0.0), reals(0.0)
+        for value in range(n_values):
+            advantage = load(advantages, k * stride + value, 0)
+            total = advantage * as_real(load(counts, b, k * n_values + value, i))
+            if one_sign:
+                above = above + total
+            else:
+                positive = advantage > 0.0
+                above, others = where(positive, above + total, above), where(positive, others, others + total)
+        store(above, sums, b, 0, k, i)
+        if not one_sign:
+            store(others, sums, b, 1, k, i)
+
+
+def sum_tabulated(tables, counts, advantages, sums):
+    """Fill in sums (S, B, n_signs, K, LANES) by a table; advantages (at least L, WIDTH) are room."""
+    n_strips, batch_size, _ = counts.prompts.shape
+    n_values = tables.ranks.shape[0] + 1
+    for s in range(n_strips):
+        outcomes, own = counts.outcomes[s], sums[s]
+        for b in range(batch_size):
+            for i in range(0, LANES, WIDTH):
+                multisets = multiset_numbers(outcomes, b, i, tables.ranks)
+                look_up_advantages(tables, 0, load(counts.prompts, s, b, i), multisets, advantages)
+                sum_by_response(outcomes, b, i, advantages, 0, n_values, own)
+
+
+def sum_by_coefficients(coefficients, counts, room, sums):
+    """Fill in sums (S, B, n_signs, K, LANES) of an affine kernel; room is that of `find_affine`."""
+    n_strips, batch_size, _ = counts.prompts.shape
+    n_values = counts.outcomes.shape[2] // sums.shape[3]
+    for s in range(n_strips):
+        outcomes, own = counts.outcomes[s], sums[s]
+        for b in range(batch_size):
+            for i in range(0, LANES, WIDTH):
+                find_affine(coefficients, outcomes, b, i, load(counts.prompts, s, b, i), room)
+                sum_by_response(outcomes, b, i, room[1], n_values, n_values, own)
+
+
+def sum_called(kernel, view, counts, room, by_outcome, sums):
+    """Fill in sums (S, B, n_signs, K, LANES) of a kernel that treats responses alike; by_outcome (B, O, WIDTH) is room."""
+    n_strips, batch_size, _ = counts.prompts.shape
+    n_values = counts.outcomes.shape[2] // sums.shape[3]
+    for s in range(n_strips):
+        outcomes, own = counts.outcomes[s], sums[s]
+        for i in range(0, LANES, WIDTH):
+            call_on_counts(kernel, view, outcomes, counts.prompts[s], i, WIDTH, room, by_outcome)
+            for b in range(batch_size):
+                sum_by_response(outcomes, b, i, by_outcome[b], n_values, n_values, own)
+
+
+def sum_ordered(kernel, view, prompts, ordered, room, sums):
+    """Fill in sums (S, B, n_signs, K, LANES) of a kernel that is shown outcomes (S, B, G, LANES) in the order drawn."""
+    for s in range(prompts.shape[0]):
+        call_in_order(kernel, view, ordered[s], prompts[s], LANES, room, view.responses, sums[s])
+
+
+@stage
+def find_firsts(counts, b, i, by_outcome, firsts, deviations):
+    """Put apart the advantage of the first response with each reward value of a group, and add up what others differ from it.
+
+    The first are for firsts (B, L, LANES), 0 where no response has the value, and the others, by response, for deviations
+    (B, K, LANES).
+    """
+    n_values = firsts.shape[1]
+    for value in range(n_values):
+        first, outcome = reals(0.0), by_outcome.shape[1] - n_values + value
+        while outcome >= 0:
+            first = where(load(counts, b, outcome, i) > 0, load(by_outcome, b, outcome, 0), first)
+            outcome -= n_values
+        store(first, firsts, b, value, i)
+    for k in range(deviations.shape[1]):
+        total = reals(0.0)
+        for value in range(n_values):
+            outcome = k * n_values + value
+            difference = load(by_outcome, b, outcome, 0) - load(firsts, b, value, i)
+            total = total + as_real(load(counts, b, outcome, i)) * difference
+        store(total, deviations, b, k, i)
+
+
+def fill_firsts(kernel, view, counts, room, by_outcome, firsts, deviations):
+    """Fill in firsts (S, B, L, LANES) and deviations (S, B, K, LANES): see `find_firsts`; by_outcome (B, O, WIDTH) is room."""
+    n_strips, batch_size, _ = counts.prompts.shape
+    for s in range(n_strips):
+        outcomes, own_firsts, own_deviations = counts.outcomes[s], firsts[s], deviations[s]
+        for i in range(0, LANES, WIDTH):
+            call_on_counts(kernel, view, outcomes, counts.prompts[s], i, WIDTH, room, by_outcome)
+            for b in range(batch_size):
+                find_firsts(outcomes, b, i, by_outcome, own_firsts, own_deviations)
+
+
+_CALLED = KERNEL, KERNEL_VIEW
+_SIGNATURES = {
+    sum_tabulated: (TABLES, COUNTS, F2, F5),
+    sum_by_coefficients: (COEFFICIENTS, COUNTS, F3, F5),
+    sum_called: (*_CALLED, COUNTS, CALL_ROOM, F3, F5),
+    sum_ordered: (*_CALLED, numba.int64[:, :, ::1], ORDERED, CALL_ROOM, F5),
+    fill_firsts: (*_CALLED, COUNTS, CALL_ROOM, F3, F4, F4),
+}
+
+
+@cache
+def compiled_sums(driver: Any) -> Any:
+    """Compile one of the drivers above, or read it from the cache."""
+    calls = _SIGNATURES[driver][0] is KERNEL
+    return compile_driver(driver, numba.void(*_SIGNATURES[driver]), **({} if calls else NO_ARRAYS))
+
+
+@dataclass(frozen=True, eq=False)
+class Tabulated:
+    """The sums of a kernel that is a table."""
+
+    table: AdvantageTable
+    group_size: int
+
+    driver, in_order = staticmethod(sum_tabulated), False
+
+    @cached_property
+    def tables(self) -> Tables:
+        """The table over G."""
+        return make_tables(self.table, self.group_size)
+
+    def fill(self, batches: Batches, buffers: Buffers, sums: Array) -> None:
+        """Fill in sums (S, B, n_signs, K, LANES)."""
+        advantages = buffers.array("advantages", self.tables.advantages.shape[1], WIDTH)
+        compiled_sums(sum_tabulated)(self.tables, batches.counts, advantages, sums)
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """The sums of a kernel that is affine in the rewards."""
+
+    coefficients: Coefficients
+
+    driver, in_order = staticmethod(sum_by_coefficients), False
+
+    def fill(self, batches: Batches, buffers: Buffers, sums: Array) -> None:
+        """Fill in sums (S, B, n_signs, K, LANES)."""
+        room = buffers.array("rewards and advantages", 2, self.coefficients.rewards.rows.shape[1], WIDTH)
+        compiled_sums(sum_by_coefficients)(self.coefficients, batches.counts, room, sums)
+
+
+@dataclass(frozen=True, eq=False)
+class Called:
+    """The sums of a kernel that is called, on batches of B groups of G responses: on counted groups if it treats responses alike.
+
+    Attributes
+    ----------
+    kernel : compiled function
+    view : KernelView
+    advantage : Advantage
+    sizes : tuple of int
+        B and G.
+    in_order : bool
+        Whether it is shown the responses in the order drawn.
+    """
+
+    kernel: Any
+    view: KernelView
+    advantage: Advantage
+    sizes: tuple[int, int]
+    in_order: bool
+
+    @property
+    def driver(self) -> Any:
+        """The driver that is used."""
+        return sum_ordered if self.in_order else sum_called
+
+    def room(self, buffers: Buffers) -> tuple[CallRoom, Array]:
+        """Return room to show the kernel what is drawn, and for the advantages (B, O, WIDTH) of the outcomes."""
+        made: tuple[CallRoom, Array] = buffers.made("call", Called._make_room, self)
+        return made
+
+    def _make_room(self) -> tuple[CallRoom, Array]:
+        batch_size, group_size = self.sizes
+        room = make_call_room(self.advantage, batch_size, group_size, float(group_size))
+        return room, zeros(batch_size, len(self.view.responses), WIDTH)
+
+    def fill(self, batches: Batches, buffers: Buffers, sums: Array) -> None:
+        """Fill in sums (S, B, n_signs, K, LANES)."""
+        room, by_outcome = self.room(buffers)
+        if self.in_order:
+            compiled_sums(sum_ordered)(self.kernel, self.view, batches.counts.prompts, batches.ordered, room, sums)
+        else:
+            compiled_sums(sum_called)(self.kernel, self.view, batches.counts, room, by_outcome, sums)
+
+    def fill_firsts(self, batches: Batches, buffers: Buffers, firsts: Array, deviations: Array) -> None:
+        """Fill in what `find_firsts` finds."""
+        compiled_sums(fill_firsts)(self.kernel, self.view, batches.counts, *self.room(buffers), firsts, deviations)
+
+
+Source = Tabulated | Affine | Called

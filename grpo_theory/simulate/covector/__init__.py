@@ -1,0 +1,1 @@
+"""Advantages to the covectors of groups' estimates, in the logits."""

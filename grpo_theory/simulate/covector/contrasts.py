@@ -1,0 +1,240 @@
+"""Binary rewards: groups of one-token responses to the rows of their covectors, which all kernels share.
+
+The advantages A_1 of the responses with the higher reward and A_0 of the others make the covector
+
+    c = D h + A W,  with D = (A_1 - A_0) / G  and  A = (n_1 A_1 + n_0 A_0) / G^2,
+
+whatever the kernel: h_k = n_1k - (n_1 / G) n_k is the contrast of the group, and W_k = n_k - G pi_k the sum of its scores, where
+n_k of the responses are response k, and n_1k of these have the higher reward.  A kernel whose advantages have mean 0 is its
+D alone.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler import F2, F4, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, load, reals, spread, store, tallies, where, whole_rows
+from grpo_theory.simulate.covector.combinations import COMBINATIONS
+from grpo_theory.simulate.draw.counting import COUNTS
+from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, lookup, read_rows, read_short
+from grpo_theory.simulate.draw.streams import VECTORS
+
+
+class Contrasts(NamedTuple):
+    """What estimators give the rows, by the number n_0 of responses with the lower reward.
+
+    Attributes
+    ----------
+    shared : Lookup
+        A table (G + 1, n): the share n_1 / G, and then the columns of the kernels that read nothing of the prompt.
+    by_prompt : ndarray, shape (M (G + 1), m), or (0, 0)
+        The columns of the others, at row m (G + 1) + n_0.
+    """
+
+    shared: Lookup
+    by_prompt: Array
+
+    @property
+    def n_columns(self) -> int:
+        """The columns of both."""
+        return self.shared.rows.shape[1] + self.by_prompt.shape[1]
+
+
+CONTRASTS = record_type(Contrasts, LOOKUP, F2)
+
+
+def rounding_of(group_size: int, values: Array) -> tuple[float, float]:
+    """Return a share and a least size: a mean of advantages over G is 0 but for rounding if it is at most that share of them.
+
+    That is, of the largest of them, or of the least size, the largest reward over G, if they are smaller.  A kernel that sums G
+    rewards one after another loses at most (G - 1) 2^-53 of the largest, and a few more operations follow.
+    """
+    return (group_size + 4.0) * 2.0**-53, float(np.abs(values).max()) / group_size
+
+
+def binary_weights(advantages: Array, values: Array) -> Array:
+    """Return D and A of advantages (P, G + 1, 2) by n_0, shape (P, G + 1, 2); the rewards are the two values.
+
+    In groups with one reward D is 0, because h is, so that kernels have more columns in common; A is 0 where it is nothing but
+    rounding.  `weigh_firsts` finds the same bits, but for that D.
+    """
+    group_size = advantages.shape[1] - 1
+    share, least = rounding_of(group_size, values)
+    low = np.arange(group_size + 1.0)
+    high = group_size - low
+    smaller, larger = (advantages / group_size).transpose(2, 0, 1)
+    difference = np.where((low > 0) & (high > 0), larger - smaller, 0.0)
+    mean = (low * smaller + high * larger) / group_size
+    size = np.maximum(np.maximum(np.abs(smaller), np.abs(larger)), least)
+    return np.stack([difference, np.where(np.abs(mean) <= share * size, 0.0, mean)], axis=-1)
+
+
+class _Columns:
+    """Columns of one table, each of a row of covectors; what several estimators have in common is there once."""
+
+    def __init__(self, first: list[tuple[int, Array]]) -> None:
+        self.found = first
+
+    def place(self, part: int, column: Array) -> int:
+        """Return where a column is, and append it if it is not there."""
+        for i, (owner, known) in enumerate(self.found):
+            if owner == part and np.array_equal(known, column):
+                return i
+        self.found.append((part, column))
+        return len(self.found) - 1
+
+    def table(self) -> Array:
+        """Return the table, with whole rows."""
+        return whole_rows(np.stack([column for _, column in self.found], axis=1)) if self.found else np.empty((0, 0))
+
+
+def make_contrasts(weights: Sequence[Array]) -> tuple[Contrasts, Integers]:
+    """Tabulate the `binary_weights` of estimators.
+
+    Returns
+    -------
+    Contrasts
+    columns : ndarray of int64, shape (E, R)
+        As `Combinations` has them, those of `shared` before those of `by_prompt`; R is 1 if all kernels have mean 0, else 2.
+    """
+    group_size = weights[0].shape[1] - 1
+    shared, by_prompt = _Columns([(-1, np.arange(group_size, -1.0, -1.0) / group_size)]), _Columns([])
+    places: list[list[tuple[bool, int]]] = []
+    for one in weights:
+        own = []
+        for part in range(1 + bool(one[..., 1].any())):
+            column = one[..., part]
+            depends = bool((column != column[0]).any())
+            own.append((depends, by_prompt.place(part, column.ravel()) if depends else shared.place(part, column[0])))
+        places.append(own)
+    tables = shared.table(), by_prompt.table()
+    starts = {False: 0, True: tables[0].shape[1]}
+    columns = np.full((len(weights), max(map(len, places))), -1)
+    for e, found in enumerate(places):
+        columns[e, : len(found)] = [starts[apart] + place for apart, place in found]
+    return Contrasts(lookup(tables[0]), tables[1]), columns
+
+
+@stage
+def count_low(outcomes, i):
+    """Return how many responses of a group have the lower reward, from counts of outcomes (2 K, LANES)."""
+    found, o = tallies(0), 0
+    while o < outcomes.shape[0]:  # a range would begin with a division
+        found = found + load(outcomes, o, i)
+        o += 2
+    return found
+
+
+@stage
+def contrast(outcomes, i, share, rows, r):
+    """Fill in row r with h."""
+    for k in range(rows.shape[1]):
+        high = load(outcomes, 2 * k + 1, i)
+        both = load(outcomes, 2 * k, i) + high
+        store(as_real(high) - share * as_real(both), rows, r, k, 0)
+
+
+@stage
+def contrast_and_scores(outcomes, i, share, expected, prompts, found, rows, r):
+    """Fill in row r with h and row r + 1 with W, from the expected numbers G pi (M, K) of the responses."""
+    for k in range(rows.shape[1]):
+        high = load(outcomes, 2 * k + 1, i)
+        both = as_real(load(outcomes, 2 * k, i) + high)
+        store(as_real(high) - share * both, rows, r, k, 0)
+        store(both - at_places(expected, k, prompts, found), rows, r + 1, k, 0)
+
+
+def fill_contrasts(expected, contrasts, counts, found, covectors):
+    """Fill in the covectors of estimators whose kernels are tables; `found` (at least K, WIDTH) is room."""
+    n_vectors, batch_size = covectors.rows.shape[0], counts.prompts.shape[1]
+    n_rows, n_shared = covectors.columns.shape[1], contrasts.shared.rows.shape[1]
+    for v in range(n_vectors):
+        s, i = v // VECTORS, v % VECTORS * WIDTH
+        rows = covectors.rows[v]
+        for b in range(batch_size):
+            outcomes, weights = counts.outcomes[s, b], covectors.weights[v, b]
+            prompts, low = load(counts.prompts, s, b, i), as_integer(count_low(outcomes, i))
+            read_short(contrasts.shared, low, weights)
+            share, r = load(weights, 0, 0), b * n_rows
+            if n_rows == 1:
+                contrast(outcomes, i, share, rows, r)
+            else:
+                read_rows(expected, prompts, found)
+                contrast_and_scores(outcomes, i, share, expected, prompts, found, rows, r)
+            if contrasts.by_prompt.shape[0] > 0:
+                spread(contrasts.by_prompt, prompts * contrasts.shared.rows.shape[0] + low, weights[n_shared:])
+
+
+@stage
+def size_of(number):
+    """Return absolute values."""
+    return where(number < 0.0, 0.0 - number, number)
+
+
+@stage
+def larger_of(one, other):
+    """Return the larger of two numbers."""
+    return where(one < other, other, one)
+
+
+@stage
+def weigh_firsts(firsts, i, low, group_size, rounding, weights):
+    """Fill in D and A from the advantages over G of either reward (2, LANES), as `binary_weights` does.
+
+    In groups with one reward D is left as it is, because h is 0.
+    """
+    share, least = rounding
+    high = group_size - low
+    smaller, larger = load(firsts, 0, i), load(firsts, 1, i)
+    mean = (low * smaller + high * larger) / group_size
+    size = larger_of(larger_of(size_of(smaller), size_of(larger)), reals(least))
+    store(larger - smaller, weights, 0, 0)
+    store(where(size_of(mean) <= share * size, 0.0, mean), weights, 1, 0)
+
+
+@stage
+def add_deviations(deviations, i, expected, group_size, prompts, found, rows, r):
+    """Fill in row r with the covector of responses' deviations (K, LANES)."""
+    total = reals(0.0)
+    for k in range(rows.shape[1]):
+        total = total + load(deviations, k, i)
+    share = total / group_size
+    for k in range(rows.shape[1]):
+        store(load(deviations, k, i) - share * at_places(expected, k, prompts, found), rows, r, k, 0)
+
+
+def fill_contrasts_of_firsts(expected, counts, group_size, rounding, firsts, deviations, found, covectors):
+    """Fill in the covectors of one estimator, whose kernel is called: h, W, and what makes it more than a table.
+
+    The third row is of weight 1, which the weights (V, B, 3, WIDTH) have already.  It is 0 if responses with one reward have one
+    advantage, and then the estimate is bit for bit that of the table.  `rounding` is that of `rounding_of`.
+    """
+    for v in range(covectors.rows.shape[0]):
+        s, i = v // VECTORS, v % VECTORS * WIDTH
+        rows = covectors.rows[v]
+        for b in range(counts.prompts.shape[1]):
+            outcomes = counts.outcomes[s, b]
+            prompts, low = load(counts.prompts, s, b, i), as_real(count_low(outcomes, i))
+            weigh_firsts(firsts[s, b], i, low, group_size, rounding, covectors.weights[v, b])
+            read_rows(expected, prompts, found)
+            share = (group_size - low) / group_size
+            contrast_and_scores(outcomes, i, share, expected, prompts, found, rows, 3 * b)
+            add_deviations(deviations[s, b], i, expected, group_size, prompts, found, rows, 3 * b + 2)
+
+
+@cache
+def compiled_fill_contrasts() -> Any:
+    """Compile `fill_contrasts`, or read it from the cache."""
+    return compile_driver(fill_contrasts, numba.void(LOOKUP, CONTRASTS, COUNTS, F2, COMBINATIONS), **NO_ARRAYS)
+
+
+@cache
+def compiled_fill_contrasts_of_firsts() -> Any:
+    """Compile `fill_contrasts_of_firsts`, or read it from the cache."""
+    arguments = LOOKUP, COUNTS, numba.float64, numba.types.UniTuple(numba.float64, 2), F4, F4, F2, COMBINATIONS
+    return compile_driver(fill_contrasts_of_firsts, numba.void(*arguments), **NO_ARRAYS)

@@ -1,0 +1,280 @@
+"""How the covectors of the estimators of a simulation are found, at a fixed policy: those that can go together as one.
+
+The route from rewards to advantages decides.  Kernels that are tables go together, if responses are one token that weighs its
+advantage; any other estimator is worked out by itself.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler import first_class_value
+from grpo_theory.compiler.lanes import WIDTH, zeros
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.kernel import SIGNATURE
+from grpo_theory.exact.seen import seen_at
+from grpo_theory.exact.weights import token_weights
+from grpo_theory.problem import Point
+from grpo_theory.simulate.advantage.affine import make_coefficients
+from grpo_theory.simulate.advantage.response_sums import Affine, Called, Source, Tabulated, compiled_sums, fill_firsts
+from grpo_theory.simulate.advantage.route import AFFINE, IN_ORDER, has_no_penalty, route_at, view_at
+from grpo_theory.simulate.advantage.tables import Tables, join
+from grpo_theory.simulate.covector.combinations import Combinations, alone, combine, make_rows
+from grpo_theory.simulate.covector.contrasts import (
+    Contrasts,
+    binary_weights,
+    compiled_fill_contrasts,
+    compiled_fill_contrasts_of_firsts,
+    make_contrasts,
+    rounding_of,
+)
+from grpo_theory.simulate.covector.tabulated import compiled_fill_covectors, make_covectors
+from grpo_theory.simulate.covector.token_weights import TokenWeighing, compiled_fill_covectors_of_sums, make_weighing
+from grpo_theory.simulate.draw.batches import Batches, Buffers
+from grpo_theory.simulate.draw.prompt_tables import Lookup, lookup
+from grpo_theory.simulate.draw.streams import LANES, VECTORS
+
+
+@dataclass(frozen=True, eq=False)
+class ContrastCovectors:
+    """Of estimators whose kernels are tables, with binary rewards."""
+
+    estimators: list[Estimator]
+    n_logits: int
+    expected: Lookup
+    contrasts: Contrasts
+    columns: Integers
+
+    in_order = False
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers there are of each group."""
+        return self.columns.shape[1] * self.n_logits + self.contrasts.n_columns
+
+    def compile(self) -> None:
+        """Compile what it takes."""
+        compiled_fill_contrasts()
+
+    def fill(self, batches: Batches, buffers: Buffers) -> list[Combinations]:
+        """Return the covectors of all estimators together."""
+        covectors, room = buffers.made("contrasts", self._make_room, batches)
+        compiled_fill_contrasts()(self.expected, self.contrasts, batches.counts, room, covectors)
+        return [covectors]
+
+    def _make_room(self, batches: Batches) -> tuple[Combinations, Array]:
+        n_strips, batch_size, *_ = batches.counts.outcomes.shape
+        n_vectors = n_strips * VECTORS
+        rows = make_rows(n_vectors, batch_size * self.columns.shape[1], self.n_logits)
+        weights = zeros(n_vectors, batch_size, self.contrasts.n_columns, WIDTH)
+        return combine(rows, weights, self.columns), zeros(self.expected.rows.shape[1], WIDTH)
+
+
+@dataclass(frozen=True, eq=False)
+class TableCovectors:
+    """Of estimators whose kernels are tables, with more reward values."""
+
+    estimators: list[Estimator]
+    n_logits: int
+    tokens: Lookup
+    tables: Tables
+
+    in_order = False
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers there are of each group."""
+        return len(self.estimators) * self.n_logits
+
+    def compile(self) -> None:
+        """Compile what it takes."""
+        compiled_fill_covectors()
+
+    def fill(self, batches: Batches, buffers: Buffers) -> list[Combinations]:
+        """Return the covectors of one estimator after another."""
+        found, advantages, room, several = buffers.made("tables", self._make_room, batches)
+        compiled_fill_covectors()(self.tokens, self.tables, batches.counts, advantages, room, found)
+        return list(several)
+
+    def _make_room(self, batches: Batches) -> tuple[Array, Array, Array, list[Combinations]]:
+        n_strips, batch_size, *_ = batches.counts.outcomes.shape
+        advantages, room = zeros(self.tables.advantages.shape[1], WIDTH), zeros(self.tokens.rows.shape[1], WIDTH)
+        found = make_covectors(len(self.estimators), n_strips, batch_size, self.n_logits)
+        return found, advantages, room, [alone(rows, batch_size) for rows in found]
+
+
+@dataclass(frozen=True, eq=False)
+class OwnCovectors:
+    """Of one estimator of any kind.
+
+    Attributes
+    ----------
+    estimators : list of one Estimator
+    n_logits, group_size : int
+    rewards : ndarray, shape (M, O)
+        Of the outcomes, as the kernel sees them.
+    source : Source
+        Where the sums of its advantages come from.
+    weighing : TokenWeighing
+    """
+
+    estimators: list[Estimator]
+    n_logits: int
+    group_size: int
+    rewards: Array
+    source: Source
+    weighing: TokenWeighing
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the kernel asks for the responses in the order drawn."""
+        return self.source.in_order
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers there are of each group."""
+        return self.n_logits
+
+    def compile(self) -> None:
+        """Compile what it takes."""
+        compiled_sums(self.source.driver)
+        compiled_fill_covectors_of_sums()
+
+    def fill(self, batches: Batches, buffers: Buffers) -> list[Combinations]:
+        """Return the estimator's covectors."""
+        n_strips, batch_size, *_ = batches.counts.outcomes.shape
+        n_responses, n_signs = self.weighing.gains.shape[:2]
+        sums = buffers.array("sums", n_strips, batch_size, n_signs, n_responses, LANES)
+        self.source.fill(batches, buffers, sums)
+        found, covectors = buffers.made("own", self._make_room, batches)
+        tokens = buffers.array("tokens", self.weighing.tokens.rows.shape[1], WIDTH)
+        compiled_fill_covectors_of_sums()(self.weighing, self.group_size, batches.counts, sums, tokens, found)
+        return list(covectors)
+
+    def _make_room(self, batches: Batches) -> tuple[Array, list[Combinations]]:
+        n_strips, batch_size, *_ = batches.counts.outcomes.shape
+        found = make_covectors(1, n_strips, batch_size, self.n_logits)
+        return found, [alone(rows, batch_size) for rows in found]
+
+
+@dataclass(frozen=True, eq=False)
+class CalledContrasts(OwnCovectors):
+    """Of one whose kernel is called, with binary rewards; responses are one token that weighs its advantage.
+
+    If equal rewards of a group have equal advantages, the covectors are bit for bit those of a table.
+
+    Attributes
+    ----------
+    expected : Lookup
+        The expected numbers (M, K) of the responses.
+    rounding : tuple of two floats
+        See `rounding_of`.
+    """
+
+    source: Called
+    expected: Lookup
+    rounding: tuple[float, float]
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers there are of each group."""
+        return 4 * self.n_logits
+
+    def compile(self) -> None:
+        """Compile what it takes."""
+        compiled_sums(fill_firsts)
+        compiled_fill_contrasts_of_firsts()
+
+    def fill(self, batches: Batches, buffers: Buffers) -> list[Combinations]:
+        """Return the estimator's covectors."""
+        counts, size = batches.counts, float(self.group_size)
+        firsts, deviations, covectors, room = buffers.made("firsts", self._make_firsts, batches)
+        self.source.fill_firsts(batches, buffers, firsts, deviations)
+        compiled_fill_contrasts_of_firsts()(self.expected, counts, size, self.rounding, firsts, deviations, room, covectors)
+        return [covectors]
+
+    def _make_firsts(self, batches: Batches) -> tuple[Array, Array, Combinations, Array]:
+        n_strips, batch_size, *_ = batches.counts.outcomes.shape
+        n_vectors = n_strips * VECTORS
+        firsts, deviations = (zeros(n_strips, batch_size, n, LANES) for n in (2, self.n_logits))
+        weights = zeros(n_vectors, batch_size, 3, WIDTH)
+        weights[:, :, 2] = 1.0
+        covectors = combine(make_rows(n_vectors, 3 * batch_size, self.n_logits), weights, np.arange(3)[None])
+        return firsts, deviations, covectors, zeros(self.expected.rows.shape[1], WIDTH)
+
+
+EstimatorCovectors = ContrastCovectors | TableCovectors | OwnCovectors
+
+
+def own_covectors(current: Point, sampler: Point, estimator: Estimator, batch_size: int, group_size: int) -> OwnCovectors:
+    """Return how the covectors of an estimator by itself are found."""
+    seen, weights = seen_at(sampler, estimator.kl), token_weights(current, sampler, estimator)
+    route = route_at(estimator, seen, sampler, batch_size, group_size)
+    source: Source
+    if route.table is not None:
+        source = Tabulated(route.table, group_size)
+    elif route.kind == AFFINE:
+        source = Affine(make_coefficients(route.coefficients, seen.rewards, seen.prompt_fields, group_size))
+    else:
+        kernel, view = first_class_value(estimator.advantage.kernel, SIGNATURE), view_at(estimator, seen, sampler)
+        source = Called(kernel, view, estimator.advantage, (batch_size, group_size), route.kind == IN_ORDER)
+    weighing = make_weighing(weights, estimator, batch_size)
+    return OwnCovectors([estimator], current.policy.n_logits, group_size, seen.rewards, source, weighing)
+
+
+def covectors_of(
+    current: Point, sampler: Point, estimators: list[Estimator], batch_size: int, group_size: int
+) -> list[EstimatorCovectors]:
+    """Return how the covectors of all estimators are found, those that can go together as one."""
+    found: list[EstimatorCovectors] = []
+    together: list[OwnCovectors] = []
+    for estimator in estimators:
+        own = own_covectors(current, sampler, estimator, batch_size, group_size)
+        if not own.weighing.is_plain or own.in_order:
+            found.append(own)
+        elif isinstance(own.source, Tabulated):
+            together.append(own)
+        elif isinstance(own.source, Called) and _could_be_a_table(own, sampler):
+            found.append(_called_contrasts(own, own.source, sampler.bandit.values))
+        else:
+            found.append(own)
+    if together:
+        is_binary = sampler.bandit.values.size == 2
+        found.append(_contrast_covectors(together, sampler.bandit.values) if is_binary else _table_covectors(together))
+    return found
+
+
+def is_called_for_size(one: OwnCovectors, sampler: Point) -> bool:
+    """Whether an estimator's kernel is called though it treats responses alike, and sees the problem's own rewards."""
+    values = sampler.bandit.values
+    return isinstance(one.source, Called) and not one.in_order and has_no_penalty(one.rewards, values)
+
+
+def _could_be_a_table(own: OwnCovectors, sampler: Point) -> bool:
+    """Whether an estimator's kernel might be a table, with binary rewards, for all that is known of it."""
+    values = sampler.bandit.values
+    return values.size == 2 and not own.estimators[0].advantage.couples_groups and has_no_penalty(own.rewards, values)
+
+
+def _called_contrasts(own: OwnCovectors, source: Called, values: Array) -> CalledContrasts:
+    facts = own.estimators, own.n_logits, own.group_size, own.rewards, source, own.weighing
+    return CalledContrasts(*facts, expected=_expected_numbers(own), rounding=rounding_of(own.group_size, values))
+
+
+def _contrast_covectors(together: list[OwnCovectors], values: Array) -> ContrastCovectors:
+    sources = (own.source for own in together)
+    weights = [binary_weights(source.table.advantages, values) for source in sources if isinstance(source, Tabulated)]
+    expected, estimators = _expected_numbers(together[0]), [own.estimators[0] for own in together]
+    return ContrastCovectors(estimators, together[0].n_logits, expected, *make_contrasts(weights))
+
+
+def _table_covectors(together: list[OwnCovectors]) -> TableCovectors:
+    estimators, sources = [own.estimators[0] for own in together], [own.source for own in together]
+    tables = join([source.tables for source in sources if isinstance(source, Tabulated)])
+    return TableCovectors(estimators, together[0].n_logits, together[0].weighing.tokens, tables)
+
+
+def _expected_numbers(own: OwnCovectors) -> Lookup:
+    """Return the expected number of responses of each kind (M, K) in a group."""
+    return lookup(own.group_size * own.weighing.tokens.rows[:, : own.n_logits])

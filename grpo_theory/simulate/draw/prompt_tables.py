@@ -1,0 +1,215 @@
+"""Prompts, drawn by their alias table, and what belongs to those of lanes: chosen from all, or looked up where these are many.
+
+A choice compares each prompt's number with those of all lanes at once, or picks from registers where the processor can; a look-up
+goes to memory for each lane.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler import F2, record_type, stage
+from grpo_theory.compiler.lanes import (
+    PICKED,
+    add_at,
+    as_integer,
+    as_real,
+    lane_numbers,
+    load,
+    pick,
+    reals,
+    spread,
+    store,
+    take,
+    turned,
+    where,
+    whole_rows,
+)
+
+S2 = numba.int16[:, ::1]
+FEW = 5
+"""The most prompts among which one is chosen: a look-up takes as long as comparisons with one or two more."""
+
+
+class Lookup(NamedTuple):
+    """A table (M, n) in which lanes look up a row each, by its number.
+
+    Attributes
+    ----------
+    rows : ndarray, shape (M, at least n)
+        Those of `whole_rows`.
+    columns : ndarray, shape (n, at least M)
+        Those of `turned` where a number of a short column is picked, or chosen; and otherwise (0, 0).
+    """
+
+    rows: Array
+    columns: Array
+
+
+class ShortLookup(NamedTuple):
+    """The same of numbers of 16 bits."""
+
+    rows: NDArray[np.int16]
+    columns: NDArray[np.int16]
+
+
+LOOKUP = record_type(Lookup, F2, F2)
+SHORT_LOOKUP = record_type(ShortLookup, S2, S2)
+
+
+def lookup(table: Array) -> Lookup:
+    """Make a table one to look up in."""
+    return Lookup(whole_rows(table), short_columns(table))
+
+
+def short_lookup(table: NDArray[np.int16]) -> ShortLookup:
+    """Make a table of numbers of 16 bits one to look up in; it is picked from, or spread, and never chosen from."""
+    columns = short_columns(table) if PICKED else np.empty((0, 0), dtype=np.int16)
+    return ShortLookup(whole_rows(table), columns)
+
+
+def short_columns(table: np.ndarray) -> np.ndarray:
+    """Return the columns of a table (M, n) that is short enough to pick from or to choose among, and otherwise none."""
+    if len(table) > (PICKED or FEW):
+        return np.empty((0, 0), dtype=table.dtype)
+    return turned(table) if PICKED else np.ascontiguousarray(table.T)
+
+
+@stage
+def read_rows(table, places, found):
+    """Read the row of a table (M, n) at each lane's place, down the lane's column of found (at least n, WIDTH).
+
+    Nothing is read from a short table, see `at_places`.
+    """
+    if table.columns.shape[0] == 0 and table.rows.shape[1] > 0:
+        spread(table.rows, places, found)
+
+
+@stage
+def at_places(table, column, places, found):
+    """Return the number that a column of a table (M, n) has at each lane's place; `found` is what `read_rows` has left."""
+    if table.columns.shape[0] == 0:
+        return load(found, column, 0)
+    if PICKED:
+        return pick(table.columns, column, places)
+    chosen = reals(table.columns[column, 0])
+    for m in range(1, table.columns.shape[1]):
+        chosen = where(places == m, table.columns[column, m], chosen)
+    return chosen
+
+
+@stage
+def read_short(table, places, found):
+    """Read the row of a table of numbers of 16 bits (M, n) at each lane's place, down the lane's column of found."""
+    if table.columns.shape[0] == 0:
+        spread(table.rows, places, found)
+        return
+    for column in range(table.columns.shape[0]):
+        store(pick(table.columns, column, places), found, column, 0)
+
+
+@stage
+def read_blocks(table, prompts, b, i, logits):
+    """Fill logits (B, D, N) of group b, for the lanes from i on, from a table (M D, N) with a block of D rows for each prompt."""
+    size, n, own = logits.shape[1], table.shape[1], load(prompts, b, i)
+    if table.shape[0] > FEW * size:
+        place = own * (size * n) + (lane_numbers() + i)
+        for k in range(size):
+            store(take(table, place + k * n), logits, b, k, i)
+        return
+    for k in range(size):
+        found = load(table, k, i)
+        for m in range(1, table.shape[0] // size):
+            found = where(own == m, load(table, m * size + k, i), found)
+        store(found, logits, b, k, i)
+
+
+@stage
+def add_to_blocks(covectors, prompts, b, i, step, table):
+    """Add step times the covectors (B, D, N) of group b to the blocks of their prompts; see `read_blocks`."""
+    size, n, own = covectors.shape[1], table.shape[1], load(prompts, b, i)
+    if table.shape[0] > FEW * size:
+        place = own * (size * n) + (lane_numbers() + i)
+        for k in range(size):
+            add_at(table, place + k * n, step * load(covectors, b, k, i))
+        return
+    for k in range(size):
+        change = step * load(covectors, b, k, i)
+        for m in range(table.shape[0] // size):
+            x = load(table, m * size + k, i)
+            store(where(own == m, x + change, x), table, m * size + k, i)
+
+
+class AliasTable(NamedTuple):
+    """Alias tables of several laws on O points.
+
+    Of a uniform u, the whole part of u O is a place j, and the rest is compared with threshold[row, j]: below it the draw is
+    choices[row, 2 j] = j, else choices[row, 2 j + 1].
+
+    Attributes
+    ----------
+    threshold : ndarray, shape (rows, O)
+    choices : ndarray of int64, shape (rows, 2 O)
+    """
+
+    threshold: Array
+    choices: Integers
+
+
+def alias_table(probabilities: Array) -> AliasTable:
+    """Build the tables of the laws in the rows of `probabilities`, shape (rows, O)."""
+    n_rows, n_points = np.shape(probabilities)
+    table = AliasTable(np.empty((n_rows, n_points)), np.empty((n_rows, 2 * n_points), dtype=np.int64))
+    for row, law in enumerate(np.asarray(probabilities, dtype=np.float64)):
+        table.threshold[row], table.choices[row, 1::2] = _alias(law.tolist())
+        table.choices[row, ::2] = np.arange(n_points)
+    return table
+
+
+def _alias(law: list[float]) -> tuple[list[float], list[int]]:
+    """Return the thresholds of a law, and what is chosen where they are reached (Vose's order)."""
+    total = 0.0
+    for p in law:  # sum() adds more exactly from Python 3.12 on: other bits
+        total += p
+    threshold, other = [p * len(law) / total for p in law], list(range(len(law)))
+    small = [j for j, height in enumerate(threshold) if height < 1.0]
+    large = [j for j, height in enumerate(threshold) if not height < 1.0]
+    while small and large:
+        low, high = small.pop(), large[-1]
+        other[low] = high
+        threshold[high] -= 1.0 - threshold[low]
+        if threshold[high] < 1.0:
+            small.append(large.pop())
+    # What is left is 1 up to rounding; a point of probability 0 is never left, because its deficit is 1.
+    for j in small + large:
+        threshold[j] = 1.0
+    return threshold, other
+
+
+def alias_rows(law: Array) -> Array:
+    """Return the table of a law (O,), place by place: its threshold, and what is chosen if that is reached, shape (O, 2)."""
+    table = alias_table(law[None])
+    return np.column_stack([table.threshold[0], table.choices[0, 1::2]])
+
+
+@stage
+def draw_prompts(uniforms, threshold, choices, prompts):
+    """Draw prompts (N,) from uniforms (N,) by the alias table of their law: one uniform, one look-up."""
+    n_prompts = threshold.shape[1]
+    for i in range(prompts.shape[0]):
+        x = uniforms[i] * n_prompts
+        j = np.uintp(x)
+        prompts[i] = choices[0, np.uintp(2) * j + np.uintp(x - j >= threshold[0, j])]
+
+
+@stage
+def choose_prompts(words, table, found):
+    """Return the prompts that lanes of words choose by their alias table (M, 2); the rows found there (2, WIDTH) are room."""
+    x = as_real(as_integer(words >> 11)) * (table.rows.shape[0] / 9007199254740992.0)
+    place = as_integer(x)
+    read_rows(table, place, found)
+    threshold, other = at_places(table, 0, place, found), at_places(table, 1, place, found)
+    return where(x - as_real(place) >= threshold, as_integer(other), place)

@@ -1,0 +1,256 @@
+"""Running moments of the observations, merged in the order of the blocks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler.lanes import WIDTH, zeros
+from grpo_theory.exact.alignment import efficiency_of
+from grpo_theory.simulate.observe.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ARRAYS = ("means", "mse_scatter", "prompt_mse_scatter", "efficiency_scatter", "along_scatter")
+FIRST_DIRECTION = 4
+"""The row of an estimator's observations from which on they are along directions; errors, power and gain are before."""
+
+
+def pairs_of(n_estimators: int, n_directions: int) -> Integers:
+    """Return the pairs of rows whose products are summed, shape (P, 2); row e (4 + J) + r is row r of estimator e.
+
+    They are those on and below the diagonals: of the estimators' errors about g, of those about g(x), of their powers and then
+    their gains, and, for each estimator, of its directions.
+    """
+    n_rows = FIRST_DIRECTION + n_directions
+    starts = n_rows * np.arange(n_estimators, dtype=np.int64)
+    of_errors = starts[np.stack(np.tril_indices(n_estimators), axis=1)]
+    of_efficiencies = np.concatenate([starts + 2, starts + 3])[np.stack(np.tril_indices(2 * n_estimators), axis=1)]
+    of_directions = FIRST_DIRECTION + np.stack(np.tril_indices(n_directions), axis=1) + starts[:, None, None]
+    return np.concatenate([of_errors, of_errors + 1, of_efficiencies, of_directions.reshape(-1, 2)])
+
+
+def _from_half(half: Array, size: int) -> Array:
+    """Return symmetric matrices, shape (..., m, m), from what is on and below their diagonals, shape (..., P)."""
+    i, j = np.tril_indices(size)
+    found = np.empty((*half.shape[:-1], size, size))
+    found[..., i, j] = found[..., j, i] = half
+    return found
+
+
+def _half(matrices: Array) -> Array:
+    """Return what is on and below the diagonals of matrices, one after another."""
+    i, j = np.tril_indices(matrices.shape[-1])
+    return matrices[..., i, j].reshape(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class GradientSimulation:
+    """Monte Carlo moments of E estimators on common random numbers.
+
+    Attributes
+    ----------
+    estimators : tuple of str
+        Names, in the order of the first axes below.
+    replications : int
+    gradient_power : float
+        ||g||^2 of the true gradient.
+    means : ndarray, shape (E, 4 + J)
+        Means of the squared error about g, of the groups' squared error about g(x), of the estimate's squared length (its power),
+        of its inner product with g (its gain), and of the estimate along J directions.
+    mse_scatter, prompt_mse_scatter : ndarray, shape (E, E)
+        Sums of products of deviations from the mean across estimators.
+    efficiency_scatter : ndarray, shape (2 E, 2 E)
+        The same of the estimators' powers, followed by their gains.
+    along_scatter : ndarray, shape (E, J, J)
+        Sums of products of deviations across directions.
+    """
+
+    estimators: tuple[str, ...]
+    replications: int
+    gradient_power: float
+    means: Array
+    mse_scatter: Array
+    prompt_mse_scatter: Array
+    efficiency_scatter: Array
+    along_scatter: Array
+
+    @classmethod
+    def of(cls, estimators: Sequence[str], observations: Array, gradient_power: float) -> Self:
+        """Summarise observations, shape (E, R, 4 + J)."""
+        n_estimators, count, n_rows = observations.shape
+        rows = zeros(n_estimators * n_rows, -(-count // WIDTH) * WIDTH)
+        rows[:, :count] = observations.transpose(0, 2, 1).reshape(-1, count)
+        moments = make_moments(pairs_of(n_estimators, n_rows - FIRST_DIRECTION), len(rows))
+        compiled_fill_moments()(rows, count, 0, moments)
+        return cls.of_moments(estimators, moments, range(n_estimators), gradient_power)
+
+    @classmethod
+    def of_moments(cls, estimators: Sequence[str], moments: Moments, order: Sequence[int], gradient_power: float) -> Self:
+        """Return one set of moments, of the pairs that `pairs_of` has, whose estimators are there in this order."""
+        n_estimators, at = len(estimators), np.asarray(order)
+        means = moments.means.reshape(n_estimators, -1)
+        n_errors, n_powers = n_estimators * (n_estimators + 1), n_estimators * (2 * n_estimators + 1)
+        errors, powers, along = np.split(moments.products[0], [n_errors, n_errors + n_powers])
+        error, prompt_error = _from_half(errors.reshape(2, -1), n_estimators)
+        both = np.concatenate([at, n_estimators + at])
+        return cls(
+            estimators=tuple(estimators),
+            replications=int(moments.counts[0]),
+            gradient_power=float(gradient_power),
+            means=means[at],
+            mse_scatter=error[np.ix_(at, at)],
+            prompt_mse_scatter=prompt_error[np.ix_(at, at)],
+            efficiency_scatter=_from_half(powers, 2 * n_estimators)[np.ix_(both, both)],
+            along_scatter=_from_half(along.reshape(n_estimators, -1), means.shape[1] - FIRST_DIRECTION)[at],
+        )
+
+    def to_moments(self) -> Moments:
+        """Return what `of_moments` makes this of, in arrays of its own."""
+        n_estimators, n_rows = self.means.shape
+        return Moments(
+            pairs_of(n_estimators, n_rows - FIRST_DIRECTION),
+            np.array([self.replications], dtype=np.int64),
+            np.array(self.means, dtype=np.float64).reshape(1, -1),
+            np.concatenate([_half(getattr(self, name)) for name in _ARRAYS[1:]])[None],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the moments as JSON-able lists; Python's floats keep every bit."""
+        arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
+        facts = {"replications": self.replications, "gradient_power": self.gradient_power}
+        return {"estimators": list(self.estimators), **facts, **arrays}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Return what `to_dict` was called on."""
+        count, directions = len(state["estimators"]), len(state["means"][0]) - FIRST_DIRECTION
+        arrays = {name: np.array(state[name], dtype=np.float64) for name in _ARRAYS}
+        arrays["along_scatter"] = arrays["along_scatter"].reshape(count, directions, directions)
+        names, replications, power = tuple(state["estimators"]), state["replications"], state["gradient_power"]
+        return cls(estimators=names, replications=replications, gradient_power=power, **arrays)
+
+    def merge(self, other: Self) -> Self:
+        """Return the moments of both sets of replications (Chan's update)."""
+        if self.estimators != other.estimators or self.means.shape != other.means.shape:
+            raise ValueError(f"only runs of the same estimators merge, got {self.estimators} and {other.estimators}")
+        if self.gradient_power != other.gradient_power:
+            powers = f"{self.gradient_power:.17g} and {other.gradient_power:.17g}"
+            raise ValueError(f"only runs of one problem at one theta merge, got squared gradients of {powers}")
+        total = self.to_moments()
+        compiled_merge_moments()(total, other.to_moments())
+        return self.of_moments(self.estimators, total, range(len(self.estimators)), self.gradient_power)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame: a row an estimator, with errors, efficiency, means along directions, and their standard errors.
+
+        The efficiency is NaN where the true gradient is 0.
+        """
+        import pandas as pd  # slow to import, and not always wanted
+
+        columns = {
+            "estimator": list(self.estimators),
+            "replications": self.replications,
+            "mse": self.mse,
+            "mse_standard_error": self.mse_standard_error,
+            "prompt_mse": self.prompt_mse,
+            "prompt_mse_standard_error": self.prompt_mse_standard_error,
+            "efficiency": self.efficiency if self.gradient_power else np.nan,
+            "efficiency_standard_error": self.efficiency_standard_error if self.gradient_power else np.nan,
+        }
+        for j in range(self.along.shape[1]):
+            columns[f"along_{j}"] = self.along[:, j]
+            columns[f"along_{j}_standard_error"] = self.along_standard_error[:, j]
+        return pd.DataFrame(columns)
+
+    @property
+    def mse(self) -> Array:
+        """Mean squared error about the true gradient, shape (E,)."""
+        return self.means[:, 0]
+
+    @property
+    def prompt_mse(self) -> Array:
+        """Mean over prompts of one group's squared error about its prompt's gradient g(x), shape (E,)."""
+        return self.means[:, 1]
+
+    @property
+    def along(self) -> Array:
+        """Mean estimate along the directions, shape (E, J)."""
+        return self.means[:, FIRST_DIRECTION:]
+
+    @property
+    def efficiency(self) -> Array:
+        """The efficiency (g . E ghat)^2/(||g||^2 E||ghat||^2) by the means of both, shape (E,); see `gt.efficiency`.
+
+        Raises ValueError where the true gradient is 0.
+        """
+        return efficiency_of(self.means[:, 3], self.gradient_power, self.means[:, 2])
+
+    @property
+    def efficiency_standard_error(self) -> Array:
+        """Standard error of `efficiency`, to first order in those of the two means, shape (E,)."""
+        return np.sqrt(np.maximum(np.diag(self._covariance(self._scatter_of_efficiencies())), 0.0))
+
+    @property
+    def mse_standard_error(self) -> Array:
+        """Standard error of `mse`, shape (E,)."""
+        return np.sqrt(np.diag(self._covariance(self.mse_scatter)))
+
+    @property
+    def prompt_mse_standard_error(self) -> Array:
+        """Standard error of `prompt_mse`, shape (E,)."""
+        return np.sqrt(np.diag(self._covariance(self.prompt_mse_scatter)))
+
+    @property
+    def along_covariance(self) -> Array:
+        """Covariance of one estimate along the directions, shape (E, J, J)."""
+        return self.along_scatter / self._degrees()
+
+    @property
+    def along_standard_error(self) -> Array:
+        """Standard error of `along`, shape (E, J)."""
+        return np.sqrt(np.einsum("ejj->ej", self._covariance(self.along_scatter)))
+
+    def mse_difference(self, first: str, second: str) -> tuple[float, float]:
+        """Return mse(first) - mse(second) and its standard error from the paired replications."""
+        return self._difference(self.mse, self.mse_scatter, first, second)
+
+    def efficiency_difference(self, first: str, second: str) -> tuple[float, float]:
+        """Return efficiency(first) - efficiency(second) and its standard error from the paired replications."""
+        return self._difference(self.efficiency, self._scatter_of_efficiencies(), first, second)
+
+    def prompt_mse_difference(self, first: str, second: str) -> tuple[float, float]:
+        """Return prompt_mse(first) - prompt_mse(second) and its standard error from the paired replications."""
+        return self._difference(self.prompt_mse, self.prompt_mse_scatter, first, second)
+
+    def index(self, estimator: str) -> int:
+        """Return the place of an estimator on the first axes."""
+        if estimator not in self.estimators:
+            raise ValueError(f"estimator must be one of {', '.join(self.estimators)}, got {estimator!r}")
+        return self.estimators.index(estimator)
+
+    def _scatter_of_efficiencies(self) -> Array:
+        """Return sums of products of the efficiencies' deviations, shape (E, E): of 2 log gain - log power, times efficiency."""
+        power, gain, efficiency = self.means[:, 2], self.means[:, 3], self.efficiency
+        slopes, moves = np.zeros((2, *power.shape)), power > 0.0
+        slopes[0, moves] = -efficiency[moves] / power[moves]
+        slopes[1, moves] = 2.0 * gain[moves] / (self.gradient_power * power[moves])
+        scatter = self.efficiency_scatter.reshape(2, len(power), 2, len(power))
+        return np.einsum("ai,aibj,bj->ij", slopes, scatter, slopes)
+
+    def _difference(self, means: Array, scatter: Array, first: str, second: str) -> tuple[float, float]:
+        i, j = self.index(first), self.index(second)
+        covariance = self._covariance(scatter)
+        variance = covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j]
+        return float(means[i] - means[j]), float(np.sqrt(max(variance, 0.0)))
+
+    def _covariance(self, scatter: Array) -> Array:
+        return scatter / self._degrees() / self.replications
+
+    def _degrees(self) -> int:
+        if self.replications < 2:
+            raise ValueError(f"replications must be at least 2 for a standard error, got {self.replications}")
+        return self.replications - 1

@@ -1,0 +1,243 @@
+"""Blocks of training runs: what they have in common, and how they go on from update to update."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array, read_only
+from grpo_theory.compiler.lanes import WIDTH, zeros
+from grpo_theory.estimation import Estimator
+from grpo_theory.exact.weights import check_penalty
+from grpo_theory.problem import Policy, Problem
+from grpo_theory.simulate.advantage.kernel_call import fault_message
+from grpo_theory.simulate.advantage.rollout import faulty_rewards
+from grpo_theory.simulate.advantage.route import IN_ORDER, Route, route_in_training
+from grpo_theory.simulate.draw.sizes import StepSizes, as_sizes
+from grpo_theory.simulate.draw.streams import LANES, Streams
+from grpo_theory.simulate.training_tables import (
+    advantage_functions,
+    covector_functions,
+    make_advantage_rule,
+    make_groups,
+    make_policy_room,
+    make_rollout,
+    make_source,
+    make_state,
+    make_token_room,
+    make_token_rule,
+    make_words,
+    step_functions,
+    token_paths,
+)
+from grpo_theory.simulate.update.advance import Functions, Rules, StepRoom, Updates, compiled_advance
+from grpo_theory.simulate.update.ascent import Ascent, ascent
+from grpo_theory.simulate.update.optimiser import Optimiser
+from grpo_theory.simulate.update.trace import NO_TRACE, Trace
+from grpo_theory.simulate.workers import borrowed, check_wanted
+from grpo_theory.validation import as_positive, as_real_array, check_shape
+
+BLOCK_RUNS = LANES
+CALL_WORDS = 1 << 22
+"""The words that a call of the driver uses at most: for tens of milliseconds, in which nobody can interrupt it."""
+NEAR_NUMBERS = 1 << 13
+"""Twice what a first level of cache holds: with fewer numbers in a step, 128 runs side by side were faster than 64."""
+CALL_NUMBERS = 1 << 17
+"""The numbers that the iterates of several blocks have at most, so that memory is flat."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """The ball onto which iterates are projected.
+
+    Parameters
+    ----------
+    centre : array_like, shape (d,)
+    radius : float
+    """
+
+    centre: ArrayLike
+    radius: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centre", read_only(as_real_array("centre", self.centre, 1)))
+        as_positive("radius", self.radius)
+
+    def as_array(self, policy: Policy) -> Array:
+        """Return the centre followed by the radius, shape (d + 1,)."""
+        centre = np.asarray(self.centre)
+        check_shape("centre", centre, (policy.dimension,), "(d,), the policy's parameters")
+        return np.append(centre, self.radius)
+
+
+def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Array:
+    """Return one start for each run, shape (R, d)."""
+    if np.ndim(theta0) < 2:
+        return np.tile(policy.check_theta(theta0, "theta0"), (replications, 1))
+    starts = as_real_array("theta0", theta0, 2)
+    check_shape("theta0", starts, (replications, policy.dimension), "(replications, d)")
+    return starts
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingBlocks:
+    """What training runs have in common, tabulated and compiled before the first thread starts."""
+
+    problem: Problem
+    estimator: Estimator
+    sizes: StepSizes
+    updates: Updates
+    route: Route
+    ascent: Ascent
+    optimiser: Optimiser
+    functions: Functions
+    rules: Rules
+    _rooms: list[StepRoom] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        estimator: Estimator,
+        step_sizes: Array,
+        sizes: tuple[int, int, int],
+        *,
+        optimiser: Optimiser,
+        ball: Ball | None = None,
+        keeps: bool = False,
+    ) -> "TrainingBlocks":
+        """Check what defines training runs, and return it.
+
+        sizes are those of a batch, a group, and the updates that a rollout serves; `keeps` says whether runs leave a trace.
+        """
+        if ball is not None and not isinstance(ball, Ball):
+            raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
+        (batch_size, group_size), inner_steps = as_sizes(*sizes[:2]), sizes[2]
+        estimator.check_defined(group_size, problem.bandit.values, problem.policy.paths.lengths)
+        if isinstance(optimiser, type) or not hasattr(optimiser, "n_moments"):
+            raise TypeError(f"optimiser must be SGD() or Adam(...), got {optimiser!r}")
+        if batch_size % inner_steps:
+            raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")
+        checked = StepSizes(batch_size, group_size, inner_steps)
+        check_penalty(problem.kl, estimator)
+        updates = Updates(step_sizes, 0, len(step_sizes), np.empty(0) if ball is None else ball.as_array(problem.policy))
+        compiled_advance()
+        found, route = ascent(problem.policy, batch_size), route_in_training(problem, estimator, group_size)
+        paths = token_paths(problem.policy.paths)
+        rule = make_advantage_rule(problem, estimator, route, paths, keeps=keeps)
+        token_rule = make_token_rule(problem, estimator, rule.rewards, checked)
+        rules = Rules(make_source(problem, group_size, paths), rule, token_rule)
+        functions = Functions(
+            advantage_functions(estimator, rule, route),
+            covector_functions(estimator, rules.tokens),
+            step_functions(found, optimiser, projects=ball is not None, keeps=keeps),
+        )
+        return cls(problem, estimator, checked, updates, route, found, optimiser, functions, rules)
+
+    @property
+    def share_runs(self) -> int:
+        """How many runs go on side by side, which divides a block.
+
+        What is a function of its own is called for all runs at once, because a call takes longer than its work for a few; but a
+        step of many runs, each of many numbers, leaves the nearest cache.
+        """
+        if self.ascent.alone:
+            return 1
+        paths, n_outcomes = self.problem.policy.paths, self.problem.bandit.n_responses * self.problem.bandit.values.size
+        own = self.sizes.batch_size * (4 * paths.n_logits + 2 * n_outcomes)
+        numbers = own + self.ascent.rows + 3 * self.problem.policy.dimension
+        calls = self.rules.advantage.wants_rewards or self.rules.tokens.weighs_anew
+        return LANES if calls or numbers * LANES <= NEAR_NUMBERS else 2 * WIDTH
+
+    @property
+    def blocks_at_once(self) -> int:
+        """How many blocks can go from start to end in one call of the driver: many of short runs, one of long ones.
+
+        A call takes a twentieth of a millisecond besides its work, and a block of short runs a whole one.
+        """
+        words = LANES * self.sizes.n_words * len(self.updates.step_sizes) // self.sizes.updates
+        return max(1, min(CALL_WORDS // words, CALL_NUMBERS // (BLOCK_RUNS * self.problem.policy.dimension)))
+
+    @contextmanager
+    def start(self, streams: Streams, starts: Array, trace: Trace = NO_TRACE) -> Iterator["Runs"]:
+        """Give the runs of some blocks at their starts (R, d); what they were computed in is used again."""
+        with borrowed(self._rooms, lambda: make_step_room(self)) as room:
+            yield Runs(self, room, streams, starts, trace)
+
+
+def make_step_room(blocks: TrainingBlocks) -> StepRoom:
+    """Make room for the steps of runs."""
+    problem, estimator, sizes, rules = blocks.problem, blocks.estimator, blocks.sizes, blocks.rules
+    lanes, paths = max(blocks.share_runs, WIDTH), problem.policy.paths
+    tables = rules.source.laws, rules.advantage.rewards.means, rules.tokens.log_reference
+    facts = zeros(max(2, rules.advantage.tables.advantages.shape[1], *(table.rows.shape[1] for table in tables)), WIDTH)
+    n_outcomes, in_order = problem.bandit.n_responses * problem.bandit.values.size, blocks.route.kind == IN_ORDER
+    rollout = make_rollout(problem, estimator, blocks.route, sizes, facts, lanes)
+    wants_logs = rules.advantage.rewards.strength > 0.0 or rules.tokens.weighs_anew
+    then = make_policy_room(paths, sizes.batch_size, lanes, wants_logs=wants_logs)
+    now = make_policy_room(paths, sizes.n_updated, lanes, wants_logs=wants_logs) if sizes.updates > 1 else then
+    return StepRoom(
+        words=make_words(sizes),
+        groups=make_groups(sizes.batch_size, n_outcomes, facts, lanes, in_order=in_order),
+        policies=(then, now),
+        rollout=rollout,
+        tokens=make_token_room(problem, estimator, rules.tokens, sizes, rollout.rewards),
+        rows=zeros(blocks.ascent.rows, lanes),
+    )
+
+
+class Runs:
+    """The runs of some blocks on their way: side by side in shares or, where their parameters are many, one after another.
+
+    Words are drawn for a whole block, and rollout by rollout, so that no number depends on how many runs are wanted, how long
+    they are or where they are looked at.  All blocks but the last are whole.
+
+    Attributes
+    ----------
+    count : int
+        The number of updates made.
+    """
+
+    def __init__(self, blocks: TrainingBlocks, room: StepRoom, streams: Streams, starts: Array, trace: Trace) -> None:
+        self.blocks, self.room, self.streams, self.trace = blocks, room, streams, trace
+        size = min(blocks.share_runs, -(-len(starts) // WIDTH) * WIDTH)
+        self.state = make_state(starts, size, blocks.optimiser.n_moments)
+        self.count = 0
+
+    @property
+    def theta(self) -> Array:
+        """The iterates, shape (R, d)."""
+        return self._by_run(self.state.theta)
+
+    @property
+    def average(self) -> Array:
+        """The averages of the iterates so far, shape (R, d)."""
+        return self._by_run(self.state.average)
+
+    @property
+    def farthest(self) -> Array:
+        """The largest distance of an iterate from the start, shape (R,)."""
+        return np.sqrt(self.state.farthest.reshape(-1)[: self.state.wanted])
+
+    def _by_run(self, columns: Array) -> Array:
+        """Return columns of shares (shares, d, N) one after another, shape (R, d)."""
+        return columns.transpose(0, 2, 1).reshape(-1, columns.shape[1])[: self.state.wanted]
+
+    def advance(self, count: int) -> None:
+        """Make updates until there have been so many."""
+        blocks, room = self.blocks, self.room
+        n_blocks, end = len(self.streams.lone) // 4, blocks.updates.stop
+        if n_blocks > 1 and not {self.count, count} <= {0, end}:
+            raise ValueError(f"count must be {end}, because {n_blocks} blocks go to their end at once, got {count}")
+        at_once = blocks.sizes.updates * max(1, CALL_WORDS // (LANES * room.words.rows))
+        while self.count < count:
+            check_wanted()
+            stop = min(self.count + at_once, count)
+            updates = blocks.updates._replace(start=self.count, stop=stop)
+            compiled_advance()(blocks.functions, blocks.rules, updates, self.streams, room, self.state, self.trace)
+            if room.rollout.fault[0]:
+                rewards = faulty_rewards(room.groups, room.rollout)
+                raise ValueError(fault_message(blocks.estimator.advantage, rewards))
+            self.count = stop

@@ -1,0 +1,1 @@
+"""Covectors to the next iterate of training runs."""

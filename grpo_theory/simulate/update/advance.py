@@ -1,0 +1,263 @@
+"""The compiled driver of training runs: words to iterates, many runs side by side: draw, advantage, covector, update.
+
+A run is a lane.  A share of the runs makes many steps before the next one does, so that a step's numbers stay in the first
+level of cache.  A rollout serves M updates, each on the groups of B/M of its prompts.  What only some estimators need (score
+norms, ratios, records, the kernel itself) is a function of its own, compiled when it is first wanted.
+"""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+from numba import types
+
+from grpo_theory.arrays import Array
+from grpo_theory.compiler import F1, F2, F3, F4, NO_ARRAYS, FirstClassType, compile_driver, paragraph, record_type
+from grpo_theory.compiler.lanes import WIDTH
+from grpo_theory.simulate.advantage.rollout import (
+    ADVANTAGE_FUNCTIONS,
+    ADVANTAGE_RULE,
+    ROLLOUT,
+    AdvantageFunctions,
+    AdvantageRule,
+    Rollout,
+    find_advantages,
+)
+from grpo_theory.simulate.covector.ratios import (
+    COVECTOR_FUNCTIONS,
+    TOKEN_ROOM,
+    TOKEN_RULE,
+    CovectorFunctions,
+    TokenRoom,
+    TokenRule,
+    fill_covectors_of_update,
+)
+from grpo_theory.simulate.draw.policy_draw import (
+    GROUPS,
+    OUTCOME_SOURCE,
+    POLICY_ROOM,
+    WORDS,
+    Groups,
+    OutcomeSource,
+    PolicyRoom,
+    Words,
+    draw_outcomes,
+    draw_prompts_of,
+    fill_chunk,
+    response_row,
+)
+from grpo_theory.simulate.draw.streams import LANES, STREAMS
+from grpo_theory.simulate.update.ascent import (
+    FILL_LOGITS,
+    FOLLOW,
+    PROJECT,
+    TAKE_STEP,
+    clear_gradient,
+    follow,
+)
+from grpo_theory.simulate.update.optimiser import MOVE
+from grpo_theory.simulate.update.trace import KEEP_ITERATES, KEEP_ROLLOUT, TRACE
+
+
+class StepFunctions(NamedTuple):
+    """Functions that differ between policies and optimisers, and the arrays that these read.
+
+    The first two are always there, any other only where it is called (see `wanted`).
+    """
+
+    fill_logits: Any
+    take_step: Any
+    array: Array
+    move: Any
+    settings: Array
+    project: Any
+    follow_alone: Any
+    keep_rollout: Any
+    keep_iterates: Any
+
+
+class Functions(NamedTuple):
+    """The functions of all that a driver does besides the draw."""
+
+    advantage: AdvantageFunctions
+    covector: CovectorFunctions
+    step: StepFunctions
+
+
+class Rules(NamedTuple):
+    """What is drawn, how rewards become advantages, and what tokens weigh."""
+
+    source: OutcomeSource
+    advantage: AdvantageRule
+    tokens: TokenRule
+
+
+class Updates(NamedTuple):
+    """Which updates are made.
+
+    Attributes
+    ----------
+    step_sizes : ndarray, shape (n,)
+        Of all updates of a run.
+    start, stop : int
+        The numbers of updates made before and after.
+    ball : ndarray, shape (d + 1,)
+        The centre followed by the radius of the ball onto which iterates are projected, or empty.
+    """
+
+    step_sizes: Array
+    start: int
+    stop: int
+    ball: Array
+
+
+class StepRoom(NamedTuple):
+    """What a step is computed in: nothing that is in it before the first one is read.
+
+    Attributes
+    ----------
+    words : Words
+    groups : Groups
+    policies : two PolicyRooms
+        The policy that draws, at the B prompts, and the one that is updated, at B/M of them; the same if M is 1.
+    rollout : Rollout
+    tokens : TokenRoom
+    rows : ndarray, shape (rows, N)
+        For the logits and the step of the policy.
+    """
+
+    words: Words
+    groups: Groups
+    policies: tuple[PolicyRoom, PolicyRoom]
+    rollout: Rollout
+    tokens: TokenRoom
+    rows: Array
+
+
+class State(NamedTuple):
+    """The runs of some blocks on their way, advanced in place: in shares of N runs each, the last of which may not all be wanted.
+
+    Attributes
+    ----------
+    wanted : int
+        The number of runs R.
+    theta, average, start : ndarray, shape (shares, d, N)
+        The iterates, their averages so far, and where they began.
+    farthest : ndarray, shape (shares, N)
+        The largest squared distance of an iterate from the start.
+    moments : ndarray, shape (shares, P, d, N), or (shares, 0, 0, 0)
+        What the optimiser remembers.
+    gradient : ndarray, shape (d, N), or (0, 0)
+        Room for an estimate, where the optimiser needs it.
+    distances : ndarray, shape (N,)
+        Room for a distance.
+    """
+
+    wanted: int
+    theta: Array
+    average: Array
+    start: Array
+    farthest: Array
+    moments: Array
+    gradient: Array
+    distances: Array
+
+
+STEP_FUNCTIONS = record_type(
+    StepFunctions,
+    FirstClassType(FILL_LOGITS),
+    FirstClassType(TAKE_STEP),
+    F3,
+    FirstClassType(MOVE),
+    F1,
+    FirstClassType(PROJECT),
+    FirstClassType(FOLLOW),
+    FirstClassType(KEEP_ROLLOUT),
+    FirstClassType(KEEP_ITERATES),
+)
+FUNCTIONS = record_type(Functions, ADVANTAGE_FUNCTIONS, COVECTOR_FUNCTIONS, STEP_FUNCTIONS)
+RULES = record_type(Rules, OUTCOME_SOURCE, ADVANTAGE_RULE, TOKEN_RULE)
+UPDATES = record_type(Updates, F1, numba.int64, numba.int64, F1)
+STEP_ROOM = record_type(StepRoom, WORDS, GROUPS, types.UniTuple(POLICY_ROOM, 2), ROLLOUT, TOKEN_ROOM, F2)
+STATE = record_type(State, numba.int64, F3, F3, F3, F2, F4, F2, F1)
+
+
+@paragraph
+def make_update(functions, rules, updates, made, j, share, room, state):
+    """Make the j-th update on a rollout that was drawn after so many, for the runs of a share."""
+    step, rule, theta = functions.step, rules.tokens, state.theta[share]
+    n, groups, count = min(theta.shape[1], state.wanted - share * theta.shape[1]), room.tokens.covectors.shape[0], made + j + 1
+    first = j * groups
+    prompts = room.groups.prompts[first : first + groups]
+    if rule.updates > 1:
+        step.fill_logits(theta, prompts, step.array, room.rows, room.policies[1].logits)
+    fill_covectors_of_update(functions.covector, rule, room.groups, room.rollout, room.policies, first, n, room.tokens)
+    size, share_of_all = updates.step_sizes[count - 1], 1.0 / (groups * rule.group_size)
+    if state.moments.shape[1] == 0:
+        step.take_step(theta, prompts, step.array, room.rows, room.tokens.covectors, size * share_of_all)
+    else:
+        clear_gradient(state.gradient)
+        step.take_step(state.gradient, prompts, step.array, room.rows, room.tokens.covectors, share_of_all)
+        step.move(theta, state.gradient, state.moments[share], step.settings, size, count)
+    if updates.ball.shape[0] > 0:
+        step.project(theta, updates.ball, state.distances)
+    if theta.shape[1] < WIDTH:
+        step.follow_alone(theta, share, count, state.start, state.average, state.farthest)
+    else:
+        follow(theta, share, count, state.start, state.average, state.farthest)
+
+
+@paragraph
+def make_rollout_of(functions, rules, s, share, room, state):
+    """Draw the chunk's s-th rollout of the runs of a share, and find its advantages."""
+    step, theta, source, policy = functions.step, state.theta[share], rules.source, room.policies[0]
+    size = theta.shape[1]
+    n, lane = min(size, state.wanted - share * size), share * size % LANES
+    draw_prompts_of(room.words, s, lane, n, source, room.groups)
+    step.fill_logits(theta, room.groups.prompts, step.array, room.rows, policy.logits)
+    for b in range(room.groups.prompts.shape[0]):
+        draw_outcomes(room.words, s, lane, b, n, source, policy, room.groups)
+    find_advantages(functions.advantage, rules.advantage, policy, n, room.groups, room.rollout)
+    if rules.advantage.is_called:
+        words = room.words.responses[response_row(room.words, s, room.groups.prompts.shape[0]) :]
+        functions.advantage.sum_called(rules.advantage.kernel, words, lane, n, room.groups, room.rollout, policy.logits)
+
+
+def advance(functions, rules, updates, streams, room, state, trace):
+    """Advance R runs from one number of updates to another: block by block, chunk of rollouts by chunk, and share by share.
+
+    Several blocks go from the first update to the last at once, because the words are those of the last block's last chunk.
+    The streams, the words and the state are advanced in place, and the trace is filled.  A kernel's fault ends it, and is noted
+    in the rollout.
+    """
+    words, per_rollout, size, keeps = room.words, rules.tokens.updates, state.theta.shape[2], trace.path.shape[0] > 0
+    chunk, n_shares = words.dithers.shape[0], LANES // size
+    for block in range(streams.lone.shape[0] // 4):
+        before, rows = updates.start, slice(4 * block, 4 * block + 4)
+        while before < updates.stop:
+            place = before // per_rollout % chunk
+            if place == 0:
+                left = (updates.step_sizes.shape[0] - before) // per_rollout
+                fill_chunk(streams.lanes[rows], streams.lone[rows], min(chunk, left), words)
+            rollouts = min(chunk - place, (updates.stop - before) // per_rollout)
+            for share in range(block * n_shares, min((block + 1) * n_shares, state.theta.shape[0])):
+                for s in range(place, place + rollouts):
+                    made, run = before + (s - place) * per_rollout, share * size
+                    make_rollout_of(functions, rules, s, share, room, state)
+                    if room.rollout.fault[0] > 0:
+                        return
+                    if keeps:
+                        rewards, tokens = room.rollout.rewards.seen.rewards, room.policies[0].tokens
+                        functions.step.keep_rollout(made // per_rollout, room.groups, rewards, tokens, trace, run, size)
+                    for j in range(per_rollout):
+                        make_update(functions, rules, updates, made, j, share, room, state)
+                        if keeps:
+                            functions.step.keep_iterates(made + j + 1, state.theta[share], trace, run)
+            before += rollouts * per_rollout
+
+
+@cache
+def compiled_advance() -> Any:
+    """Compile `advance`, or read it from the cache; one machine code serves every kernel, policy and composition."""
+    arguments = FUNCTIONS, RULES, UPDATES, STREAMS, STEP_ROOM, STATE, TRACE
+    return compile_driver(advance, numba.void(*arguments), **NO_ARRAYS)

@@ -1,0 +1,261 @@
+"""Stage 4, the step: from theta to the logits of prompts, and along covectors, one pair of functions for each kind of logit map.
+
+Theta is (d, n), one column for each run: a multiple of `WIDTH`, or one alone.  Prompts are (B, N), logits and covectors
+(B, D, N), the first n of whose N lanes are those of the runs.
+"""
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from grpo_theory.arrays import Array
+from grpo_theory.compiler import F1, F2, F3, I2, function_value, stage
+from grpo_theory.compiler.lanes import PICKED, WIDTH, load, pick, reals, spread, store, sum_lanes, turned, where, whole_rows
+from grpo_theory.problem import Policy
+from grpo_theory.problem.logit_map import HeadMap, TabularMap
+from grpo_theory.simulate.covector.features import features
+from grpo_theory.simulate.draw.prompt_tables import add_to_blocks, read_blocks
+from grpo_theory.simulate.draw.streams import LANES
+
+FILL_LOGITS = numba.void(F2, I2, F3, F2, F3)
+TAKE_STEP = numba.void(F2, I2, F3, F2, F3, numba.float64)
+PROJECT = numba.void(F2, F1, F1)
+FOLLOW = numba.void(F2, numba.int64, numba.int64, F3, F3, F2)
+KEPT_NUMBERS = 1 << 17
+"""The numbers of features that stay for the step at most: what a second level of cache holds."""
+
+
+class Ascent(NamedTuple):
+    """``fill_logits(theta, prompts, array, rows, logits)``, ``take_step(theta, prompts, array, rows, covectors, step)``.
+
+    The array is what both understand, `rows` the number of rows that they compute in: a step follows the logits of its prompts,
+    and may find there what these have left.  `alone` says that they work on one run at a time.
+    """
+
+    fill_logits: Any
+    take_step: Any
+    array: Array
+    rows: int
+    alone: bool
+
+
+@function_value(FILL_LOGITS)
+def tabular_logits(theta, prompts, array, rows, logits):
+    """Logits are entries of the table; array and rows are not read."""
+    for i in range(0, theta.shape[1], WIDTH):
+        for b in range(logits.shape[0]):
+            read_blocks(theta, prompts, b, i, logits)
+
+
+@function_value(TAKE_STEP)
+def tabular_step(theta, prompts, array, rows, covectors, step):
+    """Theta's block of the prompt moves by step times the covector."""
+    for i in range(0, theta.shape[1], WIDTH):
+        for b in range(covectors.shape[0]):
+            add_to_blocks(covectors, prompts, b, i, step, theta)
+
+
+@function_value(FILL_LOGITS)
+def dense_logits(theta, prompts, array, rows, logits):
+    """Logits are phi(m, k) . theta, with array[0] the features (M, at least D d): those of the prompts drawn, spread in the rows.
+
+    Where there are rows enough for all groups, they stay there for the step.
+    """
+    n, size, features = theta.shape[1], array.shape[2], rows.reshape(-1, WIDTH)
+    stay = rows.shape[0] >= logits.shape[0] * size
+    for i in range(0, n, WIDTH):
+        for b in range(logits.shape[0]):
+            first = (b * n + i) // WIDTH * size if stay else 0
+            spread(array[0], load(prompts, b, i), features[first : first + size])
+            for k in range(logits.shape[1]):
+                logit = reals(0.0)
+                for j in range(theta.shape[0]):
+                    logit = logit + load(features, first + k * theta.shape[0] + j, 0) * load(theta, j, i)
+                store(logit, logits, b, k, i)
+
+
+@function_value(TAKE_STEP)
+def dense_step(theta, prompts, array, rows, covectors, step):
+    """Theta moves by step times sum_k c_k phi(m, k), group by group; the features are those that the logits have left, if any."""
+    n, size, features = theta.shape[1], array.shape[2], rows.reshape(-1, WIDTH)
+    stay = rows.shape[0] >= covectors.shape[0] * size
+    for i in range(0, n, WIDTH):
+        for b in range(covectors.shape[0]):
+            first = (b * n + i) // WIDTH * size if stay else 0
+            if not stay:
+                spread(array[0], load(prompts, b, i), features[:size])
+            for j in range(theta.shape[0]):
+                total = reals(0.0)
+                for k in range(covectors.shape[1]):
+                    total = total + load(covectors, b, k, i) * load(features, first + k * theta.shape[0] + j, 0)
+                store(load(theta, j, i) + step * total, theta, j, i)
+
+
+@function_value(FILL_LOGITS)
+def picked_logits(theta, prompts, array, rows, logits):
+    """Logits are phi(m, k) . theta, with array[0] the features (D d, at least M), in columns that are picked from."""
+    for i in range(0, theta.shape[1], WIDTH):
+        for b in range(logits.shape[0]):
+            own = load(prompts, b, i)
+            for k in range(logits.shape[1]):
+                logit = reals(0.0)
+                for j in range(theta.shape[0]):
+                    logit = logit + pick(array[0], k * theta.shape[0] + j, own) * load(theta, j, i)
+                store(logit, logits, b, k, i)
+
+
+@function_value(TAKE_STEP)
+def picked_step(theta, prompts, array, rows, covectors, step):
+    """Theta moves by step times sum_k c_k phi(m, k), group by group."""
+    for i in range(0, theta.shape[1], WIDTH):
+        for b in range(covectors.shape[0]):
+            own = load(prompts, b, i)
+            for j in range(theta.shape[0]):
+                total = reals(0.0)
+                for k in range(covectors.shape[1]):
+                    total = total + load(covectors, b, k, i) * pick(array[0], k * theta.shape[0] + j, own)
+                store(load(theta, j, i) + step * total, theta, j, i)
+
+
+@function_value(FILL_LOGITS)
+def few_logits(theta, prompts, array, rows, logits):
+    """Logits are phi(m, k) . theta, with array[0] the features (M D, d): all prompts' in the rows (M D, N), and a choice."""
+    for i in range(0, theta.shape[1], WIDTH):
+        for row in range(rows.shape[0]):
+            logit = array[0, row, 0] * load(theta, 0, i)
+            for j in range(1, theta.shape[0]):
+                logit = logit + array[0, row, j] * load(theta, j, i)
+            store(logit, rows, row, i)
+        for b in range(logits.shape[0]):
+            read_blocks(rows, prompts, b, i, logits)
+
+
+@function_value(TAKE_STEP)
+def few_step(theta, prompts, array, rows, covectors, step):
+    """Theta moves by step times sum_mk c_mk phi(m, k), with the covectors of a prompt added up first, in the rows (M D, N)."""
+    for i in range(0, theta.shape[1], WIDTH):
+        for row in range(rows.shape[0]):
+            store(reals(0.0), rows, row, i)
+        for b in range(covectors.shape[0]):
+            add_to_blocks(covectors, prompts, b, i, step, rows)
+        for j in range(theta.shape[0]):
+            x = load(theta, j, i)
+            for row in range(rows.shape[0]):
+                x = x + array[0, row, j] * load(rows, row, i)
+            store(x, theta, j, i)
+
+
+@function_value(FILL_LOGITS)
+def head_logits(theta, prompts, array, rows, logits):
+    """Logits are W h_m, with array[0] the hidden states (M, H); one run at a time, whose parameters are the lanes."""
+    width, flat = array.shape[2], theta.ravel()
+    whole = width - width % WIDTH
+    for b in range(logits.shape[0]):
+        m = np.uintp(prompts[b, 0])
+        for k in range(logits.shape[1]):
+            sums = reals(0.0)
+            for j in range(0, whole, WIDTH):
+                sums = sums + load(array, 0, m, j) * load(flat, k * width + j)
+            logit = sum_lanes(sums)
+            for j in range(whole, width):
+                logit += array[0, m, j] * flat[k * width + j]
+            logits[b, k, 0] = logit
+
+
+@function_value(TAKE_STEP)
+def head_step(theta, prompts, array, rows, covectors, step):
+    """Row k of the head moves by step times c_k h_m; one run at a time."""
+    width, flat = array.shape[2], theta.ravel()
+    whole = width - width % WIDTH
+    for b in range(covectors.shape[0]):
+        m = np.uintp(prompts[b, 0])
+        for k in range(covectors.shape[1]):
+            weight, start = step * covectors[b, k, 0], k * width
+            for j in range(0, whole, WIDTH):
+                store(load(flat, start + j) + weight * load(array, 0, m, j), flat, start + j)
+            for j in range(whole, width):
+                flat[start + j] += weight * array[0, m, j]
+
+
+def ascent(policy: Policy, batch_size: int) -> Ascent:
+    """Return the logits and the step of a policy: its own for the package's maps, dense features for any other class."""
+    logit_map = policy.logit_map
+    if type(logit_map) is TabularMap:
+        return Ascent(tabular_logits.value, tabular_step.value, np.empty((0, 0, 0)), 0, alone=False)
+    if type(logit_map) is HeadMap:
+        return Ascent(head_logits.value, head_step.value, logit_map.hidden[None].copy(), 0, alone=True)
+    by_prompt = features(policy)
+    if is_cheaper_for_all(policy.n_prompts, policy.dimension, batch_size):
+        array = by_prompt.reshape(1, -1, policy.dimension)
+        return Ascent(few_logits.value, few_step.value, array, array.shape[1], alone=False)
+    if policy.n_prompts <= PICKED:
+        array = turned(by_prompt.reshape(policy.n_prompts, -1))[None]
+        return Ascent(picked_logits.value, picked_step.value, array, 0, alone=False)
+    array = whole_rows(by_prompt.reshape(len(by_prompt), -1))[None]
+    size = array.shape[2]
+    rows = batch_size * size if batch_size * size * LANES <= KEPT_NUMBERS else size
+    return Ascent(dense_logits.value, dense_step.value, array, rows, alone=False)
+
+
+def is_cheaper_for_all(n_prompts: int, dimension: int, batch_size: int) -> bool:
+    """Whether logits of all prompts, and a choice among them, cost less than the features of the prompts drawn.
+
+    A number of features costs 1.2 cycles to spread and use twice, 0.6 to pick twice, and 0.16 for each use where all lanes have
+    the same; to choose a logit, and to add to it, takes 5: measured in steps of 2 to 128 dimensions.  The rule does not ask
+    whether features can be picked, because all processors make the same bits.
+    """
+    return n_prompts * dimension <= 4 * batch_size * (dimension - 4)
+
+
+@stage
+def clear_gradient(gradient):
+    """Set the estimates (d, R) to zero, because a step adds to what it finds."""
+    for j in range(gradient.shape[0]):
+        for i in range(gradient.shape[1]):
+            gradient[j, i] = 0.0
+
+
+@function_value(PROJECT)
+def project(theta, ball, distances):
+    """Project the iterates (d, R) onto the ball: the centre (d,) followed by the radius."""
+    dimension, n = theta.shape
+    for i in range(n):
+        distances[i] = 0.0
+    for j in range(dimension):
+        for i in range(n):
+            distances[i] += (theta[j, i] - ball[j]) ** 2
+    for i in range(n):
+        if distances[i] > ball[dimension] ** 2:
+            shrink = ball[dimension] / np.sqrt(distances[i])
+            for j in range(dimension):
+                theta[j, i] = ball[j] + shrink * (theta[j, i] - ball[j])
+
+
+@stage
+def follow(theta, share, count, start, average, farthest):
+    """Take the iterates (d, n) of a share, the `count`-th of their runs, into the averages and the largest squared distances.
+
+    Averages and starts are (shares, d, n), distances from the start (shares, n).
+    """
+    weight = 1.0 / count
+    for i in range(0, theta.shape[1], WIDTH):
+        distance = reals(0.0)
+        for j in range(theta.shape[0]):
+            x, mean = load(theta, j, i), load(average, share, j, i)
+            store(mean + (x - mean) * weight, average, share, j, i)
+            gap = x - load(start, share, j, i)
+            distance = distance + gap * gap
+        largest = load(farthest, share, i)
+        store(where(distance > largest, distance, largest), farthest, share, i)
+
+
+@function_value(FOLLOW)
+def follow_alone(theta, share, count, start, average, farthest):
+    """Do what `follow` does, for one run alone."""
+    weight, distance = 1.0 / count, 0.0
+    for j in range(theta.shape[0]):
+        average[share, j, 0] += (theta[j, 0] - average[share, j, 0]) * weight
+        gap = theta[j, 0] - start[share, j, 0]
+        distance += gap * gap
+    farthest[share, 0] = max(farthest[share, 0], distance)

@@ -1,0 +1,98 @@
+"""Stage 5 of a training step, the optimiser: from the estimated gradient to the next iterate."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numba
+import numpy as np
+
+from grpo_theory.arrays import Array
+from grpo_theory.compiler import F1, F2, F3, FunctionValue, function_value
+from grpo_theory.validation import as_positive, as_real_array
+
+MOVE = numba.void(F2, F2, F3, F1, numba.float64, numba.int64)
+"""``move(theta, gradient, moments, settings, step, count)``: the iterates and estimates are (d, R), the moments (P, d, R)."""
+
+
+class Optimiser(Protocol):
+    """What turns estimated gradients into steps; `SGD` and `Adam` are."""
+
+    @property
+    def move(self) -> FunctionValue:
+        """Moves theta, and updates the moments, by the `count`-th gradient; see `MOVE`."""
+
+    @property
+    def n_moments(self) -> int:
+        """How many arrays of theta's shape it remembers; with none theta moves by the step times the gradient."""
+
+    @property
+    def settings(self) -> Array:
+        """What `move` reads besides, shape (S,)."""
+
+
+@function_value(MOVE)
+def ascend(theta, gradient, moments, settings, step, count):
+    """Theta moves by the step times the gradient."""
+    for j in range(theta.shape[0]):
+        for i in range(theta.shape[1]):
+            theta[j, i] += step * gradient[j, i]
+
+
+@function_value(MOVE)
+def ascend_adaptively(theta, gradient, moments, settings, step, count):
+    """Theta moves by the step times the mean gradient over the root of the mean square, both running and freed of their start."""
+    first, second, eps = settings[0], settings[1], settings[2]
+    of_mean, of_square = 1.0 / (1.0 - first**count), 1.0 / (1.0 - second**count)
+    for j in range(theta.shape[0]):
+        for i in range(theta.shape[1]):
+            g = gradient[j, i]
+            mean = first * moments[0, j, i] + (1.0 - first) * g
+            square = second * moments[1, j, i] + (1.0 - second) * g * g
+            moments[0, j, i] = mean
+            moments[1, j, i] = square
+            theta[j, i] += step * of_mean * mean / (np.sqrt(of_square * square) + eps)
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient ascent, theta <- theta + eta_i ghat: the papers' algorithms."""
+
+    move = ascend
+    n_moments = 0
+    settings = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (Kingma and Ba, arXiv 1412.6980, Algorithm 1), upwards; the schedule gives its learning rates.
+
+    Each coordinate moves by eta_i m/(sqrt(v) + eps), with m and v the running means of the gradient and of its square, divided
+    by 1 - beta^i because they start at 0.  Whatever multiplies all gradients, a constant drops out but for eps.
+
+    Parameters
+    ----------
+    betas : (float, float), default (0.9, 0.999)
+        How much of the running means of gradient and square remains at each update, in [0, 1).
+    eps : float, default 1e-8
+
+    Raises
+    ------
+    ValueError
+    """
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    move = ascend_adaptively
+    n_moments = 2
+
+    def __post_init__(self) -> None:
+        betas = as_real_array("betas", self.betas, 1)
+        if betas.shape != (2,) or (betas < 0.0).any() or (betas >= 1.0).any():
+            raise ValueError(f"betas must be two numbers in [0, 1), got {self.betas!r}")
+        as_positive("eps", self.eps)
+
+    @property
+    def settings(self) -> Array:
+        """Both betas, and eps."""
+        return np.array([*self.betas, self.eps])
