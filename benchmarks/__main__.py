@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from simulations.harness.store import write_atomically
 from tqdm import tqdm
 
 from benchmarks.chunks import chunk_rows
@@ -15,6 +14,7 @@ from benchmarks.routes import route_rows
 from benchmarks.scaling import estimator_rows, group_size_row, worker_rows
 from benchmarks.table import Row, markdown
 from benchmarks.training_rivalry import jax_training_rows, numpy_training_rows, study_row
+from grpo_theory.harness.store import write_atomically
 
 PARTS: dict[str, Callable[[], list[Row]]] = {
     "start-up": start_up_rows,

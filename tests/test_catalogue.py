@@ -6,6 +6,7 @@ import re
 import pytest
 
 from grpo_theory.evidence import KINDS, PARTS, Claim, Evidence, Margin, Statement
+from grpo_theory.evidence.claim import WHOSE
 from simulations.collection import collection
 
 COLLECTION = collection()
@@ -30,7 +31,9 @@ def test_the_papers_come_first_and_each_statement_stands_before_its_parts():
         f"{letter}{number + 1}" for letter, count in PAPERS.items() for number in range(count)
     ]
     for whole, names in itertools.groupby(CATALOGUE, lambda name: name.partition("/")[0]):
-        assert whole not in list(names)[1:]
+        _, *parts = [CATALOGUE[name] for name in names]
+        assert whole not in [one.id for one in parts]
+        assert [one.whose for one in parts] == sorted((one.whose for one in parts), key=WHOSE.index)
 
 
 @pytest.mark.parametrize("statement", CATALOGUE.values(), ids=list(CATALOGUE))
@@ -99,7 +102,7 @@ def test_studies_decide_what_is_in_the_catalogue():
 def test_a_split_statement_is_decided_where_its_parts_are():
     deciders = COLLECTION.deciders()
     assert deciders["U3"] == ("error_law", "gradient_error")
-    assert [one.id for one in parts_of(CATALOGUE["U4"])] == ["U4/printed", "U4/term", "U4/corrected", "U4/simulated"]
+    assert [one.id for one in parts_of(CATALOGUE["U4"])] == ["U4/printed", "U4/corrected", "U4/term", "U4/simulated"]
     assert parts_of(CATALOGUE["U1"]) == (CATALOGUE["U1/own-mean"],)
     assert [one.id for one in parts_of(CATALOGUE["T1"])] == ["T1/printed", "T1/corrected"], "T10 is no part of T1"
 

@@ -5,11 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from simulations.harness.discovery import studies
 
 from docs.making.derivations import Derivation, derivations, proofs_of
 from docs.making.places import DOCS, TOP
-from simulations.collection import catalogue
+from simulations.collection import catalogue, studies
 
 PAGES = {Path(one.page).name: one for one in derivations()}
 NUMBERS = {one.number for one in derivations()}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from grpo_theory.evidence import PARTS, Statement
+from grpo_theory.evidence.claim import WHOSE
 from grpo_theory.harness.study import Study
 
 
@@ -49,16 +50,16 @@ class Collection:
 
 
 def in_order(statements: Mapping[str, Statement], families: tuple[str, ...] = ()) -> list[Statement]:
-    """Return statements by family and number, each before its parts, and else in the order given."""
+    """Return statements by family and number, heads before their parts; of those the papers' come first, then corrections."""
     heads = list(dict.fromkeys(name.partition("/")[0] for name in statements))
 
-    def key(item: tuple[int, Statement]) -> tuple[int, int, bool, int]:
+    def key(item: tuple[int, Statement]) -> tuple[int, int, bool, int, int]:
         index, one = item
         head = one.id.partition("/")[0]
         family = head.rstrip("0123456789")
         number = head[len(family) :]
         if family in families and number:
-            return families.index(family), int(number), one.id != head, index
-        return len(families), heads.index(head), one.id != head, index
+            return families.index(family), int(number), one.id != head, WHOSE.index(one.whose), index
+        return len(families), heads.index(head), one.id != head, WHOSE.index(one.whose), index
 
     return [one for _, one in sorted(enumerate(statements.values()), key=key)]

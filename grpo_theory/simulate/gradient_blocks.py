@@ -15,8 +15,9 @@ from grpo_theory.simulate.draw.order import compiled_fill_ordered
 from grpo_theory.simulate.draw.outcome_law import OutcomeLaw
 from grpo_theory.simulate.draw.streams import LANES, begin_streams
 from grpo_theory.simulate.gradient_simulation import pairs_of
-from grpo_theory.simulate.observe.errors import ErrorRoom, Geometry, compiled_errors, make_error_room
+from grpo_theory.simulate.observe.errors import Geometry, compiled_errors, make_error_room
 from grpo_theory.simulate.observe.moments import Moments, compiled_fill_moments, compiled_merge_moments, make_moments, set_of
+from grpo_theory.simulate.observe.truth import ErrorRoom
 from grpo_theory.simulate.workers import borrowed, check_wanted
 
 CALL_NUMBERS = 1 << 18

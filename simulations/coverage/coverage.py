@@ -204,11 +204,11 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         first, counts = part.iloc[0], part.groupby("measure")["replications"].first()
         statement = STATEMENTS[str(interval), str(target)]
         conservative = statement.kind == "upper bound"
-        both = (
+        own, control = (
             _evidence(float(worst[measure]), conservative, int(counts[measure]), len(shares))
             for measure in ("coverage", "narrowed coverage")
         )
-        found.append(statement.claim(f"{name} (B = {first['batch_size']}, G = {first['group_size']})", *both))
+        found.append(statement.claim(f"{name} (B = {first['batch_size']}, G = {first['group_size']})", own, control))
     return found
 
 

@@ -202,11 +202,13 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     where = f"{PROBLEM}, rloo - reinforce"
     found = []
     for pairs in PAIRS:
-        both = (evidence("coverage", name, pairs, LEVEL, misses=False) for name in ("paired_difference", "narrowed"))
-        found.append(DIFFERENCE.claim(f"{where} ({pairs} pairs)", *both))
+        own, control = (evidence("coverage", name, pairs, LEVEL, misses=False) for name in ("paired_difference", "narrowed"))
+        found.append(DIFFERENCE.claim(f"{where} ({pairs} pairs)", own, control))
     for first, last in SEQUENCES:
-        both = (evidence("coverage", name, last, 1.0 - LEVEL, misses=True) for name in ("paired_sequence", "watched"))
-        found.append(SEQUENCE.claim(f"{where} ({first} to {last} pairs)", *both))
+        own, control = (evidence("coverage", name, last, 1.0 - LEVEL, misses=True) for name in ("paired_sequence", "watched"))
+        found.append(SEQUENCE.claim(f"{where} ({first} to {last} pairs)", own, control))
     advised = seeds()
-    both = (evidence("rejection %", "paired_difference", pairs, 1.0 - POWER, misses=True) for pairs in (advised, advised // 2))
-    return [*found, SEEDS.claim(f"{where} ({advised} pairs)", *both)]
+    own, control = (
+        evidence("rejection %", "paired_difference", pairs, 1.0 - POWER, misses=True) for pairs in (advised, advised // 2)
+    )
+    return [*found, SEEDS.claim(f"{where} ({advised} pairs)", own, control)]

@@ -218,9 +218,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     found = []
     for (plan, interval), part in points.groupby(["schedule", "interval"], sort=False):
         first = part.iloc[0]
-        both = (_worst(part[part["measure"] == measure]) for measure in ("coverage", "narrowed coverage"))
+        own, control = (_worst(part[part["measure"] == measure]) for measure in ("coverage", "narrowed coverage"))
         setting = f"{first['problem']}, {plan} (n = {first['steps']}, B = {first['batch_size']}, G = {first['group_size']})"
-        found.append(STATEMENTS[str(interval)].claim(setting, *both))
+        found.append(STATEMENTS[str(interval)].claim(setting, own, control))
     return found
 
 

@@ -246,8 +246,8 @@ def _law_claims(where: str, part: pd.DataFrame) -> list[Claim]:
     ]
     if is_usual(part.iloc[0]) and at.loc["law", "estimator"] in ("rloo", "grpo"):
         mean = at.loc["mean"]
-        means = (evidence(mean, factor * float(mean["prediction"]), MEAN_MARGIN) for factor in (1.0, 1.25))
-        found.append(U11_MEAN.claim(where, *means))
+        own, control = (evidence(mean, factor * float(mean["prediction"]), MEAN_MARGIN) for factor in (1.0, 1.25))
+        found.append(U11_MEAN.claim(where, own, control))
     if part["problem"].iloc[0] == "crowd":
         found.append(U11_NORMAL_GAP.claim(where, *distances("normal gap", "wrong law")))
     return found
@@ -256,8 +256,8 @@ def _law_claims(where: str, part: pd.DataFrame) -> list[Claim]:
 def _slow_claims(where: str, part: pd.DataFrame) -> list[Claim]:
     """Beta just above its least value: the mean at finite n follows the recursion, and is far from the limit's."""
     at = part.set_index("quantity")
-    means = (evidence(at.loc["mean"], float(at.loc[name, "prediction"]), MEAN_MARGIN) for name in ("finite mean", "mean"))
-    return [U11_FINITE.claim(where, *means)]
+    own, control = (evidence(at.loc["mean"], float(at.loc[name, "prediction"]), MEAN_MARGIN) for name in ("finite mean", "mean"))
+    return [U11_FINITE.claim(where, own, control)]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

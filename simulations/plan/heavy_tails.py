@@ -156,11 +156,14 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         quantity, tries = str(row["quantity"]), int(row["replications"])
         both = float(row["estimate"]), float(row["plugged_in"])
         if quantity in LIMITS_OF[str(row["law"])]:
-            found.append(HELD[quantity].claim(setting, *(_at_most(1.0 - one, 1.0 - LEVEL + MARGIN, tries) for one in both)))
+            own, control = (_at_most(1.0 - one, 1.0 - LEVEL + MARGIN, tries) for one in both)
+            found.append(HELD[quantity].claim(setting, own, control))
         elif quantity == "warned" and row["law"] == HEAVY:
-            found.append(MISSED.claim(setting, *(_at_most(1.0 - one, ALARMS, tries) for one in both)))
+            own, control = (_at_most(1.0 - one, ALARMS, tries) for one in both)
+            found.append(MISSED.claim(setting, own, control))
         elif quantity == "warned" and row["law"] == LIGHT:
-            found.append(FALSE_ALARM.claim(setting, *(_at_most(one, ALARMS, tries) for one in both)))
+            own, control = (_at_most(one, ALARMS, tries) for one in both)
+            found.append(FALSE_ALARM.claim(setting, own, control))
     return found
 
 

@@ -80,8 +80,9 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     if "ragged" in settings:
         return heavy_tails.compute(settings, rng, chunk)
     law, size = rate_laws()[settings["law"]], settings["size"]
-    rng = np.random.default_rng(rng)
-    tables = count_tables(rng.binomial(size, law.draw((settings["pilots"], settings["prompts"]), rng)), size)
+    generator = np.random.default_rng(rng)
+    rates = law.draw((settings["pilots"], settings["prompts"]), generator)
+    tables = count_tables(generator.binomial(size, rates), size)
     honest, plugged_in = honest_limits(tables), _limits(_seen_terms(size), tables)
     return {
         name: {
@@ -226,9 +227,9 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     """Read off, at the points, that the intervals cover at least so often as they say; the control plugs in the rates seen."""
     found = heavy_tails.claims(table)
     for _, row in table[table["part"] == "point"].iterrows():
-        both = (_evidence(float(row[name]), int(row["replications"])) for name in ("estimate", "plugged_in"))
+        own, control = (_evidence(float(row[name]), int(row["replications"])) for name in ("estimate", "plugged_in"))
         setting = f"{row['law']} (B = {row['prompts']}, n = {row['size']})"
-        found.append(STATEMENTS[str(row["quantity"])].claim(setting, *both))
+        found.append(STATEMENTS[str(row["quantity"])].claim(setting, own, control))
     return found
 
 

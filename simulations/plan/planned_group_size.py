@@ -71,11 +71,11 @@ def cells(quick: bool) -> list[Cell]:
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, list[float]]]:
     """Draw pilots, and judge what the planner says of each; at the point, also what a planner says that is wrong."""
     name = settings["problem"]
-    rng = np.random.default_rng(rng)
+    generator = np.random.default_rng(rng)
     pilot = gt.Pilot(settings["prompts"], settings["size"])
     found: dict[str, dict[str, list[float]]] = {"planned": defaultdict(list), "control": defaultdict(list)}
     for number in range(settings["replications"]):
-        rollouts = pilot.take(pilot.sample(problem(name), rng, 1), 0)
+        rollouts = pilot.take(pilot.sample(problem(name), generator, 1), 0)
         kept, _ = usable(rollouts)
         found["planned"]["answered"].append(float(kept is not None))
         if kept is None:
@@ -86,7 +86,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
         if settings["part"] == "design":
             found["planned"]["signal"].append(float(told_signal(rollouts, choice, name)))
         elif number < CONTROLS:
-            for quantity, value in judge(wrong_choice(rollouts, name, rng), name).items():
+            for quantity, value in judge(wrong_choice(rollouts, name, generator), name).items():
                 found["control"][quantity].append(value)
     return {arm: dict(values) for arm, values in found.items()}
 
@@ -161,11 +161,11 @@ def claims(table: pd.DataFrame) -> list[Claim]:
     for name in NAMES:
         setting = f"{name}, {POINT[0]} prompts of {POINT[1]}"
         for quantity in HOLDS:
-            both = (_misses(points.loc[name, arm, quantity]) for arm in ("planned", "control"))
-            found.append(HOLDS[quantity].claim(setting, *both))
+            own, control = (_misses(points.loc[name, arm, quantity]) for arm in ("planned", "control"))
+            found.append(HOLDS[quantity].claim(setting, own, control))
         if name != NONE:
-            both = (_regret(points.loc[name, arm, "regret"]) for arm in ("planned", "control"))
-            found.append(REGRET.claim(setting, *both))
+            own, control = (_regret(points.loc[name, arm, "regret"]) for arm in ("planned", "control"))
+            found.append(REGRET.claim(setting, own, control))
     return found
 
 

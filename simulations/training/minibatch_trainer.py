@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from grpo_theory.simulate.iterates import simulate_iterates
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Settings
+from grpo_theory.simulate.records import simulate_iterates
 
 OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
 

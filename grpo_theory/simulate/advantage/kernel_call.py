@@ -86,7 +86,15 @@ KERNEL_VIEW = record_type(KernelView, F3, F3, F3, I1, I1)
 CALL_ROOM = record_type(CallRoom, numba.int64, numba.int64, numba.float64, BATCH, F2)
 
 
-NO_BATCH = Batch(*[np.empty((0, 1))] * 2, np.empty((0, 1), dtype=np.int64), *[np.empty(0)] * 4)
+NO_BATCH = Batch(
+    rewards=np.empty((0, 1)),
+    squared_score_norms=np.empty((0, 1)),
+    lengths=np.empty((0, 1), dtype=np.int64),
+    values=np.empty(0),
+    standard_deviations=np.empty(0),
+    optimal_baselines=np.empty(0),
+    parameters=np.empty(0),
+)
 NO_CALL = CallRoom(1, 1, 1.0, NO_BATCH, np.empty((0, 1)))
 
 
