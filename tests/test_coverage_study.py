@@ -15,7 +15,7 @@ from grpo_theory.harness.study import cell_seed, table_of
 from grpo_theory.laboratory import replications_to_tell
 from paper_figures.harness.advice import advice, choices
 from simulations.coverage import coverage
-from simulations.coverage.candidates import ASKED, CANDIDATES, TARGETS, Candidate
+from simulations.coverage.candidates import ASKED, CANDIDATES, TARGETS
 from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import RARE, SURE, directions, names, problem
 
@@ -26,7 +26,7 @@ def table(cells, seed=0):
     """Compute cells and build their table, through JSON as the store does."""
     rows = []
     for cell in cells:
-        results = [json.loads(json.dumps(coverage.compute(cell.settings, cell_seed("coverage", cell, seed), 0)))]
+        results = [json.loads(json.dumps(coverage.simulate(cell.settings, cell_seed("coverage", cell, seed), 0)))]
         rows += coverage.rows(cell.settings, results)
     return table_of(rows)
 
@@ -156,11 +156,7 @@ def test_a_sound_interval_is_confirmed_and_a_wrong_one_refuted(monkeypatch):
     assert verdicts.loc["CI/value_naive", "verdict"] == "refuted"
     assert verdicts.loc["CI/value_effective", "verdict"] == "confirmed"
     assert verdicts.loc["CI/value_clustered", "verdict"] != "refuted"
-    broken = [
-        Candidate(one.name, narrowing(one.function, 0.9), one.target, one.conservative)
-        for one in CANDIDATES
-        if one.name == "value_clustered"
-    ]
+    broken = [replace(one, function=narrowing(one.function, 0.9)) for one in CANDIDATES if one.name == "value_clustered"]
     monkeypatch.setattr(coverage, "CANDIDATES", broken)
     assert judge(coverage.claims(table([cell]))).set_index("id").loc["CI/value_clustered", "verdict"] == "refuted"
 

@@ -15,6 +15,7 @@ from grpo_theory.laboratory import Experiment
 from grpo_theory.samples import Rollouts
 from simulations.coverage import limits
 from simulations.coverage.problems import directions, problem
+from simulations.sources import derived
 
 ASKED = (256, 16)
 """Batch and group size at which the error of the gradient is asked for."""
@@ -31,8 +32,12 @@ class Candidate:
         ``function(data, level)``, vectorised.
     target : str
         What it is an interval of: a key of `TARGETS`.
+    source : str, default ""
+        Where it is derived; empty for one whose coverage is measured and not judged.
     conservative : bool, default False
         Whether it promises at least the nominal coverage, not the nominal one.
+    joint : bool, default False
+        Whether its sets are of all components of the target at once.
     slow : bool, default False
         Whether it is tried with fewer replications, and in the cells of the design only.
     limit : callable, optional
@@ -42,7 +47,9 @@ class Candidate:
     name: str
     function: Callable[..., Any]
     target: str
+    source: str = ""
     conservative: bool = False
+    joint: bool = False
     slow: bool = False
     limit: Callable[[str, int, float], ArrayLike] | None = None
 
@@ -155,19 +162,25 @@ TARGETS = {
 }
 
 CANDIDATES = (
-    Candidate("value_naive", intervals.value_naive, "value", limit=limits.naive_value),
-    Candidate("value_clustered", intervals.value_clustered, "value"),
-    Candidate("value_effective", intervals.value_effective, "value", conservative=True),
-    Candidate("gradient_jackknife", intervals.gradient_jackknife, "gradient", limit=limits.gradient_jackknife),
-    Candidate("gradient_between", intervals.gradient_between, "gradient"),
-    Candidate("gradient_ellipsoid", intervals.gradient_ellipsoid, "gradient"),
-    Candidate("components_jackknife", intervals.components_jackknife, "components"),
+    Candidate(
+        "value_naive",
+        intervals.value_naive,
+        "value",
+        "Student's t, all rewards for independent",
+        limit=limits.naive_value,
+    ),
+    Candidate("value_clustered", intervals.value_clustered, "value", "Student's t on prompts' means"),
+    Candidate("value_effective", intervals.value_effective, "value", "Korn and Graubard (1998)", conservative=True),
+    Candidate("gradient_jackknife", intervals.gradient_jackknife, "gradient", derived(9), limit=limits.gradient_jackknife),
+    Candidate("gradient_between", intervals.gradient_between, "gradient", derived(9)),
+    Candidate("gradient_ellipsoid", intervals.gradient_ellipsoid, "gradient", "Hotelling (1931)", joint=True),
+    Candidate("components_jackknife", intervals.components_jackknife, "components", derived(8)),
     Candidate("components_bootstrap", partial(intervals.components_bootstrap, rng=0), "components", slow=True),
-    Candidate("mse_jackknife", at_sizes_asked(intervals.mse_jackknife), "error"),
+    Candidate("mse_jackknife", at_sizes_asked(intervals.mse_jackknife), "error", derived(8)),
     Candidate("mse_bootstrap", at_sizes_asked(intervals.mse_bootstrap, rng=0), "error", slow=True),
-    Candidate("group_size_jackknife", intervals.group_size_jackknife, "group size"),
-    Candidate("group_size_fieller", intervals.group_size_fieller, "group size"),
+    Candidate("group_size_jackknife", intervals.group_size_jackknife, "group size", derived(10)),
+    Candidate("group_size_fieller", intervals.group_size_fieller, "group size", "Fieller (1954)"),
     Candidate("group_size_bootstrap", partial(intervals.group_size_bootstrap, rng=0), "group size", slow=True),
-    Candidate("group_size_jackknife", reciprocal(intervals.group_size_jackknife), "1/group size"),
-    Candidate("group_size_fieller", reciprocal(intervals.group_size_fieller), "1/group size", conservative=True),
+    Candidate("group_size_jackknife", reciprocal(intervals.group_size_jackknife), "1/group size", derived(10)),
+    Candidate("group_size_fieller", reciprocal(intervals.group_size_fieller), "1/group size", derived(10), conservative=True),
 )

@@ -1,4 +1,8 @@
-"""Coverage of the confidence intervals: over a design, against the group size, and precisely at a few points."""
+"""Coverage of the confidence intervals, and what it costs in width.
+
+It is measured over a design, against the group size, and precisely at a few points, where it is judged: of several components the
+one whose coverage is farthest from the nominal one.  Broken, the same sets are narrowed.
+"""
 
 from typing import Any
 
@@ -6,19 +10,32 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Share
+from grpo_theory.evidence import Claim, Share, Statement
 from grpo_theory.evidence.reading import farthest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.laboratory import coverage_of_several
-from simulations.claims import CATALOGUE, claim, unconverted
 from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
 from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
+from simulations.coverage.statements import POINT, covers
 
+
+def _stated(one: Candidate, target: str) -> Statement:
+    """Return the statement that an interval covers a target, which may be one of several components, or all of them jointly."""
+    suffix = "/reciprocal" if target == "1/group size" else f"/{target}" if target in TARGETS[one.target].labels else ""
+    return covers(f"{one.name}{suffix}", target, one.source, conservative=one.conservative)
+
+
+STATEMENTS = {
+    (one.name, target): _stated(one, target)
+    for one in CANDIDATES
+    if one.source
+    for target in TARGETS[one.target].labels or (f"{one.target}, jointly" if one.joint else one.target,)
+}
+"""By interval and target."""
 LEVEL = 0.95
-MARGIN = 0.01
 NARROWING, CONSERVATIVE_NARROWING = 0.9, 0.6
-"""What the sets of a negative control are shrunk by; more where the interval promises more than the nominal coverage."""
+"""What the sets are shrunk by where they are broken; more where the interval promises more than the nominal coverage."""
 BATCH_SIZES, GROUP_SIZES = (16, 64), (4, 16)
 CURVE_BATCH_SIZE, CURVE_GROUP_SIZES = 32, (4, 8, 16, 32)
 POINT_SIZES = (64, 8)
@@ -67,17 +84,17 @@ def _replications(quick: bool, part: str, name: str, target: str, *sizes: int) -
     return {"replications": usual, "slow_replications": SLOW_REPLICATIONS if part == "design" else 0}
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Try the intervals of a target on the same data, all those that are tried equally often at once."""
     asked = [(settings["slow_replications" if one.slow else "replications"], one) for one in CANDIDATES]
     asked = [(often, one) for often, one in asked if often and one.target == settings["target"]]
     found = []
     for often in dict.fromkeys(often for often, _ in asked):
-        found += _try([one for number, one in asked if number == often], settings, often, seed)
+        found += _try([one for number, one in asked if number == often], settings, often, rng)
     return found
 
 
-def _try(candidates: list[Candidate], settings: Settings, replications: int, seed: np.random.SeedSequence) -> Rows:
+def _try(candidates: list[Candidate], settings: Settings, replications: int, rng: np.random.SeedSequence) -> Rows:
     """Ask all candidates, and at a point their narrowed sets, about each block of data."""
     name, target = settings["problem"], TARGETS[settings["target"]]
     functions = {}
@@ -93,7 +110,7 @@ def _try(candidates: list[Candidate], settings: Settings, replications: int, see
         experiment=target.experiment(name, settings["batch_size"], settings["group_size"]),
         level=LEVEL,
         replications=replications,
-        rng=seed,
+        rng=rng,
         workers=1,
         vectorized=True,
     )
@@ -105,7 +122,7 @@ def _try(candidates: list[Candidate], settings: Settings, replications: int, see
 
 
 def _narrowed(candidate: Candidate) -> str:
-    """Return what a candidate's negative control is called."""
+    """Return what a candidate's narrowed twin is called."""
     return f"{candidate.name}, narrowed"
 
 
@@ -171,52 +188,23 @@ def _limits(settings: Settings) -> Rows:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Read off, at each point, whether an interval covers as it says; the control is the same interval, narrowed.
-
-    Of several components the one whose coverage is farthest from the nominal one.
-    """
+    """Read off, at each point, whether an interval covers as it says."""
     points = table[(table["part"] == "point") & table["measure"].isin(["coverage", "narrowed coverage"])]
     found = []
     for (name, target, interval), part in points.groupby(["problem", "target", "interval"], sort=False):
         shares = part.pivot(index="component", columns="measure", values="estimate")
         worst = shares.loc[farthest(shares["coverage"], LEVEL)]
         first, counts = part.iloc[0], part.groupby("measure")["replications"].first()
-        statement = statement_of(str(interval), str(target))
-        conservative = CATALOGUE[statement].kind == "upper bound"
-        both = (
-            _evidence(float(worst[measure]), conservative, int(counts[measure]), len(shares))
+        statement = STATEMENTS[str(interval), str(target)]
+        own, broken = (
+            _evidence(float(worst[measure]), statement.kind == "upper bound", int(counts[measure]), len(shares))
             for measure in ("coverage", "narrowed coverage")
         )
-        found.append(claim(statement, f"{name} (B = {first['batch_size']}, G = {first['group_size']})", *both))
+        found.append(statement.claim(f"{name} (B = {first['batch_size']}, G = {first['group_size']})", own, broken))
     return found
-
-
-def statement_of(interval: str, target: str) -> str:
-    """Return the id of the statement that an interval covers a target."""
-    suffix = {"1/group size": "/reciprocal", "c1": "/c1", "c2": "/c2", "c3": "/c3"}.get(target, "")
-    return f"CI/{interval}{suffix}"
 
 
 def _evidence(share: float, conservative: bool, replications: int, comparisons: int) -> Share:
     """The share of replications that cover, or of those that miss where covering more often is no fault."""
-    estimate, wanted, margin = (1.0 - share, 1.0 - LEVEL + MARGIN * LEVEL, 0.0) if conservative else (share, LEVEL, MARGIN)
-    return Share(estimate, wanted, margin=margin, replications=replications, comparisons=comparisons)
-
-
-def _decides() -> tuple[str, ...]:
-    """The statements about the intervals that are tried at a point."""
-    aimed = {target for targets in POINTS.values() for target in targets}
-    tried = [one for one in CANDIDATES if one.target in aimed and not one.slow]
-    labelled = ((one.name, label) for one in tried for label in TARGETS[one.target].labels or (one.target,))
-    return tuple(statement_of(*pair) for pair in labelled)
-
-
-STUDY = unconverted(
-    "coverage",
-    "coverage of the confidence intervals, and what it costs in width",
-    cells,
-    compute,
-    rows,
-    claims,
-    _decides(),
-)
+    estimate, wanted = (1.0 - share, 1.0 - LEVEL + POINT.value * LEVEL) if conservative else (share, LEVEL)
+    return Share(estimate, wanted, replications=replications, comparisons=comparisons)

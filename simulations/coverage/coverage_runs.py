@@ -1,4 +1,8 @@
-"""Coverage of the confidence intervals from one training run: of theta*, the gap, and values."""
+"""Coverage of the confidence intervals from one training run.
+
+Of theta*, the gap, and values: over a design of problems, schedules, lengths and batches, and at two points with many runs, where
+it is judged by the worst component.  Broken, limits are a tenth narrower.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,11 +19,25 @@ from grpo_theory.evidence.reading import farthest
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals import Interval, vectorized
 from grpo_theory.schedule import Schedule
-from simulations.claims import claim, unconverted
 from simulations.coverage.narrowing import narrowed
+from simulations.coverage.statements import covers
 from simulations.maximum import curvatures, maximum
+from simulations.sources import derived
 
-LEVEL, MARGIN, NARROWING = 0.95, 0.01, 0.9
+OF = {
+    "last_iterate": "theta*",
+    "averaged_iterate": "theta*",
+    "batch_means": "theta*",
+    "random_scaling": "theta*",
+    "gap_limit": "gap of the last iterate",
+    "tail_value": "mean value of the last half",
+    "learned_value": "value of the last policy",
+    "best_value": "value of the best policy",
+}
+"""What each interval is of."""
+STATEMENTS = {name: covers(name, f"{of} from one run", derived(13)) for name, of in OF.items()}
+
+LEVEL, NARROWING = 0.95, 0.9
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
 SCHEDULES = ("beta/i", "i^-0.6", "constant")
 SIZES = ((300, 1, 4), (1500, 1, 4), (1500, 4, 8))
@@ -38,9 +56,8 @@ Record = gt.TrainingRecord
 
 
 class Asked(NamedTuple):
-    """An interval function, what it is of, in how many components, and the truth about a run."""
+    """An interval function, of how many components, and the truth about a run."""
 
-    of: str
     components: int
     function: Callable[[Record, float], Interval]
     target: Callable[[Record], Array]
@@ -88,7 +105,7 @@ def panel(name: str) -> dict[str, Asked]:
 
     def of_theta(function: Any) -> Asked:
         along = directions.T @ best
-        return Asked("theta*", len(along), partial(function, contrasts=directions.T), lambda record: along)
+        return Asked(len(along), partial(function, contrasts=directions.T), lambda record: along)
 
     def last_gap(record: Record) -> Array:
         return highest - objective(record.path[..., -1, :])
@@ -104,10 +121,10 @@ def panel(name: str) -> dict[str, Asked]:
         "averaged_iterate": of_theta(intervals.averaged_iterate),
         "batch_means": of_theta(intervals.batch_means),
         "random_scaling": of_theta(intervals.random_scaling),
-        "gap_limit": Asked("gap of the last iterate", 1, intervals.gap_limit, last_gap),
-        "tail_value": Asked("mean value of the last half", 1, intervals.tail_value, tail_value),
-        "learned_value": Asked("value of the last policy", 1, intervals.learned_value, learned_value),
-        "best_value": Asked("value of the best policy", 1, intervals.best_value, lambda record: np.asarray(highest)),
+        "gap_limit": Asked(1, intervals.gap_limit, last_gap),
+        "tail_value": Asked(1, intervals.tail_value, tail_value),
+        "learned_value": Asked(1, intervals.learned_value, learned_value),
+        "best_value": Asked(1, intervals.best_value, lambda record: np.asarray(highest)),
     }
 
 
@@ -136,15 +153,15 @@ def side_by_side(questions: list[Asked]) -> Callable[[Record, float], Interval]:
     return all_of_them
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Rows:
-    """Train, ask all intervals about each run, and keep the measures of every component, those of narrowed ones as controls."""
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+    """Train, ask all intervals about each run, and keep the measures of every component, those of narrowed ones too."""
     name = settings["problem"]
     problem, best, _ = maximum(name)
     _, directions = curvatures(name)
     shown = panel(name)
     questions = [shown[interval] for interval in settings["intervals"]]
     labels = [
-        (variant, interval, asked.of, component)
+        (variant, interval, OF[interval], component)
         for interval, asked in zip(settings["intervals"], questions, strict=True)
         for variant in ("", "narrowed ")
         for component in range(asked.components)
@@ -158,7 +175,7 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> Row
         experiment=gt.RecordedTraining("rloo", schedule(name, settings["schedule"]), **sizes, theta0=start),
         level=LEVEL,
         replications=settings["runs"],
-        rng=seed,
+        rng=rng,
         workers=1,
         first=chunk * settings["runs"],
     )
@@ -195,28 +212,18 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Read off, at the points, whether an interval covers as it says, its worst component at least; the control is narrowed."""
+    """Read off, at the points, whether an interval covers as it says."""
     points = table[(table["part"] == "point") & table["measure"].isin(["coverage", "narrowed coverage"])]
     found = []
     for (plan, interval), part in points.groupby(["schedule", "interval"], sort=False):
         first = part.iloc[0]
-        both = (_worst(part[part["measure"] == measure]) for measure in ("coverage", "narrowed coverage"))
+        own, broken = (_worst(part[part["measure"] == measure]) for measure in ("coverage", "narrowed coverage"))
         setting = f"{first['problem']}, {plan} (n = {first['steps']}, B = {first['batch_size']}, G = {first['group_size']})"
-        found.append(claim(f"CI/{interval}", setting, *both))
+        found.append(STATEMENTS[str(interval)].claim(setting, own, broken))
     return found
 
 
 def _worst(part: pd.DataFrame) -> Share:
+    """Return the evidence of the component whose coverage is farthest from the level."""
     row = part.loc[farthest(part["estimate"], LEVEL)]
-    return Share(float(row["estimate"]), LEVEL, margin=MARGIN, replications=int(row["replications"]), comparisons=len(part))
-
-
-STUDY = unconverted(
-    "coverage_runs",
-    "coverage of the confidence intervals from one training run",
-    cells,
-    compute,
-    rows,
-    claims,
-    tuple(f"CI/{interval}" for names in POINTS.values() for interval in names),
-)
+    return Share(float(row["estimate"]), LEVEL, replications=int(row["replications"]), comparisons=len(part))
