@@ -24,7 +24,7 @@ from grpo_theory.plan.baseline_gain import Pair, choose_baseline
 from grpo_theory.plan.group_size import choose
 from simulations.plan import heavy_tails as study
 from simulations.plan.heavy_pilots import LAWS, SIGNAL, SIZES, draw_pilot, exact_law, rate_nodes
-from simulations.plan.plan_coverage import STUDY, cells
+from simulations.plan.plan_coverage import cells, rows, simulate
 
 
 def test_l_skewness_is_the_mean_over_triples():
@@ -131,10 +131,10 @@ def test_the_cells_are_in_the_study_and_controls_are_told_apart():
     assert [cell.settings for cell in ours] == [cell.settings for cell in study.cells(True)]
     cell = next(one for one in ours if one.settings["part"] == "tails, point" and one.settings["law"] == study.HEAVY)
     settings = dict(cell.settings) | {"pilots": 150}
-    result = STUDY.compute(settings, cell_seed(STUDY.name, cell, 1), 0)
-    (row,) = (one for one in STUDY.rows(settings, [result]) if one["quantity"] == "c1")
+    result = simulate(settings, cell_seed("plan_coverage", cell, 1), 0)
+    (row,) = (one for one in rows(settings, [result]) if one["quantity"] == "c1")
     assert row["estimate"] > 0.9 > 0.87 > row["plugged_in"]
-    (row,) = (one for one in STUDY.rows(settings, [result]) if one["quantity"] == "warned")
+    (row,) = (one for one in rows(settings, [result]) if one["quantity"] == "warned")
     assert row["estimate"] > 0.9 > 0.2 > row["plugged_in"]
 
 

@@ -8,7 +8,7 @@ from scipy.stats import beta
 
 import grpo_theory as gt
 from grpo_theory.harness.study import cell_seed, table_of
-from simulations.plan.plan_coverage import HARD, QUANTITIES, STUDY, cells, count_tables, honest_limits
+from simulations.plan.plan_coverage import HARD, TEXTS, cells, count_tables, honest_limits, rows, simulate
 from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
 
 MIXED = RateLaw(2.0, 5.0, ((0.0, 0.3), (0.15, 0.1)))
@@ -32,7 +32,7 @@ def test_the_limits_are_those_of_the_public_functions(size):
             "hard weight": (grpo.shares.low[0], grpo.shares.high[0]),
             "learning rate": (factor.low, factor.high),
         }
-        assert list(public) == list(QUANTITIES)
+        assert list(public) == list(TEXTS)
         for name, limits in public.items():
             assert [ends[pilot] for ends in found[name]] == pytest.approx([float(limit) for limit in limits], rel=1e-9), name
 
@@ -59,8 +59,8 @@ def test_draws_have_the_law():
 def test_truths_are_means_over_the_law_and_intervals_hold_most_of_them():
     law, name = rate_laws()["never, always, between"], "never, always, between"
     cell = next(one for one in cells(True) if one.settings["law"] == name and one.settings["prompts"] == 512)
-    results = [STUDY.compute(cell.settings, cell_seed(STUDY.name, cell, 0), 0)]
-    found = table_of(STUDY.rows(cell.settings, results)).set_index("quantity")
+    results = [simulate(cell.settings, cell_seed("plan_coverage", cell, 0), 0)]
+    found = table_of(rows(cell.settings, results)).set_index("quantity")
     rates = law.draw((400_000,), np.random.default_rng(4))
     slope = gt.theory.finite_group_objective("grpo", 8).slope(rates)
     drawn = {

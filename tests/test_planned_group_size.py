@@ -14,7 +14,7 @@ from grpo_theory.intervals import components_jackknife
 from grpo_theory.plan import choose_group_size
 from simulations.plan import heavy_tails
 from simulations.plan.pilot_problems import HEAD, LIMITS, NAMES, UNIT, constants, problem, truth
-from simulations.plan.planned_group_size import ASKED, CONTROLS, POINT, QUANTITIES, claims, compute, judge, rows
+from simulations.plan.planned_group_size import ASKED, CONTROLS, POINT, QUANTITIES, claims, judge, rows, simulate
 
 TOP = Path(__file__).resolve().parents[1]
 
@@ -64,7 +64,7 @@ def test_what_is_judged_is_what_the_library_says():
 
 def test_groups_of_two_and_three_are_not_answered():
     for size in (2, 3):
-        found = compute(settings("linear", size=size), np.random.SeedSequence(1), 0)
+        found = simulate(settings("linear", size=size), np.random.SeedSequence(1), 0)
         assert found == {"planned": {"answered": [0.0] * 3}, "control": {}}
         (row,) = rows(settings("linear", size=size), [found])
         assert (row["quantity"], row["estimate"], row["replications"]) == ("answered", 0.0, 3)
@@ -73,7 +73,7 @@ def test_groups_of_two_and_three_are_not_answered():
 def test_chunks_draw_pilots_of_their_own():
     cell = Cell(settings("linear"), 2)
     seeds = [chunk_seed("planned_group_size", cell, 1, chunk) for chunk in (0, 0, 1)]
-    first, again, second = (compute(cell.settings, seed, chunk) for seed, chunk in zip(seeds, (0, 0, 1), strict=True))
+    first, again, second = (simulate(cell.settings, seed, chunk) for seed, chunk in zip(seeds, (0, 0, 1), strict=True))
     assert first == again
     assert first["planned"]["regret"] != second["planned"]["regret"]
 
@@ -82,7 +82,7 @@ def test_claims_hold_where_controls_fail():
     """Fifty pilots a problem: what is claimed is not refuted, and each control is, at a level of 1e-5."""
     table = pd.concat(
         [
-            pd.DataFrame(rows(one, [compute(one, np.random.SeedSequence([7, i]), 0)]))
+            pd.DataFrame(rows(one, [simulate(one, np.random.SeedSequence([7, i]), 0)]))
             for i, one in enumerate(settings(name, "point", *POINT, min(50, CONTROLS)) for name in NAMES)
         ]
     )

@@ -13,8 +13,7 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from grpo_theory.harness.store import read_table
-from simulations.plan import plan_coverage
-from simulations.plan.planned_group_size import POINT, STUDY
+from simulations.plan.planned_group_size import POINT
 
 TOP = Path(__file__).resolve().parents[1]
 COLUMNS = ["part", "problem", "prompts", "size", "quantity", "best", "default", "estimate", "standard_error", "replications"]
@@ -102,7 +101,7 @@ def with_tables(page: str, tables: str, marks: tuple[str, str] = PLANNER) -> str
 
 def main(results: Path) -> None:
     """Write the files, unless a table is of a quick run."""
-    (table, facts), (covered, covered_facts) = (read_table(results, study.name) for study in (STUDY, plan_coverage.STUDY))
+    (table, facts), (covered, covered_facts) = (read_table(results, study) for study in ("planned_group_size", "plan_coverage"))
     if facts["quick"] or covered_facts["quick"]:
         raise SystemExit(f"the tables must be of a full run, and one in {results} is of a quick one")
     place, tails, page = (TOP / "docs" / name for name in ("planner.csv", "heavy_tails.csv", "planner.md"))

@@ -8,7 +8,7 @@ from docs.making.places import DOCS, code_link
 from grpo_theory.harness.discovery import studies
 from simulations.claims import CATALOGUE, decided_by, parts_of
 from simulations.claims.digest import cell, digest, number
-from simulations.claims.planner import TEXTS
+from simulations.plan.plan_coverage import TEXTS
 
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
 COVERAGE = pd.read_csv(DOCS / "coverage.csv", keep_default_na=False)

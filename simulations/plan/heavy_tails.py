@@ -1,20 +1,55 @@
-"""Coverage of the planner's limits on pilots of heavy-tailed gradient lengths, and how often it warns of such pilots."""
+"""Coverage of the planner's limits on pilots of heavy-tailed gradient lengths, and how often it warns of such pilots.
 
+These are cells and statements of the study `plan_coverage`.
+"""
+
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from grpo_theory.evidence import Claim, Share
+from grpo_theory.evidence import Claim, Share, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals.heavy_tails import student_coverage
 from grpo_theory.plan.advice import SHORT
 from grpo_theory.plan.group_size import GroupSizeChoice, choose, choose_group_size, pilot_terms
-from simulations.claims import claim
-from simulations.claims.planner import TAILS, WARNINGS
 from simulations.plan.heavy_pilots import LAWS, draw_pilot, exact_law
 from simulations.plan.pilot_problems import LIMITS
+from simulations.sources import OURS, derived
+
+TAILS = {
+    name: Statement(
+        f"plan/tails/{name}",
+        derived(35),
+        f"the 95% limits of {text} hold it at least 95% of the time, within two points, where lengths are lognormal with 0.7",
+        "upper bound",
+        whose=OURS,
+    )
+    for name, text in {
+        "c1": "c1",
+        "c2": "c2",
+        "c3": "c3",
+        "error": "the squared error at group size 16",
+        "loss": "what group size 16 loses",
+    }.items()
+}
+"""What limits are promised of pilots whose gradients have heavy-tailed lengths."""
+MISSED = Statement(
+    "plan/tails/missed",
+    derived(35),
+    "of pilots whose gradient lengths are lognormal with 0.7 at most 10% are not warned of",
+    "upper bound",
+    whose=OURS,
+)
+FALSE_ALARM = Statement(
+    "plan/tails/false alarm",
+    derived(35),
+    "of pilots whose gradient lengths are equal, but for the prompts' success rates, at most 10% are warned of",
+    "upper bound",
+    whose=OURS,
+)
 
 LEVEL = 0.95
 MARGIN = 0.02
@@ -117,24 +152,21 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Read off, at the points, that limits hold as often as promised, where Student's do not, and that warnings are right."""
-    found, points = [], table[table["part"] == "tails, point"]
-    for _, row in points.iterrows():
-        setting = f"{row['law']}, {row['prompts']} prompts of {row['responses']}"
-        quantity, tries = str(row["quantity"]), int(row["replications"])
-        both = float(row["estimate"]), float(row["plugged_in"])
-        if quantity in LIMITS_OF[str(row["law"])]:
-            found.append(
-                claim(f"plan/tails/{quantity}", setting, *(_at_most(1.0 - one, 1.0 - LEVEL + MARGIN, tries) for one in both))
-            )
-        elif quantity == "warned" and row["law"] == HEAVY:
-            found.append(claim("plan/tails/missed", setting, *(_at_most(1.0 - one, ALARMS, tries) for one in both)))
-        elif quantity == "warned" and row["law"] == LIGHT:
-            found.append(claim("plan/tails/false alarm", setting, *(_at_most(one, ALARMS, tries) for one in both)))
+    found = []
+    for row in table[table["part"] == "tails, point"].to_dict("records"):
+        quantity, law = row["quantity"], row["law"]
+        setting = f"{law}, {row['prompts']} prompts of {row['responses']}"
+        if quantity in LIMITS_OF[law]:
+            found.append(TAILS[quantity].claim(setting, *_both(row, 1.0 - LEVEL + MARGIN)))
+        elif quantity == "warned" and law == HEAVY:
+            found.append(MISSED.claim(setting, *_both(row, ALARMS)))
+        elif quantity == "warned" and law == LIGHT:
+            found.append(FALSE_ALARM.claim(setting, *_both(row, ALARMS, counted=True)))
     return found
 
 
-def _at_most(share: float, most: float, replications: int) -> Share:
-    return Share(share, most, margin=0.0, replications=replications)
-
-
-DECIDES = (*(f"plan/tails/{name}" for name in TAILS), *(f"plan/tails/{name}" for name in WARNINGS))
+def _both(row: Mapping[Any, Any], most: float, *, counted: bool = False) -> tuple[Share, Share]:
+    """Return the shares of pilots that miss, or of those that are counted, of ours and of Student's limits, against the most."""
+    shares = (row[name] if counted else 1.0 - row[name] for name in ("estimate", "plugged_in"))
+    own, broken = (Share(float(share), most, replications=int(row["replications"])) for share in shares)
+    return own, broken

@@ -1,6 +1,7 @@
-"""Coverage of what rewards alone tell, on laws of success rates of known truth, over numbers of prompts and group sizes.
+"""Coverage of what rewards alone tell, and of what gradients with heavy tails tell.
 
-And of what gradients tell where their lengths have heavy tails: those cells are of `heavy_tails`.
+Pilots are drawn from laws of success rates of known truth, over numbers of prompts and group sizes; where gradients have heavy
+tails the cells are of `heavy_tails`.  Broken, the rates seen are taken for success rates, and limits are Student's.
 """
 
 from collections.abc import Mapping
@@ -14,17 +15,40 @@ from scipy import sparse
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.evidence import Claim, Share
+from grpo_theory.evidence import Claim, Share, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.plan.average import Reference, Terms, average_terms, mean_ends, ratio_ends
 from grpo_theory.plan.brackets import RateFunction, power_of_two, reference_parameter
 from grpo_theory.plan.learning_rate import ratio_range, times_variance
 from grpo_theory.plan.prompt_weights import PLAIN, raised, slope_function
 from grpo_theory.plan.uniform_share import share_terms
-from simulations.claims import claim, unconverted
-from simulations.claims.planner import TEXTS
 from simulations.plan import heavy_tails
+from simulations.plan.heavy_tails import FALSE_ALARM as FALSE_ALARM
+from simulations.plan.heavy_tails import MISSED as MISSED
+from simulations.plan.heavy_tails import TAILS as TAILS
 from simulations.plan.rate_laws import LANGUAGE_MODEL, RateLaw, rate_laws
+from simulations.sources import OURS, derived
+
+TEXTS = {
+    "uniform share": "the share of uniform groups at the logged group size",
+    "uniform share, doubled": "the share of uniform groups at twice the logged group size",
+    "step": "GRPO's mean weight of a prompt, h'(p)",
+    "weighted rate": "the mean success rate of prompts by MaxRL's weights",
+    "hard prompts": "the share of prompts that succeed less than 20% of the time",
+    "hard weight": "the share of GRPO's weight on prompts that succeed less than 20% of the time",
+    "learning rate": "the factor on the learning rate when GRPO's groups are doubled",
+}
+"""What is covered."""
+FROM_REWARDS = {
+    name: Statement(
+        f"plan/{name}",
+        derived(34),
+        f"from rewards alone, a 95% interval of {text} covers at least 95%, within one point",
+        "upper bound",
+        whose=OURS,
+    )
+    for name, text in TEXTS.items()
+}
 
 LEVEL = 0.95
 MARGIN = 0.01
@@ -38,8 +62,6 @@ REPLICATIONS, POINT_REPLICATIONS, POINT_CHUNKS = 200, 5000, 8
 QUICK_REPLICATIONS = 100
 ROUNDING = 1e-12
 """GRPO's weight with two responses is 1/2 for every prompt, and its limits are that number."""
-QUANTITIES = tuple(TEXTS)
-"""What is covered."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -54,13 +76,14 @@ def cells(quick: bool) -> list[Cell]:
     return [*from_rewards, *heavy_tails.cells(quick)]
 
 
-def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, float]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, float]]:
     """Draw pilots, and count how often the intervals hold the truth, and how often those do that take rates seen for rates."""
     if "ragged" in settings:
-        return heavy_tails.compute(settings, seed, chunk)
+        return heavy_tails.compute(settings, rng, chunk)
     law, size = rate_laws()[settings["law"]], settings["size"]
-    rng = np.random.default_rng(seed)
-    tables = count_tables(rng.binomial(size, law.draw((settings["pilots"], settings["prompts"]), rng)), size)
+    generator = np.random.default_rng(rng)
+    rates = law.draw((settings["pilots"], settings["prompts"]), generator)
+    tables = count_tables(generator.binomial(size, rates), size)
     honest, plugged_in = honest_limits(tables), _limits(_seen_terms(size), tables)
     return {
         name: {
@@ -91,7 +114,7 @@ def honest_limits(tables: Array) -> dict[str, tuple[Array, Array]]:
     k = np.arange(size + 1.0)
     agree = tables @ (k * (k - 1.0) + (size - k) * (size - k - 1.0)) / (prompts * size * (size - 1.0))
     chosen = np.array([reference_parameter(share) for share in agree])
-    found = {name: (np.empty(chosen.size), np.empty(chosen.size)) for name in QUANTITIES}
+    found = {name: (np.empty(chosen.size), np.empty(chosen.size)) for name in TEXTS}
     for a in np.unique(chosen):
         terms = _terms(size, Reference(float(a), power_of_two(prompts)))
         for name, limits in _limits(terms, tables[chosen == a]).items():
@@ -192,7 +215,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     if "ragged" in settings:
         return heavy_tails.rows(settings, results)
     found, tries = [], settings["pilots"] * len(results)
-    for name in QUANTITIES:
+    for name in TEXTS:
         share, seen = (sum(result[name][count] for result in results) / tries for count in ("covered", "plugged_in"))
         width = float(np.mean([result[name]["width"] for result in results]))
         values = {"quantity": name, "plugged_in": seen, "width": width, "truth": results[0][name]["truth"], "prediction": LEVEL}
@@ -202,26 +225,14 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """Read off, at the points, that the intervals cover at least so often as they say; the control plugs in the rates seen."""
+    """Read off, at the points, that the intervals cover at least so often as they say."""
     found = heavy_tails.claims(table)
-    for _, row in table[table["part"] == "point"].iterrows():
-        both = (_evidence(float(row[name]), int(row["replications"])) for name in ("estimate", "plugged_in"))
-        setting = f"{row['law']} (B = {row['prompts']}, n = {row['size']})"
-        found.append(claim(f"plan/{row['quantity']}", setting, *both))
+    for row in table[table["part"] == "point"].to_dict("records"):
+        own, broken = (_evidence(float(row[name]), int(row["replications"])) for name in ("estimate", "plugged_in"))
+        found.append(FROM_REWARDS[row["quantity"]].claim(f"{row['law']} (B = {row['prompts']}, n = {row['size']})", own, broken))
     return found
 
 
 def _evidence(share: float, replications: int) -> Share:
     """The share of intervals that miss, which is to be at most 5%, and one point of a hundred of the level more."""
-    return Share(1.0 - share, 1.0 - LEVEL + MARGIN * LEVEL, margin=0.0, replications=replications)
-
-
-STUDY = unconverted(
-    "plan_coverage",
-    "coverage of what rewards alone tell, and of what gradients with heavy tails tell",
-    cells,
-    compute,
-    rows,
-    claims,
-    (*(f"plan/{name}" for name in QUANTITIES), *heavy_tails.DECIDES),
-)
+    return Share(1.0 - share, 1.0 - LEVEL + MARGIN * LEVEL, replications=replications)
