@@ -99,10 +99,11 @@ def how_made(results: Path, names: Iterable[str], studies: Mapping[str, Study]) 
     for name in names:
         table, facts = read_table(results, name)
         seconds = read_run(results, name).get("processor seconds", "not known")
-        settings = {column: sorted(set(table[column])) for column in ("batch_size", "group_size") if column in table}
+        sizes = {column: table[column].dropna() for column in ("batch_size", "group_size") if column in table}
+        settings = {column: sorted({int(size) for size in values}) for column, values in sizes.items()}
         counts = sorted(set(table["replications"])) if "replications" in table else ["exact"]
         text = ", ".join(map(str, counts))
-        rows.append((name, studies[name].title, json.dumps(settings, default=int), text, facts["seed"], seconds))
+        rows.append((name, studies[name].title, json.dumps(settings), text, facts["seed"], seconds))
     columns = ["study", "title", "settings", "replications a cell", "seed", "processor seconds"]
     return pd.DataFrame(rows, columns=columns)
 

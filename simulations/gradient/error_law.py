@@ -121,15 +121,17 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
-    """Yield the constants of the law, and the worst of each statement over the group sizes."""
+    """Yield the errors beside the law and its constants, and the worst of each statement over the group sizes."""
     problem = gt.gallery.problem(settings["problem"])
     law = gt.group_size_law(problem, problem.theta)
     constants = {"c1": law.c1, "c2": law.c2, "c3": law.c3, "optimum": law.optimum, "paper_optimum": law.paper_optimum}
-    yield {"problem": problem.name, **constants, "estimate": law.optimum}
     loo, oracle, divided = (
         {size: gt.gradient_law(problem, problem.theta, name, batch_size=BATCH_SIZE, group_size=size) for size in GROUP_SIZES}
         for name in ("rloo", "oracle", DIVIDED)
     )
+    for size, error in loo.items():
+        common = {"problem": problem.name, "batch_size": BATCH_SIZE, "group_size": size, **constants}
+        yield common | {"estimate": error.mse, "prediction": float(law.mse(BATCH_SIZE, size))}
     yield from _remainders(problem, law, loo, divided)
     yield from _laws(problem, law, loo)
     yield from _rates(problem.name, law, oracle, (loo, divided))

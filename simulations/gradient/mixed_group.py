@@ -84,10 +84,10 @@ def conditional(point: gt.Point, prompt: int, size: int, mixed: bool) -> tuple[f
 def gaps(point: gt.Point, prompt: int, size: int, mixed: bool) -> tuple[float, float, float]:
     """Return how far the mean, that given a right response, and the update of a prompt's groups are from the closed forms."""
     p = float(point.moments.value[prompt])
-    expected = p + float(mixed_bias(p, size))
+    bias = float(mixed_bias(p, size))
     truth = (1.0 - 1.0 / size) * point.moments.gradient_covectors[prompt] / float(mixed_share(p, size))
     mean, right, update = conditional(point, prompt, size, mixed)
-    return abs(mean - expected), abs(right - expected), float(np.abs(update - truth).max() / np.abs(truth).max())
+    return abs(mean - p - bias), abs(right - p - bias), float(np.abs(update - truth).max() / np.abs(truth).max())
 
 
 def compare(settings: Settings) -> Iterator[Comparison]:
