@@ -46,10 +46,10 @@ def handing_out(name: str) -> float:
     """Return the processor seconds that this process spends on one chunk: on handing it out and taking its result back."""
     from grpo_theory.harness.executors import EXECUTORS as OPENED
     from grpo_theory.harness.runner import made_with
-    from simulations.collection import studies
+    from simulations.collection import collection
 
-    cell, wanted = studies()[STUDY].cells(True)[0], made_with("simulations")
-    with OPENED[name](1) as executor:
+    cell, wanted = collection().studies[STUDY].cells(True)[0], made_with("simulations")
+    with OPENED[name](1, collection().prepare) as executor:
         executor.submit(nothing, STUDY, cell, 0, 0, (), wanted).result()
         before = processor_seconds()
         for future in [executor.submit(nothing, STUDY, cell, 0, chunk, (), wanted) for chunk in range(MANY)]:
