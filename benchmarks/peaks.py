@@ -10,7 +10,6 @@ import numpy as np
 
 from benchmarks.work import Peaks
 from grpo_theory.compiler import OPTIONS
-from grpo_theory.compiler.compilation import OPTIONS
 from grpo_theory.simulate.draw.streams import LANES, block_streams, fill_words
 
 SECONDS = 0.02
