@@ -53,9 +53,9 @@ def law_of(law):
     return found(law.coarse, levels[0], 8, found(law.fine, levels[1], 16, None))
 
 
-def filled(law, group_size, n_strips, batch_size, seed):
-    """Draw the first strips of a block from a law that is made, and return their counts."""
-    sheet, counts = make_sheet(law), make_counts(n_strips, batch_size, law.fine.shape[1])
+def filled(law, group_size, n_tiles, batch_size, seed):
+    """Draw the first tiles of a block from a law that is made, and return their counts."""
+    sheet, counts = make_sheet(law), make_counts(n_tiles, batch_size, law.fine.shape[1])
     streams, room = block_streams(np.random.SeedSequence(seed), 0), make_counting_room(law, sheet)
     compiled_fill_counts()(streams, law, sheet, room, 0, counts)
     return counts
@@ -180,9 +180,9 @@ def test_few_bits_are_for_large_groups_that_leave_little():
         assert all(part.size == 0 or np.shares_memory(part, sheet.words) for part in sheet[1:])
 
 
-def counts_of_groups(law, group_size, n_strips, seed):
+def counts_of_groups(law, group_size, n_tiles, seed):
     """Return the prompts (n,) and the counts (n, O) of groups that are drawn from a law of several prompts, (M, O)."""
-    counts = filled(make_law(np.ones(len(law)), law, 1, group_size), group_size, n_strips, 3, seed)
+    counts = filled(make_law(np.ones(len(law)), law, 1, group_size), group_size, n_tiles, 3, seed)
     return counts.prompts.ravel(), counts.outcomes.transpose(0, 1, 3, 2).reshape(-1, law.shape[1])
 
 

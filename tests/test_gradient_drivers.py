@@ -71,7 +71,7 @@ COMPOSITIONS = [
 class Simulated:
     """A simulation taken apart: what it draws, response by response, and how each estimator is worked out."""
 
-    def __init__(self, c, estimators, *, batch_size, group_size, behaviour=None, directions=None, strips=1, seed=0):
+    def __init__(self, c, estimators, *, batch_size, group_size, behaviour=None, directions=None, tiles=1, seed=0):
         self.dense, self.estimators = Dense(c), estimators
         self.theta, self.behaviour = c.theta, c.theta if behaviour is None else behaviour
         self.directions = np.empty((0, c.policy.dimension)) if directions is None else directions
@@ -79,13 +79,13 @@ class Simulated:
         self.law = outcome_law.outcome_law(sampler, group_size)
         self.found = estimator_covectors.covectors_of(current, sampler, estimators, batch_size, group_size)
         self.geometry = errors.geometry(current, self.directions, batch_size)
-        self.sizes = strips, batch_size, group_size
+        self.sizes = tiles, batch_size, group_size
         self.seed = np.random.SeedSequence(seed)
         self.batches = self.draw()
 
     def draw(self):
-        strips, batch_size, _ = self.sizes
-        drawn = batches.make_batches(self.law, strips, batch_size, in_order=True)
+        tiles, batch_size, _ = self.sizes
+        drawn = batches.make_batches(self.law, tiles, batch_size, in_order=True)
         for fill in (lambda one: one.fill(drawn.counts), lambda one: one.fill_ordered(drawn.counts, drawn.ordered)):
             stream = batches.BatchStream(self.law)
             stream.begin(random_streams.stream_words(self.seed), 0)
@@ -302,7 +302,7 @@ def test_a_table_and_a_kernel_that_is_shown_everything_give_the_same_bits(policy
         for one in made
     ]
     sizes = {"batch_size": 3, "group_size": 6, "behaviour": 0.5 * c.theta, "directions": np.eye(c.policy.dimension)[:2]}
-    run = Simulated(c, [*made, *twins], **sizes, strips=2)
+    run = Simulated(c, [*made, *twins], **sizes, tiles=2)
     by_table = [one for one in run.found if not isinstance(getattr(one, "source", None), response_sums.Called)]
     assert {estimator for one in by_table for estimator in one.estimators} == set(made)
     for one, other in zip(made, twins, strict=True):
@@ -370,7 +370,7 @@ def test_groups_have_a_largest_size():
 def test_counts_are_those_of_the_outcomes_in_the_order_drawn(policy, group_size):
     """Drawn by 16 bits and by 8, with rewards that are random and that response and prompt decide."""
     c = token_case(policy)
-    run = Simulated(c, [gt.estimators()["reinforce"]], batch_size=5, group_size=group_size, strips=3)
+    run = Simulated(c, [gt.estimators()["reinforce"]], batch_size=5, group_size=group_size, tiles=3)
     assert (len(run.law.coarse) > 0) == (group_size >= outcome_law.COARSE_GROUP)
     counts, ordered = run.batches.counts.outcomes, run.batches.ordered
     for outcome in range(counts.shape[2]):
@@ -490,7 +490,7 @@ def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
         assert np.isfinite(run.observe(estimator)).all()
     assert set(DRIVERS) == TRIED
     unused = STAGES - REACHED
-    assert unused == {"draw_prompts"}, "which pilots use"
+    assert unused == {"draw_prompts", "read_blocks", "add_to_blocks"}, "which pilots use, and training"
 
 
 @pytest.mark.parametrize("policy", CASES)

@@ -394,4 +394,4 @@ def test_a_kernel_typed_at_a_prompt_works_without_a_cache(workshop, first, way):
     assert typed["hits"][1:] == SIGNATURES[1:]
     # It counts as reading lengths too, and so it is shown every response: the drivers that do so may be new, it is not kept.
     added = workshop.machine_code().keys() - before.keys()
-    assert {name.partition("-")[0] for name in added} <= {"called.fill_firsts", "contrasts.fill_contrasts_of_firsts"}
+    assert {name.partition("-")[0] for name in added} <= {"response_sums.fill_firsts", "contrasts.fill_contrasts_of_firsts"}

@@ -126,9 +126,9 @@ def test_a_replication_is_the_same_whatever_the_number_of_them():
     whole = drawn(point, [4], 16, 64)
     for sizes in ((16, 64), (7, 32), (7, 5)):
         at_once = drawn(point, [4], *sizes)
-        for strips in ([1], [1, 3], [3, 1], [2, 2]):
-            for one, other in zip(at_once, drawn(point, strips, *sizes), strict=True):
-                np.testing.assert_array_equal(one[: sum(strips)], other)
+        for tiles in ([1], [1, 3], [3, 1], [2, 2]):
+            for one, other in zip(at_once, drawn(point, tiles, *sizes), strict=True):
+                np.testing.assert_array_equal(one[: sum(tiles)], other)
     scores = c.policy.scores(c.theta)
     prompts, outcomes = whole
     for r in range(5):
@@ -139,14 +139,14 @@ def test_a_replication_is_the_same_whatever_the_number_of_them():
         np.testing.assert_allclose(estimates[r, 0, 4:], estimate[:2], atol=1e-13)
 
 
-def drawn(point, strips, batch_size, group_size):
-    """Draw the first strips of the first block, so many at a time: prompts (S, B, LANES) and counts (S, B, O, LANES)."""
+def drawn(point, tiles, batch_size, group_size):
+    """Draw the first tiles of the first block, so many at a time: prompts (S, B, LANES) and counts (S, B, O, LANES)."""
     law = outcome_law(point, group_size)
     stream = BatchStream(law)
     stream.begin(stream_words(as_seed_sequence(11)), 0)
     found = []
-    for n_strips in strips:
-        counts = make_counts(n_strips, batch_size, law.fine.shape[1])
+    for n_tiles in tiles:
+        counts = make_counts(n_tiles, batch_size, law.fine.shape[1])
         stream.fill(counts)
         found.append(counts)
     return [np.concatenate(parts) for parts in zip(*found, strict=True)]
@@ -212,7 +212,7 @@ def test_a_simulation_draws_from_the_streams_of_its_blocks():
 
 
 def test_the_block_is_fixed_by_the_shape_of_a_batch():
-    """Whole strips of 128 replications, about two million responses."""
+    """Whole tiles of 128 replications, about two million responses."""
     assert gt.block_replications(16, 64) * 16 * 64 == 1 << 21
     assert gt.block_replications(1, 1) == 1 << 21
     assert gt.block_replications(1 << 10, 1 << 10) == LANES

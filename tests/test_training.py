@@ -26,7 +26,7 @@ from grpo_theory.simulate.draw.policy_draw import CHUNK_WORDS
 from grpo_theory.simulate.draw.prompt_tables import alias_table
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks
 from grpo_theory.simulate.training_tables import make_advantage_rule
-from grpo_theory.simulate.update import advance, ascent
+from grpo_theory.simulate.update import advance, ascent, iterates
 from grpo_theory.simulate.update import optimiser as optimisers
 from grpo_theory.simulate.update import trace as traces
 
@@ -361,7 +361,20 @@ def plain(monkeypatch):
 
 
 MODULES = (
-    *(advance, affine, ascent, elementary, kernel_call, optimisers, policy_draw, prompt_tables, ratios, rewards, rollout),
+    *(
+        advance,
+        affine,
+        ascent,
+        elementary,
+        iterates,
+        kernel_call,
+        optimisers,
+        policy_draw,
+        prompt_tables,
+        ratios,
+        rewards,
+        rollout,
+    ),
     *(tables, traces, weights),
 )
 

@@ -25,11 +25,24 @@ from grpo_theory.simulate.draw.policy_draw import Groups, OutcomeSource, PolicyR
 from grpo_theory.simulate.draw.prompt_tables import lookup
 from grpo_theory.simulate.training_blocks import Runs, TrainingBlocks, make_step_room
 from grpo_theory.simulate.training_tables import token_paths
-from grpo_theory.simulate.update import advance, ascent
+from grpo_theory.simulate.update import advance, ascent, iterates
 from grpo_theory.simulate.update import trace as traces
 
 MODULES = (
-    *(affine, ascent, elementary, kernel_call, random_streams, policy_draw, prompt_tables, ratios, rewards, rollout, tables),
+    *(
+        affine,
+        ascent,
+        elementary,
+        iterates,
+        kernel_call,
+        random_streams,
+        policy_draw,
+        prompt_tables,
+        ratios,
+        rewards,
+        rollout,
+        tables,
+    ),
     traces,
 )
 N, LANES, B, G = WIDTH + 5, 2 * WIDTH, 2, 6

@@ -21,9 +21,9 @@ from grpo_theory.simulate.observe.truth import ErrorRoom
 from grpo_theory.simulate.workers import borrowed, check_wanted
 
 CALL_NUMBERS = 1 << 18
-"""The numbers that the covectors of a call take, unless one strip has more: few enough for a cache, many for a call."""
-SUMMARY_STRIPS = 127
-"""The strips of which observations are summarised at once: few enough for a cache, and an odd number, because rows that lie a
+"""The numbers that the covectors of a call take, unless one tile has more: few enough for a cache, many for a call."""
+SUMMARY_TILES = 127
+"""The tiles of which observations are summarised at once: few enough for a cache, and an odd number, because rows that lie a
 power of two apart push one another out of it.  A fixed number, so that an estimator's moments are the same alone and in company.
 """
 
@@ -79,10 +79,10 @@ class GradientBlocks:
         return any(one.in_order for one in self.covectors)
 
     @property
-    def call_strips(self) -> int:
-        """The most strips of a call."""
-        strip = self.batch_size * LANES
-        largest = max(one.n_numbers for one in self.covectors) * strip
+    def call_tiles(self) -> int:
+        """The most tiles of a call."""
+        tile = self.batch_size * LANES
+        largest = max(one.n_numbers for one in self.covectors) * tile
         return max(1, CALL_NUMBERS // largest)
 
     @cached_array
@@ -111,12 +111,12 @@ class Workspace:
     def __init__(self, blocks: GradientBlocks) -> None:
         self.blocks = blocks
         self.buffers = Buffers()
-        self.call_strips = blocks.call_strips
+        self.call_tiles = blocks.call_tiles
         self.streams = [BatchStream(blocks.law) for _ in range(1 + blocks.in_order)]  # as counts, and in the order drawn
-        n_strips = min(SUMMARY_STRIPS, -(-blocks.block_replications // LANES))
+        n_tiles = min(SUMMARY_TILES, -(-blocks.block_replications // LANES))
         self.moments = blocks.make_moments()
-        observations = zeros(len(blocks.estimators), 4 + blocks.n_directions, n_strips, LANES)
-        self.rows = observations.reshape(-1, n_strips * LANES)
+        observations = zeros(len(blocks.estimators), 4 + blocks.n_directions, n_tiles, LANES)
+        self.rows = observations.reshape(-1, n_tiles * LANES)
         lengths = [len(one.estimators) for one in blocks.covectors]
         self.observations = np.split(observations, np.cumsum(lengths)[:-1])
 
@@ -124,36 +124,36 @@ class Workspace:
         """Simulate the first replications of a block, and add them to moments that are those of none."""
         for stream in self.streams:
             stream.begin(self.blocks.words, block)
-        for done in range(0, replications, SUMMARY_STRIPS * LANES):
-            wanted = min(replications - done, SUMMARY_STRIPS * LANES)
+        for done in range(0, replications, SUMMARY_TILES * LANES):
+            wanted = min(replications - done, SUMMARY_TILES * LANES)
             self._observe_next(wanted)
             compiled_fill_moments()(self.rows, wanted, 0, self.moments)
             compiled_merge_moments()(total, self.moments)
 
     def _observe_next(self, replications: int) -> None:
         """Draw and observe the next replications of a block."""
-        n_strips = -(-replications // LANES)
-        for start in range(0, n_strips, self.call_strips):
-            batches = self._draw(min(self.call_strips, n_strips - start))
+        n_tiles = -(-replications // LANES)
+        for start in range(0, n_tiles, self.call_tiles):
+            batches = self._draw(min(self.call_tiles, n_tiles - start))
             for one, observations in zip(self.blocks.covectors, self.observations, strict=True):
                 self._observe(one, batches, start, observations)
                 if isinstance(one, OwnCovectors):
                     self._check(one, batches, observations[0, 0, start:], replications - start * LANES)
 
-    def _draw(self, n_strips: int) -> Batches:
+    def _draw(self, n_tiles: int) -> Batches:
         """Draw the next batches."""
-        batches: Batches = self.buffers.made("batches", self._make_batches, n_strips)
+        batches: Batches = self.buffers.made("batches", self._make_batches, n_tiles)
         if batches.ordered is not None:
             self.streams[1].fill_ordered(batches.counts, batches.ordered)
         self.streams[0].fill(batches.counts)
         return batches
 
-    def _make_batches(self, n_strips: int) -> Batches:
-        """Make room for so many strips."""
-        return make_batches(self.blocks.law, n_strips, self.blocks.batch_size, in_order=self.blocks.in_order)
+    def _make_batches(self, n_tiles: int) -> Batches:
+        """Make room for so many tiles."""
+        return make_batches(self.blocks.law, n_tiles, self.blocks.batch_size, in_order=self.blocks.in_order)
 
     def _observe(self, one: EstimatorCovectors, batches: Batches, start: int, observations: Array) -> None:
-        """Fill in the observations of estimators, shape (E, 4 + J, S, LANES), from a strip on."""
+        """Fill in the observations of estimators, shape (E, 4 + J, S, LANES), from a tile on."""
         fill_errors, truth = self.blocks.geometry
         first = 0
         for covectors in one.fill(batches, self.buffers):
@@ -173,8 +173,8 @@ class Workspace:
         """Raise if a kernel has left an advantage that is not finite, in one of the wanted replications of a call."""
         bad = ~np.isfinite(errors[: len(batches.counts.prompts)]).reshape(-1)[:wanted]
         if bad.any():
-            strip, lane = divmod(int(np.argmax(bad)), LANES)
-            counts, prompt = batches.counts.outcomes[strip, 0, :, lane], batches.counts.prompts[strip, 0, lane]
+            tile, lane = divmod(int(np.argmax(bad)), LANES)
+            counts, prompt = batches.counts.outcomes[tile, 0, :, lane], batches.counts.prompts[tile, 0, lane]
             raise ValueError(
                 f"the kernel of estimator {one.estimators[0].name!r} must fill finite advantages, and does not for a batch "
                 f"of {self.blocks.batch_size} x {self.blocks.law.group_size} responses, the first with rewards "

@@ -32,9 +32,9 @@ JOBS_LEFT = 4
 
 
 def block_replications(batch_size: int, group_size: int) -> int:
-    """Return the number of replications in a block, whole strips: fixed by the shape of a batch alone."""
-    strip_responses = LANES * prod(as_sizes(batch_size, group_size))
-    return LANES * max(1, BLOCK_RESPONSES // strip_responses)
+    """Return the number of replications in a block, whole tiles: fixed by the shape of a batch alone."""
+    tile_responses = LANES * prod(as_sizes(batch_size, group_size))
+    return LANES * max(1, BLOCK_RESPONSES // tile_responses)
 
 
 @typed

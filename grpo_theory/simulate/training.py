@@ -17,7 +17,8 @@ from grpo_theory.problem import Problem
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.advantage.route import CALLED, moves
 from grpo_theory.simulate.draw.streams import Rng, Streams, as_seed_sequence, block_streams
-from grpo_theory.simulate.training_blocks import BLOCK_RUNS, Ball, TrainingBlocks, starting_points
+from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
+from grpo_theory.simulate.update.iterates import Ball
 from grpo_theory.simulate.update.optimiser import SGD, Optimiser
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_numbers, shown

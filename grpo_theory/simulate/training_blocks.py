@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array, read_only
+from grpo_theory.arrays import Array
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import check_penalty
@@ -34,10 +34,11 @@ from grpo_theory.simulate.training_tables import (
 )
 from grpo_theory.simulate.update.advance import Functions, Rules, StepRoom, Updates, compiled_advance
 from grpo_theory.simulate.update.ascent import Ascent, ascent
+from grpo_theory.simulate.update.iterates import Ball
 from grpo_theory.simulate.update.optimiser import Optimiser
 from grpo_theory.simulate.update.trace import NO_TRACE, Trace
 from grpo_theory.simulate.workers import borrowed, check_wanted
-from grpo_theory.validation import as_positive, as_real_array, check_shape
+from grpo_theory.validation import as_real_array, check_shape
 
 BLOCK_RUNS = LANES
 CALL_WORDS = 1 << 22
@@ -46,30 +47,6 @@ NEAR_NUMBERS = 1 << 13
 """Twice what a first level of cache holds: with fewer numbers in a step, 128 runs side by side were faster than 64."""
 CALL_NUMBERS = 1 << 17
 """The numbers that the iterates of several blocks have at most, so that memory is flat."""
-
-
-@dataclass(frozen=True, eq=False)
-class Ball:
-    """The ball onto which iterates are projected.
-
-    Parameters
-    ----------
-    centre : array_like, shape (d,)
-    radius : float
-    """
-
-    centre: ArrayLike
-    radius: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "centre", read_only(as_real_array("centre", self.centre, 1)))
-        as_positive("radius", self.radius)
-
-    def as_array(self, policy: Policy) -> Array:
-        """Return the centre followed by the radius, shape (d + 1,)."""
-        centre = np.asarray(self.centre)
-        check_shape("centre", centre, (policy.dimension,), "(d,), the policy's parameters")
-        return np.append(centre, self.radius)
 
 
 def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Array:

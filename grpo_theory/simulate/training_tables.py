@@ -28,7 +28,8 @@ from grpo_theory.simulate.draw.prompt_tables import alias_rows, lookup
 from grpo_theory.simulate.draw.sizes import StepSizes
 from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.update.advance import State, StepFunctions
-from grpo_theory.simulate.update.ascent import Ascent, follow_alone, project
+from grpo_theory.simulate.update.ascent import Ascent
+from grpo_theory.simulate.update.iterates import follow_alone, project
 from grpo_theory.simulate.update.optimiser import Optimiser
 from grpo_theory.simulate.update.trace import keep_iterates, keep_rollout
 

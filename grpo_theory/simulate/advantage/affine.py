@@ -42,16 +42,16 @@ def make_coefficients(found: Array, rewards: Array, fields: tuple[Array, ...], g
 
 
 @stage
-def find_affine(coefficients, counts, b, i, prompts, room):
-    """Fill in the advantages of the outcomes, the second of room (2, at least O + 1, WIDTH), over G, from counts (B, O, N)."""
-    n_outcomes, total, found = counts.shape[1], reals(0.0), room[0]
+def find_affine(coefficients, counts, b, i, prompts, found, advantages):
+    """Fill in the advantages of the outcomes (O, WIDTH), over G, from counts (B, O, N); found (at least O + 1, WIDTH) is room."""
+    n_outcomes, total = counts.shape[1], reals(0.0)
     rewards = coefficients.rewards
     read_rows(rewards, prompts, found)
     for o in range(n_outcomes):
         total = total + as_real(load(counts, b, o, i)) * at_places(rewards, o, prompts, found)
     common = coefficients.everyone * total + at_places(rewards, n_outcomes, prompts, found)
     for o in range(n_outcomes):
-        store(coefficients.own * at_places(rewards, o, prompts, found) + common, room, 1, o, 0)
+        store(coefficients.own * at_places(rewards, o, prompts, found) + common, advantages, o, 0)
 
 
 @function_value(SUM_AFFINE)

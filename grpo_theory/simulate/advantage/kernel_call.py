@@ -86,18 +86,6 @@ KERNEL_VIEW = record_type(KernelView, F3, F3, F3, I1, I1)
 CALL_ROOM = record_type(CallRoom, numba.int64, numba.int64, numba.float64, BATCH, F2)
 
 
-NO_BATCH = Batch(
-    rewards=np.empty((0, 1)),
-    squared_score_norms=np.empty((0, 1)),
-    lengths=np.empty((0, 1), dtype=np.int64),
-    values=np.empty(0),
-    standard_deviations=np.empty(0),
-    optimal_baselines=np.empty(0),
-    parameters=np.empty(0),
-)
-NO_CALL = CallRoom(1, 1, 1.0, NO_BATCH, np.empty((0, 1)))
-
-
 def spare_rows(group_size: int) -> int:
     """Return how many rows of G numbers the end of the last run may write into."""
     return -(-RUN // group_size)
@@ -108,6 +96,10 @@ def make_batch(n_groups: int, group_size: int, parameters: Array) -> Batch:
     shape = n_groups, group_size
     unread = [np.full(n_groups, np.nan) for _ in PROMPT_FIELDS]
     return Batch._make([np.empty(shape), np.full(shape, np.nan), np.ones(shape, dtype=np.int64), *unread, parameters])
+
+
+NO_CALL = CallRoom(1, 1, 1.0, make_batch(0, 1, np.empty(0)), np.empty((0, 1)))
+"""Where no kernel is called."""
 
 
 def make_call_room(advantage: Advantage, batch_size: int, group_size: int, divisor: float) -> CallRoom:

@@ -56,9 +56,9 @@ def sum_by_response(counts, b, i, advantages, stride, n_values, sums):
 
 def sum_tabulated(tables, counts, advantages, sums):
     """Fill in sums (S, B, n_signs, K, LANES) by a table; advantages (at least L, WIDTH) are room."""
-    n_strips, batch_size, _ = counts.prompts.shape
+    n_tiles, batch_size, _ = counts.prompts.shape
     n_values = tables.ranks.shape[0] + 1
-    for s in range(n_strips):
+    for s in range(n_tiles):
         outcomes, own = counts.outcomes[s], sums[s]
         for b in range(batch_size):
             for i in range(0, LANES, WIDTH):
@@ -68,22 +68,22 @@ def sum_tabulated(tables, counts, advantages, sums):
 
 
 def sum_by_coefficients(coefficients, counts, room, sums):
-    """Fill in sums (S, B, n_signs, K, LANES) of an affine kernel; room is that of `find_affine`."""
-    n_strips, batch_size, _ = counts.prompts.shape
-    n_values = counts.outcomes.shape[2] // sums.shape[3]
-    for s in range(n_strips):
+    """Fill in sums (S, B, n_signs, K, LANES) of an affine kernel; room (2, at least O + 1, WIDTH) is for rewards, advantages."""
+    n_tiles, batch_size, _ = counts.prompts.shape
+    n_values, found, advantages = counts.outcomes.shape[2] // sums.shape[3], room[0], room[1]
+    for s in range(n_tiles):
         outcomes, own = counts.outcomes[s], sums[s]
         for b in range(batch_size):
             for i in range(0, LANES, WIDTH):
-                find_affine(coefficients, outcomes, b, i, load(counts.prompts, s, b, i), room)
-                sum_by_response(outcomes, b, i, room[1], n_values, n_values, own)
+                find_affine(coefficients, outcomes, b, i, load(counts.prompts, s, b, i), found, advantages)
+                sum_by_response(outcomes, b, i, advantages, n_values, n_values, own)
 
 
 def sum_called(kernel, view, counts, room, by_outcome, sums):
     """Fill in sums (S, B, n_signs, K, LANES) of a kernel that treats responses alike; by_outcome (B, O, WIDTH) is room."""
-    n_strips, batch_size, _ = counts.prompts.shape
+    n_tiles, batch_size, _ = counts.prompts.shape
     n_values = counts.outcomes.shape[2] // sums.shape[3]
-    for s in range(n_strips):
+    for s in range(n_tiles):
         outcomes, own = counts.outcomes[s], sums[s]
         for i in range(0, LANES, WIDTH):
             call_on_counts(kernel, view, outcomes, counts.prompts[s], i, WIDTH, room, by_outcome)
@@ -122,8 +122,8 @@ def find_firsts(counts, b, i, by_outcome, firsts, deviations):
 
 def fill_firsts(kernel, view, counts, room, by_outcome, firsts, deviations):
     """Fill in firsts (S, B, L, LANES) and deviations (S, B, K, LANES): see `find_firsts`; by_outcome (B, O, WIDTH) is room."""
-    n_strips, batch_size, _ = counts.prompts.shape
-    for s in range(n_strips):
+    n_tiles, batch_size, _ = counts.prompts.shape
+    for s in range(n_tiles):
         outcomes, own_firsts, own_deviations = counts.outcomes[s], firsts[s], deviations[s]
         for i in range(0, LANES, WIDTH):
             call_on_counts(kernel, view, outcomes, counts.prompts[s], i, WIDTH, room, by_outcome)

@@ -60,9 +60,8 @@ def alone(rows: Array, batch_size: int) -> Combinations:
 
 
 @stage
-def add_combination(combinations, e, v, b, covector):
-    """Fill in the covector (1, D, WIDTH) that estimator e gives group b."""
-    rows, weights, columns = combinations.rows[v], combinations.weights[v], combinations.columns
+def add_combination(rows, weights, columns, e, b, covector):
+    """Fill in the covector (1, D, WIDTH) that estimator e gives group b, from one vector's rows and weights."""
     n_rows = columns.shape[1]
     for d in range(rows.shape[1]):
         total = reals(0.0)

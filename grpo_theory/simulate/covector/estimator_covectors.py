@@ -64,8 +64,8 @@ class ContrastCovectors:
         return [covectors]
 
     def _make_room(self, batches: Batches) -> tuple[Combinations, Array]:
-        n_strips, batch_size, *_ = batches.counts.outcomes.shape
-        n_vectors = n_strips * VECTORS
+        n_tiles, batch_size, *_ = batches.counts.outcomes.shape
+        n_vectors = n_tiles * VECTORS
         rows = make_rows(n_vectors, batch_size * self.columns.shape[1], self.n_logits)
         weights = zeros(n_vectors, batch_size, self.contrasts.n_columns, WIDTH)
         return combine(rows, weights, self.columns), zeros(self.expected.rows.shape[1], WIDTH)
@@ -98,9 +98,9 @@ class TableCovectors:
         return list(several)
 
     def _make_room(self, batches: Batches) -> tuple[Array, Array, Array, list[Combinations]]:
-        n_strips, batch_size, *_ = batches.counts.outcomes.shape
+        n_tiles, batch_size, *_ = batches.counts.outcomes.shape
         advantages, room = zeros(self.tables.advantages.shape[1], WIDTH), zeros(self.tokens.rows.shape[1], WIDTH)
-        found = make_covectors(len(self.estimators), n_strips, batch_size, self.n_logits)
+        found = make_covectors(len(self.estimators), n_tiles, batch_size, self.n_logits)
         return found, advantages, room, [alone(rows, batch_size) for rows in found]
 
 
@@ -143,9 +143,9 @@ class OwnCovectors:
 
     def fill(self, batches: Batches, buffers: Buffers) -> list[Combinations]:
         """Return the estimator's covectors."""
-        n_strips, batch_size, *_ = batches.counts.outcomes.shape
+        n_tiles, batch_size, *_ = batches.counts.outcomes.shape
         n_responses, n_signs = self.weighing.gains.shape[:2]
-        sums = buffers.array("sums", n_strips, batch_size, n_signs, n_responses, LANES)
+        sums = buffers.array("sums", n_tiles, batch_size, n_signs, n_responses, LANES)
         self.source.fill(batches, buffers, sums)
         found, covectors = buffers.made("own", self._make_room, batches)
         tokens = buffers.array("tokens", self.weighing.tokens.rows.shape[1], WIDTH)
@@ -153,8 +153,8 @@ class OwnCovectors:
         return list(covectors)
 
     def _make_room(self, batches: Batches) -> tuple[Array, list[Combinations]]:
-        n_strips, batch_size, *_ = batches.counts.outcomes.shape
-        found = make_covectors(1, n_strips, batch_size, self.n_logits)
+        n_tiles, batch_size, *_ = batches.counts.outcomes.shape
+        found = make_covectors(1, n_tiles, batch_size, self.n_logits)
         return found, [alone(rows, batch_size) for rows in found]
 
 
@@ -195,9 +195,9 @@ class CalledContrasts(OwnCovectors):
         return [covectors]
 
     def _make_firsts(self, batches: Batches) -> tuple[Array, Array, Combinations, Array]:
-        n_strips, batch_size, *_ = batches.counts.outcomes.shape
-        n_vectors = n_strips * VECTORS
-        firsts, deviations = (zeros(n_strips, batch_size, n, LANES) for n in (2, self.n_logits))
+        n_tiles, batch_size, *_ = batches.counts.outcomes.shape
+        n_vectors = n_tiles * VECTORS
+        firsts, deviations = (zeros(n_tiles, batch_size, n, LANES) for n in (2, self.n_logits))
         weights = zeros(n_vectors, batch_size, 3, WIDTH)
         weights[:, :, 2] = 1.0
         covectors = combine(make_rows(n_vectors, 3 * batch_size, self.n_logits), weights, np.arange(3)[None])

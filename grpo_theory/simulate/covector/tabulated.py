@@ -20,9 +20,9 @@ from grpo_theory.simulate.draw.prompt_tables import LOOKUP, at_places, read_rows
 from grpo_theory.simulate.draw.streams import VECTORS
 
 
-def make_covectors(n_estimators: int, n_strips: int, batch_size: int, n_logits: int) -> Array:
+def make_covectors(n_estimators: int, n_tiles: int, batch_size: int, n_logits: int) -> Array:
     """Make room for covectors, those of each estimator as `Combinations` has rows."""
-    return zeros(n_estimators, n_strips * VECTORS, batch_size + batch_size % 2, n_logits, WIDTH)
+    return zeros(n_estimators, n_tiles * VECTORS, batch_size + batch_size % 2, n_logits, WIDTH)
 
 
 @stage

@@ -38,7 +38,7 @@ class Buffers:
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """Some strips of 128 batches.
+    """Some tiles of 128 batches.
 
     Attributes
     ----------
@@ -51,10 +51,10 @@ class Batches:
     ordered: NDArray[np.uint16] | None
 
 
-def make_batches(law: OutcomeLaw, n_strips: int, batch_size: int, *, in_order: bool) -> Batches:
+def make_batches(law: OutcomeLaw, n_tiles: int, batch_size: int, *, in_order: bool) -> Batches:
     """Make room for batches that are drawn from a law."""
-    counts = make_counts(n_strips, batch_size, law.fine.shape[1])
-    ordered = zeros(n_strips, batch_size, law.group_size, LANES, dtype=np.uint16) if in_order else None
+    counts = make_counts(n_tiles, batch_size, law.fine.shape[1])
+    ordered = zeros(n_tiles, batch_size, law.group_size, LANES, dtype=np.uint16) if in_order else None
     return Batches(counts, ordered)
 
 
@@ -82,5 +82,5 @@ class BatchStream:
         self._pass_on(counts)
 
     def _pass_on(self, counts: Counts) -> None:
-        n_strips, batch_size, _ = counts.prompts.shape
-        self.first += n_strips * batch_size
+        n_tiles, batch_size, _ = counts.prompts.shape
+        self.first += n_tiles * batch_size

@@ -1,4 +1,4 @@
-"""Groups as counts: words of 8 and 16 bits to how often each outcome came, a strip of groups at a time."""
+"""Groups as counts: words of 8 and 16 bits to how often each outcome came, a tile of groups at a time."""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -59,7 +59,7 @@ class Sheet(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """S strips of B groups each, as counts.
+    """S tiles of B groups each, as counts.
 
     Attributes
     ----------
@@ -120,10 +120,10 @@ def make_sheet(law: OutcomeLaw) -> Sheet:
     )
 
 
-def make_counts(n_strips: int, batch_size: int, n_outcomes: int) -> Counts:
+def make_counts(n_tiles: int, batch_size: int, n_outcomes: int) -> Counts:
     """Make room for counts."""
-    prompts = zeros(n_strips, batch_size, LANES, dtype=np.int64)
-    return Counts(prompts, zeros(n_strips, batch_size, n_outcomes, LANES, dtype=np.uint16))
+    prompts = zeros(n_tiles, batch_size, LANES, dtype=np.int64)
+    return Counts(prompts, zeros(n_tiles, batch_size, n_outcomes, LANES, dtype=np.uint16))
 
 
 def make_counting_room(law: OutcomeLaw, sheet: Sheet) -> CountingRoom:
@@ -274,10 +274,10 @@ def count_group(streams, law, sheet, place, room, j, prompts, outcomes):
 
 
 def fill_counts(streams, law, sheet, room, first, counts):
-    """Draw some strips of groups, the first of which is group number `first` of its lane: prompts and counts of outcomes."""
-    n_strips, batch_size, _, _ = counts.outcomes.shape
+    """Draw some tiles of groups, the first of which is group number `first` of its lane: prompts and counts of outcomes."""
+    n_tiles, batch_size, _, _ = counts.outcomes.shape
     place, size = first * VECTORS % sheet.prompts.shape[0], sheet.prompts.shape[0]
-    for s in range(n_strips):
+    for s in range(n_tiles):
         for b in range(batch_size):
             prompts, outcomes = counts.prompts[s, b], counts.outcomes[s, b]
             for j in range(0, LANES, WIDTH):

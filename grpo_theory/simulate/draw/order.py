@@ -58,9 +58,9 @@ def outcomes_of_reached(law, fine, place, prompts, lone, first, outcomes):
 
 def fill_ordered(streams, law, sheet, room, first, prompts, outcomes):
     """Draw what `fill_counts` draws, from streams and a sheet in the same state: outcomes (S, B, G, LANES), one by one."""
-    n_strips, batch_size, _ = prompts.shape
+    n_tiles, batch_size, _ = prompts.shape
     place, size = first * VECTORS % sheet.prompts.shape[0], sheet.prompts.shape[0]
-    for s in range(n_strips):
+    for s in range(n_tiles):
         for b in range(batch_size):
             own_prompts, own = prompts[s, b], outcomes[s, b]
             for j in range(0, LANES, WIDTH):

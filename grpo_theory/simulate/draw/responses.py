@@ -1,4 +1,4 @@
-"""ResponseDraws at a fixed policy, response by response: prompts and outcomes, strip by strip."""
+"""ResponseDraws at a fixed policy, response by response: prompts and outcomes, tile by tile."""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -31,12 +31,12 @@ class OutcomeTables(NamedTuple):
 
 
 class ResponseDraws(NamedTuple):
-    """Strips of S replications of B groups each; lane b S + r is group b of replication r of the strip.
+    """Tiles of S replications of B groups each; lane b S + r is group b of replication r of the tile.
 
     Attributes
     ----------
-    prompts : ndarray of int64, shape (strips, B S)
-    outcomes : ndarray of int64, shape (strips, G, B S)
+    prompts : ndarray of int64, shape (tiles, B S)
+    outcomes : ndarray of int64, shape (tiles, G, B S)
     """
 
     prompts: Integers
@@ -69,7 +69,7 @@ def invert_outcomes(uniforms, thresholds, outcomes):
 
 
 def fill_outcomes(uniforms, tables, prompts, outcomes):
-    """Turn uniforms (strips, 1 + G, N) into prompts (strips, N) and outcomes (strips, G, N)."""
+    """Turn uniforms (tiles, 1 + G, N) into prompts (tiles, N) and outcomes (tiles, G, N)."""
     thresholds = np.empty((tables.thresholds.shape[0], prompts.shape[1]))
     for s in range(prompts.shape[0]):
         draw_prompts(uniforms[s, 0], tables.prompt_threshold, tables.prompt_choices, prompts[s])
@@ -104,20 +104,20 @@ def _thresholds(probabilities: Array) -> Array:
 
 
 def block_draws(
-    generator: np.random.Generator, tables: OutcomeTables, strips: int, strip: int, batch_size: int, group_size: int
+    generator: np.random.Generator, tables: OutcomeTables, tiles: int, tile: int, batch_size: int, group_size: int
 ) -> ResponseDraws:
-    """Draw a block strip by strip, so that the first strips are the same whatever the number of them."""
-    n_groups = batch_size * strip
-    uniforms = generator.random((strips, 1 + group_size, n_groups))
-    draws = ResponseDraws(np.empty((strips, n_groups), dtype=np.int64), np.empty((strips, group_size, n_groups), dtype=np.int64))
+    """Draw a block tile by tile, so that the first tiles are the same whatever the number of them."""
+    n_groups = batch_size * tile
+    uniforms = generator.random((tiles, 1 + group_size, n_groups))
+    draws = ResponseDraws(np.empty((tiles, n_groups), dtype=np.int64), np.empty((tiles, group_size, n_groups), dtype=np.int64))
     compiled_fill_outcomes()(uniforms, tables, *draws)
     return draws
 
 
 def by_replication(draws: ResponseDraws, batch_size: int) -> tuple[Integers, Integers]:
     """Return prompts (R, B) and outcomes (R, B, G) of the replications, one after another."""
-    strips, group_size, n_groups = draws.outcomes.shape
-    strip = n_groups // batch_size
-    prompts = draws.prompts.reshape(strips, batch_size, strip).transpose(0, 2, 1)
-    outcomes = draws.outcomes.reshape(strips, group_size, batch_size, strip).transpose(0, 3, 2, 1)
+    tiles, group_size, n_groups = draws.outcomes.shape
+    tile = n_groups // batch_size
+    prompts = draws.prompts.reshape(tiles, batch_size, tile).transpose(0, 2, 1)
+    outcomes = draws.outcomes.reshape(tiles, group_size, batch_size, tile).transpose(0, 3, 2, 1)
     return prompts.reshape(-1, batch_size), outcomes.reshape(-1, batch_size, group_size)

@@ -16,7 +16,7 @@ from grpo_theory.compiler.lanes import WIDTH, load, store
 
 Rng = int | np.random.SeedSequence | np.random.Generator
 LANES = 128
-"""The streams of a block: one for each run, or replication.  They lie side by side in the last axis of arrays."""
+"""The streams of a block, one for each run or replication.  They lie side by side in the last axis of arrays: a tile of them."""
 VECTORS = LANES // WIDTH
 """The vectors of lanes that they make."""
 WARM_UP = 24

@@ -1,7 +1,7 @@
 """Covectors to the squared errors of batches, one driver for each way of adding up a batch.
 
 The estimate of a batch is (1/B) sum_b Phi_b' c_b, with c_b the covector of group b.  Of each replication the drivers fill in
-`observations` (E, 4 + J, T, LANES), from strip number `first` on: row 0 is the squared error of the batch's estimate about g,
+`observations` (E, 4 + J, T, LANES), from tile number `first` on: row 0 is the squared error of the batch's estimate about g,
 row 1 the mean of its groups' squared errors about their g(x), row 2 the estimate's own squared length, its power, row 3 its inner
 product with g, its gain, and the J others the estimate along the directions.
 
@@ -9,8 +9,8 @@ The errors of the first two drivers are sums of products, ||c||^2 - 2 c.g + ||g|
 these, of either sign.  Power and gain are observed by themselves, because of an estimate that is short beside g the error keeps
 none of their digits.
 
-A stage is for one vector of lanes: vector v of the covectors, which are the lanes from i on of strip s of the prompts and of
-strip t of the observations.
+A stage is for one vector of lanes: vector v of the covectors, which are the lanes from i on of tile s of the prompts and of
+tile t of the observations.
 """
 
 from collections.abc import Callable
@@ -97,13 +97,13 @@ def fill_errors_by_prompt(truth, prompts, covectors, room, first, observations):
     batch_size = prompts.shape[1]
     square = float(batch_size * batch_size)
     for v in range(covectors.rows.shape[0]):
-        s, i = v // VECTORS, v % VECTORS * WIDTH
+        s, i, rows, weights = v // VECTORS, v % VECTORS * WIDTH, covectors.rows[v], covectors.weights[v]
         begin(room.found)
         for e in range(covectors.columns.shape[0]):
             clear_sums(room.sums)
             for b in range(batch_size):
                 here = load(prompts, s, b, i)
-                add_combination(covectors, e, v, b, room.row)
+                add_combination(rows, weights, covectors.columns, e, b, room.row)
                 add_to_prompt(room.row, here, room.sums)
                 read_rows(truth.facts, here, room.facts)
                 multiply_facts(room.row, 0, truth.facts, here, room.facts, room.products, 0)
@@ -163,14 +163,14 @@ def fill_errors_by_features(truth, prompts, covectors, room, first, observations
     """Add up a batch as a gradient of d dimensions."""
     batch_size, n_estimators = prompts.shape[1], covectors.columns.shape[0]
     for v in range(covectors.rows.shape[0]):
-        s, i = v // VECTORS, v % VECTORS * WIDTH
+        s, i, rows, weights = v // VECTORS, v % VECTORS * WIDTH, covectors.rows[v], covectors.weights[v]
         clear_sums(room.sums)
         begin(room.found)
         for b in range(batch_size):
             here = load(prompts, s, b, i)
             read_rows(truth.facts, here, room.facts)
             for e in range(n_estimators):
-                add_combination(covectors, e, v, b, room.row)
+                add_combination(rows, weights, covectors.columns, e, b, room.row)
                 add_gradient(room.row, truth.facts, here, room.facts, e, room.sums, room.found)
                 add_along(room.row, truth.facts, here, room.facts, e, room.found)
         for e in range(n_estimators):

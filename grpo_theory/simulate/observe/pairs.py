@@ -58,12 +58,12 @@ def multiply_own(rows, r, relations, k, b, a, gram):
 
 
 @stage
-def weigh_before(covectors, v, r, b, a, gram, sums):
+def weigh_before(weights, covectors, r, b, a, gram, sums):
     """Weigh the two rows' products with those before by each column: sums (2, C, WIDTH) over the groups before b, or before a.
 
     The second row is left out where all estimators that use a column have fewer parts.
     """
-    n_parts, weights = covectors.columns.shape[1], covectors.weights[v]
+    n_parts = covectors.columns.shape[1]
     for column in range(covectors.owners.shape[0]):
         i, first, second = covectors.owners[column], reals(0.0), reals(0.0)
         if i < 0:
@@ -169,7 +169,8 @@ def fill_errors_by_pairs(truth, prompts, covectors, room, first, observations):
     batch_size, n_parts, columns = prompts.shape[1], covectors.columns.shape[1], covectors.columns
     square = float(batch_size * batch_size)
     for v in range(n_vectors):
-        s, i, rows, own = v // VECTORS, v % VECTORS * WIDTH, covectors.rows[v], prompts[v // VECTORS]
+        s, i, rows, weights = v // VECTORS, v % VECTORS * WIDTH, covectors.rows[v], covectors.weights[v]
+        own = prompts[s]
         begin(room.found)
         store(reals(0.0), room.base, 0, 0)
         for r in range(0, n_rows, 2):
@@ -184,8 +185,7 @@ def fill_errors_by_pairs(truth, prompts, covectors, room, first, observations):
             multiply_own(rows, r, room.relations, k, b, place, room.gram)
             for c in range(0, r, 2):
                 multiply_pairs(rows, r, c, room.relations, k, c // n_parts, (c + 1) // n_parts, room.gram)
-            weigh_before(covectors, v, r, b, place, room.gram, room.before)
-            weights = covectors.weights[v]
+            weigh_before(weights, covectors, r, b, place, room.gram, room.before)
             for e in range(columns.shape[0]):
                 if n_parts == 2 and columns[e, 1] >= 0:
                     add_both(weights, columns, e, b, room)

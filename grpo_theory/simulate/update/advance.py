@@ -47,14 +47,8 @@ from grpo_theory.simulate.draw.policy_draw import (
     response_row,
 )
 from grpo_theory.simulate.draw.streams import LANES, STREAMS
-from grpo_theory.simulate.update.ascent import (
-    FILL_LOGITS,
-    FOLLOW,
-    PROJECT,
-    TAKE_STEP,
-    clear_gradient,
-    follow,
-)
+from grpo_theory.simulate.update.ascent import FILL_LOGITS, TAKE_STEP
+from grpo_theory.simulate.update.iterates import FOLLOW, PROJECT, clear_gradient, follow
 from grpo_theory.simulate.update.optimiser import MOVE
 from grpo_theory.simulate.update.trace import KEEP_ITERATES, KEEP_ROLLOUT, TRACE
 

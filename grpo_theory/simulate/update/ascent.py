@@ -10,8 +10,8 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, F2, F3, I2, function_value, stage
-from grpo_theory.compiler.lanes import PICKED, WIDTH, load, pick, reals, spread, store, sum_lanes, turned, where, whole_rows
+from grpo_theory.compiler import F2, F3, I2, function_value
+from grpo_theory.compiler.lanes import PICKED, WIDTH, load, pick, reals, spread, store, sum_lanes, turned, whole_rows
 from grpo_theory.problem import Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
 from grpo_theory.simulate.covector.features import features
@@ -20,8 +20,6 @@ from grpo_theory.simulate.draw.streams import LANES
 
 FILL_LOGITS = numba.void(F2, I2, F3, F2, F3)
 TAKE_STEP = numba.void(F2, I2, F3, F2, F3, numba.float64)
-PROJECT = numba.void(F2, F1, F1)
-FOLLOW = numba.void(F2, numba.int64, numba.int64, F3, F3, F2)
 KEPT_NUMBERS = 1 << 17
 """The numbers of features that stay for the step at most: what a second level of cache holds."""
 
@@ -206,56 +204,3 @@ def is_cheaper_for_all(n_prompts: int, dimension: int, batch_size: int) -> bool:
     whether features can be picked, because all processors make the same bits.
     """
     return n_prompts * dimension <= 4 * batch_size * (dimension - 4)
-
-
-@stage
-def clear_gradient(gradient):
-    """Set the estimates (d, R) to zero, because a step adds to what it finds."""
-    for j in range(gradient.shape[0]):
-        for i in range(gradient.shape[1]):
-            gradient[j, i] = 0.0
-
-
-@function_value(PROJECT)
-def project(theta, ball, distances):
-    """Project the iterates (d, R) onto the ball: the centre (d,) followed by the radius."""
-    dimension, n = theta.shape
-    for i in range(n):
-        distances[i] = 0.0
-    for j in range(dimension):
-        for i in range(n):
-            distances[i] += (theta[j, i] - ball[j]) ** 2
-    for i in range(n):
-        if distances[i] > ball[dimension] ** 2:
-            shrink = ball[dimension] / np.sqrt(distances[i])
-            for j in range(dimension):
-                theta[j, i] = ball[j] + shrink * (theta[j, i] - ball[j])
-
-
-@stage
-def follow(theta, share, count, start, average, farthest):
-    """Take the iterates (d, n) of a share, the `count`-th of their runs, into the averages and the largest squared distances.
-
-    Averages and starts are (shares, d, n), distances from the start (shares, n).
-    """
-    weight = 1.0 / count
-    for i in range(0, theta.shape[1], WIDTH):
-        distance = reals(0.0)
-        for j in range(theta.shape[0]):
-            x, mean = load(theta, j, i), load(average, share, j, i)
-            store(mean + (x - mean) * weight, average, share, j, i)
-            gap = x - load(start, share, j, i)
-            distance = distance + gap * gap
-        largest = load(farthest, share, i)
-        store(where(distance > largest, distance, largest), farthest, share, i)
-
-
-@function_value(FOLLOW)
-def follow_alone(theta, share, count, start, average, farthest):
-    """Do what `follow` does, for one run alone."""
-    weight, distance = 1.0 / count, 0.0
-    for j in range(theta.shape[0]):
-        average[share, j, 0] += (theta[j, 0] - average[share, j, 0]) * weight
-        gap = theta[j, 0] - start[share, j, 0]
-        distance += gap * gap
-    farthest[share, 0] = max(farthest[share, 0], distance)
