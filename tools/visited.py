@@ -10,14 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
-from grpo_theory.plan.command import main  # noqa: E402
-
 import grpo_theory as gt  # noqa: E402
+from grpo_theory.page.command import main  # noqa: E402
 from simulations.gradient import error_law  # noqa: E402
 
 LOG = TOP / "examples" / "rollouts.jsonl"
@@ -53,7 +50,7 @@ def calls() -> dict[str, Callable[[], Any]]:
         "simulate_gradients": lambda: gt.simulate_gradients(*asked, **sizes, **runs),
         "simulate_training": lambda: gt.simulate_training(*asked, gt.Constant(0.1), **sizes, **runs, steps=4),
         "a log to its plan": lambda: main(["plan", str(LOG), "--budget", "1024", "--group-size", "8"]),
-        "a cell of error_law": lambda: error_law.compute(cell.settings, np.random.SeedSequence(0), 0),
+        "a cell of error_law": lambda: list(error_law.compare(cell.settings)),
     }
 
 
