@@ -13,7 +13,7 @@ from grpo_theory.compiler.interrupts import interrupts_deferred
 
 # numba registers the types and functions that it knows when the first function is compiled or loaded from the cache. That takes
 # 0.14 s, where a first call of a simulator with a full cache takes 0.04 s. It is done here, so that the wait is part of the
-# import, which is long anyway; in all it costs as much, and 0.05 s more where nothing is compiled afterwards.
+# import. In all it then takes 0.05 s more, because what our own files register comes later.
 with interrupts_deferred():
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()

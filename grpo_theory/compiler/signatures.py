@@ -26,9 +26,9 @@ READONLY_I1, READONLY_I2 = readonly(I1), readonly(I2)
 def record_type(record: type, *fields: types.Type) -> types.NamedTuple:
     """Return the type of a named tuple whose fields have these types, for signatures of drivers.
 
-    From then on every instance of `record` counts as being of this type, whatever is in it: for numba to look at each field at
-    every call takes longer than a short call itself. So one record must not be registered with two lists of types, and whoever
-    makes an instance answers for its fields.
+    From then on every instance of `record` counts as being of this type, whatever is in it. By itself numba would look at each
+    field, and would type a tuple whose fields are alike as another kind (`NamedUniTuple`), which no driver declares.
+    So one record must not be registered with two lists of types, and whoever makes an instance answers for its fields.
     """
     kind = types.NamedTuple(fields, record)
     typeof_impl.register(record)(lambda value, context: kind)
