@@ -198,10 +198,11 @@ def centre_covector(covector, tokens, i, vocabulary_size):
 
 
 @paragraph
-def fill_covectors_of_update(functions, rule, groups, rollout, policies, first, n, room):
+def fill_covectors_of_update(functions, rule, groups, all_sums, policies, first, n, room):
     """Fill the covectors of the groups of an update, which are the rollout's from number `first` on.
 
-    policies are the one that drew the rollout, at the rollout's groups, and the one that is updated, at the update's.
+    all_sums (B, S, O, N) are those of a `Rollout`.  The policies are the one that drew the rollout, at the rollout's groups, and
+    the one that is updated, at the update's.
     """
     then, now = policies
     for b in range(room.covectors.shape[0]):
@@ -213,7 +214,7 @@ def fill_covectors_of_update(functions, rule, groups, rollout, policies, first, 
         if rule.drifts_away or rule.in_loss > 0.0:
             logs = then.log_tokens[here], log_tokens[place]
             functions.weigh_tokens(functions.ratio, rule, groups.prompts, here, logs[0], logs[1], n, room)
-        sums, counts, covector, own = rollout.sums[here], groups.counts[here], room.covectors[b], tokens[place]
+        sums, counts, covector, own = all_sums[here], groups.counts[here], room.covectors[b], tokens[place]
         for i in range(0, n, WIDTH):
             add_weights(sums, counts, i, rule.paths, room.gains, room.drifts, covector)
             centre_covector(covector, own, i, rule.paths.vocabulary_size)

@@ -12,7 +12,7 @@ import numba
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, F2, F3, F4, NO_ARRAYS, FirstClassType, compile_driver, paragraph, record_type
+from grpo_theory.compiler import F1, F2, F3, F4, NO_ARRAYS, FirstClassType, compile_driver, record_type
 from grpo_theory.compiler.lanes import WIDTH
 from grpo_theory.simulate.advantage.rollout import (
     ADVANTAGE_FUNCTIONS,
@@ -176,45 +176,15 @@ STEP_ROOM = record_type(StepRoom, WORDS, GROUPS, types.UniTuple(POLICY_ROOM, 2),
 STATE = record_type(State, numba.int64, F3, F3, F3, F2, F4, F2, F1)
 
 
-@paragraph
-def make_update(functions, rules, updates, made, j, share, room, state):
-    """Make the j-th update on a rollout that was drawn after so many, for the runs of a share."""
-    step, rule, theta = functions.step, rules.tokens, state.theta[share]
-    n, groups, count = min(theta.shape[1], state.wanted - share * theta.shape[1]), room.tokens.covectors.shape[0], made + j + 1
-    first = j * groups
-    prompts = room.groups.prompts[first : first + groups]
-    if rule.updates > 1:
-        step.fill_logits(theta, prompts, step.array, room.rows, room.policies[1].logits)
-    fill_covectors_of_update(functions.covector, rule, room.groups, room.rollout, room.policies, first, n, room.tokens)
-    size, share_of_all = updates.step_sizes[count - 1], 1.0 / (groups * rule.group_size)
-    if state.moments.shape[1] == 0:
-        step.take_step(theta, prompts, step.array, room.rows, room.tokens.covectors, size * share_of_all)
-    else:
-        clear_gradient(state.gradient)
-        step.take_step(state.gradient, prompts, step.array, room.rows, room.tokens.covectors, share_of_all)
-        step.move(theta, state.gradient, state.moments[share], step.settings, size, count)
+@stage
+def keep_up(step, theta, share, count, updates, state):
+    """Do what follows a step of the runs of a share: project the iterates, and take them into what is kept of the runs."""
     if updates.ball.shape[0] > 0:
         step.project(theta, updates.ball, state.distances)
     if theta.shape[1] < WIDTH:
         step.follow_alone(theta, share, count, state.start, state.average, state.farthest)
     else:
         follow(theta, share, count, state.start, state.average, state.farthest)
-
-
-@paragraph
-def make_rollout_of(functions, rules, s, share, room, state):
-    """Draw the chunk's s-th rollout of the runs of a share, and find its advantages."""
-    step, theta, source, policy = functions.step, state.theta[share], rules.source, room.policies[0]
-    size = theta.shape[1]
-    n, lane = min(size, state.wanted - share * size), share * size % LANES
-    draw_prompts_of(room.words, s, lane, n, source, room.groups)
-    step.fill_logits(theta, room.groups.prompts, step.array, room.rows, policy.logits)
-    for b in range(room.groups.prompts.shape[0]):
-        draw_outcomes(room.words, s, lane, b, n, source, policy, room.groups)
-    find_advantages(functions.advantage, rules.advantage, policy, n, room.groups, room.rollout)
-    if rules.advantage.is_called:
-        words = room.words.responses[response_row(room.words, s, room.groups.prompts.shape[0]) :]
-        functions.advantage.sum_called(rules.advantage.kernel, words, lane, n, room.groups, room.rollout, policy.logits)
 
 
 def advance(functions, rules, updates, streams, room, state, trace):
@@ -224,8 +194,12 @@ def advance(functions, rules, updates, streams, room, state, trace):
     The streams, the words and the state are advanced in place, and the trace is filled.  A kernel's fault ends it, and is noted
     in the rollout.
     """
-    words, per_rollout, size, keeps = room.words, rules.tokens.updates, state.theta.shape[2], trace.path.shape[0] > 0
-    chunk, n_shares = words.dithers.shape[0], LANES // size
+    step, token_rule, words, groups, rollout = functions.step, rules.tokens, room.words, room.groups, room.rollout
+    per_rollout, size, keeps = token_rule.updates, state.theta.shape[2], trace.path.shape[0] > 0
+    policy, now = room.policies
+    chunk, n_shares, batch_size = words.dithers.shape[0], LANES // size, groups.prompts.shape[0]
+    n_updated = batch_size // per_rollout
+    share_of_all = 1.0 / (n_updated * token_rule.group_size)
     for block in range(streams.lone.shape[0] // 4):
         before, rows = updates.start, slice(4 * block, 4 * block + 4)
         while before < updates.stop:
@@ -235,18 +209,42 @@ def advance(functions, rules, updates, streams, room, state, trace):
                 fill_chunk(streams.lanes[rows], streams.lone[rows], min(chunk, left), words)
             rollouts = min(chunk - place, (updates.stop - before) // per_rollout)
             for share in range(block * n_shares, min((block + 1) * n_shares, state.theta.shape[0])):
+                run, theta = share * size, state.theta[share]
+                n, lane = min(size, state.wanted - run), run % LANES
                 for s in range(place, place + rollouts):
-                    made, run = before + (s - place) * per_rollout, share * size
-                    make_rollout_of(functions, rules, s, share, room, state)
-                    if room.rollout.fault[0] > 0:
-                        return
+                    made = before + (s - place) * per_rollout
+                    draw_prompts_of(words, s, lane, n, rules.source, groups)
+                    step.fill_logits(theta, groups.prompts, step.array, room.rows, policy.logits)
+                    for b in range(batch_size):
+                        draw_outcomes(words, s, lane, b, n, rules.source, policy, groups)
+                    find_advantages(functions.advantage, rules.advantage, policy, n, groups, rollout)
+                    if rules.advantage.is_called:
+                        drawn = words.responses[response_row(words, s, batch_size) :]
+                        kernel = rules.advantage.kernel
+                        functions.advantage.sum_called(kernel, drawn, lane, n, groups, rollout, policy.logits)
+                        if rollout.fault[0] > 0:
+                            return
                     if keeps:
-                        rewards, tokens = room.rollout.rewards.seen.rewards, room.policies[0].tokens
-                        functions.step.keep_rollout(made // per_rollout, room.groups, rewards, tokens, trace, run, size)
+                        rewards = rollout.rewards.seen.rewards
+                        step.keep_rollout(made // per_rollout, groups, rewards, policy.tokens, trace, run, size)
                     for j in range(per_rollout):
-                        make_update(functions, rules, updates, made, j, share, room, state)
+                        count, first = made + j + 1, j * n_updated
+                        prompts = groups.prompts[first : first + n_updated]
+                        if per_rollout > 1:
+                            step.fill_logits(theta, prompts, step.array, room.rows, now.logits)
+                        covectors, step_size = room.tokens.covectors, updates.step_sizes[count - 1]
+                        fill_covectors_of_update(
+                            functions.covector, token_rule, groups, rollout.sums, room.policies, first, n, room.tokens
+                        )
+                        if state.moments.shape[1] == 0:
+                            step.take_step(theta, prompts, step.array, room.rows, covectors, step_size * share_of_all)
+                        else:
+                            clear_gradient(state.gradient)
+                            step.take_step(state.gradient, prompts, step.array, room.rows, covectors, share_of_all)
+                            step.move(theta, state.gradient, state.moments[share], step.settings, step_size, count)
+                        keep_up(step, theta, share, count, updates, state)
                         if keeps:
-                            functions.step.keep_iterates(made + j + 1, state.theta[share], trace, run)
+                            step.keep_iterates(count, theta, trace, run)
             before += rollouts * per_rollout
 
 
