@@ -12,7 +12,7 @@ import numba
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, F2, F3, F4, NO_ARRAYS, FirstClassType, compile_driver, record_type
+from grpo_theory.compiler import F1, F2, F3, F4, NO_ARRAYS, FirstClassType, compile_driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH
 from grpo_theory.simulate.advantage.rollout import (
     ADVANTAGE_FUNCTIONS,
