@@ -6,7 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -167,7 +167,7 @@ def holds_arrays(kind):
     """Whether a type is an array, anything, or a container of such; records within it are compared as they say."""
     if kind in (np.ndarray, typing.Any) or typing.get_origin(kind) is np.ndarray:
         return True
-    return typing.get_origin(kind) not in (Callable, dict) and any(holds_arrays(one) for one in typing.get_args(kind))
+    return typing.get_origin(kind) not in (Callable, Mapping, dict) and any(holds_arrays(one) for one in typing.get_args(kind))
 
 
 def test_records_of_arrays_are_compared_by_identity():

@@ -470,6 +470,7 @@ def problem_of(policy):
 def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
     """Every driver, and with them every stage that they are made of."""
     compiled_errors, compiled_sums = errors.compiled_errors, response_sums.compiled_sums
+    assert random_streams.begin_streams.value  # compiled before what it calls is plain
     for policy, composition, (batch_size, group_size), in_order in TWINNED:
         registry.pop("composed_for_one_test", None)
         c, estimator = problem_of(policy), composed(**composition)

@@ -12,6 +12,7 @@ from scipy.special import rel_entr
 
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Evidence, Share
+from grpo_theory.validation import as_array, as_numbers
 
 Row = Mapping[Any, Any]
 
@@ -78,12 +79,12 @@ def average(values: ArrayLike) -> float:
 
 def most(holds: ArrayLike) -> Share:
     """Return the evidence that something holds in most draws: of those drawn, the share in which it does not, against a half."""
-    found = np.asarray(holds, dtype=np.bool_)
+    found = as_array("holds", holds, np.bool_)
     return Share(float(1.0 - found.mean()), 0.5, margin=0.0, replications=found.size)
 
 
 def _numbers(values: ArrayLike) -> Array:
-    found = np.asarray(values, dtype=np.float64)
+    found = as_numbers("estimates", values)
     if np.isnan(found).any():
         raise ValueError(f"estimates must be numbers, got {found.tolist()}")
     return found

@@ -73,7 +73,10 @@ def _one_cell(quick: bool) -> list[Cell]:
 
 
 def _simulated_form(module: ModuleType) -> dict[str, Any]:
-    return {"compute": module.simulate, "rows": module.rows, "claims": module.claims}
+    def claims(table: pd.DataFrame) -> list[Claim]:
+        return list(module.claims(table))  # which may be a generator
+
+    return {"compute": module.simulate, "rows": module.rows, "claims": claims}
 
 
 def _exact_form(module: ModuleType, statements: Iterable[Statement]) -> dict[str, Any]:

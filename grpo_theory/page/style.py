@@ -13,6 +13,8 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, ScalarForma
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
+from grpo_theory.validation import as_array
+
 NORMAL_95 = 1.959963984540054
 """Half-width of a 95% interval in standard errors."""
 COVERAGES = (0.02, 0.1, 0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.999)
@@ -170,16 +172,16 @@ def group_size_axis(axes: Axes, sizes: Sequence[int]) -> None:
 
 def exact_line(axes: Axes, x: ArrayLike, prediction: ArrayLike, look: Look) -> None:
     """Draw an exact prediction, with the marker of its simulation in the legend."""
-    axes.plot(np.asarray(x), np.asarray(prediction), look.line, color=look.colour)
+    axes.plot(as_array("x", x), as_array("prediction", prediction), look.line, color=look.colour)
     axes.plot([], [], look.line, color=look.colour, marker=look.marker, markerfacecolor="white", label=look.label)
 
 
 def points(axes: Axes, x: ArrayLike, estimate: ArrayLike, standard_error: ArrayLike, look: Look) -> None:
     """Draw simulated estimates with their 95% intervals."""
     axes.errorbar(
-        np.asarray(x),
-        np.asarray(estimate),
-        yerr=NORMAL_95 * np.asarray(standard_error),
+        as_array("x", x),
+        as_array("estimate", estimate),
+        yerr=NORMAL_95 * as_array("standard_error", standard_error),
         fmt=look.marker,
         color=look.colour,
         markerfacecolor="white",
