@@ -4,12 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from grpo_theory.harness.interrupts import ended, ending_at_once, output_refused
+from grpo_theory.harness.interrupts import KEPT, ended, ending_at_once, output_refused
 from grpo_theory.harness.options import add_run, add_workers
 from grpo_theory.harness.shard import Shard
 from grpo_theory.user_text import Parser
-
-INTERRUPTED = "interrupted: what was finished is kept, run the same command to go on"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     options = parser().parse_args(arguments)
     try:
-        with ending_at_once(INTERRUPTED):
+        with ending_at_once(KEPT):
             if options.command != "list":
                 print("reading the studies, which takes some seconds", flush=True)
             from grpo_theory.harness import command
@@ -62,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         return output_refused(error)
     except KeyboardInterrupt:
-        return ended(INTERRUPTED)
+        return ended(KEPT)
 
 
 if __name__ == "__main__":

@@ -144,7 +144,7 @@ def nobody():
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="folders have no permissions of this kind")
 @pytest.mark.parametrize("inner", [".", "new"])
 def test_a_results_folder_that_cannot_be_written_is_one_line_before_anything_is_computed(inner, monkeypatch, capsys):
-    monkeypatch.setattr("grpo_theory.harness.command.run", lambda *_, **__: pytest.fail("something was computed"))
+    monkeypatch.setattr("grpo_theory.harness.progress.run", lambda *_, **__: pytest.fail("something was computed"))
     studies()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -162,7 +162,7 @@ def test_a_results_folder_that_cannot_be_written_is_one_line_before_anything_is_
 @pytest.mark.parametrize(("mode", "fault"), [(0o644, None), (0o600, "Permission denied"), (None, "Is a directory")])
 def test_a_lock_of_another_user_locks_or_is_one_line(mode, fault, monkeypatch, capsys):
     """One that may be read is a lock as well: two users share a folder. A folder of that name is none."""
-    monkeypatch.setattr("grpo_theory.harness.command.run", lambda *_, **__: iter(()))
+    monkeypatch.setattr("grpo_theory.harness.progress.run", lambda *_, **__: iter(()))
     studies()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

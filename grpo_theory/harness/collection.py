@@ -18,8 +18,6 @@ class Collection:
         By name, in the order of their modules.
     statements : Mapping of str to Statement
         By id; a statement stands before its parts.
-    powerless : Mapping
-        Why the control of a claim is known to survive, by the statement's id and the setting, in which * stands for any text.
     program : str
         How its command is called.
     prepare : callable
@@ -28,9 +26,13 @@ class Collection:
 
     studies: Mapping[str, Study]
     statements: Mapping[str, Statement]
-    powerless: Mapping[tuple[str, str], str]
     program: str
     prepare: Callable[[], object]
+
+    @property
+    def powerless(self) -> dict[tuple[str, str], str]:
+        """Why the control of a claim is known to survive, as its study says."""
+        return {key: why for study in self.studies.values() for key, why in study.powerless.items()}
 
     def parts_of(self, statement: Statement) -> tuple[Statement, ...]:
         """Return the statements into which one is split, by their ids."""

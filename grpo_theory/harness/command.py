@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
-from tqdm import tqdm
-
 from grpo_theory.estimation import SourceFile
-from grpo_theory.harness.cluster import ClusterError, ClusterLostError
+from grpo_theory.harness.cluster import ClusterError
 from grpo_theory.harness.collection import Collection
 from grpo_theory.harness.kernel_files import KernelFileError, first_line, load_kernels
 from grpo_theory.harness.options import repeated
-from grpo_theory.harness.powerless import unexplained
-from grpo_theory.harness.runner import ForeignWorkerError, run
+from grpo_theory.harness.powerless import say_unexplained
+from grpo_theory.harness.progress import compute, say_lost, tell
+from grpo_theory.harness.runner import ForeignWorkerError
 from grpo_theory.harness.shard import shard_folders
 from grpo_theory.harness.shards import merge, run_shard
 from grpo_theory.harness.store import CHUNKS, Store, StoreError
@@ -42,9 +41,7 @@ def obey(options: argparse.Namespace, collection: Collection) -> int:
     except StoreError as error:
         return _refuse(error.told(given(options), collection.program))
     except BrokenExecutor as error:
-        why = str(error) if isinstance(error, ClusterLostError) else "a worker has died, perhaps for want of memory"
-        _refuse(f"{why}: what was finished is kept, run the same command to go on")
-        return 1
+        return say_lost(error)
     except (TypeError, ValueError, ArithmeticError) as error:
         if not kernels:
             raise
@@ -64,18 +61,17 @@ def given(options: argparse.Namespace) -> str:
 def _compute(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[SourceFile], collection: Collection) -> int:
     root = _root(options)
     chosen = [collection.studies[name] for name in names]
-    how = {"quick": options.quick, "kernels": kernels, "tell": _tell}
+    how = {"quick": options.quick, "kernels": kernels}
     if options.command == "run" and options.shard:
         own = Store(options.shard.folder(root), options.seed)
         with own.locked(), options.executor(options.workers, collection.prepare) as executor:
-            computed = run_shard(options.shard, chosen, root, own, executor, **how)
-        _tell(f"{counted(computed, 'chunk')} computed, in {own.root}: `merge` brings the shards together")
+            computed = run_shard(options.shard, chosen, root, own, executor, tell=tell, **how)
+        tell(f"{counted(computed, 'chunk')} computed, in {own.root}: `merge` brings the shards together")
         return 0
     store = Store(root, options.seed)
     with store.locked():
         with options.executor(options.workers, collection.prepare) as executor:
-            for study, computed in run(chosen, store, executor, **how):
-                _tell(f"{study.name}: {counted(computed, 'chunk')} computed, table in {root / study.name}.parquet")
+            compute(chosen, store, executor, **how)
         if options.command == "verify":
             return verify(names, root, given(options), collection, quick=options.quick)
     return 0
@@ -91,7 +87,7 @@ def _merge(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[
     store = Store(root, options.seed)
     with store.locked():
         chosen = [collection.studies[name] for name in names]
-        lacking = merge(chosen, store, [Store(folder, options.seed) for folder in folders], quick=options.quick, tell=_tell)
+        lacking = merge(chosen, store, [Store(folder, options.seed) for folder in folders], quick=options.quick, tell=tell)
     for name, number in lacking.items():
         print(f"{name}: {number} chunks are missing: run `{collection.program} run {name} {given(options)}`".rstrip())
     return 1 if lacking else 0
@@ -99,12 +95,6 @@ def _merge(names: Sequence[str], options: argparse.Namespace, kernels: Sequence[
 
 def _root(options: argparse.Namespace) -> Path:
     return options.results or Path("results-quick" if options.quick else "results")
-
-
-def _tell(line: str) -> None:
-    """Print a line, above a bar if there is one, and at once though the output is a pipe."""
-    tqdm.write(line)
-    sys.stdout.flush()
 
 
 def list_studies(collection: Collection) -> None:
@@ -126,7 +116,7 @@ def verify(names: Sequence[str], root: Path, options: str, collection: Collectio
 
     Returns the exit status: 1 if a check has no power and the collection does not say why.
     """
-    _tell("judging the claims")
+    tell("judging the claims")
     verdicts, left_out = judge_tables(root, names, collection.studies)
     write_verdicts(root, verdicts)
     named = verdicts.claims[verdicts.claims["study"].isin(names)]
@@ -140,12 +130,4 @@ def verify(names: Sequence[str], root: Path, options: str, collection: Collectio
     others = len(verdicts.claims) - len(named)
     together = f", judged together with {others} of other studies whose tables stand there" if others else ""
     print(f"{len(named)} claims, {len(powerless)} without power{together}: {root / CLAIMS}")
-    blind = unexplained(named, collection.powerless, quick=quick)
-    if len(blind):
-        first = f"{blind.iloc[0]['id']} on {blind.iloc[0]['problem']}"
-        print(
-            f"{counted(len(blind), 'check')} could not have failed, first {first}: mend the control, or say in "
-            "POWERLESS, in the study's file, why it survives",
-            file=sys.stderr,
-        )
-    return 1 if len(blind) else 0
+    return say_unexplained(named, collection.powerless, quick=quick)

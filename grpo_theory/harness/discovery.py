@@ -17,23 +17,21 @@ def collection_of(package: str) -> Collection:
     """Return the studies of a package, by the order of its modules, and all that its modules state.
 
     What several studies decide is stated in a module beside them that all of them import.  The package may order its statements:
-    its ``FAMILIES`` are the beginnings of their ids, in the order of the catalogue; others follow as they are found.  Any module
-    may say in ``POWERLESS`` why controls are known to survive.
+    its ``FAMILIES`` are the beginnings of their ids, in the order of the catalogue; others follow as they are found.
     """
     modules = list(_modules(package))
-    studies = {study.name: study for module in modules if (study := _study(module))}
+    studies = {study.name: study for module in modules if (study := study_of(module))}
     statements: dict[str, Statement] = {}
     for module in modules:
         statements |= {one.id: one for one in stated_in(module)}
     families = getattr(import_module(package), "FAMILIES", ())
     catalogue = {one.id: one for one in in_order(statements, families)}
-    powerless = {key: why for module in modules for key, why in getattr(module, "POWERLESS", {}).items()}
-    return Collection(studies, catalogue, powerless, f"python -m {package}", partial(collection_of, package))
+    return Collection(studies, catalogue, f"python -m {package}", partial(collection_of, package))
 
 
 def study_in(module: str) -> Study:
     """Return the study that a module defines."""
-    study = _study(import_module(module))
+    study = study_of(import_module(module))
     if study is None:
         raise ValueError(f"module must define a study, got {module!r}")
     return study
@@ -45,7 +43,3 @@ def _modules(package: str) -> Iterator[ModuleType]:
     for one in walk_packages(root.__path__, f"{package}."):
         if not one.name.endswith(".__main__"):
             yield import_module(one.name)
-
-
-def _study(module: ModuleType) -> Study | None:
-    return getattr(module, "STUDY", None) or study_of(module)

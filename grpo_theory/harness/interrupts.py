@@ -10,6 +10,8 @@ from types import FrameType
 
 STATUS = 130
 """What a shell expects of a command that ended by an interrupt."""
+KEPT = "interrupted: what was finished is kept, run the same command to go on"
+"""What is said of an interrupt while studies are computed."""
 STANDARD_ERROR = 2
 """The number of the file, which may be closed or stand for something else in Python."""
 

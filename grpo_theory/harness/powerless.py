@@ -1,9 +1,13 @@
 """Checks that could not have failed, because their negative control survives."""
 
+import sys
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 
 import pandas as pd
+
+from grpo_theory.user_text import printable
+from grpo_theory.validation import counted
 
 
 def unexplained(claims: pd.DataFrame, reasons: Collection[tuple[str, str]], *, quick: bool) -> pd.DataFrame:
@@ -27,3 +31,16 @@ def unexplained(claims: pd.DataFrame, reasons: Collection[tuple[str, str]], *, q
         any(name == row.id and fnmatchcase(row.problem, setting) for name, setting in reasons) for row in powerless.itertuples()
     ]
     return powerless[~pd.Series(known, index=powerless.index, dtype=bool)]
+
+
+def say_unexplained(claims: pd.DataFrame, reasons: Collection[tuple[str, str]], *, quick: bool) -> int:
+    """Print how many controls survive although nobody has said why, and the first; returns the exit status, 1 if one does."""
+    blind = unexplained(claims, reasons, quick=quick)
+    if len(blind):
+        first = f"{printable(blind.iloc[0]['id'])} on {printable(blind.iloc[0]['problem'])}"
+        print(
+            f"{counted(len(blind), 'check')} could not have failed, first {first}: mend the control, or say in POWERLESS, in the "
+            "study's file, why it survives",
+            file=sys.stderr,
+        )
+    return 1 if len(blind) else 0

@@ -65,7 +65,6 @@ def collect_files(paths: Sequence[Path], kernels: Sequence[SourceFile] = ()) -> 
     """
     studies: dict[str, Study] = {}
     statements: dict[str, Statement] = {}
-    powerless: dict[tuple[str, str], str] = {}
     for path in dict.fromkeys(paths):
         study = read_study(path, kernels)
         if study.name in studies:
@@ -74,9 +73,8 @@ def collect_files(paths: Sequence[Path], kernels: Sequence[SourceFile] = ()) -> 
             if statements.setdefault(one.id, one) != one:
                 raise StudyFileError(f"{path}: another study has a statement of the id {one.id!r}")
         studies[study.name] = study
-        powerless |= study.powerless
     ordered = {one.id: one for one in in_order(statements)}
-    return Collection(studies, ordered, powerless, "grpo-theory", nothing)
+    return Collection(studies, ordered, "grpo-theory", nothing)
 
 
 def load_study(sources: tuple[SourceFile, ...]) -> Study:

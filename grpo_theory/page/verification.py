@@ -2,20 +2,19 @@
 
 import argparse
 import shlex
-import sys
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from tqdm import tqdm
 
 from grpo_theory.evidence import PARTS
-from grpo_theory.harness.cluster import ClusterError, ClusterLostError
+from grpo_theory.harness.cluster import ClusterError
 from grpo_theory.harness.collection import Collection
 from grpo_theory.harness.kernel_files import KernelFileError, first_line, load_kernels
 from grpo_theory.harness.options import repeated
-from grpo_theory.harness.powerless import unexplained
-from grpo_theory.harness.runner import ForeignWorkerError, run
+from grpo_theory.harness.powerless import say_unexplained
+from grpo_theory.harness.progress import compute, say_lost
+from grpo_theory.harness.runner import ForeignWorkerError
 from grpo_theory.harness.store import Store, StoreError, make_folder, read_table
 from grpo_theory.harness.study_file import StudyFileError, collect_files, draw_of
 from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, write_verdicts
@@ -46,10 +45,7 @@ def verify(options: argparse.Namespace) -> int:
     except StoreError as error:
         raise ValueError(f"{error.reason}{': run the same command again' if error.remedy else ''}") from None
     except BrokenExecutor as error:
-        why = str(error) if isinstance(error, ClusterLostError) else "a worker has died, perhaps for want of memory"
-        message = f"{why}: what was finished is kept, run the same command to go on"
-        print(printable(message, LONGEST_MESSAGE), file=sys.stderr)
-        return 1
+        return say_lost(error)
 
 
 def _decide(studies: Collection, store: Store, options: argparse.Namespace) -> int:
@@ -57,8 +53,7 @@ def _decide(studies: Collection, store: Store, options: argparse.Namespace) -> i
     chosen = list(studies.studies.values())
     try:
         with options.executor(options.workers) as executor:
-            for study, computed in run(chosen, store, executor, quick=options.quick, tell=_tell):
-                _tell(f"{study.name}: {counted(computed, 'chunk')} computed, table in {store.root / study.name}.parquet")
+            compute(chosen, store, executor, quick=options.quick)
     except StudyFileError as error:
         raise StudyFileError(f"{error}; what was finished is kept") from None
     except (TypeError, ValueError, ArithmeticError) as error:  # of what a user's functions return
@@ -73,12 +68,6 @@ def _decide(studies: Collection, store: Store, options: argparse.Namespace) -> i
     if failed:
         raise StudyFileError(f"{failed}; table, verdicts and page are kept, without the figure")
     return status
-
-
-def _tell(line: str) -> None:
-    """Print a line, above a bar if there is one, and at once though the output is a pipe."""
-    tqdm.write(printable(line, LONGEST_MESSAGE))
-    sys.stdout.flush()
 
 
 def _say(studies: Collection, verdicts: Verdicts) -> None:
@@ -103,16 +92,7 @@ def _say_what_has_no_power(studies: Collection, verdicts: Verdicts, file: Path) 
         )
         print(f"no power: {where}: its negative control is {row.control} ({sides})")
     print(f"{counted(len(verdicts.claims), 'claim')}, {len(powerless)} without power: {file}", flush=True)
-    blind = unexplained(verdicts.claims, studies.powerless, quick=verdicts.quick)
-    if blind.empty:
-        return 0
-    first = f"{printable(blind.iloc[0]['id'])} on {printable(blind.iloc[0]['problem'])}"
-    print(
-        f"{counted(len(blind), 'check')} could not have failed, first {first}: mend the control, or say in POWERLESS, in the "
-        "study's file, why it survives",
-        file=sys.stderr,
-    )
-    return 1
+    return say_unexplained(verdicts.claims, studies.powerless, quick=verdicts.quick)
 
 
 def _draw(studies: Collection, root: Path) -> tuple[list[str], str]:

@@ -7,10 +7,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from grpo_theory.harness.interrupts import ended, ending_at_once
+from grpo_theory.harness.interrupts import KEPT, ended, ending_at_once
 from grpo_theory.harness.options import add_run, add_workers
-
-INTERRUPTED = "interrupted: what was finished is kept, run the same command to go on"
 
 
 def add(commands: "argparse._SubParsersAction[Any]") -> argparse.ArgumentParser:
@@ -33,8 +31,8 @@ def add(commands: "argparse._SubParsersAction[Any]") -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Verify, print what came out, and write the page; returns the exit status: 1 if a control has no power."""
     try:
-        with ending_at_once(INTERRUPTED):
+        with ending_at_once(KEPT):
             from grpo_theory.page.verification import verify  # the library and its compiler
         return verify(options)
     except KeyboardInterrupt:
-        return ended(INTERRUPTED)
+        return ended(KEPT)
