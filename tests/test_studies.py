@@ -10,23 +10,15 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.evidence import judge
+from grpo_theory.harness.discovery import study_in
 from grpo_theory.harness.fingerprint import estimator_fingerprint
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.runner import run
 from grpo_theory.harness.store import Store, StoreError, read_table
-from grpo_theory.harness.study import COLUMNS, Cell, Study, cell_seed, table_of
+from grpo_theory.harness.study import COLUMNS, Cell, cell_seed, table_of
 from grpo_theory.theory import baseline_trace
 from simulations.collection import studies
 from simulations.gradient import baselines, error_law, prompt_baselines, u_statistic
-from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
-
-
-def small_cells(quick):
-    return gradient_cells(("oracle", "rloo"), (4,), batch_size=4, quick=True, problems=("two-arms", "tabular"))
-
-
-def small_chunk(settings, rng, chunk):
-    return simulate_estimators(settings, settings["estimators"], rng, chunk)
 
 
 def compute(study, store, workers=2, **options):
@@ -36,21 +28,12 @@ def compute(study, store, workers=2, **options):
     return computed
 
 
-def small_rows(settings, results):
-    simulation = merge(results)
-    errors = {"estimate": float(simulation.mse[1]), "standard_error": float(simulation.mse_standard_error[1])}
-    return [{"problem": settings["problem"], "prediction": np.nan, "replications": simulation.replications, **errors}]
-
-
-STUDY = Study("small", "a small study", __name__, small_cells, small_chunk, small_rows, lambda table: [])
-
-
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr("simulations.gradient.cells.REPLICATIONS", 1 << 20)
     monkeypatch.setattr("simulations.gradient.cells.QUICK_RESPONSES", 1 << 23)
     monkeypatch.setattr("simulations.gradient.cells.CHUNK_RESPONSES", 1 << 21)
-    return STUDY
+    return study_in("small")
 
 
 def chunk_files(root):
@@ -197,7 +180,7 @@ def test_every_study_is_named_by_its_file_and_has_cells_that_differ():
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_row_without_one_of_the_columns_is_refused(small, tmp_path, column):
     def lacking(settings, results):
-        return [{name: value for name, value in row.items() if name != column} for row in small_rows(settings, results)]
+        return [{name: value for name, value in row.items() if name != column} for row in small.rows(settings, results)]
 
     with pytest.raises(ValueError, match=rf"rows must have the columns prediction, .*, and one lacks {column}: {{'problem'"):
         compute(dataclasses.replace(small, rows=lacking), Store(tmp_path, 3))
