@@ -18,7 +18,7 @@ from grpo_theory.harness.store import Store, StoreError, read_table
 from grpo_theory.harness.study import COLUMNS, Cell, cell_seed, table_of
 from grpo_theory.theory import baseline_trace
 from simulations.collection import studies
-from simulations.gradient import baselines, error_law, prompt_baselines, u_statistic
+from simulations.gradient import baseline_parabola, baselines, error_law, prompt_baselines, u_statistic
 
 
 def compute(study, store, workers=2, **options):
@@ -245,7 +245,8 @@ def test_assumption_2_and_the_comparisons_have_powerful_controls():
         if cell.settings["problem"] in ("uniform", "mixed"):
             results = [baselines.simulate(cell.settings, cell_seed("baselines", cell, 0), c) for c in range(cell.chunks)]
             rows += baselines.rows(cell.settings, results)
-    verdicts = judge(baselines.claims(table_of(rows))).set_index(["id", "problem"])
+    found = [*baselines.claims(table_of(rows)), *claims_on(baseline_parabola, {"uniform", "mixed"})]
+    verdicts = judge(found).set_index(["id", "problem"])
     assert verdicts["power"].all()
     assert verdicts.loc[("U6/assumption", "uniform"), "verdict"] == "confirmed"
     assert verdicts.loc[("U6/assumption", "mixed"), "verdict"] == "refuted"
