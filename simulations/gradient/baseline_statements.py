@@ -61,10 +61,10 @@ def correlations(moments: gt.Moments) -> dict[str, float]:
     return {"correlation_mean": float(f @ sizes), "correlation_max": float(np.max(sizes)), "vanilla_wins": float(f @ wins)}
 
 
-def assumption_facts(found: Mapping[Any, Any]) -> dict[str, float]:
+def assumption_facts(measured: Mapping[Any, Any]) -> dict[str, float]:
     """Return those three as the facts of a claim."""
     return {
-        "mean |corr(||W||^2, Z)|": found["correlation_mean"],
-        "max |corr|": found["correlation_max"],
-        "share of prompts where no baseline beats V": found["vanilla_wins"],
+        "mean |corr(||W||^2, Z)|": measured["correlation_mean"],
+        "max |corr|": measured["correlation_max"],
+        "share of prompts where no baseline beats V": measured["vanilla_wins"],
     }

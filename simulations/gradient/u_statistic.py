@@ -5,6 +5,7 @@ reported is the largest discrepancy.  Broken: for the pairs, a mean that has the
 G = 5; for the own sample's factor, one that has not; for the projection, partners of another law.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -129,10 +130,8 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return [common | {"statement": name, "estimate": gap, "broken": broken} for name, (gap, broken) in results[0].items()]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each identity: the largest discrepancy is zero."""
     stated = {one.id: one for one in STATEMENTS}
-    return [
-        stated[row["statement"]].claim(row["problem"], exact(row["estimate"], 0.0), exact(row["broken"], 0.0))
-        for row in table.to_dict("records")
-    ]
+    for row in table.to_dict("records"):
+        yield stated[row["statement"]].claim(row["problem"], exact(row["estimate"], 0.0), exact(row["broken"], 0.0))
