@@ -17,7 +17,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Comparison, Margin, Statement, log_log_slope
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
 from grpo_theory.exact import check_optimum
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, leave_one_out_parts, limit_covariance
 from simulations.kernels import kernel_at
 from simulations.limit.prompt_weights import PromptBaselines, dependence, law_of_noise
@@ -103,6 +103,8 @@ STEPS, OFFSET = 1 << 13, 512
 SLACK = 0.15
 """Of an exponent, as a share of it: n^-1 is told from n^-2."""
 
+Data = Iterator[dict[str, Any]]
+
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for each part and problem; exact, so quick is no different."""
@@ -126,12 +128,11 @@ def _enumerated(problem: gt.Problem, best: np.ndarray, estimator: str | gt.Estim
     return gt.gradient_covariance(problem, best, estimator, batch_size=1, group_size=group_size)
 
 
-def _by_group_size(name: str) -> Rows:
+def _by_group_size(name: str) -> Data:
     """Differences of the weights from the oracle's, of leave-one-out and of the control's kernel: all groups enumerated.
 
     And those of leave-one-out in closed form, on a fine grid of group sizes.
     """
-    found = []
     for size in CURVE:
         baselines = PromptBaselines(name, size)
         problem, best = baselines.problem, baselines.best
@@ -142,11 +143,10 @@ def _by_group_size(name: str) -> Rows:
             noises["control"] = _enumerated(problem, best, TWICE, size)
         for quantity, noise in noises.items():
             difference = float(np.abs(baselines.of_noise(noise) - oracle).max())
-            found.append({"quantity": quantity, "group_size": size, "estimate": difference})
-    return found
+            yield {"quantity": quantity, "group_size": size, "estimate": difference}
 
 
-def _by_baseline(name: str) -> Rows:
+def _by_baseline(name: str) -> Data:
     """By what factor weights lie above the least of any baseline: the oracle's, a wrong oracle's, and those of two baselines."""
     baselines = PromptBaselines(name, 4)
     value, holds = baselines.moments.value, dependence(baselines.problem, baselines.best)
@@ -156,15 +156,12 @@ def _by_baseline(name: str) -> Rows:
         "reinforce": 0.0 * value,
         "control": value + OFFSET_VALUE,
     }
-    return [
-        {"quantity": quantity, "dependence": holds, "estimate": baselines.lead(baselines.weights(baseline))}
-        for quantity, baseline in tried.items()
-    ]
+    for quantity, baseline in tried.items():
+        yield {"quantity": quantity, "dependence": holds, "estimate": baselines.lead(baselines.weights(baseline))}
 
 
-def _by_estimated(name: str) -> Rows:
+def _by_estimated(name: str) -> Data:
     """How far leave-one-out's weights, and those of means over pairs, lie above the least of any baseline, by group size."""
-    found = []
     for size in GROUP_SIZES:
         baselines = PromptBaselines(name, size)
         problem, best = baselines.problem, baselines.best
@@ -172,13 +169,11 @@ def _by_estimated(name: str) -> Rows:
         pairs = between + (oracle + second) / size
         for quantity, noise in (("rloo - least", _noise(problem, best, size)), ("control", pairs)):
             excess = float((baselines.of_noise(noise) - baselines.least).max())
-            found.append({"quantity": quantity, "group_size": size, "estimate": excess})
-    return found
+            yield {"quantity": quantity, "group_size": size, "estimate": excess}
 
 
-def _by_prompts(name: str) -> Rows:
+def _by_prompts(name: str) -> Data:
     """The largest distance of the standardised law from the normal, and what its skewness predicts, by the number of prompts."""
-    rows: Rows = []
     for prompts in CROWDS:
         problem = gt.gallery.crowd(prompts)
         best = gt.find_optimum(problem, problem.theta)
@@ -187,17 +182,15 @@ def _by_prompts(name: str) -> Rows:
         distance = np.abs(law.cdf(law.mean() + law.std() * points) - ndtr(points)).max()
         skewness = 2.0**1.5 * (law.weights**3).sum() / (law.weights**2).sum() ** 1.5
         prediction = float(skewness / (6.0 * np.sqrt(2.0 * np.pi)))
-        rows.append({"quantity": "distance", "prompts": prompts, "estimate": float(distance), "prediction": prediction})
-    return rows
+        yield {"quantity": "distance", "prompts": prompts, "estimate": float(distance), "prediction": prediction}
 
 
-def _by_step(name: str) -> Rows:
+def _by_step(name: str) -> Data:
     """The shortfall of E n Delta from its limit, started at the maximiser, direction by direction, and when it is below 5%."""
     problem, best, _ = maximum(name)
     curvatures, directions = check_optimum(problem, best)
     noise = directions.T @ _noise(problem, best, 4) @ directions
     n = 2 ** np.arange(10, int(np.log2(STEPS)) + 1)
-    found = []
     for factor in SLOW_FACTORS:
         beta = factor / curvatures.min()
         steps = gt.Harmonic(beta, OFFSET).steps(STEPS)
@@ -209,11 +202,8 @@ def _by_step(name: str) -> Rows:
         shares = np.array(limits) / np.sum(limits)
         set_in = _set_in(shares * [shortfall[0] for shortfall in shortfalls], 2.0 * beta * curvatures - 1.0, n[0] + OFFSET)
         slowest = shortfalls[int(curvatures.argmin())]
-        found += [
-            {"quantity": "shortfall", "factor": factor, "n": int(at) + OFFSET, "estimate": float(value), "set_in": set_in}
-            for at, value in zip(n, slowest, strict=True)
-        ]
-    return found
+        for at, value in zip(n, slowest, strict=True):
+            yield {"quantity": "shortfall", "factor": factor, "n": int(at) + OFFSET, "estimate": float(value), "set_in": set_in}
 
 
 def _set_in(shortfalls: np.ndarray, exponents: np.ndarray, n: float) -> float:
@@ -225,18 +215,16 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
     """Yield the rows of a part, and what they say of its statements."""
     part, problem = settings["part"], settings["problem"]
     tabulate, judge = PARTS_OF[part]
-    rows = tabulate(problem)
+    rows = list(tabulate(problem))
     yield from ({"part": part, "problem": problem} | row for row in rows)
     yield from judge(problem, pd.DataFrame(rows))
 
 
 def _by_size(statement: Statement, own: str, problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
     """A difference that falls as G^-2; the control's falls as G^-1."""
-    slopes = []
-    for quantity in (own, "control"):
-        curve = rows[rows["quantity"] == quantity]
-        slopes.append(log_log_slope(curve["group_size"], curve["estimate"])[0])
-    yield statement.compare(problem, slopes[0], -2.0, broken=slopes[1])
+    curves = (rows[rows["quantity"] == quantity] for quantity in (own, "control"))
+    slope, broken = (log_log_slope(curve["group_size"], curve["estimate"])[0] for curve in curves)
+    yield statement.compare(problem, slope, -2.0, broken=broken)
 
 
 def _least(problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
@@ -271,7 +259,7 @@ def _set_in_late(problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
         yield _rate(U11_TRANSIENT, where, curve["n"], curve["estimate"], (exponent, 2.0 * exponent))
 
 
-PARTS_OF: dict[str, tuple[Callable[[str], Rows], Callable[[str, pd.DataFrame], Iterator[Comparison]]]] = {
+PARTS_OF: dict[str, tuple[Callable[[str], Data], Callable[[str, pd.DataFrame], Iterator[Comparison]]]] = {
     "group size": (_by_group_size, partial(_by_size, U12, "rloo - oracle")),
     "baseline": (_by_baseline, _least),
     "estimated": (_by_estimated, partial(_by_size, U13_ESTIMATED, "rloo - least")),
