@@ -130,24 +130,24 @@ def _narrowed(candidate: Candidate) -> str:
     return f"{candidate.name}, narrowed"
 
 
-def _measured(found: gt.Coverage, control: gt.Coverage | None) -> pd.DataFrame:
+def _measured(covered: gt.Coverage, control: gt.Coverage | None) -> pd.DataFrame:
     """Measures and widths; with a control its coverage too, and a zip plot where there are intervals."""
-    tables = [found.measures(), _widths(found)]
+    tables = [covered.measures(), _widths(covered)]
     if control is not None:
         shares = control.measures().query("measure == 'coverage'")
         tables += [shares.assign(measure="narrowed coverage")]
-        if not found.answers.joint:
-            ranked = found.zip().query("component in @ZIPPED")
+        if not covered.answers.joint:
+            ranked = covered.zip().query("component in @ZIPPED")
             thinned = ranked.iloc[np.linspace(0, len(ranked) - 1, min(PERCENTILES, len(ranked))).round().astype(int)]
-            ends = thinned[["low", "high"]] - found.truth.flat[0]
+            ends = thinned[["low", "high"]] - covered.truth.flat[0]
             tables += [thinned.drop(columns="replication").assign(measure="zip", **ends)]
     return pd.concat(tables, ignore_index=True).rename(columns={"mcse": "standard_error"})
 
 
-def _widths(found: gt.Coverage) -> pd.DataFrame:
+def _widths(covered: gt.Coverage) -> pd.DataFrame:
     """The median width, and the share of unbounded sets: the mean is infinite if one of them is."""
-    labels = found.measures().query("measure == 'coverage'")
-    widths = found.width.reshape(found.replications, -1)
+    labels = covered.measures().query("measure == 'coverage'")
+    widths = covered.width.reshape(covered.replications, -1)
     rows = []
     for (_, row), width in zip(labels.iterrows(), widths.T, strict=True):
         width = width[~np.isnan(width)]

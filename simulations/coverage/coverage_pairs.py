@@ -133,11 +133,11 @@ def watched(data: Pairs, level: float, *, first: int) -> Interval:
     return _intersection(Interval(mean, error, mean - half, mean + half, level), first)
 
 
-def _intersection(found: Interval, first: int) -> Interval:
+def _intersection(interval: Interval, first: int) -> Interval:
     late = (..., slice(first - 1, None))
-    low, high = found.low[late].max(axis=-1), found.high[late].min(axis=-1)
+    low, high = interval.low[late].max(axis=-1), interval.high[late].min(axis=-1)
     nowhere = np.where(low > high, np.nan, 0.0)
-    return Interval(found.estimate[..., -1], found.standard_error[..., -1], low + nowhere, high + nowhere, found.level)
+    return Interval(interval.estimate[..., -1], interval.standard_error[..., -1], low + nowhere, high + nowhere, interval.level)
 
 
 @cache
@@ -191,7 +191,11 @@ def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Coverage at fixed numbers of pairs, at all of a range at once, and the power at the advised number."""
     percent, where = table["measure"] == "rejection %", f"{PROBLEM}, rloo - reinforce"
-    at = table.assign(estimate=table["estimate"] / np.where(percent, 100.0, 1.0)).set_index(["measure", "interval", "pairs"])
+    at = (
+        table.assign(estimate=table["estimate"] / np.where(percent, 100.0, 1.0))
+        .set_index(["measure", "interval", "pairs"])
+        .sort_index()
+    )
     for pairs in PAIRS:
         own, control = (share(at.loc["coverage", name, pairs], LEVEL) for name in ("paired_difference", "narrowed"))
         yield DIFFERENCE.claim(f"{where} ({pairs} pairs)", own, control)

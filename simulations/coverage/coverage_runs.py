@@ -129,9 +129,9 @@ def panel(name: str) -> dict[str, Asked]:
     }
 
 
-def narrower(found: Interval) -> Interval:
+def narrower(interval: Interval) -> Interval:
     """Return limits a tenth narrower: about the estimate, or from 0 where there is one limit."""
-    return narrowed(found, NARROWING, np.where(found.low == 0.0, 0.0, found.estimate))
+    return narrowed(interval, NARROWING, np.where(interval.low == 0.0, 0.0, interval.estimate))
 
 
 def side_by_side(questions: list[Asked]) -> Callable[[Record, float], Interval]:
@@ -144,8 +144,8 @@ def side_by_side(questions: list[Asked]) -> Callable[[Record, float], Interval]:
     def all_of_them(record: Record, level: float) -> Interval:
         columns: list[list[Array]] = []
         for asked in questions:
-            found, truth = asked.function(record, level), asked.target(record)
-            for one in (found, narrower(found)):
+            interval, truth = asked.function(record, level), asked.target(record)
+            for one in (interval, narrower(interval)):
                 limits = (one.estimate - truth, one.standard_error, one.low - truth, one.high - truth)
                 columns.append([np.reshape(array, (len(record.path), -1)) for array in limits])
         estimate, error, low, high = (np.concatenate(arrays, axis=1) for arrays in zip(*columns, strict=True))
@@ -169,7 +169,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     ]
     sizes = {key: settings[key] for key in ("batch_size", "group_size", "steps")}
     start = best + settings["start"] * directions[:, 0]
-    found = gt.coverage(
+    covered = gt.coverage(
         side_by_side(questions),
         problem,
         np.zeros(len(labels)),
@@ -180,7 +180,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         workers=1,
         first=chunk * settings["runs"],
     )
-    table = found.measures().query("measure in @MEASURES")
+    table = covered.measures().query("measure in @MEASURES")
     kept = []
     for row in table.to_dict("records"):
         variant, interval, target, component = labels[int(row["component"])]

@@ -49,7 +49,7 @@ COMPARISONS = (
 MEAN_ADDED = kernel_at("scaled_mean", -1.0, "mean added")
 ONE_TOO_HIGH = kernel_at("shifted_optimal", 1.0, "b* + 1")
 MISTAKEN = {"rloo": MEAN_ADDED, "optimal": ONE_TOO_HIGH, "optimal_loo": ONE_TOO_HIGH}
-"""What is put in the place of the first in the broken comparisons."""
+"""What replaces the first in the broken comparisons."""
 PAIRS = tuple(
     dict.fromkeys(pair for *_, first, second in COMPARISONS for pair in ((first, second), (MISTAKEN[first].name, second)))
 )

@@ -2,7 +2,7 @@
 
 A learning rate undoes any factor on an estimator, so a squared error about the gradient compares only those with one mean.
 Efficiency compares them all, for one step: (g . E ghat)^2/(||g||^2 E||ghat||^2).  Broken: GRPO's group size is that of its least
-squared error, which takes a factor for an error; and the group's deviation multiplies in the place of dividing.
+squared error, which takes a factor for an error; and the group's deviation multiplies instead of dividing.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ JUDGED = ("lm-zero-shot", "lm-few-shot", "lm-instruct", "lm-answers")
 
 
 def multiplied(batch, advantages):
-    """Broken: the group's deviation multiplies the advantages in the place of dividing them."""
+    """Broken: the group's deviation multiplies the advantages instead of dividing them."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
         deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))

@@ -130,8 +130,8 @@ class Sample(NamedTuple):
         total, means = gradients.sum(axis=0), self.means()
         without = {name: np.empty((size, group_size)) for name in means}
         for b, answers in enumerate(scores.answers):
-            _, places, copies = np.unique(answers, return_index=True, return_inverse=True)
-            less = scores.of(np.stack([np.delete(answers, place) for place in places]))
+            _, first, copies = np.unique(answers, return_index=True, return_inverse=True)
+            less = scores.of(np.stack([np.delete(answers, i) for i in first]))
             terms = prompt_terms(*less, scores.exact)
             for name, term in terms.items():
                 without[name][b] = means[name] + (term - self.terms[name][b])[copies] / size

@@ -52,7 +52,7 @@ STATEMENTS = (*HELD.values(), MISSED, FALSE_ALARM)
 
 LEVEL = 0.95
 MARGIN = 0.02
-"""As of the planner's other limits from gradients: 93 of 100 cases in place of 95 misleads nobody."""
+"""As of the planner's other limits from gradients: 93 of 100 cases instead of 95 misleads nobody."""
 ALARMS = 0.1
 """One table in ten that is warned of for no reason, or that is not warned of, is what a reader puts up with in a warning."""
 ASKED = 16

@@ -105,8 +105,8 @@ def _cover(limits: tuple[Array, Array], truth: float) -> Flags:
 def count_tables(successes: Integers, size: int) -> Array:
     """Return how many prompts of each pilot have 0 to `size` successes, (pilots, size + 1), from successes (pilots, prompts)."""
     pilots = len(successes)
-    places = successes + (size + 1) * np.arange(pilots)[:, None]
-    return np.bincount(places.ravel(), minlength=pilots * (size + 1)).reshape(pilots, size + 1).astype(np.float64)
+    cells = successes + (size + 1) * np.arange(pilots)[:, None]
+    return np.bincount(cells.ravel(), minlength=pilots * (size + 1)).reshape(pilots, size + 1).astype(np.float64)
 
 
 def honest_limits(tables: Array) -> dict[str, tuple[Array, Array]]:

@@ -44,7 +44,7 @@ REGRET = Statement(
 
 LEVEL = 0.95
 MARGIN = 0.02
-"""A set that holds the best size in 93 of 100 cases in place of 95 misleads nobody."""
+"""A set that holds the best size in 93 of 100 cases instead of 95 misleads nobody."""
 MISSES = 1.0 - LEVEL + MARGIN
 DEFAULT = 8
 """The group size of who does not plan: TRL's default."""
