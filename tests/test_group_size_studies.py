@@ -275,7 +275,7 @@ def test_horizons_are_judged_with_power():
     for cell in group_size_horizon.cells(True):
         settings = dict(cell.settings) | {"runs": 128}
         rows += group_size_horizon.rows(settings, [group_size_horizon.simulate(settings, np.random.SeedSequence(3), 0)])
-    found = judge(group_size_horizon.claims(table_of(rows)), family_error=0.05).set_index(["id", "problem"])["verdict"]
+    found = judge(list(group_size_horizon.claims(table_of(rows))), family_error=0.05).set_index(["id", "problem"])["verdict"]
     one, many = (f"two-speeds, Constant(0.05), N = 120, n = {n}" for n in (1, 100))
     assert found["U9/trace", one] == "refuted"
     assert found["U9/curvature", one] == "confirmed"
@@ -292,5 +292,5 @@ def test_the_control_of_following_has_runs_of_its_own(gain, wrong, verdict, powe
     common = {"problem": "p", "schedule": "s", "budget": 8, "steps": 1, "step": 1, "replications": 100, "standard_error": 0.01}
     rows = [common | {"plan": plan, "prediction": loss, "estimate": 12.0 - gain * (12.0 - loss)} for plan, loss in exact.items()]
     rows.append(common | {"plan": "against", "prediction": wrong, "estimate": wrong})
-    found = judge(group_size_schedule.claims(pd.DataFrame(rows))).set_index("id").loc["U9/follow"]
+    found = judge(list(group_size_schedule.claims(pd.DataFrame(rows)))).set_index("id").loc["U9/follow"]
     assert (found["verdict"], found["power"]) == (verdict, power)

@@ -18,7 +18,9 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.exact import directional_derivatives
 from grpo_theory.exact.logit_forms import noise_forms
-from grpo_theory.harness.study import Settings
+from grpo_theory.harness.study import Rows, Settings
+from grpo_theory.harness.summary import summary
+from grpo_theory.intervals import best_set
 from grpo_theory.theory import TrainingLaw
 from simulations.seeds import child_seed
 
@@ -141,7 +143,7 @@ def objectives_by_group_size(
     problem: gt.Problem, guides: Sequence[Guide], steps: Array, settings: Settings, seed: np.random.SeedSequence
 ) -> dict[str, list[Any]]:
     """Train with every group size of a cell; return what `controlled_objectives` does, for each of them in turn."""
-    found: dict[str, list[Any]] = {"plain": [], "controls": []}
+    objectives: dict[str, list[Any]] = {"plain": [], "controls": []}
     for size in settings["group_sizes"]:
         plain, controls = controlled_objectives(
             problem,
@@ -152,9 +154,9 @@ def objectives_by_group_size(
             runs=settings["runs"],
             seed=child_seed(seed, size),
         )
-        found["plain"].append(plain.tolist())
-        found["controls"].append(controls.tolist())
-    return found
+        objectives["plain"].append(plain.tolist())
+        objectives["controls"].append(controls.tolist())
+    return objectives
 
 
 def collected(results: Sequence[dict[str, list[Any]]]) -> tuple[Array, Array]:
@@ -162,3 +164,24 @@ def collected(results: Sequence[dict[str, list[Any]]]) -> tuple[Array, Array]:
     plain = np.concatenate([result["plain"] for result in results], axis=1)
     controls = np.concatenate([result["controls"] for result in results], axis=2)
     return plain, controlled(plain, np.moveaxis(controls, 1, 0))
+
+
+def loss(objectives: Array, noise_free: float) -> dict[str, float]:
+    """Return what noise costs: the objective of the noise-free run less the mean of those of runs (R,), as columns of a row."""
+    return summary(objectives) | {"estimate": float(noise_free - objectives.mean())}
+
+
+def losses(plain: Array, controlled: Array, noise_free: float) -> Rows:
+    """Return the loss of each group size at one checkpoint, and whether it is among the best ones.
+
+    Parameters
+    ----------
+    plain, controlled : ndarray, shape (G, R)
+        The objectives of the runs with each group size, without and with the control variates.
+    noise_free : float
+        The objective of the noise-free run.
+    """
+    return [
+        loss(own, noise_free) | {"plain_standard_error": summary(before)["standard_error"], "in_set": bool(best)}
+        for before, own, best in zip(plain, controlled, best_set(controlled.T), strict=True)
+    ]

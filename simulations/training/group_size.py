@@ -16,7 +16,6 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import difference, distance, evidence, farthest
 from grpo_theory.harness.study import Cell, Rows, Settings
-from grpo_theory.intervals import best_set
 from simulations.sources import DEMYSTIFYING, OURS, derived
 from simulations.training.carried import carried, off_one_curve
 from simulations.training.cases import (
@@ -29,7 +28,7 @@ from simulations.training.cases import (
     schedule_label,
     second_orders,
 )
-from simulations.training.controlled import collected, guide, objectives_by_group_size
+from simulations.training.controlled import collected, guide, losses, objectives_by_group_size
 from simulations.training.grid import on_grid
 
 SCHEDULES = Statement(
@@ -108,7 +107,6 @@ RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 64
 CLOSE = (("linear", "Constant"), ("linear", "Harmonic"), ("mixed", "Harmonic"))
 MORE_RUNS = 1280
 """Where the usual number did not decide most rows, which say how many would."""
-SET_LEVEL = 0.95
 LAW_MARGIN = 0.2
 """A loss that is a fifth off is a budget that is a fifth off: a quarter of the way to the next one, which is twice as large."""
 REACH = 0.1
@@ -123,7 +121,7 @@ LAW_BATCH = 64
 
 def cells(quick: bool) -> list[Cell]:
     """Every case at the budget of the paper's Figure 5, two of them at the larger budgets of its Table 2."""
-    found = []
+    made = []
     for case in CASES:
         larger = [budget for budget, names in LARGER.items() if case[0] in names and case[2][0] == "Constant"]
         for budget in (BUDGET, *(() if quick else larger)):
@@ -132,50 +130,37 @@ def cells(quick: bool) -> list[Cell]:
             chunk = min(runs, CHUNK_RUNS * BUDGET // budget)
             sizes = {"budget": budget, "group_sizes": list(GROUP_SIZES), "checkpoints": list(CHECKPOINTS), "runs": chunk}
             expanded = not quick or (case[0] in EXPANDED and case[2][0] == "Constant")
-            found.append(Cell(case_settings(*case) | sizes | {"expanded": expanded}, runs // chunk))
-    return found
+            made.append(Cell(case_settings(*case) | sizes | {"expanded": expanded}, runs // chunk))
+    return made
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train with every group size; return objectives and controls, and the loss to second order with the first chunk."""
-    problem = case_problem(settings)
     checkpoints = settings["checkpoints"]
     guides = [guide(case_law(settings, n)) for n in checkpoints]
-    found = objectives_by_group_size(problem, guides, case_steps(settings, checkpoints[-1]), settings, rng)
-    return found | {"second_order": second_orders(settings) if chunk == 0 and settings["expanded"] else None}
+    steps = case_steps(settings, checkpoints[-1])
+    objectives = objectives_by_group_size(case_problem(settings), guides, steps, settings, rng)
+    return objectives | {"second_order": second_orders(settings) if chunk == 0 and settings["expanded"] else None}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint and group size: the loss against the noise-free run, simulated and to first order."""
     plain, controlled = collected(results)
     problem, budget, sizes = case_problem(settings), settings["budget"], settings["group_sizes"]
-    runs = controlled.shape[1]
-    start = gt.group_size_law(problem, problem.theta)
-    common = {"problem": problem.name, "schedule": schedule_label(settings), "budget": budget, "replications": runs}
-    found = []
+    common = {"problem": problem.name, "schedule": schedule_label(settings), "budget": budget}
+    common["printed_at_start"] = gt.group_size_law(problem, problem.theta).paper_optimum
+    table: Rows = []
     for c, n in enumerate(settings["checkpoints"]):
-        law = case_law(settings, n)
-        undamped = law_without_damping(settings, n)
-        second = results[0]["second_order"] if n == settings["checkpoints"][-1] else None
-        kept = best_set(controlled[:, :, c].T, SET_LEVEL)
+        law, undamped = case_law(settings, n), law_without_damping(settings, n)
         here = gt.group_size_law(problem, law.path[-1])
         facts = {"checkpoint": n, "noise_free": law.objective, "optimum": law.optimum, "gradient_optimum": here.optimum}
-        for g, size in enumerate(sizes):
-            sample = controlled[g, :, c]
-            row = {
-                "batch_size": budget // size,
-                "group_size": size,
-                "estimate": float(law.objective - sample.mean()),
-                "standard_error": float(sample.std(ddof=1) / np.sqrt(runs)),
-                "plain_standard_error": float(plain[g, :, c].std(ddof=1) / np.sqrt(runs)),
-                "prediction": law.loss(budget, size),
-                "undamped": undamped.loss(budget, size),
-                "second_order": float("nan") if second is None else second[g],
-                "in_set": bool(kept[g]),
-                "printed_at_start": start.paper_optimum,
-            }
-            found.append(common | facts | row)
-    return found
+        at_the_end = results[0]["second_order"] if n == settings["checkpoints"][-1] else None
+        simulated = losses(plain[:, :, c], controlled[:, :, c], law.objective)
+        for size, second, loss in zip(sizes, at_the_end or [np.nan] * len(sizes), simulated, strict=True):
+            row = {"batch_size": budget // size, "group_size": size, "second_order": second}
+            row |= {"prediction": law.loss(budget, size), "undamped": undamped.loss(budget, size)}
+            table.append(common | facts | row | loss)
+    return table
 
 
 def _telling_checkpoint(part: pd.DataFrame, printed: int) -> tuple[int, int]:
@@ -271,9 +256,9 @@ def _schedules(table: pd.DataFrame) -> Iterator[Claim]:
 
 def claims(table: pd.DataFrame) -> list[Claim]:
     """Judge what becomes of the best group size elsewhere, the printed one, the law, and whether noise costs at all."""
-    found = [*_budgets(table), *_schedules(table)]
+    made = [*_budgets(table), *_schedules(table)]
     for (problem, schedule, budget), part in table.groupby(["problem", "schedule", "budget"], sort=False):
         where = f"{problem}, {schedule}, N = {budget}"
         first, early, late = (part[part["checkpoint"] == n].set_index("group_size") for n in (CHECKPOINTS[0], *CHECKPOINTS[-2:]))
-        found += [_printed(where, part), *_laws(where, late), _noise(where, early, first)]
-    return found
+        made += [_printed(where, part), *_laws(where, late), _noise(where, early, first)]
+    return made

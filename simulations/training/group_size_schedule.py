@@ -3,7 +3,7 @@
 At the same budget, with plans of group sizes that an oracle makes.  Broken, the group size moves against the policy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.seeds import child_seed
 from simulations.sources import OURS, derived
 from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps, schedule_label
-from simulations.training.controlled import controlled, controlled_objectives, guide
+from simulations.training.controlled import controlled, controlled_objectives, guide, loss
 from simulations.training.grid import on_grid
 
 FOLLOW = Statement(
@@ -76,7 +76,7 @@ def plans(settings: Settings) -> dict[str, np.ndarray]:
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train with every plan; return the objective of each run and its controls."""
     problem, steps = case_problem(settings), settings["steps"]
-    found = {}
+    objectives = {}
     for number, (name, sizes) in enumerate(plans(settings).items()):
         plain, controls = controlled_objectives(
             problem,
@@ -87,8 +87,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
             runs=settings["runs"],
             seed=child_seed(rng, number),
         )
-        found[name] = [plain[:, 0].tolist(), *controls[:, :, 0].tolist()]
-    return found
+        objectives[name] = [plain[:, 0].tolist(), *controls[:, :, 0].tolist()]
+    return objectives
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -96,32 +96,23 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     problem, steps, budget = case_problem(settings), settings["steps"], settings["budget"]
     law = case_law(settings, steps)
     common = {"problem": problem.name, "schedule": schedule_label(settings), "budget": budget, "steps": steps}
-    found = []
+    table: Rows = []
     for name, sizes in plans(settings).items():
-        parts = np.concatenate([result[name] for result in results], axis=1)
-        sample = controlled(parts[0, :, None], parts[1:, :, None])[:, 0]
-        row = {
-            "plan": name,
-            "estimate": float(law.objective - sample.mean()),
-            "standard_error": float(sample.std(ddof=1) / np.sqrt(len(sample))),
-            "prediction": law.loss(budget, sizes),
-            "replications": len(sample),
-        }
-        found += [common | row | {"step": i + 1, "group_size": int(size)} for i, size in enumerate(sizes)]
-    return found
+        plain, *controls = np.concatenate([result[name] for result in results], axis=1)[..., None]
+        sample = controlled(plain, np.array(controls))[:, 0]
+        row = common | {"plan": name, "prediction": law.loss(budget, sizes)} | loss(sample, law.objective)
+        table += [row | {"step": i, "group_size": int(size)} for i, size in enumerate(sizes, 1)]
+    return table
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Following the policy beats the start's group size, and loses as much as the best fixed one."""
-    found = []
     keys = ["problem", "schedule", "budget", "steps"]
-    for (problem, schedule, budget, steps), part in table[table["step"] == 1].groupby(keys, sort=False):
-        where = f"{problem}, {schedule}, N = {budget}, n = {steps}"
-        at = part.set_index("plan")
+    for names, part in table[table["step"] == 1].groupby(keys, sort=False):
+        where, at = "{}, {}, N = {}, n = {}".format(*names), part.set_index("plan")
         losses = at["prediction"]
         facts = {f"loss of {name} / fixed, to first order": float(losses[name] / losses["fixed"]) for name in PLANS}
         own, control = (difference(at.loc[plan], at.loc["start"]) for plan in ("current", "against"))
-        found.append(FOLLOW.claim(where, own, control, facts=facts))
+        yield FOLLOW.claim(where, own, control, facts=facts)
         own, control = (distance(at.loc[plan], float(losses["fixed"]), MARGIN) for plan in ("current", "against"))
-        found.append(HINDSIGHT.claim(where, own, control, facts=facts))
-    return found
+        yield HINDSIGHT.claim(where, own, control, facts=facts)
