@@ -70,7 +70,7 @@ class World(NamedTuple):
             yield self.make(np.random.default_rng(drawing)), running
 
 
-def sampled(by_problem: Sequence[Sequence[float]], alone: bool) -> Array:
+def sampled(by_problem: Sequence[Sequence[float]] | Array, alone: bool) -> Array:
     """Return what is a sample: the runs where a problem is alone of its kind, else the mean of each problem's runs."""
     values = np.array(by_problem)
     return values.ravel() if alone else values.mean(axis=1)
