@@ -14,7 +14,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import difference, distance, evidence, farthest
+from grpo_theory.evidence.reading import difference, distance, evidence, farthest, highest
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.sources import DEMYSTIFYING, OURS, derived
 from simulations.training.carried import carried, off_one_curve
@@ -163,40 +163,32 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return table
 
 
-def _telling_checkpoint(part: pd.DataFrame, printed: int) -> tuple[int, int]:
-    """Return the checkpoint, and the other group size, where the law expects most of replacing the printed one.
+def _printed(where: str, at: pd.DataFrame) -> Claim:
+    """The printed group size of the start against the best by the law; the control puts the worst in its place.
 
-    Only checkpoints at which noise costs with every group size, and group sizes whose batch is large enough for the law.
+    They are compared at the checkpoint where the law expects most of replacing the printed one, among those at which noise costs
+    with every group size.  Rivals have a batch that is large enough for the law.
     """
-    ratios: dict[tuple[int, int], float] = {}
-    for checkpoint, at in part.set_index("group_size").groupby("checkpoint"):
-        losses = at["prediction"]
-        if (losses > 0.0).all():
-            others = losses[at["batch_size"] >= LAW_BATCH].drop(printed)
-            ratios[int(checkpoint), int(others.idxmin())] = float(losses[printed] / others.min())
-    return max(ratios, key=lambda key: ratios[key])
-
-
-def _printed(where: str, part: pd.DataFrame) -> Claim:
-    """The printed group size of the start against the best by the law; the control puts the worst in its place."""
-    printed = on_grid(float(part["printed_at_start"].iloc[0]), part["group_size"].unique())
-    checkpoint, rival = _telling_checkpoint(part, printed)
-    at = part[part["checkpoint"] == checkpoint].set_index("group_size")
-    worst = int(at["prediction"].idxmax())
-    facts = {"printed G": float(printed), "other G": float(rival), "worst G (control)": float(worst), "n": float(checkpoint)}
-    facts["loss ratio expected"] = float(at.loc[printed, "prediction"] / at.loc[rival, "prediction"])
-    own, control = (difference(at.loc[size], at.loc[rival]) for size in (printed, worst))
+    losses, large = at["prediction"].unstack(), at["batch_size"].unstack().iloc[0] >= LAW_BATCH
+    printed, costs = on_grid(at["printed_at_start"].iloc[0], losses.columns.to_numpy()), losses[(losses > 0.0).all(axis=1)]
+    rivals = costs.loc[:, large].drop(columns=printed)
+    checkpoint = highest(costs[printed] / rivals.min(axis=1))
+    expected, rival = losses.loc[checkpoint], int(rivals.loc[checkpoint].idxmin())
+    worst = int(expected.idxmax())
+    facts = {"printed G": printed, "other G": rival, "worst G (control)": worst, "n": checkpoint}
+    facts["loss ratio expected"] = expected[printed] / expected[rival]
+    own, control = (difference(at.loc[(checkpoint, size)], at.loc[(checkpoint, rival)]) for size in (printed, worst))
     return PRINTED.claim(where, own, control, facts=facts)
 
 
-def _laws(where: str, part: pd.DataFrame) -> Iterator[Claim]:
+def _laws(where: str, at_the_end: pd.DataFrame) -> Iterator[Claim]:
     """Simulated over predicted loss, group size by group size; the control's law does not know that later steps damp noise.
 
     The law's own second order says to which rows its first, or both of them, should apply.
     """
-    for size, row in part[part["second_order"].notna()].iterrows():
-        share = float(row["second_order"] / abs(row["prediction"]))
-        facts = {"second order / first": share, "wrong law / law": float(row["undamped"] / row["prediction"])}
+    for size, row in at_the_end[at_the_end["second_order"].notna()].iterrows():
+        share = row["second_order"] / abs(row["prediction"])
+        facts = {"second order / first": share, "wrong law / law": row["undamped"] / row["prediction"]}
         wrong = distance(row, row["undamped"], LAW_MARGIN)
         orders = {LAW if abs(share) <= REACH else LAW_BEYOND: row["prediction"]}
         if abs(share) <= SECOND_REACH:
@@ -205,60 +197,58 @@ def _laws(where: str, part: pd.DataFrame) -> Iterator[Claim]:
             yield statement.claim(f"{where}, G = {size}", distance(row, loss, LAW_MARGIN), wrong, facts=facts)
 
 
-def _noise(where: str, part: pd.DataFrame, after_one_step: pd.DataFrame) -> Claim:
+def _noise(where: str, at: pd.DataFrame) -> Claim:
     """Noise costs performance, at the group size of least predicted loss; the control stops the noise-free run early."""
-    size = int(part["prediction"].abs().idxmin())
-    row, early = part.loc[size], float(after_one_step.loc[size, "noise_free"])
-    gain = {**row, "estimate": -row["estimate"]}
-    stopped = {**row, "estimate": float(row["noise_free"]) - early - row["estimate"]}
-    facts = {"objective lost by stopping after one step (control)": float(row["noise_free"]) - early}
-    return NOISE_COSTS.claim(where, evidence(gain, 0.0), evidence(stopped, 0.0), facts=facts)
+    first, half_way = CHECKPOINTS[0], CHECKPOINTS[-2]
+    size = at.loc[half_way, "prediction"].abs().idxmin()
+    row = at.loc[(half_way, size)]
+    stopped = row["noise_free"] - at.loc[(first, size), "noise_free"]
+    own, control = (evidence({**row, "estimate": added - row["estimate"]}, 0.0) for added in (0.0, stopped))
+    return NOISE_COSTS.claim(where, own, control, facts={"objective lost by stopping after one step (control)": stopped})
 
 
-def _one_curve(where: str, small: pd.DataFrame, large: pd.DataFrame, earlier: pd.DataFrame) -> Iterator[Claim]:
+def _one_curve(where: str, small: pd.DataFrame, large: pd.DataFrame) -> Iterator[Claim]:
     """N times the loss at the largest over that at the smallest budget, less 1, group size by group size.
 
     The control takes the runs of the largest budget before they are done, when by the law their loss is the farthest from that of
     the end.
     """
-    factor = float(large["budget"].iloc[0] / small["budget"].iloc[0])
-    for size, least in small.iterrows():
-        early = earlier[earlier["group_size"] == size]
-        undone = early.loc[farthest(early["prediction"], large.loc[size, "prediction"])]
-        own, control = (off_one_curve(most, least, factor, LAW_MARGIN) for most in (large.loc[size], undone))
-        facts = {
-            "n of the control": undone["checkpoint"],
-            "control, by the law": factor * undone["prediction"] / least["prediction"],
-        }
+    end = CHECKPOINTS[-1]
+    factor = large["budget"].iloc[0] / small["budget"].iloc[0]
+    for size, least in small.loc[end].iterrows():
+        course = large.xs(size, level="group_size")
+        undone = course.loc[farthest(course["prediction"].drop(end), course.loc[end, "prediction"])]
+        own, control = (off_one_curve(most, least, factor, LAW_MARGIN) for most in (course.loc[end], undone))
+        facts = {"n of the control": undone.name, "control, by the law": factor * undone["prediction"] / least["prediction"]}
         yield ONE_CURVE.claim(f"{where}, G = {size}", own, control, facts=facts)
 
 
-def _budgets(table: pd.DataFrame) -> Iterator[Claim]:
-    """From the smallest budget to the largest, where a problem was trained with several."""
-    for (problem, schedule), part in table.groupby(["problem", "schedule"], sort=False):
-        least, most = int(part["budget"].min()), int(part["budget"].max())
-        if least < most:
-            last = part["checkpoint"] == CHECKPOINTS[-1]
-            small, large = (part[last & (part["budget"] == budget)].set_index("group_size") for budget in (least, most))
-            where = f"{problem}, {schedule}"
-            yield BUDGETS.claim(f"{where}, from N = {least} to {most}", *carried(small, large))
-            yield from _one_curve(where, small, large, part[~last & (part["budget"] == most)])
-
-
-def _schedules(table: pd.DataFrame) -> Iterator[Claim]:
+def _schedules(problem: str, losses: Mapping[str, pd.DataFrame]) -> Iterator[Claim]:
     """From each schedule of a problem to each other, at the budget that all have."""
-    last = table[(table["checkpoint"] == CHECKPOINTS[-1]) & (table["budget"] == BUDGET)]
-    for problem, part in last.groupby("problem", sort=False):
-        losses = {str(schedule): one.set_index("group_size") for schedule, one in part.groupby("schedule", sort=False)}
-        for before, after in permutations(losses, 2):
-            yield SCHEDULES.claim(f"{problem}, from {before} to {after}", *carried(losses[before], losses[after]))
+    for before, after in permutations(losses, 2):
+        yield SCHEDULES.claim(f"{problem}, from {before} to {after}", *carried(losses[before], losses[after]))
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Judge what becomes of the best group size elsewhere, the printed one, the law, and whether noise costs at all."""
-    made = [*_budgets(table), *_schedules(table)]
-    for (problem, schedule, budget), part in table.groupby(["problem", "schedule", "budget"], sort=False):
-        where = f"{problem}, {schedule}, N = {budget}"
-        first, early, late = (part[part["checkpoint"] == n].set_index("group_size") for n in (CHECKPOINTS[0], *CHECKPOINTS[-2:]))
-        made += [_printed(where, part), *_laws(where, late), _noise(where, early, first)]
-    return made
+    end = CHECKPOINTS[-1]
+    for problem, part in table.groupby("problem", sort=False):
+        at = {
+            (str(schedule), budget): one.set_index(["checkpoint", "group_size"])
+            for (schedule, budget), one in part.groupby(["schedule", "budget"], sort=False)
+        }
+        yield from _schedules(
+            str(problem), {schedule: one.loc[end] for (schedule, budget), one in at.items() if budget == BUDGET}
+        )
+        for schedule, budgets in part.groupby("schedule", sort=False)["budget"]:
+            least, most = budgets.min(), budgets.max()
+            if least < most:
+                small, large = at[str(schedule), least], at[str(schedule), most]
+                where = f"{problem}, {schedule}, from N = {least} to {most}"
+                yield BUDGETS.claim(where, *carried(small.loc[end], large.loc[end]))
+                yield from _one_curve(f"{problem}, {schedule}", small, large)
+        for (schedule, budget), one in at.items():
+            where = f"{problem}, {schedule}, N = {budget}"
+            yield _printed(where, one)
+            yield from _laws(where, one.loc[end])
+            yield _noise(where, one)
