@@ -110,5 +110,5 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         if budget == BUDGET:
             yield REPORTED_BEST.claim(where, difference(at.loc[REPORTED], own), control, facts=facts)
         if checkpoint == TABLE_STEPS and TABLE[budget] in at.index:
-            facts |= {"G reported": float(TABLE[budget])}
-            yield REPORTED_IN_TABLE_2.claim(where, difference(at.loc[TABLE[budget]], own), control, facts=facts)
+            reported = facts | {"G reported": float(TABLE[budget])}
+            yield REPORTED_IN_TABLE_2.claim(where, difference(at.loc[TABLE[budget]], own), control, facts=reported)
