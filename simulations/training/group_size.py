@@ -101,6 +101,7 @@ POWERLESS = {
 
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128)
 CHECKPOINTS = (1, 2, 4, 8, 16, 32)
+*_, HALF_WAY, END = CHECKPOINTS
 BUDGET = 1024
 LARGER = {2048: ("kl-linear",), 4096: ("linear", "kl-linear")}
 RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 64
@@ -199,10 +200,9 @@ def _laws(where: str, at_the_end: pd.DataFrame) -> Iterator[Claim]:
 
 def _noise(where: str, at: pd.DataFrame) -> Claim:
     """Noise costs performance, at the group size of least predicted loss; the control stops the noise-free run early."""
-    first, half_way = CHECKPOINTS[0], CHECKPOINTS[-2]
-    size = at.loc[half_way, "prediction"].abs().idxmin()
-    row = at.loc[(half_way, size)]
-    stopped = row["noise_free"] - at.loc[(first, size), "noise_free"]
+    size = at.loc[HALF_WAY, "prediction"].abs().idxmin()
+    row = at.loc[(HALF_WAY, size)]
+    stopped = row["noise_free"] - at.loc[(CHECKPOINTS[0], size), "noise_free"]
     own, control = (evidence({**row, "estimate": added - row["estimate"]}, 0.0) for added in (0.0, stopped))
     return NOISE_COSTS.claim(where, own, control, facts={"objective lost by stopping after one step (control)": stopped})
 
@@ -213,42 +213,32 @@ def _one_curve(where: str, small: pd.DataFrame, large: pd.DataFrame) -> Iterator
     The control takes the runs of the largest budget before they are done, when by the law their loss is the farthest from that of
     the end.
     """
-    end = CHECKPOINTS[-1]
     factor = large["budget"].iloc[0] / small["budget"].iloc[0]
-    for size, least in small.loc[end].iterrows():
+    for size, least in small.loc[END].iterrows():
         course = large.xs(size, level="group_size")
-        undone = course.loc[farthest(course["prediction"].drop(end), course.loc[end, "prediction"])]
-        own, control = (off_one_curve(most, least, factor, LAW_MARGIN) for most in (course.loc[end], undone))
+        undone = course.loc[farthest(course["prediction"].drop(END), course.loc[END, "prediction"])]
+        own, control = (off_one_curve(most, least, factor, LAW_MARGIN) for most in (course.loc[END], undone))
         facts = {"n of the control": undone.name, "control, by the law": factor * undone["prediction"] / least["prediction"]}
         yield ONE_CURVE.claim(f"{where}, G = {size}", own, control, facts=facts)
 
 
-def _schedules(problem: str, losses: Mapping[str, pd.DataFrame]) -> Iterator[Claim]:
-    """From each schedule of a problem to each other, at the budget that all have."""
-    for before, after in permutations(losses, 2):
-        yield SCHEDULES.claim(f"{problem}, from {before} to {after}", *carried(losses[before], losses[after]))
-
-
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Judge what becomes of the best group size elsewhere, the printed one, the law, and whether noise costs at all."""
-    end = CHECKPOINTS[-1]
-    for problem, part in table.groupby("problem", sort=False):
-        at = {
-            (str(schedule), budget): one.set_index(["checkpoint", "group_size"])
-            for (schedule, budget), one in part.groupby(["schedule", "budget"], sort=False)
-        }
-        yield from _schedules(
-            str(problem), {schedule: one.loc[end] for (schedule, budget), one in at.items() if budget == BUDGET}
-        )
-        for schedule, budgets in part.groupby("schedule", sort=False)["budget"]:
-            least, most = budgets.min(), budgets.max()
-            if least < most:
-                small, large = at[str(schedule), least], at[str(schedule), most]
-                where = f"{problem}, {schedule}, from N = {least} to {most}"
-                yield BUDGETS.claim(where, *carried(small.loc[end], large.loc[end]))
-                yield from _one_curve(f"{problem}, {schedule}", small, large)
-        for (schedule, budget), one in at.items():
-            where = f"{problem}, {schedule}, N = {budget}"
-            yield _printed(where, one)
-            yield from _laws(where, one.loc[end])
-            yield _noise(where, one)
+    keys = ["problem", "schedule", "budget"]
+    runs = {key: one.set_index(["checkpoint", "group_size"]) for key, one in table.groupby(keys, sort=False)}
+    for before, after in permutations(runs, 2):
+        if before[0] == after[0] and before[2] == after[2] == BUDGET:
+            where = f"{before[0]}, from {before[1]} to {after[1]}"
+            yield SCHEDULES.claim(where, *carried(runs[before].loc[END], runs[after].loc[END]))
+    for (problem, schedule), budgets in table.groupby(["problem", "schedule"], sort=False)["budget"]:
+        least, most = budgets.min(), budgets.max()
+        if least < most:
+            small, large = (runs[problem, schedule, budget] for budget in (least, most))
+            where = f"{problem}, {schedule}"
+            yield BUDGETS.claim(f"{where}, from N = {least} to {most}", *carried(small.loc[END], large.loc[END]))
+            yield from _one_curve(where, small, large)
+    for (problem, schedule, budget), at in runs.items():
+        where = f"{problem}, {schedule}, N = {budget}"
+        yield _printed(where, at)
+        yield from _laws(where, at.loc[END])
+        yield _noise(where, at)
