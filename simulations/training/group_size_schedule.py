@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import grpo_theory as gt
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import difference, distance
 from grpo_theory.harness.study import Cell, Rows, Settings
 from simulations.seeds import child_seed
 from simulations.sources import OURS, derived
-from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps, schedule_label
+from simulations.training.cases import FAR, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.controlled import controlled, controlled_objectives, guide, loss
 from simulations.training.grid import on_grid
 
@@ -64,8 +63,7 @@ def plans(settings: Settings) -> dict[str, np.ndarray]:
     """
     problem, sizes, steps = case_problem(settings), np.array(settings["group_sizes"]), settings["steps"]
     law = case_law(settings, steps)
-    batches = settings["budget"] / sizes
-    current = np.array([sizes[np.argmin(gt.group_size_law(problem, theta).mse(batches, sizes))] for theta in law.path[:-1]])
+    current = best_along(problem, law.path[:-1], sizes, settings["budget"])
     fixed = sizes[np.argmin([law.loss(settings["budget"], size) for size in sizes])]
     ahead = law.best_schedule(sizes).astype(np.int64)
     against = np.array([on_grid(current[0] ** 2 / size, sizes) for size in current])
@@ -98,7 +96,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     common = {"problem": problem.name, "schedule": schedule_label(settings), "budget": budget, "steps": steps}
     table: Rows = []
     for name, sizes in plans(settings).items():
-        plain, *controls = np.concatenate([result[name] for result in results], axis=1)[..., None]
+        plain, *controls = np.concatenate([chunk[name] for chunk in results], axis=1)[..., None]
         sample = controlled(plain, np.array(controls))[:, 0]
         row = common | {"plan": name, "prediction": law.loss(budget, sizes)} | loss(sample, law.objective)
         table += [row | {"step": i, "group_size": int(size)} for i, size in enumerate(sizes, 1)]
