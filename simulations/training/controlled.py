@@ -75,7 +75,7 @@ def controlled_objectives(
     theta = np.tile(problem.theta, (runs, 1))
     plain, control = np.empty((runs, len(guides))), np.zeros((3, runs, len(guides)))
     for i, (step, size) in enumerate(zip(steps, group_sizes, strict=True)):
-        ahead = [c for c, found in enumerate(guides) if len(found.slopes) > i]
+        ahead = [c for c, one in enumerate(guides) if len(one.slopes) > i]
         directions = np.array([guides[c].slopes[i] for c in ahead])
         drift = directional_derivatives(problem, theta, directions)
         bends = {c: guides[c].bend for c in ahead}
@@ -125,17 +125,19 @@ def controlled(plain: Array, controls: Array) -> Array:
     The multiples are the best ones, but for each half of the runs those of the other half, which is independent of them: with few
     prompts in a batch the second derivative says little of where the run is, and they fall from 1 to nothing.
     """
-    found, others = plain - controls[0], np.moveaxis(controls[1:], 0, -1)
+    objectives, others = plain - controls[0], np.moveaxis(controls[1:], 0, -1)
     halves = np.array_split(np.arange(plain.shape[-2]), 2)
-    adjusted = np.empty_like(found)
+    adjusted = np.empty_like(objectives)
     for own, other in (halves, halves[::-1]):
         centred = others[..., other, :, :] - others[..., other, :, :].mean(axis=-3, keepdims=True)
         scales = np.sqrt((centred**2).sum(axis=-3, keepdims=True))
         unit = np.divide(centred, scales, out=np.zeros_like(centred), where=scales > 0.0)
         products = np.einsum("...rck,...rcl->...ckl", unit, unit)
-        shares = np.einsum("...ckl,...rcl,...rc->...ck", np.linalg.pinv(products, hermitian=True), unit, found[..., other, :])
+        shares = np.einsum(
+            "...ckl,...rcl,...rc->...ck", np.linalg.pinv(products, hermitian=True), unit, objectives[..., other, :]
+        )
         shares = np.divide(shares, scales[..., 0, :, :], out=np.zeros_like(shares), where=scales[..., 0, :, :] > 0.0)
-        adjusted[..., own, :] = found[..., own, :] - np.einsum("...rck,...ck->...rc", others[..., own, :, :], shares)
+        adjusted[..., own, :] = objectives[..., own, :] - np.einsum("...rck,...ck->...rc", others[..., own, :, :], shares)
     return adjusted
 
 
@@ -161,8 +163,8 @@ def objectives_by_group_size(
 
 def collected(results: Sequence[dict[str, list[Any]]]) -> tuple[Array, Array]:
     """Return the objectives of all chunks, plain and controlled, (G, runs, checkpoints) each."""
-    plain = np.concatenate([result["plain"] for result in results], axis=1)
-    controls = np.concatenate([result["controls"] for result in results], axis=2)
+    plain = np.concatenate([chunk["plain"] for chunk in results], axis=1)
+    controls = np.concatenate([chunk["controls"] for chunk in results], axis=2)
     return plain, controlled(plain, np.moveaxis(controls, 1, 0))
 
 

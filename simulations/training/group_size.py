@@ -122,7 +122,7 @@ LAW_BATCH = 64
 
 def cells(quick: bool) -> list[Cell]:
     """Every case at the budget of the paper's Figure 5, two of them at the larger budgets of its Table 2."""
-    made = []
+    listed = []
     for case in CASES:
         larger = [budget for budget, names in LARGER.items() if case[0] in names and case[2][0] == "Constant"]
         for budget in (BUDGET, *(() if quick else larger)):
@@ -131,8 +131,8 @@ def cells(quick: bool) -> list[Cell]:
             chunk = min(runs, CHUNK_RUNS * BUDGET // budget)
             sizes = {"budget": budget, "group_sizes": list(GROUP_SIZES), "checkpoints": list(CHECKPOINTS), "runs": chunk}
             expanded = not quick or (case[0] in EXPANDED and case[2][0] == "Constant")
-            made.append(Cell(case_settings(*case) | sizes | {"expanded": expanded}, runs // chunk))
-    return made
+            listed.append(Cell(case_settings(*case) | sizes | {"expanded": expanded}, runs // chunk))
+    return listed
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:

@@ -87,13 +87,13 @@ def largest_noise(batch_size: int, group_size: int) -> float:
 
 def predict(settings: Settings) -> dict[str, Any]:
     """Return the constants over the ball, and at the checkpoints the bound, and the bound with a noise that is too small."""
-    found, beta = surroundings(settings["factor"], settings["epsilon"], settings["offset"])
+    ball, beta = surroundings(settings["factor"], settings["epsilon"], settings["offset"])
     n, noise, less = np.array(doubling(settings["steps"])), largest_noise(**SIZES), largest_noise(**WRONG_SIZES)
     bound, wrong = (
-        harmonic_step_bound(found, level, beta, n, offset=settings["offset"], epsilon=settings["epsilon"])
+        harmonic_step_bound(ball, level, beta, n, offset=settings["offset"], epsilon=settings["epsilon"])
         for level in (noise, less)
     )
-    constants = {"L": found.smoothness, "mu": found.pl, "M": noise, "wrong_M": less, "ray": found.steepest_ray}
+    constants = {"L": ball.smoothness, "mu": ball.pl, "M": noise, "wrong_M": less, "ray": ball.steepest_ray}
     return {"constants": constants, "bounds": {"n": n.tolist(), "prediction": bound.tolist(), "control": wrong.tolist()}}
 
 
