@@ -132,17 +132,13 @@ CONTROL, BASE = "broken", "neither"
 def cells(quick: bool) -> list[Cell]:
     """One cell for each problem and number of updates a rollout, one chunk for each arm; quick has one cell."""
     counts = {arm: QUICK_RUNS if quick else CLOSE_RUNS if arm in CLOSE else RUNS for arm in ARMS}
-    runs = {"tuning_runs": QUICK_TUNING_RUNS if quick else TUNING_RUNS, "runs": counts}
-    grid = STEP_SIZES[1::2] if quick else STEP_SIZES
-    sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_sizes": list(grid), "arms": list(ARMS)}
+    runs = {"tuning_runs": QUICK_TUNING_RUNS if quick else TUNING_RUNS, "runs": counts, "arms": list(ARMS)}
+    sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_sizes": list(STEP_SIZES[1::2] if quick else STEP_SIZES)}
+    levels, numbers = (list(LEVELS.items())[-1:], INNER_STEPS[:1]) if quick else (LEVELS.items(), INNER_STEPS)
+    where = [{"problem": name, "level": level} for name, level in levels]
     return [
-        Cell(
-            {"problem": name, "level": level, "inner_steps": inner, "updates": ROLLOUTS * inner} | sizes | runs,
-            len(ARMS),
-            shared=True,
-        )
-        for name, level in list(LEVELS.items())[-1 if quick else 0 :]
-        for inner in (INNER_STEPS[:1] if quick else INNER_STEPS)
+        Cell(one | {"inner_steps": inner, "updates": ROLLOUTS * inner} | sizes | runs, len(ARMS), shared=True)
+        for one, inner in product(where, numbers)
     ]
 
 

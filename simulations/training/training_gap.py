@@ -5,6 +5,7 @@ a bound without noise, a learner that descends, steps that are a quarter too lon
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -102,11 +103,10 @@ def cells(quick: bool) -> list[Cell]:
     """Training runs from the edge of a ball around the maximiser, projected onto it."""
     common = {"batch_size": 1, "group_size": 4, "runs": QUICK_RUNS if quick else CHUNK_RUNS}
     chunks = {problem: 1 if quick else runs // CHUNK_RUNS for problem, runs in RUNS.items()}
+    problems, estimators = (PROBLEMS[::2], ESTIMATORS[:1]) if quick else (PROBLEMS, ESTIMATORS)
     return [
         Cell({"problem": problem, "estimator": estimator, "schedule": schedule, "steps": STEPS, **common}, chunks[problem])
-        for problem in (PROBLEMS[::2] if quick else PROBLEMS)
-        for schedule in SCHEDULES
-        for estimator in (ESTIMATORS[:1] if quick else ESTIMATORS)
+        for problem, schedule, estimator in product(problems, SCHEDULES, estimators)
     ]
 
 
