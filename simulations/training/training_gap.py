@@ -83,7 +83,9 @@ U18_ORDER = Statement("U18/order", f"{DEMYSTIFYING}, Lemma 16", "mu <= L", "uppe
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
 ESTIMATORS = ("rloo", "oracle", "reinforce")
-SCHEDULES = ("constant", "harmonic")
+STATED = {"constant": (U7, U7_SHARP), "harmonic": (U8, U8_SHARP)}
+"""The bound and the sharp prediction of each schedule."""
+SCHEDULES = tuple(STATED)
 STEPS = 4096
 RUNS, QUICK_RUNS, CHUNK_RUNS = {"kl-tabular": 6144, "kl-linear": 8192, "conflict": 6144}, 256, 2048
 TURNED, TURNED_RUNS = kernel_at("turned_mean", 1.0, "rloo, turned round"), 64
@@ -191,7 +193,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Read the bounds, the sharp prediction and the rates off the table."""
     for (problem, kind, estimator), part in table.groupby(["problem", "schedule", "estimator"], sort=False):
-        yield from _gap_claims(f"{problem} ({estimator})", kind == "constant", part)
+        yield from _gap_claims(f"{problem} ({estimator})", str(kind), part)
     for (problem, estimator), part in table[table["quantity"].isin(RATES)].groupby(["problem", "estimator"], sort=False):
         at = part.set_index(["quantity", "schedule"])
         for name, statement in RATES.items():
@@ -202,20 +204,24 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         yield from _curvature_claims(str(problem), part.iloc[0])
 
 
-def _gap_claims(setting: str, is_constant: bool, part: pd.DataFrame) -> Iterator[Claim]:
+def _gap_claims(setting: str, schedule: str, part: pd.DataFrame) -> Iterator[Claim]:
     """Yield the bound at the checkpoint where it comes nearest to failing, and the sharp prediction at the end.
 
     The control of a constant step forgets the noise, M = 0; that of beta/n is a learner whose sign is wrong.  The latter bound
     is at least 15 times the gap, so no check of it could tell that its M is too small by less; for that there is `tight_bound`.
     """
-    gaps = {str(name): one.reset_index() for name, one in part.groupby("quantity")}
-    own, control = gaps["gap"], _nearest(gaps["gap"], "control") if is_constant else _nearest(gaps["turned"], "bound")
-    facts = {name: own[column].iloc[0] for name, column in CONSTANTS.items()}
-    last = {name: gaps[name].iloc[-1] for name in LEARNERS if name in gaps}
-    over = {name: {"gap of the control / gap": one["estimate"] / last["gap"]["estimate"]} for name, one in last.items()}
-    yield (U7 if is_constant else U8).claim(setting, _nearest(own, "bound"), control, facts=facts | over.get("turned", {}))
-    sharp = U7_SHARP if is_constant else U8_SHARP
-    yield sharp.claim(setting, evidence(last["gap"]), evidence(last["longer"]), facts=over["longer"])
+    gaps = {name: part[part["quantity"] == name] for name in LEARNERS}
+    own, longer = gaps["gap"].iloc[-1], gaps["longer"].iloc[-1]
+    facts = {name: own[column] for name, column in CONSTANTS.items()}
+    if schedule == "constant":
+        control = _nearest(gaps["gap"], "control")
+    else:
+        control = _nearest(gaps["turned"], "bound")
+        facts["gap of the control / gap"] = gaps["turned"].iloc[-1]["estimate"] / own["estimate"]
+    bound, sharp = STATED[schedule]
+    yield bound.claim(setting, _nearest(gaps["gap"], "bound"), control, facts=facts)
+    facts = {"gap of the control / gap": longer["estimate"] / own["estimate"]}
+    yield sharp.claim(setting, evidence(own), evidence(longer), facts=facts)
 
 
 def _nearest(gaps: pd.DataFrame, bound: str) -> Evidence:
