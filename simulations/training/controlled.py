@@ -20,6 +20,7 @@ from grpo_theory.exact import directional_derivatives
 from grpo_theory.exact.logit_forms import noise_forms
 from grpo_theory.harness.study import Settings
 from grpo_theory.theory import TrainingLaw
+from simulations.seeds import child_seed
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def controlled_objectives(
             group_size=size,
             steps=1,
             replications=runs,
-            rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, i)),
+            rng=child_seed(seed, i),
             workers=1,
         ).theta
         control[0][:, ahead] += (moved - theta) @ directions.T - step * drift
@@ -149,7 +150,7 @@ def objectives_by_group_size(
             [size] * len(steps),
             budget=settings["budget"],
             runs=settings["runs"],
-            seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, size)),
+            seed=child_seed(seed, size),
         )
         found["plain"].append(plain.tolist())
         found["controls"].append(controls.tolist())

@@ -13,6 +13,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import difference, distance
 from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.seeds import child_seed
 from simulations.sources import OURS, derived
 from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.controlled import controlled, controlled_objectives, guide
@@ -84,7 +85,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
             sizes.tolist(),
             budget=settings["budget"],
             runs=settings["runs"],
-            seed=np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, number)),
+            seed=child_seed(rng, number),
         )
         found[name] = [plain[:, 0].tolist(), *controls[:, :, 0].tolist()]
     return found

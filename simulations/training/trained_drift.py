@@ -17,6 +17,7 @@ from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.kernels import kernel_at
+from simulations.seeds import child_seed
 from simulations.sequence.parts import composed
 from simulations.sources import OURS, TIC_GRPO
 from simulations.training.looks import look, summarised
@@ -139,7 +140,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     The broken arm takes the middle of the grid.
     """
     arm, grid, world = settings["arms"][chunk], np.array(settings["step_sizes"]), WORLDS[settings["world"]]
-    tuning, judging, looking = (np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, part)) for part in range(3))
+    tuning, judging, looking = (child_seed(rng, part) for part in range(3))
     trainer, problems = MinibatchTrainer(settings, ARMS[arm]), list(world.drawn(judging, settings["problems"]))
     if arm == "broken":
         middle = grid[grid.size // 2]

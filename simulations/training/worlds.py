@@ -8,6 +8,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
+from simulations.seeds import child_seed
 from simulations.sequence.parts import random_problem
 
 
@@ -65,7 +66,7 @@ class World(NamedTuple):
     def drawn(self, seed: np.random.SeedSequence, count: int) -> Iterator[tuple[gt.Problem, np.random.SeedSequence]]:
         """Draw problems, each with a seed for its runs."""
         for index in range(count):
-            drawing, running = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, index, part)) for part in (0, 1))
+            drawing, running = (child_seed(seed, index, part) for part in (0, 1))
             yield self.make(np.random.default_rng(drawing)), running
 
 
