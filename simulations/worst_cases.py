@@ -14,7 +14,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Evidence, Statement
 from grpo_theory.evidence.inequality import WorstCase
-from grpo_theory.evidence.reading import exact, largest
+from grpo_theory.evidence.reading import evidence, exact, highest, largest
 from grpo_theory.harness.study import Settings
 
 Box = Sequence[tuple[float, float]]
@@ -40,6 +40,12 @@ def sought(
 ) -> WorstCase:
     """Return the worst case in a box of parameters, by a search with as many starts and climbs as the settings say."""
     return gt.worst_case(sides, box, rng=seed, starts=settings["starts"], climbs=settings["climbs"], compare=compare)
+
+
+def worst_evidence(part: pd.DataFrame) -> Evidence:
+    """Return the evidence of the row with the largest estimate, which of simulated ones is the extreme of so many."""
+    row = part.loc[highest(part["estimate"])]
+    return evidence(row, comparisons=len(part)) if row["replications"] else exact(row["estimate"], row["prediction"])
 
 
 def by_the_worst(part: pd.DataFrame) -> tuple[Evidence, Evidence, dict[str, float]]:
