@@ -222,8 +222,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
                     gaps.setdefault((statement.id, reading, kernel), []).append(gap)
     share = float(np.mean(clipped))
     return [
-        {"statement": name, "reading": reading, "kernel": kernel, "estimate": largest(found), "clipped": share}
-        for (name, reading, kernel), found in gaps.items()
+        {"statement": name, "reading": reading, "kernel": kernel, "estimate": largest(of_problems), "clipped": share}
+        for (name, reading, kernel), of_problems in gaps.items()
     ]
 
 
