@@ -13,7 +13,7 @@ import pandas as pd
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest, most
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.sequence.parts import NOTICEABLE, random_problem
+from simulations.sequence.parts import NOTICEABLE, of_length, random_problem
 from simulations.sequence.policy_pair import estimators, measured_updates
 from simulations.sources import CORRECTION, OURS, TIC_GRPO, derived
 
@@ -177,7 +177,7 @@ def _on_tree(settings: Settings, rng: np.random.Generator, tree: int) -> Iterato
         if is_large and direction != "learning":
             continue
         for drift in DRIFTS if direction == "learning" and not is_large else JUDGED:
-            now = problem.at(old.theta + drift * vector / np.linalg.norm(vector))
+            now = problem.at(old.theta + of_length(drift, vector))
             for row in measured_updates(problem, now, old, names):
                 yield {"direction": direction, "drift": drift, "tree": tree, **row}
 

@@ -16,7 +16,7 @@ from grpo_theory.evidence import PARTS, Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.divergences import STEP, between, expected, gradient
 from simulations.sequence.kl_targets import log_reference_of, off_policy_targets, on_policy_targets
-from simulations.sequence.parts import composed, cosine
+from simulations.sequence.parts import composed, cosine, of_length
 from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
 
 KL_PAPER = "arXiv 2512.21852"
@@ -193,9 +193,7 @@ def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Compari
     name = settings["problem"]
     problem = penalty_alone(gt.gallery.problem(name))
     steps = np.random.default_rng(rng).normal(size=(3, problem.policy.dimension))
-    away, drift, stray = (
-        settings[part] * step / np.linalg.norm(step) for part, step in zip(("away", "drift", "stray"), steps, strict=True)
-    )
+    away, drift, stray = (of_length(settings[part], step) for part, step in zip(("away", "drift", "stray"), steps, strict=True))
     here, then, at_stray = problem.at(away), problem.at(away + drift), problem.at(away + stray)
     wanted = gradient(problem, between(problem, log_reference_of(problem)), away)
     scale = float(np.linalg.norm(wanted))

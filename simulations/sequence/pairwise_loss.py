@@ -16,6 +16,7 @@ from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.groups import estimate
 from simulations.sequence.divergences import Numbers, gradient
+from simulations.sequence.parts import of_length
 from simulations.sources import OURS, derived
 
 AT_THE_SAMPLER = Statement(
@@ -57,7 +58,7 @@ def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Compari
     step = drawing.normal(size=problem.policy.dimension)
     then = problem.at(problem.theta)
     scale = np.sqrt(then.moments.score_power)
-    policies = {AT_THE_SAMPLER: then, AWAY: problem.at(problem.theta + settings["drift"] * step / np.linalg.norm(step))}
+    policies = {AT_THE_SAMPLER: then, AWAY: problem.at(problem.theta + of_length(settings["drift"], step))}
     gaps: dict[Statement, list[Array]] = {statement: [] for statement in policies}
     for _ in range(settings["groups"]):
         prompt = int(drawing.integers(problem.bandit.n_prompts))

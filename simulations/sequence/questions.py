@@ -14,7 +14,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.groups import advantages_of
-from simulations.sequence.parts import cosine
+from simulations.sequence.parts import cosine, of_length
 
 PROBLEM = "sequence-shared"
 ESTIMATORS = (
@@ -77,7 +77,7 @@ def _off_policy(problem: gt.Problem, step: float, settings: Settings, seed: np.r
     theta = np.array(problem.theta)
     for _ in range(settings["updates"]):
         gradient = problem.at(theta).moments.gradient
-        theta = theta + step * gradient / np.linalg.norm(gradient)
+        theta = theta + of_length(step, gradient)
     mean, error = _mean(problem, theta, settings, seed, behaviour=problem.theta)
     return cosine(mean, problem.at(theta).moments.gradient), error / float(np.linalg.norm(mean))
 

@@ -14,7 +14,7 @@ from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.evidence import PARTS, Comparison, Margin, Statement, log_log_slope
 from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.divergences import STEP
-from simulations.sequence.parts import composed
+from simulations.sequence.parts import composed, of_length
 from simulations.sequence.standardised import leave_out, standardised
 from simulations.sources import CORRECTION, DEMYSTIFYING, derived
 
@@ -129,7 +129,7 @@ def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Compari
     name, sizes = settings["problem"], settings["group_sizes"]
     problem = gt.gallery.problem(name)
     steps = np.random.default_rng(rng).normal(size=(2, problem.policy.dimension))
-    drift, stray = (settings[part] * step / np.linalg.norm(step) for part, step in zip(("drift", "stray"), steps, strict=True))
+    drift, stray = (of_length(settings[part], step) for part, step in zip(("drift", "stray"), steps, strict=True))
     theta = problem.theta + drift
     for statement, measure, *estimators in RATES:
         curves = ([measure(_law(problem, theta, estimator, size)) for size in sizes] for estimator in estimators)
