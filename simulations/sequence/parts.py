@@ -61,6 +61,11 @@ def turned(vector: Array, other: Array) -> Array:
     return np.cos(TURN) * vector + np.sin(TURN) * np.linalg.norm(vector) * basis[:, 2]
 
 
+def generator_of(number: int, seed: np.random.SeedSequence) -> np.random.Generator:
+    """Return the generator of a problem with a number, which is the same problem however the problems are split into chunks."""
+    return np.random.default_rng([*seed.generate_state(4), number])
+
+
 def features_of(rng: np.random.Generator, n_prompts: int, paths: gt.Paths, dimension: int) -> Array:
     """Return random features (M, D, d), scaled at every prefix so that its tokens' scores are 1-Lipschitz and no less: L = 1.
 
