@@ -170,13 +170,13 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """The printed correlations, for every reading of the curvature."""
     for name, part in table.groupby("problem", sort=False):
         at = part.set_index(["over", "how", "control", "curvature"])
+        sizes, turned = (at.assign(estimate=estimate) for estimate in (at["estimate"].abs(), -at["estimate"]))
         for what, how in product(CURVATURES, KINDS):
             where = f"{name}, {what} ({how})"
             own, control = (evidence(at.loc["prompts", how, broken, what], PRINTED) for broken in (False, True))
             yield WITHIN.claim(where, own, control)
-            across = (at.loc["iterations", how, False, one].to_dict() for one in (what, "deviation"))
-            own, control = (evidence(row | {"estimate": abs(row["estimate"])}, NONE) for row in across)
+            own, control = (evidence(sizes.loc["iterations", how, False, one], NONE) for one in (what, "deviation"))
             yield ACROSS.claim(where, own, control)
-        strong = (at.loc["prompts", "Spearman", broken, HESSIAN].to_dict() for broken in (False, True))
-        own, control = (evidence(row | {"estimate": -row["estimate"]}, -STRONG) for row in strong)
+        # "At least 0.9" is an upper bound of minus the correlation.
+        own, control = (evidence(turned.loc["prompts", "Spearman", broken, HESSIAN], -STRONG) for broken in (False, True))
         yield HESSIAN_WITHIN.claim(str(name), own, control)

@@ -225,7 +225,7 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
             continue
         scale = N_PROMPTS * (1.0 - rates[0])
         own, broken = (
-            quotients({arm: some[rates[0]] for arm, some in arms.items()}, horizon, scale) for arms in (walked, stopped)
+            quotients({arm: paths[rates[0]] for arm, paths in arms.items()}, horizon, scale) for arms in (walked, stopped)
         )
         for statement, quotient in own.items():
             # The start's own gradient of hard prompts is as small as a minimum must be, whatever the update does.

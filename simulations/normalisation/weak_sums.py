@@ -186,8 +186,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         own, constant = settled(problem, drawn, update)
         facts = dict(zip(FACTS, own.worst, strict=True)) | {"S": constant}
         scale = n * constant * (1.0 - start) * float(problem.norms.max()) ** 2
-        for how, some in (("path", own), ("broken", course(problem, drawn, update, constant, stops=True))):
-            bounds = quotients(some, horizon, scale)
+        for how, sums in (("path", own), ("broken", course(problem, drawn, update, constant, stops=True))):
+            bounds = quotients(sums, horizon, scale)
             for statement in statements:
                 values, added = bounds[statement]
                 errors = added.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else np.zeros(n)
