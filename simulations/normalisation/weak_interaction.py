@@ -19,7 +19,7 @@ from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.assumptions import BOUNDED, LINEAR, WEAK
 from simulations.normalisation.interaction import FACTS, falling_short, greatest_change, opposed, pair_of, shortfall
-from simulations.normalisation.prompts import mixture, prompts
+from simulations.normalisation.prompts import label, mixture, prompts
 from simulations.sources import NORMALIZATION, OURS, derived
 from simulations.worst_cases import sought, worst_evidence
 
@@ -254,7 +254,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """The gains where the assumption holds, by the worst of what was drawn and sought; the conclusions where it fails."""
     for (name, setting, dial), part in table.groupby(["statement", "setting", "correlation"], sort=False, dropna=False):
-        where = setting if np.isnan(dial) else f"{setting} (correlation {dial:g})"
+        where = label(setting, dial)
         right, broken = part[part["how"] != "broken"], part[part["how"] == "broken"]
         own, control = worst_evidence(right), worst_evidence(broken)
         if name in CONFLICTS:

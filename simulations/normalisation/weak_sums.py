@@ -16,7 +16,7 @@ from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.normalisation.ascent import Prompts
 from simulations.normalisation.assumptions import BOUNDED, WEAK
 from simulations.normalisation.interaction import FACTS, Interaction, constants, interaction, step_of
-from simulations.normalisation.prompts import prompts
+from simulations.normalisation.prompts import label, prompts
 from simulations.sources import CORRECTION, NORMALIZATION, derived
 from simulations.worst_cases import worst_evidence
 
@@ -209,7 +209,6 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     stated = {one.id: one for statements in UPDATES.values() for one in statements}
     keys = ["statement", "setting", "correlation", "horizon"]
     for (name, setting, dial, horizon), part in table.groupby(keys, sort=False, dropna=False):
-        where = setting if np.isnan(dial) else f"{setting} (correlation {dial:g})"
         own, broken = part[part["how"] == "path"], part[part["how"] == "broken"]
         facts = {fact: own[fact].iloc[0] for fact in (*FACTS, "S")}
-        yield stated[name].claim(f"{where}, T = {horizon}", worst_evidence(own), worst_evidence(broken), facts)
+        yield stated[name].claim(f"{label(setting, dial)}, T = {horizon}", worst_evidence(own), worst_evidence(broken), facts)
