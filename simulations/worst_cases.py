@@ -43,7 +43,7 @@ def sought(
 
 
 def worst_evidence(part: pd.DataFrame) -> Evidence:
-    """Return the evidence of the row with the largest estimate, which of simulated ones is the extreme of so many."""
+    """Return the evidence of the row with the largest estimate; if it is simulated, as the extreme of all rows."""
     row = part.loc[highest(part["estimate"])]
     return evidence(row, comparisons=len(part)) if row["replications"] else exact(row["estimate"], row["prediction"])
 
