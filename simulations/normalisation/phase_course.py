@@ -208,7 +208,7 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     gains = {}
     for (how, coordinates), part in table.groupby(["how", "coordinates"], sort=False):
         where, by_arm = f"{PROBLEM}, {coordinates}, {how}", part.groupby(["quantity", "arm"])
-        first, last = (rows.set_index(["quantity", "arm"]).to_dict("index") for rows in (by_arm.head(1), by_arm.tail(1)))
+        first, last = (ends.set_index(["quantity", "arm"]).to_dict("index") for ends in (by_arm.head(1), by_arm.tail(1)))
         for statement, name, measure, bound in ((FIRST, "increase in I", neg, 0.0), (SECOND, "increase in II", abs, NOTICEABLE)):
             if (name, "divided") in last:
                 both = [last[name, arm] for arm in ("divided", "multiplied")]

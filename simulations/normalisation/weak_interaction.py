@@ -229,11 +229,11 @@ def _sums(problem: Prompts, settings: Settings, seed: np.random.SeedSequence, st
     """Return each prompt's sum of squared gradients over its bound; broken, prompts stop learning at success 1/2."""
     n, runs = len(problem.right), settings["runs"]
     rng, theta, total = np.random.default_rng(seed), np.tile(problem.theta, (runs, 1)), np.zeros((runs, n))
-    rows = np.arange(runs)
+    each = np.arange(runs)
     for _ in range(settings["horizon"]):
         state, drawn = problem.at(theta), np.asarray(rng.integers(n, size=runs))
         total += state.squares
-        learns = ~(stops & (state.success[rows, drawn] >= 0.5))
+        learns = ~(stops & (state.success[each, drawn] >= 0.5))
         theta = np.where(learns[:, None], problem.step(theta, state, drawn, Step(1.0, 0.0)), theta)
     start = problem.at(problem.theta[None]).success[0]
     quotients = total / (2.0 * n * (1.0 - start))
