@@ -283,7 +283,7 @@ def test_a_kernel_that_gives_nan_confirms_nothing(monkeypatch):
     """It once did: the greater of 0 and NaN was 0."""
     cell = u_statistic.cells(True)[0]
     seed = np.random.SeedSequence(0)
-    assert u_statistic.simulate(cell.settings, seed, 0)["U1"][0] < 1e-10
+    assert next(u_statistic.compare(cell.settings, seed)).estimate < 1e-10
     monkeypatch.setattr(u_statistic, "estimate", lambda name, scores, rewards: np.full(scores.shape[1], np.nan))
     with pytest.raises(ValueError, match="estimates must be numbers"):
-        u_statistic.simulate(cell.settings, seed, 0)
+        list(u_statistic.compare(cell.settings, seed))
