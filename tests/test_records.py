@@ -12,7 +12,7 @@ import grpo_theory as gt
 from grpo_theory import TrainingRecord
 from grpo_theory.samples import rollout_hessian
 from grpo_theory.simulate.draw.prompt_tables import alias_table
-from grpo_theory.simulate.update.trace import NO_TRACE, PrefixTree, compact_features, fill_forms, leading_edges, weigh_edges
+from grpo_theory.simulate.update.trace import NO_TRACE, compact_features, fill_forms, leading_edges, weigh_edges
 
 SIZES = {"batch_size": 2, "group_size": 3}
 CASES = (*POLICIES, *TREES)
@@ -113,8 +113,8 @@ def hessian_forms(c, group_size, strength):
     dense, paths = Dense(c), c.policy.paths
     at = dense.at(c.theta)
     rewards = dense.seen(at, gt.estimators()["rloo"]).rewards
-    tree = PrefixTree(paths.edges, paths.lengths, leading_edges(paths), paths.vocabulary_size)
-    trace = NO_TRACE._replace(tree=tree, group_size=group_size, strength=strength)
+    parents = leading_edges(paths)
+    trace = NO_TRACE._replace(paths=paths, group_size=group_size, strength=strength)
     forms = np.zeros((c.policy.n_prompts, paths.n_logits, paths.n_logits))
     for m, chances in enumerate(at.outcomes):
         rows = list(product(np.flatnonzero(chances), repeat=group_size))
@@ -123,7 +123,7 @@ def hessian_forms(c, group_size, strength):
         seen, rest, leads, masses = np.tile(rewards[m][:, None], n), *(np.empty((paths.n_logits, n)) for _ in range(3))
         weigh_edges.py_func(counts, seen, n, trace, np.empty(n), leads, masses)
         found = np.empty((paths.n_logits, paths.n_logits, n))
-        fill_forms.py_func(tokens, leads, masses, n, tree, rest, np.empty((2, n)), found)
+        fill_forms.py_func(tokens, leads, masses, n, parents, rest, np.empty((2, n)), found)
         lower = np.tril(found @ np.prod(chances[rows], axis=1)) / group_size
         forms[m] = lower + np.tril(lower, -1).T
     return forms

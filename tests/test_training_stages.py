@@ -468,38 +468,36 @@ def test_iterates_are_followed_projected_and_kept():
     np.testing.assert_array_equal(mean_alone[1, :, 0], mean[1, :, 4])
     np.testing.assert_allclose(far_alone[1, 0], ((theta - start[1])[:, 4] ** 2).sum(), rtol=1e-14)
     trace = traces.NO_TRACE._replace(path=np.zeros((N, 3, 3)))
-    for stage in (compiled(STAGES["keep_iterates"]), STAGES["keep_iterates"].function):
+    for stage in (compiled(STAGES["keep_iterates"]), STAGES["keep_iterates"].py_func):
         for first in (0, WIDTH):
             stage(2, theta + first, trace, first)
         np.testing.assert_array_equal(trace.path[:WIDTH, 2], theta.T[:WIDTH])
         np.testing.assert_array_equal(trace.path[WIDTH:, 2], theta.T[: N - WIDTH] + WIDTH)
-    path = a.numbers(N, 3, 2)
-    whole = traces.NO_TRACE._replace(path=path, mean_rewards=np.zeros((N, 2)), hessian=np.zeros((N, 2, 2)))
-    for stage in (compiled(STAGES["part_of"]), STAGES["part_of"].py_func):
-        np.testing.assert_array_equal(stage(whole, 32, 32).path, path[32:])
-        np.testing.assert_array_equal(stage(whole, 0, 32).path, path[:32])
 
 
 def test_the_hessian_agrees_with_plain_python():
     a = Arrays()
-    compact = traces.compact_features(a.problem.policy)
-    tree = traces.PrefixTree(a.paths.edges, a.paths.lengths, traces.leading_edges(a.paths), a.paths.vocabulary_size)
-    trace = traces.NO_TRACE._replace(tree=tree, compact=compact, group_size=G, strength=0.3)
+    columns, by_prompt = traces.compact_features(a.problem.policy)
+    parents = traces.leading_edges(a.paths)
+    trace = traces.NO_TRACE._replace(
+        columns=columns, features=by_prompt, paths=token_paths(a.paths), parents=parents, group_size=G, strength=0.3
+    )
     room, square = np.zeros((a.d, LANES)), np.zeros((a.d, a.d, LANES))
     own_rewards = a.numbers(a.o, LANES)
     *_, mean, leads, masses = twins("weigh_edges", a.counts, own_rewards, N, trace, np.zeros(LANES), room, room)
     np.testing.assert_allclose(mean[:N], (a.counts * own_rewards).sum(axis=0)[:N] / G, rtol=1e-12)
-    *_, forms = twins("fill_forms", a.tokens, leads, masses, N, tree, room, np.zeros((2, LANES)), square)
+    *_, forms = twins("fill_forms", a.tokens, leads, masses, N, parents, room, np.zeros((2, LANES)), square)
     assert np.abs(forms[:, :, :N]).max() > 0.1
     full = np.tril(np.moveaxis(forms, -1, 0))[:N]
     full += np.swapaxes(np.tril(full, -1), -1, -2)
     dense = features.features(a.problem.policy)[a.prompts[:N]]
-    gathered = np.zeros((a.d, compact.columns.shape[1], LANES))
+    gathered = np.zeros((a.d, columns.shape[1], LANES))
     for function in (compiled(STAGES["add_congruence"]), STAGES["add_congruence"].py_func):
-        kept = trace._replace(hessian=np.ones((N, dense.shape[2], dense.shape[2])))
-        function(forms, a.prompts, 0.2, N, kept, gathered, room, np.zeros(LANES))
+        kept = trace._replace(hessian=np.ones((2 + N, dense.shape[2], dense.shape[2])))
+        function(forms, a.prompts, 0.2, (2, N), kept, gathered, room, np.zeros(LANES))
         expected = 1.0 + 0.2 * np.einsum("ndi,nde,nej->nij", dense, full, dense)
-        np.testing.assert_allclose(kept.hessian, expected, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(kept.hessian[2:], expected, rtol=1e-11, atol=1e-12)
+        np.testing.assert_array_equal(kept.hessian[:2], 1.0)
 
 
 ELSEWHERE = {

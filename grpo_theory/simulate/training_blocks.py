@@ -109,7 +109,7 @@ class TrainingBlocks:
         functions = Functions(
             advantage_functions(estimator, rule, route),
             covector_functions(estimator, rules.tokens),
-            step_functions(found, optimiser, projects=ball is not None, keeps=keeps),
+            step_functions(found, optimiser, keeps=keeps),
         )
         return cls(problem, estimator, checked, updates, route, found, optimiser, functions, rules)
 

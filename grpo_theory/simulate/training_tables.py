@@ -29,9 +29,8 @@ from grpo_theory.simulate.draw.sizes import StepSizes
 from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.update.advance import State, StepFunctions
 from grpo_theory.simulate.update.ascent import Ascent
-from grpo_theory.simulate.update.iterates import follow_alone, project
 from grpo_theory.simulate.update.optimiser import Optimiser
-from grpo_theory.simulate.update.trace import keep_iterates, keep_rollout
+from grpo_theory.simulate.update.trace import keep_rollout
 
 
 def token_paths(paths: Paths) -> TokenPaths:
@@ -210,7 +209,7 @@ def make_state(starts: Array, size: int, n_moments: int) -> State:
     )
 
 
-def step_functions(ascent: Ascent, optimiser: Optimiser, *, projects: bool, keeps: bool) -> StepFunctions:
+def step_functions(ascent: Ascent, optimiser: Optimiser, *, keeps: bool) -> StepFunctions:
     """Collect what is called; `keeps` says whether runs leave a trace."""
     return StepFunctions(
         fill_logits=ascent.fill_logits,
@@ -218,8 +217,5 @@ def step_functions(ascent: Ascent, optimiser: Optimiser, *, projects: bool, keep
         array=ascent.array,
         move=value_or_null(optimiser.move, optimiser.n_moments > 0),
         settings=optimiser.settings,
-        project=value_or_null(project, projects),
-        follow_alone=value_or_null(follow_alone, ascent.alone),
         keep_rollout=value_or_null(keep_rollout, keeps),
-        keep_iterates=value_or_null(keep_iterates, keeps),
     )
