@@ -10,7 +10,7 @@ from typing import Any
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F2, F3, F4, F5, NO_ARRAYS, compile_driver, stage
+from grpo_theory.compiler import F2, F3, F5, NO_ARRAYS, compile_driver, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where, zeros
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import KERNEL
@@ -97,47 +97,12 @@ def sum_ordered(kernel, view, prompts, ordered, room, sums):
         call_in_order(kernel, view, ordered[s], prompts[s], LANES, room, view.responses, sums[s])
 
 
-@stage
-def find_firsts(counts, b, i, by_outcome, firsts, deviations):
-    """Put apart the advantage of the first response with each reward value of a group, and add up what others differ from it.
-
-    The first are for firsts (B, L, LANES), 0 where no response has the value, and the others, by response, for deviations
-    (B, K, LANES).
-    """
-    n_values = firsts.shape[1]
-    for value in range(n_values):
-        first, outcome = reals(0.0), by_outcome.shape[1] - n_values + value
-        while outcome >= 0:
-            first = where(load(counts, b, outcome, i) > 0, load(by_outcome, b, outcome, 0), first)
-            outcome -= n_values
-        store(first, firsts, b, value, i)
-    for k in range(deviations.shape[1]):
-        total = reals(0.0)
-        for value in range(n_values):
-            outcome = k * n_values + value
-            difference = load(by_outcome, b, outcome, 0) - load(firsts, b, value, i)
-            total = total + as_real(load(counts, b, outcome, i)) * difference
-        store(total, deviations, b, k, i)
-
-
-def fill_firsts(kernel, view, counts, room, by_outcome, firsts, deviations):
-    """Fill in firsts (S, B, L, LANES) and deviations (S, B, K, LANES): see `find_firsts`; by_outcome (B, O, WIDTH) is room."""
-    n_tiles, batch_size, _ = counts.prompts.shape
-    for s in range(n_tiles):
-        outcomes, own_firsts, own_deviations = counts.outcomes[s], firsts[s], deviations[s]
-        for i in range(0, LANES, WIDTH):
-            call_on_counts(kernel, view, outcomes, counts.prompts[s], i, WIDTH, room, by_outcome)
-            for b in range(batch_size):
-                find_firsts(outcomes, b, i, by_outcome, own_firsts, own_deviations)
-
-
 _CALLED = KERNEL, KERNEL_VIEW
 _SIGNATURES = {
     sum_tabulated: (TABLES, COUNTS, F2, F5),
     sum_by_coefficients: (COEFFICIENTS, COUNTS, F3, F5),
     sum_called: (*_CALLED, COUNTS, CALL_ROOM, F3, F5),
     sum_ordered: (*_CALLED, numba.int64[:, :, ::1], ORDERED, CALL_ROOM, F5),
-    fill_firsts: (*_CALLED, COUNTS, CALL_ROOM, F3, F4, F4),
 }
 
 
@@ -225,10 +190,6 @@ class Called:
             compiled_sums(sum_ordered)(self.kernel, self.view, batches.counts.prompts, batches.ordered, room, sums)
         else:
             compiled_sums(sum_called)(self.kernel, self.view, batches.counts, room, by_outcome, sums)
-
-    def fill_firsts(self, batches: Batches, buffers: Buffers, firsts: Array, deviations: Array) -> None:
-        """Fill in what `find_firsts` finds."""
-        compiled_sums(fill_firsts)(self.kernel, self.view, batches.counts, *self.room(buffers), firsts, deviations)
 
 
 Source = Tabulated | Affine | Called

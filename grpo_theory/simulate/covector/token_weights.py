@@ -134,7 +134,8 @@ def fill_covectors_of_sums(weighing, group_size, counts, sums, tokens, covectors
                 factor = find_factor(weighing, counts.outcomes[s], b, i, group_size)
             weigh_tokens(weighing, prompts, sums[s, b], i, covector)
             add_drifts(weighing, prompts, counts.outcomes[s, b], i, group_size, covector)
-            scale(covector, factor)
+            if weighing.pool > 0:
+                scale(covector, factor)
             read_rows(weighing.tokens, prompts, tokens)
             for start in range(0, n_logits, weighing.vocabulary_size):
                 stop = start + weighing.vocabulary_size
