@@ -493,7 +493,7 @@ def test_compiled_drivers_agree_with_plain_python(registry, plain, monkeypatch):
         assert np.isfinite(run.observe(estimator)).all()
     assert set(DRIVERS) == TRIED
     unused = STAGES - REACHED
-    assert unused == {"draw_prompts", "read_blocks", "add_to_blocks"}, "which pilots use, and training"
+    assert unused == {"read_blocks", "add_to_blocks"}, "which training uses"
 
 
 @pytest.mark.parametrize("policy", CASES)

@@ -503,7 +503,7 @@ def test_the_hessian_agrees_with_plain_python():
 
 
 ELSEWHERE = {
-    **dict.fromkeys(("draw_prompts", "choose_prompts"), "test_driver.py"),
+    "choose_prompts": "test_driver.py",
     **{
         f"{kind}_{what}": "test_training.py"
         for kind in ("tabular", "picked", "dense", "few", "head")
