@@ -130,7 +130,6 @@ def make_rollout(problem: Problem, estimator: Estimator, route: Route, sizes: St
         rewards=make_reward_room(problem, estimator, batch_size, facts, lanes),
         sums=zeros(batch_size, 2 if in_order else 1, n_outcomes, lanes),
         ordered=zeros(batch_size, group_size if in_order else 0, lanes, dtype=np.int64),
-        rows=np.arange(n_outcomes),
         call=make_call_room(estimator.advantage, batch_size, group_size, 1.0) if route.is_called else NO_CALL,
         fault=np.zeros(3, dtype=np.int64),
     )

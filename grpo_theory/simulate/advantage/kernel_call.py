@@ -22,7 +22,7 @@ from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.estimation.trial import failure
 
 SHOWN_RESPONSES = 1 << 12
-"""The responses that a kernel is shown at once, unless one group has more, or one batch of groups that it couples."""
+"""The responses that a kernel is shown at once, unless one batch has more, or the kernel couples its groups."""
 
 
 class KernelView(NamedTuple):
@@ -50,13 +50,13 @@ class KernelView(NamedTuple):
 
 
 class CallRoom(NamedTuple):
-    """Room for the groups that a kernel is shown at once, and rows to spare.
+    """Room for the batches that a kernel is shown at once, and rows to spare.
 
     Attributes
     ----------
-    lanes, groups : int
-        Of how many lanes, and how many of each: the b-th group of the j-th lane has row b lanes + j, so that one count after
-        another is read from memory that lies close together.
+    lanes : int
+        How many batches.  The b-th group of the j-th of n has row b n + j, so that one count after another is read from memory
+        that lies close together.
     divisor : float
         What advantages are divided by when they are read off.
     batch : Batch
@@ -66,24 +66,14 @@ class CallRoom(NamedTuple):
     """
 
     lanes: int
-    groups: int
     divisor: float
     batch: Batch
     advantages: Array
 
 
-class Window(NamedTuple):
-    """The groups that a kernel is shown at once: those from `start` to `stop` of n lanes, from the lane `first` on."""
-
-    start: int
-    stop: int
-    first: int
-    n: int
-
-
 BATCH = types.NamedTuple((F2, F2, I2, F1, F1, F1, F1), Batch)
 KERNEL_VIEW = record_type(KernelView, F3, F3, F3, I1, I1)
-CALL_ROOM = record_type(CallRoom, numba.int64, numba.int64, numba.float64, BATCH, F2)
+CALL_ROOM = record_type(CallRoom, numba.int64, numba.float64, BATCH, F2)
 
 
 def spare_rows(group_size: int) -> int:
@@ -98,18 +88,16 @@ def make_batch(n_groups: int, group_size: int, parameters: Array) -> Batch:
     return Batch._make([np.empty(shape), np.full(shape, np.nan), np.ones(shape, dtype=np.int64), *unread, parameters])
 
 
-NO_CALL = CallRoom(1, 1, 1.0, make_batch(0, 1, np.empty(0)), np.empty((0, 1)))
+NO_CALL = CallRoom(1, 1.0, make_batch(0, 1, np.empty(0)), np.empty((0, 1)))
 """Where no kernel is called."""
 
 
 def make_call_room(advantage: Advantage, batch_size: int, group_size: int, divisor: float) -> CallRoom:
-    """Make room to show batches to a kernel: a whole one, and one at a time, if it couples its groups."""
-    couples = advantage.couples_groups
-    most = 1 if couples else min(WIDTH, SHOWN_RESPONSES // (batch_size * group_size))
+    """Make room to show batches to a kernel, one at a time if it couples its groups."""
+    most = 1 if advantage.couples_groups else min(WIDTH, SHOWN_RESPONSES // (batch_size * group_size))
     lanes = 1 << max(0, most.bit_length() - 1)
-    groups = batch_size if couples else max(1, min(batch_size, SHOWN_RESPONSES // group_size))
-    n = lanes * groups + spare_rows(group_size)
-    return CallRoom(lanes, groups, divisor, make_batch(n, group_size, advantage.parameter_array), zeros(n, group_size))
+    n = lanes * batch_size + spare_rows(group_size)
+    return CallRoom(lanes, divisor, make_batch(n, group_size, advantage.parameter_array), zeros(n, group_size))
 
 
 def fault_message(advantage: Advantage, rewards: Array) -> str:
@@ -156,26 +144,26 @@ def entry(view, prompts, b, i):
 
 
 @stage
-def write_fields(view, prompts, window, batch):
-    """Write out what oracles know of the prompts (B, N) of the groups in a window."""
-    for b in range(window.start, window.stop if view.fields.shape[1] > 0 else window.start):
-        for j in range(window.n):
-            row = np.uintp((b - window.start) * window.n + j)
-            p, q = entry(view, prompts, b, window.first + j)
+def write_fields(view, prompts, first, n, batch):
+    """Write out what oracles know of the prompts (B, N) of n lanes from the first on."""
+    for b in range(prompts.shape[0] if view.fields.shape[1] > 0 else 0):
+        for j in range(n):
+            row = np.uintp(b * n + j)
+            p, q = entry(view, prompts, b, first + j)
             batch.values[row] = view.fields[p, 0, q]
             batch.standard_deviations[row] = view.fields[p, 1, q]
             batch.optimal_baselines[row] = view.fields[p, 2, q]
 
 
 @stage
-def write_counted(view, counts, prompts, window, batch):
-    """Write out the groups in a window from their counts (B, O, N), those with the lowest reward value first."""
+def write_counted(view, counts, prompts, first, n, batch):
+    """Write out the groups of n lanes from their counts (B, O, N), those with the lowest reward value first."""
     sees_norms, sees_lengths = view.norms.shape[1] > 0, view.lengths.shape[0] > 0
     n_outcomes = counts.shape[1]
     n_values = n_outcomes // (view.responses[n_outcomes - 1] + 1)
-    for b in range(window.start, window.stop):
-        for j in range(window.n):
-            row, g, i = (b - window.start) * window.n + j, 0, window.first + j
+    for b in range(counts.shape[0]):
+        for j in range(n):
+            row, g, i = b * n + j, 0, first + j
             p, q = entry(view, prompts, b, i)
             for value in range(n_values):
                 response, o = 0, value
@@ -200,19 +188,19 @@ def clear_lanes(rows, n):
 
 
 @stage
-def read_counted(counts, n_values, window, room, by_outcome, i):
-    """Read off what the groups in a window are given, over the divisor, to the lanes of by_outcome (B, O, at least n) from i on.
+def read_counted(counts, n_values, first, n, room, by_outcome, i):
+    """Read off what the groups of n lanes are given, over the divisor, to the lanes of by_outcome (B, O, at least n) from i on.
 
     An outcome's advantage is its first response's: a kernel that treats responses alike gives equal ones equal advantages, up to
     rounding.  Outcomes that did not occur are left as they are.
     """
-    for b in range(window.start, window.stop):
-        for j in range(window.n):
-            row, g = (b - window.start) * window.n + j, 0
+    for b in range(counts.shape[0]):
+        for j in range(n):
+            row, g = b * n + j, 0
             for value in range(n_values):
                 o = value
                 while o < counts.shape[1]:
-                    count = int(counts[b, o, window.first + j])
+                    count = int(counts[b, o, first + j])
                     if count > 0:
                         by_outcome[b, o, i + j] = room.advantages[row, g] / room.divisor
                         g += count
@@ -220,16 +208,16 @@ def read_counted(counts, n_values, window, room, by_outcome, i):
 
 
 @stage
-def note_gaps(advantages, window, by_outcome, i):
+def note_gaps(advantages, n, by_outcome, i):
     """Spoil what was read off groups in which the kernel leaves an advantage that is not finite.
 
     The first outcome's advantage, in the lanes of by_outcome from i on, is then no number, and so is the group's estimate: even
     if the outcome did not occur, because 0 times what is no number is none either.
     """
-    for b in range(window.start, window.stop):
-        for j in range(window.n):
+    for b in range(by_outcome.shape[0]):
+        for j in range(n):
             for g in range(advantages.shape[1]):
-                if not np.isfinite(advantages[(b - window.start) * window.n + j, g]):
+                if not np.isfinite(advantages[b * n + j, g]):
                     by_outcome[b, 0, i + j] = np.nan
 
 
@@ -244,24 +232,22 @@ def call_on_counts(kernel, view, counts, prompts, first, n, room, by_outcome):
     for b in range(batch_size):
         clear_lanes(by_outcome[b], n)
     for lane in range(0, n, room.lanes):
-        for start in range(0, batch_size, room.groups):
-            window = Window(start, min(start + room.groups, batch_size), first + lane, min(room.lanes, n - lane))
-            n_groups = (window.stop - start) * window.n
-            write_fields(view, prompts, window, room.batch)
-            write_counted(view, counts, prompts, window, room.batch)
-            fill_advantages(kernel, room.batch, room.advantages[:n_groups])
-            read_counted(counts, n_values, window, room, by_outcome, lane)
-            if not are_finite(room.advantages, n_groups * group_size):
-                note_gaps(room.advantages, window, by_outcome, lane)
+        shown = min(room.lanes, n - lane)
+        write_fields(view, prompts, first + lane, shown, room.batch)
+        write_counted(view, counts, prompts, first + lane, shown, room.batch)
+        fill_advantages(kernel, room.batch, room.advantages[: batch_size * shown])
+        read_counted(counts, n_values, first + lane, shown, room, by_outcome, lane)
+        if not are_finite(room.advantages, batch_size * shown * group_size):
+            note_gaps(room.advantages, shown, by_outcome, lane)
 
 
 @stage
-def write_ordered(view, ordered, prompts, window, batch):
-    """Write out the groups in a window from their outcomes (B, G, N) in the order drawn."""
+def write_ordered(view, ordered, prompts, first, n, batch):
+    """Write out the groups of n lanes from their outcomes (B, G, N) in the order drawn."""
     sees_norms, sees_lengths = view.norms.shape[1] > 0, view.lengths.shape[0] > 0
-    for b in range(window.start, window.stop):
-        for j in range(window.n):
-            row, i = np.uintp((b - window.start) * window.n + j), window.first + j
+    for b in range(ordered.shape[0]):
+        for j in range(n):
+            row, i = np.uintp(b * n + j), first + j
             p, q = entry(view, prompts, b, i)
             for g in range(ordered.shape[1]):
                 outcome = np.uintp(ordered[b, g, i])
@@ -274,31 +260,33 @@ def write_ordered(view, ordered, prompts, window, batch):
 
 
 @stage
-def add_ordered(ordered, window, room, rows, sums):
-    """Add the advantages of the groups in a window, over the divisor, to sums (B, S, n, N), each to the row of its outcome.
+def add_ordered(ordered, responses, first, n, room, sums):
+    """Add the advantages of the groups of n lanes, over the divisor, to sums (B, S, O or K, N) by outcome or by response.
 
     If S is 2, those above 0 are added up apart from the others.
     """
-    for b in range(window.start, window.stop):
-        for j in range(window.n):
-            i = window.first + j
+    by_response = sums.shape[2] < responses.shape[0]
+    for b in range(ordered.shape[0]):
+        for j in range(n):
+            i = first + j
             for g in range(ordered.shape[1]):
-                advantage = room.advantages[(b - window.start) * window.n + j, g]
+                advantage, row = room.advantages[b * n + j, g], np.uintp(ordered[b, g, i])
+                if by_response:
+                    row = np.uintp(responses[row])
                 part = 0 if advantage > 0.0 or sums.shape[1] == 1 else 1
-                sums[b, part, np.uintp(rows[np.uintp(ordered[b, g, i])]), i] += advantage / room.divisor
+                sums[b, part, row, i] += advantage / room.divisor
 
 
 @allocating_stage
-def call_in_order(kernel, view, ordered, prompts, n, room, rows, sums):
-    """Fill in the sums (B, S, rows, N) of the advantages of n lanes' outcomes (B, G, N) in the order drawn; see `add_ordered`."""
+def call_in_order(kernel, view, ordered, prompts, n, room, sums):
+    """Fill in the sums of the advantages of n lanes' outcomes (B, G, N) in the order drawn; see `add_ordered`."""
     batch_size = ordered.shape[0]
     for b in range(batch_size):
         for part in range(sums.shape[1]):
             clear_lanes(sums[b, part], n)
     for first in range(0, n, room.lanes):
-        for start in range(0, batch_size, room.groups):
-            window = Window(start, min(start + room.groups, batch_size), first, min(room.lanes, n - first))
-            write_fields(view, prompts, window, room.batch)
-            write_ordered(view, ordered, prompts, window, room.batch)
-            fill_advantages(kernel, room.batch, room.advantages[: (window.stop - start) * window.n])
-            add_ordered(ordered, window, room, rows, sums)
+        shown = min(room.lanes, n - first)
+        write_fields(view, prompts, first, shown, room.batch)
+        write_ordered(view, ordered, prompts, first, shown, room.batch)
+        fill_advantages(kernel, room.batch, room.advantages[: batch_size * shown])
+        add_ordered(ordered, view.responses, first, shown, room, sums)

@@ -94,7 +94,7 @@ def sum_called(kernel, view, counts, room, by_outcome, sums):
 def sum_ordered(kernel, view, prompts, ordered, room, sums):
     """Fill in sums (S, B, n_signs, K, LANES) of a kernel that is shown outcomes (S, B, G, LANES) in the order drawn."""
     for s in range(prompts.shape[0]):
-        call_in_order(kernel, view, ordered[s], prompts[s], LANES, room, view.responses, sums[s])
+        call_in_order(kernel, view, ordered[s], prompts[s], LANES, room, sums[s])
 
 
 _CALLED = KERNEL, KERNEL_VIEW
