@@ -6,7 +6,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, I1, I2, record_type, stage
-from grpo_theory.compiler.lanes import PICKED, as_integer, load, pick, spread, store, take, whole_rows
+from grpo_theory.compiler.lanes import as_integer, load, pick, spread, store, take, whole_rows
 from grpo_theory.exact.table import AdvantageTable
 from grpo_theory.simulate.draw.prompt_tables import short_columns
 
@@ -43,7 +43,7 @@ def make_tables(table: AdvantageTable, divisor: float) -> Tables:
     """Make one table ready to be looked up in, its advantages over a number."""
     n_prompts, n_multisets, n_values = table.advantages.shape
     numbers = table.advantages.reshape(-1, n_values) / divisor
-    columns = short_columns(numbers) if n_prompts == 1 and PICKED else np.empty((0, 0))
+    columns = short_columns(numbers) if n_prompts == 1 else np.empty((0, 0))
     steps = np.array([n_multisets if n_prompts > 1 else 0])
     return Tables(whole_rows(numbers), columns, np.zeros(1, dtype=np.int64), steps, table.ranks)
 
