@@ -14,9 +14,10 @@ import grpo_theory as gt
 from grpo_theory.compiler import code_dependencies
 from grpo_theory.compiler import plain_python as plain_throughout
 from grpo_theory.simulate import gradient_blocks
-from grpo_theory.simulate.advantage import affine, kernel_call, response_sums, tables
+from grpo_theory.simulate.advantage import affine, call_room, kernel_call, response_sums, tables
 from grpo_theory.simulate.covector import combinations, contrasts, estimator_covectors, tabulated, token_weights
 from grpo_theory.simulate.draw import batches, counting, order, outcome_law, prompt_tables
+from grpo_theory.simulate.draw import sheet as sheets
 from grpo_theory.simulate.draw import streams as random_streams
 from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.observe import errors, pairs, truth
@@ -405,11 +406,11 @@ def plain(monkeypatch):
 
 
 def copy(value):
-    if isinstance(value, counting.Sheet):  # its arrays look at one another
+    if isinstance(value, sheets.Sheet):  # its arrays look at one another
         words, parts = value.words.copy(), value[1:]
         memory = np.split(words.reshape(-1), np.cumsum([part.nbytes // 8 for part in parts]))[:-1]
         views = (own.view(part.dtype).reshape(part.shape) for own, part in zip(memory, parts, strict=True))
-        return counting.Sheet(words, *views)
+        return sheets.Sheet(words, *views)
     if isinstance(value, tuple):
         return type(value)._make(copy(part) for part in value) if hasattr(value, "_fields") else tuple(map(copy, value))
     return value.copy() if isinstance(value, np.ndarray) else value
@@ -502,13 +503,13 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
     made = [gt.estimators()["rloo"], gt.estimators()["optimal_loo"], gt.estimators()["oracle"], composed(kl="k3 in loss")]
     for problem in (c, c.replace(kl=None)):
         run = Simulated(problem, made[: 4 if problem.kl else 3], batch_size=2, group_size=3)
-        sheet = counting.make_sheet(run.law)
+        sheet = sheets.make_sheet(run.law)
         room = counting.make_counting_room(run.law, sheet)
         declared_types = [
             (random_streams.block_streams(run.seed, 0), random_streams.STREAMS),
             (run.law, outcome_law.OUTCOME_LAW),
             (room, counting.COUNTING_ROOM),
-            (sheet, counting.SHEET),
+            (sheet, sheets.SHEET),
             (run.batches.counts, counting.COUNTS),
             (run.geometry.truth, truth.TRUTH),
         ]
@@ -523,8 +524,8 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
                 declared_types.append((one.source.coefficients, affine.COEFFICIENTS))
             else:
                 room, _ = one.source.room(batches.Buffers())
-                declared_types += [(one.source.view, kernel_call.KERNEL_VIEW), (room, kernel_call.CALL_ROOM)]
-                declared_types.append((room.batch, kernel_call.BATCH))
+                declared_types += [(one.source.view, call_room.KERNEL_VIEW), (room, call_room.CALL_ROOM)]
+                declared_types.append((room.batch, call_room.BATCH))
         for value, declared in declared_types:
             for name, field, expected in zip(value._fields, value, declared.types, strict=True):
                 assert typeof(field) == expected, name

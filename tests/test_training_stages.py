@@ -15,8 +15,8 @@ from grpo_theory.compiler.lanes import RUN, WIDTH, load, store
 from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.exact.table import AdvantageTable, multiset_ranks
-from grpo_theory.simulate.advantage import affine, kernel_call, rewards, rollout, tables
-from grpo_theory.simulate.advantage.kernel_call import KernelView, make_batch, spare_rows
+from grpo_theory.simulate.advantage import affine, call_room, kernel_call, rewards, rollout, tables
+from grpo_theory.simulate.advantage.call_room import KernelView, make_batch, spare_rows
 from grpo_theory.simulate.advantage.tables import make_tables
 from grpo_theory.simulate.covector import features, ratios
 from grpo_theory.simulate.draw import elementary, policy_draw, prompt_tables
@@ -291,7 +291,7 @@ def test_counted_groups_as_a_kernel_sees_them_and_what_it_makes_of_them(by_promp
     where = [(b, first + j, b * n + j) for b in range(B) for j in range(n)]
     for b, i, row in where:
         check_batch(a, seen, row, look(b, i), np.repeat(by_value, counts[b, by_value, i]), read)
-    call = kernel_call.CallRoom(0, 2.0, seen, np.ascontiguousarray(seen.rewards))
+    call = call_room.CallRoom(0, 2.0, seen, np.ascontiguousarray(seen.rewards))
     *_, found, _ = twins("read_counted", counts, a.n_values, first, n, call, np.full((B, a.o, LANES), 7.0), 2)
     for b, i, _ in where:
         expected = np.where(counts[b, :, i] > 0, look(b, i)[0] / 2.0, 7.0)
@@ -313,7 +313,7 @@ def test_groups_in_order_as_a_kernel_sees_them_and_what_it_makes_of_them(by_prom
     *_, seen = twins("write_ordered", view, ordered, prompts, first, n, batch)
     *_, seen = twins("write_fields", view, prompts, first, n, seen)
     advantages = a.numbers(B * N, G)
-    call = kernel_call.CallRoom(0, 2.0, seen, advantages)
+    call = call_room.CallRoom(0, 2.0, seen, advantages)
     rows, n_rows = (a.responses, a.k) if by_prompt else (np.arange(a.o), a.o)
     *_, one = twins("add_ordered", ordered, a.responses, first, n, call, np.zeros((B, 1, n_rows, LANES)))
     *_, two = twins("add_ordered", ordered, a.responses, first, n, call, np.zeros((B, 2, n_rows, LANES)))

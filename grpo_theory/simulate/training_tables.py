@@ -10,7 +10,7 @@ from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
 from grpo_theory.exact.weights import gains_on_policy
 from grpo_theory.problem import Paths, Problem
 from grpo_theory.simulate.advantage.affine import sum_affine
-from grpo_theory.simulate.advantage.kernel_call import NO_CALL, KernelView, make_call_room
+from grpo_theory.simulate.advantage.call_room import NO_CALL, KernelView, make_call_room
 from grpo_theory.simulate.advantage.rewards import RewardRoom, RewardTables, fill_rewards, penalise, see_fields
 from grpo_theory.simulate.advantage.rollout import AdvantageFunctions, AdvantageRule, Rollout, sum_counted, sum_in_order
 from grpo_theory.simulate.advantage.route import IN_ORDER, Route

@@ -16,15 +16,8 @@ from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.exact.table import AdvantageTable
 from grpo_theory.simulate.advantage.affine import COEFFICIENTS, Coefficients, find_affine
-from grpo_theory.simulate.advantage.kernel_call import (
-    CALL_ROOM,
-    KERNEL_VIEW,
-    CallRoom,
-    KernelView,
-    call_in_order,
-    call_on_counts,
-    make_call_room,
-)
+from grpo_theory.simulate.advantage.call_room import CALL_ROOM, KERNEL_VIEW, CallRoom, KernelView, make_call_room
+from grpo_theory.simulate.advantage.kernel_call import call_in_order, call_on_counts
 from grpo_theory.simulate.advantage.tables import TABLES, Tables, look_up_advantages, make_tables, multiset_numbers
 from grpo_theory.simulate.draw.batches import Batches, Buffers
 from grpo_theory.simulate.draw.counting import COUNTS

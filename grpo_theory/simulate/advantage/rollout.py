@@ -14,7 +14,8 @@ from grpo_theory.compiler import F1, F3, F4, I1, FirstClassType, function_value,
 from grpo_theory.compiler.lanes import WIDTH, are_finite, as_real, load, store
 from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.simulate.advantage.affine import SUM_AFFINE
-from grpo_theory.simulate.advantage.kernel_call import CALL_ROOM, CallRoom, call_in_order, call_on_counts
+from grpo_theory.simulate.advantage.call_room import CALL_ROOM, CallRoom
+from grpo_theory.simulate.advantage.kernel_call import call_in_order, call_on_counts
 from grpo_theory.simulate.advantage.rewards import (
     FILL_REWARDS,
     FILL_SEEN,

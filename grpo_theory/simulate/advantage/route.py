@@ -21,7 +21,7 @@ from grpo_theory.exact.multisets import NotFiniteError, advantages_of
 from grpo_theory.exact.seen import Seen
 from grpo_theory.exact.table import UNREAD, AdvantageTable, advantage_table, can_be_tabulated
 from grpo_theory.problem import Point, Problem
-from grpo_theory.simulate.advantage.kernel_call import KernelView
+from grpo_theory.simulate.advantage.call_room import KernelView
 
 TABLE, AFFINE, CALLED, IN_ORDER = "table", "affine", "called", "in order"
 TRIED_GROUPS, TRIED_RESPONSES = 256, 1 << 16
