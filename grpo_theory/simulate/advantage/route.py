@@ -73,19 +73,15 @@ def route_in_training(problem: Problem, estimator: Estimator, group_size: int) -
     ValueError
         If the kernel says that it sees each group by itself, and does not.
     """
+    advantage, values = estimator.advantage, problem.bandit.values
     try:
-        return _route_in_training(problem, estimator, group_size)
+        if not moves(problem, estimator) and can_be_tabulated(advantage, values.size, group_size, 1):
+            table = advantage_table(advantage, tuple(values), group_size, UNREAD)
+            if table is not None:
+                return Route(TABLE, table)
+        alike = not advantage.couples_groups and _treats_alike(advantage, tuple(values), group_size, 1)
     except NotFiniteError:  # it is called every time, so that only runs that meet such a value fail
         return Route(IN_ORDER)
-
-
-def _route_in_training(problem: Problem, estimator: Estimator, group_size: int) -> Route:
-    advantage, values = estimator.advantage, problem.bandit.values
-    if not moves(problem, estimator) and can_be_tabulated(advantage, values.size, group_size, 1):
-        table = advantage_table(advantage, tuple(values), group_size, UNREAD)
-        if table is not None:
-            return Route(TABLE, table)
-    alike = not advantage.couples_groups and _treats_alike(advantage, tuple(values), group_size, 1)
     coefficients = affine_coefficients(advantage, group_size)
     if coefficients is not None:
         return Route(AFFINE, coefficients=coefficients)

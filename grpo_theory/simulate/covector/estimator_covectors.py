@@ -19,13 +19,8 @@ from grpo_theory.simulate.advantage.response_sums import Affine, Called, Source,
 from grpo_theory.simulate.advantage.route import AFFINE, IN_ORDER, has_no_penalty, route_at, view_at
 from grpo_theory.simulate.advantage.tables import Tables, join
 from grpo_theory.simulate.covector.combinations import Combinations, alone, combine, make_rows
-from grpo_theory.simulate.covector.contrasts import (
-    Contrasts,
-    binary_weights,
-    compiled_fill_contrasts,
-    make_contrasts,
-)
-from grpo_theory.simulate.covector.tabulated import compiled_fill_covectors, make_covectors
+from grpo_theory.simulate.covector.contrasts import Contrasts, binary_weights, compiled_fill_contrasts, make_contrasts
+from grpo_theory.simulate.covector.tabulated import compiled_fill_covectors
 from grpo_theory.simulate.covector.token_weights import TokenWeighing, compiled_fill_covectors_of_sums, make_weighing
 from grpo_theory.simulate.draw.batches import Batches, Buffers
 from grpo_theory.simulate.draw.prompt_tables import Lookup, lookup
@@ -96,7 +91,7 @@ class TableCovectors:
     def _make_room(self, batches: Batches) -> tuple[Array, Array, Array, list[Combinations]]:
         n_tiles, batch_size, *_ = batches.counts.outcomes.shape
         advantages, room = zeros(self.tables.advantages.shape[1], WIDTH), zeros(self.tokens.rows.shape[1], WIDTH)
-        found = make_covectors(len(self.estimators), n_tiles, batch_size, self.n_logits)
+        found = make_rows(len(self.estimators), n_tiles * VECTORS, batch_size, self.n_logits)
         return found, advantages, room, [alone(rows, batch_size) for rows in found]
 
 
@@ -151,7 +146,7 @@ class OwnCovectors:
 
     def _make_room(self, batches: Batches) -> tuple[Array, list[Combinations]]:
         n_tiles, batch_size, *_ = batches.counts.outcomes.shape
-        found = make_covectors(1, n_tiles, batch_size, self.n_logits)
+        found = make_rows(1, n_tiles * VECTORS, batch_size, self.n_logits)
         return found, [alone(rows, batch_size) for rows in found]
 
 
