@@ -42,13 +42,7 @@ class Route(NamedTuple):
 
 
 def route_at(estimator: Estimator, seen: Seen, sampler: Point, batch_size: int, group_size: int) -> Route:
-    """Return the route for an estimator whose responses are drawn at a point.
-
-    Raises
-    ------
-    ValueError
-        If the kernel says that it sees each group by itself, and does not.
-    """
+    """Return the route for an estimator whose responses are drawn at a point; raise if its kernel couples groups unannounced."""
     advantage = estimator.advantage
     table = _table_at(estimator, seen, sampler, group_size)
     if table is not None:
@@ -66,13 +60,7 @@ def route_at(estimator: Estimator, seen: Seen, sampler: Point, batch_size: int, 
 
 
 def route_in_training(problem: Problem, estimator: Estimator, group_size: int) -> Route:
-    """Return the route for an estimator while the policy moves.
-
-    Raises
-    ------
-    ValueError
-        If the kernel says that it sees each group by itself, and does not.
-    """
+    """Return the route for an estimator while the policy moves; raise if its kernel couples groups unannounced."""
     advantage, values = estimator.advantage, problem.bandit.values
     try:
         if not moves(problem, estimator) and can_be_tabulated(advantage, values.size, group_size, 1):
