@@ -20,7 +20,7 @@ from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate.advantage import kernel_call
 from grpo_theory.simulate.covector import features
 from grpo_theory.simulate.draw import prompt_tables
-from grpo_theory.simulate.draw.prompt_tables import lookup
+from grpo_theory.simulate.draw.prompt_tables import FEW, lookup
 from grpo_theory.simulate.draw.responses import draw_responses, invert, tabulate
 from grpo_theory.simulate.update import ascent
 
@@ -108,7 +108,7 @@ class Arrays:
 
 def try_choose_prompts(stage):
     drawn = np.random.default_rng(3).integers(0, 1 << 63, 3 * WIDTH, dtype=np.uint64) * np.uint64(2)
-    for law in (np.array([0.2, 0.5, 0.3]), *(np.random.default_rng(4).dirichlet(np.ones(n)) for n in (9, PICKED + 3))):
+    for law in (np.array([0.2, 0.5, 0.3]), *(np.random.default_rng(4).dirichlet(np.ones(n)) for n in (FEW + 4, PICKED + 3))):
         _try_choosing(stage, drawn, law)
 
 

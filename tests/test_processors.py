@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.simulate.advantage import tables
 from grpo_theory.simulate.draw import prompt_tables
 from grpo_theory.simulate.update import ascent
 
@@ -61,7 +62,7 @@ def simulate_all():
 
 @pytest.mark.skipif(bool(os.environ.get("NUMBA_CPU_NAME")), reason="a processor has been asked for")
 def test_every_processor_makes_the_same_bits():
-    """The other one looks numbers up in memory."""
+    """The other one compares, or looks numbers up in memory."""
     environment = os.environ | {"NUMBA_CPU_NAME": "generic", "PYTHONPATH": os.pathsep.join(["tests", *sys.path])}
     done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -73,9 +74,10 @@ def test_every_processor_makes_the_same_bits():
 
 
 def test_tables_are_read_by_rows_or_by_columns_to_the_same_bits(monkeypatch):
-    """As if no table were short enough to pick from."""
+    """As if no table were short enough to pick from, or to choose among."""
     own = simulate_all()
-    for module in (ascent, prompt_tables):
+    for module in (ascent, tables, prompt_tables):
         monkeypatch.setattr(module, "PICKED", 0)
+    monkeypatch.setattr(prompt_tables, "FEW", 0)
     assert not prompt_tables.lookup(np.ones((1, 2))).columns.size
     assert simulate_all() == own

@@ -207,8 +207,8 @@ def test_numbers_that_mean_nothing_are_counts_all_the_same():
             assert (np.diff(thresholds, axis=0) >= 0).all()
 
 
-MANY = (1, 2, 5, 14, 16, 17)
-"""Numbers of prompts, on both sides of that from which on one looks up in memory what belongs to each."""
+MANY = (1, 2, prompt_tables.FEW, prompt_tables.FEW + 1, prompt_tables.FEW + 9, 16, 17)
+"""Numbers of prompts, on both sides of that from which on one looks up what belongs to each."""
 
 
 @pytest.mark.parametrize("n_prompts", MANY)

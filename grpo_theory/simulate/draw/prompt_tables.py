@@ -1,6 +1,7 @@
-"""Prompts, drawn by their alias table, and what belongs to those of lanes.
+"""Prompts, drawn by their alias table, and what belongs to those of lanes: chosen from all, or looked up where these are many.
 
-It is picked from registers where the processor can and the table is short; otherwise a look-up goes to memory for each lane.
+A choice compares each prompt's number with those of all lanes at once, or picks from registers where the processor can; a look-up
+goes to memory for each lane.
 """
 
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from grpo_theory.compiler.lanes import (
     lane_numbers,
     load,
     pick,
+    reals,
     spread,
     store,
     take,
@@ -28,6 +30,8 @@ from grpo_theory.compiler.lanes import (
 )
 
 S2 = numba.int16[:, ::1]
+FEW = 5
+"""The most prompts among which one is chosen: a look-up takes as long as comparisons with one or two more."""
 
 
 class Lookup(NamedTuple):
@@ -38,7 +42,7 @@ class Lookup(NamedTuple):
     rows : ndarray, shape (M, at least n)
         Those of `whole_rows`.
     columns : ndarray, shape (n, at least M)
-        Those of `turned` where the table is short enough to pick from, and otherwise (0, 0).
+        Those of `turned` where a number of a short column is picked, or chosen; and otherwise (0, 0).
     """
 
     rows: Array
@@ -62,13 +66,16 @@ def lookup(table: Array) -> Lookup:
 
 
 def short_lookup(table: NDArray[np.int16]) -> ShortLookup:
-    """Make a table of numbers of 16 bits one to look up in."""
-    return ShortLookup(whole_rows(table), short_columns(table))
+    """Make a table of numbers of 16 bits one to look up in; it is picked from, or spread, and never chosen from."""
+    columns = short_columns(table) if PICKED else np.empty((0, 0), dtype=np.int16)
+    return ShortLookup(whole_rows(table), columns)
 
 
 def short_columns(table: np.ndarray) -> np.ndarray:
-    """Return the columns of a table (M, n) that is short enough to pick from, and otherwise none."""
-    return turned(table) if len(table) <= PICKED else np.empty((0, 0), dtype=table.dtype)
+    """Return the columns of a table (M, n) that is short enough to pick from or to choose among, and otherwise none."""
+    if len(table) > (PICKED or FEW):
+        return np.empty((0, 0), dtype=table.dtype)
+    return turned(table) if PICKED else np.ascontiguousarray(table.T)
 
 
 @stage
@@ -86,7 +93,12 @@ def at_places(table, column, places, found):
     """Return the number that a column of a table (M, n) has at each lane's place; `found` is what `read_rows` has left."""
     if table.columns.shape[0] == 0:
         return load(found, column, 0)
-    return pick(table.columns, column, places)
+    if PICKED:
+        return pick(table.columns, column, places)
+    chosen = reals(table.columns[column, 0])
+    for m in range(1, table.columns.shape[1]):
+        chosen = where(places == m, table.columns[column, m], chosen)
+    return chosen
 
 
 @stage
@@ -102,19 +114,33 @@ def read_short(table, places, found):
 @stage
 def read_blocks(table, prompts, b, i, logits):
     """Fill logits (B, D, N) of group b, for the lanes from i on, from a table (M D, N) with a block of D rows for each prompt."""
-    size, n = logits.shape[1], table.shape[1]
-    place = load(prompts, b, i) * (size * n) + (lane_numbers() + i)
+    size, n, own = logits.shape[1], table.shape[1], load(prompts, b, i)
+    if table.shape[0] > FEW * size:
+        place = own * (size * n) + (lane_numbers() + i)
+        for k in range(size):
+            store(take(table, place + k * n), logits, b, k, i)
+        return
     for k in range(size):
-        store(take(table, place + k * n), logits, b, k, i)
+        found = load(table, k, i)
+        for m in range(1, table.shape[0] // size):
+            found = where(own == m, load(table, m * size + k, i), found)
+        store(found, logits, b, k, i)
 
 
 @stage
 def add_to_blocks(covectors, prompts, b, i, step, table):
     """Add step times the covectors (B, D, N) of group b to the blocks of their prompts; see `read_blocks`."""
-    size, n = covectors.shape[1], table.shape[1]
-    place = load(prompts, b, i) * (size * n) + (lane_numbers() + i)
+    size, n, own = covectors.shape[1], table.shape[1], load(prompts, b, i)
+    if table.shape[0] > FEW * size:
+        place = own * (size * n) + (lane_numbers() + i)
+        for k in range(size):
+            add_at(table, place + k * n, step * load(covectors, b, k, i))
+        return
     for k in range(size):
-        add_at(table, place + k * n, step * load(covectors, b, k, i))
+        change = step * load(covectors, b, k, i)
+        for m in range(table.shape[0] // size):
+            x = load(table, m * size + k, i)
+            store(where(own == m, x + change, x), table, m * size + k, i)
 
 
 def alias_rows(law: Array) -> Array:
