@@ -11,7 +11,7 @@ from streams_by_numpy import uniforms_of_runs
 import grpo_theory as gt
 from grpo_theory import TrainingRecord
 from grpo_theory.samples import rollout_hessian
-from grpo_theory.simulate.draw.prompt_tables import alias_table
+from grpo_theory.simulate.draw.prompt_tables import alias_rows
 from grpo_theory.simulate.update.trace import NO_TRACE, compact_features, fill_forms, leading_edges, weigh_edges
 
 SIZES = {"batch_size": 2, "group_size": 3}
@@ -63,7 +63,7 @@ def dense_hessian(dense, at, prompts, outcomes, rewards, strength):
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_rewards_and_hessian_are_those_of_the_rollouts(policy, penalty):
     c = token_case(policy, penalty)
-    dense, rloo, table = Dense(c), gt.estimators()["rloo"], alias_table(c.bandit.prompt_weights[None])
+    dense, rloo, table = Dense(c), gt.estimators()["rloo"], alias_rows(c.bandit.prompt_weights)
     record = records(c, replications=2, tail=0.25, rng=2)[0]
     assert record.tail_start == 30
     strength = c.kl.strength if c.kl else 0.0
@@ -72,7 +72,7 @@ def test_rewards_and_hessian_are_those_of_the_rollouts(policy, penalty):
         estimates = []
         for i in range(40):
             at = dense.at(record.path[run, i])
-            chosen, outcomes = dense.draw(at, *table, uniforms[run][i])
+            chosen, outcomes = dense.draw(at, table, uniforms[run][i])
             rewards = dense.seen(at, rloo).rewards[chosen[:, None], outcomes]
             assert record.mean_rewards[run, i] == pytest.approx(rewards.mean(), abs=1e-12)
             estimates.append(dense_hessian(dense, at, chosen, outcomes, rewards, strength))

@@ -10,7 +10,7 @@ from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
 from grpo_theory.exact.weights import gains_on_policy
 from grpo_theory.problem import Paths, Problem
 from grpo_theory.simulate.advantage.affine import sum_affine
-from grpo_theory.simulate.advantage.kernel_call import NO_CALL, KernelView, make_call_room
+from grpo_theory.simulate.advantage.call_room import NO_CALL, KernelView, make_call_room
 from grpo_theory.simulate.advantage.rewards import RewardRoom, RewardTables, fill_rewards, penalise, see_fields
 from grpo_theory.simulate.advantage.rollout import AdvantageFunctions, AdvantageRule, Rollout, sum_counted, sum_in_order
 from grpo_theory.simulate.advantage.route import IN_ORDER, Route
@@ -129,7 +129,6 @@ def make_rollout(problem: Problem, estimator: Estimator, route: Route, sizes: St
         rewards=make_reward_room(problem, estimator, batch_size, facts, lanes),
         sums=zeros(batch_size, 2 if in_order else 1, n_outcomes, lanes),
         ordered=zeros(batch_size, group_size if in_order else 0, lanes, dtype=np.int64),
-        rows=np.arange(n_outcomes),
         call=make_call_room(estimator.advantage, batch_size, group_size, 1.0) if route.is_called else NO_CALL,
         fault=np.zeros(3, dtype=np.int64),
     )
