@@ -13,8 +13,8 @@ from grpo_theory.page.style import ESTIMATORS, ORANGE, SKY, Look, group_size_axi
 PLACE = 8
 TABLES = ("efficiency_by_length",)
 CAPTION = (
-    "Above, the efficiency of the leave-one-out mean (RLOO) is shown against the group size, as a share of that of its best group "
-    "size, by the number of tokens of a response. Below, the group size of most efficiency is shown against the number of "
+    "Above, the efficiency of the leave-one-out mean (RLOO) is shown against the group size, as a share of that of its best "
+    "group size, by the number of tokens of a response. Below, the group size of most efficiency is shown against the number of "
     "tokens; the largest that was tried is 256. All is exact, for one step of 1,024 responses at a success rate of 0.55. Credit "
     "lies with all tokens (copy, walk to a goal), with those before the response stops (think until sure) or with the last few "
     "(letters of a text). To copy a digit the policy must be nearly sure of every token, so that a long response is no more "
