@@ -246,3 +246,13 @@ def test_ratios_whose_second_moment_leaves_the_numbers_are_refused():
     whole = composed("rloo", "trajectory")
     with pytest.raises(ValueError, match="over responses of up to 4096 tokens they have not"):
         gt.gradient_law(problem, problem.theta, whole, batch_size=1, group_size=4, behaviour=[0.0, 3.0, 0.0, 3.0])
+
+
+@CHAINS
+def test_the_closed_covariance_of_the_leave_one_out_mean_is_its_law(make):
+    """Made from score moments, as the law is, in another way; with another group size it is not."""
+    problem, sizes = make(), {"batch_size": 3, "group_size": 4}
+    law = gt.gradient_covariance(problem, problem.theta, "rloo", **sizes)
+    np.testing.assert_allclose(gt.theory.leave_one_out_covariance(problem, problem.theta, **sizes), law, rtol=1e-10, atol=1e-14)
+    other = gt.theory.leave_one_out_covariance(problem, problem.theta, batch_size=3, group_size=5)
+    assert np.abs(other - law).max() > 1e-6

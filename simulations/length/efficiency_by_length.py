@@ -14,7 +14,7 @@ from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem.chains import KINDS
 from simulations.gradient.groups import RESPONSES
-from simulations.length.score_power import LENGTHS, QUICK_LENGTHS, RATES
+from simulations.length.grid import kinds_and_rates
 from simulations.sources import OURS, derived
 
 SIXTEEN = Statement(
@@ -38,9 +38,8 @@ LOSS = 0.1
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each kind of task and success rate; exact, and a quick run has fewer lengths."""
-    lengths = list(QUICK_LENGTHS if quick else LENGTHS)
-    return [Cell({"kind": kind, "success": rate, "lengths": lengths}) for kind in KINDS for rate in RATES[: 1 if quick else None]]
+    """One cell for each kind of task and success rate."""
+    return kinds_and_rates(quick)
 
 
 def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:

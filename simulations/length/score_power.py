@@ -18,6 +18,7 @@ from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
 from grpo_theory.problem.recursion import visits
+from simulations.length.grid import RATES, kinds_and_rates
 from simulations.sources import OURS, UNCORRELATED, derived
 
 POWER = Statement(
@@ -57,11 +58,8 @@ RATIO = Statement(
     whose=OURS,
 )
 
-LENGTHS, QUICK_LENGTHS = (16, 64, 256, 1024, 4096), (16, 64, 1024)
 SHORT, LONG = 64, 1024
 """Twice the size is the least that a trainer can set who knows powers of two."""
-RATES = (0.55, 0.7)
-"""Success rates that every kind of task can have."""
 CORRELATED = 0.1
 """A correlation r moves the best baseline from the value by r standard deviations of the reward times the relative spread of
 ||W||^2, which is below 1 here: a tenth is what a reader would not look up a baseline for."""
@@ -76,9 +74,8 @@ success."""
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each kind of task and success rate; exact, and a quick run has fewer lengths."""
-    lengths = list(QUICK_LENGTHS if quick else LENGTHS)
-    return [Cell({"kind": kind, "success": rate, "lengths": lengths}) for kind in KINDS for rate in RATES[: 1 if quick else None]]
+    """One cell for each kind of task and success rate."""
+    return kinds_and_rates(quick)
 
 
 def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
