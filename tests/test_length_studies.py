@@ -39,11 +39,11 @@ def yielded(study, settings):
 
 
 def test_the_share_that_groups_of_sixteen_lose_is_that_of_the_table():
-    settings = {"kind": "goal walk", "success": 0.55, "lengths": [16, 64]}
+    settings = {"kind": "goal walk", "success": 0.55, "lengths": [16, 64, 1024]}
     comparisons, rows = yielded(efficiency_by_length, settings)
-    assert len(rows) == 2 * len(efficiency_by_length.ESTIMATORS) * len(efficiency_by_length.GROUP_SIZES)
+    assert len(rows) == 3 * len(efficiency_by_length.ESTIMATORS) * len(efficiency_by_length.GROUP_SIZES)
     own = {(row["length"], row["group_size"]): row["estimate"] for row in rows if row["estimator"] == "rloo"}
-    lost = max(1.0 - own[length, 16] / max(own[length, size] for size in efficiency_by_length.GROUP_SIZES) for length in (16, 64))
+    lost = max(1.0 - own[length, 16] / max(own[length, size] for size in efficiency_by_length.GROUP_SIZES) for length in (16, 64, 1024))
     (claim,) = (one for one in comparisons if "(rloo)" in one.setting)
     assert claim.estimate == pytest.approx(lost, rel=1e-12)
     assert claim.broken > claim.estimate

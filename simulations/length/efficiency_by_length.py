@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import grpo_theory as gt
+from grpo_theory.arrays import Array
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem.chains import KINDS
@@ -27,12 +28,26 @@ SIXTEEN = Statement(
     whose=OURS,
 )
 
+OWN_LENGTH = Statement(
+    "length/own length",
+    derived(37),
+    "1,024 tokens, 1,024 responses, each at its best group size: to divide by a response's own length costs at most a tenth",
+    "upper bound",
+    formula=r"$1{,}024$ tokens at most, $1{,}024$ responses, each with its own best group size: to divide by a response's own "
+    r"length costs at most a tenth of the efficiency.",
+    whose=OURS,
+)
+
 ESTIMATORS = ("reinforce", "rloo", "dr_grpo", "trl_grpo", "verl_grpo", "nemo_rl", "max_rl", "trl_grpo_loss")
 """No baseline; leave-one-out and group means; divided as three trainers do, and by the mean; and by each response's length."""
 JUDGED = ESTIMATORS[1:]
 """Without a baseline nothing of a group is used, and the smallest is best at any length."""
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
 TRIED = 16
+SUM, MEAN, LONG = "trl_grpo", "trl_grpo_loss", 1024
+"""Of the same advantages the sum and the mean over a response's tokens, and the horizon where they are compared."""
+VARIED = ("goal walk", "think until sure")
+"""The kinds whose responses differ in length."""
 LOSS = 0.1
 """A tenth of the efficiency is a tenth of the steps: a trainer would not tune the group size for less."""
 
@@ -60,6 +75,16 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
         )
         facts = {f"best group size at {length:,} tokens": float(best[t, e]) for t, length in enumerate(settings["lengths"])}
         yield SIXTEEN.compare(f"{kind}, success {rate:g} ({name})", lost, LOSS, broken=max(ends), facts=facts)
+    if kind in VARIED:
+        yield _own_length(f"{kind}, success {rate:g}", efficiencies[settings["lengths"].index(LONG)])
+
+
+def _own_length(setting: str, efficiencies: Array) -> Comparison:
+    """What the mean over a response's own tokens loses against their sum, at the best sizes; broken, it is at its worst one."""
+    most = efficiencies[ESTIMATORS.index(SUM)].max()
+    mean = efficiencies[ESTIMATORS.index(MEAN)]
+    lost, broken = (1.0 - float(one / most) for one in (mean.max(), mean.min()))
+    return OWN_LENGTH.compare(setting, lost, LOSS, broken=broken)
 
 
 def _by_size(kind: str, rate: float, length: int) -> list[list[float]]:
