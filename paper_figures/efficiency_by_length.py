@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import ESTIMATORS, ORANGE, SKY, Look, group_size_axis
+from paper_figures.content.kinds import TITLES
 
 PLACE = 8
 TABLES = ("efficiency_by_length",)
@@ -20,12 +21,6 @@ CAPTION = (
     "(letters of a text). To copy a digit the policy must be nearly sure of every token, so that a long response is no more "
     "random than a short one: its five curves coincide."
 )
-TITLES = {
-    "copy": "copy a digit",
-    "goal walk": "walk to a goal",
-    "think until sure": "think until sure",
-    "bigram text": "letters of a text",
-}
 LOOKS = {
     "rloo": ESTIMATORS["rloo"],
     "trl_grpo": Look("GRPO as in TRL, tokens added up", ORANGE, "s", "-"),

@@ -5,7 +5,8 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.problem.chains import KINDS
-from simulations.length import efficiency_by_length, score_power
+from simulations.length import efficiency_by_length, ratios_by_length, score_power
+from simulations.length.points import chain_point
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -43,7 +44,9 @@ def test_the_share_that_groups_of_sixteen_lose_is_that_of_the_table():
     comparisons, rows = yielded(efficiency_by_length, settings)
     assert len(rows) == 3 * len(efficiency_by_length.ESTIMATORS) * len(efficiency_by_length.GROUP_SIZES)
     own = {(row["length"], row["group_size"]): row["estimate"] for row in rows if row["estimator"] == "rloo"}
-    lost = max(1.0 - own[length, 16] / max(own[length, size] for size in efficiency_by_length.GROUP_SIZES) for length in (16, 64, 1024))
+    lost = max(
+        1.0 - own[length, 16] / max(own[length, size] for size in efficiency_by_length.GROUP_SIZES) for length in (16, 64, 1024)
+    )
     (claim,) = (one for one in comparisons if "(rloo)" in one.setting)
     assert claim.estimate == pytest.approx(lost, rel=1e-12)
     assert claim.broken > claim.estimate
@@ -52,10 +55,10 @@ def test_the_share_that_groups_of_sixteen_lose_is_that_of_the_table():
 def test_the_growth_of_a_ratios_second_moment_is_that_of_a_matrix_power():
     """By the powers of the matrix of sums of p^2/p_0, three tokens from one another."""
     problem = KINDS["bigram text"](64, 0.55)
-    comparison = score_power._ratio("text", score_power.chain_point(problem))
+    comparison = score_power._ratio("text", chain_point(problem))
     assert comparison.estimate == pytest.approx(comparison.prediction, rel=1e-12)
     assert abs(comparison.broken - comparison.prediction) > 1e-9
-    short = score_power._ratio("text", score_power.chain_point(KINDS["bigram text"](3, 0.55)))
+    short = score_power._ratio("text", chain_point(KINDS["bigram text"](3, 0.55)))
     assert abs(short.estimate / short.prediction - 1.0) > 1e-9  # the first state is not forgotten yet
 
 
@@ -67,3 +70,23 @@ def test_score_power_is_seen_to_come_from_uncertain_tokens():
     by_id = {one.statement: one for one in comparisons}
     assert np.isclose(by_id["length/score power"].estimate, 1.0, rtol=1e-10)
     assert by_id["length/larger groups"].estimate > 0.0  # it does not double here
+
+
+def test_a_drift_is_as_long_as_it_is_said_to_be():
+    """The divergence of a response, over the listed twin's responses."""
+    chain = gt.TokenChain([[0, 1], [0, 2], [1, 0]], 6, end_token=0, starts=[0, 1])
+    point = chain_point(gt.Problem(gt.StateRewards([0.0, 1.0, 0.5]), chain, theta=[0.0, 0.3, 0.2, 0.0, -0.1, 0.4]))
+    theta = ratios_by_length.drifted(point, 0.3)
+    listed = gt.Problem(point.bandit, chain).listed()
+    before, after = (listed.policy.probabilities(one) for one in (point.theta, theta))
+    assert (before * np.log(before / after)).sum(axis=1).mean() == pytest.approx(0.3, rel=1e-9)
+
+
+def test_an_update_that_points_back_counts_below_nothing():
+    comparisons, rows = yielded(ratios_by_length, {"kind": "bigram text", "lengths": [64, 1024]})
+    own = {(row["length"], row["ratio"], row["quantity"]): row["estimate"] for row in rows if row["drift"] == 1.0}
+    clipped = own[64, "token, clipped", "efficiency"]
+    assert own[64, "token, clipped", "cosine"] < 0.0
+    assert clipped < 0.0
+    (clip,) = (one for one in comparisons if one.statement == "length/clip")
+    assert clip.broken == pytest.approx(1.0 - clipped / own[64, "token", "efficiency"])

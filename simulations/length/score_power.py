@@ -19,6 +19,7 @@ from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
 from grpo_theory.problem.recursion import visits
 from simulations.length.grid import RATES, kinds_and_rates
+from simulations.length.points import chain_point
 from simulations.sources import OURS, UNCORRELATED, derived
 
 POWER = Statement(
@@ -99,13 +100,6 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
     short, long = (gt.group_size_law(one, one.theta).optimum for one in (KINDS[SURE](length, rate) for length in (SHORT, LONG)))
     less, broken = (2.0 * (one - 1.0) - (other - 1.0) for one, other in ((sizes[SHORT], sizes[LONG]), (short, long)))
     yield LARGER.compare(setting, less, 0.0, broken=broken, facts=_by_length(sizes))
-
-
-def chain_point(problem: gt.Problem) -> ChainPoint:
-    """Return a chain's problem at its own parameter."""
-    point = problem.at(problem.theta)
-    assert isinstance(point, ChainPoint)
-    return point
 
 
 def _by_length(sizes: dict[int, float]) -> dict[str, float]:
