@@ -53,7 +53,9 @@ from .problem import Point as Point
 from .problem import Policy as Policy
 from .problem import Problem as Problem
 from .problem import SoftmaxHead as SoftmaxHead
+from .problem import StateRewards as StateRewards
 from .problem import TabularSoftmax as TabularSoftmax
+from .problem import TokenChain as TokenChain
 from .problem import TokenTree as TokenTree
 from .problem import gallery as gallery
 from .samples import RaggedRollouts as RaggedRollouts

@@ -159,11 +159,11 @@ def test_prompts_of_unequal_numbers_of_classes_stand_apart_and_those_that_look_a
     one, two = classes(point, seen, frozenset({"rewards"}))
     assert (one.prompts.tolist(), two.prompts.tolist()) == ([1], [0, 2, 3])
     assert (one.fields[0].tolist(), two.fields[0].tolist()) == ([[1.0]], [[0.0, 1.0]] * 3)
-    looks, look = looks_of(two, seen, frozenset({"rewards"}))
+    looks, look = looks_of(two, seen.prompt_fields, frozenset({"rewards"}))
     assert look.tolist() == [0, 0, 0]
     assert looks.fields.shape == (3, 1, 2)
     assert np.isnan(looks.prompt_fields).all()
-    looks, look = looks_of(two, seen, frozenset({"rewards", "values"}))
+    looks, look = looks_of(two, seen.prompt_fields, frozenset({"rewards", "values"}))
     assert look.tolist() == [0, 1, 2]
     np.testing.assert_allclose(looks.prompt_fields[0], [0.55, 0.3, 0.4], rtol=1e-14)
 

@@ -53,6 +53,15 @@ class Estimator:
         """The fields of the batch on which a group's advantages, and their weight in the batch, depend."""
         return self.advantage.reads | ({"lengths"} if self.aggregation.pool else frozenset())
 
+    def at_lengths(self, lengths: Integers) -> "Estimator":
+        """Return the same estimator for responses of these lengths (K,): of one length, no tokens need be counted up.
+
+        A mean over the tokens of a group or of a batch is then the mean over each response's own.
+        """
+        if self.aggregation.pool and lengths.min() == lengths.max():
+            return replace(self, aggregation=AGGREGATIONS["own length"])
+        return self
+
     @property
     def description(self) -> str:
         """Formula and source, in a line."""

@@ -27,16 +27,26 @@ class Classes:
     ----------
     prompts : ndarray of int64, shape (S,)
     probabilities : ndarray, shape (S, R)
-    responses : ndarray, shape (S, R, K)
-        P(response | prompt, class).
     fields : ndarray, shape (3, S, R)
         What a kernel sees of a member: reward, squared score norm and length; NaN for a field that it does not read.
     """
 
     prompts: Integers
     probabilities: Array
-    responses: Array
     fields: Array
+
+
+@dataclass(frozen=True, eq=False)
+class ListedClasses(Classes):
+    """Classes of responses that are listed.
+
+    Attributes
+    ----------
+    responses : ndarray, shape (S, R, K)
+        P(response | prompt, class).
+    """
+
+    responses: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +75,7 @@ class Looks:
         return hash(self._shown)
 
 
-def classes(point: Point, seen: Seen, reads: Set[str]) -> list[Classes]:
+def classes(point: Point, seen: Seen, reads: Set[str]) -> list[ListedClasses]:
     """Partition the outcomes of every prompt, drawn at a point, by the response fields in `reads`.
 
     Prompts that have equally many classes stand together.
@@ -91,7 +101,7 @@ def classes(point: Point, seen: Seen, reads: Set[str]) -> list[Classes]:
     for n_classes in np.unique(counts):
         same = np.flatnonzero(counts == n_classes)
         rows = firsts[same, None] + np.arange(n_classes)
-        partition.append(Classes(same, probabilities[rows], conditional[rows], shown[:, rows]))
+        partition.append(ListedClasses(same, probabilities[rows], shown[:, rows], conditional[rows]))
     return partition
 
 
@@ -105,9 +115,12 @@ def _distinct(rows: Array) -> tuple[Array, Integers]:
     return rows[first], code
 
 
-def looks_of(kinds: Classes, seen: Seen, reads: Set[str]) -> tuple[Looks, Integers]:
-    """Return the ways in which prompts look to a kernel, and the number of each prompt's look, shape (S,)."""
-    told = zip(PROMPT_FIELDS, seen.prompt_fields, strict=True)
+def looks_of(kinds: Classes, known: tuple[Array, Array, Array], reads: Set[str]) -> tuple[Looks, Integers]:
+    """Return the ways in which prompts look to a kernel, and the number of each prompt's look, shape (S,).
+
+    Values, standard deviations and optimal baselines are `known`, (M,) each.
+    """
+    told = zip(PROMPT_FIELDS, known, strict=True)
     prompt_fields = np.stack(
         [field[kinds.prompts] if name in reads else np.full(kinds.prompts.size, np.nan) for name, field in told]
     )
@@ -119,7 +132,7 @@ def looks_of(kinds: Classes, seen: Seen, reads: Set[str]) -> tuple[Looks, Intege
     return Looks(kinds.fields[:, first], prompt_fields[:, first]), look
 
 
-Looked = list[tuple[Classes, Looks, Integers]]
+Looked = list[tuple[ListedClasses, Looks, Integers]]
 _LOOKED: WeakKeyDictionary[Point, dict[tuple[KLTerm, frozenset[str]], Looked]] = WeakKeyDictionary()
 
 
@@ -133,5 +146,5 @@ def looked_at(point: Point, kl: KLTerm, reads: frozenset[str]) -> Looked:
     key = kl, reads.intersection(RESPONSE_FIELDS + PROMPT_FIELDS)
     if key not in kept:
         seen = seen_at(point, kl)
-        kept[key] = [(kinds, *looks_of(kinds, seen, reads)) for kinds in classes(point, seen, reads)]
+        kept[key] = [(kinds, *looks_of(kinds, seen.prompt_fields, reads)) for kinds in classes(point, seen, reads)]
     return kept[key]

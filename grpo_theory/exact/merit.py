@@ -3,7 +3,7 @@
 from numpy.typing import ArrayLike
 
 from grpo_theory.estimation import Estimator
-from grpo_theory.exact.law import gradient_law
+from grpo_theory.exact.group_law import gradient_law
 from grpo_theory.problem import Problem
 from grpo_theory.validation import typed
 

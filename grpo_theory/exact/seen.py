@@ -31,7 +31,7 @@ class Seen:
     @property
     def prompt_fields(self) -> tuple[Array, Array, Array]:
         """Values, standard deviations and optimal baselines, shape (M,) each."""
-        return self.moments.value, self.moments.standard_deviation, self.moments.optimal_baseline
+        return self.moments.known_to_oracles
 
 
 def seen_at(point: Point, kl: KLTerm) -> Seen:

@@ -2,6 +2,8 @@
 
 from grpo_theory.problem import gallery as gallery
 from grpo_theory.problem.bandit import Bandit as Bandit
+from grpo_theory.problem.chain import TokenChain as TokenChain
+from grpo_theory.problem.chain_point import ChainPoint as ChainPoint
 from grpo_theory.problem.kl import KL as KL
 from grpo_theory.problem.logit_map import LogitMap as LogitMap
 from grpo_theory.problem.moments import Moments as Moments
@@ -12,4 +14,6 @@ from grpo_theory.problem.policy import Policy as Policy
 from grpo_theory.problem.policy import SoftmaxHead as SoftmaxHead
 from grpo_theory.problem.policy import TabularSoftmax as TabularSoftmax
 from grpo_theory.problem.problem import Problem as Problem
+from grpo_theory.problem.state_rewards import NotListedError as NotListedError
+from grpo_theory.problem.state_rewards import StateRewards as StateRewards
 from grpo_theory.problem.tree import TokenTree as TokenTree

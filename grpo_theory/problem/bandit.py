@@ -69,10 +69,7 @@ class Bandit:
         return bandit
 
     def _set(self, values: ArrayLike, probabilities: ArrayLike, prompt_weights: ArrayLike | None) -> None:
-        self.values = as_real_array("values", values, 1)
-        if np.unique(self.values).size != self.values.size:
-            raise ValueError(f"values must be distinct, got {self.values.tolist()}")
-        check_within("values", self.values, -LARGEST_REWARD, LARGEST_REWARD)
+        self.values = as_reward_values(values)
         self.probabilities = as_distribution("probabilities", probabilities, 3)
         n_prompts, n_responses, _ = self.probabilities.shape
         check_shape("probabilities", self.probabilities, (n_prompts, n_responses, self.values.size), "(M, K, L)")
@@ -110,3 +107,12 @@ class Bandit:
 
     def __repr__(self) -> str:
         return f"Bandit(M={self.n_prompts}, K={self.n_responses}, values={self.values.tolist()})"
+
+
+def as_reward_values(values: ArrayLike) -> Array:
+    """Return distinct reward values, within +-1e60, as an array (L,)."""
+    array = as_real_array("values", values, 1)
+    if np.unique(array).size != array.size:
+        raise ValueError(f"values must be distinct, got {array.tolist()}")
+    check_within("values", array, -LARGEST_REWARD, LARGEST_REWARD)
+    return array

@@ -1,5 +1,6 @@
 """Exact moments of reward and score, prompt by prompt."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,8 +36,8 @@ class Moments:
         E[||W||^2 Z | x].
     oracle_power : ndarray, shape (M,)
         E[||W||^2 (Z - V)^2 | x].
-    score_reward_correlation : ndarray, shape (M,)
-        Correlation of ||W||^2 and Z given x; 0 where one of them is constant.
+    score_norm_variance : callable
+        Returns Var(||W||^2 | x), shape (M,).
     logit_map : LogitMap
         Phi.
     """
@@ -50,13 +51,23 @@ class Moments:
     score_power: Array
     score_reward_power: Array
     oracle_power: Array
-    score_reward_correlation: Array
+    score_norm_variance: Callable[[], Array] = field(repr=False)
     logit_map: LogitMap = field(repr=False)
 
     @cached_array
     def prompt_gradients(self) -> Array:
         """g(x) = E[W Z | x], shape (M, d): mostly zeros where each prompt has parameters of its own, so made when asked for."""
         return self.logit_map.adjoint_by_prompt(self.gradient_covectors)
+
+    @cached_array
+    def score_reward_correlation(self) -> Array:
+        """Correlation of ||W||^2 and Z given x, shape (M,); 0 where one of them is constant."""
+        scale = np.sqrt(self.score_norm_variance() * self.reward_variance)
+        # Where norms or rewards are constant, rounding leaves a scale that is not 0, and a correlation that means nothing.
+        tiny = 1e-12 * self.score_power * (self.standard_deviation + np.abs(self.value))
+        correlation = np.zeros_like(self.value)
+        np.divide(self.score_reward_power - self.score_power * self.value, scale, out=correlation, where=scale > tiny)
+        return correlation
 
     @property
     def standard_deviation(self) -> Array:
@@ -69,6 +80,11 @@ class Moments:
         baseline = self.value.copy()
         np.divide(self.score_reward_power, self.score_power, out=baseline, where=self.score_power > 0.0)
         return baseline
+
+    @property
+    def known_to_oracles(self) -> tuple[Array, Array, Array]:
+        """Values, standard deviations and optimal baselines, shape (M,) each."""
+        return self.value, self.standard_deviation, self.optimal_baseline
 
     @property
     def oracle_trace(self) -> Array:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers, cached_array
+from grpo_theory.arrays import Array, Integers, cached_array, read_only
 from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.moments import Moments
@@ -99,6 +99,11 @@ class Point:
         """||W||^2 of each response, shape (M, K)."""
         return np.maximum(self.token_products.sum(axis=(-2, -1)), 0.0)
 
+    @property
+    def value(self) -> Array:
+        """E[Z | x], shape (M,)."""
+        return self.moments.value
+
     @cached_array
     def moments(self) -> Moments:
         """Exact moments of reward and score."""
@@ -115,13 +120,8 @@ class Point:
         by_response = (p * centred).reshape(*self.probabilities.shape, -1).sum(axis=-1)
         covectors = paths.centre(paths.collect(by_response), self.token_probabilities)
         score_power = np.einsum("mo,mo->m", p, norms)
-        norm_variance = np.einsum("mo,mo->m", p, (norms - score_power[:, None]) ** 2)
+        norm_variance = read_only(np.einsum("mo,mo->m", p, (norms - score_power[:, None]) ** 2))
         covariance = np.einsum("mo,mo,mo->m", p, norms, centred)
-        scale = np.sqrt(norm_variance * reward_variance)
-        # Where norms or rewards are constant, rounding leaves a scale that is not 0, and a correlation that means nothing.
-        tiny = 1e-12 * score_power * np.abs(rewards).max(axis=1)
-        correlation = np.zeros_like(value)
-        np.divide(covariance, scale, out=correlation, where=scale > tiny)
         return Moments(
             prompt_weights=weights,
             value=value,
@@ -132,6 +132,6 @@ class Point:
             score_power=score_power,
             score_reward_power=covariance + score_power * value,
             oracle_power=np.einsum("mo,mo,mo->m", p, norms, centred**2),
-            score_reward_correlation=correlation,
+            score_norm_variance=lambda: norm_variance,
             logit_map=logit_map,
         )

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, LogitMap, TabularMap
 from grpo_theory.problem.paths import Paths, single_tokens
 from grpo_theory.validation import as_count, as_numbers, as_real_array, check_room, check_shape, check_within
@@ -52,6 +52,11 @@ class Policy:
     def n_responses(self) -> int:
         """The number of responses K to each prompt."""
         return self.paths.n_responses
+
+    @property
+    def lengths(self) -> Integers:
+        """The numbers of tokens of the responses, shape (K,)."""
+        return self.paths.lengths
 
     @property
     def n_logits(self) -> int:

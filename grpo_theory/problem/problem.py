@@ -8,9 +8,13 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, cached_array, read_only
 from grpo_theory.problem.bandit import Bandit
+from grpo_theory.problem.chain import TokenChain
+from grpo_theory.problem.chain_point import ChainPoint
 from grpo_theory.problem.kl import KL
+from grpo_theory.problem.listing import listed
 from grpo_theory.problem.point import Point
 from grpo_theory.problem.policy import Policy
+from grpo_theory.problem.state_rewards import StateRewards
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -59,11 +63,10 @@ class Problem:
             raise TypeError(f"policy must be a Policy, got {policy!r}")
         if kl is not None and not isinstance(kl, KL):
             raise TypeError(f"kl must be a KL(strength, reference) or None, got {kl!r}")
-        shape = bandit.n_prompts, bandit.n_responses
-        if (policy.n_prompts, policy.n_responses) != shape:
-            raise ValueError(f"policy must have the bandit's (M, K) = {shape}, got {(policy.n_prompts, policy.n_responses)}")
-        if kl is not None:
-            kl.check_reference(shape)
+        if isinstance(bandit, StateRewards) or isinstance(policy, TokenChain):
+            bandit = _rewards_of_chain(bandit, policy, kl)
+        else:
+            _check_shapes(bandit, policy, kl)
         start = policy.check_theta(np.zeros(policy.dimension) if theta is None else theta)
         read_only(start)
         parts = {"bandit": bandit, "policy": policy, "kl": kl, "theta": start, "name": name, "title": title}
@@ -72,7 +75,8 @@ class Problem:
 
     def at(self, theta: ArrayLike) -> Point:
         """Return the problem at a parameter (d,), where its tables and moments are computed once."""
-        return Point(self.bandit, self.policy, self.kl, self.log_reference, read_only(self.policy.check_theta(theta)))
+        kind = ChainPoint if isinstance(self.policy, TokenChain) else Point
+        return kind(self.bandit, self.policy, self.kl, self.log_reference, read_only(self.policy.check_theta(theta)))
 
     @cached_array
     def log_reference(self) -> Array | None:
@@ -83,7 +87,44 @@ class Problem:
         """Return the same problem with every draw from one prompt: its gradient is g(x) instead of E g(X)."""
         return replace(self, bandit=self.bandit.at_prompt(prompt))
 
+    def listed(self) -> "Problem":
+        """Return the same problem with its responses listed, if it is one of a `TokenChain`; itself if it is not.
+
+        Raises
+        ------
+        ValueError
+            If there are more than 4,096 responses, or other ones for another prompt.
+        """
+        if not isinstance(self.policy, TokenChain) or not isinstance(self.bandit, StateRewards):
+            return self
+        bandit, policy = listed(self.policy, self.bandit)
+        return Problem(bandit, policy, theta=self.theta, name=self.name, title=self.title)
+
     def __repr__(self) -> str:
         name = f"{self.name!r}, " if self.name else ""
         penalty = f", kl strength {self.kl.strength:g}" if self.kl is not None else ""
         return f"Problem({name}{self.bandit!r}, {self.policy!r}{penalty})"
+
+
+def _check_shapes(bandit: Bandit, policy: Policy, kl: KL | None) -> None:
+    shape = bandit.n_prompts, bandit.n_responses
+    if (policy.n_prompts, policy.n_responses) != shape:
+        raise ValueError(f"policy must have the bandit's (M, K) = {shape}, got {(policy.n_prompts, policy.n_responses)}")
+    if kl is not None:
+        kl.check_reference(shape)
+
+
+def _rewards_of_chain(bandit: Bandit, policy: Policy, kl: KL | None) -> StateRewards:
+    """Return the rewards of a chain with a weight for each start; raise if the parts are not of one kind, or do not fit."""
+    if not isinstance(bandit, StateRewards):
+        raise TypeError(f"bandit must be StateRewards(success) for a TokenChain, got {bandit!r}")
+    if not isinstance(policy, TokenChain):
+        raise TypeError(f"policy must be a TokenChain for StateRewards, got {policy!r}")
+    if kl is not None:
+        raise ValueError(
+            "kl must be None for a TokenChain: with a penalty the reward depends on every token, and not on the state in which "
+            "the response ends; a TokenTree of up to 4,096 responses can have one"
+        )
+    if bandit.n_states != policy.n_states:
+        raise ValueError(f"success must have one entry for each of the chain's {policy.n_states} states, got {bandit.n_states}")
+    return bandit.for_starts(policy.n_prompts)

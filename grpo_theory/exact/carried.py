@@ -1,0 +1,146 @@
+"""Score moments by reward of a chain, carried from token to token: for every estimator whose weights are products over tokens.
+
+What multiplies the score of a token must depend on the token, its state and the sign of the advantage alone, but for a weight of
+the whole response that is a product over its tokens (the trajectory ratio) or depends on its length
+(docs/derivations.md, section 15).
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.clip import no_clip
+from grpo_theory.estimation.ratio import trajectory_ratio
+from grpo_theory.exact.classes import Classes
+from grpo_theory.exact.law import NotEnumerableError
+from grpo_theory.exact.score_moments import ScoreMoments
+from grpo_theory.problem import ChainPoint
+
+UNREADABLE = {"squared_score_norms": "score norms", "lengths": "lengths"}
+"""What a kernel may read of a response besides its reward."""
+_LARGEST = 1e150
+"""Weights are refused above this, because double precision does not hold their squares."""
+
+
+class Tokens(NamedTuple):
+    """What tokens weigh in first and in second moments, (S, V), and what multiplies their scores, (F, S, V)."""
+
+    weights: Array
+    squares: Array
+    gains: Array
+
+
+def check_carried(estimator: Estimator, one_length: bool) -> None:
+    """Raise unless the law of an estimator can be carried from token to token: the message says which route is left."""
+    read = [name for field, name in UNREADABLE.items() if field in estimator.advantage.reads]
+    if one_length and "lengths" in read:
+        read.remove("lengths")
+    if read:
+        why = f"its advantages read {' and '.join(read)}, which a recursion over states does not know"
+    elif estimator.aggregation.pool:
+        why = "it divides by the tokens of the whole group, and a recursion sees one response"
+    elif estimator.kl.place == "loss":
+        why = "it has a KL term in the loss, and a problem with a chain has no penalty"
+    else:
+        return
+    raise NotEnumerableError(
+        f"the law of estimator {estimator.name!r} cannot be carried from token to token, because {why}: use "
+        "simulate_gradients, or problem.listed() if there are at most 4,096 responses"
+    )
+
+
+def carried_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> tuple[list[ScoreMoments], bool]:
+    """Return the score moments by reward, and whether gains differ by the sign of the advantage."""
+    one_length = current.chain.lengths.size == 1
+    check_carried(estimator, one_length)
+    tokens = _tokens(current, sampler, estimator)
+    chain = current.chain
+    shares = np.ones(chain.horizon + 1)
+    shares[chain.lengths] = estimator.aggregation.shares(chain.lengths)
+    chances = sampler.own_sums.mass
+    sums = current.score_sums(tokens.weights, tokens.squares, tokens.gains, shares)
+    if not (np.isfinite(sums.means).all() and np.isfinite(sums.products).all() and np.abs(sums.products).max() <= _LARGEST):
+        raise ValueError(
+            f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have second moments "
+            f"below {_LARGEST:g}: over responses of up to {int(chain.lengths[-1])} tokens they have not"
+        )
+    moments = []
+    number = (chances > 0.0).sum(axis=1)
+    for n_classes in np.unique(number):
+        prompts = np.flatnonzero(number == n_classes)
+        rows = prompts[:, None], np.nonzero(chances[prompts] > 0.0)[1].reshape(-1, n_classes)
+        chance, values = chances[rows], current.bandit.values[rows[1]]
+        unread = np.full(values.shape, np.nan)
+        lengths = np.full(values.shape, float(chain.lengths[0])) if one_length else unread
+        classes = Classes(prompts, chance, np.stack([values, unread, lengths]))
+        means, products = sums.means[rows] / chance[..., None, None], sums.products[rows] / chance[..., None, None]
+        forms = partial(_forms, current, tokens, shares**2, rows, chance)
+        moments.append(ScoreMoments(classes, means, products, forms))
+    return moments, len(tokens.gains) > 1
+
+
+def _forms(
+    current: ChainPoint, tokens: Tokens, shares: Array, rows: tuple[Integers, Integers], chance: Array, coefficients: Array
+) -> Array:
+    """Return what `ScoreMoments.forms` does, of the prompts and rewards of some rows, which have chances."""
+    every = np.zeros((current.chain.n_prompts, current.bandit.values.size, *coefficients.shape[2:]))
+    every[rows] = coefficients / chance[..., None, None]
+    return current.score_forms(tokens.squares, tokens.gains, shares, every)[rows[0][:, 0]]
+
+
+def _tokens(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> Tokens:
+    """Return what tokens weigh for an estimator whose responses another point draws."""
+    drawn = sampler.state_probabilities
+    if current is sampler or estimator.ratio.constant:
+        return Tokens(drawn, drawn, _gains(estimator, np.zeros(drawn.shape)))
+    log_ratios = current.state_log_probabilities - sampler.state_log_probabilities
+    missing = (drawn == 0.0) & (current.state_probabilities > 0.0)
+    if missing.any():
+        state, token = (int(one) for one in np.argwhere(missing)[0])
+        raise ValueError(
+            f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} in state "
+            f"{state}: the importance ratio is infinite"
+        )
+    log_ratios = np.where(drawn > 0.0, log_ratios, 0.0)
+    if by_token(estimator):
+        return Tokens(drawn, drawn, _gains(estimator, log_ratios))
+    if estimator.ratio.function is trajectory_ratio and estimator.clip.function is no_clip:
+        return Tokens(current.state_probabilities, drawn * np.exp(2.0 * log_ratios), np.ones((1, *drawn.shape)))
+    raise NotEnumerableError(
+        f"the law of estimator {estimator.name!r} off policy cannot be carried from token to token, because its weights are "
+        "neither a function of each token's own ratio nor the unclipped ratio of the whole response: use simulate_gradients, or "
+        "problem.listed() if there are at most 4,096 responses"
+    )
+
+
+_TRIED = np.linspace(-0.9, 0.7, 5)[:, None]
+"""Logs of ratios, inside and outside of clips, of one response's tokens."""
+
+
+def by_token(estimator: Estimator) -> bool:
+    """Whether ratio and clip weigh each token by its own ratio: tried on a response of five tokens, and on each token alone."""
+    for positive in (True, False):
+        together = _weights(estimator, _TRIED, positive)
+        alone = np.concatenate([_weights(estimator, one[None], positive) for one in _TRIED])
+        if not np.allclose(together, alone, rtol=1e-12, atol=0.0):
+            return False
+    return True
+
+
+def _gains(estimator: Estimator, log_ratios: Array) -> Array:
+    """Return what multiplies the scores of tokens with these ratios (S, V): twice, if the sign of the advantage matters."""
+    row = np.ascontiguousarray(log_ratios.reshape(1, -1))
+    both = np.stack([_weights(estimator, row, positive).reshape(log_ratios.shape) for positive in (True, False)])
+    return both[:1] if np.array_equal(both[0], both[1]) else both
+
+
+def _weights(estimator: Estimator, log_ratios: Array, positive: bool) -> Array:
+    """Return the weights (T, N) of tokens with these log ratios (T, N)."""
+    ratios, weights = np.zeros(log_ratios.shape), np.zeros(log_ratios.shape)
+    with np.errstate(all="ignore"):
+        estimator.ratio.fill.function(log_ratios, len(log_ratios), ratios)
+        estimator.clip.fill.function(ratios, len(ratios), positive, estimator.clip.widths, weights)
+    return weights

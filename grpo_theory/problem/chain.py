@@ -1,0 +1,194 @@
+"""Policies over long sequences: a softmax over the next token that depends on a state, and tokens that move the state."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array, Flags, Integers, cached_array
+from grpo_theory.problem.paths import Paths
+from grpo_theory.problem.policy import Policy
+from grpo_theory.problem.shared_map import SharedMap
+from grpo_theory.problem.state_rewards import not_listed
+from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
+
+END = -1
+"""In place of a state, after every token: the response ends in this state, and no token is drawn in it."""
+
+
+class TokenChain(Policy):
+    """Responses of any length, drawn token by token from a softmax that depends on a state, which every token moves on.
+
+    Responses are not listed: sums over them are carried from state to state (docs/derivations.md, section 15), so that a
+    thousand tokens cost a thousand times what one costs.  A response ends with the end token, when it comes into a state in
+    which responses end, or when it has as many tokens as the horizon.
+
+    Parameters
+    ----------
+    transitions : array_like of int, shape (S, V)
+        The state after token v in state s; -1 for every token of a state in which a response ends.
+    horizon : int
+        The largest number of tokens T of a response.
+    end_token : int, optional
+        The token, from 0 to V - 1, after which a response ends, in the state to which it leads.
+    features : array_like, shape (S, V, d), optional
+        The feature vector of every token in every state, so that its logit is the product with theta (d,).  If omitted every
+        state has V logits of its own, d = S V.
+    starts : array_like of int, shape (M,), optional
+        The state in which the response to each prompt begins; one prompt that begins in state 0 if omitted.
+
+    Attributes
+    ----------
+    transitions : ndarray of int64, shape (S, V)
+    final : ndarray of bool, shape (S,)
+        In which states responses end.
+    ends : ndarray of bool, shape (S, V)
+        Whether a response ends with a token, whatever its length so far.
+    starts : ndarray of int64, shape (M,)
+    horizon : int
+
+    Raises
+    ------
+    ValueError
+        If a transition leads to no state, a state cannot be left and is none in which responses end, a response begins in one in
+        which it ends, the end token is no token, or a shape does not fit.
+
+    Examples
+    --------
+    Two states, of which the second is reached and left by token 1; it pays to be there after 1,024 tokens.
+
+    >>> import grpo_theory as gt
+    >>> parity = gt.TokenChain([[0, 1], [1, 0]], horizon=1024)
+    >>> problem = gt.Problem(gt.StateRewards([0.0, 1.0]), parity, theta=[0.0, -7.0, 0.0, -5.0])
+    >>> round(gt.efficiency(problem, problem.theta, "grpo", batch_size=64, group_size=16), 3)
+    0.987
+    """
+
+    logit_map: SharedMap
+
+    def __init__(
+        self,
+        transitions: ArrayLike,
+        horizon: int,
+        end_token: int | None = None,
+        features: ArrayLike | None = None,
+        starts: ArrayLike | None = None,
+    ) -> None:
+        self.transitions = _as_states("transitions", transitions, 2)
+        n_states, vocabulary_size = self.transitions.shape
+        self.horizon = as_count("horizon", horizon)
+        if end_token is not None and as_count("end_token", end_token, 0) >= vocabulary_size:
+            raise ValueError(f"end_token must be a token from 0 to V - 1 = {vocabulary_size - 1}, got {end_token}")
+        self.end_token = end_token
+        self.final = _final_states(self.transitions)
+        self.ends = self.final[self.transitions] | (np.arange(vocabulary_size) == end_token)
+        self.starts = _as_states("starts", [0] if starts is None else starts, 1)
+        if self.starts.max() >= n_states or self.starts.min() < 0:
+            raise ValueError(f"starts must be states from 0 to S - 1 = {n_states - 1}, got {self.starts.tolist()}")
+        if self.final[self.starts].any():
+            raise ValueError(
+                f"starts must be states in which a token is drawn, got {int(self.starts[self.final[self.starts]][0])}, in which "
+                "responses end"
+            )
+        if end_token is None:
+            self._check_left()
+        for array in (self.transitions, self.final, self.ends, self.starts):
+            array.setflags(write=False)
+        self.logit_map = SharedMap(self.starts.size, n_states * vocabulary_size, _feature_rows(features, self.transitions.shape))
+
+    def _check_left(self) -> None:
+        """Raise if tokens are drawn to no effect: those of a state that cannot be left, where no token ends a response."""
+        stuck = (self.transitions == np.arange(self.n_states)[:, None]).all(axis=1)
+        if stuck.any():
+            state = int(np.flatnonzero(stuck)[0])
+            raise ValueError(
+                f"transitions must lead out of every state in which responses do not end, and state {state} cannot be left: "
+                f"if responses end there, write -1 for each of its tokens; else give an end_token"
+            )
+
+    @property
+    def n_states(self) -> int:
+        """The number of states S."""
+        return self.transitions.shape[0]
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of tokens V."""
+        return self.transitions.shape[1]
+
+    @property
+    def n_responses(self) -> int:
+        """Responses are not listed; raises `NotListedError`."""
+        return not_listed("the number of responses")
+
+    @property
+    def paths(self) -> Paths:  # type: ignore[override]
+        """Responses are not listed; raises `NotListedError`."""
+        return not_listed("the list of responses")
+
+    @cached_array
+    def lengths(self) -> Integers:
+        """The numbers of tokens that a response can have, in rising order."""
+        lengths, here = [], np.zeros(self.n_states, dtype=np.bool_)
+        here[self.starts] = True
+        for length in range(1, self.horizon + 1):
+            taken = np.broadcast_to(here[:, None], self.ends.shape)
+            if length == self.horizon or (taken & self.ends).any():
+                lengths.append(length)
+            here = np.zeros(self.n_states, dtype=np.bool_)
+            here[self.transitions[taken & ~self.ends]] = True
+            if not here.any():
+                break
+        return np.array(lengths)
+
+    def log_probabilities(self, theta: ArrayLike) -> Array:
+        """Responses are not listed; raises `NotListedError`."""
+        return not_listed("the probability of every response")
+
+    def token_log_probabilities(self, theta: ArrayLike) -> Array:
+        """Return the log probability of each token in each state, shape (..., S, V), for theta of shape (..., d)."""
+        logits = self.logit_map.of_states(np.asarray(theta)).reshape(*np.shape(theta)[:-1], *self.transitions.shape)
+        below = logits - logits.max(axis=-1, keepdims=True)
+        return below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
+
+    def scores(self, theta: ArrayLike) -> Array:
+        """Responses are not listed; raises `NotListedError`."""
+        return not_listed("the score of every response")
+
+    def __repr__(self) -> str:
+        sizes = f"S={self.n_states}, V={self.vocabulary_size}, T={self.horizon}, M={self.n_prompts}, d={self.dimension}"
+        return f"TokenChain({sizes})"
+
+
+def _as_states(name: str, value: ArrayLike, ndim: int) -> Integers:
+    array = as_array(name, value)
+    if array.ndim != ndim or array.size == 0 or array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be an array of integers with {ndim} dimensions, got {_kind(array)}")
+    return array.astype(np.int64)
+
+
+def _kind(array: np.ndarray[Any, Any]) -> str:
+    return f"shape {array.shape} of {array.dtype}"
+
+
+def _final_states(transitions: Integers) -> Flags:
+    """Return in which states responses end, shape (S,); raise if a transition leads to no state."""
+    n_states = len(transitions)
+    leaves = transitions == END
+    final = leaves.all(axis=1)
+    wrong = ((transitions < 0) | (transitions >= n_states)) & ~final[:, None]
+    if wrong.any():
+        state, token = (int(one) for one in np.argwhere(wrong)[0])
+        raise ValueError(
+            f"transitions must lead to states from 0 to S - 1 = {n_states - 1}, or be -1 for all tokens of a state in which "
+            f"responses end, got {int(transitions[state, token])} after token {token} in state {state}"
+        )
+    return final
+
+
+def _feature_rows(features: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
+    if features is None:
+        return None
+    array = as_real_array("features", features, 3)
+    check_shape("features", array[..., 0], shape, "(S, V), states and tokens, before (d,)")
+    return array.reshape(-1, array.shape[-1])

@@ -1,0 +1,239 @@
+"""A chain with its rewards at a parameter: score moments by reward, carried from token to token."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers, cached_array, read_only
+from grpo_theory.problem.chain import TokenChain
+from grpo_theory.problem.moments import Moments
+from grpo_theory.problem.point import Point
+from grpo_theory.problem.recursion import Carried, Walk, carry, edge_mass, visits, walk_of
+from grpo_theory.problem.state_rewards import StateRewards, not_listed
+from grpo_theory.validation import check_room
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSums:
+    """Sums over responses, weighted by their probabilities, of what their tokens add up to: F vectors of scores a response.
+
+    Attributes
+    ----------
+    mass : ndarray, shape (M, R)
+        P(Z = z) times the mean share.
+    means : ndarray, shape (M, R, F, D)
+        E[share sum_t gain_f c_t 1(Z = z)] as covectors.
+    products : ndarray, shape (M, R, F, F)
+        E[share^2 <sum_t gain_f w_t, sum_t gain_g w_t> 1(Z = z)], w_t the scores of the tokens.
+    """
+
+    mass: Array
+    means: Array
+    products: Array
+
+
+@dataclass(frozen=True, eq=False)
+class ChainPoint(Point):
+    """A problem of a `TokenChain` at theta; made by `Problem.at`."""
+
+    @property
+    def chain(self) -> TokenChain:
+        """The policy, as what it is."""
+        assert isinstance(self.policy, TokenChain)
+        return self.policy
+
+    @property
+    def state_rewards(self) -> StateRewards:
+        """The rewards, as what they are."""
+        assert isinstance(self.bandit, StateRewards)
+        return self.bandit
+
+    @cached_array
+    def state_log_probabilities(self) -> Array:
+        """Log probability of each token in each state, shape (S, V)."""
+        return self.chain.token_log_probabilities(self.theta)
+
+    @cached_array
+    def state_probabilities(self) -> Array:
+        """Probability of each token in each state, shape (S, V)."""
+        return np.exp(self.state_log_probabilities)
+
+    @cached_property
+    def _blocks(self) -> tuple[Array, Integers]:
+        """The scores of tokens, (S, V, w), and where their entries begin in a vector of parameters, (S,)."""
+        probabilities, features = self.state_probabilities, self.chain.logit_map.features
+        n_states, n_tokens = probabilities.shape
+        if features is None:
+            # The scores of tokens in a state of its own logits are 0 elsewhere.
+            return np.eye(n_tokens) - probabilities[:, None, :], np.arange(n_states) * n_tokens
+        own = features.reshape(n_states, n_tokens, -1)
+        return own - (probabilities[:, :, None] * own).sum(axis=1, keepdims=True), np.zeros(n_states, dtype=np.int64)
+
+    def walk(self, weights: Array, shares: Array) -> Walk:
+        """Return the walk with these weights of tokens (S, V) and shares of responses by length (T + 1,)."""
+        return walk_of(self.chain.transitions, self.chain.ends, weights, shares, self.state_rewards.state_probabilities)
+
+    def carried(self, walk: Walk, gains: Array) -> Carried:
+        """Return what is carried back of scores times gains of tokens, (F, S, V)."""
+        scores, offsets = self._blocks
+        return carry(walk, gains[..., None] * scores, offsets, self.policy.dimension)
+
+    def score_sums(self, weights: Array, squares: Array, gains: Array, shares: Array) -> ScoreSums:
+        """Return the sums over responses of what their tokens' scores add up to, on any policy's draws.
+
+        Parameters
+        ----------
+        weights, squares : ndarray, shape (S, V)
+            What each token multiplies the response's weight by in first and in second moments: its probability, if responses are
+            weighed by nothing else.
+        gains : ndarray, shape (F, S, V)
+            What multiplies the score of a token.
+        shares : ndarray, shape (T + 1,)
+            What multiplies the sum over a response's tokens, by its length.
+        """
+        # Laws at many group sizes ask for the same sums.
+        asked = tuple(table.tobytes() for table in (weights, squares, gains, shares))
+        if asked not in self._kept:
+            self._kept[asked] = read_only(self._score_sums(weights, squares, gains, shares))
+        return self._kept[asked]
+
+    @cached_property
+    def _kept(self) -> dict[tuple[bytes, ...], ScoreSums]:
+        """What `score_sums` has returned, by what it was asked."""
+        return {}
+
+    def _score_sums(self, weights: Array, squares: Array, gains: Array, shares: Array) -> ScoreSums:
+        first, second = self.walk(weights, shares), self.walk(squares, shares**2)
+        starts, forward = self.chain.starts, self.carried(first, gains)
+        edges = edge_mass(first, forward.mass, starts)[:, :, None] * gains
+        centred = edges - edges.sum(axis=-1, keepdims=True) * self.state_probabilities
+        alike = np.array_equal(weights, squares) and (shares[self.chain.lengths] == 1.0).all()
+        products = (forward if alike else self.carried(second, gains)).product
+        return ScoreSums(forward.mass[0, starts], centred.reshape(*centred.shape[:3], -1), products[starts])
+
+    @property
+    def value(self) -> Array:
+        """E[Z | x], shape (M,): of all that is carried the least."""
+        walk = self.walk(self.state_probabilities, self.unit_shares)
+        mass = carry(
+            walk, np.zeros((1, *self.state_probabilities.shape, 0)), np.zeros(self.chain.n_states, dtype=np.int64), 0
+        ).mass
+        return mass[0, self.chain.starts] @ self.bandit.values
+
+    @cached_array
+    def own_sums(self) -> ScoreSums:
+        """The sums of the responses' scores, as the policy draws them."""
+        probabilities = self.state_probabilities
+        return self.score_sums(probabilities, probabilities, np.ones((1, *probabilities.shape)), self.unit_shares)
+
+    @property
+    def unit_shares(self) -> Array:
+        """Shares of 1, whatever the length, shape (T + 1,)."""
+        return np.ones(self.chain.horizon + 1)
+
+    @cached_array
+    def moments(self) -> Moments:
+        """Exact moments of reward and score, by recursion over the tokens."""
+        sums, values, logit_map = self.own_sums, self.bandit.values, self.chain.logit_map
+        weights, powers = self.bandit.prompt_weights, sums.products[..., 0, 0]
+        value = sums.mass @ values
+        centred = values - value[:, None]
+        covectors = np.einsum("mr,mrd->md", centred, sums.means[:, :, 0])
+        return Moments(
+            prompt_weights=weights,
+            value=value,
+            reward_variance=(sums.mass * centred**2).sum(axis=1),
+            gradient=logit_map.adjoint(weights[:, None] * covectors),
+            gradient_covectors=covectors,
+            prompt_gradient_power=logit_map.squared_norms(covectors[:, None])[:, 0],
+            score_power=powers.sum(axis=1),
+            score_reward_power=(powers * values).sum(axis=1),
+            oracle_power=(powers * centred**2).sum(axis=1),
+            score_norm_variance=self._norm_variance,
+            logit_map=logit_map,
+        )
+
+    def moments_of(self, rewards: Array) -> Moments:
+        """Responses are not listed; raises `NotListedError`."""
+        return not_listed("moments with other rewards")
+
+    def _norm_variance(self) -> Array:
+        """Return Var(||W||^2 | x), shape (M,): the matrix E[W W'] is carried along, whose size says what can be done."""
+        scores, offsets = self._blocks
+        width, (n_states, n_tokens) = self.policy.dimension, self.state_probabilities.shape
+        check_room(
+            "the tokens' scores, with products of all parameters", (n_states, n_tokens, width, width), "score_power needs none"
+        )
+        x = np.zeros((n_states, n_tokens, width))
+        for state, first in enumerate(offsets):
+            x[state, :, first : first + scores.shape[2]] = scores[state]
+        walk = self.walk(self.state_probabilities, self.unit_shares)
+        squares, outer = (x**2).sum(axis=-1), x[..., :, None] * x[..., None, :]
+        # Of W, the scores still to come: E||W||^2, E[W W'], E[||W||^2 W] and E||W||^4, from each state; E W is 0.
+        power, form = np.zeros(n_states), np.zeros((n_states, width, width))
+        third, fourth = np.zeros((n_states, width)), np.zeros(n_states)
+        for t in range(self.chain.horizon, 0, -1):
+            goes_on = np.where((walk.ends != 0) | (t == self.chain.horizon), 0.0, 1.0)
+            q, e = (goes_on * one[walk.nexts] for one in (power, fourth))
+            a, c = goes_on[..., None, None] * form[walk.nexts], goes_on[..., None] * third[walk.nexts]
+            turned = np.einsum("svij,svj->svi", a, x)
+            ahead = squares**2 + 4.0 * (turned * x).sum(axis=-1) + 2.0 * squares * q + 4.0 * (x * c).sum(axis=-1) + e
+            lean = x * (squares + q)[..., None] + 2.0 * turned + c
+            p = walk.weights
+            fourth = (p * ahead).sum(axis=1)
+            third = (p[..., None] * lean).sum(axis=1)
+            form = (p[..., None, None] * (outer + a)).sum(axis=1)
+            power = (p * (squares + q)).sum(axis=1)
+        starts = self.chain.starts
+        return np.maximum(fourth[starts] - power[starts] ** 2, 0.0)
+
+    def score_forms(self, weights: Array, gains: Array, shares: Array, coefficients: Array) -> Array:
+        """Return the sum over rewards r and pairs f, g of coefficient times E[share X_f X_g' 1(Z = z_r)], shape (M, D, D).
+
+        X_f is the sum over the response's tokens of their covectors times gain f.
+
+        Parameters
+        ----------
+        weights, gains, shares
+            As for `score_sums`: those of second moments.
+        coefficients : ndarray, shape (M, R, F, F)
+        """
+        size, (n_prompts, n_rewards, n_features, _) = self.policy.n_logits, coefficients.shape
+        check_room("the second moments of each prompt", (n_prompts, size, size), "gradient_mse does without")
+        n_states, n_tokens = self.state_probabilities.shape
+        states, x = np.arange(n_states), np.zeros((n_states, n_tokens, n_states, n_tokens))
+        x[states, :, states] = np.eye(n_tokens) - self.state_probabilities[:, None, :]
+        x = gains.reshape(n_features, size, 1) * x.reshape(size, size)
+        walk = self.walk(weights, shares)
+        here = np.stack([visits(walk, int(start)) for start in self.chain.starts])
+        forms = np.zeros((n_prompts, size, size))
+        mass, mean = np.zeros((n_states, n_rewards)), np.zeros((n_states, n_rewards, n_features, size))
+        for t in range(self.chain.horizon, 0, -1):
+            ended = (walk.ends != 0) | (t == self.chain.horizon)
+            to_come = np.where(ended[..., None], shares[t] * walk.law[walk.nexts], mass[walk.nexts])
+            later = np.where(ended[..., None, None, None], 0.0, mean[walk.nexts])
+            taken = (here[:, t - 1, :, None] * walk.weights).reshape(n_prompts, size)
+            edges, after = to_come.reshape(size, n_rewards), later.reshape(size, n_rewards, n_features, size)
+            for m, r, f, g in np.ndindex(coefficients.shape):
+                weight = coefficients[m, r, f, g] * taken[m][:, None]
+                first = x[f].T @ (weight * (edges[:, r, None] * x[g] + after[:, r, g]))
+                forms[m] += first + (weight * after[:, r, f]).T @ x[g]
+            own = to_come[..., None, None] * np.moveaxis(x.reshape(n_features, n_states, n_tokens, 1, size), 0, 3)
+            mean = (walk.weights[..., None, None, None] * (own + later)).sum(axis=1)
+            mass = (walk.weights[..., None] * to_come).sum(axis=1)
+        return forms
+
+    def hessian_forms(self) -> Array:
+        """Return the second derivatives of E[Z | x] in the logits of each state, shape (M, D, D)."""
+        sums, probabilities = self.own_sums, self.state_probabilities
+        walk, ones = self.walk(probabilities, self.unit_shares), np.ones((1, *probabilities.shape))
+        lead = self.bandit.values - (sums.mass @ self.bandit.values)[:, None]
+        forms = self.score_forms(probabilities, ones, self.unit_shares, lead[:, :, None, None])
+        edges = edge_mass(walk, self.carried(walk, ones).mass, self.chain.starts)
+        visited = np.einsum("mr,mrsv->ms", lead, edges)
+        n_states, n_tokens = probabilities.shape
+        for s in range(n_states):
+            p, own = probabilities[s], slice(s * n_tokens, (s + 1) * n_tokens)
+            forms[:, own, own] -= visited[:, s, None, None] * (np.diag(p) - np.outer(p, p))
+        return forms

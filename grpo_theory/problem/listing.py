@@ -1,0 +1,69 @@
+"""A chain's responses listed as a tree, where they are few: what recursion says can then be enumerated."""
+
+import numpy as np
+
+from grpo_theory.arrays import Integers
+from grpo_theory.problem.bandit import Bandit
+from grpo_theory.problem.chain import END, TokenChain
+from grpo_theory.problem.logit_map import FeatureMap
+from grpo_theory.problem.paths import Paths
+from grpo_theory.problem.policy import Policy
+from grpo_theory.problem.state_rewards import StateRewards
+
+MAXIMUM_RESPONSES = 4096
+"""A chain with more responses is not listed."""
+
+
+def listed_paths(chain: TokenChain, start: int) -> tuple[Integers, Integers, Integers]:
+    """List the responses that begin in a state.
+
+    Returns
+    -------
+    edges : ndarray of int64, shape (K, T)
+        The edge of their tree that each token takes, see `Paths`.
+    states : ndarray of int64, shape (P,)
+        The state after each of the tree's P inner prefixes.
+    last : ndarray of int64, shape (K,)
+        The state in which each response ends.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 4,096 responses.
+    """
+    states, paths = [start], [list[int]()]
+    finished: list[tuple[list[int], int]] = []
+    for number, state in enumerate(states):  # the list grows while it is read
+        for token in range(chain.vocabulary_size):
+            edges, after = [*paths[number], number * chain.vocabulary_size + token], int(chain.transitions[state, token])
+            if chain.ends[state, token] or len(edges) == chain.horizon:
+                finished.append((edges, after))
+            else:
+                states.append(after)
+                paths.append(edges)
+        if len(finished) + len(states) - number - 1 > MAXIMUM_RESPONSES:
+            raise ValueError(f"{chain!r} has more than {MAXIMUM_RESPONSES} responses, and no more are listed")
+    table = np.full((len(finished), max(len(edges) for edges, _ in finished)), END, dtype=np.int64)
+    for k, (edges, _) in enumerate(finished):
+        table[k, : len(edges)] = edges
+    return table, np.array(states), np.array([last for _, last in finished])
+
+
+def listed(chain: TokenChain, rewards: StateRewards) -> tuple[Bandit, Policy]:
+    """Return the bandit and the policy over listed responses that a chain and its rewards are; both have the chain's theta.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 4,096 responses, or other ones for another prompt.
+    """
+    tables, states, last = zip(*(listed_paths(chain, int(start)) for start in chain.starts), strict=True)
+    if any(not np.array_equal(table, tables[0]) for table in tables):
+        raise ValueError("starts must lead to the same responses for all prompts, if these are to be listed")
+    features = chain.logit_map.features
+    own = np.eye(chain.n_logits) if features is None else features
+    by_state = own.reshape(*chain.transitions.shape, -1)
+    rows = np.stack([by_state[each].reshape(-1, chain.dimension) for each in states])
+    law = np.stack([rewards.state_probabilities[each] for each in last])
+    policy = Policy(FeatureMap(rows), Paths(tables[0], chain.vocabulary_size))
+    return Bandit.from_law(rewards.values, law, rewards.prompt_weights), policy

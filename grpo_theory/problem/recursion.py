@@ -1,0 +1,175 @@
+"""Sums over all responses of a chain, by recursion over its tokens: a thousand tokens cost a thousand times what one costs.
+
+A response is a walk s_0, v_0, s_1, ... through the states.  Each token has a weight k(s, v), its probability say, and adds F
+vectors x_f(s, v); a response of length L that ends in state s counts for `shares[L] * law[s, r]` towards reward value r.  Carried
+back from the end, from state to state, are the sums over all continuations of the weight, of the weight times X_f, the vectors
+that are still to come, and of the weight times <X_f, X_g> (docs/derivations.md, section 15).
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.compiler import F3, F4, READONLY_F1, READONLY_F2, READONLY_I1, READONLY_I2, function_value
+
+WALK = READONLY_I2, READONLY_I2, READONLY_F2, READONLY_F1, READONLY_F2
+
+
+class Walk(NamedTuple):
+    """Where tokens lead, and what a response counts for.
+
+    Attributes
+    ----------
+    nexts, ends : ndarray of int64, shape (S, V)
+        The state after each token, and whether a response ends with it.
+    weights : ndarray, shape (S, V)
+        k.
+    shares : ndarray, shape (T + 1,)
+        By the response's length.
+    law : ndarray, shape (S, R)
+        By the state in which it ends.
+    """
+
+    nexts: Integers
+    ends: Integers
+    weights: Array
+    shares: Array
+    law: Array
+
+
+class Carried(NamedTuple):
+    """Sums over the continuations of all responses.
+
+    Attributes
+    ----------
+    mass : ndarray, shape (T, S, R)
+        Of the weights, when t tokens have been drawn and the state is s.
+    mean : ndarray, shape (S, R, F, W)
+        Of the weight times X_f, from the first token on.
+    product : ndarray, shape (S, R, F, F)
+        Of the weight times <X_f, X_g>, from the first token on.
+    """
+
+    mass: Array
+    mean: Array
+    product: Array
+
+
+def carry(walk: Walk, vectors: Array, offsets: Integers, width: int) -> Carried:
+    """Carry the sums back from the last token to the first.
+
+    Parameters
+    ----------
+    walk : Walk
+    vectors : ndarray, shape (F, S, V, w)
+        The entries of x_f that are not 0, which lie side by side.
+    offsets : ndarray of int64, shape (S,)
+        Where they begin, by state.
+    width : int
+        The number of all entries W.
+    """
+    horizon, (n_states, n_rewards), n_features = walk.shares.size - 1, walk.law.shape, len(vectors)
+    mass = np.zeros((horizon, n_states, n_rewards))
+    mean = np.zeros((n_states, n_rewards, n_features, width))
+    product = np.zeros((n_states, n_rewards, n_features, n_features))
+    with np.errstate(over="ignore", invalid="ignore"):
+        carry_back(*walk, np.ascontiguousarray(vectors), offsets, mass, mean, product)
+    return Carried(mass, mean, product)
+
+
+@function_value(numba.void(*WALK, F4, READONLY_I1, F3, F4, F4))
+def carry_back(nexts, ends, weights, shares, law, vectors, offsets, mass, mean, product):
+    """Fill in the sums, see `Carried`, token by token from the last one."""
+    horizon, n_states, n_rewards = mass.shape
+    n_features, _, n_tokens, width = vectors.shape
+    total = mean.shape[3]
+    later, later_product = np.zeros_like(mean), np.zeros_like(product)
+    for back in range(horizon):
+        t = horizon - 1 - back
+        for s in range(n_states):
+            later[s] = mean[s]
+            later_product[s] = product[s]
+        for s in range(n_states):
+            mean[s] = 0.0
+            product[s] = 0.0
+            first = offsets[s]
+            for v in range(n_tokens):
+                weight, after = weights[s, v], nexts[s, v]
+                if weight == 0.0:
+                    continue
+                ended = back == 0 or ends[s, v] != 0
+                for r in range(n_rewards):
+                    to_come = shares[t + 1] * law[after, r] if ended else mass[t + 1, after, r]
+                    mass[t, s, r] += weight * to_come
+                    for f in range(n_features):
+                        for i in range(width):
+                            mean[s, r, f, first + i] += weight * to_come * vectors[f, s, v, i]
+                        if not ended:
+                            for i in range(total):
+                                mean[s, r, f, i] += weight * later[after, r, f, i]
+                        for g in range(n_features):
+                            inner, crossed = 0.0, 0.0
+                            for i in range(width):
+                                inner += vectors[f, s, v, i] * vectors[g, s, v, i]
+                                crossed += vectors[f, s, v, i] * later[after, r, g, first + i]
+                                crossed += vectors[g, s, v, i] * later[after, r, f, first + i]
+                            product[s, r, f, g] += weight * inner * to_come
+                            if not ended:
+                                product[s, r, f, g] += weight * (crossed + later_product[after, r, f, g])
+
+
+def edge_mass(walk: Walk, mass: Array, starts: Integers) -> Array:
+    """Return the sum of the weights of the responses that take each token in each state, by start and reward, (M, R, S, V).
+
+    A response that takes a token in a state twice is counted twice.
+    """
+    counts = np.zeros((starts.size, walk.law.shape[1], *walk.weights.shape))
+    add_edge_mass(*walk, mass, starts, counts)
+    return counts
+
+
+@function_value(numba.void(*WALK, F3, READONLY_I1, F4))
+def add_edge_mass(nexts, ends, weights, shares, law, mass, starts, counts):
+    """Add to each edge what has come to its state, from each start, times what is still to come after it."""
+    horizon, n_states, n_rewards = mass.shape
+    n_tokens = weights.shape[1]
+    here, there = np.zeros(n_states), np.zeros(n_states)
+    for m in range(starts.size):
+        here[:] = 0.0
+        here[starts[m]] = 1.0
+        for t in range(horizon):
+            there[:] = 0.0
+            for s in range(n_states):
+                if here[s] == 0.0:
+                    continue
+                for v in range(n_tokens):
+                    taken, after = here[s] * weights[s, v], nexts[s, v]
+                    ended = t == horizon - 1 or ends[s, v] != 0
+                    for r in range(n_rewards):
+                        to_come = shares[t + 1] * law[after, r] if ended else mass[t + 1, after, r]
+                        counts[m, r, s, v] += taken * to_come
+                    if not ended:
+                        there[after] += taken
+            for s in range(n_states):
+                here[s] = there[s]
+
+
+def visits(walk: Walk, start: int) -> Array:
+    """Return the sums of the weights of the ways to each state with t tokens drawn, shape (T, S)."""
+    horizon, n_states = walk.shares.size - 1, len(walk.weights)
+    here = np.zeros((horizon, n_states))
+    here[0, start] = 1.0
+    goes_on = np.where(walk.ends != 0, 0.0, walk.weights)
+    for t in range(1, horizon):
+        np.add.at(here[t], walk.nexts, here[t - 1][:, None] * goes_on)
+    return here
+
+
+def walk_of(transitions: Integers, ends: Flags, weights: Array, shares: Array, law: Array) -> Walk:
+    """Return a walk whose arrays are as compiled code wants them; no token is drawn in states in which responses end."""
+    final = np.all(transitions < 0, axis=1, keepdims=True)
+    nexts = np.where(final, 0, transitions).astype(np.int64)
+    weights = np.where(final, 0.0, weights)
+    return Walk(nexts, ends.astype(np.int64), weights, np.ascontiguousarray(shares), np.ascontiguousarray(law))
