@@ -30,7 +30,7 @@ from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.update.advance import State, StepFunctions
 from grpo_theory.simulate.update.ascent import Ascent
 from grpo_theory.simulate.update.iterates import follow_alone, project
-from grpo_theory.simulate.update.optimiser import Optimiser
+from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
 from grpo_theory.simulate.update.trace import keep_iterates, keep_rollout
 
 
@@ -216,7 +216,7 @@ def step_functions(ascent: Ascent, optimiser: Optimiser, *, projects: bool, keep
         fill_logits=ascent.fill_logits,
         take_step=ascent.take_step,
         array=ascent.array,
-        move=value_or_null(optimiser.move, optimiser.n_moments > 0),
+        move=value_or_null(optimiser.move, moments_kept(optimiser) > 0),
         settings=optimiser.settings,
         project=value_or_null(project, projects),
         follow_alone=value_or_null(follow_alone, ascent.alone),

@@ -23,7 +23,7 @@ class Optimiser(Protocol):
 
     @property
     def n_moments(self) -> int:
-        """How many arrays of theta's shape it remembers; with none theta moves by the step times the gradient."""
+        """How many arrays of theta's shape it remembers."""
 
     @property
     def settings(self) -> Array:
@@ -51,6 +51,14 @@ def ascend_adaptively(theta, gradient, moments, settings, step, count):
             moments[0, j, i] = mean
             moments[1, j, i] = square
             theta[j, i] += step * of_mean * mean / (np.sqrt(of_square * square) + eps)
+
+
+def moments_kept(optimiser: Optimiser) -> int:
+    """Return how many moments the driver keeps: it calls `move` where there are any, and makes plain ascent's step itself.
+
+    A `move` of another kind that remembers nothing is given one array, which it need not read.
+    """
+    return 0 if optimiser.move is ascend else max(1, optimiser.n_moments)
 
 
 @dataclass(frozen=True)
