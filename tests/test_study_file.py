@@ -79,8 +79,12 @@ BAD = {
     "no rows": (SIMULATED.replace("return [row", "return []\n    return [row"), "no table can be made of what is computed"),
     "no claims": (SIMULATED.replace("return [MEAN.claim", "return [1, MEAN.claim"), "own_study: claims(table) must list claims"),
     "a claim that is not stated": (
-        SIMULATED.replace("[MEAN.claim", '[gt.Statement("mine/other", "", "", "rate").claim'),
+        SIMULATED.replace("[MEAN.claim", '[gt.Statement("mine/other", "", "", "upper bound").claim'),
         "own_study: claims(table) has a claim about 'mine/other', which its file does not state",
+    ),
+    "no margin": (
+        re.sub(r"    margin=gt.Margin.*\n", "", SIMULATED),
+        "own_study: claims() has failed: ValueError: a statement of kind 'equality' needs a margin: give mine/mean margin=",
     ),
     "a mean that is no number": (
         SIMULATED.replace('"estimate": means.mean()', '"estimate": np.nan'),
