@@ -82,6 +82,14 @@ BAD = {
         SIMULATED.replace("[MEAN.claim", '[gt.Statement("mine/other", "", "", "upper bound").claim'),
         "own_study: claims(table) has a claim about 'mine/other', which its file does not state",
     ),
+    "braces that do not match": (
+        EXACT.replace("$x^2=", r"$\frac{x^2="),
+        r"the formula of mine/square: '\\frac{x^2=x\\cdot x' cannot be typeset: its braces do not match",
+    ),
+    "half a pair": (
+        EXACT.replace("$x^2=", r"$\left(x^2="),
+        r"the formula of mine/square: '\\left(x^2=x\\cdot x' cannot be typeset: ExtraLeft",
+    ),
     "no margin": (
         re.sub(r"    margin=gt.Margin.*\n", "", SIMULATED),
         "own_study: claims() has failed: ValueError: a statement of kind 'equality' needs a margin: give mine/mean margin=",
