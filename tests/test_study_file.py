@@ -112,6 +112,13 @@ def test_a_number_that_is_none_is_named_with_its_row(refused):
     assert "first in the row {'scale': 1.0, " in line
 
 
+def test_an_estimator_that_is_not_registered_says_how_to_register_it(refused):
+    line = refused(EXACT.replace("    for x in NUMBERS", '    gt.estimation.find("halfway_group")\n    for x in NUMBERS'))
+    assert "estimator must be one of reinforce, " in line
+    assert "did you mean" not in line
+    assert line.partition("; what was finished")[0].endswith("; register your own with --kernels FILE, or import its file")
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -21,6 +21,7 @@ from grpo_theory.harness.executors import nothing
 from grpo_theory.harness.forms import EXACT_FORM, FORMS, SIMULATED_FORM, StudyError, study_of
 from grpo_theory.harness.kernel_files import first_line
 from grpo_theory.harness.study import Cell, Study, table_of
+from grpo_theory.validation import ArgumentError
 
 
 class StudyFileError(ValueError):
@@ -197,7 +198,7 @@ def _guard(study: str, module: ModuleType, name: str, function: Callable[..., An
         except StudyError as error:
             raise StudyFileError(f"{study}: {error}") from None
         except (Exception, SystemExit) as error:  # a user's function may raise anything, and not all of it can be sent
-            raise StudyFileError(f"{study}: {name}() has failed: {_where(error, str(module.__file__))}") from None
+            raise StudyFileError(f"{study}: {name}() has failed: {_where(error, str(module.__file__))}{_hint(error)}") from None
 
     return guarding
 
@@ -217,6 +218,12 @@ def _where(error: BaseException, path: str) -> str:
     """Return what an error says, and at which line of a file it was raised."""
     lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == path]
     return f"{first_line(error)}{_at(lines[-1] if lines else getattr(error, 'lineno', None))}"
+
+
+def _hint(error: BaseException) -> str:
+    """Return where an estimator of one's own comes from, if the error is that none has a name."""
+    unknown = isinstance(error, ArgumentError) and error.parts[0] == "estimator"
+    return "; register your own with --kernels FILE, or import its file" if unknown else ""
 
 
 def _at(line: int | None) -> str:
