@@ -186,10 +186,11 @@ def test_two_studies_of_one_name_or_one_statement_are_refused(tmp_path, capsys):
         write(folder)
     files = [str(tmp_path / "own_squares.py"), str(tmp_path / "other" / "own_squares.py")]
     assert main(["verify", *files, "--out", str(tmp_path / "out")]) == 2
-    assert "studies must have names of their own, and two are called 'own_squares'" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"grpo-theory verify: {files[1]}: {files[0]} is a study of the same name, rename one file\n"
     (tmp_path / "own_more.py").write_text(EXACT.replace("for every x", "for some x"))
     assert main(["verify", files[0], str(tmp_path / "own_more.py"), "--out", str(tmp_path / "out")]) == 2
-    assert capsys.readouterr().err.endswith("own_more.py: another study has a statement of the id 'mine/square'\n")
+    said = f"own_more.py: {files[0]} states something else under the id 'mine/square', rename one\n"
+    assert capsys.readouterr().err.endswith(said)
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(refused, tmp_path):

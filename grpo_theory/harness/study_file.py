@@ -66,13 +66,15 @@ def collect_files(paths: Sequence[Path], kernels: Sequence[SourceFile] = ()) -> 
     """
     studies: dict[str, Study] = {}
     statements: dict[str, Statement] = {}
+    stated_by: dict[str, Path] = {}
     for path in dict.fromkeys(paths):
         study = read_study(path, kernels)
         if study.name in studies:
-            raise StudyFileError(f"studies must have names of their own, and two are called {study.name!r}")
+            raise StudyFileError(f"{path}: {studies[study.name].sources[-1].path} is a study of the same name, rename one file")
         for one in study.statements:
             if statements.setdefault(one.id, one) != one:
-                raise StudyFileError(f"{path}: another study has a statement of the id {one.id!r}")
+                raise StudyFileError(f"{path}: {stated_by[one.id]} states something else under the id {one.id!r}, rename one")
+            stated_by.setdefault(one.id, path)
         studies[study.name] = study
     ordered = {one.id: one for one in in_order(statements)}
     return Collection(studies, ordered, "grpo-theory", nothing)
