@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import FunctionValue
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import check_penalty
@@ -39,7 +38,7 @@ from grpo_theory.simulate.update.iterates import Ball
 from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
 from grpo_theory.simulate.update.trace import NO_TRACE, Trace
 from grpo_theory.simulate.workers import borrowed, check_wanted
-from grpo_theory.validation import as_real_array, check_shape, shown
+from grpo_theory.validation import as_real_array, check_shape
 
 BLOCK_RUNS = LANES
 CALL_WORDS = 1 << 22
@@ -96,11 +95,6 @@ class TrainingBlocks:
         estimator.check_defined(group_size, problem.bandit.values, problem.policy.paths.lengths)
         if isinstance(optimiser, type) or not hasattr(optimiser, "n_moments"):
             raise TypeError(f"optimiser must be SGD() or Adam(...), got {optimiser!r}")
-        if not isinstance(optimiser.move, FunctionValue):
-            raise TypeError(
-                f"the move of {type(optimiser).__name__} must be compiled, got {shown(optimiser.move)}: "
-                "put @function_value(MOVE) above it, from grpo_theory.compiler and grpo_theory.simulate"
-            )
         if batch_size % inner_steps:
             raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")
         checked = StepSizes(batch_size, group_size, inner_steps)
