@@ -14,12 +14,24 @@ from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.digest import COLUMNS, digest
 from grpo_theory.problem.chains import KINDS
 from simulations.collection import catalogue, collection
+from simulations.length import ratios_by_length
 from simulations.length.grid import RATES
+from simulations.length.points import chain_point
 from simulations.training.passes import PROBLEMS
 
 TOP = DOCS.parent
 README, CONTRIBUTING = ((TOP / name).read_text(encoding="utf-8") for name in ("README.md", "docs/contributing.md"))
-PAGES = ("start", "sequences", "training", "coverage", "estimators", "inequalities", "contributing", "own_study")
+PAGES = (
+    "start",
+    "sequences",
+    "training",
+    "coverage",
+    "estimators",
+    "inequalities",
+    "contributing",
+    "own_study",
+    "long_responses",
+)
 """Pages of the documentation with programs in them, besides the findings; README.md has a test of its own."""
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
 POWERFUL = VERDICTS[VERDICTS["control"] == "refuted"]
@@ -55,7 +67,7 @@ def test_every_program_of_the_documentation_runs(page, registry, tmp_path):
     names = run_blocks(read(page), tmp_path)
     assert len(blocks(read(page))) >= 1
     check = {"start": check_start, "sequences": check_sequences, "coverage": check_coverage, "inequalities": check_inequalities}
-    check |= {"estimators": check_estimators, "contributing": check_contributing}
+    check |= {"estimators": check_estimators, "contributing": check_contributing, "long_responses": check_long_responses}
     check.get(page, lambda names: None)(names)
 
 
@@ -69,6 +81,11 @@ def test_every_page_with_programs_is_run():
 def check_start(names):
     constants = gt.group_size_law(gt.Problem(names["bandit"], gt.TabularSoftmax(2, 3)), np.zeros(6))
     assert constants.optimum == pytest.approx(1.0 + np.sqrt(constants.c3 / constants.c1), rel=1e-12)
+
+
+def check_long_responses(names):
+    assert f"TRL's default: {names['efficiency']:.3f}, exact" in read("long_responses")
+    assert f"for rloo: {names['best']:.1f}" in read("long_responses")
 
 
 def check_sequences(names):
@@ -194,6 +211,43 @@ def test_the_first_finding_has_the_best_sizes_of_long_responses():
     of_rloo = sixteen["problem"].str.contains("(rloo)", regex=False)
     assert f"groups of 16 lose at most {sixteen.loc[of_rloo, 'estimate'].max():.0%} of RLOO's best efficiency" in said
     assert f"where advantages are divided, up to {sixteen['estimate'].max():.0%}" in said
+
+
+def test_what_long_responses_change_is_what_the_verdicts_have():
+    said = " ".join(read("long_responses").split())
+    doubled = claims("length/larger groups")
+    assert set(doubled.loc[doubled["problem"].str.startswith("copy"), "verdict"]) == {"refuted"}
+    assert set(doubled.loc[~doubled["problem"].str.startswith("copy"), "verdict"]) == {"confirmed"}
+    lost = claims("length/sixteen")
+    few = lost["problem"].str.contains(r"\((?:rloo|dr_grpo)\)")
+    assert f"they lose at most {lost.loc[few, 'estimate'].max():.0%} of the efficiency, from 16 to 4,096 tokens" in said
+    assert f"there groups of 16 lose up to {lost['estimate'].max():.0%}" in said
+    walk, think = (claims("length/own length", kind)["estimate"] for kind in ("goal walk", "think until sure"))
+    assert round(3.0 * walk.mean()) == 1, "a third"
+    assert f"and {think.min():.0%} to {think.max():.0%} where the policy stops" in said
+    correlated = claims("length/uncorrelated").query("verdict == 'refuted'")
+    assert f"by {correlated['estimate'].min():.1f} to {correlated['estimate'].max():.1f} at 1,024 tokens in two of three" in said
+    assert correlated["problem"].str.partition(",")[0].nunique() == 2
+
+
+def test_what_ratios_do_to_long_responses_is_what_their_laws_say():
+    said = " ".join(read("long_responses").split())
+    kept, cosines = {}, {}
+    for kind, make in KINDS.items():
+        point = chain_point(make(1024, ratios_by_length.SUCCESS))
+        theta = ratios_by_length.drifted(point, 1.0)
+        token, whole = (
+            ratios_by_length.law_at(point, theta, ratios_by_length.ESTIMATORS[name]) for name in ("token", "trajectory")
+        )
+        kept[kind], cosines[kind] = token.efficiency / whole.efficiency, token.cosine
+    uncertain = [kept[kind] for kind in KINDS if kind != "copy"]
+    assert f"is {min(uncertain):.0f} to {max(uncertain):.0f} times less efficient" in said
+    assert f"of at least {np.floor(1000 * min(cosines[kind] for kind in KINDS if kind != 'copy')) / 1000:.3f} with" in said
+    assert f"the other way round: {cosines['copy']:.2f}, and" in said
+    assert kept["copy"] < 1.0
+    clip = claims("length/clip").set_index("problem")
+    assert f"the clip loses {clip.loc['think until sure', 'estimate']:.0%} of its efficiency in the task that stops" in said
+    assert clip.loc["goal walk", "estimate"] == pytest.approx(0.0, abs=1e-3)
 
 
 def test_the_first_finding_has_both_readings_of_the_formula_in_print():

@@ -107,7 +107,7 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
         for drift in (*DRIFTS, FAR):
             theta = drifted(point, drift)
             for name, estimator in ESTIMATORS.items():
-                law = _law(point, theta, estimator)
+                law = law_at(point, theta, estimator)
                 laws[length, drift, name] = law
                 if drift != FAR:
                     common = {"kind": settings["kind"], "length": length, "drift": drift, "ratio": name}
@@ -134,7 +134,7 @@ def ahead(law: gt.GradientLaw) -> float:
     return float(np.copysign(law.efficiency, law.cosine))
 
 
-def _law(point: ChainPoint, theta: Array, estimator: gt.Estimator) -> gt.GradientLaw:
+def law_at(point: ChainPoint, theta: Array, estimator: gt.Estimator) -> gt.GradientLaw:
     """Return the law at theta of responses that the point has drawn."""
     current = replace(point, theta=theta)
     return gt.exact.law_between(current, point, estimator, batch_size=BATCH, group_size=GROUP)
