@@ -100,6 +100,15 @@ class ChainPoint(Point):
         products = (forward if alike else self.carried(second, gains)).product
         return ScoreSums(forward.mass[0, starts], centred.reshape(*centred.shape[:3], -1), products[starts])
 
+    @property
+    def value(self) -> Array:
+        """E[Z | x], shape (M,): of all that is carried the least."""
+        walk = self.walk(self.state_probabilities, self.unit_shares)
+        mass = carry(
+            walk, np.zeros((1, *self.state_probabilities.shape, 0)), np.zeros(self.chain.n_states, dtype=np.int64), 0
+        ).mass
+        return mass[0, self.chain.starts] @ self.bandit.values
+
     @cached_array
     def own_sums(self) -> ScoreSums:
         """The sums of the responses' scores, as the policy draws them."""
