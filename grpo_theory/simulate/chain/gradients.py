@@ -143,7 +143,7 @@ class ChainGradients:
         rows = np.stack([errors, apart.reshape(-1, batch_size).sum(axis=1) / batch_size, power, gain, *along])
         if not np.isfinite(rows).all():
             raise ValueError(
-                f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have squares within "
-                f"double precision: over responses of up to {self.current.chain.horizon} tokens they have not"
+                f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have squares "
+                f"within double precision: over responses of up to {self.current.chain.horizon} tokens they have not"
             )
         return rows

@@ -38,7 +38,7 @@ def seen(walks: Walks, sampler: ChainPoint, reads: Iterable[str]) -> Batch:
         norms = np.stack([_squared_norms(walks.groups(b, b + 1), sampler) for b in range(n_groups)])
     if reads & set(PROMPT_FIELDS):
         fields = [known[walks.prompts] for known in sampler.moments.known_to_oracles]
-    return Batch(walks.rewards.reshape(shape), norms, walks.lengths.reshape(shape), *fields, np.empty(0))
+    return Batch._make([walks.rewards.reshape(shape), norms, walks.lengths.reshape(shape), *fields, np.empty(0)])
 
 
 def _squared_norms(walks: Walks, sampler: ChainPoint) -> Array:
@@ -63,7 +63,7 @@ def advantages_in(estimator: Estimator, batch: Batch, batch_size: int) -> Array:
     parts = []
     for first in range(0, len(batch.rewards), batch_size):
         fields = (field[first : first + batch_size] for field in own[:-1])
-        parts.append(advantages_of(estimator.advantage, Batch(*fields, own.parameters)))
+        parts.append(advantages_of(estimator.advantage, Batch._make([*fields, own.parameters])))
     return np.concatenate(parts)
 
 
