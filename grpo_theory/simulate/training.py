@@ -13,11 +13,12 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact import objective
 from grpo_theory.exact.stability import warn_if_unstable
 from grpo_theory.exact.table import warn_of_table
-from grpo_theory.problem import Problem
+from grpo_theory.problem import Problem, TokenChain
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.advantage.route import CALLED, moves
-from grpo_theory.simulate.draw.streams import Rng, Streams, as_seed_sequence, block_streams
-from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
+from grpo_theory.simulate.chain.training import ChainTraining
+from grpo_theory.simulate.draw.streams import Rng, Streams, as_seed_sequence, block_streams, stream_words
+from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, checked_sizes, starting_points
 from grpo_theory.simulate.update.iterates import Ball
 from grpo_theory.simulate.update.optimiser import SGD, Optimiser
 from grpo_theory.simulate.workers import map_in_order
@@ -146,6 +147,13 @@ def simulate_training(
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
     sizes = batch_size, group_size, inner_steps
+    if isinstance(problem.policy, TokenChain):
+        checked = checked_sizes(problem, chosen, sizes, optimiser, ball)
+        etas, words = step_sizes(schedule, steps), stream_words(as_seed_sequence(rng))
+        if isinstance(optimiser, SGD):
+            warn_if_unstable(problem, starts[0], etas)
+        on_chain = ChainTraining(problem, chosen, checked, etas, optimiser, ball, kept, words)
+        return TrainingRuns(chosen.name, kept, *on_chain.simulate(starts, workers))
     blocks = TrainingBlocks.of(problem, chosen, step_sizes(schedule, steps), sizes, optimiser=optimiser, ball=ball)
     if isinstance(optimiser, SGD):
         warn_if_unstable(problem, starts[0], blocks.updates.step_sizes)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from grpo_theory.arrays import Array
 from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
+from grpo_theory.exact.carried import token_log_ratios
 from grpo_theory.problem import ChainPoint
 from grpo_theory.simulate.chain.walks import Chances, chances_of, compile_walks, draw_walks, make_walks
 from grpo_theory.simulate.chain.weighing import Weighing, advantages_in, compile_weighing, seen, weighing
@@ -56,7 +57,10 @@ class ChainGradients:
     @cached_property
     def weighings(self) -> list[Weighing]:
         """What the tokens of each estimator weigh."""
-        return [weighing(estimator, self.current, self.sampler) for estimator in self.estimators]
+        log_ratios = np.zeros(self.current.state_probabilities.shape)
+        if self.current is not self.sampler and not all(one.ratio.constant for one in self.estimators):
+            log_ratios = token_log_ratios(self.current, self.sampler)
+        return [weighing(estimator, self.current, log_ratios) for estimator in self.estimators]
 
     @cached_property
     def chances(self) -> Chances:

@@ -19,7 +19,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.clip import SIGNATURE as CLIP
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.estimation.ratio import SIGNATURE as RATIO
-from grpo_theory.exact.carried import by_token, token_log_ratios
+from grpo_theory.exact.carried import by_token
 from grpo_theory.exact.multisets import advantages_of
 from grpo_theory.exact.weights import check_penalty
 from grpo_theory.problem import ChainPoint
@@ -122,21 +122,18 @@ class Weighing:
         return scales
 
 
-def weighing(estimator: Estimator, current: ChainPoint, sampler: ChainPoint) -> Weighing:
-    """Return what the tokens of an estimator weigh at one point, of responses drawn at another.
+def weighing(estimator: Estimator, current: ChainPoint, log_ratios: Array) -> Weighing:
+    """Return what the tokens of an estimator weigh at a point, for the logs of their ratios (S, V) there.
 
     Raises
     ------
     ValueError
-        If an importance ratio is infinite, or the estimator has a KL term in the loss.
+        If the estimator has a KL term in the loss.
     """
     check_penalty(current.kl, estimator)
-    chain = current.chain
+    chain, ratios = current.chain, np.zeros(log_ratios.shape) if estimator.ratio.constant else log_ratios
     shares = np.zeros(chain.horizon + 1)
     shares[chain.lengths] = estimator.aggregation.shares(chain.lengths)
-    ratios = np.zeros(current.state_probabilities.shape)
-    if current is not sampler and not estimator.ratio.constant:
-        ratios = token_log_ratios(current, sampler)
     gains = gains_of_tokens(estimator, ratios.reshape(1, -1)) if _by_token(estimator) else None
     return Weighing(estimator, current, shares, gains, ratios.ravel())
 
