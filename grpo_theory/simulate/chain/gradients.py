@@ -128,10 +128,12 @@ class ChainGradients:
             draw_walks(self.words, first, 0, batch_size * group_size, self.chances, walks)
             batch = seen(walks, self.sampler, reads)
             rows = []
-            for own in self.weighings:
-                advantages = advantages_in(own.estimator, batch, batch_size)
-                covectors = own.covectors(walks, advantages, batch_size)
-                rows.append(self._compare(own.estimator, walks.prompts, covectors))
+            # What is beyond double precision is found at the end, and said in the reader's words.
+            with np.errstate(over="ignore", invalid="ignore"):
+                for own in self.weighings:
+                    advantages = advantages_in(own.estimator, batch, batch_size)
+                    covectors = own.covectors(walks, advantages, batch_size)
+                    rows.append(self._compare(own.estimator, walks.prompts, covectors))
             parts.append(np.concatenate(rows))
         return np.concatenate(parts, axis=1)[:, :replications]
 
