@@ -244,7 +244,7 @@ def test_what_cannot_be_simulated_is_refused(registry):
     gt.compose("wild", advantage="reinforce", ratio=gt.estimation.Ratio("wild", wild_ratio))
     with pytest.raises(ValueError, match="have squares within double precision: over responses of up to 4 tokens"):
         simulate(problem, "wild", replications=2)
-    with pytest.raises(ValueError, match=r"directions must have shape \(J, d\)"):
+    with pytest.raises(ValueError, match=r"directions must have shape \(1, 9\) = \(J, d\), got \(1, 3\)"):
         simulate(problem, "rloo", replications=2, directions=np.ones((1, 3)))
 
     @gt.estimator("spoilt")
