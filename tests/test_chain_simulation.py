@@ -224,9 +224,9 @@ def test_compiled_code_does_what_plain_python_does():
     gains, log_ratios = np.random.default_rng(1).normal(size=(2, 9)), np.random.default_rng(2).normal(size=9)
     tabulated = np.zeros((2, 6, 9))
     for function, weights in zip((weighing.add_tabulated.function, weighing.add_tabulated), tabulated, strict=True):
-        function(compiled.edges, compiled.lengths, factors, gains, positive, 4, weights)
+        function(compiled, factors, gains, positive, weights)
     assert np.array_equal(*tabulated)
-    gspo, anew, after = find("gspo"), np.zeros((2, 6, 9)), (compiled.edges, compiled.lengths, factors, positive, 4)
+    gspo, anew, after = find("gspo"), np.zeros((2, 6, 9)), (compiled, factors, positive)
     fills = [(gspo.ratio.fill.function, gspo.clip.fill.function), (gspo.ratio.fill.value, gspo.clip.fill.value)]
     for function, parts, weights in zip((weighing.add_anew, weighing.compiled_add_anew()), fills, anew, strict=True):
         function(*parts, gspo.clip.widths, log_ratios, *after, weights)

@@ -14,7 +14,7 @@ import numpy as np
 from numba import types
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F2, I1, READONLY_F1, READONLY_F2, FirstClassType, compile_function, function_value
+from grpo_theory.compiler import F1, F2, READONLY_F1, READONLY_F2, FirstClassType, compile_function, function_value
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.clip import SIGNATURE as CLIP
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
@@ -23,7 +23,7 @@ from grpo_theory.exact.carried import by_token
 from grpo_theory.exact.multisets import advantages_of
 from grpo_theory.exact.weights import check_penalty
 from grpo_theory.problem import ChainPoint
-from grpo_theory.simulate.chain.walks import EDGES, Walks
+from grpo_theory.simulate.chain.walks import WALKS, Walks
 
 MARKS = types.Array(numba.uint8, 1, "C", readonly=True)
 _by_token = lru_cache(maxsize=64)(by_token)
@@ -44,7 +44,7 @@ def seen(walks: Walks, sampler: ChainPoint, reads: Iterable[str]) -> Batch:
 def _squared_norms(walks: Walks, sampler: ChainPoint) -> Array:
     """Return ||W||^2 of each response, shape (N,), by the number of times that it takes each edge."""
     counts, ones = np.zeros((walks.lengths.size, sampler.policy.n_logits)), np.ones(walks.lengths.size)
-    add_tabulated(walks.edges, walks.lengths, ones, np.ones((2, counts.shape[1])), ones.astype(np.uint8), 1, counts)
+    add_tabulated(walks, ones, np.ones((2, counts.shape[1])), ones.astype(np.uint8), counts)
     vectors = sampler.chain.logit_map.vectors(centred(counts, sampler))
     return np.maximum((vectors**2).sum(axis=-1), 0.0)
 
@@ -103,13 +103,10 @@ class Weighing:
         factors = advantages.ravel() * self._scales(walks.lengths, group_size, batch_size)
         positive = (advantages.ravel() > 0.0).astype(np.uint8)
         if self.gains is not None:
-            add_tabulated(walks.edges, walks.lengths, factors, self.gains, positive, group_size, weights)
+            add_tabulated(walks, factors, self.gains, positive, weights)
         else:
-            ratio, clip = self.estimator.ratio.fill.value, self.estimator.clip
-            compiled_add_anew()(
-                ratio, clip.fill.value, clip.widths, self.log_ratios,
-                walks.edges, walks.lengths, factors, positive, group_size, weights,
-            )  # fmt: skip
+            fills, clip = (self.estimator.ratio.fill.value, self.estimator.clip.fill.value), self.estimator.clip
+            compiled_add_anew()(*fills, clip.widths, self.log_ratios, walks, factors, positive, weights)
         return centred(weights, self.current)
 
     def _scales(self, lengths: Integers, group_size: int, batch_size: int) -> Array:
@@ -154,36 +151,37 @@ def compile_weighing(estimator: Estimator) -> None:
         compiled_add_anew()
 
 
-@function_value(numba.void(EDGES, I1, READONLY_F1, READONLY_F2, MARKS, numba.int64, F2))
-def add_tabulated(edges, lengths, factors, gains, positive, group_size, weights):
-    """Add to weights of edges (n, D) those of the tokens of responses, each its response's factor times its edge's gain."""
-    for i in range(edges.shape[0]):
-        factor, sign, group = factors[i], 0 if positive[i] else 1, i // group_size
+@function_value(numba.void(WALKS, READONLY_F1, READONLY_F2, MARKS, F2))
+def add_tabulated(walks, factors, gains, positive, weights):
+    """Add to weights of edges (n, D), each of as many responses, those of tokens: a response's factor times an edge's gain."""
+    together = factors.shape[0] // weights.shape[0]
+    for i in range(factors.shape[0]):
+        factor, sign, row = factors[i], 0 if positive[i] else 1, i // together
         if factor == 0.0:
             continue
-        for t in range(lengths[i]):
-            edge = edges[i, t]
-            weights[group, edge] += factor * gains[sign, edge]
+        for t in range(walks.lengths[i]):
+            edge = walks.edges[i, t]
+            weights[row, edge] += factor * gains[sign, edge]
 
 
-def add_anew(fill_ratios, fill_weights, widths, log_ratios, edges, lengths, factors, positive, group_size, weights):
-    """Add to weights of edges (n, D) what the ratio and the clip make of each response's tokens together."""
-    horizon = edges.shape[1]
+def add_anew(fill_ratios, fill_weights, widths, log_ratios, walks, factors, positive, weights):
+    """Do what `add_tabulated` does where ratio and clip look at the tokens of a response together."""
+    horizon, together = walks.edges.shape[1], factors.shape[0] // weights.shape[0]
     along, ratios, own = np.empty((horizon, 1)), np.empty((horizon, 1)), np.empty((horizon, 1))
-    for i in range(edges.shape[0]):
-        factor, length, group = factors[i], lengths[i], i // group_size
+    for i in range(factors.shape[0]):
+        factor, length, row = factors[i], walks.lengths[i], i // together
         if factor == 0.0:
             continue
         for t in range(length):
-            along[t, 0] = log_ratios[edges[i, t]]
+            along[t, 0] = log_ratios[walks.edges[i, t]]
         fill_ratios(along, length, ratios)
         fill_weights(ratios, length, positive[i] != 0, widths, own)
         for t in range(length):
-            weights[group, edges[i, t]] += factor * own[t, 0]
+            weights[row, walks.edges[i, t]] += factor * own[t, 0]
 
 
 @cache
 def compiled_add_anew() -> Any:
     """Compile `add_anew`, or read it from the cache."""
-    parts = FirstClassType(RATIO), FirstClassType(CLIP), numba.float64[::1], READONLY_F1
-    return compile_function(add_anew, types.void(*parts, EDGES, I1, READONLY_F1, MARKS, numba.int64, F2))
+    parts = FirstClassType(RATIO), FirstClassType(CLIP), F1, READONLY_F1
+    return compile_function(add_anew, types.void(*parts, WALKS, READONLY_F1, MARKS, F2))
