@@ -57,7 +57,8 @@ def simulate_gradients(
     """Simulate gradient estimates, all estimators on the same draws.
 
     A replication is a batch of B prompts from f with G responses each.  Results are bit-identical for any number of workers,
-    a replication is the same whatever the number of them, and memory does not grow with it.
+    a replication is the same whatever the number of them, and memory does not grow with it.  The responses of a `TokenChain` are
+    drawn token by token, from other streams than those of listed responses.
 
     Parameters
     ----------

@@ -103,6 +103,7 @@ def simulate_training(
 
     Results are bit-identical for any number of workers and any checkpoints; memory does not grow with the number of steps.
     Runs with the same seed see the same uniforms whatever the estimator: differences between estimators are paired.
+    The responses of a `TokenChain` are drawn token by token, from other streams than those of listed responses.
 
     Parameters
     ----------
@@ -137,7 +138,8 @@ def simulate_training(
     -----
     StabilityWarning
         Before running, if the last step is too large for the curvature at the start (the first run's, if each has its own):
-        the spectral radius of I + eta H exceeds 1.  Only with `SGD`, whose steps are the gradient's.
+        the spectral radius of I + eta H exceeds 1.  Only with `SGD`, whose steps are the gradient's, and only where H is had
+        in a second or so.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
