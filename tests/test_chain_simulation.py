@@ -8,7 +8,7 @@ from streams_by_numpy import raw
 import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.simulate.chain import gradients, walks, weighing
-from grpo_theory.simulate.draw.prompt_tables import alias_table
+from grpo_theory.simulate.draw.prompt_tables import alias_rows
 from grpo_theory.simulate.draw.streams import as_seed_sequence, mix, stream_words
 
 LIMIT = 4.9
@@ -206,9 +206,10 @@ def test_alias_tables_are_those_of_prompts():
     laws[3] = np.eye(7)[2]
     thresholds, choices = np.empty(280), np.empty((280, 2), dtype=np.int64)
     walks.fill_aliases(laws, thresholds, choices)
-    table = alias_table(laws)
-    assert np.array_equal(thresholds.reshape(40, 7), table.threshold)
-    assert np.array_equal(choices.reshape(40, 14) - 7 * np.arange(40)[:, None], table.choices)
+    tables = np.stack([alias_rows(law) for law in laws])
+    assert np.array_equal(thresholds.reshape(40, 7), tables[..., 0])
+    assert np.array_equal(choices[:, 0], np.arange(280))
+    assert np.array_equal(choices[:, 1].reshape(40, 7) - 7 * np.arange(40)[:, None], tables[..., 1])
 
 
 @pytest.mark.compiled

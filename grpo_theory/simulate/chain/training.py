@@ -12,7 +12,7 @@ from grpo_theory.problem import ChainPoint, Problem
 from grpo_theory.simulate.chain.walks import Walks, chances_of, compile_walks, draw_walks, make_walks
 from grpo_theory.simulate.chain.weighing import advantages_in, compile_weighing, seen, weighing
 from grpo_theory.simulate.draw.sizes import StepSizes
-from grpo_theory.simulate.update.iterates import Ball, follow_alone, project
+from grpo_theory.simulate.update.iterates import Ball
 from grpo_theory.simulate.update.optimiser import Optimiser
 from grpo_theory.simulate.workers import check_wanted, map_in_order
 
@@ -47,7 +47,7 @@ class ChainTraining:
         """Train from starts (R, d); return what `TrainingRuns` has, from the objectives on."""
         compile_walks()
         compile_weighing(self.estimator)
-        _ = self.optimiser.move.dispatcher, project.dispatcher, follow_alone.dispatcher
+        _ = self.optimiser.move.dispatcher
         parts = list(map_in_order(self.run, enumerate(starts), workers))
         objectives, averages, theta, average, farthest = (np.array(part) for part in zip(*parts, strict=True))
         return objectives, averages, theta, average, farthest
@@ -66,33 +66,21 @@ class ChainTraining:
 
 
 class _Run:
-    """One run on its way, in arrays as the stages of an update want them: those of one run side by side with no other."""
+    """One run on its way."""
 
     def __init__(self, training: ChainTraining, number: int, start: Array) -> None:
-        self.training, self.number, self.count = training, number, 0
-        dimension, sizes = start.size, training.sizes
-        self._theta = np.array(start).reshape(dimension, 1)
-        self._start, self._average = self._theta.reshape(1, dimension, 1).copy(), np.zeros((1, dimension, 1))
-        self._farthest, self._distances = np.zeros((1, 1)), np.zeros(1)
-        self._moments = np.zeros((training.optimiser.n_moments, dimension, 1))
+        self.training, self.number, self.count, self.farthest = training, number, 0, 0.0
+        # An optimiser moves runs that lie side by side; this one has nobody at its side.
+        self._theta, self._start = np.array(start).reshape(-1, 1), start
+        self._moments = np.zeros((training.optimiser.n_moments, start.size, 1))
+        self.average = np.zeros(start.size)
         self._ball = None if training.ball is None else training.ball.as_array(training.problem.policy)
-        horizon = self._point().chain.horizon
-        self._walks = make_walks(sizes.batch_size, sizes.group_size, horizon)
+        self._walks = make_walks(training.sizes.batch_size, training.sizes.group_size, self._point().chain.horizon)
 
     @property
     def theta(self) -> Array:
         """The iterate, shape (d,)."""
         return self._theta[:, 0].copy()
-
-    @property
-    def average(self) -> Array:
-        """The average of the iterates so far, shape (d,)."""
-        return self._average[0, :, 0].copy()
-
-    @property
-    def farthest(self) -> float:
-        """The largest distance of an iterate from the start."""
-        return float(np.sqrt(self._farthest[0, 0]))
 
     def _point(self) -> ChainPoint:
         problem = self.training.problem
@@ -103,7 +91,7 @@ class _Run:
         while self.count < count:
             check_wanted()
             if not np.isfinite(self._theta).all():
-                self._theta[:] = self._average[:] = np.nan
+                self._theta[:] = self.average[:] = np.nan
                 self.count = count
                 return
             self._roll_out()
@@ -132,5 +120,9 @@ class _Run:
         gradient, settings = np.ascontiguousarray(estimate.reshape(-1, 1)), training.optimiser.settings
         training.optimiser.move(self._theta, gradient, self._moments, settings, step, self.count)
         if self._ball is not None:
-            project(self._theta, self._ball, self._distances)
-        follow_alone(self._theta, 0, self.count, self._start, self._average, self._farthest)
+            gap, radius = self.theta - self._ball[:-1], self._ball[-1]
+            distance = np.sqrt((gap**2).sum())
+            if distance > radius:
+                self._theta[:, 0] = self._ball[:-1] + radius / distance * gap
+        self.average += (self.theta - self.average) / self.count
+        self.farthest = max(self.farthest, float(np.sqrt(((self.theta - self._start) ** 2).sum())))

@@ -119,7 +119,7 @@ def chances_of(point: ChainPoint) -> Chances:
 
 @function_value(numba.void(READONLY_F2, F1, I2))
 def fill_aliases(laws, thresholds, choices):
-    """Fill the alias tables of laws (S, V), in Vose's order: bit for bit those of `alias_table`."""
+    """Fill the alias tables of laws (S, V), in Vose's order: bit for bit those of `alias_rows`."""
     n_states, n_tokens = laws.shape
     small, large = np.empty(n_tokens, dtype=np.int64), np.empty(n_tokens, dtype=np.int64)
     for s in range(n_states):
