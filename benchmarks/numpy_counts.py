@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.numpy_contender import contender
+from benchmarks.numpy_rivals import alias_tables
 from benchmarks.task import Task
 from benchmarks.timing import Contender
 from benchmarks.words import WORDS, ByteLaw, CountedLaw, covectors_of_counts
-from grpo_theory.simulate.draw.prompt_tables import alias_table
 
 Single = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -106,9 +106,8 @@ def rivals(task: Task) -> list[Contender]:
     """Return the variants; which is fastest depends on the task."""
     contenders = []
     law = CountedLaw.of(task)
-    prompt_table = alias_table(task.problem.bandit.prompt_weights[None])
+    (threshold,), (choices,) = alias_tables(task.problem.bandit.prompt_weights[None])
     n_prompts = task.problem.bandit.n_prompts
-    threshold, choices = prompt_table.threshold[0] + np.arange(n_prompts), prompt_table.choices[0]
     size = max(CHUNK // task.batch_responses, CHUNK_GROUPS // task.batch_size)
     squared_errors = _squared_errors(task, size)
 

@@ -6,13 +6,21 @@ from numpy.typing import NDArray
 from benchmarks.numpy_contender import contender
 from benchmarks.task import Task
 from benchmarks.timing import Contender
-from grpo_theory.simulate.draw.prompt_tables import alias_table
+from grpo_theory.simulate.draw.prompt_tables import alias_rows
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 TUNED_CHUNK = 1 << 14  # responses; what a chunk touches stays in a second-level cache
 TEXTBOOK_NUMBERS = 1 << 19  # numbers in a chunk's array of scores
+
+
+def alias_tables(laws: Array) -> tuple[Array, Integers]:
+    """Return the alias tables of laws (M, O): at place j, j plus the threshold, and what is chosen below it and from it on."""
+    places = np.arange(laws.shape[1])
+    threshold, other = np.stack([alias_rows(law) for law in laws]).transpose(2, 0, 1)
+    choices = np.stack([np.broadcast_to(places, laws.shape), other.astype(np.int64)], axis=2)
+    return places + threshold, choices.reshape(len(laws), -1)
 
 
 def tuned(task: Task) -> Contender:
@@ -26,11 +34,11 @@ def tuned(task: Task) -> Contender:
     size, (batch_size, group_size) = max(1, TUNED_CHUNK // task.batch_responses), (task.batch_size, task.group_size)
     bandit, law = task.problem.bandit, task.point
     (n_prompts, n_outcomes), n_responses = law.outcome_probabilities.shape, bandit.n_responses
-    prompt_table, table = alias_table(bandit.prompt_weights[None]), alias_table(law.outcome_probabilities)
-    prompt_threshold, prompt_choices = prompt_table.threshold[0] + np.arange(n_prompts), prompt_table.choices[0]
-    threshold = (table.threshold + np.arange(n_outcomes)).ravel()
-    rewards = np.take_along_axis(law.rewards, table.choices, axis=1).ravel()
-    columns = law.outcome_responses[table.choices]
+    (prompt_threshold,), (prompt_choices,) = alias_tables(bandit.prompt_weights[None])
+    threshold, choices = alias_tables(law.outcome_probabilities)
+    threshold = threshold.ravel()
+    rewards = np.take_along_axis(law.rewards, choices, axis=1).ravel()
+    columns = law.outcome_responses[choices]
     if task.is_tabular:
         columns = columns + n_responses * np.arange(n_prompts)[:, None]
     width = n_prompts * n_responses if task.is_tabular else n_responses

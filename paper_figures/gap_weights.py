@@ -21,7 +21,7 @@ from grpo_theory.page.style import (
 )
 
 PLACE = 90
-TABLES = ("gap_weights",)
+TABLES = ("gap_weights", "gap_asymptotics")
 CAPTION = (
     "(a) The vertical axis is the largest difference between the weights of the limit law with the leave-one-out and with "
     "the oracle estimator, at a fixed number of prompts. Lines are in closed form, points enumerate all groups, and the "
@@ -54,7 +54,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     log_axis(left)
     left.set_ylabel(r"$\max_k |w_k - w_k^{\mathrm{oracle}}|$")
     left.legend(fontsize="small", loc="lower left")
-    distances = table.query("quantity == 'distance'").sort_values("prompts")
+    distances = tables["gap_asymptotics"].query("quantity == 'distance'").sort_values("prompts")
     right.plot(distances["prompts"], distances["prediction"], "-", color=GREY, label=r"skewness$\,/\,6\sqrt{2\pi}$")
     right.plot(distances["prompts"], distances["estimate"], "o", color=BLUE, markerfacecolor="white", label="exact")
     group_size_axis(right, [2, 4, 8, 16, 32, 64])

@@ -146,11 +146,11 @@ class Dense:
         expected = self.by_prefix(at.tokens) * self.by_prefix(weights).sum(axis=2, keepdims=True)
         return weights - expected.reshape(weights.shape), np.einsum("mk,mkd->md", by_response, at.scores)
 
-    def draw(self, at: At, threshold, choices, uniforms):
-        """Draw prompts (B,) and outcomes (B, G) from uniforms (1 + G, B): by an alias table, and by inversion."""
+    def draw(self, at: At, table, uniforms):
+        """Draw prompts (B,) and outcomes (B, G) from uniforms (1 + G, B): by an alias table (M, 2), and by inversion."""
         x = uniforms[0] * self.n_prompts
         place = x.astype(int)
-        prompts = choices[0, 2 * place + (x - place >= threshold[0, place])]
+        prompts = np.where(x - place >= table[place, 0], table[place, 1].astype(int), place)
         below = np.cumsum(at.outcomes, axis=1)[prompts, :-1]
         return prompts, (uniforms[1:].T[:, :, None] >= below[:, None, :]).sum(axis=2)
 

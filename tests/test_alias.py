@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from compiled_stages import compiled
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from grpo_theory.simulate.draw.prompt_tables import AliasTable, alias_table, draw_prompts
+from grpo_theory.simulate.draw.prompt_tables import alias_rows
+from grpo_theory.simulate.draw.responses import OutcomeTables, invert
 
 LAWS = {
     "one point": [1.0],
@@ -21,60 +21,47 @@ LAWS = {
 }
 
 
-def law_of(table: AliasTable, row: int) -> np.ndarray:
+def law_of(table: np.ndarray) -> np.ndarray:
     """Add the lengths of the intervals of a uniform that lead to each point."""
-    n = table.threshold.shape[1]
-    law = np.zeros(n)
-    own = np.clip(table.threshold[row], 0.0, 1.0)
-    np.add.at(law, table.choices[row, 0::2], own / n)
-    np.add.at(law, table.choices[row, 1::2], (1.0 - own) / n)
+    n = len(table)
+    own = np.clip(table[:, 0], 0.0, 1.0)
+    law = own / n
+    np.add.at(law, table[:, 1].astype(int), (1.0 - own) / n)
     return law
 
 
-def draw(table: AliasTable, row: int, uniforms: np.ndarray) -> np.ndarray:
-    """Look draws up as the driver does, one row as a table of its own."""
-    found = np.empty(uniforms.shape, dtype=np.int64)
-    compiled(draw_prompts)(uniforms, table.threshold[row : row + 1], table.choices[row : row + 1], found)
-    return found
+def draw(table: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    """Look draws up as pilots do, with no outcome to choose."""
+    prompts, _ = invert(uniforms[None], OutcomeTables(table, np.empty((0, len(table)))))
+    return prompts
 
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_the_table_holds_the_law(law):
-    found = law_of(alias_table(np.array([law])), 0)
+    found = law_of(alias_rows(np.array(law)))
     np.testing.assert_allclose(found, law / np.sum(law), rtol=0.0, atol=1e-15 * max(1.0, len(law) ** 0.5))
 
 
 @given(weights=st.lists(st.one_of(st.just(0.0), st.floats(0.0, 1.0)), min_size=1, max_size=30).filter(lambda w: sum(w) > 1e-6))
 def test_any_law_is_held_and_its_zeros_are_never_drawn(weights):
     law = np.array(weights) / sum(weights)
-    table = alias_table(law[None])
-    np.testing.assert_allclose(law_of(table, 0), law, rtol=0.0, atol=1e-14)
-    assert (law_of(table, 0)[law == 0.0] == 0.0).all()
+    table = alias_rows(law)
+    np.testing.assert_allclose(law_of(table), law, rtol=0.0, atol=1e-14)
+    assert (law_of(table)[law == 0.0] == 0.0).all()
     grid = np.linspace(0.0, 1.0, 997, endpoint=False)
     edges = np.concatenate([grid, np.arange(len(law)) / len(law), [np.nextafter(1.0, 0.0)]])
-    assert (law[draw(table, 0, edges)] > 0.0).all()
-
-
-def test_rows_are_laws_of_their_own():
-    laws = np.random.default_rng(1).dirichlet(np.ones(6), size=5)
-    laws[2] = [0, 0, 1, 0, 0, 0]
-    table = alias_table(laws)
-    for row in range(5):
-        np.testing.assert_allclose(law_of(table, row), laws[row], rtol=0.0, atol=1e-15)
-        alone = alias_table(laws[row : row + 1])
-        assert np.array_equal(table.threshold[row], alone.threshold[0])
-        assert np.array_equal(table.choices[row], alone.choices[0])
+    assert (law[draw(table, edges)] > 0.0).all()
 
 
 def test_weights_need_not_sum_to_one_to_the_last_bit():
-    law = np.full((1, 3), 0.1) * [1, 2, 7 + 1e-10]
-    np.testing.assert_allclose(law_of(alias_table(law), 0), law[0] / law.sum(), atol=1e-15)
+    law = np.full(3, 0.1) * [1, 2, 7 + 1e-10]
+    np.testing.assert_allclose(law_of(alias_rows(law)), law / law.sum(), atol=1e-15)
 
 
 def test_the_argument_is_left_as_it_is():
-    law = np.array([[0.1, 0.2, 0.7]])
-    alias_table(law)
-    assert law.tolist() == [[0.1, 0.2, 0.7]]
+    law = np.array([0.1, 0.2, 0.7])
+    alias_rows(law)
+    assert law.tolist() == [0.1, 0.2, 0.7]
 
 
 def test_the_largest_uniform_stays_inside_the_table():
@@ -89,7 +76,7 @@ def test_draws_follow_the_law(seed):
     law = np.linspace(1.0, 3.0, 10)
     law /= law.sum()
     n = 400_000
-    counts = np.bincount(draw(alias_table(law[None]), 0, np.random.default_rng(seed(0)).random(n)), minlength=10)
+    counts = np.bincount(draw(alias_rows(law), np.random.default_rng(seed(0)).random(n)), minlength=10)
     critical = chi2.isf(1e-6, 9)
     assert ((counts - n * law) ** 2 / (n * law)).sum() < critical
     wrong = law * np.where(np.arange(10) == 4, 1.1, 1.0)

@@ -1,10 +1,12 @@
 """No two chunks draw the same: each is handed a seed of its own, and those that share one number what they draw on."""
 
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.runner import run
 from grpo_theory.harness.store import Store, read_table
 from grpo_theory.harness.study import EXACT, Cell, Study, cell_seed, chunk_seed
@@ -39,6 +41,14 @@ def test_chunks_have_seeds_of_their_own_unless_they_share_one():
     assert {words(chunk_seed("x", shared, 0, chunk)) for chunk in range(3)} == {whole}
     assert words(chunk_seed("x", alone, 0, 0)) == whole
     assert words(chunk_seed("x", cell, 0, 1)) == words(chunk_seed("x", Cell({"a": 1}, 9), 0, 1)), "more chunks keep the first"
+
+
+def test_an_exact_study_that_draws_is_handed_the_seed_of_its_chunk():
+    module = ModuleType("drawn")
+    module.compare = lambda settings, rng: [{"estimate": float(np.random.default_rng(rng).random())}]
+    study, seed = study_of(module), np.random.SeedSequence(5)
+    table = study.rows({}, [study.compute({}, seed, 0)])
+    assert [row["estimate"] for row in table] == [np.random.default_rng(5).random()]
 
 
 def draw(settings, seed, chunk):

@@ -103,5 +103,5 @@ def test_chunks_are_averaged_with_exact_limits():
     narrow = table.query("measure == 'narrowed coverage'").set_index(["interval", "component"])["estimate"]
     plain = table.query("measure == 'coverage'").set_index(["interval", "component"])["estimate"]
     assert (narrow <= plain).all()
-    verdicts = judge(coverage_runs.claims(table))
+    verdicts = judge(list(coverage_runs.claims(table)))
     assert list(verdicts["id"]) == [f"CI/{name}" for name in settings["intervals"]]

@@ -136,7 +136,7 @@ def test_the_quick_table_has_every_target_and_measure(quick):
 
 
 def test_every_claim_names_its_point_and_has_a_control(quick):
-    claims = coverage.claims(quick)
+    claims = list(coverage.claims(quick))
     assert {claim.statement.id for claim in claims} >= {
         f"CI/{one.name}" for one in CANDIDATES if not one.slow and one.target in ("value", "error")
     }
@@ -151,7 +151,7 @@ def test_a_sound_interval_is_confirmed_and_a_wrong_one_refuted(monkeypatch):
     replications = replications_to_tell(0.95, 0.9223, error=1e-5, power=0.999)
     keys = {"part": "point", "problem": HALF_TRAINED, "target": "value", "batch_size": 64, "group_size": 8}
     cell = replace(coverage.cells(True)[0], settings=keys | {"replications": 4 * replications, "slow_replications": 0})
-    verdicts = judge(coverage.claims(table([cell]))).set_index("id")
+    verdicts = judge(list(coverage.claims(table([cell])))).set_index("id")
     assert verdicts["power"].all()
     assert verdicts.loc["CI/value_naive", "verdict"] == "refuted"
     assert verdicts.loc["CI/value_effective", "verdict"] == "confirmed"
@@ -162,7 +162,7 @@ def test_a_sound_interval_is_confirmed_and_a_wrong_one_refuted(monkeypatch):
         if one.name == "value_clustered"
     ]
     monkeypatch.setattr(coverage, "CANDIDATES", broken)
-    assert judge(coverage.claims(table([cell]))).set_index("id").loc["CI/value_clustered", "verdict"] == "refuted"
+    assert judge(list(coverage.claims(table([cell])))).set_index("id").loc["CI/value_clustered", "verdict"] == "refuted"
 
 
 def test_narrowing_is_about_the_estimate_and_keeps_what_is_unbounded():

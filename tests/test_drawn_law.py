@@ -7,9 +7,10 @@ import pytest
 from compiled_stages import compiled
 from scipy.stats import binomtest, chi2
 
-from grpo_theory.simulate.draw.counting import compiled_fill_counts, make_counting_room, make_counts, make_sheet
+from grpo_theory.simulate.draw.counting import compiled_fill_counts, make_counting_room, make_counts
 from grpo_theory.simulate.draw.outcome_law import drawn_again, make_law
 from grpo_theory.simulate.draw.prompt_tables import short_lookup
+from grpo_theory.simulate.draw.sheet import make_sheet
 from grpo_theory.simulate.draw.streams import LANES, block_streams, fill_words, next_uniform
 
 LEVEL = 1e-6

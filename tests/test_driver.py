@@ -19,12 +19,12 @@ from grpo_theory.exact import weights
 from grpo_theory.problem.logit_map import FeatureMap, HeadMap, TabularMap
 from grpo_theory.simulate.advantage import kernel_call
 from grpo_theory.simulate.covector import features
-from grpo_theory.simulate.draw import prompt_tables, responses
+from grpo_theory.simulate.draw import prompt_tables
 from grpo_theory.simulate.draw.prompt_tables import FEW, lookup
-from grpo_theory.simulate.draw.responses import block_draws, by_replication, tabulate
+from grpo_theory.simulate.draw.responses import draw_responses, invert, tabulate
 from grpo_theory.simulate.update import ascent
 
-MODULES = (prompt_tables, responses, kernel_call, weights)
+MODULES = (prompt_tables, kernel_call, weights)
 CASES = (*POLICIES, *TREES)
 MAPS = {"tabular": TabularMap, "dense": FeatureMap, "head": HeadMap}
 
@@ -106,13 +106,6 @@ class Arrays:
         return self.rng.random(shape)
 
 
-def try_draw_prompts(stage):
-    a = Arrays()
-    table = prompt_tables.alias_table(np.array([[0.2, 0.5, 0.3]]))
-    *_, found = twins(stage, a.uniforms(200), *table, np.zeros(200, dtype=np.int64))
-    assert set(found) == {0, 1, 2}
-
-
 def try_choose_prompts(stage):
     drawn = np.random.default_rng(3).integers(0, 1 << 63, 3 * WIDTH, dtype=np.uint64) * np.uint64(2)
     for law in (np.array([0.2, 0.5, 0.3]), *(np.random.default_rng(4).dirichlet(np.ones(n)) for n in (FEW + 4, PICKED + 3))):
@@ -120,7 +113,8 @@ def try_choose_prompts(stage):
 
 
 def _try_choosing(stage, drawn, law):
-    table, rows = prompt_tables.alias_table(law[None]), lookup(prompt_tables.alias_rows(law))
+    table = prompt_tables.alias_rows(law)
+    rows = lookup(table)
 
     def choose(words, rows, room, prompts):
         store(stage(load(words, WIDTH), rows, room), prompts, 0)
@@ -130,25 +124,9 @@ def _try_choosing(stage, drawn, law):
     store(stage.py_func(load(drawn, WIDTH), rows, np.zeros((2, WIDTH))), plain, 0)
     uniforms = (drawn[WIDTH : 2 * WIDTH] >> np.uint64(11)) * (len(law) / 2**53)
     place = uniforms.astype(np.int64)
-    beyond = uniforms - place >= table.threshold[0, place]
-    np.testing.assert_array_equal(compiled, table.choices[0, 2 * place + beyond])
+    chosen = np.where(uniforms - place >= table[place, 0], table[place, 1], place)
+    np.testing.assert_array_equal(compiled, chosen)
     np.testing.assert_array_equal(plain, compiled)
-
-
-def try_look_up(stage):
-    a = Arrays()
-    table = a.numbers(5, a.m)
-    *_, found = twins(stage, table, a.prompts, np.empty((5, a.n)))
-    np.testing.assert_array_equal(found, table[:, a.prompts])
-
-
-def try_invert_outcomes(stage):
-    a = Arrays()
-    thresholds = np.sort(a.uniforms(a.o - 1, a.n), axis=0)
-    uniforms = a.uniforms(a.g, a.n)
-    uniforms[0, 0] = thresholds[2, 0]
-    *_, found = twins(stage, uniforms, thresholds, np.zeros((a.g, a.n), dtype=np.int64))
-    np.testing.assert_array_equal(found, (uniforms >= thresholds[:, None]).sum(axis=0))
 
 
 def try_fill_advantages(stage):
@@ -214,42 +192,15 @@ def composed(**parts):
 # ---- draws, response by response
 
 
-@pytest.fixture
-def plain(monkeypatch):
-    """Drivers run as plain Python, their stages included; what is compiled has been compiled before."""
-    for make in (responses.compiled_fill_outcomes, weights.compiled_fill_gains):
-        make()
-    for module in MODULES:
-        for name, value in vars(module).items():
-            if isinstance(value, Dispatcher):
-                monkeypatch.setattr(module, name, value.py_func)
-
-
-def drawn(problem, theta, strips, strip, batch_size, group_size, number=0):
-    return block_draws(np.random.default_rng(number), tabulate(problem.at(theta)), strips, strip, batch_size, group_size)
-
-
-@pytest.mark.parametrize("policy", CASES)
-def test_compiled_draws_agree_with_plain_python(policy, plain):
-    c = token_case(policy, "kl")
-    tables, uniforms = tabulate(c.problem.at(c.theta)), np.random.default_rng(0).random((3, 6, 20))
-    rooms = [(np.zeros((3, 20), dtype=np.int64), np.zeros((3, 5, 20), dtype=np.int64)) for _ in range(2)]
-    responses.compiled_fill_outcomes()(uniforms, tables, *rooms[0])
-    responses.fill_outcomes(uniforms, tables, *rooms[1])
-    assert responses.compiled_fill_outcomes().py_func is responses.fill_outcomes
-    for one, other in zip(*rooms, strict=True):
-        assert np.array_equal(one, other)
-
-
 @pytest.mark.parametrize("policy", CASES)
 def test_draws_are_those_of_an_inversion_by_hand(policy):
     c = token_case(policy)
     dense, tables = Dense(c), tabulate(c.problem.at(c.theta))
     generators = [np.random.default_rng(1) for _ in range(2)]
-    prompts, outcomes = by_replication(block_draws(generators[0], tables, 4, 5, 3, 6), 3)
-    uniforms = generators[1].random((4, 7, 3, 5)).transpose(0, 3, 1, 2).reshape(20, 7, 3)
+    prompts, outcomes = draw_responses(generators[0], tables, 20, 3, 6)
+    uniforms = generators[1].random((7, 3, 20)).transpose(2, 0, 1)
     for r in range(20):
-        expected = dense.draw(dense.at(c.theta), tables.prompt_threshold, tables.prompt_choices, uniforms[r])
+        expected = dense.draw(dense.at(c.theta), tables.prompts, uniforms[r])
         for found, one in zip((prompts[r], outcomes[r]), expected, strict=True):
             np.testing.assert_array_equal(found, one)
 
@@ -258,19 +209,16 @@ def test_what_cannot_happen_is_not_drawn_by_the_largest_uniform():
     """The last outcome of the second prompt is impossible, however its distribution function rounds."""
     c = token_case("tree")
     tables = tabulate(c.problem.at(c.theta))
-    uniforms = np.full((1, 2, 1), np.nextafter(1.0, 0.0))
-    uniforms[0, 0] = 0.5
-    prompts, outcomes = np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1, 1), dtype=np.int64)
-    responses.compiled_fill_outcomes()(uniforms, tables, prompts, outcomes)
-    assert prompts[0, 0] == 1
+    (prompt,), ((outcome,),) = invert(np.array([[0.5], [np.nextafter(1.0, 0.0)]]), tables)
+    assert prompt == 1
     assert c.problem.at(c.theta).outcome_probabilities[1, -1] == 0.0
-    assert outcomes[0, 0, 0] == 10
+    assert outcome == 10
 
 
 def test_draws_are_outcomes_of_their_prompt():
     c = case("linear", "binary", "kl")
     point = c.problem.at(c.theta)
-    prompts, outcomes = by_replication(drawn(c.problem, c.theta, 7, 5, 5, 4), 5)
+    prompts, outcomes = draw_responses(np.random.default_rng(0), tabulate(point), 35, 5, 4)
     m, responses = prompts[:, :, None], point.outcome_responses[outcomes]
     value = point.rewards[m, outcomes] + point.penalties[m, responses]
     np.testing.assert_allclose(value, np.round(value), atol=1e-12)

@@ -266,7 +266,7 @@ def table():
 
 
 def test_what_the_study_claims_follows_from_its_table(table):
-    found = full_gradient.claims(table)
+    found = list(full_gradient.claims(table))
     assert {claim.statement.id for claim in found} == set(study_of(full_gradient).decides)
     assert len(found) == 2 * (8 + 4) + 1
     judged = judge(found)

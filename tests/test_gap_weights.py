@@ -10,7 +10,7 @@ from grpo_theory.evidence import Evidence, judge
 from grpo_theory.harness.forms import study_of
 from grpo_theory.harness.study import table_of
 from grpo_theory.theory import Linearisation, gap_recursion, limit_covariance, linearise
-from simulations.limit import gap_weights
+from simulations.limit import gap_asymptotics, gap_weights
 from simulations.limit.limit_law import _tabulated, kolmogorov_distance
 from simulations.limit.prompt_weights import PromptBaselines
 from simulations.maximum import maximum
@@ -94,14 +94,14 @@ def test_distance_to_the_normal_for_equal_weights(weights):
 @pytest.mark.parametrize("name", ["kl-tabular", "conflict"])
 def test_the_law_has_set_in_when_the_study_says_so(name):
     problem, best, _ = maximum(name)
-    stated = gap_weights.compare({"part": "transient", "problem": name})
+    stated = gap_asymptotics.compare({"problem": name})
     rows = [row for row in stated if isinstance(row, dict) and row["factor"] == 1.0]
     linear = linearise(problem, best, "rloo", batch_size=1, group_size=4)
     linear = Linearisation(linear.curvatures, linear.directions, np.diag(linear.curvatures), linear.noise)
-    beta, n = 1.0 / linear.slowest, round(rows[0]["set_in"]) - gap_weights.OFFSET
-    gaps = gap_recursion(linear, gt.Harmonic(beta, gap_weights.OFFSET).steps(n), np.zeros_like(linear.noise))
+    beta, n = 1.0 / linear.slowest, round(rows[0]["set_in"]) - gap_asymptotics.OFFSET
+    gaps = gap_recursion(linear, gt.Harmonic(beta, gap_asymptotics.OFFSET).steps(n), np.zeros_like(linear.noise))
     limit = linear.gap(limit_covariance(linear, beta))
-    assert 1.0 - (n + gap_weights.OFFSET) * gaps[-1] / limit == pytest.approx(0.05, rel=0.02)
+    assert 1.0 - (n + gap_asymptotics.OFFSET) * gaps[-1] / limit == pytest.approx(0.05, rel=0.02)
 
 
 @pytest.fixture(scope="module")

@@ -98,9 +98,14 @@ def far_table():
     return table.assign(estimate=table["prediction"], standard_error=1e-3 * table["prediction"].abs(), replications=512)
 
 
+def judged(table):
+    """Return the verdicts on the claims that the study reads off a table."""
+    return judge(list(group_size.claims(table)))
+
+
 def verdicts(table):
     """Return the verdicts by statement, those of several group sizes as one set."""
-    found = judge(group_size.claims(table))
+    found = judged(table)
     return {name: set(part["verdict"]) for name, part in found.groupby("id")}
 
 
@@ -108,7 +113,7 @@ def test_verdicts_on_the_printed_group_size_follow_the_evidence(far_table):
     found = verdicts(far_table)
     assert found.pop("U9/printed") == {"refuted"}
     assert found == {name: {"confirmed"} for name in ("U9/policy-law", "U9/second order", "U9/noise-costs")}
-    rows = judge(group_size.claims(far_table)).set_index("id")
+    rows = judged(far_table).set_index("id")
     assert rows["power"].all()
     assert "n = 32" in rows.loc["U9/printed", "facts"]
     assert len(rows.loc["U9/policy-law"]) == len(group_size.GROUP_SIZES)
@@ -122,7 +127,7 @@ def test_verdicts_on_the_printed_group_size_follow_the_evidence(far_table):
 def test_the_law_is_judged_at_each_group_size(far_table):
     """One group size that is off is refuted, and the others are not made worse by it."""
     off = far_table["estimate"].where(far_table["group_size"] != 128, 0.7 * far_table["estimate"])
-    found = judge(group_size.claims(far_table.assign(estimate=off))).set_index("problem")
+    found = judged(far_table.assign(estimate=off)).set_index("problem")
     found = found[found["id"] == "U9/policy-law"]["verdict"]
     assert {where.rpartition(", ")[2]: verdict for where, verdict in found.items() if verdict == "refuted"} == {
         "G = 128": "refuted"
@@ -135,7 +140,7 @@ def test_the_second_order_says_where_the_first_applies(far_table):
     sizes = len(group_size.GROUP_SIZES)
     for share, counts in ((0.09, (sizes, 0, sizes)), (-0.3, (0, sizes, sizes)), (0.5, (0, sizes, 0)), (np.nan, (0, 0, 0))):
         table = far_table.assign(second_order=share * far_table["prediction"].abs())
-        found = judge(group_size.claims(table))
+        found = judged(table)
         laws = (group_size.LAW, group_size.LAW_BEYOND, group_size.SECOND_ORDER)
         assert tuple((found["id"] == law.id).sum() for law in laws) == counts, share
     both = table.assign(second_order=-0.3 * table["prediction"], estimate=0.7 * table["estimate"])
@@ -159,7 +164,7 @@ def at_two_budgets(table, power=1.0, **changes):
     for size, factor in changes.items():
         at = larger["group_size"] == int(size[1:])
         larger.loc[at, "estimate"] *= factor
-    return judge(group_size.claims(pd.concat([table, larger]))).set_index(["id", "problem"])
+    return judged(pd.concat([table, larger])).set_index(["id", "problem"])
 
 
 def test_the_best_group_size_is_carried_to_another_budget(far_table):
@@ -198,13 +203,13 @@ def test_the_best_group_size_is_carried_to_another_schedule(far_table):
     slow = far_table.assign(schedule="Harmonic(30, 14)")
     tilt = np.where(slow["group_size"] > 4, 0.3, 1.0) * np.where(slow["group_size"] == 16, 0.9, 1.0)
     both = pd.concat([far_table, slow.assign(estimate=slow["estimate"] * tilt)])
-    found = judge(group_size.claims(both)).set_index("id").loc["U9/schedules"].set_index("problem")
+    found = judged(both).set_index("id").loc["U9/schedules"].set_index("problem")
     assert found["verdict"].to_dict() == {
         "kl-linear, from Constant(2) to Harmonic(30, 14)": "confirmed",
         "kl-linear, from Harmonic(30, 14) to Constant(2)": "confirmed",
     }
     far_off = slow.assign(estimate=slow["estimate"] * np.where(slow["group_size"] == 64, 0.3, 1.0))
-    found = judge(group_size.claims(pd.concat([far_table, far_off]))).set_index("id").loc["U9/schedules"].set_index("problem")
+    found = judged(pd.concat([far_table, far_off])).set_index("id").loc["U9/schedules"].set_index("problem")
     assert found["verdict"].to_dict() == {
         "kl-linear, from Constant(2) to Harmonic(30, 14)": "refuted",
         "kl-linear, from Harmonic(30, 14) to Constant(2)": "refuted",
@@ -275,7 +280,7 @@ def test_horizons_are_judged_with_power():
     for cell in group_size_horizon.cells(True):
         settings = dict(cell.settings) | {"runs": 128}
         rows += group_size_horizon.rows(settings, [group_size_horizon.simulate(settings, np.random.SeedSequence(3), 0)])
-    found = judge(group_size_horizon.claims(table_of(rows)), family_error=0.05).set_index(["id", "problem"])["verdict"]
+    found = judge(list(group_size_horizon.claims(table_of(rows))), family_error=0.05).set_index(["id", "problem"])["verdict"]
     one, many = (f"two-speeds, Constant(0.05), N = 120, n = {n}" for n in (1, 100))
     assert found["U9/trace", one] == "refuted"
     assert found["U9/curvature", one] == "confirmed"
@@ -292,5 +297,5 @@ def test_the_control_of_following_has_runs_of_its_own(gain, wrong, verdict, powe
     common = {"problem": "p", "schedule": "s", "budget": 8, "steps": 1, "step": 1, "replications": 100, "standard_error": 0.01}
     rows = [common | {"plan": plan, "prediction": loss, "estimate": 12.0 - gain * (12.0 - loss)} for plan, loss in exact.items()]
     rows.append(common | {"plan": "against", "prediction": wrong, "estimate": wrong})
-    found = judge(group_size_schedule.claims(pd.DataFrame(rows))).set_index("id").loc["U9/follow"]
+    found = judge(list(group_size_schedule.claims(pd.DataFrame(rows)))).set_index("id").loc["U9/follow"]
     assert (found["verdict"], found["power"]) == (verdict, power)

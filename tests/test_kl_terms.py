@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
+from grpo_theory.evidence import Comparison
 from grpo_theory.harness.study import Cell, cell_seed
 from simulations.sequence import kl_terms
 from simulations.sequence.divergences import at_held_prefixes, between, expected, gradient, token_logs
@@ -52,11 +53,15 @@ def test_held_prefixes_and_held_responses_agree(problem):
 @pytest.mark.parametrize("name", kl_terms.PROBLEMS)
 def test_each_identity_holds_and_its_control_does_not(name):
     """All but the printed ones hold to 1e-12, and draws from a policy 1% of a step away break each of them."""
-    cell = next(cell for cell in kl_terms.cells(True) if cell.settings["problem"] == name)
-    for row in kl_terms.simulate(cell.settings, cell_seed("kl_terms", Cell(cell.settings), 0), 0):
-        printed = "printed" in row["term"] + row["quantity"]
-        assert (row["estimate"] > 0.1) if printed else (row["estimate"] < 1e-12), row
-        assert row["astray"] > 1e-8, row
+    settings = next(cell.settings for cell in kl_terms.cells(True) if cell.settings["problem"] == name)
+    compared = [
+        one for one in kl_terms.compare(settings, cell_seed("kl_terms", Cell(settings), 0)) if isinstance(one, Comparison)
+    ]
+    assert len(compared) == len(kl_terms.MEANS) + len(kl_terms.SIDES)
+    for one in compared:
+        is_printed = one.statement in ("U17/printed", "U17/printed mean")
+        assert (one.estimate > 0.1) if is_printed else (one.estimate < 1e-12), one
+        assert one.broken > 1e-8, one
 
 
 def test_the_printed_slope_points_away(problem):

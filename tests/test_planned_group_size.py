@@ -86,7 +86,7 @@ def test_claims_hold_where_controls_fail():
             for i, one in enumerate(settings(name, "point", *POINT, min(50, CONTROLS)) for name in NAMES)
         ]
     )
-    found = claims(table)
+    found = list(claims(table))
     assert len(found) == 3 * len(NAMES) + len(NAMES) - 1
     for one in found:
         low, _ = one.control.interval(1e-5)

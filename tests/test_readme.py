@@ -12,7 +12,9 @@ from pages import DOCS, SAID, blocks, check_what_is_said, run_blocks
 import grpo_theory as gt
 from grpo_theory.harness.verdicts import Verdicts
 from grpo_theory.page.digest import COLUMNS, digest
+from grpo_theory.problem.chains import KINDS
 from simulations.collection import catalogue, collection
+from simulations.length.grid import RATES
 from simulations.training.passes import PROBLEMS
 
 TOP = DOCS.parent
@@ -176,6 +178,24 @@ def test_the_first_finding_is_what_the_exact_laws_say():
     assert abs(digits[1].max() / digits[0].max() - 1.0) < 0.01
 
 
+def test_the_first_finding_has_the_best_sizes_of_long_responses():
+    sizes = {}
+    for kind, make in KINDS.items():
+        for rate in RATES:
+            problems = {length: make(length, rate) for length in (16, 1024)}
+            sizes[kind, rate] = [gt.group_size_law(one, one.theta).optimum for one in problems.values()]
+    grow = np.array([found for (kind, _), found in sizes.items() if kind != "copy"])
+    (short, shortest), (long, longest) = np.transpose([grow.min(axis=0), grow.max(axis=0)])
+    said = finding(1)
+    assert f"{long:.0f} to {longest:.0f} for a thousand uncertain tokens" in said
+    assert f"from between {short:.1f} and {shortest:.1f} at 16 tokens to between {long:.0f} and {longest:.0f} at 1,024" in said
+    assert all(round(size) == 3 for (kind, _), found in sizes.items() if kind == "copy" for size in found)
+    sixteen = claims("length/sixteen")
+    of_rloo = sixteen["problem"].str.contains("(rloo)", regex=False)
+    assert f"groups of 16 lose at most {sixteen.loc[of_rloo, 'estimate'].max():.0%} of RLOO's best efficiency" in said
+    assert f"where advantages are divided, up to {sixteen['estimate'].max():.0%}" in said
+
+
 def test_the_first_finding_has_both_readings_of_the_formula_in_print():
     best = claims("U9/best/printed")
     assert (best["estimate"] - best["prediction"] == 1).all()
@@ -186,7 +206,8 @@ def test_the_first_finding_has_both_readings_of_the_formula_in_print():
         power = exact.prompt_weights @ exact.score_power
         readings.append(float(np.sqrt(power / gt.group_size_law(problem, problem.theta).c1)))
     assert f"too large ({min(readings):.1f} to {max(readings):.1f}) with the constant" in finding(1)
-    others = [name for name in gt.gallery.names() if not name.startswith("lm-") and name not in gt.gallery.names("chain")]
+    long = gt.gallery.names("chain")
+    others = [name for name in gt.gallery.names() if not name.startswith("lm-") and name not in long]
     optima = [gt.group_size_law(problem, problem.theta).optimum for problem in map(gt.gallery.problem, others)]
     finite = [optimum for optimum in optima if np.isfinite(optimum)]
     assert f"the best size runs from {min(finite):.1f} to {max(finite):.1f}, and is unlimited" in finding(1)

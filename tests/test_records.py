@@ -11,8 +11,8 @@ from streams_by_numpy import uniforms_of_runs
 import grpo_theory as gt
 from grpo_theory import TrainingRecord
 from grpo_theory.samples import rollout_hessian
-from grpo_theory.simulate.draw.prompt_tables import alias_table
-from grpo_theory.simulate.update.trace import NO_TRACE, PrefixTree, compact_features, fill_forms, leading_edges, weigh_edges
+from grpo_theory.simulate.draw.prompt_tables import alias_rows
+from grpo_theory.simulate.update.trace import NO_TRACE, compact_features, fill_forms, leading_edges, weigh_edges
 
 SIZES = {"batch_size": 2, "group_size": 3}
 CASES = (*POLICIES, *TREES)
@@ -63,7 +63,7 @@ def dense_hessian(dense, at, prompts, outcomes, rewards, strength):
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_rewards_and_hessian_are_those_of_the_rollouts(policy, penalty):
     c = token_case(policy, penalty)
-    dense, rloo, table = Dense(c), gt.estimators()["rloo"], alias_table(c.bandit.prompt_weights[None])
+    dense, rloo, table = Dense(c), gt.estimators()["rloo"], alias_rows(c.bandit.prompt_weights)
     record = records(c, replications=2, tail=0.25, rng=2)[0]
     assert record.tail_start == 30
     strength = c.kl.strength if c.kl else 0.0
@@ -72,7 +72,7 @@ def test_rewards_and_hessian_are_those_of_the_rollouts(policy, penalty):
         estimates = []
         for i in range(40):
             at = dense.at(record.path[run, i])
-            chosen, outcomes = dense.draw(at, *table, uniforms[run][i])
+            chosen, outcomes = dense.draw(at, table, uniforms[run][i])
             rewards = dense.seen(at, rloo).rewards[chosen[:, None], outcomes]
             assert record.mean_rewards[run, i] == pytest.approx(rewards.mean(), abs=1e-12)
             estimates.append(dense_hessian(dense, at, chosen, outcomes, rewards, strength))
@@ -113,8 +113,8 @@ def hessian_forms(c, group_size, strength):
     dense, paths = Dense(c), c.policy.paths
     at = dense.at(c.theta)
     rewards = dense.seen(at, gt.estimators()["rloo"]).rewards
-    tree = PrefixTree(paths.edges, paths.lengths, leading_edges(paths), paths.vocabulary_size)
-    trace = NO_TRACE._replace(tree=tree, group_size=group_size, strength=strength)
+    parents = leading_edges(paths)
+    trace = NO_TRACE._replace(paths=paths, group_size=group_size, strength=strength)
     forms = np.zeros((c.policy.n_prompts, paths.n_logits, paths.n_logits))
     for m, chances in enumerate(at.outcomes):
         rows = list(product(np.flatnonzero(chances), repeat=group_size))
@@ -123,7 +123,7 @@ def hessian_forms(c, group_size, strength):
         seen, rest, leads, masses = np.tile(rewards[m][:, None], n), *(np.empty((paths.n_logits, n)) for _ in range(3))
         weigh_edges.py_func(counts, seen, n, trace, np.empty(n), leads, masses)
         found = np.empty((paths.n_logits, paths.n_logits, n))
-        fill_forms.py_func(tokens, leads, masses, n, tree, rest, np.empty((2, n)), found)
+        fill_forms.py_func(tokens, leads, masses, n, parents, rest, np.empty((2, n)), found)
         lower = np.tril(found @ np.prod(chances[rows], axis=1)) / group_size
         forms[m] = lower + np.tril(lower, -1).T
     return forms

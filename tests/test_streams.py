@@ -8,8 +8,9 @@ from enumeration import case
 
 import grpo_theory as gt
 from grpo_theory.simulate.draw.batches import BatchStream
-from grpo_theory.simulate.draw.counting import compiled_fill_counts, make_counting_room, make_counts, make_sheet
+from grpo_theory.simulate.draw.counting import compiled_fill_counts, make_counting_room, make_counts
 from grpo_theory.simulate.draw.outcome_law import outcome_law
+from grpo_theory.simulate.draw.sheet import make_sheet
 from grpo_theory.simulate.draw.streams import LANES, as_seed_sequence, block_generator, block_streams, stream_words
 from grpo_theory.simulate.gradients import JOB_BLOCKS, jobs_of
 

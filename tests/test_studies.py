@@ -18,7 +18,7 @@ from grpo_theory.harness.store import Store, StoreError, read_table
 from grpo_theory.harness.study import COLUMNS, Cell, cell_seed, table_of
 from grpo_theory.theory import baseline_trace
 from simulations.collection import studies
-from simulations.gradient import baselines, error_law, prompt_baselines, u_statistic
+from simulations.gradient import baseline_parabola, baselines, error_law, prompt_baselines, u_statistic
 
 
 def compute(study, store, workers=2, **options):
@@ -245,7 +245,8 @@ def test_assumption_2_and_the_comparisons_have_powerful_controls():
         if cell.settings["problem"] in ("uniform", "mixed"):
             results = [baselines.simulate(cell.settings, cell_seed("baselines", cell, 0), c) for c in range(cell.chunks)]
             rows += baselines.rows(cell.settings, results)
-    verdicts = judge(baselines.claims(table_of(rows))).set_index(["id", "problem"])
+    found = [*baselines.claims(table_of(rows)), *claims_on(baseline_parabola, {"uniform", "mixed"})]
+    verdicts = judge(found).set_index(["id", "problem"])
     assert verdicts["power"].all()
     assert verdicts.loc[("U6/assumption", "uniform"), "verdict"] == "confirmed"
     assert verdicts.loc[("U6/assumption", "mixed"), "verdict"] == "refuted"
@@ -282,7 +283,7 @@ def test_a_kernel_that_gives_nan_confirms_nothing(monkeypatch):
     """It once did: the greater of 0 and NaN was 0."""
     cell = u_statistic.cells(True)[0]
     seed = np.random.SeedSequence(0)
-    assert u_statistic.simulate(cell.settings, seed, 0)["U1"][0] < 1e-10
+    assert next(u_statistic.compare(cell.settings, seed)).estimate < 1e-10
     monkeypatch.setattr(u_statistic, "estimate", lambda name, scores, rewards: np.full(scores.shape[1], np.nan))
     with pytest.raises(ValueError, match="estimates must be numbers"):
-        u_statistic.simulate(cell.settings, seed, 0)
+        list(u_statistic.compare(cell.settings, seed))

@@ -23,7 +23,7 @@ from grpo_theory.simulate.covector import ratios
 from grpo_theory.simulate.draw import elementary, policy_draw, prompt_tables
 from grpo_theory.simulate.draw import streams as random_streams
 from grpo_theory.simulate.draw.policy_draw import CHUNK_WORDS
-from grpo_theory.simulate.draw.prompt_tables import alias_table
+from grpo_theory.simulate.draw.prompt_tables import alias_rows
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks
 from grpo_theory.simulate.training_tables import make_advantage_rule
 from grpo_theory.simulate.update import advance, ascent, iterates
@@ -41,11 +41,11 @@ def transcription(dense, theta, estimator, steps, uniforms, inner_steps=1, move=
     Returns the iterates, the mean rewards of the rollouts, and how often a clip changed the weight of a token, by the sign of
     the advantage.
     """
-    table = alias_table(dense.bandit.prompt_weights[None])
+    table = alias_rows(dense.bandit.prompt_weights)
     path, rewards, clipped = [theta], [], np.zeros(2, dtype=int)
     for i, rows in enumerate(uniforms):
         then = dense.at(path[-1])
-        prompts, outcomes = dense.draw(then, *table, rows)
+        prompts, outcomes = dense.draw(then, table, rows)
         advantages = dense.advantages(then, estimator, prompts, outcomes)
         rewards.append(dense.seen(then, estimator).rewards[prompts[:, None], outcomes].mean())
         size = len(prompts) // inner_steps
@@ -268,7 +268,7 @@ def test_a_ball_holds_every_inner_step(registry):
     (rows,) = uniforms_of_runs(5, 4, 3, 1)[0]
     dense = Dense(c)
     then = now = dense.at(c.theta)
-    prompts, outcomes = dense.draw(then, *alias_table(c.bandit.prompt_weights[None]), rows)
+    prompts, outcomes = dense.draw(then, alias_rows(c.bandit.prompt_weights), rows)
     advantages = dense.advantages(then, found, prompts, outcomes)
     theta, lengths = c.theta, []
     for own in (slice(0, 2), slice(2, 4)):

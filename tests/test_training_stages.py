@@ -15,8 +15,8 @@ from grpo_theory.compiler.lanes import RUN, WIDTH, load, store
 from grpo_theory.exact import weights
 from grpo_theory.exact.multisets import count_multisets
 from grpo_theory.exact.table import AdvantageTable, multiset_ranks
-from grpo_theory.simulate.advantage import affine, kernel_call, rewards, rollout, tables
-from grpo_theory.simulate.advantage.kernel_call import KernelView, Window, make_batch, spare_rows
+from grpo_theory.simulate.advantage import affine, call_room, kernel_call, rewards, rollout, tables
+from grpo_theory.simulate.advantage.call_room import KernelView, make_batch, spare_rows
 from grpo_theory.simulate.advantage.tables import make_tables
 from grpo_theory.simulate.covector import features, ratios
 from grpo_theory.simulate.draw import elementary, policy_draw, prompt_tables
@@ -272,58 +272,58 @@ def check_batch(a, batch, row, look, outcomes, read):
     np.testing.assert_array_equal(own, fields if read else np.nan)
 
 
-WINDOWS = [Window(0, B, 0, N), Window(1, B, 3, 8)]
+SHOWN = [(0, N), (3, 8)]
+"""The first lane that is shown, and how many are."""
 
 
-@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize(("first", "n"), SHOWN)
 @pytest.mark.parametrize("read", [True, False])
 @pytest.mark.parametrize("by_prompt", [True, False])
-def test_counted_groups_as_a_kernel_sees_them_and_what_it_makes_of_them(by_prompt, read, window):
+def test_counted_groups_as_a_kernel_sees_them_and_what_it_makes_of_them(by_prompt, read, first, n):
     a = Arrays()
     view, prompts, look = seen_by(a, by_prompt, read)
     outcomes = a.rng.integers(a.o, size=(B, G, LANES))
     counts = (outcomes[:, :, None] == np.arange(a.o)[:, None]).sum(axis=1).astype(np.int32)
     batch = make_batch(B * N + spare_rows(G), G, np.zeros(1))
-    *_, seen = twins("write_counted", view, counts, prompts, window, batch)
-    *_, seen = twins("write_fields", view, prompts, window, seen)
+    *_, seen = twins("write_counted", view, counts, prompts, first, n, batch)
+    *_, seen = twins("write_fields", view, prompts, first, n, seen)
     by_value = np.argsort(np.arange(a.o) % a.n_values, kind="stable")
-    where = [(b, i, (b - window.start) * window.n + i - window.first) for b in range(window.start, window.stop)
-             for i in range(window.first, window.first + window.n)]  # fmt: skip
+    where = [(b, first + j, b * n + j) for b in range(B) for j in range(n)]
     for b, i, row in where:
         check_batch(a, seen, row, look(b, i), np.repeat(by_value, counts[b, by_value, i]), read)
-    call = kernel_call.CallRoom(0, 0, 2.0, seen, np.ascontiguousarray(seen.rewards))
-    *_, found, _ = twins("read_counted", counts, a.n_values, window, call, np.full((B, a.o, LANES), 7.0), 2)
+    call = call_room.CallRoom(0, 2.0, seen, np.ascontiguousarray(seen.rewards))
+    *_, found, _ = twins("read_counted", counts, a.n_values, first, n, call, np.full((B, a.o, LANES), 7.0), 2)
     for b, i, _ in where:
         expected = np.where(counts[b, :, i] > 0, look(b, i)[0] / 2.0, 7.0)
-        np.testing.assert_array_equal(found[b, :, i - window.first + 2], expected)
+        np.testing.assert_array_equal(found[b, :, i - first + 2], expected)
     for wrong in (np.nan, np.inf):
         gaps = np.zeros((B * N, G))
-        gaps[window.n * (window.stop - 1 - window.start) + 3, G - 1] = wrong
-        *_, spoiled, _ = twins("note_gaps", gaps, window, found, 2)
-        assert np.argwhere(np.isnan(spoiled)).tolist() == [[window.stop - 1, 0, 5]]
+        gaps[n * (B - 1) + 3, G - 1] = wrong
+        *_, spoiled, _ = twins("note_gaps", gaps, n, found, 2)
+        assert np.argwhere(np.isnan(spoiled)).tolist() == [[B - 1, 0, 5]]
 
 
-@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize(("first", "n"), SHOWN)
 @pytest.mark.parametrize("read", [True, False])
 @pytest.mark.parametrize("by_prompt", [True, False])
-def test_groups_in_order_as_a_kernel_sees_them_and_what_it_makes_of_them(by_prompt, read, window):
+def test_groups_in_order_as_a_kernel_sees_them_and_what_it_makes_of_them(by_prompt, read, first, n):
     a = Arrays()
     view, prompts, look = seen_by(a, by_prompt, read)
     ordered, batch = a.rng.integers(a.o, size=(B, G, LANES)), make_batch(B * N, G, np.zeros(1))
-    *_, seen = twins("write_ordered", view, ordered, prompts, window, batch)
-    *_, seen = twins("write_fields", view, prompts, window, seen)
+    *_, seen = twins("write_ordered", view, ordered, prompts, first, n, batch)
+    *_, seen = twins("write_fields", view, prompts, first, n, seen)
     advantages = a.numbers(B * N, G)
-    call = kernel_call.CallRoom(0, 0, 2.0, seen, advantages)
-    rows, n = (a.responses, a.k) if by_prompt else (np.arange(a.o), a.o)
-    *_, one = twins("add_ordered", ordered, window, call, rows, np.zeros((B, 1, n, LANES)))
-    *_, two = twins("add_ordered", ordered, window, call, rows, np.zeros((B, 2, n, LANES)))
-    for b in range(window.start, window.stop):
-        for i in range(window.first, window.first + window.n):
-            row = (b - window.start) * window.n + i - window.first
+    call = call_room.CallRoom(0, 2.0, seen, advantages)
+    rows, n_rows = (a.responses, a.k) if by_prompt else (np.arange(a.o), a.o)
+    *_, one = twins("add_ordered", ordered, a.responses, first, n, call, np.zeros((B, 1, n_rows, LANES)))
+    *_, two = twins("add_ordered", ordered, a.responses, first, n, call, np.zeros((B, 2, n_rows, LANES)))
+    for b in range(B):
+        for i in range(first, first + n):
+            row = b * n + i - first
             check_batch(a, seen, row, look(b, i), ordered[b, :, i], read)
             for part, kept in enumerate((advantages[row] > 0.0, advantages[row] <= 0.0)):
                 weights = np.where(kept, advantages[row], 0.0) / 2.0
-                expected = np.bincount(rows[ordered[b, :, i]], weights=weights, minlength=n)
+                expected = np.bincount(rows[ordered[b, :, i]], weights=weights, minlength=n_rows)
                 np.testing.assert_allclose(two[b, part, :, i], expected, atol=1e-14)
     np.testing.assert_allclose(one[:, 0], two.sum(axis=1), atol=1e-14)
 
@@ -468,42 +468,40 @@ def test_iterates_are_followed_projected_and_kept():
     np.testing.assert_array_equal(mean_alone[1, :, 0], mean[1, :, 4])
     np.testing.assert_allclose(far_alone[1, 0], ((theta - start[1])[:, 4] ** 2).sum(), rtol=1e-14)
     trace = traces.NO_TRACE._replace(path=np.zeros((N, 3, 3)))
-    for stage in (compiled(STAGES["keep_iterates"]), STAGES["keep_iterates"].function):
+    for stage in (compiled(STAGES["keep_iterates"]), STAGES["keep_iterates"].py_func):
         for first in (0, WIDTH):
             stage(2, theta + first, trace, first)
         np.testing.assert_array_equal(trace.path[:WIDTH, 2], theta.T[:WIDTH])
         np.testing.assert_array_equal(trace.path[WIDTH:, 2], theta.T[: N - WIDTH] + WIDTH)
-    path = a.numbers(N, 3, 2)
-    whole = traces.NO_TRACE._replace(path=path, mean_rewards=np.zeros((N, 2)), hessian=np.zeros((N, 2, 2)))
-    for stage in (compiled(STAGES["part_of"]), STAGES["part_of"].py_func):
-        np.testing.assert_array_equal(stage(whole, 32, 32).path, path[32:])
-        np.testing.assert_array_equal(stage(whole, 0, 32).path, path[:32])
 
 
 def test_the_hessian_agrees_with_plain_python():
     a = Arrays()
-    compact = traces.compact_features(a.problem.policy)
-    tree = traces.PrefixTree(a.paths.edges, a.paths.lengths, traces.leading_edges(a.paths), a.paths.vocabulary_size)
-    trace = traces.NO_TRACE._replace(tree=tree, compact=compact, group_size=G, strength=0.3)
+    columns, by_prompt = traces.compact_features(a.problem.policy)
+    parents = traces.leading_edges(a.paths)
+    trace = traces.NO_TRACE._replace(
+        columns=columns, features=by_prompt, paths=token_paths(a.paths), parents=parents, group_size=G, strength=0.3
+    )
     room, square = np.zeros((a.d, LANES)), np.zeros((a.d, a.d, LANES))
     own_rewards = a.numbers(a.o, LANES)
     *_, mean, leads, masses = twins("weigh_edges", a.counts, own_rewards, N, trace, np.zeros(LANES), room, room)
     np.testing.assert_allclose(mean[:N], (a.counts * own_rewards).sum(axis=0)[:N] / G, rtol=1e-12)
-    *_, forms = twins("fill_forms", a.tokens, leads, masses, N, tree, room, np.zeros((2, LANES)), square)
+    *_, forms = twins("fill_forms", a.tokens, leads, masses, N, parents, room, np.zeros((2, LANES)), square)
     assert np.abs(forms[:, :, :N]).max() > 0.1
     full = np.tril(np.moveaxis(forms, -1, 0))[:N]
     full += np.swapaxes(np.tril(full, -1), -1, -2)
     dense = features.features(a.problem.policy)[a.prompts[:N]]
-    gathered = np.zeros((a.d, compact.columns.shape[1], LANES))
+    gathered = np.zeros((a.d, columns.shape[1], LANES))
     for function in (compiled(STAGES["add_congruence"]), STAGES["add_congruence"].py_func):
-        kept = trace._replace(hessian=np.ones((N, dense.shape[2], dense.shape[2])))
-        function(forms, a.prompts, 0.2, N, kept, gathered, room, np.zeros(LANES))
+        kept = trace._replace(hessian=np.ones((2 + N, dense.shape[2], dense.shape[2])))
+        function(forms, a.prompts, 0.2, (2, N), kept, gathered, room, np.zeros(LANES))
         expected = 1.0 + 0.2 * np.einsum("ndi,nde,nej->nij", dense, full, dense)
-        np.testing.assert_allclose(kept.hessian, expected, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(kept.hessian[2:], expected, rtol=1e-11, atol=1e-12)
+        np.testing.assert_array_equal(kept.hessian[:2], 1.0)
 
 
 ELSEWHERE = {
-    **dict.fromkeys(("draw_prompts", "choose_prompts"), "test_driver.py"),
+    "choose_prompts": "test_driver.py",
     **{
         f"{kind}_{what}": "test_training.py"
         for kind in ("tabular", "picked", "dense", "few", "head")

@@ -3,12 +3,12 @@ from .ball import largest_error as largest_error
 from .ball import longest_estimate as longest_estimate
 from .ball import region as region
 from .ball import steepest_ray as steepest_ray
-from .group_law import NotEnumerableError as NotEnumerableError
 from .group_law import gradient_covariance as gradient_covariance
 from .group_law import gradient_law as gradient_law
 from .group_law import gradient_mean as gradient_mean
 from .group_law import law_between as law_between
 from .law import GradientLaw as GradientLaw
+from .law import NotEnumerableError as NotEnumerableError
 from .maximiser import Optimum as Optimum
 from .maximiser import OptimumWarning as OptimumWarning
 from .maximiser import check_optimum as check_optimum

@@ -1,7 +1,8 @@
 """Score moments by reward of a chain, carried from token to token: for every estimator whose weights are products over tokens.
 
 What multiplies the score of a token must depend on the token, its state and the sign of the advantage alone, but for a weight of
-the whole response that is a product over its tokens (the trajectory ratio) or depends on its length (docs/derivations/chains.md).
+the whole response that is a product over its tokens (the trajectory ratio) or depends on its length
+(docs/derivations.md, section 15).
 """
 
 from functools import partial
@@ -14,9 +15,9 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.clip import no_clip
 from grpo_theory.estimation.ratio import trajectory_ratio
 from grpo_theory.exact.classes import Classes
+from grpo_theory.exact.law import NotEnumerableError
 from grpo_theory.exact.score_moments import ScoreMoments
 from grpo_theory.problem import ChainPoint
-from grpo_theory.problem.state_rewards import NotListedError
 
 UNREADABLE = {"squared_score_norms": "score norms", "lengths": "lengths"}
 """What a kernel may read of a response besides its reward."""
@@ -45,7 +46,7 @@ def check_carried(estimator: Estimator, one_length: bool) -> None:
         why = "it has a KL term in the loss, and a problem with a chain has no penalty"
     else:
         return
-    raise NotListedError(
+    raise NotEnumerableError(
         f"the law of estimator {estimator.name!r} cannot be carried from token to token, because {why}: use "
         "simulate_gradients, or problem.listed() if there are at most 4,096 responses"
     )
@@ -100,7 +101,7 @@ def _tokens(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> T
         return Tokens(drawn, drawn, _gains(estimator, log_ratios))
     if estimator.ratio.function is trajectory_ratio and estimator.clip.function is no_clip:
         return Tokens(current.state_probabilities, drawn * np.exp(2.0 * log_ratios), np.ones((1, *drawn.shape)))
-    raise NotListedError(
+    raise NotEnumerableError(
         f"the law of estimator {estimator.name!r} off policy cannot be carried from token to token, because its weights are "
         "neither a function of each token's own ratio nor the unclipped ratio of the whole response: use simulate_gradients, or "
         "problem.listed() if there are at most 4,096 responses"

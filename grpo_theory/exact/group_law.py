@@ -12,7 +12,7 @@ from grpo_theory.estimation.kernel import RESPONSE_FIELDS
 from grpo_theory.exact.carried import carried_moments
 from grpo_theory.exact.classes import Looks, looked_at, looks_of
 from grpo_theory.exact.exchangeability import check_exchangeable
-from grpo_theory.exact.law import GradientLaw
+from grpo_theory.exact.law import GradientLaw, NotEnumerableError
 from grpo_theory.exact.multisets import (
     MAXIMUM_COUNTS,
     MAXIMUM_RESPONSES,
@@ -26,10 +26,6 @@ from grpo_theory.problem import ChainPoint, Point, Problem
 from grpo_theory.validation import as_count, typed
 
 _LENGTHS = RESPONSE_FIELDS.index("lengths")
-
-
-class NotEnumerableError(ValueError):
-    """An estimator whose exact moments are not to be had by enumeration; simulation still is."""
 
 
 @typed

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+class NotEnumerableError(ValueError):
+    """An estimator whose exact moments are not to be had by enumeration; simulation still is."""
+
+
 @dataclass(frozen=True, eq=False)
 class GradientLaw:
     """First two moments of an estimator's gradient at one theta, prompts drawn from f.

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from inspect import signature
 from math import isfinite
 from types import ModuleType
 from typing import Any
@@ -81,9 +82,10 @@ def _simulated_form(module: ModuleType) -> dict[str, Any]:
 
 def _exact_form(module: ModuleType, statements: Iterable[Statement]) -> dict[str, Any]:
     by_id = {one.id: one for one in statements}
+    draws = len(signature(module.compare).parameters) > 1
 
     def compute(settings: Settings, rng: Any, chunk: int) -> list[dict[str, Any]]:
-        compared = module.compare(settings)
+        compared = module.compare(settings, rng) if draws else module.compare(settings)
         if not isinstance(compared, Iterable):
             raise StudyError(f"{YIELDS}, got {type(compared).__name__}")
         return [_row(one, by_id) for one in compared]

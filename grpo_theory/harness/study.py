@@ -1,10 +1,13 @@
 """What a study is: a file, whose head states theorems and whose body computes what decides them.
 
 Two forms.  An exact study defines ``compare(settings)``, which yields `Statement.compare` for each statement and setting: the two
-sides and the broken one; and rows of data, if a figure shows more.  A simulated one defines ``simulate(settings, rng, chunk)``,
-whose `rng` has been spawned for the chunk; ``rows(settings, results)``, which makes rows of the table of what the chunks of a
-cell returned; and ``claims(table)``, which reads the claims off it.  Either may define ``cells(quick)``; else there is one cell.
-What is stated is whatever `Statement` stands at the top level of the file, alone, in a tuple or in a dict.
+sides and the broken one; and rows of data, if a figure shows more.  A study whose statements hold exactly on whatever is drawn,
+such as random policies or the paths of runs, defines ``compare(settings, rng)``.
+
+A simulated study defines ``simulate(settings, rng, chunk)``, whose `rng` has been spawned for the chunk; ``rows(settings,
+results)``, which makes rows of the table of what the chunks of a cell returned; and ``claims(table)``, which reads the claims off
+it.  Either may define ``cells(quick)``; else there is one cell.  What is stated is whatever `Statement` stands at the top level
+of the file, alone, in a tuple or in a dict.
 """
 
 import json

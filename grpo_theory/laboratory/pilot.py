@@ -15,7 +15,7 @@ from grpo_theory.laboratory.experiment import as_generator
 from grpo_theory.problem import Problem
 from grpo_theory.problem.logit_map import HeadMap
 from grpo_theory.samples import Rollouts
-from grpo_theory.simulate.draw.responses import OutcomeTables, block_draws, by_replication, tabulate
+from grpo_theory.simulate.draw.responses import OutcomeTables, draw_responses, tabulate
 from grpo_theory.simulate.draw.sizes import as_sizes
 from grpo_theory.simulate.draw.streams import Rng
 from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
@@ -85,8 +85,7 @@ class Pilot:
         """
         plan = self._plan(problem)
         replications = as_count("replications", replications)
-        draws = block_draws(as_generator(rng), plan.tables, 1, replications, self.batch_size, self.group_size)
-        prompts, outcomes = by_replication(draws, self.batch_size)
+        prompts, outcomes = draw_responses(as_generator(rng), plan.tables, replications, self.batch_size, self.group_size)
         return Rollouts(read_only(plan.rewards(prompts, outcomes)[..., 0]), read_only(plan.scores(prompts, outcomes)))
 
     def take(self, block: Rollouts, i: int) -> Rollouts:

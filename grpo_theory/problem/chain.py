@@ -19,8 +19,9 @@ END = -1
 class TokenChain(Policy):
     """Responses of any length, drawn token by token from a softmax that depends on a state, which every token moves on.
 
-    Responses are not listed, so that a thousand tokens cost a thousand times what one costs.  A response ends with the end
-    token, when it comes into a state in which responses end, or when it has as many tokens as the horizon.
+    Responses are not listed: sums over them are carried from state to state (docs/derivations.md, section 15), so that a
+    thousand tokens cost a thousand times what one costs.  A response ends with the end token, when it comes into a state in
+    which responses end, or when it has as many tokens as the horizon.
 
     Parameters
     ----------

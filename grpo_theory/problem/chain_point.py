@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers, cached_array
+from grpo_theory.arrays import Array, Integers, cached_array, read_only
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.moments import Moments
 from grpo_theory.problem.point import Point
@@ -92,6 +92,18 @@ class ChainPoint(Point):
         shares : ndarray, shape (T + 1,)
             What multiplies the sum over a response's tokens, by its length.
         """
+        # Laws at many group sizes ask for the same sums.
+        asked = tuple(table.tobytes() for table in (weights, squares, gains, shares))
+        if asked not in self._kept:
+            self._kept[asked] = read_only(self._score_sums(weights, squares, gains, shares))
+        return self._kept[asked]
+
+    @cached_property
+    def _kept(self) -> dict[tuple[bytes, ...], ScoreSums]:
+        """What `score_sums` has returned, by what it was asked."""
+        return {}
+
+    def _score_sums(self, weights: Array, squares: Array, gains: Array, shares: Array) -> ScoreSums:
         first, second = self.walk(weights, shares), self.walk(squares, shares**2)
         starts, forward = self.chain.starts, self.carried(first, gains)
         edges = edge_mass(first, forward.mass, starts)[:, :, None] * gains

@@ -99,6 +99,11 @@ class Point:
         """||W||^2 of each response, shape (M, K)."""
         return np.maximum(self.token_products.sum(axis=(-2, -1)), 0.0)
 
+    @property
+    def value(self) -> Array:
+        """E[Z | x], shape (M,)."""
+        return self.moments.value
+
     @cached_array
     def moments(self) -> Moments:
         """Exact moments of reward and score."""

@@ -121,8 +121,8 @@ class GradientSimulation:
     def to_dict(self) -> dict[str, Any]:
         """Return the moments as JSON-able lists; Python's floats keep every bit."""
         arrays = {name: getattr(self, name).tolist() for name in _ARRAYS}
-        facts = {"replications": self.replications, "gradient_power": self.gradient_power}
-        return {"estimators": list(self.estimators), **facts, **arrays}
+        names, count, power = list(self.estimators), self.replications, self.gradient_power
+        return {"estimators": names, "replications": count, "gradient_power": power, **arrays}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
@@ -130,8 +130,7 @@ class GradientSimulation:
         count, directions = len(state["estimators"]), len(state["means"][0]) - FIRST_DIRECTION
         arrays = {name: np.array(state[name], dtype=np.float64) for name in _ARRAYS}
         arrays["along_scatter"] = arrays["along_scatter"].reshape(count, directions, directions)
-        names, replications, power = tuple(state["estimators"]), state["replications"], state["gradient_power"]
-        return cls(estimators=names, replications=replications, gradient_power=power, **arrays)
+        return cls(tuple(state["estimators"]), state["replications"], state["gradient_power"], **arrays)
 
     def merge(self, other: Self) -> Self:
         """Return the moments of both sets of replications (Chan's update)."""
@@ -151,16 +150,10 @@ class GradientSimulation:
         """
         import pandas as pd  # slow to import, and not always wanted
 
-        columns = {
-            "estimator": list(self.estimators),
-            "replications": self.replications,
-            "mse": self.mse,
-            "mse_standard_error": self.mse_standard_error,
-            "prompt_mse": self.prompt_mse,
-            "prompt_mse_standard_error": self.prompt_mse_standard_error,
-            "efficiency": self.efficiency if self.gradient_power else np.nan,
-            "efficiency_standard_error": self.efficiency_standard_error if self.gradient_power else np.nan,
-        }
+        columns = {"estimator": list(self.estimators), "replications": self.replications}
+        for name in ("mse", "prompt_mse", "efficiency"):
+            for column in (name, f"{name}_standard_error"):
+                columns[column] = getattr(self, column) if self.gradient_power or name != "efficiency" else np.nan
         for j in range(self.along.shape[1]):
             columns[f"along_{j}"] = self.along[:, j]
             columns[f"along_{j}_standard_error"] = self.along_standard_error[:, j]
@@ -242,8 +235,7 @@ class GradientSimulation:
         return np.einsum("ai,aibj,bj->ij", slopes, scatter, slopes)
 
     def _difference(self, means: Array, scatter: Array, first: str, second: str) -> tuple[float, float]:
-        i, j = self.index(first), self.index(second)
-        covariance = self._covariance(scatter)
+        i, j, covariance = self.index(first), self.index(second), self._covariance(scatter)
         variance = covariance[i, i] + covariance[j, j] - 2.0 * covariance[i, j]
         return float(means[i] - means[j]), float(np.sqrt(max(variance, 0.0)))
 

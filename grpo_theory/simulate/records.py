@@ -17,7 +17,7 @@ from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.draw.streams import Rng, as_seed_sequence, block_streams
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
 from grpo_theory.simulate.update.optimiser import SGD, Optimiser
-from grpo_theory.simulate.update.trace import Trace, compact_features, empty_trace
+from grpo_theory.simulate.update.trace import Trace, make_trace, trace_from
 from grpo_theory.simulate.workers import map_in_order
 from grpo_theory.validation import as_count, as_numbers, typed
 
@@ -125,12 +125,13 @@ def _traced(
     result: Callable[[Trace], Result],
 ) -> Iterator[Result]:
     """Yield what is made of the trace of each block of runs, whose Hessians are estimated over a window of the rollouts."""
-    compact, steps = compact_features(blocks.problem.policy), blocks.updates.stop
+    steps = blocks.updates.stop
+    shared = make_trace(blocks.problem, blocks.rules.source, steps, window)
 
     def run(number: int) -> Result:
         """Train one block, a pure function of its number."""
         begun = starts[number * BLOCK_RUNS : (number + 1) * BLOCK_RUNS]
-        trace = empty_trace(blocks.problem, compact, begun, blocks.sizes.group_size, steps, window)
+        trace = trace_from(begun, shared)
         with blocks.start(block_streams(seed, number), begun, trace) as runs:
             runs.advance(steps)
         return result(trace)

@@ -12,7 +12,7 @@ from grpo_theory.compiler.lanes import WIDTH, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.weights import check_penalty
 from grpo_theory.problem import Policy, Problem
-from grpo_theory.simulate.advantage.kernel_call import fault_message
+from grpo_theory.simulate.advantage.call_room import fault_message
 from grpo_theory.simulate.advantage.rollout import faulty_rewards
 from grpo_theory.simulate.advantage.route import IN_ORDER, Route, route_in_training
 from grpo_theory.simulate.draw.sizes import StepSizes, as_sizes
@@ -117,7 +117,7 @@ class TrainingBlocks:
         functions = Functions(
             advantage_functions(estimator, rule, route),
             covector_functions(estimator, rules.tokens),
-            step_functions(found, optimiser, projects=ball is not None, keeps=keeps),
+            step_functions(found, optimiser, keeps=keeps),
         )
         return cls(problem, estimator, checked, updates, route, found, optimiser, functions, rules)
 

@@ -10,7 +10,7 @@ from grpo_theory.estimation.kernel import PROMPT_FIELDS, SIGNATURE
 from grpo_theory.exact.weights import gains_on_policy
 from grpo_theory.problem import Paths, Problem
 from grpo_theory.simulate.advantage.affine import sum_affine
-from grpo_theory.simulate.advantage.kernel_call import NO_CALL, KernelView, make_call_room
+from grpo_theory.simulate.advantage.call_room import NO_CALL, KernelView, make_call_room
 from grpo_theory.simulate.advantage.rewards import RewardRoom, RewardTables, fill_rewards, penalise, see_fields
 from grpo_theory.simulate.advantage.rollout import AdvantageFunctions, AdvantageRule, Rollout, sum_counted, sum_in_order
 from grpo_theory.simulate.advantage.route import IN_ORDER, Route
@@ -29,9 +29,8 @@ from grpo_theory.simulate.draw.sizes import StepSizes
 from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.update.advance import State, StepFunctions
 from grpo_theory.simulate.update.ascent import Ascent
-from grpo_theory.simulate.update.iterates import follow_alone, project
 from grpo_theory.simulate.update.optimiser import Optimiser
-from grpo_theory.simulate.update.trace import keep_iterates, keep_rollout
+from grpo_theory.simulate.update.trace import keep_rollout
 
 
 def token_paths(paths: Paths) -> TokenPaths:
@@ -130,7 +129,6 @@ def make_rollout(problem: Problem, estimator: Estimator, route: Route, sizes: St
         rewards=make_reward_room(problem, estimator, batch_size, facts, lanes),
         sums=zeros(batch_size, 2 if in_order else 1, n_outcomes, lanes),
         ordered=zeros(batch_size, group_size if in_order else 0, lanes, dtype=np.int64),
-        rows=np.arange(n_outcomes),
         call=make_call_room(estimator.advantage, batch_size, group_size, 1.0) if route.is_called else NO_CALL,
         fault=np.zeros(3, dtype=np.int64),
     )
@@ -210,7 +208,7 @@ def make_state(starts: Array, size: int, n_moments: int) -> State:
     )
 
 
-def step_functions(ascent: Ascent, optimiser: Optimiser, *, projects: bool, keeps: bool) -> StepFunctions:
+def step_functions(ascent: Ascent, optimiser: Optimiser, *, keeps: bool) -> StepFunctions:
     """Collect what is called; `keeps` says whether runs leave a trace."""
     return StepFunctions(
         fill_logits=ascent.fill_logits,
@@ -218,8 +216,5 @@ def step_functions(ascent: Ascent, optimiser: Optimiser, *, projects: bool, keep
         array=ascent.array,
         move=value_or_null(optimiser.move, optimiser.n_moments > 0),
         settings=optimiser.settings,
-        project=value_or_null(project, projects),
-        follow_alone=value_or_null(follow_alone, ascent.alone),
         keep_rollout=value_or_null(keep_rollout, keeps),
-        keep_iterates=value_or_null(keep_iterates, keeps),
     )

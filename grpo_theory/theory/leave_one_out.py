@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
+from grpo_theory.estimation import find
+from grpo_theory.exact.group_law import scores_of
 from grpo_theory.problem import Moments, Problem
 from grpo_theory.problem.bandit import LARGEST_REWARD
 from grpo_theory.theory.baseline import baseline_trace
@@ -36,16 +38,15 @@ def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Arra
     (docs/derivations.md, section 2); their traces are the constants c1, c2 and c3 of the scaling law.
     """
     point = problem.at(theta)
-    exact, pi, covectors = point.moments, point.probabilities, point.covectors
-    by_response = point.outcome_probabilities * (point.rewards - exact.value[:, None]) ** 2
-    squares = by_response.reshape(*pi.shape, -1).sum(axis=-1)
-
-    def power(weights: Array) -> Array:
-        return np.swapaxes(covectors, 1, 2) @ (weights[:, :, None] * covectors)
-
+    exact = point.moments
+    squares, powers = (np.empty((len(exact.value), *2 * (problem.policy.n_logits,))) for _ in range(2))
+    for scores, _, _ in scores_of(point, point, find("rloo")).by_look:
+        prompts, chances = scores.classes.prompts, scores.classes.probabilities[..., None, None]
+        deviations = (scores.classes.fields[0] - exact.value[prompts, None])[..., None, None]
+        squares[prompts], powers[prompts] = scores.forms(chances * deviations**2), scores.forms(chances)
     slopes = exact.gradient_covectors
     outer = slopes[:, :, None] * slopes[:, None, :]
-    forms = (outer, power(squares) - outer, exact.reward_variance[:, None, None] * power(pi) + outer)
+    forms = (outer, squares - outer, exact.reward_variance[:, None, None] * powers + outer)
     weights = exact.prompt_weights[:, None, None]
     between, oracle, second_order = (problem.policy.logit_map.congruence(weights * form) for form in forms)
     between -= np.outer(exact.gradient, exact.gradient)

@@ -80,14 +80,14 @@ def _law(name: str) -> gt.GroupSizeLaw:
 
 def value(name: str) -> float:
     """E[Z]."""
-    found = _moments(name)
-    return float(found.prompt_weights @ found.value)
+    moments = _moments(name)
+    return float(moments.prompt_weights @ moments.value)
 
 
 def gradient(name: str) -> ArrayLike:
     """E[W Z], or its components along the directions of the problem."""
-    along, found = directions(name), _moments(name).gradient
-    return found if along is None else along @ found
+    along, gradient = directions(name), _moments(name).gradient
+    return gradient if along is None else along @ gradient
 
 
 def components(name: str) -> ArrayLike:
@@ -127,11 +127,11 @@ def reciprocal(function: Callable[..., Interval]) -> Callable[..., Interval]:
     """Make an interval of 1/x from one of x > 0."""
 
     def inverted(rollouts: Rollouts, level: float) -> Interval:
-        found = function(rollouts, level)
-        estimate = 1.0 / found.estimate
+        interval = function(rollouts, level)
+        estimate = 1.0 / interval.estimate
         with np.errstate(invalid="ignore"):
-            standard_error = np.where(estimate > 0.0, found.standard_error * estimate**2, np.inf)
-        return Interval(estimate, standard_error, 1.0 / found.high, 1.0 / found.low, found.level)
+            standard_error = np.where(estimate > 0.0, interval.standard_error * estimate**2, np.inf)
+        return Interval(estimate, standard_error, 1.0 / interval.high, 1.0 / interval.low, interval.level)
 
     return inverted
 

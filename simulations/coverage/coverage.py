@@ -3,20 +3,21 @@
 Over a design, against the group size, and precisely at a few points; broken, the sets are narrowed.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Share
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import farthest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.laboratory import coverage_of_several
 from simulations.coverage.candidates import CANDIDATES, TARGETS, Candidate
 from simulations.coverage.narrowing import narrowing, remembering
 from simulations.coverage.problems import LANGUAGE_MODEL, ONE_PROMPT, names, problem
-from simulations.coverage.promise import POINT, covers
+from simulations.coverage.promise import LEVEL, POINT, covers, nominal, share
 from simulations.sources import derived
 
 STATEMENTS = {
@@ -37,7 +38,6 @@ STATEMENTS = {
 }
 """By the interval and its target."""
 
-LEVEL = 0.95
 NARROWING, CONSERVATIVE_NARROWING = 0.9, 0.6
 """What the sets of a negative control are shrunk by; more where the interval promises more than the nominal coverage."""
 BATCH_SIZES, GROUP_SIZES = (16, 64), (4, 16)
@@ -70,13 +70,13 @@ def cells(quick: bool) -> list[Cell]:
     design = [(b, g) for b in BATCH_SIZES for g in GROUP_SIZES]
     curve = [(CURVE_BATCH_SIZE, g) for g in (CURVE_GROUP_SIZES[:2] if quick else CURVE_GROUP_SIZES)]
     shared = [(part, name, target) for part in ("design", "curve") for name in problems for target in PILOT_TARGETS]
-    found = [(*one, *sizes) for one in shared for sizes in (design if one[0] == "design" else curve)]
+    listed = [(*one, *sizes) for one in shared for sizes in (design if one[0] == "design" else curve)]
     if not quick:
         head = {target: design[:-1] if target in NORMS else design for target in PILOT_TARGETS}
-        found += [("design", LANGUAGE_MODEL, target, *sizes) for target in PILOT_TARGETS for sizes in head[target]]
-    found += [("point", name, target, *POINT_SIZES) for name, targets in POINTS.items() for target in targets]
+        listed += [("design", LANGUAGE_MODEL, target, *sizes) for target in PILOT_TARGETS for sizes in head[target]]
+    listed += [("point", name, target, *POINT_SIZES) for name, targets in POINTS.items() for target in targets]
     keys = ("part", "problem", "target", "batch_size", "group_size")
-    return [Cell(dict(zip(keys, one, strict=True)) | _replications(quick, *one)) for one in found]
+    return [Cell(dict(zip(keys, one, strict=True)) | _replications(quick, *one)) for one in listed]
 
 
 def _replications(quick: bool, part: str, name: str, target: str, *sizes: int) -> dict[str, int]:
@@ -92,10 +92,10 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     """Try the intervals of a target on the same data, all those that are tried equally often at once."""
     asked = [(settings["slow_replications" if one.slow else "replications"], one) for one in CANDIDATES]
     asked = [(often, one) for often, one in asked if often and one.target == settings["target"]]
-    found = []
+    measured = []
     for often in dict.fromkeys(often for often, _ in asked):
-        found += _try([one for number, one in asked if number == often], settings, often, rng)
-    return found
+        measured += _try([one for number, one in asked if number == often], settings, often, rng)
+    return measured
 
 
 def _try(candidates: list[Candidate], settings: Settings, replications: int, rng: np.random.SeedSequence) -> Rows:
@@ -118,11 +118,11 @@ def _try(candidates: list[Candidate], settings: Settings, replications: int, rng
         workers=1,
         vectorized=True,
     )
-    found = []
+    measured = []
     for candidate in candidates:
-        rows = _measured(records[candidate.name], records.get(_narrowed(candidate))).assign(interval=candidate.name)
-        found += [{str(key): value for key, value in row.items() if value == value} for row in rows.to_dict("records")]
-    return found
+        table = _measured(records[candidate.name], records.get(_narrowed(candidate))).assign(interval=candidate.name)
+        measured += [{str(key): value for key, value in row.items() if value == value} for row in table.to_dict("records")]
+    return measured
 
 
 def _narrowed(candidate: Candidate) -> str:
@@ -130,24 +130,24 @@ def _narrowed(candidate: Candidate) -> str:
     return f"{candidate.name}, narrowed"
 
 
-def _measured(found: gt.Coverage, control: gt.Coverage | None) -> pd.DataFrame:
+def _measured(covered: gt.Coverage, control: gt.Coverage | None) -> pd.DataFrame:
     """Measures and widths; with a control its coverage too, and a zip plot where there are intervals."""
-    tables = [found.measures(), _widths(found)]
+    tables = [covered.measures(), _widths(covered)]
     if control is not None:
         shares = control.measures().query("measure == 'coverage'")
         tables += [shares.assign(measure="narrowed coverage")]
-        if not found.answers.joint:
-            ranked = found.zip().query("component in @ZIPPED")
+        if not covered.answers.joint:
+            ranked = covered.zip().query("component in @ZIPPED")
             thinned = ranked.iloc[np.linspace(0, len(ranked) - 1, min(PERCENTILES, len(ranked))).round().astype(int)]
-            ends = thinned[["low", "high"]] - found.truth.flat[0]
+            ends = thinned[["low", "high"]] - covered.truth.flat[0]
             tables += [thinned.drop(columns="replication").assign(measure="zip", **ends)]
-    return pd.concat(tables, ignore_index=True)
+    return pd.concat(tables, ignore_index=True).rename(columns={"mcse": "standard_error"})
 
 
-def _widths(found: gt.Coverage) -> pd.DataFrame:
+def _widths(covered: gt.Coverage) -> pd.DataFrame:
     """The median width, and the share of unbounded sets: the mean is infinite if one of them is."""
-    labels = found.measures().query("measure == 'coverage'")
-    widths = found.width.reshape(found.replications, -1)
+    labels = covered.measures().query("measure == 'coverage'")
+    widths = covered.width.reshape(covered.replications, -1)
     rows = []
     for (_, row), width in zip(labels.iterrows(), widths.T, strict=True):
         width = width[~np.isnan(width)]
@@ -158,61 +158,42 @@ def _widths(found: gt.Coverage) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """One row for each interval, component and measure, limits as B grows included, and for each percentile of the zip plots."""
-    labels = TARGETS[settings["target"]].labels
-    found = []
-    for row in results[0]:
+    (measured,), labels = results, TARGETS[settings["target"]].labels
+    common = {"success": "rare" if settings["problem"].endswith("rare") else "common", **settings}
+    unknown = {"estimate": float("nan"), "standard_error": float("nan"), "replications": settings["replications"]}
+    for row in measured:
         target, component = settings["target"], row["component"]
         if labels:
             target, component = labels[int(component)], ""
         elif component == "joint":
             target, component = f"{target}, jointly", ""
-        success = "rare" if settings["problem"].endswith("rare") else "common"
-        place = {"target": target, "component": component, "success": success}
-        place["prediction"] = LEVEL if row["measure"].endswith("coverage") else float("nan")
-        place["standard_error"] = row.get("mcse", float("nan"))
-        unknown = {"estimate": float("nan"), "replications": settings["replications"]}
-        found.append(dict(settings) | unknown | {name: value for name, value in row.items() if name != "mcse"} | place)
-    return found + (_limits(settings) if settings["part"] == "curve" else [])
+        yield common | unknown | row | {"target": target, "component": component, "prediction": nominal(row["measure"])}
+    if settings["part"] == "curve":
+        yield from _limits(settings)
 
 
-def _limits(settings: Settings) -> Rows:
+def _limits(settings: Settings) -> Iterator[dict[str, Any]]:
     """One row for each component of the coverage that an interval tends to, as the number of prompts grows."""
-    found = []
+    common = {**settings, "level": LEVEL, "measure": "limit", "prediction": LEVEL, **EXACT}
     for candidate in CANDIDATES:
         if candidate.target == settings["target"] and candidate.limit is not None:
             limits = np.asarray(candidate.limit(settings["problem"], settings["group_size"], LEVEL))
-            common = dict(settings) | {"level": LEVEL, "interval": candidate.name, "measure": "limit"}
-            common |= {"prediction": LEVEL, **EXACT}
-            found += [
-                common | {"component": ",".join(map(str, at)), "estimate": float(limits[at])} for at in np.ndindex(limits.shape)
-            ]
-    return found
+            for at, limit in np.ndenumerate(limits):
+                yield common | {"interval": candidate.name, "component": ",".join(map(str, at)), "estimate": float(limit)}
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Read off, at each point, whether an interval covers as it says; the control is the same interval, narrowed.
 
     Of several components the one whose coverage is farthest from the nominal one.
     """
     points = table[(table["part"] == "point") & table["measure"].isin(["coverage", "narrowed coverage"])]
-    found = []
     for (name, target, interval), part in points.groupby(["problem", "target", "interval"], sort=False):
-        shares = part.pivot(index="component", columns="measure", values="estimate")
-        worst = shares.loc[farthest(shares["coverage"], LEVEL)]
-        first, counts = part.iloc[0], part.groupby("measure")["replications"].first()
-        statement = STATEMENTS[str(interval), str(target)]
-        conservative = statement.kind == "upper bound"
-        own, control = (
-            _evidence(float(worst[measure]), conservative, int(counts[measure]), len(shares))
-            for measure in ("coverage", "narrowed coverage")
-        )
-        found.append(statement.claim(f"{name} (B = {first['batch_size']}, G = {first['group_size']})", own, control))
-    return found
-
-
-def _evidence(share: float, conservative: bool, replications: int, comparisons: int) -> Share:
-    """The share of replications that cover, or of those that miss where covering more often is no fault."""
-    estimate, wanted = (1.0 - share, 1.0 - LEVEL + POINT.value * LEVEL) if conservative else (share, LEVEL)
-    return Share(estimate, wanted, replications=replications, comparisons=comparisons)
+        own, control = (part[part["measure"] == measure].set_index("component") for measure in ("coverage", "narrowed coverage"))
+        first, worst, statement = part.iloc[0], farthest(own["estimate"], LEVEL), STATEMENTS[interval, target]
+        least = statement.kind == "upper bound"  # covering more often is no fault
+        wanted = 1.0 - LEVEL + POINT.value * LEVEL if least else LEVEL
+        covered, narrowed = (share(one.loc[worst], wanted, misses=least, comparisons=len(own)) for one in (own, control))
+        yield statement.claim(f"{name} (B = {first['batch_size']}, G = {first['group_size']})", covered, narrowed)

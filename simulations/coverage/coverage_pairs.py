@@ -5,6 +5,7 @@ The intervals are computed from pairs of runs with common random numbers.
 The runs are one step long, so that the joint law of a pair, and the mean difference, are exact.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
@@ -17,11 +18,11 @@ from scipy.special import stdtrit
 import grpo_theory as gt
 from grpo_theory import intervals
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Share, Statement
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals import Interval, vectorized
 from simulations.coverage.narrowing import narrowing
-from simulations.coverage.promise import covers
+from simulations.coverage.promise import LEVEL, covers, nominal, share
 from simulations.sources import OURS, derived
 
 DIFFERENCE = covers("paired_difference", "mean difference", "Student's t on differences")
@@ -40,7 +41,7 @@ SEEDS = Statement(
     whose=OURS,
 )
 
-LEVEL, POWER = 0.95, 0.8
+POWER = 0.8
 PROBLEM, STEP, GROUP_SIZE = "kl-linear", 2.0, 4
 PAIRS = (30, 400)
 SEQUENCES = ((10, 100), (100, 400))
@@ -102,8 +103,8 @@ class PairedTraining:
     def sample(self, problem: Any, rng: Any, replications: int) -> Pairs:
         """Draw sets of pairs, shape (replications, pairs)."""
         law = pair_law()
-        place = np.searchsorted(law.cumulative, rng.random((replications, self.pairs)) * law.cumulative[-1], side="right")
-        return Pairs(law.first[place], law.second[place])
+        drawn = np.searchsorted(law.cumulative, rng.random((replications, self.pairs)) * law.cumulative[-1], side="right")
+        return Pairs(law.first[drawn], law.second[drawn])
 
     def take(self, block: Pairs, i: int) -> Pairs:
         """Return one set of pairs."""
@@ -132,11 +133,11 @@ def watched(data: Pairs, level: float, *, first: int) -> Interval:
     return _intersection(Interval(mean, error, mean - half, mean + half, level), first)
 
 
-def _intersection(found: Interval, first: int) -> Interval:
+def _intersection(interval: Interval, first: int) -> Interval:
     late = (..., slice(first - 1, None))
-    low, high = found.low[late].max(axis=-1), found.high[late].min(axis=-1)
+    low, high = interval.low[late].max(axis=-1), interval.high[late].min(axis=-1)
     nowhere = np.where(low > high, np.nan, 0.0)
-    return Interval(found.estimate[..., -1], found.standard_error[..., -1], low + nowhere, high + nowhere, found.level)
+    return Interval(interval.estimate[..., -1], interval.standard_error[..., -1], low + nowhere, high + nowhere, interval.level)
 
 
 @cache
@@ -165,7 +166,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         "paired_sequence": partial(sequence, first=settings["from"]),
         "watched": partial(watched, first=settings["from"]),
     }
-    found = gt.coverage(
+    covered = gt.coverage(
         functions[settings["interval"]],
         gt.gallery.problem(PROBLEM),
         pair_law().difference,
@@ -176,39 +177,32 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         workers=1,
         vectorized=True,
     )
-    table = found.measures(null=0.0).query("measure in ('coverage', 'mean width', 'rejection %')")
-    return table[["measure", "estimate", "mcse", "low", "high", "replications", "failures"]].to_dict("records")
+    table = covered.measures(null=0.0).query("measure in ('coverage', 'mean width', 'rejection %')")
+    return table.drop(columns=["level", "component"]).rename(columns={"mcse": "standard_error"}).to_dict("records")
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """One row for each measure."""
+    (measured,) = results
     common = {"problem": PROBLEM, "target": "difference of two estimators", **settings}
-    found = []
-    for row in results[0]:
-        own = {name: value for name, value in row.items() if name != "mcse"} | {"standard_error": row["mcse"]}
-        found.append(common | own | {"prediction": LEVEL if row["measure"] == "coverage" else float("nan")})
-    return found
+    yield from (common | row | {"prediction": nominal(row["measure"])} for row in measured)
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Coverage at fixed numbers of pairs, at all of a range at once, and the power at the advised number."""
-    at = table.set_index(["measure", "interval", "pairs"])
-
-    def evidence(measure: str, interval: str, pairs: int, prediction: float, *, misses: bool) -> Share:
-        row = at.loc[(measure, interval, pairs)]
-        share = float(row["estimate"]) / (100.0 if measure == "rejection %" else 1.0)
-        return Share(1.0 - share if misses else share, prediction, replications=int(row["replications"]))
-
-    where = f"{PROBLEM}, rloo - reinforce"
-    found = []
-    for pairs in PAIRS:
-        own, control = (evidence("coverage", name, pairs, LEVEL, misses=False) for name in ("paired_difference", "narrowed"))
-        found.append(DIFFERENCE.claim(f"{where} ({pairs} pairs)", own, control))
-    for first, last in SEQUENCES:
-        own, control = (evidence("coverage", name, last, 1.0 - LEVEL, misses=True) for name in ("paired_sequence", "watched"))
-        found.append(SEQUENCE.claim(f"{where} ({first} to {last} pairs)", own, control))
-    advised = seeds()
-    own, control = (
-        evidence("rejection %", "paired_difference", pairs, 1.0 - POWER, misses=True) for pairs in (advised, advised // 2)
+    percent, where = table["measure"] == "rejection %", f"{PROBLEM}, rloo - reinforce"
+    at = (
+        table.assign(estimate=table["estimate"] / np.where(percent, 100.0, 1.0))
+        .set_index(["measure", "interval", "pairs"])
+        .sort_index()
     )
-    return [*found, SEEDS.claim(f"{where} ({advised} pairs)", own, control)]
+    for pairs in PAIRS:
+        own, control = (share(at.loc["coverage", name, pairs], LEVEL) for name in ("paired_difference", "narrowed"))
+        yield DIFFERENCE.claim(f"{where} ({pairs} pairs)", own, control)
+    for first, last in SEQUENCES:
+        names = "paired_sequence", "watched"
+        own, control = (share(at.loc["coverage", name, last], 1.0 - LEVEL, misses=True) for name in names)
+        yield SEQUENCE.claim(f"{where} ({first} to {last} pairs)", own, control)
+    rejected, advised = at.loc["rejection %", "paired_difference"], seeds()
+    own, control = (share(rejected.loc[pairs], 1.0 - POWER, misses=True) for pairs in (advised, advised // 2))
+    yield SEEDS.claim(f"{where} ({advised} pairs)", own, control)

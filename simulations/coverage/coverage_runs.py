@@ -3,7 +3,7 @@
 Of theta*, the gap, and values; broken, the sets are narrowed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,13 +13,13 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory import intervals
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import Claim, Share
+from grpo_theory.evidence import Claim
 from grpo_theory.evidence.reading import farthest
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.intervals import Interval, vectorized
 from grpo_theory.schedule import Schedule
 from simulations.coverage.narrowing import narrowed
-from simulations.coverage.promise import covers
+from simulations.coverage.promise import LEVEL, covers, nominal, share
 from simulations.maximum import curvatures, maximum
 from simulations.sources import derived
 
@@ -37,7 +37,7 @@ STATEMENTS = {
     )
 }
 
-LEVEL, NARROWING = 0.95, 0.9
+NARROWING = 0.9
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
 SCHEDULES = ("beta/i", "i^-0.6", "constant")
 SIZES = ((300, 1, 4), (1500, 1, 4), (1500, 4, 8))
@@ -69,25 +69,25 @@ def cells(quick: bool) -> list[Cell]:
     names: tuple[str, ...] = ("part", "problem", "schedule", "start", "steps", "batch_size", "group_size", "intervals")
     every = tuple(interval for intervals in POINTS.values() for interval in intervals)
     sizes = SIZES[:1] if quick else SIZES
-    found: list[tuple[Any, ...]] = [
+    listed: list[tuple[Any, ...]] = [
         ("design", problem, plan, START, *size, every)
         for problem in (PROBLEMS[:1] if quick else PROBLEMS)
         for plan in SCHEDULES
         for size in sizes
     ]
-    found += [("point", POINT_PROBLEM, plan, 0.0, POINT_STEPS, 1, 4, intervals) for plan, intervals in POINTS.items()]
-    listed = []
-    for values in found:
+    listed += [("point", POINT_PROBLEM, plan, 0.0, POINT_STEPS, 1, 4, intervals) for plan, intervals in POINTS.items()]
+    cells = []
+    for values in listed:
         runs = QUICK_RUNS if quick else POINT_RUNS if values[0] == "point" else RUNS
         settings = dict(zip(names, values, strict=True)) | {"intervals": list(values[-1]), "runs": min(runs, CHUNK_RUNS)}
-        listed.append(Cell(settings, -(-runs // CHUNK_RUNS), shared=True))
-    return listed
+        cells.append(Cell(settings, -(-runs // CHUNK_RUNS), shared=True))
+    return cells
 
 
 def schedule(name: str, plan: str) -> Schedule:
     """Return beta/(i + i_0) with beta = 2/lambda_min, i^-0.6/lambda_max, or the constant 1/(10 lambda_max)."""
-    found, _ = curvatures(name)
-    least, most = float(found.min()), float(found.max())
+    sizes, _ = curvatures(name)
+    least, most = float(sizes.min()), float(sizes.max())
     plans: dict[str, Schedule] = {
         "beta/i": gt.Harmonic(2.0 / least, int(4.0 * most / least)),
         "i^-0.6": gt.Power(1.0 / most, 0.6),
@@ -129,9 +129,9 @@ def panel(name: str) -> dict[str, Asked]:
     }
 
 
-def narrower(found: Interval) -> Interval:
+def narrower(interval: Interval) -> Interval:
     """Return limits a tenth narrower: about the estimate, or from 0 where there is one limit."""
-    return narrowed(found, NARROWING, np.where(found.low == 0.0, 0.0, found.estimate))
+    return narrowed(interval, NARROWING, np.where(interval.low == 0.0, 0.0, interval.estimate))
 
 
 def side_by_side(questions: list[Asked]) -> Callable[[Record, float], Interval]:
@@ -144,8 +144,8 @@ def side_by_side(questions: list[Asked]) -> Callable[[Record, float], Interval]:
     def all_of_them(record: Record, level: float) -> Interval:
         columns: list[list[Array]] = []
         for asked in questions:
-            found, truth = asked.function(record, level), asked.target(record)
-            for one in (found, narrower(found)):
+            interval, truth = asked.function(record, level), asked.target(record)
+            for one in (interval, narrower(interval)):
                 limits = (one.estimate - truth, one.standard_error, one.low - truth, one.high - truth)
                 columns.append([np.reshape(array, (len(record.path), -1)) for array in limits])
         estimate, error, low, high = (np.concatenate(arrays, axis=1) for arrays in zip(*columns, strict=True))
@@ -169,7 +169,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     ]
     sizes = {key: settings[key] for key in ("batch_size", "group_size", "steps")}
     start = best + settings["start"] * directions[:, 0]
-    found = gt.coverage(
+    covered = gt.coverage(
         side_by_side(questions),
         problem,
         np.zeros(len(labels)),
@@ -180,7 +180,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         workers=1,
         first=chunk * settings["runs"],
     )
-    table = found.measures().query("measure in @MEASURES")
+    table = covered.measures().query("measure in @MEASURES")
     kept = []
     for row in table.to_dict("records"):
         variant, interval, target, component = labels[int(row["component"])]
@@ -189,41 +189,36 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     return kept
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """One row for each interval, component and measure; chunks are averaged, and exact limits given to shares."""
+    common = {key: value for key, value in settings.items() if key not in ("intervals", "runs")}
+    table, keys = pd.concat(map(pd.DataFrame, results), ignore_index=True), ["interval", "target", "component", "measure"]
+    for values, part in table.groupby(keys, sort=False):
+        label = dict(zip(keys, values, strict=True))
+        yield common | label | {"prediction": nominal(label["measure"])} | _pooled(part, label["measure"])
+
+
+def _pooled(part: pd.DataFrame, measure: str) -> dict[str, float]:
+    """Return the average of a measure over chunks as columns of a row; a coverage has the exact limits of a share."""
     from scipy.stats import binomtest  # slow to import, and seldom wanted
 
-    table = pd.concat([pd.DataFrame(result) for result in results], ignore_index=True)
-    common = {key: value for key, value in settings.items() if key not in ("intervals", "runs")}
-    found = []
-    for (interval, target, component, measure), part in table.groupby(["interval", "target", "component", "measure"], sort=False):
-        share = part["replications"] / part["replications"].sum()
-        replications = int(part["replications"].sum())
-        estimate, mcse = float(share @ part["estimate"]), float(np.sqrt(share**2 @ part["mcse"] ** 2))
-        low, high = estimate - 1.96 * mcse, estimate + 1.96 * mcse
-        if str(measure).endswith("coverage"):
-            exact = binomtest(round(estimate * replications), replications).proportion_ci(0.95)
-            low, high, mcse = exact.low, exact.high, float(np.sqrt(estimate * (1.0 - estimate) / replications))
-        row = {"interval": interval, "target": target, "component": component, "measure": measure}
-        nominal = LEVEL if str(measure).endswith("coverage") else float("nan")
-        numbers = {"prediction": nominal, "estimate": estimate, "standard_error": mcse, "low": low, "high": high}
-        counts = {"replications": replications, "failures": int(part["failures"].sum())}
-        found.append(common | row | numbers | counts)
-    return found
+    replications = int(part["replications"].sum())
+    weights = part["replications"] / replications
+    estimate, error = float(weights @ part["estimate"]), float(np.sqrt(weights**2 @ part["mcse"] ** 2))
+    low, high = estimate - 1.96 * error, estimate + 1.96 * error
+    if measure.endswith("coverage"):
+        low, high = binomtest(round(estimate * replications), replications).proportion_ci(LEVEL)
+        error = float(np.sqrt(estimate * (1.0 - estimate) / replications))
+    counts = {"replications": replications, "failures": int(part["failures"].sum())}
+    return {"estimate": estimate, "standard_error": error, "low": low, "high": high, **counts}
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Read off, at the points, whether an interval covers as it says, its worst component at least; the control is narrowed."""
-    points = table[(table["part"] == "point") & table["measure"].isin(["coverage", "narrowed coverage"])]
-    found = []
+    points = table[table["part"] == "point"]
     for (plan, interval), part in points.groupby(["schedule", "interval"], sort=False):
         first = part.iloc[0]
-        own, control = (_worst(part[part["measure"] == measure]) for measure in ("coverage", "narrowed coverage"))
+        measured = (part[part["measure"] == measure] for measure in ("coverage", "narrowed coverage"))
+        own, control = (share(one.loc[farthest(one["estimate"], LEVEL)], LEVEL, comparisons=len(one)) for one in measured)
         setting = f"{first['problem']}, {plan} (n = {first['steps']}, B = {first['batch_size']}, G = {first['group_size']})"
-        found.append(STATEMENTS[str(interval)].claim(setting, own, control))
-    return found
-
-
-def _worst(part: pd.DataFrame) -> Share:
-    row = part.loc[farthest(part["estimate"], LEVEL)]
-    return Share(float(row["estimate"]), LEVEL, replications=int(row["replications"]), comparisons=len(part))
+        yield STATEMENTS[interval].claim(setting, own, control)

@@ -18,9 +18,9 @@ def _share(level: float, ratio: Array) -> Array:
 def naive_value(name: str, group_size: int, level: float) -> Array:
     """The limit for `value_naive`: the design effect 1 + (G-1) rho is left out of its variance."""
     case = problem(name)
-    found = gt.moments(case, case.theta)
-    f, mean = found.prompt_weights, found.prompt_weights @ found.value
-    between, within = f @ (found.value - mean) ** 2, f @ found.reward_variance
+    moments = gt.moments(case, case.theta)
+    f, mean = moments.prompt_weights, moments.prompt_weights @ moments.value
+    between, within = f @ (moments.value - mean) ** 2, f @ moments.reward_variance
     return _share(level, 1.0 / np.sqrt(1.0 + (group_size - 1.0) * between / (between + within)))
 
 
@@ -28,17 +28,17 @@ def naive_value(name: str, group_size: int, level: float) -> Array:
 def _components(name: str) -> Array:
     """c1, c2 and c3 of each component of the gradient, shape (3, d)."""
     case = problem(name)
-    found = gt.moments(case, case.theta)
-    pi, success, value = case.policy.probabilities(case.theta), case.bandit.mean_reward, found.value[:, None]
+    moments = gt.moments(case, case.theta)
+    pi, success, value = case.policy.probabilities(case.theta), case.bandit.mean_reward, moments.value[:, None]
     squares = case.policy.scores(case.theta) ** 2
     deviation = success * (1.0 - value) ** 2 + (1.0 - success) * value**2
-    power = found.prompt_gradients**2
+    power = moments.prompt_gradients**2
     terms = (
-        (found.prompt_gradients - found.gradient) ** 2,
+        (moments.prompt_gradients - moments.gradient) ** 2,
         np.einsum("mk,mk,mkd->md", pi, deviation, squares) - power,
-        found.reward_variance[:, None] * np.einsum("mk,mkd->md", pi, squares) + power,
+        moments.reward_variance[:, None] * np.einsum("mk,mkd->md", pi, squares) + power,
     )
-    return np.stack([found.prompt_weights @ term for term in terms])
+    return np.stack([moments.prompt_weights @ term for term in terms])
 
 
 def gradient_jackknife(name: str, group_size: int, level: float) -> Array:

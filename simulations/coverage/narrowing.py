@@ -11,26 +11,26 @@ from grpo_theory.intervals import Ellipsoid, Interval
 Array = NDArray[np.float64]
 
 
-def narrowed(found: Interval, factor: float, centre: ArrayLike | None = None) -> Interval:
+def narrowed(interval: Interval, factor: float, centre: ArrayLike | None = None) -> Interval:
     """Return limits that are a factor of their distance from the estimate, or another centre; infinite ones stay."""
-    middle = np.asarray(found.estimate if centre is None else centre)
+    middle = np.asarray(interval.estimate if centre is None else centre)
 
     def limit(end: Array) -> Array:
         with np.errstate(invalid="ignore"):
             moved = middle + factor * (end - middle)
         return np.where(np.isfinite(middle) & np.isfinite(end), moved, end)
 
-    return Interval(found.estimate, found.standard_error, limit(found.low), limit(found.high), found.level)
+    return Interval(interval.estimate, interval.standard_error, limit(interval.low), limit(interval.high), interval.level)
 
 
 def narrowing(function: Callable[..., Any], factor: float) -> Callable[..., Any]:
     """Make the sets of an interval function smaller about their estimates."""
 
     def smaller(data: Any, level: float) -> Interval | Ellipsoid:
-        found = function(data, level)
-        if isinstance(found, Ellipsoid):
-            return Ellipsoid(found.estimate, found.covariance, factor**2 * found.squared_radius, found.level)
-        return narrowed(found, factor)
+        answer = function(data, level)
+        if isinstance(answer, Ellipsoid):
+            return Ellipsoid(answer.estimate, answer.covariance, factor**2 * answer.squared_radius, answer.level)
+        return narrowed(answer, factor)
 
     return smaller
 

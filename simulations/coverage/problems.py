@@ -46,11 +46,11 @@ def _training() -> tuple[gt.Bandit, gt.LinearSoftmax, dict[str, Array]]:
     path, values = [0.5 * rng.normal(size=DIMENSION)], []
     problem = gt.Problem(bandit, policy)
     for _ in range(STEPS):
-        found = gt.moments(problem, path[-1])
-        values.append(float(found.prompt_weights @ found.value))
+        moments = gt.moments(problem, path[-1])
+        values.append(float(moments.prompt_weights @ moments.value))
         if largest_probability(policy, path[-1]) >= SURE:
             break
-        path.append(path[-1] + STEP * found.gradient / (1.0 + STEP * np.linalg.norm(found.gradient)))
+        path.append(path[-1] + STEP * moments.gradient / (1.0 + STEP * np.linalg.norm(moments.gradient)))
     half = int(np.argmax(np.array(values) >= (values[0] + values[-1]) / 2.0))
     return bandit, policy, dict(zip(POLICIES, (path[0], path[half], path[-1]), strict=True))
 
@@ -68,8 +68,8 @@ def problem(name: str) -> gt.Problem:
     bandit, policy, thetas = _training()
     theta = thetas[stage]
     if reward == "rare":
-        found = gt.moments(gt.Problem(bandit, policy), theta)
-        bandit = gt.Bandit(bandit.mean_reward * (RARE / float(found.prompt_weights @ found.value)))
+        moments = gt.moments(gt.Problem(bandit, policy), theta)
+        bandit = gt.Bandit(bandit.mean_reward * (RARE / float(moments.prompt_weights @ moments.value)))
     return gt.Problem(bandit, policy, theta=theta, name=name, title=name)
 
 

@@ -3,6 +3,7 @@
 C = t V and C = t b*, exact and simulated: curves that illustrate U6 and R2, which `baselines` decides.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import baseline_trace
-from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
+from simulations.gradient.cells import errors_of, gradient_cells, merge, simulate_estimators
 from simulations.kernels import kernel_at
 
 SCALES = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -36,26 +37,16 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     return simulate_estimators(settings, list(estimators().values()), rng, chunk)
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """One row for each kernel and scale: G times the error, the variance of one response's term."""
-    simulation = merge(results)
-    problem = gt.gallery.problem(settings["problem"])
+    problem, group_size = gt.gallery.problem(settings["problem"]), settings["group_size"]
     moments = gt.moments(problem, problem.theta)
     baselines = {"scaled_value": moments.value, "scaled_optimal": moments.optimal_baseline}
-    group_size = settings["group_size"]
-    return [
-        {
-            "problem": problem.name,
-            "group_size": group_size,
-            "baseline": name,
-            "t": t,
-            "prediction": float(moments.prompt_weights @ baseline_trace(moments, t * baselines[name])),
-            "estimate": float(simulation.prompt_mse[i]) * group_size,
-            "standard_error": float(simulation.prompt_mse_standard_error[i]) * group_size,
-            "replications": simulation.replications,
-        }
-        for i, (name, t) in enumerate(estimators())
-    ]
+    for (name, t), row in zip(estimators(), errors_of(merge(results), "prompt_mse"), strict=True):
+        where = {"problem": problem.name, "group_size": group_size, "baseline": name, "t": t}
+        variance = {column: row[column] * group_size for column in ("estimate", "standard_error")}
+        exact = float(moments.prompt_weights @ baseline_trace(moments, t * baselines[name]))
+        yield row | where | variance | {"prediction": exact}
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

@@ -1,6 +1,6 @@
-"""Cells and chunks of studies that simulate gradients on the gallery."""
+"""Cells, chunks and rows of studies that simulate gradients on the gallery."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -27,7 +27,7 @@ def gradient_cells(
     """List the cells (problem, group size), split into chunks of whole blocks."""
     chosen = [find(estimator) for estimator in estimators]
     code = "".join(estimator_fingerprint(estimator) for estimator in chosen)
-    found = []
+    cells = []
     for name in problems or gt.gallery.names("gradient"):
         for group_size in group_sizes:
             responses = batch_size * group_size
@@ -41,8 +41,8 @@ def gradient_cells(
                 "group_size": group_size,
                 "chunk_replications": chunk,
             }
-            found.append(Cell(settings, -(-replications // chunk), code, shared=True))
-    return found
+            cells.append(Cell(settings, -(-replications // chunk), code, shared=True))
+    return cells
 
 
 def simulate_estimators(
@@ -67,4 +67,27 @@ def simulate_estimators(
 
 def merge(results: Sequence[dict[str, Any]]) -> gt.GradientSimulation:
     """Merge the chunks' results in order."""
-    return reduce(gt.GradientSimulation.merge, (gt.GradientSimulation.from_dict(result["simulation"]) for result in results))
+    return reduce(gt.GradientSimulation.merge, (gt.GradientSimulation.from_dict(chunk["simulation"]) for chunk in results))
+
+
+def errors_of(simulation: gt.GradientSimulation, *quantities: str) -> Iterator[dict[str, Any]]:
+    """Yield what was simulated of each estimator, its "mse", "prompt_mse" or "efficiency", as columns of a row."""
+    for i, name in enumerate(simulation.estimators):
+        for quantity in quantities:
+            estimate, error = getattr(simulation, quantity)[i], getattr(simulation, f"{quantity}_standard_error")[i]
+            yield _columns(name, quantity, estimate, error, simulation.replications)
+
+
+def differences_of(
+    simulation: gt.GradientSimulation, pairs: Sequence[tuple[str, str]], *quantities: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the differences of two estimators' errors, "mse" or "prompt_mse", on the same draws, as columns of a row."""
+    for first, second in pairs:
+        for quantity in quantities:
+            estimate, error = getattr(simulation, f"{quantity}_difference")(first, second)
+            yield _columns(f"{first} - {second}", quantity, estimate, error, simulation.replications)
+
+
+def _columns(estimator: str, quantity: str, estimate: float, error: float, replications: int) -> dict[str, Any]:
+    numbers = {"estimate": float(estimate), "standard_error": float(error), "replications": replications}
+    return {"estimator": estimator, "quantity": quantity, **numbers}

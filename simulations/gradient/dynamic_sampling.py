@@ -4,7 +4,7 @@ What dropping or redrawing uniform groups does to the mean update, and what it c
 exact laws.  The broken schemes keep groups that are all wrong, divide by B, or redraw the prompt.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.evidence import PARTS, Claim, Margin, Statement
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import mixed_share
 from simulations.gradient.groups import advantages_of
 from simulations.sources import OURS, derived
@@ -133,8 +133,8 @@ def _ends(name: str) -> Array:
 def draw(name: str, prompts: Integers, group_size: int, rng: np.random.Generator) -> Groups:
     """Draw a group for each prompt (n,)."""
     point, ends = _point(name), _ends(name)
-    found = np.searchsorted(ends, prompts[:, None] + rng.random((len(prompts), group_size)), side="right")
-    outcomes = found - prompts[:, None] * (ends.size // len(point.rewards))
+    places = np.searchsorted(ends, prompts[:, None] + rng.random((len(prompts), group_size)), side="right")
+    outcomes = places - prompts[:, None] * (ends.size // len(point.rewards))
     rewards = point.rewards[prompts[:, None], outcomes]
     along = _along(name, group_size)[prompts[:, None], point.outcome_responses[outcomes]]
     added = (advantages_of(ESTIMATOR, rewards) * along).mean(axis=1)
@@ -208,28 +208,28 @@ def predict(settings: Settings) -> dict[str, float]:
     }
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """One row for each quantity, and one for that of its broken scheme; `gain` is exact, and shown only."""
     predicted = predict(settings)
     common = {name: settings[name] for name in ("problem", "group_size", "batch_size")} | {"gain": predicted["gain"]}
-    found = []
     for name in results[0]:
-        n, total, squares = np.sum([result[name] for result in results], axis=0)
-        error = float(np.sqrt(max(squares / n - (total / n) ** 2, 0.0) / (n - 1.0)))
-        cell = {"quantity": name, "prediction": predicted[name.partition(",")[0]], "estimate": float(total / n)}
-        found.append(common | cell | {"standard_error": error, "replications": int(n)})
-    return found
+        mean = mean_of_sums(np.sum([chunk[name] for chunk in results], axis=0))
+        yield common | {"quantity": name, "prediction": predicted[name.partition(",")[0]]} | mean
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def mean_of_sums(sums: Array) -> dict[str, float]:
+    """Return a mean as the columns of a row, from how many there are, their sum and that of their squares."""
+    n, total, squares = sums
+    error = np.sqrt(max(squares / n - (total / n) ** 2, 0.0) / (n - 1.0))
+    return {"estimate": float(total / n), "standard_error": float(error), "replications": int(n)}
+
+
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Means against exact predictions."""
-    found = []
     for (problem, size), part in table.groupby(["problem", "group_size"], sort=False):
         at = part.set_index("quantity")
         facts = {"error saved at equal rollouts": float(at["gain"].iloc[0])}
         for name, statement in QUANTITIES.items():
-            if name == "same prompt" and problem in ALONE:
-                continue
-            own, broken = (evidence(at.loc[quantity]) for quantity in (name, f"{name}, broken"))
-            found.append(statement.claim(f"{problem} (G = {size})", own, broken, facts))
-    return found
+            if name != "same prompt" or problem not in ALONE:
+                own, broken = (evidence(at.loc[quantity]) for quantity in (name, f"{name}, broken"))
+                yield statement.claim(f"{problem} (G = {size})", own, broken, facts)

@@ -2,7 +2,7 @@
 
 A learning rate undoes any factor on an estimator, so a squared error about the gradient compares only those with one mean.
 Efficiency compares them all, for one step: (g . E ghat)^2/(||g||^2 E||ghat||^2).  Broken: GRPO's group size is that of its least
-squared error, which takes a factor for an error; and the group's deviation multiplies in the place of dividing.
+squared error, which takes a factor for an error; and the group's deviation multiplies instead of dividing.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ JUDGED = ("lm-zero-shot", "lm-few-shot", "lm-instruct", "lm-answers")
 
 
 def multiplied(batch, advantages):
-    """Broken: the group's deviation multiplies the advantages in the place of dividing them."""
+    """Broken: the group's deviation multiplies the advantages instead of dividing them."""
     n_groups, group_size = batch.rewards.shape
     for b in range(n_groups):
         deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))
@@ -71,23 +71,23 @@ def cells(quick: bool) -> list[Cell]:
 def measures(problem: gt.Problem, estimator: str, group_sizes: list[int]) -> dict[str, list[float]]:
     """Return efficiency, cosine, and squared error relative to ||g||^2 at each group size, with N/G prompts, whole or not."""
     point = problem.at(problem.theta)
-    found: dict[str, list[float]] = {"efficiency": [], "cosine": [], "error": []}
+    measured: dict[str, list[float]] = {"efficiency": [], "cosine": [], "error": []}
     for size in group_sizes:
         law = gt.exact.law_between(point, point, ESTIMATORS[estimator], batch_size=1, group_size=size)
         noise, g, mean = law.trace * size / RESPONSES, law.true_gradient, law.mean
-        found["efficiency"].append(float(efficiency_of(g @ mean, float(g @ g), mean @ mean + noise)))
-        found["cosine"].append(law.cosine)
-        found["error"].append(float((noise + law.bias @ law.bias) / (g @ g)))
-    return found
+        measured["efficiency"].append(float(efficiency_of(g @ mean, float(g @ g), mean @ mean + noise)))
+        measured["cosine"].append(law.cosine)
+        measured["error"].append(float((noise + law.bias @ law.bias) / (g @ g)))
+    return measured
 
 
 def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
     """Yield the measures; on a language model's heads GRPO is compared with the leave-one-out mean."""
     problem, sizes = gt.gallery.problem(settings["problem"]), settings["group_sizes"]
     by_name = {name: measures(problem, name, sizes) for name in ESTIMATORS}
-    for name, found in by_name.items():
+    for name, measured in by_name.items():
         common = {"problem": problem.name, "estimator": name, "responses": RESPONSES}
-        for quantity, values in found.items():
+        for quantity, values in measured.items():
             for size, value in zip(sizes, values, strict=True):
                 yield common | {"group_size": size, "quantity": quantity, "estimate": value}
     if settings["problem"] in JUDGED:
@@ -96,7 +96,7 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
 
 def _judged(problem: str, sizes: list[int], by_name: dict[str, dict[str, list[float]]]) -> Iterator[Comparison]:
     """GRPO against the leave-one-out mean: best group sizes, best efficiencies, and what is lost with 32 responses."""
-    efficiency = {name: np.array(found["efficiency"]) for name, found in by_name.items()}
+    efficiency = {name: np.array(measured["efficiency"]) for name, measured in by_name.items()}
     best = {name: sizes[int(values.argmax())] for name, values in efficiency.items()}
     most = {name: float(values.max()) for name, values in efficiency.items()}
     lost = {name: most[name] / float(values[sizes.index(LARGE)]) for name, values in efficiency.items()}

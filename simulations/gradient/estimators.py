@@ -4,6 +4,7 @@ Both are exact by enumeration, where that is in reach, and simulated.  Broken, t
 second batch.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from grpo_theory.estimation.trainers import CONVENTIONS
 from grpo_theory.evidence import PARTS, Claim, Margin, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.exact.alignment import efficiency_of
-from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
+from grpo_theory.harness.study import Cell, Settings
+from simulations.gradient.cells import errors_of, gradient_cells, merge, simulate_estimators
 from simulations.sources import OURS, derived
 
 NEAR = Margin(0.02, "an error or an efficiency that is 2% off misleads nobody")
@@ -84,37 +85,18 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     return drawn | {"prediction": predict(settings) if chunk == 0 else None}
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """One row for each quantity of a cell; the predictions are NaN where enumeration is out of reach."""
-    (name,) = settings["estimators"]
-    simulation = merge(results)
-    simulated = {
-        "mse": (simulation.mse[0], simulation.mse_standard_error[0]),
-        "efficiency": (simulation.efficiency[0], simulation.efficiency_standard_error[0]),
-    }
+    common = {name: settings[name] for name in ("problem", "batch_size", "group_size")}
     unknown = {"wrong": float("nan"), "prediction": float("nan")}
-    return [
-        {
-            "problem": settings["problem"],
-            "estimator": name,
-            "batch_size": settings["batch_size"],
-            "group_size": settings["group_size"],
-            "quantity": quantity,
-            **(results[0]["prediction"].get(quantity) or unknown),
-            "estimate": float(estimate),
-            "standard_error": float(error),
-            "replications": simulation.replications,
-        }
-        for quantity, (estimate, error) in simulated.items()
-    ]
+    for row in errors_of(merge(results), *CLAIMED):
+        yield common | row | results[0]["prediction"].get(row["quantity"], unknown)
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """What is simulated equals what is exact, of each estimator on each problem."""
-    found, statements = [], {"mse": ERROR, "efficiency": SIMULATED}
     claimed = table["quantity"].map(CLAIMED) == table["group_size"]
     for row in table[claimed & (table["prediction"] >= table["quantity"].map(LEAST))].to_dict("records"):
+        statement = ERROR if row["quantity"] == "mse" else SIMULATED
         facts = {"wrong law / law": row["wrong"] / row["prediction"]}
-        setting = f"{row['problem']} ({row['estimator']})"
-        found.append(statements[row["quantity"]].claim(setting, evidence(row), evidence(row, row["wrong"]), facts))
-    return found
+        yield statement.claim(f"{row['problem']} ({row['estimator']})", evidence(row), evidence(row, row["wrong"]), facts)

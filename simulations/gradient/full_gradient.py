@@ -8,6 +8,7 @@ limits `low` and `high`.  Broken: V is added to the reward instead of taken off;
 right answers are times ten; the curvature is another prompt's; and all gradients, or the head's scores, have a part in common.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -95,18 +96,19 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     by_response = read({name: sample.without_response(scores[name]) for name, sample in samples.items()})
     heads: dict[str, Means] = {name: samples[name].means() for name in (HEAD, UNCENTRED)}
     by_block = [read({ALL: Sample.of(scores_of(ALL, questions, i)).means()} | heads) for i in range(BLOCKS)]
-    found: Rows = []
+    measured: Rows = []
     for key, estimate in estimates.items():
         size = len(by_prompt[key])
         spread = float(np.std([block[key] for block in by_block], ddof=1) / np.sqrt(BLOCKS))
         row = _row(key, float(estimate), jackknife_error(by_prompt[key]), size)
-        found.append(row | {"sketch_error": spread} | of_responses(by_response[key]))
-    return found + (_of_everything({name: samples[name] for name in (ALL, HEAD)}) if questions == EVERY else [])
+        measured.append(row | {"sketch_error": spread} | of_responses(by_response[key]))
+    if questions == EVERY:
+        measured += _of_everything({name: samples[name] for name in (ALL, HEAD)})
+    return measured
 
 
-def _of_everything(samples: dict[str, Sample]) -> Rows:
-    """Return what is not a function of means: cosines, the best group sizes, and what the figure shows."""
-    found: Rows = []
+def _of_everything(samples: dict[str, Sample]) -> Iterator[dict[str, Any]]:
+    """Yield what is not a function of means: cosines, the best group sizes, and what the figure shows."""
     known = np.flatnonzero(np.all([s.terms["power"] > RELIABLE * np.diag(s.products) for s in samples.values()], axis=0))
     for name, sample in samples.items():
         matrices = cosines(scores_of(name), known)
@@ -115,16 +117,15 @@ def _of_everything(samples: dict[str, Sample]) -> Rows:
             error = jackknife_error(means_of_others(of_pairs))
             spread = np.std([mean_of_pairs(block[quantity]) for block in by_block], ddof=1) / np.sqrt(BLOCKS)
             row = _row((name, quantity, 0), mean_of_pairs(of_pairs), error, len(known))
-            found.append(row | {"sketch_error": float(spread)})
-        found += _of_figure(name, sample, matrices["cosine"])
-        found.append(_best(name))
-    return found
+            yield row | {"sketch_error": float(spread)}
+        yield from _of_figure(name, sample, matrices["cosine"])
+        yield _best(name)
 
 
 def _row(key: Key, estimate: float, error: float, size: int) -> dict[str, Any]:
     half = float(stdtrit(size - 1, (1.0 + LEVEL) / 2.0)) * error
-    found = dict(zip(("gradient", "quantity", "group_size"), key, strict=True))
-    return found | {
+    labels = dict(zip(("gradient", "quantity", "group_size"), key, strict=True))
+    return labels | {
         "estimate": estimate,
         "standard_error": error,
         "replications": size,
@@ -142,23 +143,22 @@ def _best(name: str) -> dict[str, Any]:
     return row | {"low": float(best.low), "high": float(best.high)}
 
 
-def _of_figure(name: str, sample: Sample, of_pairs: Array) -> Rows:
-    """Return each prompt's variance and curvature, and the density of cosines."""
+def _of_figure(name: str, sample: Sample, of_pairs: Array) -> Iterator[dict[str, Any]]:
+    """Yield each prompt's variance and curvature, and the density of cosines."""
     at = {"gradient": name, **EXACT}
     kinds = [sampled_answers().kind_names[kind] for kind in sampled_answers().kinds]
     power = sample.terms["P"] / sample.terms["P"].mean()
-    of_prompts = zip(kinds, sample.terms["variance"].tolist(), power.tolist(), strict=True)
-    found: Rows = [at | {"quantity": "prompt", "kind": kind, "variance": v, "estimate": p} for kind, v, p in of_prompts]
+    for kind, variance, estimate in zip(kinds, sample.terms["variance"].tolist(), power.tolist(), strict=True):
+        yield at | {"quantity": "prompt", "kind": kind, "variance": variance, "estimate": estimate}
     density, _ = np.histogram(of_pairs[np.triu_indices(len(of_pairs), 1)], EDGES, density=True)
-    middles = ((EDGES[:-1] + EDGES[1:]) / 2.0).tolist()
-    return found + [
-        at | {"quantity": "density", "cosine": x, "estimate": y} for x, y in zip(middles, density.tolist(), strict=True)
-    ]
+    for cosine, estimate in zip(((EDGES[:-1] + EDGES[1:]) / 2.0).tolist(), density.tolist(), strict=True):
+        yield at | {"quantity": "density", "cosine": cosine, "estimate": estimate}
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """One row for each gradient, quantity and group size; one for each prompt, and for each bin of cosines."""
-    return [{"questions": settings["questions"]} | row | {"prediction": np.nan} for row in results[0]]
+    (measured,) = results
+    yield from ({"questions": settings["questions"]} | row | {"prediction": np.nan} for row in measured)
 
 
 def _given_prompts(row: pd.Series, prediction: float, size: bool = False) -> Evidence:
@@ -175,24 +175,23 @@ def _over_prompts(row: pd.Series) -> Evidence:
     return evidence(row.to_dict() | {"standard_error": error}, PRINTED_NEAR)
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Judge, for all parameters and for the head, what is printed of real models' gradients."""
-    whole = table[~table["quantity"].isin(["prompt", "density"])]
-    found = []
-    for (name, questions), part in whole[whole["group_size"] == 0].groupby(["gradient", "questions"], sort=False):
-        if name in (ALL, HEAD):
-            proxy = part.set_index("quantity")
-            own, broken = (_given_prompts(proxy.loc[f"Fisher, trace{whose}"], PRINTED) for whose in ("", ", another's"))
-            found.append(WITHIN.claim(f"SmolLM2, sampled answers, {name}, Fisher, trace, {questions}", own, broken))
-    at = whole[whole["questions"] == EVERY].set_index(["gradient", "quantity", "group_size"]).sort_index()
-    found += [one for name in (ALL, HEAD) for one in _of_gradient(at.loc[name], f"SmolLM2, sampled answers, {name}")]
-    own, broken = (_given_prompts(at.loc[(BOTH, f"log (G* - 1), {head}", 0)], ROOT_2, size=True) for head in (HEAD, UNCENTRED))
-    return [*found, BY_HEAD.claim("SmolLM2, sampled answers", own, broken)]
+    where, known = "SmolLM2, sampled answers", table[table["group_size"].notna()]  # beside those that the figure shows alone
+    for questions, part in known[known["group_size"] == 0].groupby("questions", sort=False):
+        at = part.set_index(["gradient", "quantity"])
+        for name in (ALL, HEAD):
+            own, broken = (_given_prompts(at.loc[name, f"Fisher, trace{whose}"], PRINTED) for whose in ("", ", another's"))
+            yield WITHIN.claim(f"{where}, {name}, Fisher, trace, {questions}", own, broken)
+    at = known[known["questions"] == EVERY].set_index(["gradient", "quantity", "group_size"]).sort_index()
+    for name in (ALL, HEAD):
+        yield from _of_gradient(at.loc[name], f"{where}, {name}")
+    own, broken = (_given_prompts(at.loc[BOTH, f"log (G* - 1), {head}", 0], ROOT_2, size=True) for head in (HEAD, UNCENTRED))
+    yield BY_HEAD.claim(where, own, broken)
 
 
-def _of_gradient(at: pd.DataFrame, where: str) -> list[Claim]:
+def _of_gradient(at: pd.DataFrame, where: str) -> Iterator[Claim]:
     """Judge one gradient, by quantity and group size."""
-    found = []
     for statement, size, quantity, wrong, bound in (
         (VANILLA_4, 4, "leave-one-out against none", (f"{WRONG_SIGN} against none", 0), 0.0),
         (VANILLA_64, 64, "leave-one-out against none", (f"{WRONG_SIGN} against none", 0), 0.0),
@@ -203,9 +202,9 @@ def _of_gradient(at: pd.DataFrame, where: str) -> list[Claim]:
     ):
         own, broken = (_given_prompts(at.loc[key], bound) for key in ((quantity, size), wrong))
         facts = {"standard error over prompts": at.loc[(quantity, size), "standard_error"]}
-        found.append(statement.claim(where, own, broken, facts))
-    correlations = (at.loc[(f"correlation of ||W||^2 and Z{suffix}", 0)] for suffix in ("", TENFOLD))
+        yield statement.claim(where, own, broken, facts)
+    correlations = (at.loc["correlation of ||W||^2 and Z" + suffix, 0] for suffix in ("", TENFOLD))
     own, broken = (_given_prompts(row, SMALL, size=True) for row in correlations)
-    found.append(ASSUMPTION.claim(where, own, broken))
-    own, broken = (_over_prompts(at.loc[(f"share below 0.1{what}", 0)]) for what in ("", ", a common part"))
-    return [*found, ORTHOGONAL_GRADIENTS.claim(f"{where}, start", own, broken)]
+    yield ASSUMPTION.claim(where, own, broken)
+    own, broken = (_over_prompts(at.loc["share below 0.1" + what, 0]) for what in ("", ", a common part"))
+    yield ORTHOGONAL_GRADIENTS.claim(f"{where}, start", own, broken)

@@ -4,6 +4,7 @@ The error of each estimator is simulated at G = 4 to 64; it is judged at G = 4, 
 the prediction leaves that term out.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Margin, Statement
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.study import Cell, Rows, Settings
-from simulations.gradient.cells import gradient_cells, merge, simulate_estimators
+from grpo_theory.harness.study import Cell, Settings
+from simulations.gradient.cells import differences_of, errors_of, gradient_cells, merge, simulate_estimators
 from simulations.sources import DEMYSTIFYING, OURS
 
 NEAR = Margin(0.02, "an error that is 2% off misleads nobody")
@@ -42,12 +43,14 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def predict(settings: Settings) -> dict[str, Any]:
-    """Return the constants of the error law, and each estimator's exact errors by quantity."""
+    """Return the constants of the error law, and by quantity each estimator's exact errors and the difference of two."""
     problem = gt.gallery.problem(settings["problem"])
-    sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
+    b, g = settings["batch_size"], settings["group_size"]
     law = gt.group_size_law(problem, problem.theta)
-    exact = {name: gt.gradient_law(problem, problem.theta, name, **sizes) for name in settings["estimators"]}
-    errors = {name: {"mse": found.mse, "prompt_mse": found.prompt_mse} for name, found in exact.items()}
+    exact = {name: gt.gradient_law(problem, problem.theta, name, batch_size=b, group_size=g) for name in settings["estimators"]}
+    errors = {name: {"mse": one.mse, "prompt_mse": one.prompt_mse} for name, one in exact.items()}
+    second_order = law.c3 / (g * (g - 1))
+    errors["rloo - oracle"] = {"mse": second_order / b, "prompt_mse": second_order}
     return {"constants": {"c1": law.c1, "c2": law.c2, "c3": law.c3}, "errors": errors}
 
 
@@ -57,40 +60,22 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     return drawn | {"prediction": predict(settings) if chunk == 0 else None}
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """Two rows for each estimator, the error of the batch and that of one prompt, and the paired difference of two."""
-    simulation, exact = merge(results), results[0]["prediction"]
-    common = {name: settings[name] for name in ("problem", "batch_size", "group_size")}
-    common |= {"replications": simulation.replications, **exact["constants"]}
-    found = []
-    for i, name in enumerate(simulation.estimators):
-        for quantity, estimate, error in (
-            ("mse", simulation.mse[i], simulation.mse_standard_error[i]),
-            ("prompt_mse", simulation.prompt_mse[i], simulation.prompt_mse_standard_error[i]),
-        ):
-            row = {"estimator": name, "quantity": quantity, "prediction": exact["errors"][name][quantity]}
-            found.append(common | row | {"estimate": float(estimate), "standard_error": float(error)})
-    b, g = common["batch_size"], common["group_size"]
-    second_order = exact["constants"]["c3"] / (g * (g - 1))
-    for quantity, prediction, (estimate, error) in (
-        ("mse", second_order / b, simulation.mse_difference("rloo", "oracle")),
-        ("prompt_mse", second_order, simulation.prompt_mse_difference("rloo", "oracle")),
-    ):
-        row = {"estimator": "rloo - oracle", "quantity": quantity, "prediction": prediction}
-        found.append(common | row | {"estimate": estimate, "standard_error": error})
-    return found
+    simulation, exact, quantities = merge(results), results[0]["prediction"], ("mse", "prompt_mse")
+    common = {name: settings[name] for name in ("problem", "batch_size", "group_size")} | exact["constants"]
+    difference = differences_of(simulation, [("rloo", "oracle")], *quantities)
+    for row in (*errors_of(simulation, *quantities), *difference):
+        yield common | row | {"prediction": exact["errors"][row["estimator"]][row["quantity"]]}
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Read off the equalities at G = 4."""
-    found = []
     at = table[table["group_size"] == 4].set_index(["problem", "quantity", "estimator"])
     for problem in table["problem"].unique():
         batch, prompt, difference = (
-            at.loc[(problem, quantity, estimator)]
-            for quantity, estimator in (("mse", "rloo"), ("prompt_mse", "rloo"), ("mse", "rloo - oracle"))
+            at.loc[(problem, *which)] for which in (("mse", "rloo"), ("prompt_mse", "rloo"), ("mse", "rloo - oracle"))
         )
         leading = (batch["c1"] + batch["c2"] / 4) / batch["batch_size"]
         for statement, row, wrong in ((PROMPT, prompt, prompt["c2"] / 4), (BATCH, batch, leading), (DIFFERENCE, difference, 0.0)):
-            found.append(statement.claim(str(problem), evidence(row), evidence(row, wrong)))
-    return found
+            yield statement.claim(problem, evidence(row), evidence(row, wrong))

@@ -4,6 +4,7 @@ Its bias is a sum over all batches of small problems; its error is simulated bes
 the baseline has the own sample in it, or goes away from the other groups' mean instead of towards it.
 """
 
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -15,8 +16,8 @@ from grpo_theory.arrays import Array
 from grpo_theory.estimation.trainers import CONVENTIONS as TRAINERS
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.gradient.cells import merge, simulate_estimators
+from grpo_theory.harness.study import EXACT, Cell, Settings
+from simulations.gradient.cells import differences_of, merge, simulate_estimators
 from simulations.gradient.groups import advantages_of
 
 R4 = Statement(
@@ -40,20 +41,10 @@ AWAY = TRAINERS[SHRUNK].with_parameters(strength=-1.0)
 
 def cells(quick: bool) -> list[Cell]:
     """One exact cell for each small problem; one for each problem and batch."""
-    exact_ones = [Cell({"problem": name, "batch_size": 2, "group_size": 2, "exact": True}) for name in SMALL]
-    simulated = [
-        Cell(
-            {
-                "problem": name,
-                "batch_size": b,
-                "group_size": g,
-                "exact": False,
-                "chunk_replications": QUICK if quick else REPLICATIONS,
-            }
-        )
-        for name, (b, g) in product(PROBLEMS, SIZES)
-    ]
-    return exact_ones + simulated
+    often = {"exact": False, "chunk_replications": QUICK if quick else REPLICATIONS}
+    simulated = [{"problem": name, "batch_size": b, "group_size": g} | often for name, (b, g) in product(PROBLEMS, SIZES)]
+    enumerated = [{"problem": name, "batch_size": 2, "group_size": 2, "exact": True} for name in SMALL]
+    return [Cell(settings) for settings in enumerated + simulated]
 
 
 def small_problem(name: str) -> gt.Problem:
@@ -91,29 +82,22 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Any
     return [float(np.linalg.norm(mean - truth) / np.linalg.norm(truth)) for mean in means]
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """One row for each bias, and for each difference of an error from the plain one's, relative to that."""
     common = {name: settings[name] for name in ("problem", "batch_size", "group_size")} | {"prediction": 0.0}
     if settings["exact"]:
-        return [
-            common | {"kind": "bias", "estimator": name, "estimate": bias, **EXACT}
-            for name, bias in zip((SHRUNK, OWN), results[0], strict=True)
-        ]
+        for name, bias in zip((SHRUNK, OWN), results[0], strict=True):
+            yield common | {"kind": "bias", "estimator": name, "estimate": bias, **EXACT}
+        return
     simulation = merge(results)
-    found = []
-    for name in (SHRUNK, AWAY.name):
-        difference, error = simulation.mse_difference(name, PLAIN)
-        plain = simulation.mse[list(simulation.estimators).index(PLAIN)]
-        numbers = {"estimate": float(difference / plain), "standard_error": float(error / plain)}
-        found.append(common | {"kind": "error", "estimator": name, **numbers, "replications": simulation.replications})
-    return found
+    plain = float(simulation.mse[simulation.estimators.index(PLAIN)])
+    for row in differences_of(simulation, [(SHRUNK, PLAIN), (AWAY.name, PLAIN)], "mse"):
+        yield common | row | {"kind": "error"} | {column: row[column] / plain for column in ("estimate", "standard_error")}
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """The bias is 0; the error is lower, in each setting for itself."""
-    found = []
     for (kind, problem, b, g), part in table.groupby(["kind", "problem", "batch_size", "group_size"], sort=False):
-        own, broken = (evidence(row) for row in part.to_dict("records"))
         statement, setting = (UNBIASED, problem) if kind == "bias" else (LOWER, f"{problem}, B = {b}, G = {g}")
-        found.append(statement.claim(str(setting), own, broken))
-    return found
+        own, broken = (evidence(row) for row in part.to_dict("records"))
+        yield statement.claim(setting, own, broken)

@@ -78,13 +78,13 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
             "vanilla_wins": float(f @ (moments.optimal_baseline < moments.value / 2.0)),
             "break_even": break_even_group_size(moments),
         }
-        found = {size: errors(moments, size) for size in GROUP_SIZES}
-        for size, by_estimator in found.items():
+        by_size = {size: errors(moments, size) for size in GROUP_SIZES}
+        for size, by_estimator in by_size.items():
             common = {"problem": name, "quality": quality, "group_size": size, **policy}
             yield from (common | {"estimator": one, "estimate": error} for one, error in by_estimator.items())
         if quality in JUDGED:
-            yield from _winners(f"{name}, success {quality:g}", found, _facts(policy))
-            judged[quality] = found
+            yield from _winners(f"{name}, success {quality:g}", by_size, _facts(policy))
+            judged[quality] = by_size
     yield from _progress(name, judged)
 
 
@@ -98,11 +98,11 @@ def _facts(policy: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _winners(where: str, found: Errors, facts: Mapping[str, float]) -> Iterator[Comparison]:
+def _winners(where: str, by_size: Errors, facts: Mapping[str, float]) -> Iterator[Comparison]:
     """One policy: leave-one-out against no baseline and against the oracle."""
 
     def excess(name: str, other: str, sizes: tuple[int, ...]) -> float:
-        return largest([found[size][name] / found[size][other] - 1.0 for size in sizes])
+        return largest([by_size[size][name] / by_size[size][other] - 1.0 for size in sizes])
 
     for statement, broken, other, sizes, bound in (
         (TRAINED, WRONG_SIGN, "reinforce", GROUP_SIZES, 0.0),

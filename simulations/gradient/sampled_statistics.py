@@ -48,16 +48,16 @@ def scores_of(gradient: str, questions: str = EVERY, block: int | None = None) -
 
 def statistics(means: dict[str, Means]) -> dict[Key, Array]:
     """Return what is read off the means of each gradient's terms."""
-    found: dict[Key, Array] = {}
+    values: dict[Key, Array] = {}
     for name, own in means.items():
         c1, c2, c3 = components(own)
-        found |= {(name, quantity, 0): value for quantity, value in (("c1", c1), ("c2", c2), ("c3", c3))}
-        found[name, "log c3/c1", 0] = np.log(c3 / c1)
+        values |= {(name, quantity, 0): value for quantity, value in (("c1", c1), ("c2", c2), ("c3", c3))}
+        values[name, "log c3/c1", 0] = np.log(c3 / c1)
         for size in GROUP_SIZES:
             by = noise(own, size)
             for other in ("none", "value", "optimal"):
-                found[name, f"leave-one-out against {other}", size] = by["leave-one-out"] / by[other] - 1.0
-            found[name, "means of pairs against value", size] = by["means of pairs"] / by["value"] - 1.0
+                values[name, f"leave-one-out against {other}", size] = by["leave-one-out"] / by[other] - 1.0
+            values[name, "means of pairs against value", size] = by["means of pairs"] / by["value"] - 1.0
         for one, other in (
             ("value", "optimal"),
             ("value", "none"),
@@ -65,26 +65,26 @@ def statistics(means: dict[str, Means]) -> dict[Key, Array]:
             (WRONG_SIGN, "none"),
             (WRONG_SIGN, "optimal"),
         ):
-            found[name, f"{one} against {other}", 0] = by[one] / by[other] - 1.0
+            values[name, f"{one} against {other}", 0] = by[one] / by[other] - 1.0
         for suffix in ("", TENFOLD):
-            found[name, f"correlation of ||W||^2 and Z{suffix}", 0] = within_correlation(own, suffix)
+            values[name, f"correlation of ||W||^2 and Z{suffix}", 0] = within_correlation(own, suffix)
     for head in (HEAD, UNCENTRED):
-        apart = found[head, "log c3/c1", 0] - found[ALL, "log c3/c1", 0]
-        found[BOTH, f"log (G* - 1), {head}", 0] = apart / 2.0
-    found[BOTH, "share of ||W||^2", 0] = means[HEAD]["P"] / means[ALL]["P"]
-    return found | proxies(means)
+        apart = values[head, "log c3/c1", 0] - values[ALL, "log c3/c1", 0]
+        values[BOTH, f"log (G* - 1), {head}", 0] = apart / 2.0
+    values[BOTH, "share of ||W||^2", 0] = means[HEAD]["P"] / means[ALL]["P"]
+    return values | proxies(means)
 
 
 def proxies(means: dict[str, Means]) -> dict[Key, Array]:
     """Return the correlations over prompts of the reward's variance and the curvature, its own or, broken, another's."""
-    found: dict[Key, Array] = {}
+    correlations: dict[Key, Array] = {}
     for name in (ALL, HEAD):
         own = means[name]
-        found |= {
+        correlations |= {
             (name, "Fisher, trace", 0): proxy_correlation(own),
             (name, "Fisher, trace, another's", 0): proxy_correlation(own, ANOTHERS),
         }
-    return found
+    return correlations
 
 
 def cosines(scores: Scores, known: Integers) -> dict[str, Array]:
@@ -104,10 +104,10 @@ def cosines(scores: Scores, known: Integers) -> dict[str, Array]:
             some = np.sqrt(2.0) * np.split(some, 2, axis=-1)[half]
         gradients = prompt_gradients(gt.Rollouts(rewards, some))
         parts.append(gradients @ gradients.T / scale)
-    found = {"cosine": whole, "squared cosine": parts[0] * parts[1]}
+    matrices = {"cosine": whole, "squared cosine": parts[0] * parts[1]}
     for name, of_pairs in (("", whole), (", a common part", (0.25 + whole) / 1.25)):
-        found[f"share below 0.1{name}"] = (np.abs(of_pairs) < NEAR_ORTHOGONAL).astype(np.float64)
-    return found
+        matrices[f"share below 0.1{name}"] = (np.abs(of_pairs) < NEAR_ORTHOGONAL).astype(np.float64)
+    return matrices
 
 
 def jackknife_error(without: Array) -> float:

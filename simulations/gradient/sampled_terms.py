@@ -120,28 +120,28 @@ class Sample(NamedTuple):
 
     def without_prompt(self) -> dict[str, Array]:
         """Return the means without each prompt in turn, shape (B,)."""
-        found = {name: (term.sum() - term) / (len(term) - 1.0) for name, term in self.terms.items()}
-        return found | {OTHERS: means_of_others(self.products)}
+        means = {name: (term.sum() - term) / (len(term) - 1.0) for name, term in self.terms.items()}
+        return means | {OTHERS: means_of_others(self.products)}
 
     def without_response(self, scores: Scores) -> dict[str, Array]:
         """Return the means without each response in turn, shape (B, G); each different answer is left out once."""
         size, group_size = scores.answers.shape
         gradients = prompt_gradients(Rollouts(*scores.of(scores.answers)))
         total, means = gradients.sum(axis=0), self.means()
-        found = {name: np.empty((size, group_size)) for name in means}
+        without = {name: np.empty((size, group_size)) for name in means}
         for b, answers in enumerate(scores.answers):
-            _, places, copies = np.unique(answers, return_index=True, return_inverse=True)
-            less = scores.of(np.stack([np.delete(answers, place) for place in places]))
+            _, first, copies = np.unique(answers, return_index=True, return_inverse=True)
+            less = scores.of(np.stack([np.delete(answers, i) for i in first]))
             terms = prompt_terms(*less, scores.exact)
             for name, term in terms.items():
-                found[name][b] = means[name] + (term - self.terms[name][b])[copies] / size
+                without[name][b] = means[name] + (term - self.terms[name][b])[copies] / size
             variance, p = self.terms["variance"], self.terms["P"]
             partners = p[(b + size // 2) % size], variance[(b - size // 2) % size]
             change = partners[0] * (terms["variance"] - variance[b]) + partners[1] * (terms["P"] - p[b])
-            found[ANOTHERS][b] = means[ANOTHERS] + change[copies] / size
+            without[ANOTHERS][b] = means[ANOTHERS] + change[copies] / size
             change = (prompt_gradients(Rollouts(*less)) - gradients[b]) @ (total - gradients[b])
-            found[OTHERS][b] = means[OTHERS] + 2.0 * change[copies] / (size * (size - 1.0))
-        return found
+            without[OTHERS][b] = means[OTHERS] + 2.0 * change[copies] / (size * (size - 1.0))
+        return without
 
 
 def noise(means: Means, group_size: int) -> dict[str, Array]:

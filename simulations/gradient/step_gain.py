@@ -5,6 +5,7 @@ curvature: estimates are drawn, the exact objective is asked along each, and the
 half of the draws and judged on the other half.  Broken, groups get the advantages of other groups.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Margin, Statement
 from grpo_theory.evidence.reading import evidence
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.harness.study import EXACT, Cell, Settings
 from grpo_theory.harness.summary import summary
 from simulations.gradient.groups import RESPONSES, advantages_of
 from simulations.normalisation.heads import hidden_states
@@ -54,13 +55,13 @@ class Head(NamedTuple):
 
     def gains(self, directions: Array, steps: Array) -> Array:
         """Return by how much steps (S,) along each of N directions in logits (N, M, K) raise the objective, (N, S)."""
-        found = np.empty((len(directions), len(steps)))
+        gains = np.empty((len(directions), len(steps)))
         now = float((self.probabilities * self.success).sum(axis=1).mean())
         for s, step in enumerate(steps):
             logits = self.logits + step * directions
             weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-            found[:, s] = ((weights * self.success).sum(axis=-1) / weights.sum(axis=-1)).mean(axis=-1) - now
-        return found
+            gains[:, s] = ((weights * self.success).sum(axis=-1) / weights.sum(axis=-1)).mean(axis=-1) - now
+        return gains
 
     def exact_direction(self) -> Array:
         """Return how the exact gradient moves the logits, (M, K)."""
@@ -98,32 +99,28 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     exact = head.exact_direction()
     steps = np.array(STEPS) / np.abs(exact).max()
     most = float(head.gains(exact[None], steps).max())
-    found: dict[str, Any] = {"exact": most, "efficiency": gt.efficiency(problem, problem.theta, settings["estimator"], **sizes)}
+    efficiency = gt.efficiency(problem, problem.theta, settings["estimator"], **sizes)
+    judged: dict[str, Any] = {"exact": most, "efficiency": efficiency}
     generator = np.random.default_rng(rng)
     for name, draws in (("whole", settings["draws"]), ("broken", settings["draws"] // BROKEN_SHARE)):
         directions = (head.estimate(settings, generator, shifted=name == "broken")[None] for _ in range(draws))
         gains = np.concatenate([head.gains(direction, steps) for direction in directions])
         choosing, judging = np.array_split(gains, 2)
-        found[name] = (judging[:, int(choosing.mean(axis=0).argmax())] / most).tolist()
-    return found
+        judged[name] = (judging[:, int(choosing.mean(axis=0).argmax())] / most).tolist()
+    return judged
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """The mean gain beside the efficiency, right and broken, and the exact gradient's gain."""
-    (found,) = results
+    (judged,) = results
     common = {name: settings[name] for name in ("problem", "estimator", "group_size")}
-    table = [
-        common | {"quantity": name, "prediction": found["efficiency"]} | summary(np.array(found[name]))
-        for name in ("whole", "broken")
-    ]
-    return [*table, common | {"quantity": "exact", "prediction": np.nan, "estimate": found["exact"]} | EXACT]
+    for name in ("whole", "broken"):
+        yield common | {"quantity": name, "prediction": judged["efficiency"]} | summary(np.array(judged[name]))
+    yield common | {"quantity": "exact", "prediction": np.nan, "estimate": judged["exact"]} | EXACT
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Whether efficiency is the share that a step gains, on each head."""
-    found = []
     for keys, part in table.groupby(["problem", "estimator", "group_size"], sort=False):
         at = part.set_index("quantity")
-        own, broken = (evidence(at.loc[name]) for name in ("whole", "broken"))
-        found.append(GAIN.claim("{}, {}, G = {}".format(*keys), own, broken))
-    return found
+        yield GAIN.claim("{}, {}, G = {}".format(*keys), evidence(at.loc["whole"]), evidence(at.loc["broken"]))

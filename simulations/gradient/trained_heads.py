@@ -60,19 +60,19 @@ def trained_heads(problem: gt.Problem, qualities: Sequence[float]) -> list[Array
     kernel = STEP * hidden @ whitened.T / n_prompts
     total, gains = np.zeros_like(success), np.zeros_like(success)
     logits = before = hidden @ problem.theta.reshape(-1, width).T
-    found: list[Array] = []
+    thetas: list[Array] = []
 
     def reached(share: float, quality: float) -> float:
         return _gains(before + share * (logits - before), success)[0] - quality
 
     for _ in range(MOST_STEPS):
         value, following = _gains(logits, success)
-        while len(found) < len(qualities) and value >= qualities[len(found)]:
-            share = 1.0 if before is logits else brentq(reached, 0.0, 1.0, args=(qualities[len(found)],), xtol=1e-14)
+        while len(thetas) < len(qualities) and value >= qualities[len(thetas)]:
+            share = 1.0 if before is logits else brentq(reached, 0.0, 1.0, args=(qualities[len(thetas)],), xtol=1e-14)
             taken = total - (1.0 - share) * gains
-            found.append(problem.theta + (STEP / n_prompts * taken.T @ whitened).reshape(-1))
-        if len(found) == len(qualities):
-            return found
+            thetas.append(problem.theta + (STEP / n_prompts * taken.T @ whitened).reshape(-1))
+        if len(thetas) == len(qualities):
+            return thetas
         gains, before = following, logits
         total, logits = total + gains, logits + kernel @ gains
-    raise ValueError(f"mean success {qualities[len(found)]} must be reached within {MOST_STEPS} steps, got {value:.3f}")
+    raise ValueError(f"mean success {qualities[len(thetas)]} must be reached within {MOST_STEPS} steps, got {value:.3f}")

@@ -5,16 +5,15 @@ reported is the largest discrepancy.  Broken: for the pairs, a mean that has the
 G = 5; for the own sample's factor, one that has not; for the projection, partners of another law.
 """
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.evidence import PARTS, Claim, Statement
-from grpo_theory.evidence.reading import exact, largest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import PARTS, Comparison, Statement
+from grpo_theory.evidence.reading import largest
+from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.groups import estimate
 from simulations.sources import CORRECTION, DEMYSTIFYING, derived
 
@@ -95,18 +94,18 @@ def _projection(point: gt.Point, prompt: int, stray: float = 0.0) -> tuple[Array
     return twice, w * (z - p @ z)[:, None], np.einsum("o,ok->k", p * z, w)
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, list[float]]:
-    """Return each statement's largest discrepancy and that of its broken side, relative to the root mean square score."""
+def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison]:
+    """Yield each statement's largest discrepancy and that of its broken side, relative to the root mean square score."""
     problem, generator = gt.gallery.problem(settings["problem"]), np.random.default_rng(rng)
     point, gram = problem.at(problem.theta), problem.policy.logit_map.gram()
     scale = np.sqrt(point.moments.score_power)
-    worst = {one.id: [0.0, 0.0] for one in STATEMENTS}
+    worst = {one: [0.0, 0.0] for one in STATEMENTS}
 
     def note(statement: Statement, prompt: int, *gaps: Array) -> None:
         for side, gap in enumerate(gaps):
             squares = np.einsum("...k,kl,...l->...", gap, gram[prompt], gap)
             lengths = np.sqrt(np.maximum(squares, 0.0)).reshape(-1) / scale[prompt]
-            worst[statement.id][side] = largest([worst[statement.id][side], *lengths])
+            worst[statement][side] = largest([worst[statement][side], *lengths])
 
     group_size = settings["group_size"]
     for _ in range(settings["groups"]):
@@ -120,19 +119,5 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
         (twice, printed, gradient), (astray, _, _) = _projection(point, prompt), _projection(point, prompt, STRAY)
         note(PRINTED, prompt, twice - printed, astray - printed)
         note(CORRECTED, prompt, twice - (printed + gradient), astray - (printed + gradient))
-    return worst
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each problem and statement."""
-    common = {"problem": settings["problem"], "group_size": settings["group_size"], "prediction": 0.0, **EXACT}
-    return [common | {"statement": name, "estimate": gap, "broken": broken} for name, (gap, broken) in results[0].items()]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Each identity: the largest discrepancy is zero."""
-    stated = {one.id: one for one in STATEMENTS}
-    return [
-        stated[row["statement"]].claim(row["problem"], exact(row["estimate"], 0.0), exact(row["broken"], 0.0))
-        for row in table.to_dict("records")
-    ]
+    for statement, (gap, broken) in worst.items():
+        yield statement.compare(problem.name, gap, 0.0, broken=broken)

@@ -1,7 +1,6 @@
-"""U11 to U13: the weights of the limit law, exact.
+"""U12, U13: the weights of the limit law, exact.
 
-Against the group size, the baseline, the number of prompts, and n.  Broken: a mean that is taken twice, an oracle whose values
-are off, means over pairs, and wrong exponents.
+Against the group size and the baseline.  Broken: a mean that is taken twice, an oracle whose values are off, means over pairs.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,47 +9,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq
-from scipy.special import ndtr
 
 import grpo_theory as gt
 from grpo_theory.evidence import Comparison, Margin, Statement, log_log_slope
 from grpo_theory.evidence.rules import IDENTITY_TOLERANCE
-from grpo_theory.exact import check_optimum
-from grpo_theory.harness.study import Cell, Rows, Settings
-from grpo_theory.theory import Linearisation, gap_recursion, leave_one_out_covariance, leave_one_out_parts, limit_covariance
+from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.theory import leave_one_out_covariance, leave_one_out_parts
 from simulations.kernels import kernel_at
-from simulations.limit.prompt_weights import PromptBaselines, dependence, law_of_noise
-from simulations.maximum import maximum
-from simulations.sources import DEMYSTIFYING, OURS, derived
+from simulations.limit.prompt_weights import PromptBaselines, dependence
+from simulations.sources import DEMYSTIFYING, OURS
 
 SQUARE = Margin(
     0.3, "an exponent of 2 is told from one of 1; from G = 4 to 16 the factor G/(G-1) makes an exact law's slope -2.16"
-)
-U11_TRANSIENT = Statement(
-    "U11/transient",
-    derived(6),
-    "the slowest part of E n Delta falls short of its limit by a multiple of n^-(2 beta lambda_min - 1)",
-    "rate",
-    formula=r"The slowest part of $E\,n\,\Delta$ falls short of its limit by a multiple of "
-    r"$n^{-(2\beta\lambda_{\min}-1)}$.",
-    whose=OURS,
-)
-U11_SKEWNESS = Statement(
-    "U11/skewness",
-    derived(6),
-    "distance of the standardised gap from the normal = skewness/(6 sqrt(2 pi)) within 1%",
-    "upper bound",
-    formula=r"The standardised gap is $\mathrm{skewness}/(6\sqrt{2\pi})$ away from the normal, within $1\%$.",
-    whose=OURS,
-)
-U11_COMPARABLE = Statement(
-    "U11/comparable",
-    derived(6),
-    "the distance of the standardised gap from the normal falls as M^-1/2",
-    "rate",
-    formula=r"The distance of the standardised gap from the normal falls as $M^{-1/2}$.",
-    whose=OURS,
 )
 U12 = Statement(
     "U12",
@@ -97,11 +67,7 @@ TWICE = kernel_at("scaled_mean", 2.0, "twice the mean")
 """The control of Corollary 9: a leave-one-out mean that is taken twice has a baseline of 2 V however large the group."""
 OFFSET_VALUE = 0.2
 """The control of Corollary 10: an oracle whose values are off by a fifth of the reward's range."""
-CROWDS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-SLOW_FACTORS = (0.6, 0.75, 1.0)
-STEPS, OFFSET = 1 << 13, 512
-SLACK = 0.15
-"""Of an exponent, as a share of it: n^-1 is told from n^-2."""
+Data = Iterator[dict[str, Any]]
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -110,8 +76,6 @@ def cells(quick: bool) -> list[Cell]:
         "group size": PROBLEMS,
         "baseline": (*PROBLEMS, "indifferent", "balanced"),
         "estimated": ASSUMED,
-        "transient": ("kl-tabular", "conflict"),
-        "comparable": ("crowd",),
     }
     return [Cell({"part": part, "problem": problem}) for part, names in parts.items() for problem in names]
 
@@ -126,12 +90,11 @@ def _enumerated(problem: gt.Problem, best: np.ndarray, estimator: str | gt.Estim
     return gt.gradient_covariance(problem, best, estimator, batch_size=1, group_size=group_size)
 
 
-def _by_group_size(name: str) -> Rows:
+def _by_group_size(name: str) -> Data:
     """Differences of the weights from the oracle's, of leave-one-out and of the control's kernel: all groups enumerated.
 
     And those of leave-one-out in closed form, on a fine grid of group sizes.
     """
-    found = []
     for size in CURVE:
         baselines = PromptBaselines(name, size)
         problem, best = baselines.problem, baselines.best
@@ -142,11 +105,10 @@ def _by_group_size(name: str) -> Rows:
             noises["control"] = _enumerated(problem, best, TWICE, size)
         for quantity, noise in noises.items():
             difference = float(np.abs(baselines.of_noise(noise) - oracle).max())
-            found.append({"quantity": quantity, "group_size": size, "estimate": difference})
-    return found
+            yield {"quantity": quantity, "group_size": size, "estimate": difference}
 
 
-def _by_baseline(name: str) -> Rows:
+def _by_baseline(name: str) -> Data:
     """By what factor weights lie above the least of any baseline: the oracle's, a wrong oracle's, and those of two baselines."""
     baselines = PromptBaselines(name, 4)
     value, holds = baselines.moments.value, dependence(baselines.problem, baselines.best)
@@ -156,15 +118,12 @@ def _by_baseline(name: str) -> Rows:
         "reinforce": 0.0 * value,
         "control": value + OFFSET_VALUE,
     }
-    return [
-        {"quantity": quantity, "dependence": holds, "estimate": baselines.lead(baselines.weights(baseline))}
-        for quantity, baseline in tried.items()
-    ]
+    for quantity, baseline in tried.items():
+        yield {"quantity": quantity, "dependence": holds, "estimate": baselines.lead(baselines.weights(baseline))}
 
 
-def _by_estimated(name: str) -> Rows:
+def _by_estimated(name: str) -> Data:
     """How far leave-one-out's weights, and those of means over pairs, lie above the least of any baseline, by group size."""
-    found = []
     for size in GROUP_SIZES:
         baselines = PromptBaselines(name, size)
         problem, best = baselines.problem, baselines.best
@@ -172,71 +131,23 @@ def _by_estimated(name: str) -> Rows:
         pairs = between + (oracle + second) / size
         for quantity, noise in (("rloo - least", _noise(problem, best, size)), ("control", pairs)):
             excess = float((baselines.of_noise(noise) - baselines.least).max())
-            found.append({"quantity": quantity, "group_size": size, "estimate": excess})
-    return found
-
-
-def _by_prompts(name: str) -> Rows:
-    """The largest distance of the standardised law from the normal, and what its skewness predicts, by the number of prompts."""
-    rows: Rows = []
-    for prompts in CROWDS:
-        problem = gt.gallery.crowd(prompts)
-        best = gt.find_optimum(problem, problem.theta)
-        law = law_of_noise(*check_optimum(problem, best), _noise(problem, best, 4))
-        points = np.linspace(-3.0, 4.0, 701)
-        distance = np.abs(law.cdf(law.mean() + law.std() * points) - ndtr(points)).max()
-        skewness = 2.0**1.5 * (law.weights**3).sum() / (law.weights**2).sum() ** 1.5
-        prediction = float(skewness / (6.0 * np.sqrt(2.0 * np.pi)))
-        rows.append({"quantity": "distance", "prompts": prompts, "estimate": float(distance), "prediction": prediction})
-    return rows
-
-
-def _by_step(name: str) -> Rows:
-    """The shortfall of E n Delta from its limit, started at the maximiser, direction by direction, and when it is below 5%."""
-    problem, best, _ = maximum(name)
-    curvatures, directions = check_optimum(problem, best)
-    noise = directions.T @ _noise(problem, best, 4) @ directions
-    n = 2 ** np.arange(10, int(np.log2(STEPS)) + 1)
-    found = []
-    for factor in SLOW_FACTORS:
-        beta = factor / curvatures.min()
-        steps = gt.Harmonic(beta, OFFSET).steps(STEPS)
-        limits, shortfalls = [], []
-        for k, curvature in enumerate(curvatures):
-            alone = Linearisation(curvatures[[k]], directions[:, [k]], np.array([[curvature]]), noise[[k]][:, [k]])
-            limits.append(alone.gap(limit_covariance(alone, beta)))
-            shortfalls.append(1.0 - (n + OFFSET) * gap_recursion(alone, steps, np.zeros((1, 1)))[n - 1] / limits[-1])
-        shares = np.array(limits) / np.sum(limits)
-        set_in = _set_in(shares * [shortfall[0] for shortfall in shortfalls], 2.0 * beta * curvatures - 1.0, n[0] + OFFSET)
-        slowest = shortfalls[int(curvatures.argmin())]
-        found += [
-            {"quantity": "shortfall", "factor": factor, "n": int(at) + OFFSET, "estimate": float(value), "set_in": set_in}
-            for at, value in zip(n, slowest, strict=True)
-        ]
-    return found
-
-
-def _set_in(shortfalls: np.ndarray, exponents: np.ndarray, n: float) -> float:
-    """Return the n at which sum_k s_k (n_0/n)^(exponent_k) is 5%, given the terms s_k at n_0."""
-    return float(n * np.exp(brentq(lambda x: shortfalls @ np.exp(-exponents * x) - 0.05, -20.0, 200.0)))
+            yield {"quantity": quantity, "group_size": size, "estimate": excess}
 
 
 def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
     """Yield the rows of a part, and what they say of its statements."""
     part, problem = settings["part"], settings["problem"]
     tabulate, judge = PARTS_OF[part]
-    rows = tabulate(problem)
+    rows = list(tabulate(problem))
     yield from ({"part": part, "problem": problem} | row for row in rows)
     yield from judge(problem, pd.DataFrame(rows))
 
 
 def _by_size(statement: Statement, own: str, problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
     """A difference that falls as G^-2; the control's falls as G^-1."""
-    slopes = []
-    for quantity in (own, "control"):
-        curve = rows[rows["quantity"] == quantity]
-        slopes.append(log_log_slope(curve["group_size"], curve["estimate"])[0])
-    yield statement.compare(problem, slopes[0], -2.0, broken=slopes[1])
+    curves = (rows[rows["quantity"] == quantity] for quantity in (own, "control"))
+    slope, broken = (log_log_slope(curve["group_size"], curve["estimate"])[0] for curve in curves)
+    yield statement.compare(problem, slope, -2.0, broken=broken)
 
 
 def _least(problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
@@ -248,34 +159,9 @@ def _least(problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
     yield statement.compare(problem, at["oracle"], 1.0, broken=at["control"], facts=facts)
 
 
-def _rate(statement: Statement, where: str, x: Any, y: Any, exponents: tuple[float, float]) -> Comparison:
-    """A slope against its exponent, and against a wrong one."""
-    slope, _ = log_log_slope(x, y)
-    exponent, wrong = exponents
-    return statement.compare(where, slope, exponent, broken=slope, broken_prediction=wrong, margin=SLACK * abs(exponent))
-
-
-def _normal(problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
-    """The distance from the normal against what the skewness predicts, and its rate."""
-    last = rows.iloc[-1]
-    own, wrong = (abs(last["estimate"] / (factor * last["prediction"]) - 1.0) for factor in (1.0, 1.25))
-    yield U11_SKEWNESS.compare("crowd (64 prompts)", own, 0.01, broken=wrong)
-    yield _rate(U11_COMPARABLE, "crowd (2 to 64 prompts)", rows["prompts"], rows["estimate"], (-0.5, -1.0))
-
-
-def _set_in_late(problem: str, rows: pd.DataFrame) -> Iterator[Comparison]:
-    """How the slowest part's shortfall falls, step scale by step scale; the control's exponent is twice as large."""
-    for factor, curve in rows.groupby("factor"):
-        exponent = 1.0 - 2.0 * float(str(factor))
-        where = f"{problem} (beta lambda_min = {factor:g})"
-        yield _rate(U11_TRANSIENT, where, curve["n"], curve["estimate"], (exponent, 2.0 * exponent))
-
-
-PARTS_OF: dict[str, tuple[Callable[[str], Rows], Callable[[str, pd.DataFrame], Iterator[Comparison]]]] = {
+PARTS_OF: dict[str, tuple[Callable[[str], Data], Callable[[str, pd.DataFrame], Iterator[Comparison]]]] = {
     "group size": (_by_group_size, partial(_by_size, U12, "rloo - oracle")),
     "baseline": (_by_baseline, _least),
     "estimated": (_by_estimated, partial(_by_size, U13_ESTIMATED, "rloo - least")),
-    "transient": (_by_step, _set_in_late),
-    "comparable": (_by_prompts, _normal),
 }
 """What is tabulated of a problem, and what is read off."""

@@ -4,23 +4,22 @@ Each bound is held against the worst of random policies and, where they are smal
 derivatives are taken with the softmax's denominator held fixed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import GREATEST_LOCAL_CURVATURE, curvature_bound, local_curvature_bound, success_hessian
 from simulations.normalisation.assumptions import LINEAR
 from simulations.normalisation.families import LOGITS, Family
 from simulations.normalisation.policies import Policy, Unnormalised
 from simulations.sources import NORMALIZATION, OURS, derived
+from simulations.worst_cases import by_the_worst, ratios, sought, worst_row
 
 CURVATURE = Statement(
     "N1",
@@ -166,82 +165,71 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"family": list(family), "sought": one, **counts}, 1 + len(BOUNDS) * one) for family, one in sought.items()]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return what is drawn, first, and then the worst that a search finds for each bound."""
     family = Family(*settings["family"])
     if chunk == 0:
         return _drawn(family, settings, rng)
     statement, sides = list(BOUNDS.items())[chunk - 1]
-    search = {"starts": settings["starts"], "climbs": settings["climbs"]}
-    worst = gt.worst_case(partial(_at, sides, family), family.bounds(), rng=rng, **search)
-    return [{"statement": statement.id, "how": "sought", "estimate": worst.score, "prediction": 1.0}]
+    worst = sought(partial(_at, sides, family), family.bounds(), settings, rng)
+    return [worst_row(statement, "sought", [worst.score])]
 
 
-def _drawn(family: Family, settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _drawn(family: Family, settings: Settings, seed: np.random.SeedSequence) -> Rows:
     """Return the worst of random policies, right and broken, and some policies themselves."""
-    found: list[dict[str, Any]] = []
+    table: Rows = []
     for how, make in (("random", Policy), ("broken", Unnormalised)):
         rng = np.random.default_rng(seed)  # the same policies, with derivatives that are wrong
         pairs = [family.draw(rng, make) for _ in range(settings["policies"])]
-        for statement, sides in BOUNDS.items():
-            ratio = largest([left / right for left, right in (sides(*pair) for pair in pairs)])
-            found.append({"statement": statement.id, "how": how, "estimate": ratio, "prediction": 1.0})
-        found += [{"how": how, "prediction": 0.0, **row} for row in _identities(family, pairs)]
+        table += [worst_row(one, how, ratios(sides(*pair) for pair in pairs)) for one, sides in BOUNDS.items()]
+        table.append(worst_row(HESSIAN, how, [_gap(one) for one, _ in pairs], 0.0))
+        if family.n_responses == 2:
+            table.append(worst_row(TWO_ANSWERS, how, [_gap_of_norm(one) for one, _ in pairs], 0.0))
         if how == "random":
-            found += _points(family, pairs[: settings["points"]])
-    return found
+            table += _points(family, pairs[: settings["points"]])
+    return table
 
 
 def _at(sides: Sides, family: Family, x: Array) -> tuple[float, float]:
     return sides(*family.at(x))
 
 
-def _identities(family: Family, pairs: list[tuple[Policy, Policy]]) -> list[dict[str, Any]]:
-    """Return how far Hessians are from the closed form, and those of two responses from their norm, in units of X^2."""
-    gaps = {HESSIAN: [_gap(one) for one, _ in pairs]}
-    if family.n_responses == 2:
-        gaps[TWO_ANSWERS] = [_gap_of_norm(one) for one, _ in pairs]
-    return [{"statement": one.id, "estimate": largest(found)} for one, found in gaps.items()]
-
-
 def _gap(policy: Policy) -> float:
+    """Return how far a Hessian is from the closed form, in units of X^2."""
     closed = success_hessian(policy.probabilities, policy.correct, policy.features)
     return float(np.abs(policy.hessian - closed).max()) / policy.scale**2
 
 
 def _gap_of_norm(policy: Policy) -> float:
+    """Return how far the norm of a Hessian of two responses is from the closed form, in units of X^2."""
     apart = float(((policy.features[0] - policy.features[1]) ** 2).sum())
     norm = policy.variance * abs(policy.failure - policy.success) * apart
     return abs(policy.curvature - norm) / policy.scale**2
 
 
-def _points(family: Family, pairs: list[tuple[Policy, Policy]]) -> list[dict[str, Any]]:
+def _points(family: Family, pairs: list[tuple[Policy, Policy]]) -> Rows:
     """Return the curvature of policies, and that within the radius, each with the most that it can be."""
-    k, found = family.n_responses, []
+    k, points = family.n_responses, []
     for here, near in pairs:
         p, radius = here.success, np.sqrt(here.variance)
         most = {"here": curvature_bound(p, k), "within the radius": local_curvature_bound(p, radius, k)}
         for (statement, bound), one in zip(most.items(), (here, near), strict=True):
             row = {"statement": statement, "how": "point", "estimate": one.curvature / one.scale**2, "prediction": float(bound)}
-            found.append(row | {"variance": here.variance, "success": p})
-    return found
+            points.append(row | {"variance": here.variance, "success": p})
+    return points
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each bound and how its worst case was sought, left over right side; one for each identity and each point."""
-    k, correct = settings["family"]
-    common = {"setting": Family(k, correct).name, "n_responses": k, "n_correct": correct}
-    blank = {"variance": np.nan, "success": np.nan}
-    return [common | blank | row | EXACT for result in results for row in result]
+    family = Family(*settings["family"])
+    common = {"setting": family.name, "n_responses": family.n_responses, "n_correct": family.n_correct, **EXACT}
+    return [common | row for result in results for row in result]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each bound and identity by the worst of what was drawn and sought; the papers' are about one correct response."""
-    stated, found = {one.id: one for one in (*BOUNDS, HESSIAN, TWO_ANSWERS)}, []
+    stated = {one.id: one for one in (*BOUNDS, HESSIAN, TWO_ANSWERS)}
     worst = table[table["how"] != "point"]
     for (name, setting, correct), part in worst.groupby(["statement", "setting", "n_correct"], sort=False):
-        estimates, prediction = part.set_index("how")["estimate"].to_dict(), float(part["prediction"].iloc[0])
-        broken = exact(estimates.pop("broken"), prediction)
         statement = SEVERAL.get(name, stated[name]) if correct > 1 else stated[name]
-        found.append(statement.claim(setting, exact(largest(list(estimates.values())), prediction), broken, facts=estimates))
-    return found
+        yield statement.claim(setting, *by_the_worst(part))

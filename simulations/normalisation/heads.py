@@ -122,6 +122,6 @@ NEAR = 0.1
 """Cosines below are those of near-orthogonal gradients, as in the paper."""
 
 
-def near_orthogonal(found: Array, limit: float = NEAR) -> float:
+def near_orthogonal(cosines_of: Array, limit: float = NEAR) -> float:
     """Return the share of cosines below a limit in absolute value."""
-    return float((np.abs(found) < limit).mean())
+    return float((np.abs(cosines_of) < limit).mean())

@@ -53,9 +53,9 @@ def interaction(problem: Prompts, state: State) -> Interaction:
     )
 
 
-def constants(found: Interaction) -> dict[str, float]:
+def constants(worst: Interaction) -> dict[str, float]:
     """Return by how much each update's theorem shortens the step and the guarantee: as printed, and with less."""
-    strength, gradients, deviations = found
+    strength, gradients, deviations = worst
     return {
         "plain": max(1.0, strength / 2.0),
         "divided": max(gradients, 5.0 * strength / 8.0) * deviations,
@@ -95,12 +95,12 @@ def shortfall(problem: Prompts, theta: Array, step: Step, constant: float, sign:
 
 def falling_short(problem: Prompts, theta: Array, names: Sequence[str], sign: float = 1.0) -> dict[str, float]:
     """Return the shortfall of each update, and M, R1 and R2, or nothing where the assumption fails."""
-    found = interaction(problem, problem.at(theta[None]))
-    if np.isnan(found.strength):
+    here = interaction(problem, problem.at(theta[None]))
+    if np.isnan(here.strength):
         return {}
-    sizes = constants(found)
+    sizes = constants(here)
     gaps = {name: shortfall(problem, theta, *step_of(name, problem, sizes[name]), sign) for name in names}
-    return gaps | dict(zip(FACTS, found, strict=True))
+    return gaps | dict(zip(FACTS, here, strict=True))
 
 
 def pair_of(x: Array, answers: int) -> tuple[Prompts, Array]:

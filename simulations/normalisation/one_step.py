@@ -4,6 +4,7 @@ A guarantee says which share of the first-order gain curvature takes at most.  B
 probability.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,15 +12,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
-import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
-from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory import divided_gain_constant, plain_gain_constant
 from simulations.normalisation.ascent import SHARP_STEPS
 from simulations.normalisation.assumptions import LINEAR, ORTHOGONAL
 from simulations.sources import NORMALIZATION, OURS, derived
+from simulations.worst_cases import by_the_worst, sought, worst_row
 
 PLAIN = Statement(
     "N5",
@@ -180,36 +180,32 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"answers": k, "sought": one} | common | search, 1 + len(STEPS) * one) for k, one in sought.items()]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return what is drawn, first, and then the greatest share that a search finds for each step."""
-    return _sought(settings, rng, list(STEPS)[chunk - 1]) if chunk else _drawn(settings, rng)
+    return [_sought(settings, rng, list(STEPS)[chunk - 1])] if chunk else _drawn(settings, rng)
 
 
-def _drawn(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _drawn(settings: Settings, seed: np.random.SeedSequence) -> Rows:
     """Return the greatest share of random problems, right and rewarded wrongly, and points for the figure."""
     features, theta = draw(settings["answers"], settings["problems"], np.random.default_rng(seed))
-    found: list[dict[str, Any]] = []
+    table: Rows = []
     for statement, step in STEPS.items():
-        whole = gains(features, theta, step)
-        wrong = gains(features, theta, step, rewarded=1)
-        at = {"statement": statement.id}
-        for how, some in (("random", whole), ("broken", wrong)):
-            found.append(at | {"how": how, "prediction": step.share, "estimate": largest(some.taken)})
-        guaranteed = step.guarantee * whole.squared_gradient / whole.variance**step.power
-        found += [
-            at | {"how": "point", "prediction": float(low), "estimate": float(gain)}
-            for low, gain in zip(guaranteed[:POINTS], whole.exact[:POINTS], strict=True)
+        right, wrong = (gains(features, theta, step, rewarded) for rewarded in (0, 1))
+        table += [worst_row(statement, how, one.taken, step.share) for how, one in (("random", right), ("broken", wrong))]
+        guaranteed = step.guarantee * right.squared_gradient / right.variance**step.power
+        table += [
+            {"statement": statement.id, "how": "point", "prediction": float(low), "estimate": float(gain)}
+            for low, gain in zip(guaranteed[:POINTS], right.exact[:POINTS], strict=True)
         ]
-    return found
+    return table
 
 
-def _sought(settings: Settings, seed: np.random.SeedSequence, statement: Statement) -> list[dict[str, Any]]:
+def _sought(settings: Settings, seed: np.random.SeedSequence, statement: Statement) -> dict[str, Any]:
     """Return the greatest share that a search finds."""
     answers, step = settings["answers"], STEPS[statement]
     box = [(-1.0, 1.0)] * answers**2 + [(-LARGEST_THETA, LARGEST_THETA)] * answers
-    at = partial(sides, answers=answers, step=step)
-    worst = gt.worst_case(at, box, rng=seed, starts=settings["starts"], climbs=settings["climbs"])
-    return [{"statement": statement.id, "how": "sought", "prediction": step.share, "estimate": worst.left}]
+    worst = sought(partial(sides, answers=answers, step=step), box, settings, seed)
+    return worst_row(statement, "sought", [worst.left], step.share)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -217,13 +213,11 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return [{"answers": settings["answers"]} | row | EXACT for result in results for row in result]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each guarantee with each number of answers, by the worst of what was drawn and sought."""
-    stated, found = {one.id: one for one in STEPS}, []
+    stated = {one.id: one for one in STEPS}
     for (name, answers), part in table[table["how"] != "point"].groupby(["statement", "answers"], sort=False):
-        shares, prediction = part.set_index("how")["estimate"].to_dict(), part["prediction"].iloc[0]
-        broken, worst = exact(shares.pop("broken"), prediction), largest(list(shares.values()))
+        own, control, _ = by_the_worst(part)
         step = STEPS[stated[name]]
-        facts = {"least gain over guarantee": (1.0 - worst) * step.size / step.guarantee}
-        found.append(stated[name].claim(f"{answers} answers", exact(worst, prediction), broken, facts=facts))
-    return found
+        facts = {"least gain over guarantee": (1.0 - own.estimate) * step.size / step.guarantee}
+        yield stated[name].claim(f"{answers} answers", own, control, facts)

@@ -22,14 +22,14 @@ class Path(NamedTuple):
 def own_path(rate: float, step: Step, count: int, stops: bool = False) -> Path:
     """Return what a prompt is after 0, 1, ... steps on it; broken, it stops learning once it is right half of the time."""
     alone = Prompts.of(prompts(0.0, [rate]))
-    theta, found, only = alone.theta[None], [], np.zeros(1, dtype=np.int64)
+    theta, states, only = alone.theta[None], [], np.zeros(1, dtype=np.int64)
     for _ in range(count):
         state = alone.at(theta)
         success, deviation, square = state.success[0, 0], np.sqrt(state.variance[0, 0]), state.squares[0, 0]
-        found.append((success, deviation, square, np.sqrt(square), square / deviation))
+        states.append((success, deviation, square, np.sqrt(square), square / deviation))
         if not (stops and success >= 0.5):
             theta = alone.step(theta, state, only, step)
-    return Path(*np.array(found).T)
+    return Path(*np.array(states).T)
 
 
 def counts_law(horizon: int, n: int) -> Array:

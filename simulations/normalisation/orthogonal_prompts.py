@@ -3,16 +3,15 @@
 Step by step, and along whole paths, on random problems.  Broken, the features of two prompts have a correlation of 0.1.
 """
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import exact, largest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence.reading import largest
+from grpo_theory.harness.study import Cell, Settings
 from simulations.normalisation.assumptions import LINEAR
 from simulations.sources import NORMALIZATION, OURS, derived
 
@@ -89,16 +88,15 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"rule": rule} | sizes) for rule in RULES]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, float]]:
-    """Return the largest interaction over random problems, for prompts that are orthogonal and for some that are not."""
-    return {
-        "orthogonal": largest_interactions(settings, ORTHOGONAL, rng),
-        "broken": largest_interactions(settings, settings["correlation"], rng),
-    }
+def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison]:
+    """Yield the largest interaction over random problems, for prompts that are orthogonal and for some that are not."""
+    own, broken = (largest_interactions(settings, correlation, rng) for correlation in (ORTHOGONAL, settings["correlation"]))
+    for statement, gap in own.items():
+        yield statement.compare(settings["rule"], gap, 0.0, broken=broken[statement])
 
 
-def largest_interactions(settings: Settings, correlation: float, seed: np.random.SeedSequence) -> dict[str, float]:
-    """Return, by statement, the largest interaction over the same random problems with a correlation."""
+def largest_interactions(settings: Settings, correlation: float, seed: np.random.SeedSequence) -> dict[Statement, float]:
+    """Return the largest interaction of either kind over the same random problems with a correlation."""
     rng, moves, partings = np.random.default_rng(seed), [], []
     for _ in range(settings["problems"]):
         problem = prompts_apart(rng, correlation)
@@ -106,24 +104,4 @@ def largest_interactions(settings: Settings, correlation: float, seed: np.random
         moves.append(largest_move(problem, theta, settings["rule"]))
         order = rng.integers(PROMPTS, size=(settings["steps"],))
         partings.append(largest_parting(problem, theta, settings["rule"], order))
-    return {STEPS_APART.id: largest(moves), PATHS_APART.id: largest(partings)}
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each statement, orthogonal and broken."""
-    common = {name: settings[name] for name in ("rule", "problems", "steps")} | {"prediction": 0.0, **EXACT}
-    return [
-        common | {"how": how, "statement": name, "estimate": gap}
-        for how, gaps in results[0].items()
-        for name, gap in gaps.items()
-    ]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """Both statements for both rules."""
-    at = table.set_index(["rule", "statement", "how"])["estimate"]
-    return [
-        one.claim(rule, exact(at[rule, one.id, "orthogonal"], 0.0), exact(at[rule, one.id, "broken"], 0.0))
-        for rule in table["rule"].unique()
-        for one in (STEPS_APART, PATHS_APART)
-    ]
+    return {STEPS_APART: largest(moves), PATHS_APART: largest(partings)}

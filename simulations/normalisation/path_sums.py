@@ -176,20 +176,20 @@ def walk(rates: list[float], law: Array, stops: bool) -> dict[str, dict[float, P
     }
 
 
-def quotients(own: dict[str, Path], horizon: int, room: float) -> dict[Statement, float]:
-    """Return left over right sides of the bounds on sums over the horizon, with room = n (1 - p_i(0))."""
+def quotients(own: dict[str, Path], horizon: int, scale: float) -> dict[Statement, float]:
+    """Return left over right sides of the bounds on sums over the horizon, with scale = n (1 - p_i(0))."""
     divided = Path(*(part[:horizon] for part in own["divided"]))
     plain, best, best_divided = own["plain"].square, own["plain, best"].square, own["divided, best"].weighted
-    right = PRINTED * room * divided.deviation.mean()
+    right = PRINTED * scale * divided.deviation.mean()
     return {
-        PLAIN_SUM: plain[:horizon].sum() / (2.0 * room),
-        PLAIN_MINIMUM: horizon * plain[:horizon].min() / (2.0 * room),
-        SHARP_PLAIN_SUM: best[:horizon].sum() * plain_gain_constant(SHARP_STEPS[0]) / room,
+        PLAIN_SUM: plain[:horizon].sum() / (2.0 * scale),
+        PLAIN_MINIMUM: horizon * plain[:horizon].min() / (2.0 * scale),
+        SHARP_PLAIN_SUM: best[:horizon].sum() * plain_gain_constant(SHARP_STEPS[0]) / scale,
         DIVIDED_SUM: divided.square.sum() / right,
         DIVIDED_NORMS: divided.norm.mean() ** 2 * horizon / right,
-        DIVIDED_MINIMUM: divided.norm.min() ** 2 * (1.0 / divided.deviation).sum() / (PRINTED * room),
-        WEIGHTED_SUM: divided.weighted.sum() / (PRINTED * room),
-        SHARP_WEIGHTED_SUM: best_divided[:horizon].sum() * divided_gain_constant(SHARP_STEPS[1]) / room,
+        DIVIDED_MINIMUM: divided.norm.min() ** 2 * (1.0 / divided.deviation).sum() / (PRINTED * scale),
+        WEIGHTED_SUM: divided.weighted.sum() / (PRINTED * scale),
+        SHARP_WEIGHTED_SUM: best_divided[:horizon].sum() * divided_gain_constant(SHARP_STEPS[1]) / scale,
     }
 
 
@@ -223,9 +223,9 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
     for horizon in horizons if len(rates) == 1 else ():
         if horizon < CHECKED:
             continue
-        room = N_PROMPTS * (1.0 - rates[0])
+        scale = N_PROMPTS * (1.0 - rates[0])
         own, broken = (
-            quotients({arm: some[rates[0]] for arm, some in arms.items()}, horizon, room) for arms in (walked, stopped)
+            quotients({arm: paths[rates[0]] for arm, paths in arms.items()}, horizon, scale) for arms in (walked, stopped)
         )
         for statement, quotient in own.items():
             # The start's own gradient of hard prompts is as small as a minimum must be, whatever the update does.

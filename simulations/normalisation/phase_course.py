@@ -10,6 +10,7 @@ training takes their orthogonality away; for the gain without orthogonality: coo
 """
 
 import warnings
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import neg
 from typing import Any
@@ -28,6 +29,7 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.normalisation.heads import OWN, STRIDE, ascent, cosines, gram, head_problem, label, near_orthogonal, state
 from simulations.normalisation.phases import NOTICEABLE, ORTHOGONAL, is_orthogonal, stretches, windows
+from simulations.seeds import child_seed
 from simulations.sources import NORMALIZATION, OURS
 
 PHASES = Statement(
@@ -96,19 +98,21 @@ ARMS: dict[str, str | Estimator] = {
     "divided": "grpo",
     "multiplied": make_estimator("multiplied_by_deviation", multiplied_by_deviation),
 }
-MEASURES = ("success", "easy", "hard", "deviation", "orthogonality", "apart")
+SUCCESSES = ("success", "easy", "hard")
+"""Mean success over all prompts, and over the halves that are easier and harder at the start."""
+MEASURES = (*SUCCESSES, "deviation", "orthogonality", "apart")
 
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for each system of coordinates, exact, and one for the sampled runs, chunks of which are a few runs of an arm."""
     updates = list(QUICK_EXACT_UPDATES if quick else EXACT_UPDATES)
     common = {"how": "exact", "updates": updates, "stride": QUICK_EXACT_STRIDE if quick else EXACT_STRIDE}
-    found = [Cell({"ridge": ridge, **common}) for ridge in (QUICK_RIDGES if quick else RIDGES)]
+    exact_cells = [Cell({"ridge": ridge, **common}) for ridge in (QUICK_RIDGES if quick else RIDGES)]
     sampled = {"how": "sampled", "ridge": SAMPLED, "updates": list(QUICK_UPDATES if quick else UPDATES)}
     sampled |= {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_size": STEP_SIZE}
     runs = QUICK_RUNS if quick else RUNS
     sampled |= {"runs": min(runs, CHUNK_RUNS)}
-    return [*found, Cell(sampled, len(ARMS) * -(-runs // CHUNK_RUNS), shared=True)]
+    return [*exact_cells, Cell(sampled, len(ARMS) * -(-runs // CHUNK_RUNS), shared=True)]
 
 
 def measured(logits: Array, products: Array, success: Array, easy: Flags) -> list[float]:
@@ -129,8 +133,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
         return {arm: {"step": np.nan, "runs": [_exact(problem, power, settings, easy)]} for arm, power in POWERS.items()}
     block, a = divmod(chunk, len(ARMS))
     arm = list(ARMS)[a]
-    drawn = np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, block))
-    return {arm: _sampled(problem, arm, settings, drawn, easy)}
+    return {arm: _sampled(problem, arm, settings, child_seed(rng, block), easy)}
 
 
 def _exact(problem: gt.Problem, power: float, settings: Settings, easy: Flags) -> list[list[float]]:
@@ -147,12 +150,11 @@ def _sampled(problem: gt.Problem, arm: str, settings: Settings, seed: np.random.
     known = gram(problem), problem.bandit.mean_reward, easy
     updates, runs = settings["updates"], settings["runs"]
     theta = np.tile(problem.theta, (runs, 1))
-    found = [[measured(logits, *known) for logits in problem.policy.logits(theta)]]
+    course = [[measured(logits, *known) for logits in problem.policy.logits(theta)]]
     for stage, (before, after) in enumerate(pairwise(updates)):
-        own_seed = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, stage))
-        theta = _trained(problem, theta, arm, step, after - before, settings, own_seed)
-        found.append([measured(logits, *known) for logits in problem.policy.logits(theta)])
-    return {"step": step, "runs": np.swapaxes(found, 0, 1).tolist()}
+        theta = _trained(problem, theta, arm, step, after - before, settings, child_seed(seed, stage))
+        course.append([measured(logits, *known) for logits in problem.policy.logits(theta)])
+    return {"step": step, "runs": np.swapaxes(course, 0, 1).tolist()}
 
 
 def _trained(
@@ -179,57 +181,47 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     step_of = {arm: result["step"] for part in results for arm, result in part.items()}
     measures = {arm: np.concatenate([part[arm]["runs"] for part in results if arm in part]) for arm in step_of}
     common = {"how": settings["how"], "coordinates": label(settings["ridge"]), "prediction": np.nan}
-    updates = settings["updates"]
+    updates, plain = settings["updates"], measures["plain"]
     table: Rows = []
     for arm, runs in measures.items():
-        at = common | {"arm": arm, "step": step_of[arm]}
-        for c, update in enumerate(updates):
-            for m, quantity in enumerate(MEASURES):
-                table.append(at | {"quantity": quantity, "update": update} | summary(runs[:, c, m]))
-    plain = measures["plain"]
-    shares = plain[:, :, MEASURES.index("orthogonality")].mean(axis=0)
-    deviations = plain[:, :, MEASURES.index("deviation")].mean(axis=0)
+        table += [common | {"arm": arm, "step": step_of[arm]} | row for row in _courses(MEASURES, updates, runs)]
+    premises = [plain[:, :, MEASURES.index(name)].mean(axis=0) for name in ("deviation", "orthogonality")]
     for arm in ("divided", "multiplied"):
-        gains = (measures[arm] - plain)[:, :, : MEASURES.index("deviation")]
-        at = common | {"arm": arm}
-        for m, part in enumerate(MEASURES[: gains.shape[-1]]):
-            summaries = (summary(gains[:, c, m]) for c in range(len(updates)))
-            table += [
-                at | {"quantity": f"advantage, {part}", "update": update} | summary
-                for update, summary in zip(updates, summaries, strict=True)
-            ]
-        table += [at | row for row in windows(gains[:, :, 0], updates, deviations, shares)]
-        table += [at | row for row in stretches(gains[:, :, 0], updates, deviations, shares)]
+        gains = (measures[arm] - plain)[:, :, : len(SUCCESSES)]
+        courses = _courses([f"advantage, {part}" for part in SUCCESSES], updates, gains)
+        increases = [row for between in (windows, stretches) for row in between(gains[:, :, 0], updates, *premises)]
+        table += [common | {"arm": arm} | row for row in courses + increases]
     return table
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def _courses(quantities: Sequence[str], updates: list[int], runs: Array) -> Rows:
+    """Return a row for each checkpoint and quantity of runs (R, checkpoints, quantities)."""
+    return [
+        {"quantity": quantity, "update": update} | summary(runs[:, c, q])
+        for c, update in enumerate(updates)
+        for q, quantity in enumerate(quantities)
+    ]
+
+
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Judge the printed phases where their premises hold."""
-    found, gains = [], {}
+    gains = {}
     for (how, coordinates), part in table.groupby(["how", "coordinates"], sort=False):
-        where = f"{PROBLEM}, {coordinates}, {how}"
-        for statement, name, measure, bound in ((FIRST, "I", neg, 0.0), (SECOND, "II", abs, NOTICEABLE)):
-            both = [_last(part, f"increase in {name}", arm) for arm in ("divided", "multiplied")]
-            if both[0]:
+        where, by_arm = f"{PROBLEM}, {coordinates}, {how}", part.groupby(["quantity", "arm"])
+        first, last = (ends.set_index(["quantity", "arm"]).to_dict("index") for ends in (by_arm.head(1), by_arm.tail(1)))
+        for statement, name, measure, bound in ((FIRST, "increase in I", neg, 0.0), (SECOND, "increase in II", abs, NOTICEABLE)):
+            if (name, "divided") in last:
+                both = [last[name, arm] for arm in ("divided", "multiplied")]
                 facts = {"from update": both[0]["update"], "to update": both[0]["until"]}
                 own, control = (evidence(row | {"estimate": measure(row["estimate"])}, bound) for row in both)
-                found.append(statement.claim(where, own, control, facts=facts))
-        ends = [_last(part, quantity, "plain") for quantity in ("orthogonality", "apart")]
-        own, control = (evidence(row, ORTHOGONAL) for row in ends)
-        found.append(THIRD.claim(where, own, control))
+                yield statement.claim(where, own, control, facts)
+        own, control = (evidence(last[quantity, "plain"], ORTHOGONAL) for quantity in ("orthogonality", "apart"))
+        yield THIRD.claim(where, own, control)
         if how == "exact":
-            first = part[(part["quantity"] == "orthogonality") & (part["arm"] == "plain")].iloc[0]
-            gains[coordinates] = float(first["estimate"]), _last(part, "advantage, success", "divided")["estimate"]
+            gains[coordinates] = first["orthogonality", "plain"]["estimate"], last["advantage, success", "divided"]["estimate"]
     best = highest(pd.Series({coordinates: share for coordinates, (share, _) in gains.items()}))
     for coordinates, (share, gain) in gains.items():
         if not is_orthogonal(share):
             own, control = (exact(value, NOTICEABLE) for value in (gain, gains[best][1]))
             where = f"{PROBLEM}, {coordinates}, exact"
-            found.append(THIRD_FROM_THE_START.claim(where, own, control, facts={"share |cos| < 0.1": share}))
-    return found
-
-
-def _last(part: pd.DataFrame, quantity: str, arm: str) -> dict[Any, Any]:
-    """Return the last row of a quantity and arm, empty where there is none."""
-    own = part[(part["quantity"] == quantity) & (part["arm"] == arm)]
-    return own.iloc[-1].to_dict() if len(own) else {}
+            yield THIRD_FROM_THE_START.claim(where, own, control, facts={"share |cos| < 0.1": share})

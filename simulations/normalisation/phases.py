@@ -37,8 +37,7 @@ def is_orthogonal(shares: ArrayLike) -> np.ndarray:
 
 def is_high(deviations: ArrayLike) -> np.ndarray:
     """Return where mean standard deviations along a run are high, relative to the highest of them."""
-    found = np.asarray(deviations)
-    return np.asarray(found >= HIGH * found.max())
+    return np.asarray(np.asarray(deviations) >= HIGH * np.max(deviations))
 
 
 def phases(low: ArrayLike, high: ArrayLike, deviations: ArrayLike, shares: ArrayLike) -> list[str]:
@@ -56,17 +55,17 @@ def phases(low: ArrayLike, high: ArrayLike, deviations: ArrayLike, shares: Array
     low, high = np.asarray(low), np.asarray(high)
     deviations, shares = (np.asarray(values)[:-1] for values in (deviations, shares))
     orthogonal, varied = is_orthogonal(shares), is_high(deviations)
-    found: list[str] = []
+    named: list[str] = []
     for i in range(len(low)):
         if orthogonal[i] and varied[i] and low[i] > NOTICEABLE:
-            found.append("I")
-        elif orthogonal[i] and "I" in found and max(-low[i], high[i]) <= NOTICEABLE:
-            found.append("II")
+            named.append("I")
+        elif orthogonal[i] and "I" in named and max(-low[i], high[i]) <= NOTICEABLE:
+            named.append("II")
         elif not orthogonal[i] and high[i] <= NOTICEABLE:
-            found.append("III")
+            named.append("III")
         else:
-            found.append("")
-    return found
+            named.append("")
+    return named
 
 
 def windows(gains: Array, updates: list[int], deviations: Array, shares: Array) -> Rows:

@@ -105,15 +105,15 @@ def milestones(path: Iterator[State], end: float) -> list[State]:
     ValueError
         If the path does not get there.
     """
-    found: list[State] = []
+    reached: list[State] = []
     wanted = 0.0
     for now in path:
         success = float(now.value.mean())
         while success >= wanted:
-            found.append(now)
-            if len(found) == len(TIMES):
-                return found
-            wanted = end if len(found) == 2 else (success + end) / 2.0
+            reached.append(now)
+            if len(reached) == len(TIMES):
+                return reached
+            wanted = end if len(reached) == 2 else (success + end) / 2.0
     raise ValueError(f"the path must reach a mean success of {end:g}")
 
 

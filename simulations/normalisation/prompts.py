@@ -40,3 +40,8 @@ def mixture(name: str, n: int) -> list[float]:
     """Return the success rates at the start of n prompts of a mixture."""
     rates = MIXTURES[name]
     return [rates[i % len(rates)] for i in range(n)]
+
+
+def label(setting: str, correlation: float) -> str:
+    """Return what a setting is called in claims: with its correlation, unless that is NaN because it has none."""
+    return setting if np.isnan(correlation) else f"{setting} (correlation {correlation:g})"

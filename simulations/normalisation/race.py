@@ -17,7 +17,7 @@ draws led to steps that were too far apart.  Intervals are those of runs at the 
 The steps of the paper are a contest of their own, which is counted apart: it compares two lengths of the updates as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from grpo_theory.harness.summary import summary
 from simulations.normalisation.prompts import MIXTURES
 from simulations.normalisation.race_problems import N_PROMPTS, RAW, WHITENED, problem_of
 from simulations.normalisation.race_runs import ARMS, OPTIMISERS, PRINTED, PRINTED_STEPS, success, tuned_step
+from simulations.seeds import child_seed
 from simulations.sources import NORMALIZATION, OURS
 
 DIVISION = Statement(
@@ -97,17 +98,17 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def _made_up(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
-    found: list[tuple[dict[str, Any], str, int]] = []
+    races: list[tuple[dict[str, Any], str, int]] = []
     for correlation in (0.7,) if quick else PAPER_CORRELATIONS:
         for mixture in ("easy and hard",) if quick else MIXTURES:
             problem = {"family": "made up", "correlation": correlation, "mixture": mixture}
             problem |= {"batch_size": N_PROMPTS, "updates": UPDATES} | _runs("made up", quick)
             printed = (8,) if quick else PAPER_SIZES
-            found += [(problem | PRINTED_RUNS, PRINTED_STEPS, size) for size in printed]
+            races += [(problem | PRINTED_RUNS, PRINTED_STEPS, size) for size in printed]
             if correlation in CORRELATIONS:
                 sizes = (8,) if quick else GROUP_SIZES
-                found += [(problem, contest, size) for contest in OPTIMISERS for size in sizes]
-    return found
+                races += [(problem, contest, size) for contest in OPTIMISERS for size in sizes]
+    return races
 
 
 def _random(quick: bool) -> list[tuple[dict[str, Any], str, int]]:
@@ -146,36 +147,28 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
 
     The broken arm takes the step of the one that it is a copy of.
     """
+    # A seed counts what it has spawned: each arm gets a copy that has spawned nothing, so that all see the same draws.
     tuning, judging = rng.spawn(2)
     tuned = settings["contest"] != PRINTED_STEPS
-    steps = {arm: tuned_step(settings, arm, _copy(tuning)) if tuned else step for arm, step in PRINTED.items()}
+    steps = {arm: tuned_step(settings, arm, child_seed(tuning)) if tuned else step for arm, step in PRINTED.items()}
     steps["broken"] = steps["divided"]
-    found: dict[str, Any] = {"steps": steps, "name": problem_of(settings).name}
-    for arm, step in steps.items():
-        runs = settings["broken_runs" if arm == "broken" else "runs"]
-        found[arm] = success(settings, arm, step, runs, _copy(judging)).tolist()
-    return found
-
-
-def _copy(seed: np.random.SeedSequence) -> np.random.SeedSequence:
-    """Return the seed as it was before it spawned any, so that all arms see the same draws."""
-    return np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key)
+    runs = {arm: settings["broken_runs" if arm == "broken" else "runs"] for arm in steps}
+    reached = {arm: success(settings, arm, step, runs[arm], child_seed(judging)).tolist() for arm, step in steps.items()}
+    return {"steps": steps, "name": problem_of(settings).name, **reached}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """What each arm reached, and by how much the plain one is ahead of the divided and of the broken one."""
-    (found,) = results
+    (raced,) = results
     names = ("family", "contest", "group_size", "updates")
-    common = {"problem": title(settings, found["name"])} | {name: settings[name] for name in names} | {"prediction": np.nan}
-    reached = {arm: np.array(found[arm]) for arm in ARMS}
-    table = [
-        common | {"quantity": "success", "arm": arm, "step": found["steps"][arm]} | summary(sample)
-        for arm, sample in reached.items()
+    common = {"problem": title(settings, raced["name"])} | {name: settings[name] for name in names} | {"prediction": np.nan}
+    reached = {arm: np.array(raced[arm]) for arm in ARMS}
+    samples = {("success", arm): sample for arm, sample in reached.items()}
+    samples |= {("plain less", arm): reached["plain"][: len(reached[arm])] - reached[arm] for arm in ("divided", "broken")}
+    return [
+        common | {"quantity": quantity, "arm": arm, "step": raced["steps"][arm]} | summary(sample)
+        for (quantity, arm), sample in samples.items()
     ]
-    for arm in ("divided", "broken"):
-        row = {"quantity": "plain less", "arm": arm, "step": found["steps"][arm]}
-        table.append(common | row | summary(reached["plain"][: len(reached[arm])] - reached[arm]))
-    return table
 
 
 def title(settings: Settings, name: str) -> str:
@@ -185,9 +178,8 @@ def title(settings: Settings, name: str) -> str:
     return name if settings["family"] == "random" else f"{name}, {settings['questions']} questions"
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """How far plain is ahead, against a point either way; the control puts the broken arm in the divided one's place."""
-    found = []
     for (problem, contest, size), part in table.groupby(["problem", "contest", "group_size"], sort=False):
         at = part[part["quantity"] == "plain less"].set_index("arm")
         arms = part[part["quantity"] == "success"].set_index("arm")
@@ -196,5 +188,4 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         bounds = {PAYS_AT_PRINTED_STEPS: -POINT} if contest == PRINTED_STEPS else {PAYS: -POINT, HARMLESS: POINT}
         for statement, bound in bounds.items():
             own, control = (evidence(at.loc[arm].to_dict(), bound) for arm in ("divided", "broken"))
-            found.append(statement.claim(f"{problem}, {contest}, G = {size}", own, control, facts=facts))
-    return found
+            yield statement.claim(f"{problem}, {contest}, G = {size}", own, control, facts)

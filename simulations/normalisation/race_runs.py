@@ -13,6 +13,7 @@ from grpo_theory.estimation.centring import centre
 from grpo_theory.estimation.registry import make_estimator
 from grpo_theory.exact import StabilityWarning
 from simulations.normalisation.race_problems import logit_reach, problem_of
+from simulations.seeds import child_seed
 
 OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
 PRINTED_STEPS = "printed steps"
@@ -81,8 +82,7 @@ def success(settings: Mapping[str, Any], arm: str, step: float, runs: int, seed:
     problem = problem_of(settings)
     if problem.policy.dimension < SINGLY:
         return _trained(problem, settings, arm, step, runs, seed)
-    own = [np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, run)) for run in range(runs)]
-    return np.concatenate([_trained(problem, settings, arm, step, 1, one) for one in own])
+    return np.concatenate([_trained(problem, settings, arm, step, 1, child_seed(seed, run)) for run in range(runs)])
 
 
 def _trained(

@@ -15,13 +15,13 @@ LEAST_SHORTFALL = 0.1
 """Of random bandits: what is left of the second best decays only after some K/(step shortfall) updates."""
 
 
-def _gaps(rewards: Array, signs: Array, step: float, power: float, found: Array) -> None:
+def _gaps(rewards: Array, signs: Array, step: float, power: float, gaps: Array) -> None:
     logits = np.zeros(rewards.size)
     best = rewards.max()
-    for t in range(found.size):
+    for t in range(gaps.size):
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
-        found[t] = (shares * (best - rewards)).sum()
+        gaps[t] = (shares * (best - rewards)).sum()
         advantages = rewards - (shares * rewards).sum()
         deviation = np.sqrt((shares * advantages**2).sum())
         logits += signs[t % signs.size] * step / deviation**power * shares * advantages
@@ -38,9 +38,9 @@ class Rule(NamedTuple):
 
     def gaps(self, rewards: Array, updates: int) -> Array:
         """Return the gap before each of the updates, shape (updates,), from equal logits."""
-        found = np.empty(updates)
-        _ASCEND(np.ascontiguousarray(rewards), np.array(self.signs), STEP, self.power, found)
-        return found
+        gaps = np.empty(updates)
+        _ASCEND(np.ascontiguousarray(rewards), np.array(self.signs), STEP, self.power, gaps)
+        return gaps
 
 
 ASCENT, ASTRAY = Rule((1.0,), 0.0), Rule((1.0, -1.0), 0.0)

@@ -4,14 +4,13 @@ One prompt with a logit for each response.  Bounds are held against the worst of
 rates and constants against long paths.  Broken: half the gradient, rewards outside [0, 1], steps of the wrong sign.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Margin, Statement
 from grpo_theory.evidence.reading import exact, farthest, largest
@@ -32,6 +31,7 @@ from simulations.normalisation.softmax_ascent import (
     smoothness,
 )
 from simulations.sources import OURS, derived
+from simulations.worst_cases import by_the_worst, ratios, sought, worst_row
 
 SOFTMAX = "arXiv 2005.06392"
 BANDIT = "one prompt, a logit for each response, fixed rewards in [0, 1], exact gradients"
@@ -179,57 +179,51 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"n_responses": k, **counts, **search}, len(POINTWISE) + 3) for k in (QUICK_RESPONSES if quick else RESPONSES)]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return the worst of the bounds, at points and along paths, and the laws that long paths end in."""
     bounds = list(POINTWISE)
     if chunk < len(bounds):
-        return _sought_point(bounds[chunk], settings, rng)
+        return [_sought_point(bounds[chunk], settings, rng)]
     return (_points, _bounded, _limits)[chunk - len(bounds)](settings, rng)
 
 
-def _sought_point(statement: Statement, settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _sought_point(statement: Statement, settings: Settings, seed: np.random.SeedSequence) -> dict[str, Any]:
     """Return the largest left over right side that a search finds."""
     k = settings["n_responses"]
     box = [(-settings["logits"], settings["logits"])] * k + [(0.0, 1.0)] * k
-    worst = _sought(partial(_at, POINTWISE[statement][0]), box, settings, seed)
-    return [{"statement": statement.id, "how": "sought", "estimate": worst, "prediction": 1.0}]
-
-
-def _points(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
-    """Return the largest left over right side at random points, right and broken."""
-    k, found = settings["n_responses"], []
-    rng = np.random.default_rng(seed)
-    drawn = [
-        Bandit(rng.normal(scale=rng.choice([0.5, 2.0, 5.0]), size=k), random_rewards(rng, k)) for _ in range(settings["bandits"])
-    ]
-    for statement, (sides, broken) in POINTWISE.items():
-        for how, scale in (("random", 1.0), ("broken", broken)):
-            ratio = largest([left / right for left, right in (sides(bandit, scale) for bandit in drawn)])
-            found.append({"statement": statement.id, "how": how, "estimate": ratio, "prediction": 1.0})
-    return found
+    worst = sought(partial(_at, POINTWISE[statement][0]), box, settings, seed)
+    return worst_row(statement, "sought", [worst.score])
 
 
 def _at(sides: Sides, x: Array) -> tuple[float, float]:
     return sides(Bandit(*np.split(x, 2)), 1.0)
 
 
-def _sought(sides: Callable[[Array], tuple[float, float]], box: Any, settings: Settings, seed: np.random.SeedSequence) -> float:
-    return gt.worst_case(sides, box, rng=seed, starts=settings["starts"], climbs=settings["climbs"]).score
+def _points(settings: Settings, seed: np.random.SeedSequence) -> Rows:
+    """Return the largest left over right side at random points, right and broken."""
+    k, rng = settings["n_responses"], np.random.default_rng(seed)
+    drawn = [
+        Bandit(rng.normal(scale=rng.choice([0.5, 2.0, 5.0]), size=k), random_rewards(rng, k)) for _ in range(settings["bandits"])
+    ]
+    return [
+        worst_row(statement, how, ratios(sides(bandit, scale) for bandit in drawn))
+        for statement, (sides, broken) in POINTWISE.items()
+        for how, scale in (("random", 1.0), ("broken", broken))
+    ]
 
 
-def _bounded(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _bounded(settings: Settings, seed: np.random.SeedSequence) -> Rows:
     """Return the largest t times gap over its bound, over random rewards and over those that a search finds."""
     k, rng = settings["n_responses"], np.random.default_rng(seed)
     drawn = [random_rewards(rng, k) for _ in range(settings["paths"])]
+    of_search = sought(lambda x: (_largest(ASCENT, x, settings["sought_updates"]), 1.0), [(0.0, 1.0)] * k, settings, seed)
     worst = {
-        "random": largest([_largest(ASCENT, rewards, settings["updates"]) for rewards in drawn]),
-        "broken": largest([_largest(ASTRAY, rewards, settings["updates"]) for rewards in drawn]),
-        "sought": _sought(lambda x: (_largest(ASCENT, x, settings["sought_updates"]), 1.0), [(0.0, 1.0)] * k, settings, seed),
+        "random": [_largest(ASCENT, rewards, settings["updates"]) for rewards in drawn],
+        "broken": [_largest(ASTRAY, rewards, settings["updates"]) for rewards in drawn],
+        "sought": [of_search.score],
     }
     return [
-        {"statement": statement.id, "how": how, "estimate": value / bound(k), "prediction": 1.0}
-        for statement, bound in GAPS.items()
-        for how, value in worst.items()
+        worst_row(statement, how, np.divide(gaps, bound(k))) for statement, bound in GAPS.items() for how, gaps in worst.items()
     ]
 
 
@@ -238,10 +232,10 @@ def _largest(rule: Rule, rewards: Array, updates: int) -> float:
     return float((np.arange(1, updates + 1) * rule.gaps(rewards, updates)).max())
 
 
-def _limits(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _limits(settings: Settings, seed: np.random.SeedSequence) -> Rows:
     """Return the exponents and constants of gap ~ constant/t^power, from the growth of gap^(-1/power) in the second half."""
     k, updates, rng = settings["n_responses"], settings["updates"], np.random.default_rng(seed)
-    half, found = updates // 2, []
+    half, laws = updates // 2, []
     for path in range(settings["paths"]):
         rewards = random_rewards(rng, k)
         short = np.delete(rewards.max() - rewards, rewards.argmax())
@@ -251,32 +245,27 @@ def _limits(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, 
             growth = np.diff(gaps ** (-1.0 / power))[0] / (updates - half)
             exponent = np.diff(np.log(gaps))[0] / np.log(updates / half)
             common = {"how": how, "path": path}
-            found.append({"statement": "exponent", "estimate": float(exponent), "prediction": -power, **common})
-            found.append({"statement": "constant", "estimate": float(growth**-power / limit), "prediction": 1.0, **common})
-    return found
+            laws.append({"statement": "exponent", "estimate": float(exponent), "prediction": -power, **common})
+            laws.append({"statement": "constant", "estimate": float(growth**-power / limit), "prediction": 1.0, **common})
+    return laws
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each bound and how its worst case was sought, left over right side; one for each exponent and constant."""
     k = settings["n_responses"]
-    common = {"setting": f"K = {k}", "n_responses": k, "path": -1}
-    return [common | row | EXACT for result in results for row in result]
+    return [{"setting": f"K = {k}", "n_responses": k} | row | EXACT for result in results for row in result]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """The bounds by the worst of what was drawn and sought; exponents and constants by the path that is farthest off."""
-    found = []
     for setting, part in table.groupby("setting", sort=False):
         for statement in (*POINTWISE, *GAPS):
-            worst = part[part["statement"] == statement.id].set_index("how")["estimate"].to_dict()
-            broken = exact(worst.pop("broken"), 1.0)
-            found.append(statement.claim(setting, exact(largest(list(worst.values())), 1.0), broken, facts=worst))
-        laws = part[part["path"] >= 0].set_index(["statement", "how", "path"])["estimate"].sort_index()
+            yield statement.claim(setting, *by_the_worst(part[part["statement"] == statement.id]))
+        laws = part[part["path"].notna()].set_index(["statement", "how", "path"])["estimate"].sort_index()
         for rate, constant, power, right, other in LAWS:
             exponents = (laws["exponent", how] for how in (right, other))
             own, control = (exact(one[farthest(one, -power)], -power) for one in exponents)
-            found.append(rate.claim(setting, own, control))
+            yield rate.claim(setting, own, control)
             constants = (laws["constant", how] for how in (right, f"{right}, turned"))
             own, control = (exact(largest((one - 1.0).abs()), CONSTANT_MARGIN) for one in constants)
-            found.append(constant.claim(setting, own, control))
-    return found
+            yield constant.claim(setting, own, control)

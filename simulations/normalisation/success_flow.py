@@ -4,6 +4,7 @@ Closed forms against integration along the policy's own gradients, slopes of the
 update is divided by too little or by nothing; of slopes, by the variance.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim, Margin, Statement, log_log_slope
 from grpo_theory.evidence.reading import distance, exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
 from simulations.normalisation.flows import (
     GRPO,
     START,
@@ -142,63 +144,55 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Integrate, tabulate, or train."""
     return {"identity": _identity, "slope": _slope, "curve": _curve, "training": _training}[settings["what"]](settings, rng)
 
 
-def _identity(settings: Settings, rng: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _identity(settings: Settings, rng: np.random.SeedSequence) -> Rows:
     """Return success by the flow and by integration, right and divided by too little or by nothing."""
     name, answers = settings["flow"], settings["answers"]
     right, wrong = (0.0, 0.25) if name == "plain" else (0.5, 0.25 if name == "divided" else 0.0)
     predicted = flow_of(name, answers).success(START, np.array(TIMES))
-    found = []
-    for how, power in (("path", right), ("broken", wrong)):
-        success = integrated(name, answers, power)
-        found += [
-            {"how": how, "at": time, "estimate": float(value), "prediction": float(expected)}
-            for time, value, expected in zip(TIMES, success, predicted, strict=True)
-        ]
-    return found
-
-
-def _slope(settings: Settings, rng: np.random.SeedSequence) -> list[dict[str, Any]]:
-    """Return times of escape, by integration; broken, divided by the variance, which makes them logarithms."""
-    name = settings["flow"]
-    weight = {"plain": undivided, "divided": divided}.get(name) or partial(of_groups, size=int(name))
-    starts = BETWEEN if name == str(LARGE) else RARE
-    wrong = partial(of_groups, size=SIZES[1]) if name == str(LARGE) else partial(divided, power=1.0)
-    weights = {"path": weight, "broken": wrong}
     return [
-        {
-            "how": how,
-            "at": start,
-            "estimate": escape_time(start, TO, one),
-            "prediction": float(flow_of("divided" if name == str(LARGE) else name, 2).time(start, TO)),
-        }
-        for how, one in weights.items()
-        for start in starts
+        {"how": how, "at": time, "estimate": float(value), "prediction": float(expected)}
+        for how, power in (("path", right), ("broken", wrong))
+        for time, value, expected in zip(TIMES, integrated(name, answers, power), predicted, strict=True)
     ]
 
 
-def _curve(settings: Settings, rng: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _slope(settings: Settings, rng: np.random.SeedSequence) -> Rows:
+    """Return times of escape, by integration; broken, divided by the variance, which makes them logarithms."""
+    name = settings["flow"]
+    is_large = name == str(LARGE)
+    own = {"plain": undivided, "divided": divided}.get(name) or partial(of_groups, size=int(name))
+    wrong = partial(of_groups, size=SIZES[1]) if is_large else partial(divided, power=1.0)
+    predicted = flow_of("divided" if is_large else name, 2)
+    return [
+        {"how": how, "at": p, "estimate": escape_time(p, TO, weight), "prediction": float(predicted.time(p, TO))}
+        for how, weight in (("path", own), ("broken", wrong))
+        for p in (BETWEEN if is_large else RARE)
+    ]
+
+
+def _curve(settings: Settings, rng: np.random.SeedSequence) -> Rows:
     """Return the time from `SHOWN` to each success of the figure, and from each start to 1/2."""
     flow = flow_of(settings["flow"], 2)
     later = [level for level in CURVE if level > SHOWN]
     times = flow.time(SHOWN, np.array(later)), flow.time(np.array(ESCAPE_STARTS), TO)
     return [
         {"how": how, "at": at, "estimate": float(time), "prediction": float("nan")}
-        for how, places, some in (("success", later, times[0]), ("escape", ESCAPE_STARTS, times[1]))
-        for at, time in zip(places, some, strict=True)
+        for how, rates, of_rates in (("success", later, times[0]), ("escape", ESCAPE_STARTS, times[1]))
+        for at, time in zip(rates, of_rates, strict=True)
     ]
 
 
-def _training(settings: Settings, rng: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _training(settings: Settings, rng: np.random.SeedSequence) -> Rows:
     """Return the mean time, in units of 1/eta updates, of runs to the level, right and without division."""
     problem, size, step = answers_problem(2, FROM), int(settings["flow"]), settings["step"]
     predicted = float(flow_of(settings["flow"], 2).time(FROM, TO))
     steps = int(2.0 * predicted / step)
-    found = []
+    table = []
     for how, estimator in (("path", GRPO), ("broken", "rloo")):
         runs = gt.simulate_training(
             problem,
@@ -215,9 +209,8 @@ def _training(settings: Settings, rng: np.random.SeedSequence) -> list[dict[str,
         )
         there = runs.objectives >= TO
         times = step * np.where(there.any(axis=1), there.argmax(axis=1), steps)
-        facts = {"standard_error": float(times.std(ddof=1) / np.sqrt(len(times))), "replications": len(times)}
-        found.append({"how": how, "at": FROM, "estimate": float(times.mean()), "prediction": predicted} | facts)
-    return found
+        table.append({"how": how, "at": FROM, "prediction": predicted} | summary(times))
+    return table
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -226,23 +219,21 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return [common | EXACT | row for row in results[0]]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each flow's success, each slope of the time of escape, and trained times against the flow's."""
-    found = []
     for (what, flow, answers), part in table.groupby(["what", "flow", "answers"], sort=False):
-        by = [part[part["how"] == how] for how in ("path", "broken")]
+        both = [part[part["how"] == how] for how in ("path", "broken")]
         kind = flow if flow in ("plain", "divided") else "finite group"
         where = f"G = {flow}" if kind == "finite group" else flow
         if what == "identity":
-            own, control = (exact(largest((one["estimate"] - one["prediction"]).abs()), 0.0) for one in by)
-            found.append(FLOWS[kind].claim(f"{where}, {answers} answers", own, control))
+            own, control = (exact(largest((one["estimate"] - one["prediction"]).abs()), 0.0) for one in both)
+            yield FLOWS[kind].claim(f"{where}, {answers} answers", own, control)
         elif what == "slope" and flow == str(LARGE):
-            own, control = (exact(largest((one["estimate"] / one["prediction"] - 1.0).abs()), CLOSE) for one in by)
-            found.append(CROSSOVER.claim(where, own, control))
+            own, control = (exact(largest((one["estimate"] / one["prediction"] - 1.0).abs()), CLOSE) for one in both)
+            yield CROSSOVER.claim(where, own, control)
         elif what == "slope":
-            own, control = (exact(log_log_slope(one["at"], one["estimate"])[0], POWERS[kind]) for one in by)
-            found.append(ESCAPES[kind].claim(where, own, control))
+            own, control = (exact(log_log_slope(one["at"], one["estimate"])[0], POWERS[kind]) for one in both)
+            yield ESCAPES[kind].claim(where, own, control)
         elif what == "training":
-            own, control = (distance(one.iloc[0], float(one["prediction"].iloc[0]), NOTICEABLE) for one in by)
-            found.append(TRAINED.claim(where, own, control))
-    return found
+            own, control = (distance(one.iloc[0], float(one["prediction"].iloc[0]), NOTICEABLE) for one in both)
+            yield TRAINED.claim(where, own, control)

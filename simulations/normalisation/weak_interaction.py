@@ -4,7 +4,7 @@ How much the mean gain of a prompt falls short of its guarantee, by the worst of
 paths, and of pairs on which a constant that is too small shows.  Broken, steps descend; in the sums, prompts stop learning.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,14 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
-from grpo_theory.evidence.reading import evidence, exact, farthest, highest, largest
+from grpo_theory.evidence.reading import highest, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.normalisation.ascent import Prompts, Step
 from simulations.normalisation.assumptions import BOUNDED, LINEAR, WEAK
 from simulations.normalisation.interaction import FACTS, falling_short, greatest_change, opposed, pair_of, shortfall
-from simulations.normalisation.prompts import mixture, prompts
+from simulations.normalisation.prompts import label, mixture, prompts
 from simulations.sources import NORMALIZATION, OURS, derived
+from simulations.worst_cases import sought, worst_evidence
 
 WEAK_INTERACTION = Statement(
     "N8",
@@ -157,23 +158,21 @@ def cells(quick: bool) -> list[Cell]:
     ]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return the worst shortfalls, where the assumption holds, or what becomes of the conclusions where it does not."""
     if settings["what"] == "pairs":
         return _sought(SOUGHT[chunk - 1], settings, rng) if chunk else _pairs(settings, rng)
     return {"alike": _alike, "opposed": _opposed, "conflict": _conflict}[settings["what"]](settings, rng)
 
 
-def _worst(problems: list[tuple[Prompts, Array]], names: Sequence[str] = UPDATES) -> list[dict[str, Any]]:
+def _worst(problems: list[tuple[Prompts, Array]], names: Sequence[str] = UPDATES) -> Rows:
     """Return the greatest shortfall of each update over problems, right and descending, and how many satisfy the assumption."""
-    rows = []
+    table = []
     for how, sign in (("path", 1.0), ("broken", -1.0)):
-        found = [gaps for gaps in (falling_short(*one, names, sign) for one in problems) if gaps]
-        facts = {"how": how, "holds": len(found) / len(problems)} | {
-            name: largest([gaps[name] for gaps in found]) for name in FACTS
-        }
-        rows += [facts | {"statement": name, "estimate": largest([gaps[name] for gaps in found])} for name in names]
-    return rows
+        shortfalls = pd.DataFrame([gaps for one in problems if (gaps := falling_short(*one, names, sign))])
+        facts = {"how": how, "holds": len(shortfalls) / len(problems)} | {fact: largest(shortfalls[fact]) for fact in FACTS}
+        table += [facts | {"statement": name, "estimate": largest(shortfalls[name])} for name in names]
+    return table
 
 
 def _box(answers: int) -> list[tuple[float, float]]:
@@ -181,30 +180,23 @@ def _box(answers: int) -> list[tuple[float, float]]:
     return [(-1.0, 1.0)] * (2 * answers**2) + [(-THETA, THETA)] * answers
 
 
-def _pairs(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _pairs(settings: Settings, seed: np.random.SeedSequence) -> Rows:
     """Return the worst of random pairs."""
     low, high = np.array(_box(settings["answers"])).T
     points = np.random.default_rng(seed).uniform(low, high, size=(settings["pairs"], len(low)))
     return _worst([pair_of(x, settings["answers"]) for x in points])
 
 
-def _sought(update: str, settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _sought(update: str, settings: Settings, seed: np.random.SeedSequence) -> Rows:
     """Return the worst pair that a search finds for an update."""
     answers = settings["answers"]
-    worst = gt.worst_case(
-        partial(sides, answers=answers, update=update),
-        _box(answers),
-        rng=seed,
-        starts=settings["starts"],
-        climbs=settings["climbs"],
-        compare="difference",
-    )
+    worst = sought(partial(sides, answers=answers, update=update), _box(answers), settings, seed, "difference")
     facts = falling_short(*pair_of(worst.parameters, answers), [update])
-    found = {name: facts.get(name, 0.0) for name in FACTS}
-    return [{"how": "sought", "statement": update, "estimate": worst.score, "holds": 1.0} | found]
+    row = {"how": "sought", "statement": update, "estimate": worst.score, "holds": 1.0}
+    return [row | {name: facts.get(name, 0.0) for name in FACTS}]
 
 
-def _alike(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _alike(settings: Settings, seed: np.random.SeedSequence) -> Rows:
     problem = Prompts.of(prompts(settings["correlation"], ALIKE[settings["setting"]]))
     theta, rng, states = problem.theta[None], np.random.default_rng(seed), []
     for _ in range(settings["states"]):
@@ -213,36 +205,35 @@ def _alike(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, A
     return _worst(states)
 
 
-def _opposed(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _opposed(settings: Settings, seed: np.random.SeedSequence) -> Rows:
     problem = opposed(settings["neighbour"], settings["lean"])
     return _worst([(problem, problem.theta)], (*UPDATES, *TOO_SMALL))
 
 
-def _conflict(settings: Settings, seed: np.random.SeedSequence) -> list[dict[str, Any]]:
+def _conflict(settings: Settings, seed: np.random.SeedSequence) -> Rows:
     whole = prompts(settings["correlation"], mixture(settings["setting"], settings["prompts"]))
     agreed = gt.Problem(
         gt.Bandit(whole.bandit.mean_reward[np.zeros(settings["prompts"], dtype=int)]), whole.policy, theta=whole.theta
     )
     problem = Prompts.of(whole)
-    found = []
-    for how, one in (("path", problem), ("broken", Prompts.of(agreed))):
-        found.append({"how": how, "statement": "change", "estimate": greatest_change(problem, one)})
-        sign = 1.0 if how == "path" else -1.0
+    table = []
+    for how, one, sign in (("path", problem, 1.0), ("broken", Prompts.of(agreed), -1.0)):
+        table.append({"how": how, "statement": "change", "estimate": greatest_change(problem, one)})
         gap = shortfall(problem, problem.theta, Step(1.0, 0.0), 0.5, sign)
-        found.append({"how": how, "statement": "gain", "estimate": gap})
-        found += _sums(problem, settings, seed, stops=how == "broken")
-    return [row | dict.fromkeys((*FACTS, "holds"), 0.0) for row in found]
+        table.append({"how": how, "statement": "gain", "estimate": gap})
+        table += _sums(problem, settings, seed, stops=how == "broken")
+    return table
 
 
-def _sums(problem: Prompts, settings: Settings, seed: np.random.SeedSequence, stops: bool) -> list[dict[str, Any]]:
+def _sums(problem: Prompts, settings: Settings, seed: np.random.SeedSequence, stops: bool) -> Rows:
     """Return each prompt's sum of squared gradients over its bound; broken, prompts stop learning at success 1/2."""
     n, runs = len(problem.right), settings["runs"]
     rng, theta, total = np.random.default_rng(seed), np.tile(problem.theta, (runs, 1)), np.zeros((runs, n))
-    rows = np.arange(runs)
+    each = np.arange(runs)
     for _ in range(settings["horizon"]):
         state, drawn = problem.at(theta), np.asarray(rng.integers(n, size=runs))
         total += state.squares
-        learns = ~(stops & (state.success[rows, drawn] >= 0.5))
+        learns = ~(stops & (state.success[each, drawn] >= 0.5))
         theta = np.where(learns[:, None], problem.step(theta, state, drawn, Step(1.0, 0.0)), theta)
     start = problem.at(problem.theta[None]).success[0]
     quotients = total / (2.0 * n * (1.0 - start))
@@ -257,24 +248,18 @@ def _sums(problem: Prompts, settings: Settings, seed: np.random.SeedSequence, st
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each statement and how its worst was found, and for each prompt's sum."""
     common = {"what": settings["what"], "setting": settings["setting"], "correlation": settings.get("correlation", np.nan)}
-    common |= {"prompt": -1, "prediction": 0.0, **EXACT}
-    return [common | row for result in results for row in result]
+    return [common | {"prediction": 0.0, **EXACT} | row for result in results for row in result]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """The gains where the assumption holds, by the worst of what was drawn and sought; the conclusions where it fails."""
-    found = []
     for (name, setting, dial), part in table.groupby(["statement", "setting", "correlation"], sort=False, dropna=False):
-        where = setting if np.isnan(dial) else f"{setting} (correlation {dial:g})"
+        where = label(setting, dial)
         right, broken = part[part["how"] != "broken"], part[part["how"] == "broken"]
-        worst = right.loc[highest(right["estimate"])]
-        if name == "sum":
-            own, control = (evidence(some.loc[highest(some["estimate"])], comparisons=len(some)) for some in (right, broken))
-        else:
-            own, control = (exact(one["estimate"], 0.0) for one in (worst, broken.loc[farthest(broken["estimate"])]))
+        own, control = worst_evidence(right), worst_evidence(broken)
         if name in CONFLICTS:
-            found.append(CONFLICTS[name].claim(where, own, control))
+            yield CONFLICTS[name].claim(where, own, control)
         else:
+            worst = right.loc[highest(right["estimate"])]
             facts = {fact: worst[fact] for fact in FACTS} | {"share where M exists": right["holds"].iloc[0]}
-            found.append(GAINS[name].claim(where, own, control, facts=facts))
-    return found
+            yield GAINS[name].claim(where, own, control, facts)

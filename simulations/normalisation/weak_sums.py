@@ -4,20 +4,21 @@ Sums of squared gradients against the bounds of Theorems 3.3 and 3.4, by the pro
 interact weakly.  Broken, prompts stop learning at success 1/2.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim, Evidence, Statement
-from grpo_theory.evidence.reading import evidence, exact, highest
+from grpo_theory.evidence import Claim, Statement
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.normalisation.ascent import Prompts
 from simulations.normalisation.assumptions import BOUNDED, WEAK
 from simulations.normalisation.interaction import FACTS, Interaction, constants, interaction, step_of
-from simulations.normalisation.prompts import prompts
+from simulations.normalisation.prompts import label, prompts
 from simulations.sources import CORRECTION, NORMALIZATION, derived
+from simulations.worst_cases import worst_evidence
 
 PLAIN_SUM = Statement(
     "N8/plain sum",
@@ -115,50 +116,50 @@ def settled(problem: Prompts, drawn: Integers, update: str) -> tuple[Course, flo
     """
     constant = asked(update, interaction(problem, problem.at(problem.theta[None])))
     for _ in range(ATTEMPTS):
-        found = course(problem, drawn, update, constant)
-        if asked(update, found.worst) <= constant:
-            return found, constant
+        runs = course(problem, drawn, update, constant)
+        if asked(update, runs.worst) <= constant:
+            return runs, constant
         constant *= GROWTH
-    raise RuntimeError(f"no constant up to {constant:g} bounds the interaction along the iterates: {found.worst}")
+    raise RuntimeError(f"no constant up to {constant:g} bounds the interaction along the iterates: {runs.worst}")
 
 
-def asked(update: str, found: Interaction) -> float:
+def asked(update: str, worst: Interaction) -> float:
     """Return the constant that a theorem asks for, as printed."""
-    return constants(found)[update]
+    return constants(worst)[update]
 
 
-def quotients(found: Course, horizon: int, room: float) -> dict[Statement, tuple[Array, Array]]:
-    """Return left over right sides of each bound for each prompt, and what each run adds, with room = n S (1 - p_i(0)) X^2.
+def quotients(runs: Course, horizon: int, scale: float) -> dict[Statement, tuple[Array, Array]]:
+    """Return left over right sides of each bound for each prompt, and what each run adds, with scale = n S (1 - p_i(0)) X^2.
 
     The second is the run's influence on the quotient, so that its spread over runs gives the standard error.
     """
-    bound = 16.0 / 3.0 * room
-    deviations = bound * found.deviations / horizon
-    means = {name: part.mean(axis=0) for name, part in found._asdict().items() if name != "worst"}
+    bound = 16.0 / 3.0 * scale
+    deviations = bound * runs.deviations / horizon
+    means = {name: part.mean(axis=0) for name, part in runs._asdict().items() if name != "worst"}
     right = deviations.mean(axis=0)
     printed = means["squares"] / right
     corrected = means["norms"] ** 2 / horizon / right
     return {
-        PLAIN_SUM: (means["squares"] / (2.0 * room), found.squares / (2.0 * room)),
-        DIVIDED_SUM: (printed, (found.squares - printed * deviations) / right),
-        WEIGHTED_SUM: (means["weighted"] / bound, found.weighted / bound),
-        DIVIDED_NORMS: (corrected, corrected * (2.0 * found.norms / means["norms"] - deviations / right)),
+        PLAIN_SUM: (means["squares"] / (2.0 * scale), runs.squares / (2.0 * scale)),
+        DIVIDED_SUM: (printed, (runs.squares - printed * deviations) / right),
+        WEIGHTED_SUM: (means["weighted"] / bound, runs.weighted / bound),
+        DIVIDED_NORMS: (corrected, corrected * (2.0 * runs.norms / means["norms"] - deviations / right)),
     }
 
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for each problem and horizon; all satisfy the assumptions along their paths."""
-    found = []
+    settings: list[dict[str, Any]] = []
     for horizon in QUICK_HORIZONS if quick else HORIZONS:
         common = {"horizon": horizon, "correlation": np.nan, "runs": 1}
         for name, answers in ALONE.items():
-            found.append({"setting": name, "rates": [START], "answers": answers} | common)
-        found.append({"setting": SAME, "rates": [START, START], "answers": 4} | common)
+            settings.append({"setting": name, "rates": [START], "answers": answers} | common)
+        settings.append({"setting": SAME, "rates": [START, START], "answers": 4} | common)
         common["runs"] = QUICK_RUNS if quick else RUNS
         for name, rates in RATES.items():
             dials = CORRELATIONS if name == ALIKE and not quick else CORRELATIONS[1:2]
-            found += [{"setting": name, "rates": list(rates), "answers": 4} | common | {"correlation": dial} for dial in dials]
-    return [Cell(settings) for settings in found]
+            settings += [{"setting": name, "rates": list(rates), "answers": 4} | common | {"correlation": dial} for dial in dials]
+    return [Cell(one) for one in settings]
 
 
 def problem_of(settings: Settings) -> Prompts:
@@ -172,27 +173,27 @@ def problem_of(settings: Settings) -> Prompts:
     return Prompts(np.repeat(one.features, n, axis=0), np.repeat(one.right, n, axis=0), one.theta)
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return each bound's quotient for each prompt, of the right update and of one that stops."""
     problem, horizon, runs = problem_of(settings), settings["horizon"], settings["runs"]
     n = len(problem.right)
     drawn = np.asarray(np.random.default_rng(rng).integers(n, size=(horizon, runs)))
     start = problem.at(problem.theta[None]).success[0]
-    found: list[dict[str, Any]] = []
+    table: Rows = []
     for update, statements in UPDATES.items():
         if update == "divided" and settings["setting"] == UNLIKE:
             continue
         own, constant = settled(problem, drawn, update)
         facts = dict(zip(FACTS, own.worst, strict=True)) | {"S": constant}
-        room = n * constant * (1.0 - start) * float(problem.norms.max()) ** 2
-        for how, some in (("path", own), ("broken", course(problem, drawn, update, constant, stops=True))):
-            bounds = quotients(some, horizon, room)
+        scale = n * constant * (1.0 - start) * float(problem.norms.max()) ** 2
+        for how, sums in (("path", own), ("broken", course(problem, drawn, update, constant, stops=True))):
+            bounds = quotients(sums, horizon, scale)
             for statement in statements:
                 values, added = bounds[statement]
                 errors = added.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else np.zeros(n)
                 at = {"how": how, "statement": statement.id} | facts
-                found += [at | {"prompt": i, "estimate": float(values[i]), "standard_error": float(errors[i])} for i in range(n)]
-    return found
+                table += [at | {"prompt": i, "estimate": float(values[i]), "standard_error": float(errors[i])} for i in range(n)]
+    return table
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -203,20 +204,11 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     return [common | row for row in results[0]]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each bound by the prompt that is worst."""
-    stated, found = {one.id: one for statements in UPDATES.values() for one in statements}, []
+    stated = {one.id: one for statements in UPDATES.values() for one in statements}
     keys = ["statement", "setting", "correlation", "horizon"]
     for (name, setting, dial, horizon), part in table.groupby(keys, sort=False, dropna=False):
-        where = setting if np.isnan(dial) else f"{setting} (correlation {dial:g})"
         own, broken = part[part["how"] == "path"], part[part["how"] == "broken"]
         facts = {fact: own[fact].iloc[0] for fact in (*FACTS, "S")}
-        found.append(stated[name].claim(f"{where}, T = {horizon}", _worst(own), _worst(broken), facts=facts))
-    return found
-
-
-def _worst(some: pd.DataFrame) -> Evidence:
-    row = some.loc[highest(some["estimate"])]
-    if row["replications"] == 0:
-        return exact(row["estimate"], row["prediction"])
-    return evidence(row, comparisons=len(some))
+        yield stated[name].claim(f"{label(setting, dial)}, T = {horizon}", worst_evidence(own), worst_evidence(broken), facts)

@@ -1,5 +1,6 @@
 """Coverage of the planner's limits on pilots of heavy-tailed gradient lengths, and how often it warns of such pilots."""
 
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from grpo_theory.evidence import Claim, Share, Statement
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.intervals.heavy_tails import student_coverage
 from grpo_theory.plan.advice import SHORT
 from grpo_theory.plan.error_constants import pilot_terms
@@ -51,7 +52,7 @@ STATEMENTS = (*HELD.values(), MISSED, FALSE_ALARM)
 
 LEVEL = 0.95
 MARGIN = 0.02
-"""As of the planner's other limits from gradients: 93 of 100 cases in place of 95 misleads nobody."""
+"""As of the planner's other limits from gradients: 93 of 100 cases instead of 95 misleads nobody."""
 ALARMS = 0.1
 """One table in ten that is warned of for no reason, or that is not warned of, is what a reader puts up with in a warning."""
 ASKED = 16
@@ -73,8 +74,17 @@ POINTS = (
 )
 """Where the claims are decided, and in how many chunks: more where coverage is expected nearer to what is promised."""
 PILOTS, POINT_PILOTS, QUICK_PILOTS = 200, 1000, 20
-LIMITS_OF = {HEAVY: ("c1", "c2", "c3", "error"), SIGNAL: ("loss",), LIGHT: ()}
-"""What is promised at the points of each law: with common lengths those of absolute errors, else those of ratios of errors."""
+MISSES = 1.0 - LEVEL + MARGIN
+PROMISED: dict[tuple[str, str], tuple[Statement, float]] = {
+    **{(HEAVY, name): (HELD[name], MISSES) for name in ("c1", "c2", "c3", "error")},
+    (SIGNAL, "loss"): (HELD["loss"], MISSES),
+    (HEAVY, "warned"): (MISSED, ALARMS),
+    (LIGHT, "warned"): (FALSE_ALARM, ALARMS),
+}
+"""What is promised at the points of a law, and how often it may fail.
+
+With common lengths the limits are those of absolute errors, else those of ratios of errors.
+"""
 QUANTITIES = ("c1", "c2", "c3", "error", "loss", "best size", "risk", "warned")
 
 
@@ -97,14 +107,14 @@ def compute(settings: Settings, seed: np.random.SeedSequence, chunk: int) -> dic
     counts = {quantity: {"covered": 0.0, "plugged_in": 0.0} for quantity in QUANTITIES}
     for _ in range(settings["pilots"]):
         rollouts, length = draw_pilot(name, prompts, settings["ragged"], rng)
-        found = choose_group_size(rollouts, LIMITS, LEVEL)
-        plain = choose(found.constants.law, found.constants.covariance, prompts, LIMITS, LEVEL)
-        for arm, choice in (("covered", found), ("plugged_in", plain)):
+        planned = choose_group_size(rollouts, LIMITS, LEVEL)
+        plain = choose(planned.constants.law, planned.constants.covariance, prompts, LIMITS, LEVEL)
+        for arm, choice in (("covered", planned), ("plugged_in", plain)):
             for quantity, held in judge(choice, name).items():
                 counts[quantity][arm] += float(held)
         factor = LAWS[HEAVY].draw(rng, prompts)[rollouts.index] if name == LIGHT else 1.0 / length
         other = pilot_terms(rollouts.with_scores(rollouts.known_scores * factor[:, None])).influences()
-        counts["warned"]["covered"] += float(warned(found.constants.student_coverage))
+        counts["warned"]["covered"] += float(warned(planned.constants.student_coverage))
         counts["warned"]["plugged_in"] += float(warned(float(student_coverage(other, LEVEL).min())))
     return counts
 
@@ -135,37 +145,28 @@ def judge(choice: GroupSizeChoice, name: str) -> dict[str, bool]:
     }
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """One row for each quantity: the share of pilots in which the planner's limits hold, or in which it warns; and Student's."""
-    tries, found = settings["pilots"] * len(results), []
-    size = "4 to 64" if settings["ragged"] else "8"
-    common = {key: settings[key] for key in ("part", "law", "prompts", "pilots")} | {"size": 0 if settings["ragged"] else 8}
+    common = {key: settings[key] for key in ("part", "law", "prompts", "pilots")}
+    common |= {"size": 0, "responses": "4 to 64"} if settings["ragged"] else {"size": 8, "responses": "8"}
     for quantity in QUANTITIES:
-        share, plain = (sum(result[quantity][arm] for result in results) / tries for arm in ("covered", "plugged_in"))
-        values = {"quantity": quantity, "plugged_in": plain, "prediction": np.nan if quantity == "warned" else LEVEL}
-        error = float(np.sqrt(share * (1.0 - share) / tries))
-        found.append(common | values | {"responses": size, "estimate": share, "standard_error": error, "replications": tries})
-    return found
+        prediction = np.nan if quantity == "warned" else LEVEL
+        yield common | {"quantity": quantity, "prediction": prediction} | shares(results, quantity, settings["pilots"])
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def shares(results: Sequence[Any], quantity: str, pilots: int) -> dict[str, float]:
+    """Return as columns of a row in what share of pilots limits hold, and in what share those of the control do."""
+    tries = pilots * len(results)
+    share, plain = (sum(chunk[quantity][arm] for chunk in results) / tries for arm in ("covered", "plugged_in"))
+    error = float(np.sqrt(share * (1.0 - share) / tries))
+    return {"plugged_in": plain, "estimate": share, "standard_error": error, "replications": tries}
+
+
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Read off, at the points, that limits hold as often as promised, where Student's do not, and that warnings are right."""
-    found, points = [], table[table["part"] == "tails, point"]
-    for _, row in points.iterrows():
-        setting = f"{row['law']}, {row['prompts']} prompts of {row['responses']}"
-        quantity, tries = str(row["quantity"]), int(row["replications"])
-        both = float(row["estimate"]), float(row["plugged_in"])
-        if quantity in LIMITS_OF[str(row["law"])]:
-            own, control = (_at_most(1.0 - one, 1.0 - LEVEL + MARGIN, tries) for one in both)
-            found.append(HELD[quantity].claim(setting, own, control))
-        elif quantity == "warned" and row["law"] == HEAVY:
-            own, control = (_at_most(1.0 - one, ALARMS, tries) for one in both)
-            found.append(MISSED.claim(setting, own, control))
-        elif quantity == "warned" and row["law"] == LIGHT:
-            own, control = (_at_most(one, ALARMS, tries) for one in both)
-            found.append(FALSE_ALARM.claim(setting, own, control))
-    return found
-
-
-def _at_most(share: float, most: float, replications: int) -> Share:
-    return Share(share, most, margin=0.0, replications=replications)
+    for row in table[table["part"] == "tails, point"].to_dict("records"):
+        statement, most = PROMISED.get((row["law"], row["quantity"]), (None, 0.0))
+        if statement is not None:
+            fails = [row[name] if statement is FALSE_ALARM else 1.0 - row[name] for name in ("estimate", "plugged_in")]
+            own, control = (Share(share, most, replications=row["replications"]) for share in fails)
+            yield statement.claim(f"{row['law']}, {row['prompts']} prompts of {row['responses']}", own, control)

@@ -4,7 +4,7 @@ Of rewards alone on laws of success rates of known truth, over numbers of prompt
 plugged in.  The cells of gradients whose lengths have heavy tails are of `heavy_tails`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -16,7 +16,7 @@ from scipy import sparse
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.evidence import Claim, Share, Statement
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.plan.average import Reference, Terms, average_terms, mean_ends, ratio_ends
 from grpo_theory.plan.brackets import RateFunction, power_of_two, reference_parameter
 from grpo_theory.plan.effective import share_terms
@@ -50,6 +50,8 @@ HEAVY_TAILED = heavy_tails.STATEMENTS
 LEVEL = 0.95
 MARGIN = 0.01
 """Of the level: 95% may be 94.05%, as in the study of all other intervals."""
+MISSES = 1.0 - LEVEL + MARGIN * LEVEL
+"""How often an interval may miss."""
 HARD = 0.2
 PROMPTS, SIZES = (32, 256, 2048), (2, 8, 64)
 QUICK_PROMPTS, QUICK_SIZES = (32, 512), (8,)
@@ -103,8 +105,8 @@ def _cover(limits: tuple[Array, Array], truth: float) -> Flags:
 def count_tables(successes: Integers, size: int) -> Array:
     """Return how many prompts of each pilot have 0 to `size` successes, (pilots, size + 1), from successes (pilots, prompts)."""
     pilots = len(successes)
-    places = successes + (size + 1) * np.arange(pilots)[:, None]
-    return np.bincount(places.ravel(), minlength=pilots * (size + 1)).reshape(pilots, size + 1).astype(np.float64)
+    cells = successes + (size + 1) * np.arange(pilots)[:, None]
+    return np.bincount(cells.ravel(), minlength=pilots * (size + 1)).reshape(pilots, size + 1).astype(np.float64)
 
 
 def honest_limits(tables: Array) -> dict[str, tuple[Array, Array]]:
@@ -113,13 +115,13 @@ def honest_limits(tables: Array) -> dict[str, tuple[Array, Array]]:
     k = np.arange(size + 1.0)
     agree = tables @ (k * (k - 1.0) + (size - k) * (size - k - 1.0)) / (prompts * size * (size - 1.0))
     chosen = np.array([reference_parameter(share) for share in agree])
-    found = {name: (np.empty(chosen.size), np.empty(chosen.size)) for name in QUANTITIES}
+    limits = {name: (np.empty(chosen.size), np.empty(chosen.size)) for name in QUANTITIES}
     for a in np.unique(chosen):
         terms = _terms(size, Reference(float(a), power_of_two(prompts)))
-        for name, limits in _limits(terms, tables[chosen == a]).items():
-            for ends, limit in zip(found[name], limits, strict=True):
-                ends[chosen == a] = limit
-    return found
+        for name, some in _limits(terms, tables[chosen == a]).items():
+            for ends, of_some in zip(limits[name], some, strict=True):
+                ends[chosen == a] = of_some
+    return limits
 
 
 def _limits(terms: Mapping[str, Terms], tables: Array) -> dict[str, tuple[Array, Array]]:
@@ -209,30 +211,20 @@ def _truths(law: RateLaw, size: int) -> dict[str, float]:
     }
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """One row for each quantity: the share of intervals that hold the truth, ours and the plug-in's, and our median width."""
     if "ragged" in settings:
-        return heavy_tails.rows(settings, results)
-    found, tries = [], settings["pilots"] * len(results)
+        yield from heavy_tails.rows(settings, results)
+        return
     for name in QUANTITIES:
-        share, seen = (sum(result[name][count] for result in results) / tries for count in ("covered", "plugged_in"))
-        width = float(np.mean([result[name]["width"] for result in results]))
-        values = {"quantity": name, "plugged_in": seen, "width": width, "truth": results[0][name]["truth"], "prediction": LEVEL}
-        error = float(np.sqrt(share * (1.0 - share) / tries))
-        found.append(dict(settings) | values | {"estimate": share, "standard_error": error, "replications": tries})
-    return found
+        width = float(np.mean([chunk[name]["width"] for chunk in results]))
+        facts = {"quantity": name, "width": width, "truth": results[0][name]["truth"], "prediction": LEVEL}
+        yield dict(settings) | facts | heavy_tails.shares(results, name, settings["pilots"])
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Read off, at the points, that the intervals cover at least so often as they say; the control plugs in the rates seen."""
-    found = heavy_tails.claims(table)
-    for _, row in table[table["part"] == "point"].iterrows():
-        own, control = (_evidence(float(row[name]), int(row["replications"])) for name in ("estimate", "plugged_in"))
-        setting = f"{row['law']} (B = {row['prompts']}, n = {row['size']})"
-        found.append(STATEMENTS[str(row["quantity"])].claim(setting, own, control))
-    return found
-
-
-def _evidence(share: float, replications: int) -> Share:
-    """The share of intervals that miss, which is to be at most 5%, and one point of a hundred of the level more."""
-    return Share(1.0 - share, 1.0 - LEVEL + MARGIN * LEVEL, margin=0.0, replications=replications)
+    yield from heavy_tails.claims(table)
+    for row in table[table["part"] == "point"].to_dict("records"):
+        own, control = (Share(1.0 - row[name], MISSES, replications=row["replications"]) for name in ("estimate", "plugged_in"))
+        yield STATEMENTS[row["quantity"]].claim(f"{row['law']} (B = {row['prompts']}, n = {row['size']})", own, control)

@@ -4,14 +4,17 @@ Over pilots of all sizes; broken, the pilots are planned with what is wrong by m
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Evidence, Share, Statement
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.evidence import Claim, Share, Statement
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.plan import GroupSizeChoice, choose_group_size, signal_to_noise
 from grpo_theory.plan.advice import TOLERANCE
 from grpo_theory.plan.error_constants import pilot_terms
@@ -41,7 +44,8 @@ REGRET = Statement(
 
 LEVEL = 0.95
 MARGIN = 0.02
-"""A set that holds the best size in 93 of 100 cases in place of 95 misleads nobody."""
+"""A set that holds the best size in 93 of 100 cases instead of 95 misleads nobody."""
+MISSES = 1.0 - LEVEL + MARGIN
 DEFAULT = 8
 """The group size of who does not plan: TRL's default."""
 ASKED = 16
@@ -73,22 +77,22 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     name = settings["problem"]
     generator = np.random.default_rng(rng)
     pilot = gt.Pilot(settings["prompts"], settings["size"])
-    found: dict[str, dict[str, list[float]]] = {"planned": defaultdict(list), "control": defaultdict(list)}
+    judged: dict[str, dict[str, list[float]]] = {"planned": defaultdict(list), "control": defaultdict(list)}
     for number in range(settings["replications"]):
         rollouts = pilot.take(pilot.sample(problem(name), generator, 1), 0)
         kept, _ = usable(rollouts)
-        found["planned"]["answered"].append(float(kept is not None))
+        judged["planned"]["answered"].append(float(kept is not None))
         if kept is None:
             continue
         choice = choose_group_size(rollouts, LIMITS, LEVEL)
         for quantity, value in judge(choice, name).items():
-            found["planned"][quantity].append(value)
+            judged["planned"][quantity].append(value)
         if settings["part"] == "design":
-            found["planned"]["signal"].append(float(told_signal(rollouts, choice, name)))
+            judged["planned"]["signal"].append(float(told_signal(rollouts, choice, name)))
         elif number < CONTROLS:
             for quantity, value in judge(wrong_choice(rollouts, name, generator), name).items():
-                found["control"][quantity].append(value)
-    return {arm: dict(values) for arm, values in found.items()}
+                judged["control"][quantity].append(value)
+    return {arm: dict(values) for arm, values in judged.items()}
 
 
 def judge(choice: GroupSizeChoice, name: str) -> dict[str, float]:
@@ -127,51 +131,33 @@ def wrong_choice(rollouts: gt.Rollouts, name: str, rng: np.random.Generator) -> 
     return choose(noisy.components(), noisy.covariance(), rollouts.batch_size, LIMITS, LEVEL)
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
+def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
     """One row for each quantity: its mean over the pilots that are answered, and its 95% quantile where it is the regret.
 
     Beside it the best group size, and what the default loses, both exact.
     """
-    found, exact = [], truth(settings["problem"])
-    for arm in ("planned", "control"):
-        for quantity in QUANTITIES:
-            values = np.concatenate([np.array(one[arm].get(quantity, ())) for one in results])
-            if not values.size:
-                continue
+    exact = truth(settings["problem"])
+    common = dict(settings) | {"best": exact.group_size, "default": float(exact.loss.estimate[exact.at(DEFAULT)])}
+    for arm, quantity in product(("planned", "control"), QUANTITIES):
+        values = np.concatenate([np.array(chunk[arm].get(quantity, ())) for chunk in results])
+        if values.size:
             share = float(values.mean())
             spread = float(values.std(ddof=1)) if quantity == "regret" else np.sqrt(share * (1.0 - share))
-            common = {
-                "arm": arm,
-                "quantity": quantity,
-                "best": exact.group_size,
-                "default": float(exact.loss.estimate[exact.at(DEFAULT)]),
-                "most": float(np.quantile(values, LEVEL)) if quantity == "regret" else np.nan,
-                "prediction": LEVEL if quantity in COVERED else np.nan,
-                "estimate": share,
-                "standard_error": float(spread / np.sqrt(values.size)),
-            }
-            found.append(dict(settings) | common | {"replications": values.size})
-    return found
+            numbers = {"estimate": share, "standard_error": float(spread / np.sqrt(values.size)), "replications": values.size}
+            most = float(np.quantile(values, LEVEL)) if quantity == "regret" else np.nan
+            prediction = LEVEL if quantity in COVERED else np.nan
+            yield common | {"arm": arm, "quantity": quantity, "most": most, "prediction": prediction} | numbers
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Read off, at the point, that sets and limits hold as often as they say, and that the regret is within the tolerance."""
-    points = table[table["part"] == "point"].set_index(["problem", "arm", "quantity"])
-    found = []
+    points = table[table["part"] == "point"].set_index(["problem", "quantity", "arm"])
     for name in NAMES:
         setting = f"{name}, {POINT[0]} prompts of {POINT[1]}"
-        for quantity in HOLDS:
-            own, control = (_misses(points.loc[name, arm, quantity]) for arm in ("planned", "control"))
-            found.append(HOLDS[quantity].claim(setting, own, control))
+        for quantity, statement in HOLDS.items():
+            both = (points.loc[name, quantity, arm] for arm in ("planned", "control"))
+            own, control = (Share(1.0 - row["estimate"], MISSES, replications=int(row["replications"])) for row in both)
+            yield statement.claim(setting, own, control)
         if name != NONE:
-            own, control = (_regret(points.loc[name, arm, "regret"]) for arm in ("planned", "control"))
-            found.append(REGRET.claim(setting, own, control))
-    return found
-
-
-def _misses(row: pd.Series) -> Evidence:
-    return Share(1.0 - float(row["estimate"]), 1.0 - LEVEL + MARGIN, replications=int(row["replications"]))
-
-
-def _regret(row: pd.Series) -> Evidence:
-    return Evidence(float(row["estimate"]), TOLERANCE, float(row["standard_error"]), replications=int(row["replications"]))
+            planned, wrong = (evidence(points.loc[name, "regret", arm], TOLERANCE) for arm in ("planned", "control"))
+            yield REGRET.claim(setting, planned, wrong)

@@ -61,8 +61,8 @@ def _cdf(rate: float, a: Array, b: Array) -> Array:
 def rate_laws() -> dict[str, RateLaw]:
     """Return the laws by name; the language model's are the success rates of its questions, each as likely."""
     problem = gt.gallery.problem(LANGUAGE_MODEL)
-    found = gt.moments(problem, problem.theta)
-    questions = tuple(zip(np.clip(found.value, 0.0, 1.0).tolist(), found.prompt_weights.tolist(), strict=True))
+    moments = gt.moments(problem, problem.theta)
+    questions = tuple(zip(np.clip(moments.value, 0.0, 1.0).tolist(), moments.prompt_weights.tolist(), strict=True))
     return {
         "beta(0.3, 0.5)": RateLaw(0.3, 0.5),
         "beta(2, 2)": RateLaw(2.0, 2.0),

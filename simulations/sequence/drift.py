@@ -13,7 +13,7 @@ import pandas as pd
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest, most
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.sequence.parts import NOTICEABLE, random_problem
+from simulations.sequence.parts import NOTICEABLE, generator_of, of_length, random_problem
 from simulations.sequence.policy_pair import estimators, measured_updates
 from simulations.sources import CORRECTION, OURS, TIC_GRPO, derived
 
@@ -164,7 +164,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     """Return distances, cosines and variances of the exact updates on some trees, for all directions and drifts."""
     first = chunk * settings["trees"]
     trees = range(first, first + settings["trees"])
-    return [row for tree in trees for row in _on_tree(settings, np.random.default_rng([*rng.generate_state(4), tree]), tree)]
+    return [row for tree in trees for row in _on_tree(settings, generator_of(tree, rng), tree)]
 
 
 def _on_tree(settings: Settings, rng: np.random.Generator, tree: int) -> Iterator[dict[str, Any]]:
@@ -177,7 +177,7 @@ def _on_tree(settings: Settings, rng: np.random.Generator, tree: int) -> Iterato
         if is_large and direction != "learning":
             continue
         for drift in DRIFTS if direction == "learning" and not is_large else JUDGED:
-            now = problem.at(old.theta + drift * vector / np.linalg.norm(vector))
+            now = problem.at(old.theta + of_length(drift, vector))
             for row in measured_updates(problem, now, old, names):
                 yield {"direction": direction, "drift": drift, "tree": tree, **row}
 

@@ -4,20 +4,21 @@ All groups are enumerated, for random policies and for those that a search finds
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
-from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.exact.multisets import multisets
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.sequence.group_laws import multiset_probabilities
 from simulations.sequence.tokens import LIPSCHITZ, Family, Tokens, Uncentred, draw
 from simulations.sources import CORRECTION, TIC_GRPO, derived
+from simulations.worst_cases import by_the_worst, sought, worst_row
 
 T12 = Statement(
     "T12",
@@ -188,23 +189,24 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
     family, group_size = Family(*settings["family"]), settings["group_size"]
     box = family.bounds(settings["logits"], settings["drift"], 1.0)
     drawn, *seeds = rng.spawn(1 + len(SOUGHT))
-    points, worst = draw(box, settings["policies"], drawn), []
+    points = draw(box, settings["policies"], drawn)
+    worst: dict[tuple[Statement, str], ArrayLike] = {}
     for how, make in (("random", Tokens), ("broken", Uncentred)):
-        ratios = [_ratios(family.at(x, make), group_size) for x in points]
-        worst += [(one, how, max(ratio[one] for ratio in ratios), len(points)) for one in BOUNDS]
+        of_points = [_ratios(family.at(x, make), group_size) for x in points]
+        worst |= {(one, how): [ratios[one] for ratios in of_points] for one in BOUNDS}
     for statement, own_seed in zip(SOUGHT, seeds, strict=True):
-        term, bound = BOUNDS[statement]
-
-        def sides(x: Array, term: Term = term, bound: Term = bound) -> tuple[float, float]:
-            at = family.at(x)
-            return term(*at, group_size), bound(*at, group_size)
-
-        sought = gt.worst_case(sides, box, rng=own_seed, starts=settings["starts"], climbs=settings["climbs"])
-        at_worst = _ratios(family.at(sought.parameters), group_size)
+        worst_case = sought(partial(_sides, BOUNDS[statement], family, group_size), box, settings, own_seed)
+        at_worst = _ratios(family.at(worst_case.parameters), group_size)
         also = (X2_CORRECTED,) if statement == X2_ONE else ()
-        worst += [(one, "sought", at_worst[one], sought.evaluations) for one in (statement, *also)]
-    worst += [(ANY_REWARD[one], how, ratio * REWARD**2, count) for one, how, ratio, count in worst if one in ANY_REWARD]
-    return [{"statement": one.id, "how": how, "estimate": ratio, "count": count} for one, how, ratio, count in worst]
+        worst |= {(one, "sought"): [at_worst[one]] for one in (statement, *also)}
+    worst |= {(ANY_REWARD[one], how): np.multiply(REWARD**2, ratios) for (one, how), ratios in worst.items() if one in ANY_REWARD}
+    return [worst_row(one, how, ratios) for (one, how), ratios in worst.items()]
+
+
+def _sides(pair: tuple[Term, Term], family: Family, group_size: int, x: Array) -> tuple[float, float]:
+    at = family.at(x)
+    term, bound = (side(*at, group_size) for side in pair)
+    return term, bound
 
 
 def _ratios(at: tuple[Tokens, Tokens, Array], group_size: int) -> dict[Statement, float]:
@@ -215,14 +217,11 @@ def _ratios(at: tuple[Tokens, Tokens, Array], group_size: int) -> dict[Statement
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each bound and how its worst case was sought: the term over its bound."""
-    common = {"setting": Family(*settings["family"]).name, "group_size": settings["group_size"], "prediction": 1.0, **EXACT}
+    common = {"setting": Family(*settings["family"]).name, "group_size": settings["group_size"], **EXACT}
     return [common | row for row in results[0]]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Each bound at each group size, over all families of policies."""
     for (name, group_size), part in table.groupby(["statement", "group_size"], sort=False):
-        worst = part.groupby("how")["estimate"].agg(largest).to_dict()
-        broken = worst.pop("broken")
-        own, control = exact(largest(list(worst.values())), 1.0), exact(broken, 1.0)
-        yield STATED[name].claim(f"G = {group_size}", own, control, facts=worst)
+        yield STATED[name].claim(f"G = {group_size}", *by_the_worst(part))

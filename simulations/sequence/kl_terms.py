@@ -8,17 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
-from grpo_theory.evidence import PARTS, Claim, Statement
-from grpo_theory.evidence.reading import exact
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import PARTS, Comparison, Statement
+from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.divergences import STEP, between, expected, gradient
 from simulations.sequence.kl_targets import log_reference_of, off_policy_targets, on_policy_targets
-from simulations.sequence.parts import composed, cosine
+from simulations.sequence.parts import composed, cosine, of_length
 from simulations.sources import CORRECTION, DEMYSTIFYING, OURS, derived
 
 KL_PAPER = "arXiv 2512.21852"
@@ -187,55 +185,36 @@ def value_error(problem: gt.Problem, here: gt.Point, sampler: gt.Point) -> float
     return float(abs(mean - between(problem, log_reference_of(problem))(here.token_log_probabilities)))
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
-    """Return discrepancies relative to the gradient of KL(pi || reference), and how near to it each mean is."""
-    problem = penalty_alone(gt.gallery.problem(settings["problem"]))
+def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield discrepancies relative to the gradient of KL(pi || reference), and how near to it each mean is.
+
+    The control draws from another policy, or has the printed slope.
+    """
+    name = settings["problem"]
+    problem = penalty_alone(gt.gallery.problem(name))
     steps = np.random.default_rng(rng).normal(size=(3, problem.policy.dimension))
-    away, drift, stray = (
-        settings[name] * step / np.linalg.norm(step) for name, step in zip(("away", "drift", "stray"), steps, strict=True)
-    )
+    away, drift, stray = (of_length(settings[part], step) for part, step in zip(("away", "drift", "stray"), steps, strict=True))
     here, then, at_stray = problem.at(away), problem.at(away + drift), problem.at(away + stray)
     wanted = gradient(problem, between(problem, log_reference_of(problem)), away)
+    scale = float(np.linalg.norm(wanted))
     samplers = {
         "on": (None, away + stray, on_policy_targets(problem, here)),
         "off": (then.theta, then.theta + stray, off_policy_targets(problem, here, then)),
     }
-    table: Rows = []
     for policy, (behaviour, astray, targets) in samplers.items():
-        for name, target in targets.items():
-            mean, wrong = (estimated(problem, TERMS[name], away, sampled) for sampled in (behaviour, astray))
-            table.append({"term": name, "policy": policy} | _gaps(mean, wrong, target, wanted))
-    sides = {
+        for term, target in targets.items():
+            mean, wrong = (estimated(problem, TERMS[term], away, sampled) for sampled in (behaviour, astray))
+            gap, broken, from_reverse = (
+                float(np.linalg.norm(one - other)) / scale for one, other in ((mean, target), (wrong, target), (mean, wanted))
+            )
+            along = cosine(mean, wanted) if float(np.linalg.norm(mean)) > 1e-10 * scale else 0.0
+            facts = {"distance from the gradient of KL(pi || reference)": from_reverse, "cosine with it": along}
+            yield MEANS[f"{term}/off policy" if policy == "off" else term].compare(name, gap, 0.0, broken=broken, facts=facts)
+            row = {"problem": name, "term": term, "policy": policy, "quantity": "gradient", "estimate": gap}
+            yield row | {"from_reverse": from_reverse, "cosine": along}
+    for side, (gap, broken) in {
         "value": (value_error(problem, here, here), value_error(problem, here, at_stray)),
         "slope": (slope_error(here, TERMS["k3 in loss"]), slope_error(at_stray, PRINTED)),
         "printed slope": (slope_error(here, PRINTED), slope_error(at_stray, PRINTED)),
-    }
-    alone = {"term": "k3", "policy": "on", "from_reverse": np.nan, "cosine": np.nan}
-    return table + [alone | {"quantity": name, "estimate": gap, "astray": astray} for name, (gap, astray) in sides.items()]
-
-
-def _gaps(mean: Array, wrong: Array, target: Array, wanted: Array) -> dict[str, Any]:
-    scale = float(np.linalg.norm(wanted))
-    size = float(np.linalg.norm(mean))
-    return {
-        "quantity": "gradient",
-        "estimate": float(np.linalg.norm(mean - target)) / scale,
-        "astray": float(np.linalg.norm(wrong - target)) / scale,
-        "from_reverse": float(np.linalg.norm(mean - wanted)) / scale,
-        "cosine": cosine(mean, wanted) if size > 1e-10 * scale else 0.0,
-    }
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each term, in the reward and in the loss, on and off policy; `astray` is the control's discrepancy."""
-    return [{"problem": settings["problem"], "prediction": 0.0, **EXACT} | row for row in results[0]]
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Each mean is what it is said to be; the control draws from another policy, or has the printed slope."""
-    for row in table.to_dict("records"):
-        term = f"{row['term']}/off policy" if row["policy"] == "off" else row["term"]
-        statement = MEANS[term] if row["quantity"] == "gradient" else SIDES[row["quantity"]]
-        facts = {"distance from the gradient of KL(pi || reference)": row["from_reverse"], "cosine with it": row["cosine"]}
-        own, control = exact(row["estimate"], 0.0), exact(row["astray"], 0.0)
-        yield statement.claim(row["problem"], own, control, facts={} if np.isnan(row["cosine"]) else facts)
+    }.items():
+        yield SIDES[side].compare(name, gap, 0.0, broken=broken)

@@ -15,7 +15,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.sequence.parts import composed, features_of, mean_update
+from simulations.sequence.parts import composed, features_of, generator_of, mean_update, random_bandit
 from simulations.sequence.stopping import stopping
 from simulations.sources import OURS, TIC_GRPO
 
@@ -63,10 +63,9 @@ def problem_of(kind: str, rng: np.random.Generator) -> gt.Problem:
     paths = gt.TokenTree(1, VOCABULARY_SIZE, HORIZON, END).paths
     features = features_of(rng, PROMPTS, paths, DIMENSION) if kind.startswith("shared") else None
     tree = gt.TokenTree(PROMPTS, VOCABULARY_SIZE, HORIZON, END, features)
-    ranks = rng.permuted(np.tile(np.arange(paths.n_responses), (PROMPTS, 1)), axis=1)
-    success = np.where(3 * ranks < paths.n_responses, 0.9, 0.1)
+    bandit = random_bandit(rng, PROMPTS, paths.n_responses, one_in=3)
     reference = rng.dirichlet(np.full(paths.n_responses, 3.0), size=PROMPTS)
-    return gt.Problem(gt.Bandit(success), tree, gt.KL(STRENGTH, reference))
+    return gt.Problem(bandit, tree, gt.KL(STRENGTH, reference))
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -89,7 +88,7 @@ def end_of_training(problem: gt.Problem, theta: Array, rule: str) -> Array:
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
     """Return update at the maximiser over its noise, and the share lost and change of length where training from there ends."""
-    problem = problem_of(settings["kind"], np.random.default_rng([*rng.generate_state(4), chunk]))
+    problem = problem_of(settings["kind"], generator_of(chunk, rng))
     start = np.ones(1) if problem.policy.dimension == 1 else problem.theta
     best = gt.find_optimum(problem, start)
     scale = np.sqrt(gt.gradient_law(problem, best, composed("rloo", "none", "none", "own length"), **SIZES).trace)

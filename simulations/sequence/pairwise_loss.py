@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import exact, largest
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.evidence.reading import largest
+from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.groups import estimate
 from simulations.sequence.divergences import Numbers, gradient
+from simulations.sequence.parts import of_length
 from simulations.sources import OURS, derived
 
 AT_THE_SAMPLER = Statement(
@@ -38,6 +38,8 @@ AWAY = Statement(
 
 PROBLEMS = ("tabular", "linear", "graded", "sequence-shared")
 GROUPS, GROUP_SIZE, STRENGTH, DRIFT = 50, 6, 0.3, 0.5
+KERNELS = ("dr_grpo", "rloo")
+"""The group mean with the own sample in it; and broken, without."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -46,8 +48,8 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"problem": name} | settings) for name in PROBLEMS]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, float]:
-    """Return the largest discrepancies, in units of a score times the rewards' spread, for groups that no policy would draw.
+def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison]:
+    """Yield the largest discrepancies, in units of a score times the rewards' spread, for groups that no policy would draw.
 
     Responses are drawn evenly from all there are, and rewards from a normal law, whatever the responses are.
     """
@@ -56,22 +58,23 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     step = drawing.normal(size=problem.policy.dimension)
     then = problem.at(problem.theta)
     scale = np.sqrt(then.moments.score_power)
-    policies = {"at the sampler": then, "away": problem.at(problem.theta + settings["drift"] * step / np.linalg.norm(step))}
-    worst: dict[str, float] = {}
+    policies = {AT_THE_SAMPLER: then, AWAY: problem.at(problem.theta + of_length(settings["drift"], step))}
+    gaps: dict[Statement, list[Array]] = {statement: [] for statement in policies}
     for _ in range(settings["groups"]):
         prompt = int(drawing.integers(problem.bandit.n_prompts))
         responses = drawing.integers(problem.bandit.n_responses, size=(size,))
         rewards = drawing.normal(size=(size,))
-        for name, here in policies.items():
+        for statement, here in policies.items():
             drift = problem.policy.paths.along(here.token_log_probabilities - then.token_log_probabilities)
             regularised = rewards - tau * drift[prompt, responses]
             slope = _slope(problem, here, then, prompt, responses, rewards, tau)
-            for kernel, gap_of in (("dr_grpo", name), ("rloo", f"{name}, rloo")):
-                covector = estimate(kernel, here.covectors[prompt, responses], regularised)
-                update = _parameters(problem, prompt, covector)
-                gap = np.linalg.norm(-slope / (2.0 * tau) - update) / (regularised.std() * scale[prompt])
-                worst[gap_of] = largest([worst.get(gap_of, 0.0), gap])
-    return worst
+            covectors = (estimate(kernel, here.covectors[prompt, responses], regularised) for kernel in KERNELS)
+            updates = np.stack([_parameters(problem, prompt, covector) for covector in covectors])
+            gap = np.linalg.norm(-slope / (2.0 * tau) - updates, axis=1) / (regularised.std() * scale[prompt])
+            gaps[statement].append(gap)
+    for statement, of_groups in gaps.items():
+        own, broken = (largest(of_kernel) for of_kernel in np.transpose(of_groups))
+        yield statement.compare(settings["problem"], own, 0.0, broken=broken)
 
 
 def _slope(
@@ -93,17 +96,3 @@ def _parameters(problem: gt.Problem, prompt: int, covector: Array) -> Array:
     covectors = np.zeros((problem.bandit.n_prompts, len(covector)))
     covectors[prompt] = covector
     return problem.policy.logit_map.adjoint(covectors)
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each problem, policy and kernel."""
-    common = {"problem": settings["problem"], "group_size": settings["group_size"], "prediction": 0.0, **EXACT}
-    return [common | {"quantity": name, "estimate": gap} for name, gap in results[0].items()]
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """The update is that of the group mean with the own sample in it."""
-    for problem, part in table.groupby("problem", sort=False):
-        gaps = part.set_index("quantity")["estimate"]
-        for statement, name in ((AT_THE_SAMPLER, "at the sampler"), (AWAY, "away")):
-            yield statement.claim(str(problem), exact(gaps[name], 0.0), exact(gaps[f"{name}, rloo"], 0.0))

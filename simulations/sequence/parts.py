@@ -50,10 +50,20 @@ def cosine(one: Array, other: Array) -> float:
     return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
 
 
+def of_length(length: float, direction: Array) -> Array:
+    """Return the vector of a length in a direction (d,)."""
+    return np.asarray(length * direction / np.linalg.norm(direction))
+
+
 def turned(vector: Array, other: Array) -> Array:
     """Return a vector turned by `TURN`, in a direction that is orthogonal to it and to another one, (d,)."""
     basis, _ = np.linalg.qr(np.column_stack([vector, other, np.ones(vector.size)]))
     return np.cos(TURN) * vector + np.sin(TURN) * np.linalg.norm(vector) * basis[:, 2]
+
+
+def generator_of(number: int, seed: np.random.SeedSequence) -> np.random.Generator:
+    """Return the generator of a problem with a number, which is the same problem however the problems are split into chunks."""
+    return np.random.default_rng([*seed.generate_state(4), number])
 
 
 def features_of(rng: np.random.Generator, n_prompts: int, paths: gt.Paths, dimension: int) -> Array:
@@ -76,6 +86,11 @@ def random_problem(
     paths = gt.TokenTree(1, vocabulary_size, horizon, end_token).paths
     features = features_of(rng, n_prompts, paths, dimension)
     tree = gt.TokenTree(n_prompts, vocabulary_size, horizon, end_token, features)
-    ranks = rng.permuted(np.tile(np.arange(paths.n_responses), (n_prompts, 1)), axis=1)
-    success = np.where(2 * ranks < paths.n_responses, 0.9, 0.1)
-    return gt.Problem(gt.Bandit(success), tree, theta=rng.normal(size=dimension))
+    bandit = random_bandit(rng, n_prompts, paths.n_responses, one_in=2)
+    return gt.Problem(bandit, tree, theta=rng.normal(size=dimension))
+
+
+def random_bandit(rng: np.random.Generator, n_prompts: int, n_responses: int, one_in: int) -> gt.Bandit:
+    """Return rewards 0 and 1 where one in so many responses to a prompt, drawn at random, succeeds as a rule."""
+    ranks = rng.permuted(np.tile(np.arange(n_responses), (n_prompts, 1)), axis=1)
+    return gt.Bandit(np.where(one_in * ranks < n_responses, 0.9, 0.1))

@@ -4,18 +4,17 @@ Direction, efficiency, uniform groups and old policies, for responses of several
 table says what the other studies say, estimator by estimator.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
-from grpo_theory.evidence import Claim
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.study import Cell, Settings
 from simulations.gradient.groups import advantages_of
-from simulations.sequence.parts import cosine
+from simulations.sequence.parts import cosine, of_length
 
 PROBLEM = "sequence-shared"
 ESTIMATORS = (
@@ -56,41 +55,45 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell(common | {"estimator": name, "replications": replications}) for name in ESTIMATORS]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
-    """Answer the questions for one estimator, exactly where its groups do not depend on each other, else by simulation."""
+def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[dict[str, Any]]:
+    """Answer each question for one estimator, exactly where its groups do not depend on each other, else by simulation."""
     problem, name = gt.gallery.problem(settings["problem"]), settings["estimator"]
     here = problem.at(problem.theta).moments.gradient
     mean, error = _mean(problem, problem.theta, settings, rng)
-    return {
-        "cosine": [cosine(mean, here), error / float(np.linalg.norm(mean))],
+    answers = {
+        "cosine": (cosine(mean, here), error / float(np.linalg.norm(mean))),
         "efficiency": _efficiency(problem, settings, rng),
-        "uniform": [uniform_advantage(name, settings["group_size"]), 0.0],
-        **{f"after {name} steps": _off_policy(problem, step, settings, rng) for name, step in settings["steps"].items()},
+        "uniform": (uniform_advantage(name, settings["group_size"]), 0.0),
+        **{f"after {size} steps": _off_policy(problem, step, settings, rng) for size, step in settings["steps"].items()},
     }
+    common = {"problem": settings["problem"], "estimator": name, **_sizes(settings)}
+    for question, (answer, error) in answers.items():
+        row = {"quantity": question, "estimate": answer, "standard_error": error}
+        yield common | row | {"replications": settings["replications"] if error else 0}
 
 
-def _off_policy(problem: gt.Problem, step: float, settings: Settings, seed: np.random.SeedSequence) -> list[float]:
+def _off_policy(problem: gt.Problem, step: float, settings: Settings, seed: np.random.SeedSequence) -> tuple[float, float]:
     """Return the cosine of the mean update and the gradient, some steps after the responses were drawn, and its error."""
     theta = np.array(problem.theta)
     for _ in range(settings["updates"]):
         gradient = problem.at(theta).moments.gradient
-        theta = theta + step * gradient / np.linalg.norm(gradient)
+        theta = theta + of_length(step, gradient)
     mean, error = _mean(problem, theta, settings, seed, behaviour=problem.theta)
-    return [cosine(mean, problem.at(theta).moments.gradient), error / float(np.linalg.norm(mean))]
+    return cosine(mean, problem.at(theta).moments.gradient), error / float(np.linalg.norm(mean))
 
 
 def _sizes(settings: Settings) -> dict[str, int]:
     return {name: settings[name] for name in ("batch_size", "group_size")}
 
 
-def _efficiency(problem: gt.Problem, settings: Settings, seed: np.random.SeedSequence) -> list[float]:
+def _efficiency(problem: gt.Problem, settings: Settings, seed: np.random.SeedSequence) -> tuple[float, float]:
     """Return the efficiency relative to that of the oracle with the value baseline, and its error, 0 if it is exact."""
     estimator = find(settings["estimator"])
     ideal = gt.efficiency(problem, problem.theta, "oracle", **_sizes(settings))
     if not estimator.couples_groups:
-        return [gt.efficiency(problem, problem.theta, estimator, **_sizes(settings)) / ideal, 0.0]
+        return gt.efficiency(problem, problem.theta, estimator, **_sizes(settings)) / ideal, 0.0
     run = _simulation(problem, problem.theta, settings, seed)
-    return [float(run.efficiency[0]) / ideal, float(run.efficiency_standard_error[0]) / ideal]
+    return float(run.efficiency[0]) / ideal, float(run.efficiency_standard_error[0]) / ideal
 
 
 def _mean(
@@ -131,19 +134,3 @@ def uniform_advantage(name: str, group_size: int) -> float:
     right = np.array([0, group_size, group_size // 2, 1])
     rewards = (np.arange(group_size) < right[:, None]).astype(np.float64)
     return float(np.abs(advantages_of(name, rewards)[:2]).max())
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each question."""
-    common = {name: settings[name] for name in ("problem", "estimator", "batch_size", "group_size")}
-    return [
-        common
-        | {"quantity": name, "prediction": np.nan, "estimate": estimate, "standard_error": error}
-        | {"replications": settings["replications"] if error else 0}
-        for name, (estimate, error) in results[0].items()
-    ]
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
-    """There are none."""
-    return []

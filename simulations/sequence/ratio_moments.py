@@ -14,7 +14,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.sequence.parts import features_of
+from simulations.sequence.parts import features_of, of_length
 from simulations.sequence.tokens import Tokens
 from simulations.sources import OURS, derived
 
@@ -82,7 +82,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         theta, away = drawing.normal(size=(2, settings["dimension"]))
         old = Tokens(paths, features @ theta, features)
         for drift in settings["drifts"]:
-            now = Tokens(paths, old.logits + features @ (drift * away / np.linalg.norm(away)), features)
+            now = Tokens(paths, old.logits + features @ of_length(drift, away), features)
             p, curse = old.response_probabilities, float(np.exp(horizon * drift**2))
             bounds = {"trajectory": curse, "doubled": curse, "dropped": 1.0 + HIGH, "capped": 1.0 + HIGH}
             for ratio, value in moments(p, now.response_probabilities / p).items():

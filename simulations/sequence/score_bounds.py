@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Statement
-from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from simulations.sequence.score_norms import (
     WIDTH,
@@ -30,6 +28,7 @@ from simulations.sequence.score_norms import (
 )
 from simulations.sequence.tokens import LIPSCHITZ, Family, Tokens, Uncentred, draw
 from simulations.sources import OURS, TIC_GRPO, derived
+from simulations.worst_cases import by_the_worst, ratios, sought, worst_row
 
 T3 = Statement(
     "T3",
@@ -182,11 +181,10 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
 
 def _martingale(family: Family, settings: Settings, seed: np.random.SeedSequence) -> Rows:
     """Return the largest gap between the two sides of T3 over random policies, right and astray."""
-    points = draw(family.bounds(settings["logits"], DRIFT, 1.0), settings["policies"], seed)
-    table = []
+    points, table = draw(family.bounds(settings["logits"], DRIFT, 1.0), settings["policies"], seed), []
     for how, sides in (("random", martingale), ("broken", martingale_astray)):
         gaps = [abs(left - right) / max(1.0, right) for left, right in (sides(*family.at(x)) for x in points)]
-        table.append({"statement": T3.id, "how": how, "estimate": max(gaps), "count": len(points)})
+        table.append(worst_row(T3, how, gaps, prediction=0.0))
     return table
 
 
@@ -194,19 +192,16 @@ def _worst(bound: Bound, family: Family, settings: Settings, seed: np.random.See
     """Return the largest ratio of random policies, right and broken, and the largest that a search finds."""
     box = family.bounds(settings["logits"], bound.drift, bound.reward)
     points = draw(box, settings["policies"], seed)
-    printed: Rows = []
-    for how, sides, make in (("random", bound.sides, Tokens), ("broken", bound.broken, bound.make_broken)):
-        ratios = [left / right for left, right in (sides(*family.at(x, make)) for x in points)]
-        printed.append({"statement": bound.statement.id, "how": how, "estimate": max(ratios), "count": len(points)})
+    worst = {
+        how: ratios(sides(*family.at(x, make)) for x in points)
+        for how, sides, make in (("random", bound.sides, Tokens), ("broken", bound.broken, bound.make_broken))
+    }
     if settings["sought"]:
-        worst = gt.worst_case(
-            lambda x: bound.sides(*family.at(x)), box, rng=seed, starts=settings["starts"], climbs=settings["climbs"]
-        )
-        printed.append({"statement": bound.statement.id, "how": "sought", "estimate": worst.score, "count": worst.evaluations})
-    if bound.sharp is None:
-        return printed
-    factor = bound.sharpening(family.vocabulary_size)
-    return printed + [row | {"statement": bound.sharp.id, "estimate": row["estimate"] * factor} for row in printed]
+        worst["sought"] = [sought(lambda x: bound.sides(*family.at(x)), box, settings, seed).score]
+    factors = {bound.statement: 1.0}
+    if bound.sharp is not None:
+        factors[bound.sharp] = bound.sharpening(family.vocabulary_size)
+    return [worst_row(one, how, np.multiply(factor, values)) for one, factor in factors.items() for how, values in worst.items()]
 
 
 def _simplex_sides(x: Array, log: Callable[[Array], Array], bound: float) -> tuple[float, float]:
@@ -214,35 +209,26 @@ def _simplex_sides(x: Array, log: Callable[[Array], Array], bound: float) -> tup
 
 
 def _simplices(settings: Settings, seed: np.random.SeedSequence) -> Rows:
+    """Return the largest ratio that a search finds at each number of points, right and with another logarithm."""
     table = []
     for n, own_seed in zip(settings["points"], seed.spawn(len(settings["points"])), strict=True):
-        bound = np.log(n) ** 2 if n > FEW else 28.0 * np.exp(-2.0)
-        box = [(-12.0, 0.0)] * n
+        bound, where = (28.0 * np.exp(-2.0), f"n = 2 to {FEW}") if n <= FEW else (np.log(n) ** 2, f"n > {FEW}")
         for how, log in (("sought", np.log), ("broken", np.log2)):
-            at = partial(_simplex_sides, log=log, bound=float(bound))
-            worst = gt.worst_case(at, box, rng=own_seed, starts=settings["starts"], climbs=settings["climbs"])
-            row = {"setting": f"n = {n}", "statement": T13.id, "how": how, "estimate": worst.score, "count": worst.evaluations}
-            table.append(row)
+            worst = sought(partial(_simplex_sides, log=log, bound=float(bound)), [(-12.0, 0.0)] * n, settings, own_seed)
+            table.append({"setting": where, "n": n, **worst_row(T13, how, [worst.score])})
     return table
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each statement and how its worst case was sought: left over right side, or their gap for T3."""
-    return [row | {"prediction": float(row["statement"] != T3.id), **EXACT} for rows in results for row in rows]
+    return [row | EXACT for result in results for row in result]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """T3 and the bounds on each family, by the worst of what was drawn and sought; T13 at few points and at many."""
-    policies = table[table["statement"] != T13.id]
-    for (name, setting), part in policies.groupby(["statement", "setting"], sort=False):
-        if name == T3.id and setting.startswith("T = 1,"):
-            continue  # one token: both sides are the same sum
-        worst = part.set_index("how")["estimate"].to_dict()
-        broken, prediction = worst.pop("broken"), float(part["prediction"].iloc[0])
-        own, control = exact(largest(list(worst.values())), prediction), exact(broken, prediction)
-        yield OVER_POLICIES[name].claim(str(setting), own, control, facts=worst)
-    simplices = table[table["statement"] == T13.id]
-    numbers = simplices["setting"].str.removeprefix("n = ").astype(int)
-    for setting, part in ((f"n = 2 to {FEW}", simplices[numbers <= FEW]), (f"n > {FEW}", simplices[numbers > FEW])):
-        worst = part.groupby("how")["estimate"].agg(largest)
-        yield T13.claim(setting, exact(worst["sought"], 1.0), exact(worst["broken"], 1.0))
+    for (name, setting), part in table.groupby(["statement", "setting"], sort=False):
+        own, control, worst = by_the_worst(part)
+        if name == T13.id:
+            yield T13.claim(setting, own, control)
+        elif name != T3.id or not setting.startswith("T = 1,"):  # of one token both sides of T3 are the same sum
+            yield OVER_POLICIES[name].claim(setting, own, control, worst)

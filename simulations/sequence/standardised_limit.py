@@ -4,20 +4,17 @@ Advantages divided by the group's standard deviation are set against those divid
 of the KL term against its slope.  Broken: the variance or the standard error in the place of the deviation, and another policy.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.registry import make_estimator
-from grpo_theory.evidence import PARTS, Claim, Margin, Statement, log_log_slope
-from grpo_theory.evidence.reading import exact
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import PARTS, Comparison, Margin, Statement, log_log_slope
+from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.divergences import STEP
-from simulations.sequence.parts import composed
+from simulations.sequence.parts import composed, of_length
 from simulations.sequence.standardised import leave_out, standardised
 from simulations.sources import CORRECTION, DEMYSTIFYING, derived
 
@@ -106,60 +103,50 @@ def by_standard_error(batch, advantages):
                 advantages[b, g] /= np.sqrt(variance / group_size)
 
 
-KERNELS = {
-    function.__name__: make_estimator(function.__name__, function, minimum_group_size=2)
-    for function in (standardised, off_the_limit, off_by_variance, by_standard_error)
-}
+def squared_size(law: gt.GradientLaw) -> float:
+    """Return the mean squared length of an estimate."""
+    return law.trace + float(law.mean @ law.mean)
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
-    """Return squared sizes and variances group size by group size, and errors of the KL term's weights."""
-    problem = gt.gallery.problem(settings["problem"])
+def prompt_variance(law: gt.GradientLaw) -> float:
+    """Return the variance of an estimate given the prompt."""
+    return float(law.prompt_weights @ law.prompt_traces)
+
+
+def _with_token_ratios(kernel: Callable[..., None]) -> gt.Estimator:
+    return composed(make_estimator(kernel.__name__, kernel, minimum_group_size=2), "token")
+
+
+RATES = (
+    (STANDARDISED, squared_size, _with_token_ratios(off_the_limit), _with_token_ratios(off_by_variance)),
+    (VARIANCE, prompt_variance, _with_token_ratios(standardised), _with_token_ratios(by_standard_error)),
+)
+"""What is measured of the law of an estimator at each group size, of the right one and of a broken one."""
+
+
+def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison]:
+    """Yield log-log slopes in G, and errors of the KL term's weights; the controls send broken kernels, and another policy."""
+    name, sizes = settings["problem"], settings["group_sizes"]
+    problem = gt.gallery.problem(name)
     steps = np.random.default_rng(rng).normal(size=(2, problem.policy.dimension))
-    drift, stray = (settings[name] * step / np.linalg.norm(step) for name, step in zip(("drift", "stray"), steps, strict=True))
+    drift, stray = (of_length(settings[part], step) for part, step in zip(("drift", "stray"), steps, strict=True))
     theta = problem.theta + drift
+    for statement, measure, *estimators in RATES:
+        curves = ([measure(_law(problem, theta, estimator, size)) for size in sizes] for estimator in estimators)
+        slope, broken = (log_log_slope(sizes, curve)[0] for curve in curves)
+        yield statement.compare(name, slope, -1.0, broken=broken)
     then, here, astray = (problem.at(at).token_log_probabilities for at in (problem.theta, theta, theta + stray))
-    errors = {
-        "printed": _weight_error(np.expm1(here - then), here - then),
-        "printed, astray": _weight_error(np.expm1(here - then), astray - then),
-        "corrected": _weight_error(np.expm1(then - here), here - then),
-        "corrected, astray": _weight_error(np.expm1(then - here), astray - then),
-    }
-    table: Rows = [{"quantity": name, "group_size": 0, "estimate": error} for name, error in errors.items()]
-    for name, kernel in KERNELS.items():
-        for size in settings["group_sizes"]:
-            sizes = {"batch_size": 1, "group_size": size}
-            law = gt.gradient_law(problem, theta, composed(kernel, "token"), **sizes, behaviour=problem.theta)
-            measured = {
-                name: law.trace + float(law.mean @ law.mean),
-                f"{name}, variance": float(law.prompt_weights @ law.prompt_traces),
-            }
-            table += [{"quantity": key, "group_size": size, "estimate": value} for key, value in measured.items()]
-    return table
+    for statement, weights in ((PRINTED, np.expm1(here - then)), (CORRECTED, np.expm1(then - here))):
+        gap, broken = (_weight_error(weights, now - then) for now in (here, astray))
+        yield statement.compare(name, gap, 0.0, broken=broken)
+
+
+def _law(problem: gt.Problem, theta: Array, estimator: gt.Estimator, group_size: int) -> gt.GradientLaw:
+    sizes = {"batch_size": 1, "group_size": group_size}
+    return gt.gradient_law(problem, theta, estimator, **sizes, behaviour=problem.theta)
 
 
 def _weight_error(weights: Array, log_ratios: Array) -> float:
     """Return the largest error of a token's weight W_t as the derivative of -k3 in log pi, with r = pi_0/pi and log pi/pi_0."""
     stepped = log_ratios + 1j * STEP
     return float(np.abs(weights + (np.exp(-stepped) + stepped).imag / STEP).max())
-
-
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each quantity and group size."""
-    return [{"problem": settings["problem"], "prediction": 0.0, **EXACT} | row for row in results[0]]
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Log-log slopes in G, and the weights of the KL term; the controls send broken kernels, and another policy."""
-    slopes = (
-        (STANDARDISED, "off_the_limit", "off_by_variance"),
-        (VARIANCE, "standardised, variance", "by_standard_error, variance"),
-    )
-    for problem, part in table.groupby("problem", sort=False):
-        for statement, *names in slopes:
-            curves = (part[part["quantity"] == name].set_index("group_size")["estimate"] for name in names)
-            own, control = (exact(log_log_slope(curve.index, curve)[0], -1.0) for curve in curves)
-            yield statement.claim(str(problem), own, control)
-        gaps = part.set_index("quantity")["estimate"]
-        for statement, name in ((PRINTED, "printed"), (CORRECTED, "corrected")):
-            yield statement.claim(str(problem), exact(gaps[name], 0.0), exact(gaps[f"{name}, astray"], 0.0))

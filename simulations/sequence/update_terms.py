@@ -17,7 +17,7 @@ from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.exact import token_weights
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from simulations.sequence.parts import composed, random_problem
+from simulations.sequence.parts import composed, of_length, random_problem
 from simulations.sequence.tokens import Tokens
 from simulations.sources import CORRECTION, OURS, TIC_GRPO, derived
 
@@ -205,7 +205,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         problem = random_problem(drawing, *settings["tree"], n_prompts=settings["prompts"], dimension=settings["dimension"])
         features = problem.policy.jacobian()
         away = drawing.normal(size=problem.policy.dimension)
-        theta = problem.theta + settings["drift"] * away / np.linalg.norm(away)
+        theta = problem.theta + of_length(settings["drift"], away)
         for reading in READINGS:
             rollout = Rollout(problem, reading, drawing)
             sides = Sides(problem, features, theta, rollout)
@@ -222,8 +222,8 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
                     gaps.setdefault((statement.id, reading, kernel), []).append(gap)
     share = float(np.mean(clipped))
     return [
-        {"statement": name, "reading": reading, "kernel": kernel, "estimate": largest(found), "clipped": share}
-        for (name, reading, kernel), found in gaps.items()
+        {"statement": name, "reading": reading, "kernel": kernel, "estimate": largest(of_problems), "clipped": share}
+        for (name, reading, kernel), of_problems in gaps.items()
     ]
 
 

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.harness.study import Settings
 from grpo_theory.theory import TrainingLaw, leave_one_out_parts, training_law
 
@@ -31,8 +31,8 @@ def case_settings(problem: str, start: Sequence[float] | None, schedule: Sequenc
 
 def case_problem(settings: Settings) -> gt.Problem:
     """Return the problem of a case, with its start as theta."""
-    found = gt.gallery.problem(settings["problem"])
-    return found if settings["start"] is None else dataclasses.replace(found, theta=np.array(settings["start"]))
+    problem = gt.gallery.problem(settings["problem"])
+    return problem if settings["start"] is None else dataclasses.replace(problem, theta=np.array(settings["start"]))
 
 
 def case_steps(settings: Settings, steps: int) -> Array:
@@ -54,10 +54,16 @@ def case_law(settings: Settings, steps: int) -> TrainingLaw:
 
 
 @cache
-def _law(problem: str, start: tuple[float, ...] | None, schedule: tuple[str | float, ...], steps: int) -> TrainingLaw:
-    settings = case_settings(problem, start, schedule)
-    found = case_problem(settings)
-    return training_law(found, found.theta, case_steps(settings, steps), steps=steps)
+def _law(name: str, start: tuple[float, ...] | None, schedule: tuple[str | float, ...], steps: int) -> TrainingLaw:
+    settings = case_settings(name, start, schedule)
+    problem = case_problem(settings)
+    return training_law(problem, problem.theta, case_steps(settings, steps), steps=steps)
+
+
+def best_along(problem: gt.Problem, path: Array, sizes: Integers, budget: int) -> Integers:
+    """Return the group size of the gradient's least error at each policy of a path (n, d), shape (n,)."""
+    laws = (gt.group_size_law(problem, theta) for theta in path)
+    return np.array([sizes[np.argmin(law.mse(budget / sizes, sizes))] for law in laws])
 
 
 def second_orders(settings: Settings) -> list[float]:

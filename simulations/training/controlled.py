@@ -18,8 +18,11 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.exact import directional_derivatives
 from grpo_theory.exact.logit_forms import noise_forms
-from grpo_theory.harness.study import Settings
+from grpo_theory.harness.study import Rows, Settings
+from grpo_theory.harness.summary import summary
+from grpo_theory.intervals import best_set
 from grpo_theory.theory import TrainingLaw
+from simulations.seeds import child_seed
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def controlled_objectives(
     theta = np.tile(problem.theta, (runs, 1))
     plain, control = np.empty((runs, len(guides))), np.zeros((3, runs, len(guides)))
     for i, (step, size) in enumerate(zip(steps, group_sizes, strict=True)):
-        ahead = [c for c, found in enumerate(guides) if len(found.slopes) > i]
+        ahead = [c for c, one in enumerate(guides) if len(one.slopes) > i]
         directions = np.array([guides[c].slopes[i] for c in ahead])
         drift = directional_derivatives(problem, theta, directions)
         bends = {c: guides[c].bend for c in ahead}
@@ -88,7 +91,7 @@ def controlled_objectives(
             group_size=size,
             steps=1,
             replications=runs,
-            rng=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, i)),
+            rng=child_seed(seed, i),
             workers=1,
         ).theta
         control[0][:, ahead] += (moved - theta) @ directions.T - step * drift
@@ -122,17 +125,19 @@ def controlled(plain: Array, controls: Array) -> Array:
     The multiples are the best ones, but for each half of the runs those of the other half, which is independent of them: with few
     prompts in a batch the second derivative says little of where the run is, and they fall from 1 to nothing.
     """
-    found, others = plain - controls[0], np.moveaxis(controls[1:], 0, -1)
+    objectives, others = plain - controls[0], np.moveaxis(controls[1:], 0, -1)
     halves = np.array_split(np.arange(plain.shape[-2]), 2)
-    adjusted = np.empty_like(found)
+    adjusted = np.empty_like(objectives)
     for own, other in (halves, halves[::-1]):
         centred = others[..., other, :, :] - others[..., other, :, :].mean(axis=-3, keepdims=True)
         scales = np.sqrt((centred**2).sum(axis=-3, keepdims=True))
         unit = np.divide(centred, scales, out=np.zeros_like(centred), where=scales > 0.0)
         products = np.einsum("...rck,...rcl->...ckl", unit, unit)
-        shares = np.einsum("...ckl,...rcl,...rc->...ck", np.linalg.pinv(products, hermitian=True), unit, found[..., other, :])
+        shares = np.einsum(
+            "...ckl,...rcl,...rc->...ck", np.linalg.pinv(products, hermitian=True), unit, objectives[..., other, :]
+        )
         shares = np.divide(shares, scales[..., 0, :, :], out=np.zeros_like(shares), where=scales[..., 0, :, :] > 0.0)
-        adjusted[..., own, :] = found[..., own, :] - np.einsum("...rck,...ck->...rc", others[..., own, :, :], shares)
+        adjusted[..., own, :] = objectives[..., own, :] - np.einsum("...rck,...ck->...rc", others[..., own, :, :], shares)
     return adjusted
 
 
@@ -140,7 +145,7 @@ def objectives_by_group_size(
     problem: gt.Problem, guides: Sequence[Guide], steps: Array, settings: Settings, seed: np.random.SeedSequence
 ) -> dict[str, list[Any]]:
     """Train with every group size of a cell; return what `controlled_objectives` does, for each of them in turn."""
-    found: dict[str, list[Any]] = {"plain": [], "controls": []}
+    objectives: dict[str, list[Any]] = {"plain": [], "controls": []}
     for size in settings["group_sizes"]:
         plain, controls = controlled_objectives(
             problem,
@@ -149,15 +154,36 @@ def objectives_by_group_size(
             [size] * len(steps),
             budget=settings["budget"],
             runs=settings["runs"],
-            seed=np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, size)),
+            seed=child_seed(seed, size),
         )
-        found["plain"].append(plain.tolist())
-        found["controls"].append(controls.tolist())
-    return found
+        objectives["plain"].append(plain.tolist())
+        objectives["controls"].append(controls.tolist())
+    return objectives
 
 
 def collected(results: Sequence[dict[str, list[Any]]]) -> tuple[Array, Array]:
     """Return the objectives of all chunks, plain and controlled, (G, runs, checkpoints) each."""
-    plain = np.concatenate([result["plain"] for result in results], axis=1)
-    controls = np.concatenate([result["controls"] for result in results], axis=2)
+    plain = np.concatenate([chunk["plain"] for chunk in results], axis=1)
+    controls = np.concatenate([chunk["controls"] for chunk in results], axis=2)
     return plain, controlled(plain, np.moveaxis(controls, 1, 0))
+
+
+def loss(objectives: Array, noise_free: float) -> dict[str, float]:
+    """Return what noise costs: the objective of the noise-free run less the mean of those of runs (R,), as columns of a row."""
+    return summary(objectives) | {"estimate": float(noise_free - objectives.mean())}
+
+
+def losses(plain: Array, controlled: Array, noise_free: float) -> Rows:
+    """Return the loss of each group size at one checkpoint, and whether it is among the best ones.
+
+    Parameters
+    ----------
+    plain, controlled : ndarray, shape (G, R)
+        The objectives of the runs with each group size, without and with the control variates.
+    noise_free : float
+        The objective of the noise-free run.
+    """
+    return [
+        loss(own, noise_free) | {"plain_standard_error": summary(before)["standard_error"], "in_set": bool(best)}
+        for before, own, best in zip(plain, controlled, best_set(controlled.T), strict=True)
+    ]

@@ -20,7 +20,7 @@ RADIUS, START = 1.0, 0.9
 
 @cache
 def surroundings(name: str) -> Region:
-    """Return the constants over the ball, with room for a first step of at most 1/(2L)."""
+    """Return the constants over the ball, enlarged by a first step of at most 1/(2L)."""
     problem, best, _ = maximum(name)
     reach = longest_estimate(problem, best, radius=RADIUS) / (2.0 * curvatures(name)[0].max())
     return region(problem, best, radius=RADIUS, reach=reach)
@@ -28,10 +28,10 @@ def surroundings(name: str) -> Region:
 
 def schedule(settings: Settings, factor: float = 1.0) -> gt.Constant | gt.Harmonic:
     """Return a constant step 1/(50 L), or beta/(i + i_0) with beta = 1/mu and a first step of at most 1/(2L), times a factor."""
-    found = surroundings(settings["problem"])
+    ball = surroundings(settings["problem"])
     if settings["schedule"] == "constant":
-        return gt.Constant(factor * 0.02 / found.smoothness)
-    return gt.Harmonic(factor / found.pl, ceil(2.0 * found.smoothness / found.pl))
+        return gt.Constant(factor * 0.02 / ball.smoothness)
+    return gt.Harmonic(factor / ball.pl, ceil(2.0 * ball.smoothness / ball.pl))
 
 
 @cache
@@ -65,7 +65,7 @@ def start_of(name: str) -> np.ndarray:
 def predict(settings: Settings) -> dict[str, Any]:
     """Return the constants over the ball; on a fine grid of steps the exact recursion's gap, the bounds and the broken bound."""
     problem, best, highest = maximum(settings["problem"])
-    found, plan, n = surroundings(settings["problem"]), schedule(settings), np.array(moments(settings["steps"]))
+    ball, plan, n = surroundings(settings["problem"]), schedule(settings), np.array(moments(settings["steps"]))
     sizes = {"batch_size": settings["batch_size"], "group_size": settings["group_size"]}
     noise = largest_noise(settings["problem"], settings["estimator"], **sizes)
     start = start_of(settings["problem"])
@@ -75,13 +75,13 @@ def predict(settings: Settings) -> dict[str, Any]:
     deviation = (start - best) @ linear.directions
     offset = plan.offset if isinstance(plan, gt.Harmonic) else 0
     if isinstance(plan, gt.Constant):
-        bound, wrong = (constant_step_bound(found, level, plan.step, start_gap, n) for level in (noise, 0.0))
+        bound, wrong = (constant_step_bound(ball, level, plan.step, start_gap, n) for level in (noise, 0.0))
     else:
-        bound = harmonic_step_bound(found, noise, plan.step_scale, n, offset=offset)
+        bound = harmonic_step_bound(ball, noise, plan.step_scale, n, offset=offset)
         wrong = np.full(len(n), np.nan)
     constants = {
-        "L": found.smoothness,
-        "mu": found.pl,
+        "L": ball.smoothness,
+        "mu": ball.pl,
         "M": noise,
         "ray": first_ray(settings["problem"], settings["schedule"]),
         "step": float(steps[0]),
@@ -90,7 +90,7 @@ def predict(settings: Settings) -> dict[str, Any]:
     }
     gaps = {
         "prediction": gap_recursion(linear, steps, np.outer(deviation, deviation))[n - 1],
-        "iterated": recursion_bound(found, noise, steps, start_gap)[n - 1],
+        "iterated": recursion_bound(ball, noise, steps, start_gap)[n - 1],
         "bound": bound,
         "control": wrong,
     }

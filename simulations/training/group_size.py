@@ -14,9 +14,8 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import difference, distance, evidence, farthest
+from grpo_theory.evidence.reading import difference, distance, evidence, farthest, highest
 from grpo_theory.harness.study import Cell, Rows, Settings
-from grpo_theory.intervals import best_set
 from simulations.sources import DEMYSTIFYING, OURS, derived
 from simulations.training.carried import carried, off_one_curve
 from simulations.training.cases import (
@@ -29,7 +28,7 @@ from simulations.training.cases import (
     schedule_label,
     second_orders,
 )
-from simulations.training.controlled import collected, guide, objectives_by_group_size
+from simulations.training.controlled import collected, guide, losses, objectives_by_group_size
 from simulations.training.grid import on_grid
 
 SCHEDULES = Statement(
@@ -102,13 +101,13 @@ POWERLESS = {
 
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128)
 CHECKPOINTS = (1, 2, 4, 8, 16, 32)
+*_, HALF_WAY, END = CHECKPOINTS
 BUDGET = 1024
 LARGER = {2048: ("kl-linear",), 4096: ("linear", "kl-linear")}
 RUNS, CHUNK_RUNS, QUICK_RUNS = 512, 256, 64
 CLOSE = (("linear", "Constant"), ("linear", "Harmonic"), ("mixed", "Harmonic"))
 MORE_RUNS = 1280
 """Where the usual number did not decide most rows, which say how many would."""
-SET_LEVEL = 0.95
 LAW_MARGIN = 0.2
 """A loss that is a fifth off is a budget that is a fifth off: a quarter of the way to the next one, which is twice as large."""
 REACH = 0.1
@@ -123,7 +122,7 @@ LAW_BATCH = 64
 
 def cells(quick: bool) -> list[Cell]:
     """Every case at the budget of the paper's Figure 5, two of them at the larger budgets of its Table 2."""
-    found = []
+    listed = []
     for case in CASES:
         larger = [budget for budget, names in LARGER.items() if case[0] in names and case[2][0] == "Constant"]
         for budget in (BUDGET, *(() if quick else larger)):
@@ -132,86 +131,65 @@ def cells(quick: bool) -> list[Cell]:
             chunk = min(runs, CHUNK_RUNS * BUDGET // budget)
             sizes = {"budget": budget, "group_sizes": list(GROUP_SIZES), "checkpoints": list(CHECKPOINTS), "runs": chunk}
             expanded = not quick or (case[0] in EXPANDED and case[2][0] == "Constant")
-            found.append(Cell(case_settings(*case) | sizes | {"expanded": expanded}, runs // chunk))
-    return found
+            listed.append(Cell(case_settings(*case) | sizes | {"expanded": expanded}, runs // chunk))
+    return listed
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train with every group size; return objectives and controls, and the loss to second order with the first chunk."""
-    problem = case_problem(settings)
     checkpoints = settings["checkpoints"]
     guides = [guide(case_law(settings, n)) for n in checkpoints]
-    found = objectives_by_group_size(problem, guides, case_steps(settings, checkpoints[-1]), settings, rng)
-    return found | {"second_order": second_orders(settings) if chunk == 0 and settings["expanded"] else None}
+    steps = case_steps(settings, checkpoints[-1])
+    objectives = objectives_by_group_size(case_problem(settings), guides, steps, settings, rng)
+    return objectives | {"second_order": second_orders(settings) if chunk == 0 and settings["expanded"] else None}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint and group size: the loss against the noise-free run, simulated and to first order."""
     plain, controlled = collected(results)
     problem, budget, sizes = case_problem(settings), settings["budget"], settings["group_sizes"]
-    runs = controlled.shape[1]
-    start = gt.group_size_law(problem, problem.theta)
-    common = {"problem": problem.name, "schedule": schedule_label(settings), "budget": budget, "replications": runs}
-    found = []
+    common = {"problem": problem.name, "schedule": schedule_label(settings), "budget": budget}
+    common["printed_at_start"] = gt.group_size_law(problem, problem.theta).paper_optimum
+    table: Rows = []
     for c, n in enumerate(settings["checkpoints"]):
-        law = case_law(settings, n)
-        undamped = law_without_damping(settings, n)
-        second = results[0]["second_order"] if n == settings["checkpoints"][-1] else None
-        kept = best_set(controlled[:, :, c].T, SET_LEVEL)
+        law, undamped = case_law(settings, n), law_without_damping(settings, n)
         here = gt.group_size_law(problem, law.path[-1])
         facts = {"checkpoint": n, "noise_free": law.objective, "optimum": law.optimum, "gradient_optimum": here.optimum}
-        for g, size in enumerate(sizes):
-            sample = controlled[g, :, c]
-            row = {
-                "batch_size": budget // size,
-                "group_size": size,
-                "estimate": float(law.objective - sample.mean()),
-                "standard_error": float(sample.std(ddof=1) / np.sqrt(runs)),
-                "plain_standard_error": float(plain[g, :, c].std(ddof=1) / np.sqrt(runs)),
-                "prediction": law.loss(budget, size),
-                "undamped": undamped.loss(budget, size),
-                "second_order": float("nan") if second is None else second[g],
-                "in_set": bool(kept[g]),
-                "printed_at_start": start.paper_optimum,
-            }
-            found.append(common | facts | row)
-    return found
+        at_the_end = results[0]["second_order"] if n == settings["checkpoints"][-1] else None
+        simulated = losses(plain[:, :, c], controlled[:, :, c], law.objective)
+        for size, second, loss in zip(sizes, at_the_end or [np.nan] * len(sizes), simulated, strict=True):
+            row = {"batch_size": budget // size, "group_size": size, "second_order": second}
+            row |= {"prediction": law.loss(budget, size), "undamped": undamped.loss(budget, size)}
+            table.append(common | facts | row | loss)
+    return table
 
 
-def _telling_checkpoint(part: pd.DataFrame, printed: int) -> tuple[int, int]:
-    """Return the checkpoint, and the other group size, where the law expects most of replacing the printed one.
+def _printed(where: str, at: pd.DataFrame) -> Claim:
+    """The printed group size of the start against the best by the law; the control puts the worst in its place.
 
-    Only checkpoints at which noise costs with every group size, and group sizes whose batch is large enough for the law.
+    They are compared at the checkpoint where the law expects most of replacing the printed one, among those at which noise costs
+    with every group size.  Rivals have a batch that is large enough for the law.
     """
-    ratios: dict[tuple[int, int], float] = {}
-    for checkpoint, at in part.set_index("group_size").groupby("checkpoint"):
-        losses = at["prediction"]
-        if (losses > 0.0).all():
-            others = losses[at["batch_size"] >= LAW_BATCH].drop(printed)
-            ratios[int(checkpoint), int(others.idxmin())] = float(losses[printed] / others.min())
-    return max(ratios, key=lambda key: ratios[key])
-
-
-def _printed(where: str, part: pd.DataFrame) -> Claim:
-    """The printed group size of the start against the best by the law; the control puts the worst in its place."""
-    printed = on_grid(float(part["printed_at_start"].iloc[0]), part["group_size"].unique())
-    checkpoint, rival = _telling_checkpoint(part, printed)
-    at = part[part["checkpoint"] == checkpoint].set_index("group_size")
-    worst = int(at["prediction"].idxmax())
-    facts = {"printed G": float(printed), "other G": float(rival), "worst G (control)": float(worst), "n": float(checkpoint)}
-    facts["loss ratio expected"] = float(at.loc[printed, "prediction"] / at.loc[rival, "prediction"])
-    own, control = (difference(at.loc[size], at.loc[rival]) for size in (printed, worst))
+    losses, large = at["prediction"].unstack(), at["batch_size"].unstack().iloc[0] >= LAW_BATCH
+    printed, costs = on_grid(at["printed_at_start"].iloc[0], losses.columns.to_numpy()), losses[(losses > 0.0).all(axis=1)]
+    rivals = costs.loc[:, large].drop(columns=printed)
+    checkpoint = highest(costs[printed] / rivals.min(axis=1))
+    expected, rival = losses.loc[checkpoint], int(rivals.loc[checkpoint].idxmin())
+    worst = int(expected.idxmax())
+    facts = {"printed G": printed, "other G": rival, "worst G (control)": worst, "n": checkpoint}
+    facts["loss ratio expected"] = expected[printed] / expected[rival]
+    own, control = (difference(at.loc[(checkpoint, size)], at.loc[(checkpoint, rival)]) for size in (printed, worst))
     return PRINTED.claim(where, own, control, facts=facts)
 
 
-def _laws(where: str, part: pd.DataFrame) -> Iterator[Claim]:
+def _laws(where: str, at_the_end: pd.DataFrame) -> Iterator[Claim]:
     """Simulated over predicted loss, group size by group size; the control's law does not know that later steps damp noise.
 
     The law's own second order says to which rows its first, or both of them, should apply.
     """
-    for size, row in part[part["second_order"].notna()].iterrows():
-        share = float(row["second_order"] / abs(row["prediction"]))
-        facts = {"second order / first": share, "wrong law / law": float(row["undamped"] / row["prediction"])}
+    for size, row in at_the_end[at_the_end["second_order"].notna()].iterrows():
+        share = row["second_order"] / abs(row["prediction"])
+        facts = {"second order / first": share, "wrong law / law": row["undamped"] / row["prediction"]}
         wrong = distance(row, row["undamped"], LAW_MARGIN)
         orders = {LAW if abs(share) <= REACH else LAW_BEYOND: row["prediction"]}
         if abs(share) <= SECOND_REACH:
@@ -220,60 +198,47 @@ def _laws(where: str, part: pd.DataFrame) -> Iterator[Claim]:
             yield statement.claim(f"{where}, G = {size}", distance(row, loss, LAW_MARGIN), wrong, facts=facts)
 
 
-def _noise(where: str, part: pd.DataFrame, after_one_step: pd.DataFrame) -> Claim:
+def _noise(where: str, at: pd.DataFrame) -> Claim:
     """Noise costs performance, at the group size of least predicted loss; the control stops the noise-free run early."""
-    size = int(part["prediction"].abs().idxmin())
-    row, early = part.loc[size], float(after_one_step.loc[size, "noise_free"])
-    gain = {**row, "estimate": -row["estimate"]}
-    stopped = {**row, "estimate": float(row["noise_free"]) - early - row["estimate"]}
-    facts = {"objective lost by stopping after one step (control)": float(row["noise_free"]) - early}
-    return NOISE_COSTS.claim(where, evidence(gain, 0.0), evidence(stopped, 0.0), facts=facts)
+    size = at.loc[HALF_WAY, "prediction"].abs().idxmin()
+    row = at.loc[(HALF_WAY, size)]
+    stopped = row["noise_free"] - at.loc[(CHECKPOINTS[0], size), "noise_free"]
+    own, control = (evidence({**row, "estimate": added - row["estimate"]}, 0.0) for added in (0.0, stopped))
+    return NOISE_COSTS.claim(where, own, control, facts={"objective lost by stopping after one step (control)": stopped})
 
 
-def _one_curve(where: str, small: pd.DataFrame, large: pd.DataFrame, earlier: pd.DataFrame) -> Iterator[Claim]:
+def _one_curve(where: str, small: pd.DataFrame, large: pd.DataFrame) -> Iterator[Claim]:
     """N times the loss at the largest over that at the smallest budget, less 1, group size by group size.
 
     The control takes the runs of the largest budget before they are done, when by the law their loss is the farthest from that of
     the end.
     """
-    factor = float(large["budget"].iloc[0] / small["budget"].iloc[0])
-    for size, least in small.iterrows():
-        early = earlier[earlier["group_size"] == size]
-        undone = early.loc[farthest(early["prediction"], large.loc[size, "prediction"])]
-        own, control = (off_one_curve(most, least, factor, LAW_MARGIN) for most in (large.loc[size], undone))
-        facts = {
-            "n of the control": undone["checkpoint"],
-            "control, by the law": factor * undone["prediction"] / least["prediction"],
-        }
+    factor = large["budget"].iloc[0] / small["budget"].iloc[0]
+    for size, least in small.loc[END].iterrows():
+        course = large.xs(size, level="group_size")
+        undone = course.loc[farthest(course["prediction"].drop(END), course.loc[END, "prediction"])]
+        own, control = (off_one_curve(most, least, factor, LAW_MARGIN) for most in (course.loc[END], undone))
+        facts = {"n of the control": undone.name, "control, by the law": factor * undone["prediction"] / least["prediction"]}
         yield ONE_CURVE.claim(f"{where}, G = {size}", own, control, facts=facts)
 
 
-def _budgets(table: pd.DataFrame) -> Iterator[Claim]:
-    """From the smallest budget to the largest, where a problem was trained with several."""
-    for (problem, schedule), part in table.groupby(["problem", "schedule"], sort=False):
-        least, most = int(part["budget"].min()), int(part["budget"].max())
-        if least < most:
-            last = part["checkpoint"] == CHECKPOINTS[-1]
-            small, large = (part[last & (part["budget"] == budget)].set_index("group_size") for budget in (least, most))
-            where = f"{problem}, {schedule}"
-            yield BUDGETS.claim(f"{where}, from N = {least} to {most}", *carried(small, large))
-            yield from _one_curve(where, small, large, part[~last & (part["budget"] == most)])
-
-
-def _schedules(table: pd.DataFrame) -> Iterator[Claim]:
-    """From each schedule of a problem to each other, at the budget that all have."""
-    last = table[(table["checkpoint"] == CHECKPOINTS[-1]) & (table["budget"] == BUDGET)]
-    for problem, part in last.groupby("problem", sort=False):
-        losses = {str(schedule): one.set_index("group_size") for schedule, one in part.groupby("schedule", sort=False)}
-        for before, after in permutations(losses, 2):
-            yield SCHEDULES.claim(f"{problem}, from {before} to {after}", *carried(losses[before], losses[after]))
-
-
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Judge what becomes of the best group size elsewhere, the printed one, the law, and whether noise costs at all."""
-    found = [*_budgets(table), *_schedules(table)]
-    for (problem, schedule, budget), part in table.groupby(["problem", "schedule", "budget"], sort=False):
+    keys = ["problem", "schedule", "budget"]
+    runs = {key: one.set_index(["checkpoint", "group_size"]) for key, one in table.groupby(keys, sort=False)}
+    for before, after in permutations(runs, 2):
+        if before[0] == after[0] and before[2] == after[2] == BUDGET:
+            where = f"{before[0]}, from {before[1]} to {after[1]}"
+            yield SCHEDULES.claim(where, *carried(runs[before].loc[END], runs[after].loc[END]))
+    for (problem, schedule), budgets in table.groupby(["problem", "schedule"], sort=False)["budget"]:
+        least, most = budgets.min(), budgets.max()
+        if least < most:
+            small, large = (runs[problem, schedule, budget] for budget in (least, most))
+            where = f"{problem}, {schedule}"
+            yield BUDGETS.claim(f"{where}, from N = {least} to {most}", *carried(small.loc[END], large.loc[END]))
+            yield from _one_curve(where, small, large)
+    for (problem, schedule, budget), at in runs.items():
         where = f"{problem}, {schedule}, N = {budget}"
-        first, early, late = (part[part["checkpoint"] == n].set_index("group_size") for n in (CHECKPOINTS[0], *CHECKPOINTS[-2:]))
-        found += [_printed(where, part), *_laws(where, late), _noise(where, early, first)]
-    return found
+        yield _printed(where, at)
+        yield from _laws(where, at.loc[END])
+        yield _noise(where, at)

@@ -5,7 +5,7 @@ gradient's best group size against the policy's, and the law, at two horizons.  
 stands in the place of the better one, and the law is that of the other horizon.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import grpo_theory as gt
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import difference, distance
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
 from grpo_theory.theory import TrainingLaw, training_law
 from simulations.sources import DEMYSTIFYING, OURS, derived
 from simulations.training.controlled import collected, guide, objectives_by_group_size
@@ -89,34 +90,26 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     problem = problem_at_rest(settings["problem"])
     budget, step, steps = settings["budget"], settings["step"], settings["steps"]
     law, (_, objectives) = rest_law(problem, step, steps), collected(results)
-    runs = objectives.shape[1]
     gradient_law = gt.group_size_law(problem, problem.theta)
-    common = {"problem": problem.name, "step": step, "budget": budget, "gradient_optimum": gradient_law.optimum}
-    found = []
-    for i, size in enumerate(settings["group_sizes"]):
-        gaps = law.objective - objectives[i, :, 0]
+    table: Rows = []
+    for size, sample in zip(settings["group_sizes"], objectives[:, :, 0], strict=True):
         stationary = step / 4.0 * float(gradient_law.mse(budget / size, size))
         one_step = steps * rest_law(problem, step, 1).loss(budget, size)
-        row = {"quantity": "simulated", "steps": steps, "group_size": size, "optimum": law.optimum, "replications": runs}
-        row |= {
-            "estimate": float(gaps.mean()),
-            "standard_error": float(gaps.std(ddof=1) / np.sqrt(runs)),
-            "prediction": law.loss(budget, size),
-        }
-        found.append(common | row | {"wrong": stationary if steps == 1 else one_step})
-    none = {"prediction": float("nan"), **EXACT}
+        row = {"quantity": "simulated", "steps": steps, "group_size": size, "optimum": law.optimum}
+        row |= {"prediction": law.loss(budget, size), "wrong": stationary if steps == 1 else one_step}
+        table.append(row | summary(law.objective - sample))
     if steps == 1:
-        found += [
-            common | none | {"quantity": "exact", "steps": n, "estimate": rest_law(problem, step, n).optimum} for n in EXACT_STEPS
-        ]
-    return found
+        optima = {n: rest_law(problem, step, n).optimum for n in EXACT_STEPS}
+        exact = {"quantity": "exact", "prediction": np.nan, **EXACT}
+        table += [exact | {"steps": n, "estimate": optimum} for n, optimum in optima.items()]
+    common = {"problem": problem.name, "step": step, "budget": budget, "gradient_optimum": gradient_law.optimum}
+    return [common | row for row in table]
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Judge, at each horizon, the gradient's best group size against the policy's, and the law."""
-    found = []
-    for steps, rows_of in table[table["quantity"] == "simulated"].groupby("steps", sort=False):
-        at = rows_of.set_index("group_size")
+    for steps, part in table[table["quantity"] == "simulated"].groupby("steps", sort=False):
+        at = part.set_index("group_size")
         where = f"{PROBLEM}, Constant({STEP:g}), N = {BUDGET}, n = {steps}"
         best = int(at.loc[[SMALL, LARGE], "prediction"].idxmin())
         rival = LARGE if best == SMALL else SMALL
@@ -124,7 +117,6 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         for statement, chosen, other in ((TRACE, SMALL, LARGE), (CURVATURE, best, rival)):
             lost = {"control loses, by the law": float(at.loc[WRONG, "prediction"] / at.loc[other, "prediction"] - 1.0)}
             own, control = (difference(at.loc[size], at.loc[other]) for size in (chosen, WRONG))
-            found.append(statement.claim(where, own, control, facts=facts | lost))
+            yield statement.claim(where, own, control, facts=facts | lost)
         own, control = (distance(at.loc[best], float(at.loc[best, name]), MARGIN) for name in ("prediction", "wrong"))
-        found.append(GAP.claim(where, own, control))
-    return found
+        yield GAP.claim(where, own, control)

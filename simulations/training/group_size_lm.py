@@ -4,7 +4,7 @@ Figure 5 and Table 2 of arXiv 2603.01162 on the head of SmolLM2: the group sizes
 Broken, the largest group size at the smallest budget, 8 prompts in a batch, which loses ten times as much.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -16,10 +16,9 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import difference
 from grpo_theory.harness.study import Cell, Rows, Settings
-from grpo_theory.intervals import best_set
 from grpo_theory.theory import noise_free_path, noise_free_slopes
 from simulations.sources import DEMYSTIFYING, OURS
-from simulations.training.controlled import Guide, collected, objectives_by_group_size
+from simulations.training.controlled import Guide, collected, losses, objectives_by_group_size
 from simulations.training.grid import on_grid
 
 REPORTED_BEST = Statement(
@@ -57,11 +56,14 @@ def cells(quick: bool) -> list[Cell]:
     sizes, checkpoints = ((OWN, REPORTED, 4 * REPORTED), CHECKPOINTS[:3]) if quick else (GROUP_SIZES, CHECKPOINTS)
     common = {"problem": PROBLEM, "step": STEP, "runs": QUICK_RUNS if quick else CHUNK_RUNS}
     figure = {"budget": BUDGET, "group_sizes": list(sizes), "checkpoints": list(checkpoints)}
-    found = [Cell(common | figure, 1 if quick else CHUNKS)]
-    for budget in list(TABLE)[1 : 2 if quick else None]:
-        table = {"budget": budget, "group_sizes": [OWN, TABLE[budget]], "checkpoints": [TABLE_STEPS]}
-        found.append(Cell(common | table, 1 if quick else TABLE_CHUNKS))
-    return found
+    tables = [
+        {"budget": budget, "group_sizes": [OWN, TABLE[budget]], "checkpoints": [TABLE_STEPS]}
+        for budget in list(TABLE)[1 : 2 if quick else None]
+    ]
+    return [
+        Cell(common | figure, 1 if quick else CHUNKS),
+        *(Cell(common | table, 1 if quick else TABLE_CHUNKS) for table in tables),
+    ]
 
 
 @cache
@@ -77,43 +79,27 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
     """Train with every group size; return the objective and its control, (G, runs, checkpoints)."""
     checkpoints = tuple(settings["checkpoints"])
     problem, _, slopes = noise_free_run(settings["problem"], settings["step"], checkpoints)
-    return objectives_by_group_size(
-        problem, [Guide(found) for found in slopes], np.full(checkpoints[-1], settings["step"]), settings, rng
-    )
+    steps = np.full(checkpoints[-1], settings["step"])
+    return objectives_by_group_size(problem, [Guide(one) for one in slopes], steps, settings, rng)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint and group size: the loss against the noise-free run."""
     plain, controlled = collected(results)
-    checkpoints, budget, runs = tuple(settings["checkpoints"]), settings["budget"], controlled.shape[1]
+    checkpoints, budget = tuple(settings["checkpoints"]), settings["budget"]
     problem, path, _ = noise_free_run(settings["problem"], settings["step"], checkpoints)
-    common = {"problem": problem.name, "schedule": f"Constant({settings['step']:g})", "budget": budget, "replications": runs}
-    found = []
+    common = {"problem": problem.name, "schedule": f"Constant({settings['step']:g})", "budget": budget, "prediction": np.nan}
+    table: Rows = []
     for c, n in enumerate(checkpoints):
-        law = gt.group_size_law(problem, path[n])
-        highest = float(gt.objective(problem, path[n]))
-        kept = best_set(controlled[:, :, c].T)
-        for g, size in enumerate(settings["group_sizes"]):
-            sample = controlled[g, :, c]
-            row = {
-                "checkpoint": n,
-                "batch_size": budget // size,
-                "group_size": size,
-                "noise_free": highest,
-                "gradient_optimum": law.optimum,
-                "estimate": float(highest - sample.mean()),
-                "standard_error": float(sample.std(ddof=1) / np.sqrt(runs)),
-                "plain_standard_error": float(plain[g, :, c].std(ddof=1) / np.sqrt(runs)),
-                "prediction": float("nan"),
-                "in_set": bool(kept[g]),
-            }
-            found.append(common | row)
-    return found
+        highest, optimum = float(gt.objective(problem, path[n])), gt.group_size_law(problem, path[n]).optimum
+        facts = {"checkpoint": n, "noise_free": highest, "gradient_optimum": optimum}
+        for size, loss in zip(settings["group_sizes"], losses(plain[:, :, c], controlled[:, :, c], highest), strict=True):
+            table.append(common | facts | {"batch_size": budget // size, "group_size": size} | loss)
+    return table
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """The group sizes reported as best against the gradient's own, at every checkpoint and budget."""
-    found = []
     for (budget, checkpoint), part in table.groupby(["budget", "checkpoint"], sort=False):
         at = part.set_index("group_size")
         own = at.loc[on_grid(float(at["gradient_optimum"].iloc[0]), at.index.to_numpy())]
@@ -122,8 +108,7 @@ def claims(table: pd.DataFrame) -> list[Claim]:
         where = f"{PROBLEM}, Constant({STEP:g}), N = {budget}, n = {checkpoint}"
         facts = {"G of the gradient's least error": float(own.name)}
         if budget == BUDGET:
-            found.append(REPORTED_BEST.claim(where, difference(at.loc[REPORTED], own), control, facts=facts))
+            yield REPORTED_BEST.claim(where, difference(at.loc[REPORTED], own), control, facts=facts)
         if checkpoint == TABLE_STEPS and TABLE[budget] in at.index:
-            facts |= {"G reported": float(TABLE[budget])}
-            found.append(REPORTED_IN_TABLE_2.claim(where, difference(at.loc[TABLE[budget]], own), control, facts=facts))
-    return found
+            reported = facts | {"G reported": float(TABLE[budget])}
+            yield REPORTED_IN_TABLE_2.claim(where, difference(at.loc[TABLE[budget]], own), control, facts=reported)

@@ -18,7 +18,7 @@ from grpo_theory.evidence.reading import largest
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.theory import noise_free_path
 from simulations.sources import DEMYSTIFYING, OURS
-from simulations.training.cases import CASES, FAR, case_law, case_problem, case_settings, case_steps, schedule_label
+from simulations.training.cases import CASES, FAR, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
 from simulations.training.grid import HALF_DOUBLING
 
 STAYS = Statement(
@@ -51,9 +51,9 @@ WITHOUT_SPREAD = float(GROUP_SIZES[-1])
 
 def cells(quick: bool) -> list[Cell]:
     """Every case, one of them with other steps, and the language model's head; quick follows the model for fewer steps."""
-    found = [Cell(case_settings(*case) | {"checkpoints": list(CHECKPOINTS)}) for case in (*CASES, *OTHER_STEPS)]
+    on_problems = [Cell(case_settings(*case) | {"checkpoints": list(CHECKPOINTS)}) for case in (*CASES, *OTHER_STEPS)]
     few = [n for n in CHECKPOINTS if n <= (4 if quick else CHECKPOINTS[-1])]
-    return [*found, Cell(case_settings(*LANGUAGE_MODEL) | {"checkpoints": few})]
+    return [*on_problems, Cell(case_settings(*LANGUAGE_MODEL) | {"checkpoints": few})]
 
 
 def constants(settings: Settings) -> Iterator[dict[str, Any]]:
@@ -74,9 +74,8 @@ def policy_facts(settings: Settings, n: int) -> dict[str, float]:
     if n == 0:
         return {}
     problem, law = case_problem(settings), case_law(settings, n)
-    laws = [gt.group_size_law(problem, theta) for theta in law.path[:-1]]
-    sizes, budget = np.array(GROUP_SIZES), GROUP_SIZES[-1]
-    current = np.array([sizes[np.argmin(found.mse(budget / sizes, sizes))] for found in laws])
+    budget = GROUP_SIZES[-1]
+    current = best_along(problem, law.path[:-1], np.array(GROUP_SIZES), budget)
     fixed = min(law.loss(budget, size) for size in GROUP_SIZES)
     ahead = law.loss(budget, law.best_schedule(GROUP_SIZES))
     facts = {"policy_optimum": law.optimum, "start": law.loss(budget, current[0]), "fixed": fixed}

@@ -3,19 +3,19 @@
 At the same budget, with plans of group sizes that an oracle makes.  Broken, the group size moves against the policy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-import grpo_theory as gt
 from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import difference, distance
 from grpo_theory.harness.study import Cell, Rows, Settings
+from simulations.seeds import child_seed
 from simulations.sources import OURS, derived
-from simulations.training.cases import FAR, case_law, case_problem, case_settings, case_steps, schedule_label
-from simulations.training.controlled import controlled, controlled_objectives, guide
+from simulations.training.cases import FAR, best_along, case_law, case_problem, case_settings, case_steps, schedule_label
+from simulations.training.controlled import controlled, controlled_objectives, guide, loss
 from simulations.training.grid import on_grid
 
 FOLLOW = Statement(
@@ -63,8 +63,7 @@ def plans(settings: Settings) -> dict[str, np.ndarray]:
     """
     problem, sizes, steps = case_problem(settings), np.array(settings["group_sizes"]), settings["steps"]
     law = case_law(settings, steps)
-    batches = settings["budget"] / sizes
-    current = np.array([sizes[np.argmin(gt.group_size_law(problem, theta).mse(batches, sizes))] for theta in law.path[:-1]])
+    current = best_along(problem, law.path[:-1], sizes, settings["budget"])
     fixed = sizes[np.argmin([law.loss(settings["budget"], size) for size in sizes])]
     ahead = law.best_schedule(sizes).astype(np.int64)
     against = np.array([on_grid(current[0] ** 2 / size, sizes) for size in current])
@@ -75,7 +74,7 @@ def plans(settings: Settings) -> dict[str, np.ndarray]:
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Mapping[str, Any]:
     """Train with every plan; return the objective of each run and its controls."""
     problem, steps = case_problem(settings), settings["steps"]
-    found = {}
+    objectives = {}
     for number, (name, sizes) in enumerate(plans(settings).items()):
         plain, controls = controlled_objectives(
             problem,
@@ -84,10 +83,10 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
             sizes.tolist(),
             budget=settings["budget"],
             runs=settings["runs"],
-            seed=np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, number)),
+            seed=child_seed(rng, number),
         )
-        found[name] = [plain[:, 0].tolist(), *controls[:, :, 0].tolist()]
-    return found
+        objectives[name] = [plain[:, 0].tolist(), *controls[:, :, 0].tolist()]
+    return objectives
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
@@ -95,32 +94,23 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     problem, steps, budget = case_problem(settings), settings["steps"], settings["budget"]
     law = case_law(settings, steps)
     common = {"problem": problem.name, "schedule": schedule_label(settings), "budget": budget, "steps": steps}
-    found = []
+    table: Rows = []
     for name, sizes in plans(settings).items():
-        parts = np.concatenate([result[name] for result in results], axis=1)
-        sample = controlled(parts[0, :, None], parts[1:, :, None])[:, 0]
-        row = {
-            "plan": name,
-            "estimate": float(law.objective - sample.mean()),
-            "standard_error": float(sample.std(ddof=1) / np.sqrt(len(sample))),
-            "prediction": law.loss(budget, sizes),
-            "replications": len(sample),
-        }
-        found += [common | row | {"step": i + 1, "group_size": int(size)} for i, size in enumerate(sizes)]
-    return found
+        plain, *controls = np.concatenate([chunk[name] for chunk in results], axis=1)[..., None]
+        sample = controlled(plain, np.array(controls))[:, 0]
+        row = common | {"plan": name, "prediction": law.loss(budget, sizes)} | loss(sample, law.objective)
+        table += [row | {"step": i, "group_size": int(size)} for i, size in enumerate(sizes, 1)]
+    return table
 
 
-def claims(table: pd.DataFrame) -> list[Claim]:
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Following the policy beats the start's group size, and loses as much as the best fixed one."""
-    found = []
     keys = ["problem", "schedule", "budget", "steps"]
-    for (problem, schedule, budget, steps), part in table[table["step"] == 1].groupby(keys, sort=False):
-        where = f"{problem}, {schedule}, N = {budget}, n = {steps}"
-        at = part.set_index("plan")
+    for names, part in table[table["step"] == 1].groupby(keys, sort=False):
+        where, at = "{}, {}, N = {}, n = {}".format(*names), part.set_index("plan")
         losses = at["prediction"]
         facts = {f"loss of {name} / fixed, to first order": float(losses[name] / losses["fixed"]) for name in PLANS}
         own, control = (difference(at.loc[plan], at.loc["start"]) for plan in ("current", "against"))
-        found.append(FOLLOW.claim(where, own, control, facts=facts))
+        yield FOLLOW.claim(where, own, control, facts=facts)
         own, control = (distance(at.loc[plan], float(losses["fixed"]), MARGIN) for plan in ("current", "against"))
-        found.append(HINDSIGHT.claim(where, own, control, facts=facts))
-    return found
+        yield HINDSIGHT.claim(where, own, control, facts=facts)

@@ -34,10 +34,10 @@ def look(
     run = np.arange(runs)[:, None]
     pairs = Pairs(problem, *(iterates[run, at].reshape(runs * LOOKS, -1) for at in (first + after, first)))
     gradients, clip = pairs.gradients(), next(iter(estimators.values()))
-    found = {name: cosines(pairs.mean_updates(estimator), gradients) for name, estimator in estimators.items()}
-    found["broken"] = cosines(pairs.mean_updates(clip, sign_is_lost=True), gradients)
-    found |= {"clipped": pairs.clipped(clip), "log ratio": pairs.log_ratios()}
-    return pd.DataFrame(found | {"run": np.repeat(np.arange(runs), LOOKS)})
+    columns = {name: cosines(pairs.mean_updates(estimator), gradients) for name, estimator in estimators.items()}
+    columns["broken"] = cosines(pairs.mean_updates(clip, sign_is_lost=True), gradients)
+    columns |= {"clipped": pairs.clipped(clip), "log ratio": pairs.log_ratios()}
+    return pd.DataFrame(columns | {"run": np.repeat(np.arange(runs), LOOKS)})
 
 
 def summarised(looks: Sequence[pd.DataFrame], estimators: Sequence[str]) -> list[dict[str, Any]]:

@@ -5,15 +5,12 @@ subtracted from the rewards.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import exact
-from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
+from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.harness.study import Cell, Settings
 from simulations.sources import OURS, derived
 
 ONE_TOKEN = Statement(
@@ -37,39 +34,30 @@ def cells(quick: bool) -> list[Cell]:
     return [Cell({"problem": name, "inner_steps": INNER_STEPS, "rollouts": ROLLOUTS, "step": STEP} | sizes) for name in PROBLEMS]
 
 
-def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, float]:
-    """Return, for each estimator, the largest difference of the parameters between the two ways over all runs."""
-    problem, inner, gaps = gt.gallery.problem(settings["problem"]), settings["inner_steps"], {}
-    for name in (*ESTIMATORS, BROKEN):
-        many, one = (
-            gt.simulate_training(
-                problem,
-                problem.theta,
-                name,
-                gt.Constant(settings["step"] * inner / updates),
-                batch_size=settings["batch_size"],
-                group_size=settings["group_size"],
-                steps=settings["rollouts"] * updates,
-                inner_steps=updates,
-                replications=settings["runs"],
-                rng=rng,
-                workers=1,
-            ).theta
-            for updates in (inner, 1)
-        )
-        gaps[name] = float(np.abs(many - one).max())
-    return gaps
+def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison]:
+    """Yield, for each estimator, the largest difference of the parameters between the two ways over all runs."""
+    gaps = {name: largest_gap(settings, name, rng) for name in (*ESTIMATORS, BROKEN)}
+    for name in ESTIMATORS:
+        yield ONE_TOKEN.compare(f"{settings['problem']} ({name})", gaps[name], 0.0, broken=gaps[BROKEN])
 
 
-def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each estimator."""
-    common = {name: settings[name] for name in ("problem", "inner_steps", "rollouts", "batch_size", "group_size")}
-    return [common | {"estimator": name, "prediction": 0.0, "estimate": gap} | EXACT for name, gap in results[0].items()]
-
-
-def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """One claim for each estimator and problem."""
-    for problem, part in table.groupby("problem", sort=False):
-        gaps = part.set_index("estimator")["estimate"]
-        for name in ESTIMATORS:
-            yield ONE_TOKEN.claim(f"{problem} ({name})", exact(gaps[name], 0.0), exact(gaps[BROKEN], 0.0))
+def largest_gap(settings: Settings, estimator: str, rng: np.random.SeedSequence) -> float:
+    """Return the largest difference of any parameter between many updates a rollout and one, over runs on the same draws."""
+    problem, inner = gt.gallery.problem(settings["problem"]), settings["inner_steps"]
+    many, one = (
+        gt.simulate_training(
+            problem,
+            problem.theta,
+            estimator,
+            gt.Constant(settings["step"] * inner / updates),
+            batch_size=settings["batch_size"],
+            group_size=settings["group_size"],
+            steps=settings["rollouts"] * updates,
+            inner_steps=updates,
+            replications=settings["runs"],
+            rng=rng,
+            workers=1,
+        ).theta
+        for updates in (inner, 1)
+    )
+    return float(np.abs(many - one).max())

@@ -16,9 +16,11 @@ from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
+from simulations.seeds import child_seed
 from simulations.sequence.off_policy import Pairs
 from simulations.sequence.parts import composed
 from simulations.sources import OURS, TIC_GRPO
+from simulations.training.arms import paired
 from simulations.training.worlds import WORLDS, sampled
 
 PASSES_OF = "training on trees of two tokens with several passes over a rollout; constant steps, chosen on other seeds"
@@ -58,6 +60,8 @@ POINT = 0.01
 """One point of success at the end is less than two runs with other seeds differ by."""
 STATED = {"own": OWN_STEP, "clip's": CLIPS_STEP}
 """What is stated, by whose best step the arm without ratio takes."""
+FACTS = {"success": "estimate", "step": "step"}
+"""Columns of the table, by what the facts of a claim call them."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -126,48 +130,39 @@ class Trainer(NamedTuple):
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Find each arm's best step on some problems; train both with it on others, and the one without ratio with the clip's too."""
-    tuning, judging = (np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, part)) for part in (0, 1))
+    tuning, judging = (child_seed(rng, part) for part in (0, 1))
     grid, steps = np.array(settings["step_sizes"]), {}
     clip, none, broken = (Trainer(settings, estimator, sign) for estimator, sign in ((CLIP, 1.0), (NONE, 1.0), (NONE, -1.0)))
     rehearsals = list(WORLD.drawn(tuning, settings["tuning_problems"]))
     for name, trainer in (("clip", clip), ("none", none)):
         tried = [[trainer.success(problem, step, TUNING_RUNS, own).mean() for step in grid] for problem, own in rehearsals]
         steps[name] = best_step(grid, -np.mean(tried, axis=0))
-    reached: dict[str, list[list[float]]] = {"clip": [], "own": [], "clip's": [], "broken": []}
+    arms = {"clip": (clip, "clip"), "own": (none, "none"), "clip's": (none, "clip"), "broken": (broken, "none")}
+    reached: dict[str, list[list[float]]] = {name: [] for name in arms}
     for problem, own in WORLD.drawn(judging, settings["problems"]):
-        arms = {"clip": (clip, "clip"), "own": (none, "none"), "clip's": (none, "clip"), "broken": (broken, "none")}
         for name, (trainer, step) in arms.items():
             reached[name].append(trainer.success(problem, steps[step], RUNS, own).tolist())
-    return {"steps": steps, "success": reached}
+    return {"steps": {name: steps[step] for name, (_, step) in arms.items()}, "success": reached}
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """What each arm reached, and by how much the clip is ahead of each of the others."""
-    (found,) = results
+    (run,) = results
     common = {"passes": settings["passes"], "minibatches": settings["minibatches"], "prediction": np.nan}
-    step = {"clip": found["steps"]["clip"], "own": found["steps"]["none"], "clip's": found["steps"]["clip"]}
-    step["broken"] = step["own"]
     table: Rows = []
-    for name, sample in found["success"].items():
-        ahead = (np.array(found["success"]["clip"]) - np.array(sample)).tolist()
-        for quantity, values in (("success", sample), ("ahead", ahead)):
-            table.append(common | {"quantity": quantity, "arm": name, "step": step[name]} | summary(sampled(values, WORLD.alone)))
+    for arm, success in run["success"].items():
+        ahead, about = paired(run["success"]["clip"], success), common | {"arm": arm, "step": run["steps"][arm]}
+        for quantity, values in (("success", success), ("ahead", ahead)):
+            table.append(about | {"quantity": quantity} | summary(sampled(values, WORLD.alone)))
     return table
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """By how much the clip is ahead at the end, against a point; the control puts an arm that descends behind it."""
-    for _, part in table.groupby("passes", sort=False):
-        yield from _claims(part)
-
-
-def _claims(part: pd.DataFrame) -> Iterator[Claim]:
-    ahead, success = (part[part["quantity"] == name].set_index("arm") for name in ("ahead", "success"))
-    passes = f"{part['passes'].iloc[0]} passes of {part['minibatches'].iloc[0]}"
-    for arm, statement in STATED.items():
-        own, control = (evidence(ahead.loc[name].to_dict(), POINT) for name in (arm, "broken"))
-        facts = {f"{column}, {name}": float(success.loc[name, key]) for name in ("clip", arm) for column, key in FACTS.items()}
-        yield statement.claim(f"problems of {WORLD.title}, {ROLLOUTS} rollouts, Adam, {passes}", own, control, facts=facts)
-
-
-FACTS = {"success": "estimate", "step": "step"}
+    for (passes, minibatches), part in table.groupby(["passes", "minibatches"], sort=False):
+        where = f"problems of {WORLD.title}, {ROLLOUTS} rollouts, Adam, {passes} passes of {minibatches}"
+        ahead, success = (part[part["quantity"] == name].set_index("arm") for name in ("ahead", "success"))
+        for arm, statement in STATED.items():
+            own, control = (evidence(ahead.loc[name].to_dict(), POINT) for name in (arm, "broken"))
+            facts = {f"{fact}, {name}": success.loc[name, at] for name in ("clip", arm) for fact, at in FACTS.items()}
+            yield statement.claim(where, own, control, facts=facts)

@@ -150,7 +150,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     corrected, scale, offset = _limit(settings["problem"], size)
     points = SPREAD * np.random.default_rng(rng).normal(size=(POINTS, problem.policy.dimension))
     slopes = [gradient(problem, corrected_objective(problem, size), point) for point in points]
-    success, found = _mean_success(problem, corrected), []
+    success, table = _mean_success(problem, corrected), []
     for name, chosen in ESTIMATORS.items():
         sizes = {"batch_size": 1, "group_size": size}
         gaps = [gt.gradient_mean(problem, at, chosen, **sizes) - slope for at, slope in zip(points, slopes, strict=True)]
@@ -168,13 +168,13 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
         )
         at_printed = float(np.abs(gt.gradient_mean(problem, printed, chosen, **sizes)).max())
         ends = np.array([_mean_success(problem, theta) for theta in runs.theta])
-        found += [
+        table += [
             {"kernel": name, "quantity": "at printed", "prediction": 0.0, "estimate": at_printed, **EXACT},
             {"kernel": name, "quantity": "gap", "prediction": 0.0, "estimate": float(np.abs(gaps).max()), **EXACT},
             {"kernel": name, "quantity": "success", "prediction": success, **summary(ends)},
         ]
     common = {"printed_success": _mean_success(problem, printed), **apart(problem, size)}
-    return {"common": common, "rows": found}
+    return {"common": common, "rows": table}
 
 
 def apart(problem: gt.Problem, size: int) -> dict[str, float]:

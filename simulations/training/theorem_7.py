@@ -89,15 +89,15 @@ def suprema(name: str, radius: float) -> tuple[Array, Array]:
     return np.array(constants), np.array(errors)
 
 
-def minimisers(found: Region, errors: Array) -> tuple[list[int], list[int]]:
+def minimisers(ball: Region, errors: Array) -> tuple[list[int], list[int]]:
     """Return the whole group size of Lemma 6's least bound in every setting, and in those with one prompt a step."""
-    step, beta = 0.02 / found.smoothness, 1.0 / found.pl
+    step, beta = 0.02 / ball.smoothness, 1.0 / ball.pl
 
     def constant(noise: float, n: int) -> float:
-        return float(constant_step_bound(found, noise, step, found.highest_gap, n))
+        return float(constant_step_bound(ball, noise, step, ball.highest_gap, n))
 
     def harmonic(noise: float, n: int) -> float:
-        return float(harmonic_step_bound(found, noise, beta, n))
+        return float(harmonic_step_bound(ball, noise, beta, n))
 
     each = list(zip(GROUP_SIZES, errors, strict=True))
     settings = [[constant(g * error / budget, n) for g, error in each] for budget, n in zip(STEP_BUDGETS, NUMBERS, strict=True)]

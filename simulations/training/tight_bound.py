@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import grpo_theory as gt
-from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import evidence, highest
 from grpo_theory.exact import Region, largest_error, longest_estimate, region
 from grpo_theory.harness.study import Cell, Rows, Settings
@@ -43,6 +43,8 @@ FACTOR = 2.0
 """beta mu: the mean gap has forgotten its start after some hundred steps."""
 OFFSETS = (0, 16)
 STEPS = 1024
+CONSTANTS = {"L": "L", "mu": "mu", "M": "M", "M of the control": "wrong_M", "steepest ray": "ray"}
+"""The columns of the constants over the ball, by what the facts of a claim call them."""
 RUNS, QUICK_RUNS, CHUNK_RUNS = 32_768, 16_384, 8192
 
 
@@ -85,14 +87,14 @@ def largest_noise(batch_size: int, group_size: int) -> float:
 
 def predict(settings: Settings) -> dict[str, Any]:
     """Return the constants over the ball, and at the checkpoints the bound, and the bound with a noise that is too small."""
-    found, beta = surroundings(settings["factor"], settings["epsilon"], settings["offset"])
+    ball, beta = surroundings(settings["factor"], settings["epsilon"], settings["offset"])
     n, noise, less = np.array(doubling(settings["steps"])), largest_noise(**SIZES), largest_noise(**WRONG_SIZES)
     bound, wrong = (
-        harmonic_step_bound(found, level, beta, n, offset=settings["offset"], epsilon=settings["epsilon"])
+        harmonic_step_bound(ball, level, beta, n, offset=settings["offset"], epsilon=settings["epsilon"])
         for level in (noise, less)
     )
-    constants = {"L": found.smoothness, "mu": found.pl, "M": noise, "wrong_M": less, "ray": found.steepest_ray}
-    return {"constants": constants, "bounds": {"prediction": bound.tolist(), "control": wrong.tolist()}}
+    constants = {"L": ball.smoothness, "mu": ball.pl, "M": noise, "wrong_M": less, "ray": ball.steepest_ray}
+    return {"constants": constants, "bounds": {"n": n.tolist(), "prediction": bound.tolist(), "control": wrong.tolist()}}
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
@@ -123,29 +125,25 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """One row for each checkpoint: the mean gap, its bound, and the bound with a noise that is too small."""
-    n, runs, predicted = doubling(settings["steps"]), settings["runs"] * len(results), results[0]["prediction"]
-    mean = np.sum([result["sum"] for result in results], axis=0) / runs
-    variance = np.sum([result["squares"] for result in results], axis=0) / runs - mean**2
-    errors = np.sqrt(variance / (runs - 1))
+    predicted, runs = results[0]["prediction"], settings["runs"] * len(results)
+    mean, squares = (np.sum([one[name] for one in results], axis=0) / runs for name in ("sum", "squares"))
+    gaps = pd.DataFrame(predicted["bounds"]).assign(estimate=mean, standard_error=np.sqrt((squares - mean**2) / (runs - 1)))
     common = {"problem": PROBLEM, "offset": settings["offset"], "replications": runs, **predicted["constants"]}
-    return [
-        common
-        | {"n": at, "estimate": float(mean[i]), "standard_error": float(errors[i])}
-        | {name: values[i] for name, values in predicted["bounds"].items()}
-        for i, at in enumerate(n)
-    ]
+    return [common | row for row in gaps.to_dict("records")]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """The bound at the checkpoint where it comes nearest to failing; the control's noise is half of what it should be."""
     for offset, part in table.groupby("offset", sort=False):
-        worst = []
-        for bound in ("prediction", "control"):
-            ratios = part.assign(**{name: part[name] / part[bound] for name in ("estimate", "standard_error")})
-            at = highest((ratios["estimate"] - 1.0) / ratios["standard_error"])
-            worst.append(evidence(ratios.loc[at], 1.0, comparisons=len(ratios)))
-        (own, control), row = worst, part.iloc[0]
-        facts = {"L": row["L"], "mu": row["mu"], "M": row["M"], "M of the control": row["wrong_M"], "steepest ray": row["ray"]}
-        facts["bound over gap at the end"] = float(part["prediction"].iloc[-1] / part["estimate"].iloc[-1])
+        own, control = (_nearest(part, bound) for bound in ("prediction", "control"))
+        facts = {name: part[column].iloc[0] for name, column in CONSTANTS.items()}
+        facts["bound over gap at the end"] = part["prediction"].iloc[-1] / part["estimate"].iloc[-1]
         statement, where = (PRINTED, "beta/i") if offset == 0 else (U8, f"beta/(i + {offset})")
         yield statement.claim(f"{PROBLEM} ({ESTIMATOR}), {where}", own, control, facts=facts)
+
+
+def _nearest(gaps: pd.DataFrame, bound: str) -> Evidence:
+    """Return the evidence of the checkpoint where a gap comes nearest to its bound in standard errors, the level shared."""
+    ratios = gaps.assign(**{name: gaps[name] / gaps[bound] for name in ("estimate", "standard_error")})
+    at = highest((ratios["estimate"] - 1.0) / ratios["standard_error"])
+    return evidence(ratios.loc[at], 1.0, comparisons=len(ratios))

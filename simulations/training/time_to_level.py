@@ -5,6 +5,7 @@ Training runs of an arm are compared with those of its rivals, draw by draw.  Br
 
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,11 +16,12 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import PARTS, Claim, Evidence, Statement
 from grpo_theory.evidence.reading import evidence, highest
 from grpo_theory.exact import StabilityWarning
-from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.simulate.training import TrainingRuns
+from simulations.seeds import child_seed
 from simulations.sources import OURS, TIC_GRPO
+from simulations.training.arms import chosen_step, facts_of, paired
 from simulations.training.compositions import ARMS
 from simulations.training.worlds import race_problem
 
@@ -130,32 +132,26 @@ CONTROL, BASE = "broken", "neither"
 def cells(quick: bool) -> list[Cell]:
     """One cell for each problem and number of updates a rollout, one chunk for each arm; quick has one cell."""
     counts = {arm: QUICK_RUNS if quick else CLOSE_RUNS if arm in CLOSE else RUNS for arm in ARMS}
-    runs = {"tuning_runs": QUICK_TUNING_RUNS if quick else TUNING_RUNS, "runs": counts}
-    grid = STEP_SIZES[1::2] if quick else STEP_SIZES
-    sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_sizes": list(grid), "arms": list(ARMS)}
+    runs = {"tuning_runs": QUICK_TUNING_RUNS if quick else TUNING_RUNS, "runs": counts, "arms": list(ARMS)}
+    sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE, "step_sizes": list(STEP_SIZES[1::2] if quick else STEP_SIZES)}
+    levels, numbers = (list(LEVELS.items())[-1:], INNER_STEPS[:1]) if quick else (LEVELS.items(), INNER_STEPS)
+    where = [{"problem": name, "level": level} for name, level in levels]
     return [
-        Cell(
-            {"problem": name, "level": level, "inner_steps": inner, "updates": ROLLOUTS * inner} | sizes | runs,
-            len(ARMS),
-            shared=True,
-        )
-        for name, level in list(LEVELS.items())[-1 if quick else 0 :]
-        for inner in (INNER_STEPS[:1] if quick else INNER_STEPS)
+        Cell(one | {"inner_steps": inner, "updates": ROLLOUTS * inner} | sizes | runs, len(ARMS), shared=True)
+        for one, inner in product(where, numbers)
     ]
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
     """Find one arm's best step size; then train anew with it, on draws that all arms share."""
     arm = settings["arms"][chunk]
-    tuning, judging = (np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, part)) for part in (0, 1))
+    tuning, judging = (child_seed(rng, part) for part in (0, 1))
     grid = settings["step_sizes"]
     tried = [updates_to_level(_train(settings, arm, step, settings["tuning_runs"], tuning), settings["level"]) for step in grid]
     means = np.mean(tried, axis=1)
-    step = best_step(np.array(grid), means)
-    runs = _train(settings, arm, step, settings["runs"][arm], judging)
-    return {
-        "step": step,
-        "interior": bool(0 < means.argmin() < len(grid) - 1),
+    chosen = chosen_step(np.array(grid), means)
+    runs = _train(settings, arm, chosen["step"], settings["runs"][arm], judging)
+    return chosen | {
         "tuning": [summary(times) for times in tried],
         "times": updates_to_level(runs, settings["level"]).tolist(),
         "objective": [summary(objectives) for objectives in runs.objectives.T],
@@ -203,35 +199,28 @@ def updates_to_level(runs: TrainingRuns, level: float) -> Array:
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """Times to the level, their differences between arms, mean objectives along the way, and times at each step size."""
-    found = dict(zip(settings["arms"], results, strict=True))
+    runs = dict(zip(settings["arms"], results, strict=True))
+    times = {arm: np.array(run["times"]) for arm, run in runs.items()}
+    updates = range(0, settings["updates"] + 1, settings["inner_steps"])
+    table: Rows = []
+    for arm, run in runs.items():
+        reached = float((times[arm] < settings["updates"]).mean())
+        at_best = {"step": run["step"], "interior": run["interior"], "reached": reached}
+        objective, tuning = zip(updates, run["objective"], strict=True), zip(settings["step_sizes"], run["tuning"], strict=True)
+        table += [
+            {"quantity": "time", "arm": arm} | at_best | summary(times[arm]),
+            *({"quantity": "objective", "arm": arm, "update": update} | at for update, at in objective),
+            *({"quantity": "tuning", "arm": arm, "step": step} | at for step, at in tuning),
+            {"quantity": "ablation", "arm": arm, "rival": BASE} | summary(paired(times[arm], times[BASE])),
+        ]
+    for statement, contestant, rivals, allowance in CONTESTS:
+        for arm, rival in product((contestant, CONTROL), rivals):
+            difference = paired(times[arm], allowance * times[rival])
+            row = {"quantity": "difference", "statement": statement.id, "arm": arm, "rival": rival}
+            table.append(row | summary(difference))
     names = ("problem", "inner_steps", "level", "batch_size", "group_size", "updates")
     common = {name: settings[name] for name in names} | {"prediction": np.nan}
-    times = {arm: np.array(result["times"]) for arm, result in found.items()}
-    table = []
-    for arm, result in found.items():
-        row = {"quantity": "time", "arm": arm, "step": result["step"], "interior": result["interior"]}
-        row |= {"reached": float((times[arm] < settings["updates"]).mean())}
-        table.append(common | row | summary(times[arm]))
-        rollouts = range(0, settings["updates"] + 1, settings["inner_steps"])
-        curve = zip(rollouts, result["objective"], strict=True)
-        table += [common | {"quantity": "objective", "arm": arm, "update": update} | at for update, at in curve]
-        tuning = zip(settings["step_sizes"], result["tuning"], strict=True)
-        table += [common | {"quantity": "tuning", "arm": arm, "step": step} | at for step, at in tuning]
-    for statement, arm, rivals, allowance in CONTESTS:
-        for one in (arm, CONTROL):
-            for rival in rivals:
-                row = {"quantity": "difference", "statement": statement.id, "arm": one, "rival": rival}
-                table.append(common | row | _paired(times[one], allowance * times[rival]))
-    for arm in found:
-        row = {"quantity": "ablation", "arm": arm, "rival": BASE}
-        table.append(common | row | _paired(times[arm], times[BASE]))
-    return table
-
-
-def _paired(one: Array, other: Array) -> dict[str, float]:
-    """Summarise the differences of the runs that both have; run by run they are of the same draws."""
-    both = min(len(one), len(other))
-    return summary(one[:both] - other[:both])
+    return [common | row for row in table]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
@@ -239,11 +228,10 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     for (problem, inner), part in table.groupby(["problem", "inner_steps"], sort=False):
         times = part[part["quantity"] == "time"].set_index("arm")
         for statement, arm, rivals, _ in CONTESTS:
-            at, arms = part[part["statement"] == statement.id], [arm, *rivals]
-            facts = {f"updates, {name}": float(times.loc[name, "estimate"]) for name in arms}
-            facts |= {f"step, {name}": float(times.loc[name, "step"]) for name in arms}
-            facts["least times at an end of the grid"] = float((~times.loc[arms, "interior"].astype(bool)).sum())
-            own, control = (_worst(at[at["arm"] == one]) for one in (arm, CONTROL))
+            differences, arms = part[part["statement"] == statement.id], times.loc[[arm, *rivals]]
+            facts = facts_of(arms, {"updates": "estimate", "step": "step"})
+            facts["least times at an end of the grid"] = float((~arms["interior"].astype(bool)).sum())
+            own, control = (_worst(differences[differences["arm"] == one]) for one in (arm, CONTROL))
             yield statement.claim(f"{problem} (m = {inner})", own, control, facts=facts)
 
 

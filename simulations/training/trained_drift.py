@@ -13,12 +13,13 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import BoundedMean, evidence
-from grpo_theory.harness.step_search import best_step
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.kernels import kernel_at
+from simulations.seeds import child_seed
 from simulations.sequence.parts import composed
 from simulations.sources import OURS, TIC_GRPO
+from simulations.training.arms import chosen_step, facts_of, paired
 from simulations.training.looks import look, summarised
 from simulations.training.minibatch_trainer import MinibatchTrainer
 from simulations.training.worlds import WORLDS, sampled
@@ -84,6 +85,7 @@ AHEAD = {
     "none": ("T8/clip", "with token ratios clipped by sign success ends at most a point below that without ratio and clip"),
 }
 """By how little one of these two arms is ahead of the other, by the former."""
+OTHER = {"clip": "none", "none": "clip"}
 ENDS = {
     (arm, at): while_training(
         f"{name}, {ending}",
@@ -139,14 +141,15 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     The broken arm takes the middle of the grid.
     """
     arm, grid, world = settings["arms"][chunk], np.array(settings["step_sizes"]), WORLDS[settings["world"]]
-    tuning, judging, looking = (np.random.SeedSequence(rng.entropy, spawn_key=(*rng.spawn_key, part)) for part in range(3))
+    tuning, judging, looking = (child_seed(rng, part) for part in range(3))
     trainer, problems = MinibatchTrainer(settings, ARMS[arm]), list(world.drawn(judging, settings["problems"]))
     if arm == "broken":
         middle = grid[grid.size // 2]
         return {"success": {"best": [trainer.success(problem, middle, own).tolist() for problem, own in problems]}}
     rehearsals = world.drawn(tuning, settings["tuning_problems"])
     tried = np.concatenate([[trainer.success(problem, step, own) for step in grid] for problem, own in rehearsals], axis=1)
-    step, chooser = best_step(grid, -tried.mean(axis=1)), np.random.default_rng(looking)
+    chosen, chooser = chosen_step(grid, -tried.mean(axis=1)), np.random.default_rng(looking)
+    step = chosen["step"]
     success: dict[str, list[list[float]]] = {name: [] for name in (TIMES if arm in AHEAD else ["best"])}
     looks = []
     for problem, own in problems:
@@ -155,9 +158,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
         success["best"].append(gt.objective(problem, iterates[:, -1]).tolist())
         for name in list(success)[1:]:
             success[name].append(trainer.success(problem, TIMES[name] * step, own).tolist())
-    return {
-        "step": step,
-        "interior": bool(0 < tried.mean(axis=1).argmax() < grid.size - 1),
+    return chosen | {
         "tuning": [summary(sample) for sample in tried],
         "success": success,
         "looks": summarised(looks, list(LOOKED)),
@@ -166,33 +167,23 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """What each arm reached, by how much one is ahead of another, success at each step size, and what the looks said."""
-    found, world = dict(zip(settings["arms"], results, strict=True)), WORLDS[settings["world"]]
-    names = ("world", "rollouts", "inner_steps", "optimiser")
-    title = world.title if world.alone else f"{settings['problems']} problems of {world.title}"
-    common = {name: settings[name] for name in names} | {"title": title, "prediction": np.nan}
+    runs, world = dict(zip(settings["arms"], results, strict=True)), WORLDS[settings["world"]]
     table: Rows = []
     for arm in SEEN:
-        at = common | {"arm": arm}
-        tuning = zip(settings["step_sizes"], found[arm]["tuning"], strict=True)
-        table += [at | {"quantity": "tuning", "step": step} | tried for step, tried in tuning]
-        for name, sample in found[arm]["success"].items():
-            own = {"at": name, "step": TIMES[name] * found[arm]["step"], "interior": found[arm]["interior"]}
-            table.append(at | {"quantity": "success"} | own | summary(sampled(sample, world.alone)))
-        table += [at | {"at": "best"} | seen for seen in found[arm]["looks"]]
-    for one in AHEAD:
-        (other,) = set(AHEAD) - {one}
-        for name in TIMES:
-            pair = {"quantity": "ahead", "at": name, "arm": one}
-            for rival, where in ((other, name), ("broken", "best")):
-                ahead = _ahead(found[one]["success"][name], found[rival]["success"][where], world.alone)
-                table.append(common | pair | {"rival": rival} | ahead)
-    return table
-
-
-def _ahead(one: list[list[float]], other: list[list[float]], alone: bool) -> dict[str, float]:
-    """Summarise the differences on the problems that both have; run by run they are of the same draws."""
-    both = min(len(one), len(other))
-    return summary(sampled((np.array(one[:both]) - np.array(other[:both])).tolist(), alone))
+        run = runs[arm]
+        tuning = zip(settings["step_sizes"], run["tuning"], strict=True)
+        table += [{"quantity": "tuning", "arm": arm, "step": step} | tried for step, tried in tuning]
+        for at, sample in run["success"].items():
+            own = {"at": at, "step": TIMES[at] * run["step"], "interior": run["interior"]}
+            table.append({"quantity": "success", "arm": arm} | own | summary(sampled(sample, world.alone)))
+        table += [{"arm": arm, "at": "best"} | seen for seen in run["looks"]]
+    for arm, at in ENDS:
+        for rival, where in ((OTHER[arm], at), ("broken", "best")):
+            ahead = sampled(paired(runs[arm]["success"][at], runs[rival]["success"][where]), world.alone)
+            table.append({"quantity": "ahead", "at": at, "arm": arm, "rival": rival} | summary(ahead))
+    title = world.title if world.alone else f"{settings['problems']} problems of {world.title}"
+    common = {name: settings[name] for name in ("world", "rollouts", "inner_steps", "optimiser")}
+    return [common | {"title": title, "prediction": np.nan} | row for row in table]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
@@ -228,11 +219,9 @@ def _ending(setting: str, part: pd.DataFrame) -> Iterator[Claim]:
     """Yield by how much one arm is ahead at the end; the control has the broken arm behind it."""
     ahead = part[part["quantity"] == "ahead"].set_index(["arm", "at", "rival"])
     success = part[part["quantity"] == "success"].set_index(["arm", "at"])
-    for (one, at), statement in ENDS.items():
-        (other,) = set(AHEAD) - {one}
-        own, control = (evidence(ahead.loc[(one, at, rival)].to_dict(), POINT) for rival in (other, "broken"))
-        facts = {f"success, {arm}": float(success.loc[(arm, at), "estimate"]) for arm in (one, other)}
-        facts |= {f"step, {arm}": float(success.loc[(arm, at), "step"]) for arm in (one, other)}
-        interior = success.loc[[(one, at), (other, at)], "interior"].astype(bool)
-        facts["best steps at an end of the grid"] = float((~interior).sum())
+    for (arm, at), statement in ENDS.items():
+        own, control = (evidence(ahead.loc[(arm, at, rival)].to_dict(), POINT) for rival in (OTHER[arm], "broken"))
+        both = success.xs(at, level="at").loc[[arm, OTHER[arm]]]
+        facts = facts_of(both, {"success": "estimate", "step": "step"})
+        facts["best steps at an end of the grid"] = float((~both["interior"].astype(bool)).sum())
         yield statement.claim(setting, own, control, facts=facts)

@@ -5,6 +5,7 @@ a bound without noise, a learner that descends, steps that are a quarter too lon
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from simulations.sources import DEMYSTIFYING, OURS, derived
 from simulations.training.gap_laws import RADIUS, moments, predict, schedule, start_of
 from simulations.training.grid import doubling
 from simulations.training.lemma_6 import U8
-from simulations.training.pooled import mean_and_covariance, slope_of, sums_of
+from simulations.training.pooled import Pooled, pooled, slope_of, sums_of
 
 NEAR = Margin(0.1, "A tenth of the gap is half of what steps that are a quarter too long add, which a reader would notice.")
 NEAR_RATE = Margin(0.1, "A tenth of the exponent: far from the rate of runs that stay away from the maximiser.")
@@ -82,7 +83,9 @@ U18_ORDER = Statement("U18/order", f"{DEMYSTIFYING}, Lemma 16", "mu <= L", "uppe
 
 PROBLEMS = ("kl-tabular", "kl-linear", "conflict")
 ESTIMATORS = ("rloo", "oracle", "reinforce")
-SCHEDULES = ("constant", "harmonic")
+STATED = {"constant": (U7, U7_SHARP), "harmonic": (U8, U8_SHARP)}
+"""The bound and the sharp prediction of each schedule."""
+SCHEDULES = tuple(STATED)
 STEPS = 4096
 RUNS, QUICK_RUNS, CHUNK_RUNS = {"kl-tabular": 6144, "kl-linear": 8192, "conflict": 6144}, 256, 2048
 TURNED, TURNED_RUNS = kernel_at("turned_mean", 1.0, "rloo, turned round"), 64
@@ -91,6 +94,10 @@ LONGER = 1.25
 """The learner of the sharp predictions' control takes steps that are a quarter too long."""
 LATE = {"constant": 2, "harmonic": 16}
 """The rates are read from this fraction of the steps on: runs at a constant step, the controls, forget their start late."""
+LEARNERS = ("gap", "longer", "turned")
+"""What the table calls the gaps of the learner itself and those of the controls'."""
+CONSTANTS = {"L": "L", "mu": "mu", "M": "M", "steepest ray": "ray", "first step": "step"}
+"""The columns of the constants over the ball, by what the facts of a claim call them."""
 RATES = {"slope": U10, "slope of the distance": U10_DISTANCE}
 
 
@@ -98,11 +105,10 @@ def cells(quick: bool) -> list[Cell]:
     """Training runs from the edge of a ball around the maximiser, projected onto it."""
     common = {"batch_size": 1, "group_size": 4, "runs": QUICK_RUNS if quick else CHUNK_RUNS}
     chunks = {problem: 1 if quick else runs // CHUNK_RUNS for problem, runs in RUNS.items()}
+    problems, estimators = (PROBLEMS[::2], ESTIMATORS[:1]) if quick else (PROBLEMS, ESTIMATORS)
     return [
         Cell({"problem": problem, "estimator": estimator, "schedule": schedule, "steps": STEPS, **common}, chunks[problem])
-        for problem in (PROBLEMS[::2] if quick else PROBLEMS)
-        for schedule in SCHEDULES
-        for estimator in (ESTIMATORS[:1] if quick else ESTIMATORS)
+        for problem, schedule, estimator in product(problems, SCHEDULES, estimators)
     ]
 
 
@@ -150,61 +156,44 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     ends = train(settings, rng, late_step(settings)), training
     directions = curvatures(settings["problem"])[1]
     distances = np.stack([np.sum(((end.theta - best) @ directions) ** 2, axis=1) for end in ends], axis=1)
-    kept = {
-        "gaps": sums_of(highest - training.objectives),
-        "distances": sums_of(distances),
+    chunk_sums = {
+        "gap": sums_of(highest - training.objectives),
+        "distance": sums_of(distances),
         "diverged": int(training.diverged.sum()),
     }
     if chunk > 0:
-        return kept
-    kept["prediction"] = predict(settings)
-    kept["longer"] = sums_of(highest - train(settings, rng, settings["steps"], factor=LONGER).objectives)
+        return chunk_sums
+    chunk_sums["prediction"] = predict(settings)
+    chunk_sums["longer"] = sums_of(highest - train(settings, rng, settings["steps"], factor=LONGER).objectives)
     if settings["schedule"] == "harmonic":
-        kept["turned"] = sums_of(highest - train(settings, rng, settings["steps"], TURNED).objectives)
-    return kept
-
-
-def _spread(results: list[Any], name: str, runs: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean (C,) and its standard error (C,) of what the first chunk kept moments of; NaN if it kept none."""
-    if name not in results[0]:
-        return np.full(n, np.nan), np.full(n, np.nan)
-    mean, covariance = mean_and_covariance(results[:1], name, runs)
-    return mean, np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        chunk_sums["turned"] = sums_of(highest - train(settings, rng, settings["steps"], TURNED).objectives)
+    return chunk_sums
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
-    """One row for each checkpoint, one for the rate of the last ones, and the laws on a fine grid."""
+    """One row for each checkpoint and learner, the own and those of the controls; one for each rate; the laws on a fine grid."""
     n, predicted = np.array(doubling(settings["steps"])), results[0]["prediction"]
-    laws = pd.DataFrame(predicted["gaps"], index=moments(settings["steps"]))
-    runs = settings["runs"] * len(results)
-    mean, covariance = mean_and_covariance(results, "gaps", runs)
-    common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
-    common |= {"replications": runs, "diverged": sum(result["diverged"] for result in results), **predicted["constants"]}
-    columns = pd.DataFrame({"n": n, "estimate": mean, "standard_error": np.sqrt(np.diag(covariance))})
-    columns = columns.join(laws.loc[n].reset_index(drop=True))
-    columns["looseness"] = columns["bound"] / mean
-    columns["longer"], columns["longer_error"] = _spread(results, "longer", settings["runs"], len(n))
-    columns["turned"], columns["turned_error"] = _spread(results, "turned", TURNED_RUNS, len(n))
-    gaps = [common | {"quantity": "gap", "longer_runs": settings["runs"]} | row for row in columns.to_dict("records")]
-    late, times = n >= late_step(settings), n + common["offset"]
-    ends = times[late][[0, -1]]
-    slopes = {
-        "slope": slope_of(times[late], mean[late], covariance[np.ix_(late, late)]),
-        "slope of the distance": slope_of(ends, *mean_and_covariance(results, "distances", runs)),
+    laws = pd.DataFrame(predicted["gaps"], index=pd.Index(moments(settings["steps"]), name="n"))
+    gaps = {name: pooled([one[name] for one in results if name in one]) for name in LEARNERS if name in results[0]}
+    at_checkpoints = laws.loc[n].reset_index()
+    tables = [at_checkpoints.join(one.columns).assign(quantity=name) for name, one in gaps.items()]
+    curve = laws.reset_index().assign(quantity="law", estimate=laws["prediction"].to_numpy(), **EXACT)
+    late, times = n >= late_step(settings), n + predicted["constants"]["offset"]
+    mean, covariance, runs = gaps["gap"]
+    rates = {
+        "slope": slope_of(times[late], Pooled(mean[late], covariance[np.ix_(late, late)], runs)),
+        "slope of the distance": slope_of(times[late][[0, -1]], pooled([one["distance"] for one in results])),
     }
-    rates = [common | {"quantity": name, "n": int(n[-1]), "prediction": -1.0} | slope for name, slope in slopes.items()]
-    curve = [
-        common | {"quantity": "law", "n": moment, "estimate": law["prediction"]} | law | EXACT
-        for moment, law in zip(laws.index, laws.to_dict("records"), strict=True)
-    ]
-    return [*gaps, *rates, *curve]
+    slopes = [{"quantity": name, "n": int(n[-1]), "prediction": -1.0} | slope for name, slope in rates.items()]
+    common = {name: settings[name] for name in ("problem", "estimator", "schedule", "batch_size", "group_size")}
+    common |= {"diverged": sum(one["diverged"] for one in results), **predicted["constants"]}
+    return [common | row for row in (*pd.concat(tables).to_dict("records"), *slopes, *curve.to_dict("records"))]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Read the bounds, the sharp prediction and the rates off the table."""
     for (problem, kind, estimator), part in table.groupby(["problem", "schedule", "estimator"], sort=False):
-        gaps = part[part["quantity"] == "gap"]
-        yield from _gap_claims(f"{problem} ({estimator})", kind == "constant", gaps)
+        yield from _gap_claims(f"{problem} ({estimator})", str(kind), part)
     for (problem, estimator), part in table[table["quantity"].isin(RATES)].groupby(["problem", "estimator"], sort=False):
         at = part.set_index(["quantity", "schedule"])
         for name, statement in RATES.items():
@@ -215,32 +204,32 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         yield from _curvature_claims(str(problem), part.iloc[0])
 
 
-def _gap_claims(setting: str, is_constant: bool, gaps: pd.DataFrame) -> Iterator[Claim]:
+def _gap_claims(setting: str, schedule: str, part: pd.DataFrame) -> Iterator[Claim]:
     """Yield the bound at the checkpoint where it comes nearest to failing, and the sharp prediction at the end.
 
     The control of a constant step forgets the noise, M = 0; that of beta/n is a learner whose sign is wrong.  The latter bound
     is at least 15 times the gap, so no check of it could tell that its M is too small by less; for that there is `tight_bound`.
     """
-    row, last = gaps.iloc[0], gaps.iloc[-1]
-    own = _nearest(gaps, "estimate", "standard_error", "bound", int(row["replications"]))
-    facts = {"L": row["L"], "mu": row["mu"], "M": row["M"], "steepest ray": row["ray"], "first step": row["step"]}
-    if is_constant:
-        control = _nearest(gaps, "estimate", "standard_error", "control", int(row["replications"]))
+    gaps = {name: part[part["quantity"] == name] for name in LEARNERS}
+    own, longer = gaps["gap"].iloc[-1], gaps["longer"].iloc[-1]
+    facts = {name: own[column] for name, column in CONSTANTS.items()}
+    if schedule == "constant":
+        control = _nearest(gaps["gap"], "control")
     else:
-        control = _nearest(gaps, "turned", "turned_error", "bound", TURNED_RUNS)
-        facts["gap of the control / gap"] = float(last["turned"] / last["estimate"])
-    yield (U7 if is_constant else U8).claim(setting, own, control, facts=facts)
-    broken = {"estimate": last["longer"], "standard_error": last["longer_error"], "replications": last["longer_runs"]}
-    own, control = (evidence(one) for one in (last.to_dict(), last.to_dict() | broken))
-    facts = {"gap of the control / gap": float(last["longer"] / last["estimate"])}
-    yield (U7_SHARP if is_constant else U8_SHARP).claim(setting, own, control, facts=facts)
+        control = _nearest(gaps["turned"], "bound")
+        facts["gap of the control / gap"] = gaps["turned"].iloc[-1]["estimate"] / own["estimate"]
+    bound, sharp = STATED[schedule]
+    yield bound.claim(setting, _nearest(gaps["gap"], "bound"), control, facts=facts)
+    facts = {"gap of the control / gap": longer["estimate"] / own["estimate"]}
+    yield sharp.claim(setting, evidence(own), evidence(longer), facts=facts)
 
 
-def _nearest(gaps: pd.DataFrame, estimate: str, error: str, bound: str, replications: int) -> Evidence:
+def _nearest(gaps: pd.DataFrame, bound: str) -> Evidence:
     """Return the evidence of the checkpoint where a gap comes nearest to its bound, the level shared among all."""
-    ratios, errors = gaps[estimate] / gaps[bound], gaps[error] / gaps[bound]
+    ratios, errors = gaps["estimate"] / gaps[bound], gaps["standard_error"] / gaps[bound]
     at = farthest(ratios + 5.0 * errors)
-    runs = replications if errors[at] > 0.0 else 0
+    # Runs that have all been projected onto one point have no spread; their gap is exact.
+    runs = int(gaps["replications"][at]) if errors[at] > 0.0 else 0
     return Evidence(float(ratios[at]), 1.0, float(errors[at]), replications=runs, comparisons=len(gaps))
 
 

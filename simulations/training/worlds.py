@@ -8,6 +8,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
+from simulations.seeds import child_seed
 from simulations.sequence.parts import random_problem
 
 
@@ -65,11 +66,11 @@ class World(NamedTuple):
     def drawn(self, seed: np.random.SeedSequence, count: int) -> Iterator[tuple[gt.Problem, np.random.SeedSequence]]:
         """Draw problems, each with a seed for its runs."""
         for index in range(count):
-            drawing, running = (np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, index, part)) for part in (0, 1))
+            drawing, running = (child_seed(seed, index, part) for part in (0, 1))
             yield self.make(np.random.default_rng(drawing)), running
 
 
-def sampled(by_problem: Sequence[Sequence[float]], alone: bool) -> Array:
+def sampled(by_problem: Sequence[Sequence[float]] | Array, alone: bool) -> Array:
     """Return what is a sample: the runs where a problem is alone of its kind, else the mean of each problem's runs."""
     values = np.array(by_problem)
     return values.ravel() if alone else values.mean(axis=1)

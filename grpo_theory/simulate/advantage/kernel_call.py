@@ -8,117 +8,11 @@ A run is written by whole vectors, past its end: what is meant to be there is wr
 the order of their rows.  So arrays have `spare_rows` more than there are groups.
 """
 
-from typing import NamedTuple
-
-import numba
 import numpy as np
-from numba import types
 
-from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F1, F2, F3, I1, I2, allocating_stage, record_type, stage
-from grpo_theory.compiler.lanes import RUN, WIDTH, are_finite, reals, repeat, store, zeros
-from grpo_theory.estimation.advantage import Advantage
-from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
-from grpo_theory.estimation.trial import failure
-
-SHOWN_RESPONSES = 1 << 12
-"""The responses that a kernel is shown at once, unless one group has more, or one batch of groups that it couples."""
-
-
-class KernelView(NamedTuple):
-    """What a kernel sees of the outcomes: by prompt, where Q is 1 and P is M, or by group and lane, where Q is N and P is B.
-
-    Attributes
-    ----------
-    rewards : ndarray, shape (P, O, Q)
-        Less the penalty if it is in the reward.
-    norms : ndarray, shape (P, K, Q)
-        Squared score norms; shape (P, 0, Q) if the kernel does not read them.
-    fields : ndarray, shape (P, 3, Q)
-        What oracles know of the prompts; shape (P, 0, Q) if the kernel reads none of it.
-    lengths : ndarray of int64, shape (K,)
-        The responses' lengths; empty if the kernel does not read them.
-    responses : ndarray of int64, shape (O,)
-        The outcomes' responses, in order.
-    """
-
-    rewards: Array
-    norms: Array
-    fields: Array
-    lengths: Integers
-    responses: Integers
-
-
-class CallRoom(NamedTuple):
-    """Room for the groups that a kernel is shown at once, and rows to spare.
-
-    Attributes
-    ----------
-    lanes, groups : int
-        Of how many lanes, and how many of each: the b-th group of the j-th lane has row b lanes + j, so that one count after
-        another is read from memory that lies close together.
-    divisor : float
-        What advantages are divided by when they are read off.
-    batch : Batch
-        What the kernel sees.
-    advantages : ndarray, shape (at least n, G)
-        What it gives.
-    """
-
-    lanes: int
-    groups: int
-    divisor: float
-    batch: Batch
-    advantages: Array
-
-
-class Window(NamedTuple):
-    """The groups that a kernel is shown at once: those from `start` to `stop` of n lanes, from the lane `first` on."""
-
-    start: int
-    stop: int
-    first: int
-    n: int
-
-
-BATCH = types.NamedTuple((F2, F2, I2, F1, F1, F1, F1), Batch)
-KERNEL_VIEW = record_type(KernelView, F3, F3, F3, I1, I1)
-CALL_ROOM = record_type(CallRoom, numba.int64, numba.int64, numba.float64, BATCH, F2)
-
-
-def spare_rows(group_size: int) -> int:
-    """Return how many rows of G numbers the end of the last run may write into."""
-    return -(-RUN // group_size)
-
-
-def make_batch(n_groups: int, group_size: int, parameters: Array) -> Batch:
-    """Make room for what a kernel sees of so many groups at once."""
-    shape = n_groups, group_size
-    unread = [np.full(n_groups, np.nan) for _ in PROMPT_FIELDS]
-    return Batch._make([np.empty(shape), np.full(shape, np.nan), np.ones(shape, dtype=np.int64), *unread, parameters])
-
-
-NO_CALL = CallRoom(1, 1, 1.0, make_batch(0, 1, np.empty(0)), np.empty((0, 1)))
-"""Where no kernel is called."""
-
-
-def make_call_room(advantage: Advantage, batch_size: int, group_size: int, divisor: float) -> CallRoom:
-    """Make room to show batches to a kernel: a whole one, and one at a time, if it couples its groups."""
-    couples = advantage.couples_groups
-    most = 1 if couples else min(WIDTH, SHOWN_RESPONSES // (batch_size * group_size))
-    lanes = 1 << max(0, most.bit_length() - 1)
-    groups = batch_size if couples else max(1, min(batch_size, SHOWN_RESPONSES // group_size))
-    n = lanes * groups + spare_rows(group_size)
-    return CallRoom(lanes, groups, divisor, make_batch(n, group_size, advantage.parameter_array), zeros(n, group_size))
-
-
-def fault_message(advantage: Advantage, rewards: Array) -> str:
-    """Say that a kernel leaves an advantage that is not finite to a group with these rewards, or raises something there."""
-    batch = make_batch(1, rewards.size, advantage.parameter_array)._replace(rewards=rewards[None].copy())
-    why = failure(advantage, batch)
-    means = f"; as plain Python it raises {why}" if why else ""
-    where = f"and does not for a group with rewards {rewards.tolist()}{means}"
-    return f"the kernel of estimator {advantage.name!r} must fill finite advantages, {where}"
+from grpo_theory.compiler import allocating_stage, stage
+from grpo_theory.compiler.lanes import RUN, WIDTH, are_finite, reals, repeat, store
+from grpo_theory.estimation.kernel import Batch
 
 
 @stage
@@ -156,26 +50,26 @@ def entry(view, prompts, b, i):
 
 
 @stage
-def write_fields(view, prompts, window, batch):
-    """Write out what oracles know of the prompts (B, N) of the groups in a window."""
-    for b in range(window.start, window.stop if view.fields.shape[1] > 0 else window.start):
-        for j in range(window.n):
-            row = np.uintp((b - window.start) * window.n + j)
-            p, q = entry(view, prompts, b, window.first + j)
+def write_fields(view, prompts, first, n, batch):
+    """Write out what oracles know of the prompts (B, N) of n lanes from the first on."""
+    for b in range(prompts.shape[0] if view.fields.shape[1] > 0 else 0):
+        for j in range(n):
+            row = np.uintp(b * n + j)
+            p, q = entry(view, prompts, b, first + j)
             batch.values[row] = view.fields[p, 0, q]
             batch.standard_deviations[row] = view.fields[p, 1, q]
             batch.optimal_baselines[row] = view.fields[p, 2, q]
 
 
 @stage
-def write_counted(view, counts, prompts, window, batch):
-    """Write out the groups in a window from their counts (B, O, N), those with the lowest reward value first."""
+def write_counted(view, counts, prompts, first, n, batch):
+    """Write out the groups of n lanes from their counts (B, O, N), those with the lowest reward value first."""
     sees_norms, sees_lengths = view.norms.shape[1] > 0, view.lengths.shape[0] > 0
     n_outcomes = counts.shape[1]
     n_values = n_outcomes // (view.responses[n_outcomes - 1] + 1)
-    for b in range(window.start, window.stop):
-        for j in range(window.n):
-            row, g, i = (b - window.start) * window.n + j, 0, window.first + j
+    for b in range(counts.shape[0]):
+        for j in range(n):
+            row, g, i = b * n + j, 0, first + j
             p, q = entry(view, prompts, b, i)
             for value in range(n_values):
                 response, o = 0, value
@@ -200,19 +94,19 @@ def clear_lanes(rows, n):
 
 
 @stage
-def read_counted(counts, n_values, window, room, by_outcome, i):
-    """Read off what the groups in a window are given, over the divisor, to the lanes of by_outcome (B, O, at least n) from i on.
+def read_counted(counts, n_values, first, n, room, by_outcome, i):
+    """Read off what the groups of n lanes are given, over the divisor, to the lanes of by_outcome (B, O, at least n) from i on.
 
     An outcome's advantage is its first response's: a kernel that treats responses alike gives equal ones equal advantages, up to
     rounding.  Outcomes that did not occur are left as they are.
     """
-    for b in range(window.start, window.stop):
-        for j in range(window.n):
-            row, g = (b - window.start) * window.n + j, 0
+    for b in range(counts.shape[0]):
+        for j in range(n):
+            row, g = b * n + j, 0
             for value in range(n_values):
                 o = value
                 while o < counts.shape[1]:
-                    count = int(counts[b, o, window.first + j])
+                    count = int(counts[b, o, first + j])
                     if count > 0:
                         by_outcome[b, o, i + j] = room.advantages[row, g] / room.divisor
                         g += count
@@ -220,16 +114,16 @@ def read_counted(counts, n_values, window, room, by_outcome, i):
 
 
 @stage
-def note_gaps(advantages, window, by_outcome, i):
+def note_gaps(advantages, n, by_outcome, i):
     """Spoil what was read off groups in which the kernel leaves an advantage that is not finite.
 
     The first outcome's advantage, in the lanes of by_outcome from i on, is then no number, and so is the group's estimate: even
     if the outcome did not occur, because 0 times what is no number is none either.
     """
-    for b in range(window.start, window.stop):
-        for j in range(window.n):
+    for b in range(by_outcome.shape[0]):
+        for j in range(n):
             for g in range(advantages.shape[1]):
-                if not np.isfinite(advantages[(b - window.start) * window.n + j, g]):
+                if not np.isfinite(advantages[b * n + j, g]):
                     by_outcome[b, 0, i + j] = np.nan
 
 
@@ -244,24 +138,22 @@ def call_on_counts(kernel, view, counts, prompts, first, n, room, by_outcome):
     for b in range(batch_size):
         clear_lanes(by_outcome[b], n)
     for lane in range(0, n, room.lanes):
-        for start in range(0, batch_size, room.groups):
-            window = Window(start, min(start + room.groups, batch_size), first + lane, min(room.lanes, n - lane))
-            n_groups = (window.stop - start) * window.n
-            write_fields(view, prompts, window, room.batch)
-            write_counted(view, counts, prompts, window, room.batch)
-            fill_advantages(kernel, room.batch, room.advantages[:n_groups])
-            read_counted(counts, n_values, window, room, by_outcome, lane)
-            if not are_finite(room.advantages, n_groups * group_size):
-                note_gaps(room.advantages, window, by_outcome, lane)
+        shown = min(room.lanes, n - lane)
+        write_fields(view, prompts, first + lane, shown, room.batch)
+        write_counted(view, counts, prompts, first + lane, shown, room.batch)
+        fill_advantages(kernel, room.batch, room.advantages[: batch_size * shown])
+        read_counted(counts, n_values, first + lane, shown, room, by_outcome, lane)
+        if not are_finite(room.advantages, batch_size * shown * group_size):
+            note_gaps(room.advantages, shown, by_outcome, lane)
 
 
 @stage
-def write_ordered(view, ordered, prompts, window, batch):
-    """Write out the groups in a window from their outcomes (B, G, N) in the order drawn."""
+def write_ordered(view, ordered, prompts, first, n, batch):
+    """Write out the groups of n lanes from their outcomes (B, G, N) in the order drawn."""
     sees_norms, sees_lengths = view.norms.shape[1] > 0, view.lengths.shape[0] > 0
-    for b in range(window.start, window.stop):
-        for j in range(window.n):
-            row, i = np.uintp((b - window.start) * window.n + j), window.first + j
+    for b in range(ordered.shape[0]):
+        for j in range(n):
+            row, i = np.uintp(b * n + j), first + j
             p, q = entry(view, prompts, b, i)
             for g in range(ordered.shape[1]):
                 outcome = np.uintp(ordered[b, g, i])
@@ -274,31 +166,33 @@ def write_ordered(view, ordered, prompts, window, batch):
 
 
 @stage
-def add_ordered(ordered, window, room, rows, sums):
-    """Add the advantages of the groups in a window, over the divisor, to sums (B, S, n, N), each to the row of its outcome.
+def add_ordered(ordered, responses, first, n, room, sums):
+    """Add the advantages of the groups of n lanes, over the divisor, to sums (B, S, O or K, N) by outcome or by response.
 
     If S is 2, those above 0 are added up apart from the others.
     """
-    for b in range(window.start, window.stop):
-        for j in range(window.n):
-            i = window.first + j
+    by_response = sums.shape[2] < responses.shape[0]
+    for b in range(ordered.shape[0]):
+        for j in range(n):
+            i = first + j
             for g in range(ordered.shape[1]):
-                advantage = room.advantages[(b - window.start) * window.n + j, g]
+                advantage, row = room.advantages[b * n + j, g], np.uintp(ordered[b, g, i])
+                if by_response:
+                    row = np.uintp(responses[row])
                 part = 0 if advantage > 0.0 or sums.shape[1] == 1 else 1
-                sums[b, part, np.uintp(rows[np.uintp(ordered[b, g, i])]), i] += advantage / room.divisor
+                sums[b, part, row, i] += advantage / room.divisor
 
 
 @allocating_stage
-def call_in_order(kernel, view, ordered, prompts, n, room, rows, sums):
-    """Fill in the sums (B, S, rows, N) of the advantages of n lanes' outcomes (B, G, N) in the order drawn; see `add_ordered`."""
+def call_in_order(kernel, view, ordered, prompts, n, room, sums):
+    """Fill in the sums of the advantages of n lanes' outcomes (B, G, N) in the order drawn; see `add_ordered`."""
     batch_size = ordered.shape[0]
     for b in range(batch_size):
         for part in range(sums.shape[1]):
             clear_lanes(sums[b, part], n)
     for first in range(0, n, room.lanes):
-        for start in range(0, batch_size, room.groups):
-            window = Window(start, min(start + room.groups, batch_size), first, min(room.lanes, n - first))
-            write_fields(view, prompts, window, room.batch)
-            write_ordered(view, ordered, prompts, window, room.batch)
-            fill_advantages(kernel, room.batch, room.advantages[: (window.stop - start) * window.n])
-            add_ordered(ordered, window, room, rows, sums)
+        shown = min(room.lanes, n - first)
+        write_fields(view, prompts, first, shown, room.batch)
+        write_ordered(view, ordered, prompts, first, shown, room.batch)
+        fill_advantages(kernel, room.batch, room.advantages[: batch_size * shown])
+        add_ordered(ordered, view.responses, first, shown, room, sums)

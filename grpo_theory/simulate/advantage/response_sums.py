@@ -10,21 +10,14 @@ from typing import Any
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F2, F3, F4, F5, NO_ARRAYS, compile_driver, stage
+from grpo_theory.compiler import F2, F3, F5, NO_ARRAYS, compile_driver, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where, zeros
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.exact.table import AdvantageTable
 from grpo_theory.simulate.advantage.affine import COEFFICIENTS, Coefficients, find_affine
-from grpo_theory.simulate.advantage.kernel_call import (
-    CALL_ROOM,
-    KERNEL_VIEW,
-    CallRoom,
-    KernelView,
-    call_in_order,
-    call_on_counts,
-    make_call_room,
-)
+from grpo_theory.simulate.advantage.call_room import CALL_ROOM, KERNEL_VIEW, CallRoom, KernelView, make_call_room
+from grpo_theory.simulate.advantage.kernel_call import call_in_order, call_on_counts
 from grpo_theory.simulate.advantage.tables import TABLES, Tables, look_up_advantages, make_tables, multiset_numbers
 from grpo_theory.simulate.draw.batches import Batches, Buffers
 from grpo_theory.simulate.draw.counting import COUNTS
@@ -94,41 +87,7 @@ def sum_called(kernel, view, counts, room, by_outcome, sums):
 def sum_ordered(kernel, view, prompts, ordered, room, sums):
     """Fill in sums (S, B, n_signs, K, LANES) of a kernel that is shown outcomes (S, B, G, LANES) in the order drawn."""
     for s in range(prompts.shape[0]):
-        call_in_order(kernel, view, ordered[s], prompts[s], LANES, room, view.responses, sums[s])
-
-
-@stage
-def find_firsts(counts, b, i, by_outcome, firsts, deviations):
-    """Put apart the advantage of the first response with each reward value of a group, and add up what others differ from it.
-
-    The first are for firsts (B, L, LANES), 0 where no response has the value, and the others, by response, for deviations
-    (B, K, LANES).
-    """
-    n_values = firsts.shape[1]
-    for value in range(n_values):
-        first, outcome = reals(0.0), by_outcome.shape[1] - n_values + value
-        while outcome >= 0:
-            first = where(load(counts, b, outcome, i) > 0, load(by_outcome, b, outcome, 0), first)
-            outcome -= n_values
-        store(first, firsts, b, value, i)
-    for k in range(deviations.shape[1]):
-        total = reals(0.0)
-        for value in range(n_values):
-            outcome = k * n_values + value
-            difference = load(by_outcome, b, outcome, 0) - load(firsts, b, value, i)
-            total = total + as_real(load(counts, b, outcome, i)) * difference
-        store(total, deviations, b, k, i)
-
-
-def fill_firsts(kernel, view, counts, room, by_outcome, firsts, deviations):
-    """Fill in firsts (S, B, L, LANES) and deviations (S, B, K, LANES): see `find_firsts`; by_outcome (B, O, WIDTH) is room."""
-    n_tiles, batch_size, _ = counts.prompts.shape
-    for s in range(n_tiles):
-        outcomes, own_firsts, own_deviations = counts.outcomes[s], firsts[s], deviations[s]
-        for i in range(0, LANES, WIDTH):
-            call_on_counts(kernel, view, outcomes, counts.prompts[s], i, WIDTH, room, by_outcome)
-            for b in range(batch_size):
-                find_firsts(outcomes, b, i, by_outcome, own_firsts, own_deviations)
+        call_in_order(kernel, view, ordered[s], prompts[s], LANES, room, sums[s])
 
 
 _CALLED = KERNEL, KERNEL_VIEW
@@ -137,7 +96,6 @@ _SIGNATURES = {
     sum_by_coefficients: (COEFFICIENTS, COUNTS, F3, F5),
     sum_called: (*_CALLED, COUNTS, CALL_ROOM, F3, F5),
     sum_ordered: (*_CALLED, numba.int64[:, :, ::1], ORDERED, CALL_ROOM, F5),
-    fill_firsts: (*_CALLED, COUNTS, CALL_ROOM, F3, F4, F4),
 }
 
 
@@ -225,10 +183,6 @@ class Called:
             compiled_sums(sum_ordered)(self.kernel, self.view, batches.counts.prompts, batches.ordered, room, sums)
         else:
             compiled_sums(sum_called)(self.kernel, self.view, batches.counts, room, by_outcome, sums)
-
-    def fill_firsts(self, batches: Batches, buffers: Buffers, firsts: Array, deviations: Array) -> None:
-        """Fill in what `find_firsts` finds."""
-        compiled_sums(fill_firsts)(self.kernel, self.view, batches.counts, *self.room(buffers), firsts, deviations)
 
 
 Source = Tabulated | Affine | Called

@@ -9,7 +9,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, I2, FirstClassType, allocating_stage, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, root, store, where
 from grpo_theory.estimation import kl_term
-from grpo_theory.simulate.advantage.kernel_call import KERNEL_VIEW, KernelView
+from grpo_theory.simulate.advantage.call_room import KERNEL_VIEW, KernelView
 from grpo_theory.simulate.draw.policy_draw import POLICY_ROOM, TOKEN_PATHS, TokenPaths
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, read_rows
 

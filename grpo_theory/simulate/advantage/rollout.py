@@ -14,7 +14,8 @@ from grpo_theory.compiler import F1, F3, F4, I1, FirstClassType, function_value,
 from grpo_theory.compiler.lanes import WIDTH, are_finite, as_real, load, store
 from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.simulate.advantage.affine import SUM_AFFINE
-from grpo_theory.simulate.advantage.kernel_call import CALL_ROOM, CallRoom, call_in_order, call_on_counts
+from grpo_theory.simulate.advantage.call_room import CALL_ROOM, CallRoom
+from grpo_theory.simulate.advantage.kernel_call import call_in_order, call_on_counts
 from grpo_theory.simulate.advantage.rewards import (
     FILL_REWARDS,
     FILL_SEEN,
@@ -68,8 +69,6 @@ class Rollout(NamedTuple):
         ones and the others are summed apart, because a clip may treat them differently.
     ordered : ndarray of int64, shape (B, G, N)
         Outcomes in the order drawn, where they are wanted; (B, 0, N) where they are not.
-    rows : ndarray of int64, shape (O,)
-        The rows of the outcomes among the sums: 0, 1, 2...
     call : CallRoom
     fault : ndarray of int64, shape (3,)
         1, and the group and the run to which the kernel has left an advantage that is not finite, or else 0.
@@ -78,7 +77,6 @@ class Rollout(NamedTuple):
     rewards: RewardRoom
     sums: Array
     ordered: Integers
-    rows: Integers
     call: CallRoom
     fault: Integers
 
@@ -95,7 +93,7 @@ class AdvantageFunctions(NamedTuple):
 
 
 ADVANTAGE_RULE = record_type(AdvantageRule, REWARD_TABLES, numba.boolean, numba.boolean, TABLES, F1, numba.boolean, KERNEL)
-ROLLOUT = record_type(Rollout, REWARD_ROOM, F4, numba.int64[:, :, ::1], I1, CALL_ROOM, I1)
+ROLLOUT = record_type(Rollout, REWARD_ROOM, F4, numba.int64[:, :, ::1], CALL_ROOM, I1)
 SUM_CALLED = numba.void(KERNEL, T2, numba.int64, numba.int64, GROUPS, ROLLOUT, F3)
 ADVANTAGE_FUNCTIONS = record_type(
     AdvantageFunctions,
@@ -162,7 +160,7 @@ def sum_in_order(kernel, words, first, n, groups, rollout, logits):
     ordered, group_size = rollout.ordered, rollout.ordered.shape[1]
     for b in range(ordered.shape[0]):
         find_outcomes(words[b * group_size :], first, groups.thresholds[b], n, ordered[b])
-    call_in_order(kernel, rollout.rewards.seen, ordered, groups.prompts, n, rollout.call, rollout.rows, rollout.sums)
+    call_in_order(kernel, rollout.rewards.seen, ordered, groups.prompts, n, rollout.call, rollout.sums)
     note_fault(logits, rollout.sums, n, rollout.fault)
 
 

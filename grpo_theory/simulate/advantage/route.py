@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.affine import affine_coefficients
@@ -21,13 +21,11 @@ from grpo_theory.exact.multisets import NotFiniteError, advantages_of
 from grpo_theory.exact.seen import Seen
 from grpo_theory.exact.table import UNREAD, AdvantageTable, advantage_table, can_be_tabulated
 from grpo_theory.problem import Point, Problem
-from grpo_theory.simulate.advantage.kernel_call import KernelView
+from grpo_theory.simulate.advantage.call_room import KernelView
 
 TABLE, AFFINE, CALLED, IN_ORDER = "table", "affine", "called", "in order"
-TRIED_GROUPS = 256
-"""Made-up groups on which a kernel is tried for a policy that moves."""
-TRIED_RESPONSES = 1 << 12
-"""The responses of the groups with which a kernel is tried for a fixed policy."""
+TRIED_GROUPS, TRIED_RESPONSES = 256, 1 << 16
+"""The most made-up groups, and responses of two or more, on which a kernel is tried."""
 
 
 class Route(NamedTuple):
@@ -44,18 +42,16 @@ class Route(NamedTuple):
 
 
 def route_at(estimator: Estimator, seen: Seen, sampler: Point, batch_size: int, group_size: int) -> Route:
-    """Return the route for an estimator whose responses are drawn at a point.
-
-    Raises
-    ------
-    ValueError
-        If the kernel says that it sees each group by itself, and does not.
-    """
+    """Return the route for an estimator whose responses are drawn at a point; raise if its kernel couples groups unannounced."""
     advantage = estimator.advantage
     table = _table_at(estimator, seen, sampler, group_size)
     if table is not None:
         return Route(TABLE, table)
-    if not _treats_alike_at(advantage, seen, sampler, batch_size, group_size):
+    try:
+        alike = _treats_alike(advantage, tuple(sampler.bandit.values), group_size, batch_size)
+    except NotFiniteError:  # it may be finite wherever it is asked
+        alike = False
+    if not alike:
         return Route(IN_ORDER)
     found = affine_coefficients(advantage, group_size)
     if found is None or not np.isfinite(seen.rewards).all():  # infinity, of what is hardly ever drawn, times 0 is no number
@@ -64,26 +60,16 @@ def route_at(estimator: Estimator, seen: Seen, sampler: Point, batch_size: int, 
 
 
 def route_in_training(problem: Problem, estimator: Estimator, group_size: int) -> Route:
-    """Return the route for an estimator while the policy moves.
-
-    Raises
-    ------
-    ValueError
-        If the kernel says that it sees each group by itself, and does not.
-    """
+    """Return the route for an estimator while the policy moves; raise if its kernel couples groups unannounced."""
+    advantage, values = estimator.advantage, problem.bandit.values
     try:
-        return _route_in_training(problem, estimator, group_size)
+        if not moves(problem, estimator) and can_be_tabulated(advantage, values.size, group_size, 1):
+            table = advantage_table(advantage, tuple(values), group_size, UNREAD)
+            if table is not None:
+                return Route(TABLE, table)
+        alike = not advantage.couples_groups and _treats_alike(advantage, tuple(values), group_size, 1)
     except NotFiniteError:  # it is called every time, so that only runs that meet such a value fail
         return Route(IN_ORDER)
-
-
-def _route_in_training(problem: Problem, estimator: Estimator, group_size: int) -> Route:
-    advantage, values = estimator.advantage, problem.bandit.values
-    if not moves(problem, estimator) and can_be_tabulated(advantage, values.size, group_size, 1):
-        table = advantage_table(advantage, tuple(values), group_size, UNREAD)
-        if table is not None:
-            return Route(TABLE, table)
-    alike = not advantage.couples_groups and _treats_alike(advantage, tuple(values), group_size)
     coefficients = affine_coefficients(advantage, group_size)
     if coefficients is not None:
         return Route(AFFINE, coefficients=coefficients)
@@ -136,57 +122,14 @@ def _table_at(estimator: Estimator, seen: Seen, sampler: Point, group_size: int)
 
 
 @lru_cache(maxsize=64)
-def _treats_alike(advantage: Advantage, values: tuple[float, ...], group_size: int) -> bool:
+def _treats_alike(advantage: Advantage, values: tuple[float, ...], group_size: int, batch_size: int) -> bool:
     """Try the kernel on made-up groups, once; raise if it does not see each group by itself, though it says so."""
-    generator, shape = np.random.default_rng(0), (TRIED_GROUPS, group_size)
+    n_groups = batch_size if advantage.couples_groups else max(2, min(TRIED_GROUPS, TRIED_RESPONSES // group_size))
+    generator, shape = np.random.default_rng(0), (n_groups, group_size)
     rewards, norms = generator.choice(values, shape), 1.0 + generator.random(shape)
-    fields = [generator.random(TRIED_GROUPS) for _ in PROMPT_FIELDS]
+    fields = [generator.random(n_groups) for _ in PROMPT_FIELDS]
     batch = Batch._make([rewards, norms, generator.integers(1, 9, shape), *fields, advantage.parameter_array])
     advantages = advantages_of(advantage, batch)
-    check_alone(advantage, batch, advantages)
+    if not advantage.couples_groups:
+        check_alone(advantage, batch, advantages)
     return treats_alike(advantage, batch, advantages)
-
-
-def _treats_alike_at(advantage: Advantage, seen: Seen, sampler: Point, batch_size: int, group_size: int) -> bool:
-    """Do the same on made-up groups of what may be drawn at a point; where nothing finite is left, nothing is known."""
-    n_groups = batch_size if advantage.couples_groups else max(2, TRIED_RESPONSES // group_size)
-    prompts, outcomes = _made_up(sampler, n_groups, group_size)
-    batch = _batch(advantage, seen, sampler, prompts, outcomes)
-    advantages = np.full(outcomes.shape, np.nan)
-    advantage.kernel(batch, advantages)
-    if not np.isfinite(advantages).all():
-        finite = np.isfinite(advantages).all(axis=1)
-        if advantage.couples_groups or not finite.any():
-            return True
-        batch = Batch._make([*(np.ascontiguousarray(field[finite]) for field in batch[:-1]), batch.parameters])
-        advantages = advantages[finite]
-    try:
-        if not advantage.couples_groups:
-            check_alone(advantage, batch, advantages)
-        return treats_alike(advantage, batch, advantages)
-    except NotFiniteError:  # not finite for rewards that the problem does not have
-        return True
-
-
-def _made_up(sampler: Point, n_groups: int, group_size: int) -> tuple[Integers, Integers]:
-    """Make up groups (n, G) of outcomes that are possible, in no order."""
-    rng, possible = np.random.default_rng(0), sampler.outcome_probabilities > 0.0
-    prompts = rng.integers(len(possible), size=n_groups)
-    first = np.argsort(~possible, axis=1, kind="stable")  # the possible outcomes of each prompt, before the others
-    chosen = (rng.random((n_groups, group_size)) * possible.sum(axis=1)[prompts, None]).astype(np.int64)
-    return prompts, first[prompts[:, None], chosen]
-
-
-def _batch(advantage: Advantage, seen: Seen, sampler: Point, prompts: Integers, outcomes: Integers) -> Batch:
-    responses = sampler.outcome_responses[outcomes]
-    read = advantage.reads
-    norms = seen.squared_score_norms[prompts[:, None], responses]
-    fields = (np.ascontiguousarray(field[prompts]) for field in seen.prompt_fields)
-    shown = [
-        seen.rewards[prompts[:, None], outcomes],
-        norms if "squared_score_norms" in read else np.full(norms.shape, np.nan),
-        seen.lengths[responses] if "lengths" in read else np.ones(responses.shape, dtype=np.int64),
-        *(field if read & set(PROMPT_FIELDS) else np.full(len(prompts), np.nan) for field in fields),
-        advantage.parameter_array,
-    ]
-    return Batch._make(shown)

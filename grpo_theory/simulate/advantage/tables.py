@@ -6,9 +6,8 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, I1, I2, record_type, stage
-from grpo_theory.compiler.lanes import PICKED, as_integer, load, pick, spread, store, take, whole_rows
+from grpo_theory.compiler.lanes import as_integer, load, spread, take, whole_rows
 from grpo_theory.exact.table import AdvantageTable
-from grpo_theory.simulate.draw.prompt_tables import short_columns
 
 
 class Tables(NamedTuple):
@@ -20,8 +19,6 @@ class Tables(NamedTuple):
     ----------
     advantages : ndarray, shape (n, at least L)
         Rows are those of `whole_rows`.
-    columns : ndarray, shape (E L, at least n/E), or (0, 0)
-        Each table as `turned` has it, one after another, if all of them are short enough to be picked from.
     starts, steps : ndarray of int64, shape (E,)
         A step of 0 is that of a kernel which reads nothing of the prompt.
     ranks : ndarray of int64, shape (L - 1, G + 1)
@@ -29,33 +26,29 @@ class Tables(NamedTuple):
     """
 
     advantages: Array
-    columns: Array
     starts: Integers
     steps: Integers
     ranks: Integers
 
 
-TABLES = record_type(Tables, F2, F2, I1, I1, I2)
-NO_TABLES = Tables(np.empty((0, 0)), np.empty((0, 0)), np.zeros(1, np.int64), np.zeros(1, np.int64), np.empty((0, 0), np.int64))
+TABLES = record_type(Tables, F2, I1, I1, I2)
+NO_TABLES = Tables(np.empty((0, 0)), np.zeros(1, np.int64), np.zeros(1, np.int64), np.empty((0, 0), np.int64))
 
 
 def make_tables(table: AdvantageTable, divisor: float) -> Tables:
     """Make one table ready to be looked up in, its advantages over a number."""
     n_prompts, n_multisets, n_values = table.advantages.shape
     numbers = table.advantages.reshape(-1, n_values) / divisor
-    columns = short_columns(numbers) if n_prompts == 1 and PICKED else np.empty((0, 0))
     steps = np.array([n_multisets if n_prompts > 1 else 0])
-    return Tables(whole_rows(numbers), columns, np.zeros(1, dtype=np.int64), steps, table.ranks)
+    return Tables(whole_rows(numbers), np.zeros(1, dtype=np.int64), steps, table.ranks)
 
 
 def join(several: list[Tables]) -> Tables:
     """Put several tables one after another."""
     lengths = [len(tables.advantages) for tables in several]
-    short = all(len(tables.columns) > 0 for tables in several)
     starts = [tables.starts + sum(lengths[:i]) for i, tables in enumerate(several)]
     return Tables(
         advantages=np.concatenate([tables.advantages for tables in several]),
-        columns=np.concatenate([tables.columns for tables in several]) if short else np.empty((0, 0)),
         starts=np.concatenate(starts),
         steps=np.concatenate([tables.steps for tables in several]),
         ranks=several[0].ranks,
@@ -85,9 +78,4 @@ def multiset_numbers(counts, b, i, ranks):
 @stage
 def look_up_advantages(tables, e, prompts, multisets, advantages):
     """Fill in estimator e's advantages (at least L, WIDTH) of each reward value in the multisets with these numbers."""
-    if tables.columns.shape[0] == 0:
-        spread(tables.advantages, prompts * tables.steps[e] + (multisets + tables.starts[e]), advantages)
-        return
-    n_values = tables.ranks.shape[0] + 1
-    for value in range(n_values):
-        store(pick(tables.columns, e * n_values + value, multisets), advantages, value, 0)
+    spread(tables.advantages, prompts * tables.steps[e] + (multisets + tables.starts[e]), advantages)

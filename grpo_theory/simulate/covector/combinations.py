@@ -37,9 +37,10 @@ class Combinations(NamedTuple):
 COMBINATIONS = record_type(Combinations, F4, F4, I2, I1, I1)
 
 
-def make_rows(n_vectors: int, n_rows: int, n_logits: int) -> Array:
-    """Make room for so many rows, or one more."""
-    return zeros(n_vectors, n_rows + n_rows % 2, n_logits, WIDTH)
+def make_rows(*shape: int) -> Array:
+    """Make room for rows (..., V, n, D, WIDTH) of this shape but for the last, or for one more than n."""
+    *leading, n_rows, n_logits = shape
+    return zeros(*leading, n_rows + n_rows % 2, n_logits, WIDTH)
 
 
 def combine(rows: Array, weights: Array, columns: Integers) -> Combinations:

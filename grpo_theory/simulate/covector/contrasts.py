@@ -17,8 +17,8 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F2, F4, NO_ARRAYS, compile_driver, record_type, stage
-from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, load, reals, spread, store, tallies, where, whole_rows
+from grpo_theory.compiler import F2, NO_ARRAYS, compile_driver, record_type, stage
+from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, load, spread, store, tallies, whole_rows
 from grpo_theory.simulate.covector.combinations import COMBINATIONS
 from grpo_theory.simulate.draw.counting import COUNTS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, lookup, read_rows, read_short
@@ -48,23 +48,15 @@ class Contrasts(NamedTuple):
 CONTRASTS = record_type(Contrasts, LOOKUP, F2)
 
 
-def rounding_of(group_size: int, values: Array) -> tuple[float, float]:
-    """Return a share and a least size: a mean of advantages over G is 0 but for rounding if it is at most that share of them.
-
-    That is, of the largest of them, or of the least size, the largest reward over G, if they are smaller.  A kernel that sums G
-    rewards one after another loses at most (G - 1) 2^-53 of the largest, and a few more operations follow.
-    """
-    return (group_size + 4.0) * 2.0**-53, float(np.abs(values).max()) / group_size
-
-
 def binary_weights(advantages: Array, values: Array) -> Array:
     """Return D and A of advantages (P, G + 1, 2) by n_0, shape (P, G + 1, 2); the rewards are the two values.
 
-    In groups with one reward D is 0, because h is, so that kernels have more columns in common; A is 0 where it is nothing but
-    rounding.  `weigh_firsts` finds the same bits, but for that D.
+    In groups with one reward D is 0, because h is, so that kernels have more columns in common.  A is 0 where it is nothing but
+    rounding of the advantages, or of the largest reward over G if they are smaller: a kernel that sums G rewards one after
+    another loses at most (G - 1) 2^-53 of the largest, and a few more operations follow.
     """
     group_size = advantages.shape[1] - 1
-    share, least = rounding_of(group_size, values)
+    share, least = (group_size + 4.0) * 2.0**-53, float(np.abs(values).max()) / group_size
     low = np.arange(group_size + 1.0)
     high = group_size - low
     smaller, larger = (advantages / group_size).transpose(2, 0, 1)
@@ -170,71 +162,7 @@ def fill_contrasts(expected, contrasts, counts, found, covectors):
                 spread(contrasts.by_prompt, prompts * contrasts.shared.rows.shape[0] + low, weights[n_shared:])
 
 
-@stage
-def size_of(number):
-    """Return absolute values."""
-    return where(number < 0.0, 0.0 - number, number)
-
-
-@stage
-def larger_of(one, other):
-    """Return the larger of two numbers."""
-    return where(one < other, other, one)
-
-
-@stage
-def weigh_firsts(firsts, i, low, group_size, rounding, weights):
-    """Fill in D and A from the advantages over G of either reward (2, LANES), as `binary_weights` does.
-
-    In groups with one reward D is left as it is, because h is 0.
-    """
-    share, least = rounding
-    high = group_size - low
-    smaller, larger = load(firsts, 0, i), load(firsts, 1, i)
-    mean = (low * smaller + high * larger) / group_size
-    size = larger_of(larger_of(size_of(smaller), size_of(larger)), reals(least))
-    store(larger - smaller, weights, 0, 0)
-    store(where(size_of(mean) <= share * size, 0.0, mean), weights, 1, 0)
-
-
-@stage
-def add_deviations(deviations, i, expected, group_size, prompts, found, rows, r):
-    """Fill in row r with the covector of responses' deviations (K, LANES)."""
-    total = reals(0.0)
-    for k in range(rows.shape[1]):
-        total = total + load(deviations, k, i)
-    share = total / group_size
-    for k in range(rows.shape[1]):
-        store(load(deviations, k, i) - share * at_places(expected, k, prompts, found), rows, r, k, 0)
-
-
-def fill_contrasts_of_firsts(expected, counts, group_size, rounding, firsts, deviations, found, covectors):
-    """Fill in the covectors of one estimator, whose kernel is called: h, W, and what makes it more than a table.
-
-    The third row is of weight 1, which the weights (V, B, 3, WIDTH) have already.  It is 0 if responses with one reward have one
-    advantage, and then the estimate is bit for bit that of the table.  `rounding` is that of `rounding_of`.
-    """
-    for v in range(covectors.rows.shape[0]):
-        s, i = v // VECTORS, v % VECTORS * WIDTH
-        rows = covectors.rows[v]
-        for b in range(counts.prompts.shape[1]):
-            outcomes = counts.outcomes[s, b]
-            prompts, low = load(counts.prompts, s, b, i), as_real(count_low(outcomes, i))
-            weigh_firsts(firsts[s, b], i, low, group_size, rounding, covectors.weights[v, b])
-            read_rows(expected, prompts, found)
-            share = (group_size - low) / group_size
-            contrast_and_scores(outcomes, i, share, expected, prompts, found, rows, 3 * b)
-            add_deviations(deviations[s, b], i, expected, group_size, prompts, found, rows, 3 * b + 2)
-
-
 @cache
 def compiled_fill_contrasts() -> Any:
     """Compile `fill_contrasts`, or read it from the cache."""
     return compile_driver(fill_contrasts, numba.void(LOOKUP, CONTRASTS, COUNTS, F2, COMBINATIONS), **NO_ARRAYS)
-
-
-@cache
-def compiled_fill_contrasts_of_firsts() -> Any:
-    """Compile `fill_contrasts_of_firsts`, or read it from the cache."""
-    arguments = LOOKUP, COUNTS, numba.float64, numba.types.UniTuple(numba.float64, 2), F4, F4, F2, COMBINATIONS
-    return compile_driver(fill_contrasts_of_firsts, numba.void(*arguments), **NO_ARRAYS)

@@ -6,8 +6,6 @@ advantage; any other estimator is worked out by itself.
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import first_class_value
 from grpo_theory.compiler.lanes import WIDTH, zeros
@@ -17,19 +15,12 @@ from grpo_theory.exact.seen import seen_at
 from grpo_theory.exact.weights import token_weights
 from grpo_theory.problem import Point
 from grpo_theory.simulate.advantage.affine import make_coefficients
-from grpo_theory.simulate.advantage.response_sums import Affine, Called, Source, Tabulated, compiled_sums, fill_firsts
+from grpo_theory.simulate.advantage.response_sums import Affine, Called, Source, Tabulated, compiled_sums
 from grpo_theory.simulate.advantage.route import AFFINE, IN_ORDER, has_no_penalty, route_at, view_at
 from grpo_theory.simulate.advantage.tables import Tables, join
 from grpo_theory.simulate.covector.combinations import Combinations, alone, combine, make_rows
-from grpo_theory.simulate.covector.contrasts import (
-    Contrasts,
-    binary_weights,
-    compiled_fill_contrasts,
-    compiled_fill_contrasts_of_firsts,
-    make_contrasts,
-    rounding_of,
-)
-from grpo_theory.simulate.covector.tabulated import compiled_fill_covectors, make_covectors
+from grpo_theory.simulate.covector.contrasts import Contrasts, binary_weights, compiled_fill_contrasts, make_contrasts
+from grpo_theory.simulate.covector.tabulated import compiled_fill_covectors
 from grpo_theory.simulate.covector.token_weights import TokenWeighing, compiled_fill_covectors_of_sums, make_weighing
 from grpo_theory.simulate.draw.batches import Batches, Buffers
 from grpo_theory.simulate.draw.prompt_tables import Lookup, lookup
@@ -100,7 +91,7 @@ class TableCovectors:
     def _make_room(self, batches: Batches) -> tuple[Array, Array, Array, list[Combinations]]:
         n_tiles, batch_size, *_ = batches.counts.outcomes.shape
         advantages, room = zeros(self.tables.advantages.shape[1], WIDTH), zeros(self.tokens.rows.shape[1], WIDTH)
-        found = make_covectors(len(self.estimators), n_tiles, batch_size, self.n_logits)
+        found = make_rows(len(self.estimators), n_tiles * VECTORS, batch_size, self.n_logits)
         return found, advantages, room, [alone(rows, batch_size) for rows in found]
 
 
@@ -133,8 +124,9 @@ class OwnCovectors:
 
     @property
     def n_numbers(self) -> int:
-        """How many numbers there are of each group."""
-        return self.n_logits
+        """How many numbers there are of each group, the sums among them."""
+        n_responses, n_signs = self.weighing.gains.shape[:2]
+        return self.n_logits + n_signs * n_responses
 
     def compile(self) -> None:
         """Compile what it takes."""
@@ -154,54 +146,8 @@ class OwnCovectors:
 
     def _make_room(self, batches: Batches) -> tuple[Array, list[Combinations]]:
         n_tiles, batch_size, *_ = batches.counts.outcomes.shape
-        found = make_covectors(1, n_tiles, batch_size, self.n_logits)
+        found = make_rows(1, n_tiles * VECTORS, batch_size, self.n_logits)
         return found, [alone(rows, batch_size) for rows in found]
-
-
-@dataclass(frozen=True, eq=False)
-class CalledContrasts(OwnCovectors):
-    """Of one whose kernel is called, with binary rewards; responses are one token that weighs its advantage.
-
-    If equal rewards of a group have equal advantages, the covectors are bit for bit those of a table.
-
-    Attributes
-    ----------
-    expected : Lookup
-        The expected numbers (M, K) of the responses.
-    rounding : tuple of two floats
-        See `rounding_of`.
-    """
-
-    source: Called
-    expected: Lookup
-    rounding: tuple[float, float]
-
-    @property
-    def n_numbers(self) -> int:
-        """How many numbers there are of each group."""
-        return 4 * self.n_logits
-
-    def compile(self) -> None:
-        """Compile what it takes."""
-        compiled_sums(fill_firsts)
-        compiled_fill_contrasts_of_firsts()
-
-    def fill(self, batches: Batches, buffers: Buffers) -> list[Combinations]:
-        """Return the estimator's covectors."""
-        counts, size = batches.counts, float(self.group_size)
-        firsts, deviations, covectors, room = buffers.made("firsts", self._make_firsts, batches)
-        self.source.fill_firsts(batches, buffers, firsts, deviations)
-        compiled_fill_contrasts_of_firsts()(self.expected, counts, size, self.rounding, firsts, deviations, room, covectors)
-        return [covectors]
-
-    def _make_firsts(self, batches: Batches) -> tuple[Array, Array, Combinations, Array]:
-        n_tiles, batch_size, *_ = batches.counts.outcomes.shape
-        n_vectors = n_tiles * VECTORS
-        firsts, deviations = (zeros(n_tiles, batch_size, n, LANES) for n in (2, self.n_logits))
-        weights = zeros(n_vectors, batch_size, 3, WIDTH)
-        weights[:, :, 2] = 1.0
-        covectors = combine(make_rows(n_vectors, 3 * batch_size, self.n_logits), weights, np.arange(3)[None])
-        return firsts, deviations, covectors, zeros(self.expected.rows.shape[1], WIDTH)
 
 
 EstimatorCovectors = ContrastCovectors | TableCovectors | OwnCovectors
@@ -231,14 +177,7 @@ def covectors_of(
     together: list[OwnCovectors] = []
     for estimator in estimators:
         own = own_covectors(current, sampler, estimator, batch_size, group_size)
-        if not own.weighing.is_plain or own.in_order:
-            found.append(own)
-        elif isinstance(own.source, Tabulated):
-            together.append(own)
-        elif isinstance(own.source, Called) and _could_be_a_table(own, sampler):
-            found.append(_called_contrasts(own, own.source, sampler.bandit.values))
-        else:
-            found.append(own)
+        (together if own.weighing.is_plain and isinstance(own.source, Tabulated) else found).append(own)
     if together:
         is_binary = sampler.bandit.values.size == 2
         found.append(_contrast_covectors(together, sampler.bandit.values) if is_binary else _table_covectors(together))
@@ -249,17 +188,6 @@ def is_called_for_size(one: OwnCovectors, sampler: Point) -> bool:
     """Whether an estimator's kernel is called though it treats responses alike, and sees the problem's own rewards."""
     values = sampler.bandit.values
     return isinstance(one.source, Called) and not one.in_order and has_no_penalty(one.rewards, values)
-
-
-def _could_be_a_table(own: OwnCovectors, sampler: Point) -> bool:
-    """Whether an estimator's kernel might be a table, with binary rewards, for all that is known of it."""
-    values = sampler.bandit.values
-    return values.size == 2 and not own.estimators[0].advantage.couples_groups and has_no_penalty(own.rewards, values)
-
-
-def _called_contrasts(own: OwnCovectors, source: Called, values: Array) -> CalledContrasts:
-    facts = own.estimators, own.n_logits, own.group_size, own.rewards, source, own.weighing
-    return CalledContrasts(*facts, expected=_expected_numbers(own), rounding=rounding_of(own.group_size, values))
 
 
 def _contrast_covectors(together: list[OwnCovectors], values: Array) -> ContrastCovectors:

@@ -14,6 +14,7 @@ from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where
 from grpo_theory.estimation import clip, kl_term, ratio
 from grpo_theory.exact.weights import fill_gains
 from grpo_theory.simulate.advantage.rewards import fill_log_ratios
+from grpo_theory.simulate.covector.token_weights import pool_factor, scale
 from grpo_theory.simulate.draw.policy_draw import T3, TOKEN_PATHS, TokenPaths, fill_tokens
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup
 
@@ -170,20 +171,13 @@ def add_weights(sums, counts, i, paths, gains, drifts, covector):
 def pool_covectors(counts, here, n, lengths, pool, group_size, covectors):
     """Scale the covectors (B/M, D, N) of groups that pool their tokens so that each token of the pool weighs the same.
 
-    Counts (B, O, N) are those of the groups from `here` on, of n runs.  So many groups at a time are a pool.  The factor is the
-    number of the pool's responses over that of its tokens.
+    Counts (B, O, N) are those of the groups from `here` on, of n runs.  So many groups at a time are a pool.
     """
-    n_values = counts.shape[1] // lengths.shape[0]
     for i in range(0, n, WIDTH):
         for first in range(0, covectors.shape[0], pool):
-            tokens = reals(0.0)
+            factor = pool_factor(counts, here + first, pool, i, lengths, group_size)
             for b in range(first, first + pool):
-                for o in range(counts.shape[1]):
-                    tokens = tokens + as_real(load(counts, here + b, o, i) * lengths[o // n_values])
-            factor = (group_size * pool) / tokens
-            for b in range(first, first + pool):
-                for d in range(covectors.shape[1]):
-                    store(load(covectors, b, d, i) * factor, covectors, b, d, i)
+                scale(covectors[b], i, factor)
 
 
 @stage

@@ -11,18 +11,12 @@ from typing import Any
 
 import numba
 
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import F2, F5, NO_ARRAYS, compile_driver, stage
-from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, zeros
+from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store
 from grpo_theory.simulate.advantage.tables import TABLES, look_up_advantages, multiset_numbers
 from grpo_theory.simulate.draw.counting import COUNTS
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, at_places, read_rows
 from grpo_theory.simulate.draw.streams import VECTORS
-
-
-def make_covectors(n_estimators: int, n_tiles: int, batch_size: int, n_logits: int) -> Array:
-    """Make room for covectors, those of each estimator as `Combinations` has rows."""
-    return zeros(n_estimators, n_tiles * VECTORS, batch_size + batch_size % 2, n_logits, WIDTH)
 
 
 @stage

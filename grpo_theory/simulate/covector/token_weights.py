@@ -104,22 +104,20 @@ def add_drifts(weighing, prompts, outcomes, i, group_size, covector):
 
 
 @stage
-def find_factor(weighing, counts, first, i, group_size):
+def pool_factor(counts, first, pool, i, lengths, group_size):
     """Return what scales the tokens of the groups that pool them, from the first on: the responses' number over the tokens'."""
-    n_outcomes = counts.shape[1]
-    n_values = n_outcomes // weighing.lengths.shape[0]
-    n_tokens = reals(0.0)
-    for b in range(first, first + weighing.pool):
-        for outcome in range(n_outcomes):
-            n_tokens = n_tokens + as_real(load(counts, b, outcome, i)) * float(weighing.lengths[outcome // n_values])
-    return float(group_size * weighing.pool) / n_tokens
+    n_values, n_tokens = counts.shape[1] // lengths.shape[0], reals(0.0)
+    for b in range(first, first + pool):
+        for o in range(counts.shape[1]):
+            n_tokens = n_tokens + as_real(load(counts, b, o, i)) * float(lengths[o // n_values])
+    return float(group_size * pool) / n_tokens
 
 
 @stage
-def scale(covector, factor):
-    """Multiply a group's covector (D, WIDTH)."""
+def scale(covector, i, factor):
+    """Multiply a group's covector (D, N), for the lanes from i on."""
     for d in range(covector.shape[0]):
-        store(load(covector, d, 0) * factor, covector, d, 0)
+        store(load(covector, d, i) * factor, covector, d, i)
 
 
 def fill_covectors_of_sums(weighing, group_size, counts, sums, tokens, covectors):
@@ -131,10 +129,11 @@ def fill_covectors_of_sums(weighing, group_size, counts, sums, tokens, covectors
         for b in range(batch_size):
             prompts, covector = load(counts.prompts, s, b, i), covectors[0, v, b]
             if weighing.pool > 0 and b % weighing.pool == 0:
-                factor = find_factor(weighing, counts.outcomes[s], b, i, group_size)
+                factor = pool_factor(counts.outcomes[s], b, weighing.pool, i, weighing.lengths, group_size)
             weigh_tokens(weighing, prompts, sums[s, b], i, covector)
             add_drifts(weighing, prompts, counts.outcomes[s, b], i, group_size, covector)
-            scale(covector, factor)
+            if weighing.pool > 0:
+                scale(covector, 0, factor)
             read_rows(weighing.tokens, prompts, tokens)
             for start in range(0, n_logits, weighing.vocabulary_size):
                 stop = start + weighing.vocabulary_size

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.compiler.lanes import zeros
-from grpo_theory.simulate.draw.counting import Counts, compiled_fill_counts, make_counting_room, make_counts, make_sheet
+from grpo_theory.simulate.draw.counting import Counts, compiled_fill_counts, make_counting_room, make_counts
 from grpo_theory.simulate.draw.order import compiled_fill_ordered
 from grpo_theory.simulate.draw.outcome_law import OutcomeLaw
+from grpo_theory.simulate.draw.sheet import make_sheet
 from grpo_theory.simulate.draw.streams import LANES, begin_streams, make_streams
 
 

@@ -22,40 +22,19 @@ from grpo_theory.compiler.lanes import (
     where,
     zeros,
 )
-from grpo_theory.simulate.draw.outcome_law import OUTCOME_LAW, OutcomeLaw, drawn_again
+from grpo_theory.simulate.draw.outcome_law import OUTCOME_LAW, OutcomeLaw
 from grpo_theory.simulate.draw.prompt_tables import S2, choose_prompts, read_short
+from grpo_theory.simulate.draw.sheet import SHEET, Sheet
 from grpo_theory.simulate.draw.streams import LANES, STREAMS, VECTORS, fill_words, next_uniform
 
 LARGEST_GROUP = 1 << 15
 """The most responses of a group: their counts are numbers of 16 bits."""
-SHEET_WORDS = 1 << 11
-"""So many words of 64 bits are drawn at once, and are still in the first level of cache when they are read."""
 AT_ONCE = 4
-"""A word is compared with so many thresholds at a time, or with half as many at the end."""
+"""A word is compared with so many thresholds at a time."""
 SPAN = 255
 """The most words that a tally of 8 bits counts."""
 PAST = (1 << 15) - 1
 """A word of 16 bits that is below no threshold."""
-
-
-class Sheet(NamedTuple):
-    """Random words for n vectors of groups: one word of 64 bits for each prompt, and then those of the responses.
-
-    Attributes
-    ----------
-    words : ndarray of uint64, shape (at least all that follow, LANES)
-    prompts : ndarray of uint64, shape (n, WIDTH)
-        The prompts' words.
-    coarse : ndarray of int8, shape (n, at least G or 0, WIDTH)
-        The responses' words of 8 bits, if they are drawn by such.
-    fine : ndarray of int16, shape (n, F, WIDTH)
-        The words of 16 bits of the responses, or of those that are drawn again; all three look at `words`.
-    """
-
-    words: NDArray[np.uint64]
-    prompts: NDArray[np.uint64]
-    coarse: NDArray[np.int8]
-    fine: NDArray[np.int16]
 
 
 class Counts(NamedTuple):
@@ -79,7 +58,7 @@ class CountingRoom(NamedTuple):
     ----------
     prompts : ndarray, shape (2, WIDTH)
     numbers : ndarray of int16, shape (at least N + 4, WIDTH)
-        Those of the lanes' prompts; where four are compared at once, some may be read that are nothing.
+        Those of the lanes' prompts; of the last four that are compared at once some may be nothing.
     below, again : ndarray of uint16, shape (at least N + 4, WIDTH)
         Counts of words below the thresholds, and of those of responses that are drawn again.
     words : ndarray of int16, shape (1, F, WIDTH)
@@ -97,27 +76,8 @@ class CountingRoom(NamedTuple):
 
 
 U1, U2 = numba.uint16[::1], numba.uint16[:, ::1]
-SHEET = record_type(Sheet, numba.uint64[:, ::1], numba.uint64[:, ::1], numba.int8[:, :, ::1], numba.int16[:, :, ::1])
 COUNTS = record_type(Counts, numba.int64[:, :, ::1], numba.uint16[:, :, :, ::1])
 COUNTING_ROOM = record_type(CountingRoom, F2, S2, U2, U2, numba.int16[:, :, ::1], U1)
-
-
-def make_sheet(law: OutcomeLaw) -> Sheet:
-    """Make an empty sheet: fixed by the law and its group size alone."""
-    group_size = law.group_size
-    is_coarse = len(law.coarse) > 0
-    n_coarse = -(-group_size // 8) * 8 if is_coarse else 0
-    n_fine = drawn_again(law.coarse, group_size) if is_coarse else -(-group_size // 4) * 4
-    sizes = np.array([1, n_coarse // 8, n_fine // 4]) * WIDTH  # in words of 64 bits
-    n = max(1, SHEET_WORDS // sizes.sum())
-    words = zeros(-(-n * sizes.sum() // LANES), LANES, dtype=np.uint64)
-    prompts, coarse, fine, _ = np.split(words.reshape(-1), n * np.cumsum(sizes))
-    return Sheet(
-        words,
-        prompts.reshape(n, WIDTH),
-        coarse.view(np.int8).reshape(n, n_coarse, WIDTH),
-        fine.view(np.int16).reshape(n, n_fine, WIDTH),
-    )
 
 
 def make_counts(n_tiles: int, batch_size: int, n_outcomes: int) -> Counts:
@@ -136,13 +96,8 @@ def make_counting_room(law: OutcomeLaw, sheet: Sheet) -> CountingRoom:
 
 @stage
 def count_below(words, place, start, stop, numbers, first, n_counted, below):
-    """Count words of a vector of groups (n, G, WIDTH) below so many thresholds, the numbers (N, WIDTH) from the first on.
-
-    They are compared four at once, or the last ones two.
-    """
-    rest = n_counted % AT_ONCE
-    whole = n_counted - rest if rest <= AT_ONCE // 2 else n_counted
-    for row in range(0, whole, AT_ONCE):
+    """Count words of a vector of groups (n, G, WIDTH) below so many thresholds, the numbers (N, WIDTH) from the first on."""
+    for row in range(0, n_counted, AT_ONCE):
         o = first + row
         one, two = as_those(words, load(numbers, o, 0)), as_those(words, load(numbers, o + 1, 0))
         three, four = as_those(words, load(numbers, o + 2, 0)), as_those(words, load(numbers, o + 3, 0))
@@ -154,14 +109,6 @@ def count_below(words, place, start, stop, numbers, first, n_counted, below):
         store(as_tally(b), below, row + 1, 0)
         store(as_tally(c), below, row + 2, 0)
         store(as_tally(d), below, row + 3, 0)
-    if whole < n_counted:
-        o = first + whole
-        one, two = as_those(words, load(numbers, o, 0)), as_those(words, load(numbers, o + 1, 0))
-        a, b = tallies_of(words), tallies_of(words)
-        for g in range(start, stop):
-            a, b = tally_below(a, one, words, place, g, 0), tally_below(b, two, words, place, g, 0)
-        store(as_tally(a), below, whole, 0)
-        store(as_tally(b), below, whole + 1, 0)
 
 
 @stage
@@ -194,23 +141,20 @@ def count_by_bytes(law, sheet, place, room):
 
 
 @stage
-def take_differences(below, j, outcomes):
-    """Turn counts of words below each threshold into counts of the outcomes (O, LANES)."""
-    before = tallies(0)
-    for o in range(outcomes.shape[0]):
-        reached = load(below, o, 0)
-        store(reached - before, outcomes, o, j)
-        before = reached
+def take_differences(room, law, j, outcomes):
+    """Turn counts of words below each threshold into counts of the outcomes (O, LANES).
 
-
-@stage
-def share_differences(below, numbers, law, j, outcomes):
-    """Do the same where words were counted for strides of outcomes: the prompts' numbers of rewards say which it was."""
+    Of a stride the prompt's number of a reward says which outcome it was.
+    """
     before, first, stride = tallies(0), first_reward(law), law.stride
     for k in range(law.n_counted):
-        reached, reward = load(below, k, 0), load(numbers, first + k, 0)
-        for value in range(stride):
-            store(where(reward == value, reached - before, 0), outcomes, k * stride + value, j)
+        reached = load(room.below, k, 0)
+        if stride == 1:
+            store(reached - before, outcomes, k, j)
+        else:
+            reward = load(room.numbers, first + k, 0)
+            for value in range(stride):
+                store(where(reward == value, reached - before, 0), outcomes, k * stride + value, j)
         before = reached
 
 
@@ -266,10 +210,7 @@ def count_group(streams, law, sheet, place, room, j, prompts, outcomes):
         count_by_bytes(law, sheet, place, room)
     else:
         count_below(sheet.fine, place, 0, law.group_size, room.numbers, 0, law.n_counted, room.below)
-    if law.stride == 1:
-        take_differences(room.below, j, outcomes)
-    else:
-        share_differences(room.below, room.numbers, law, j, outcomes)
+    take_differences(room, law, j, outcomes)
     add_residual(law, room, streams.lone, prompts, j, outcomes)
 
 

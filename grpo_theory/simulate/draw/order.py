@@ -8,8 +8,9 @@ import numpy as np
 
 from grpo_theory.compiler import NO_ARRAYS, compile_driver, stage
 from grpo_theory.compiler.lanes import WIDTH, as_tally, as_those, load, store, tallies
-from grpo_theory.simulate.draw.counting import COUNTING_ROOM, SHEET, begin_group, draw_residual, first_reward
+from grpo_theory.simulate.draw.counting import COUNTING_ROOM, begin_group, draw_residual, first_reward
 from grpo_theory.simulate.draw.outcome_law import OUTCOME_LAW
+from grpo_theory.simulate.draw.sheet import SHEET
 from grpo_theory.simulate.draw.streams import LANES, STREAMS, VECTORS
 
 ORDERED = numba.uint16[:, :, :, ::1]

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_theory.arrays import Array, Integers
+from grpo_theory.arrays import Array
 from grpo_theory.compiler import F2, record_type, stage
 from grpo_theory.compiler.lanes import (
     PICKED,
@@ -143,38 +143,15 @@ def add_to_blocks(covectors, prompts, b, i, step, table):
             store(where(own == m, x + change, x), table, m * size + k, i)
 
 
-class AliasTable(NamedTuple):
-    """Alias tables of several laws on O points.
+def alias_rows(law: Array) -> Array:
+    """Return the alias table of a law (O,), shape (O, 2): of each place a threshold, and what is chosen if it is reached.
 
-    Of a uniform u, the whole part of u O is a place j, and the rest is compared with threshold[row, j]: below it the draw is
-    choices[row, 2 j] = j, else choices[row, 2 j + 1].
-
-    Attributes
-    ----------
-    threshold : ndarray, shape (rows, O)
-    choices : ndarray of int64, shape (rows, 2 O)
+    Of a uniform u, the whole part of u O is a place, which is chosen itself if the rest is below its threshold (Vose's order).
     """
-
-    threshold: Array
-    choices: Integers
-
-
-def alias_table(probabilities: Array) -> AliasTable:
-    """Build the tables of the laws in the rows of `probabilities`, shape (rows, O)."""
-    n_rows, n_points = np.shape(probabilities)
-    table = AliasTable(np.empty((n_rows, n_points)), np.empty((n_rows, 2 * n_points), dtype=np.int64))
-    for row, law in enumerate(np.asarray(probabilities, dtype=np.float64)):
-        table.threshold[row], table.choices[row, 1::2] = _alias(law.tolist())
-        table.choices[row, ::2] = np.arange(n_points)
-    return table
-
-
-def _alias(law: list[float]) -> tuple[list[float], list[int]]:
-    """Return the thresholds of a law, and what is chosen where they are reached (Vose's order)."""
-    total = 0.0
-    for p in law:  # sum() adds more exactly from Python 3.12 on: other bits
+    probabilities, total = law.tolist(), 0.0
+    for p in probabilities:  # sum() adds more exactly from Python 3.12 on: other bits
         total += p
-    threshold, other = [p * len(law) / total for p in law], list(range(len(law)))
+    threshold, other = [p * len(law) / total for p in probabilities], list(range(len(law)))
     small = [j for j, height in enumerate(threshold) if height < 1.0]
     large = [j for j, height in enumerate(threshold) if not height < 1.0]
     while small and large:
@@ -186,23 +163,7 @@ def _alias(law: list[float]) -> tuple[list[float], list[int]]:
     # What is left is 1 up to rounding; a point of probability 0 is never left, because its deficit is 1.
     for j in small + large:
         threshold[j] = 1.0
-    return threshold, other
-
-
-def alias_rows(law: Array) -> Array:
-    """Return the table of a law (O,), place by place: its threshold, and what is chosen if that is reached, shape (O, 2)."""
-    table = alias_table(law[None])
-    return np.column_stack([table.threshold[0], table.choices[0, 1::2]])
-
-
-@stage
-def draw_prompts(uniforms, threshold, choices, prompts):
-    """Draw prompts (N,) from uniforms (N,) by the alias table of their law: one uniform, one look-up."""
-    n_prompts = threshold.shape[1]
-    for i in range(prompts.shape[0]):
-        x = uniforms[i] * n_prompts
-        j = np.uintp(x)
-        prompts[i] = choices[0, np.uintp(2) * j + np.uintp(x - j >= threshold[0, j])]
+    return np.column_stack([threshold, other])
 
 
 @stage

@@ -12,8 +12,7 @@ import numba
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, F2, F3, F4, NO_ARRAYS, FirstClassType, compile_driver, record_type, stage
-from grpo_theory.compiler.lanes import WIDTH
+from grpo_theory.compiler import F1, F2, F3, F4, NO_ARRAYS, FirstClassType, compile_driver, record_type
 from grpo_theory.simulate.advantage.rollout import (
     ADVANTAGE_FUNCTIONS,
     ADVANTAGE_RULE,
@@ -48,9 +47,9 @@ from grpo_theory.simulate.draw.policy_draw import (
 )
 from grpo_theory.simulate.draw.streams import LANES, STREAMS
 from grpo_theory.simulate.update.ascent import FILL_LOGITS, TAKE_STEP
-from grpo_theory.simulate.update.iterates import FOLLOW, PROJECT, clear_gradient, follow
+from grpo_theory.simulate.update.iterates import clear_gradient, follow, project
 from grpo_theory.simulate.update.optimiser import MOVE
-from grpo_theory.simulate.update.trace import KEEP_ITERATES, KEEP_ROLLOUT, TRACE
+from grpo_theory.simulate.update.trace import KEEP_ROLLOUT, TRACE, keep_iterates
 
 
 class StepFunctions(NamedTuple):
@@ -64,10 +63,7 @@ class StepFunctions(NamedTuple):
     array: Array
     move: Any
     settings: Array
-    project: Any
-    follow_alone: Any
     keep_rollout: Any
-    keep_iterates: Any
 
 
 class Functions(NamedTuple):
@@ -164,27 +160,13 @@ STEP_FUNCTIONS = record_type(
     F3,
     FirstClassType(MOVE),
     F1,
-    FirstClassType(PROJECT),
-    FirstClassType(FOLLOW),
     FirstClassType(KEEP_ROLLOUT),
-    FirstClassType(KEEP_ITERATES),
 )
 FUNCTIONS = record_type(Functions, ADVANTAGE_FUNCTIONS, COVECTOR_FUNCTIONS, STEP_FUNCTIONS)
 RULES = record_type(Rules, OUTCOME_SOURCE, ADVANTAGE_RULE, TOKEN_RULE)
 UPDATES = record_type(Updates, F1, numba.int64, numba.int64, F1)
 STEP_ROOM = record_type(StepRoom, WORDS, GROUPS, types.UniTuple(POLICY_ROOM, 2), ROLLOUT, TOKEN_ROOM, F2)
 STATE = record_type(State, numba.int64, F3, F3, F3, F2, F4, F2, F1)
-
-
-@stage
-def keep_up(step, theta, share, count, updates, state):
-    """Do what follows a step of the runs of a share: project the iterates, and take them into what is kept of the runs."""
-    if updates.ball.shape[0] > 0:
-        step.project(theta, updates.ball, state.distances)
-    if theta.shape[1] < WIDTH:
-        step.follow_alone(theta, share, count, state.start, state.average, state.farthest)
-    else:
-        follow(theta, share, count, state.start, state.average, state.farthest)
 
 
 def advance(functions, rules, updates, streams, room, state, trace):
@@ -242,9 +224,11 @@ def advance(functions, rules, updates, streams, room, state, trace):
                             clear_gradient(state.gradient)
                             step.take_step(state.gradient, prompts, step.array, room.rows, covectors, share_of_all)
                             step.move(theta, state.gradient, state.moments[share], step.settings, step_size, count)
-                        keep_up(step, theta, share, count, updates, state)
+                        if updates.ball.shape[0] > 0:
+                            project(theta, updates.ball, state.distances)
+                        follow(theta, share, count, state.start, state.average, state.farthest)
                         if keeps:
-                            step.keep_iterates(count, theta, trace, run)
+                            keep_iterates(count, theta, trace, run)
             before += rollouts * per_rollout
 
 

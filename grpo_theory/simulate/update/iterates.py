@@ -2,18 +2,14 @@
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, read_only
-from grpo_theory.compiler import F1, F2, F3, function_value, stage
+from grpo_theory.compiler import stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store, where
 from grpo_theory.problem import Policy
 from grpo_theory.validation import as_positive, as_real_array, check_shape
-
-PROJECT = numba.void(F2, F1, F1)
-FOLLOW = numba.void(F2, numba.int64, numba.int64, F3, F3, F2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +44,7 @@ def clear_gradient(gradient):
             gradient[j, i] = 0.0
 
 
-@function_value(PROJECT)
+@stage
 def project(theta, ball, distances):
     """Project the iterates (d, R) onto the ball: the centre (d,) followed by the radius."""
     dimension, n = theta.shape
@@ -65,11 +61,25 @@ def project(theta, ball, distances):
 
 
 @stage
+def follow_alone(theta, share, count, start, average, farthest):
+    """Do what `follow` does, for one run alone: its parameters are too many to be lanes."""
+    weight, distance = 1.0 / count, 0.0
+    for j in range(theta.shape[0]):
+        average[share, j, 0] += (theta[j, 0] - average[share, j, 0]) * weight
+        gap = theta[j, 0] - start[share, j, 0]
+        distance += gap * gap
+    farthest[share, 0] = max(farthest[share, 0], distance)
+
+
+@stage
 def follow(theta, share, count, start, average, farthest):
     """Take the iterates (d, n) of a share, the `count`-th of their runs, into the averages and the largest squared distances.
 
     Averages and starts are (shares, d, n), distances from the start (shares, n).
     """
+    if theta.shape[1] < WIDTH:
+        follow_alone(theta, share, count, start, average, farthest)
+        return
     weight = 1.0 / count
     for i in range(0, theta.shape[1], WIDTH):
         distance = reals(0.0)
@@ -80,14 +90,3 @@ def follow(theta, share, count, start, average, farthest):
             distance = distance + gap * gap
         largest = load(farthest, share, i)
         store(where(distance > largest, distance, largest), farthest, share, i)
-
-
-@function_value(FOLLOW)
-def follow_alone(theta, share, count, start, average, farthest):
-    """Do what `follow` does, for one run alone."""
-    weight, distance = 1.0 / count, 0.0
-    for j in range(theta.shape[0]):
-        average[share, j, 0] += (theta[j, 0] - average[share, j, 0]) * weight
-        gap = theta[j, 0] - start[share, j, 0]
-        distance += gap * gap
-    farthest[share, 0] = max(farthest[share, 0], distance)

@@ -9,39 +9,7 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, F3, I1, I2, function_value, record_type, stage
 from grpo_theory.problem import Paths, Policy, Problem
 from grpo_theory.simulate.covector.features import features
-from grpo_theory.simulate.draw.policy_draw import GROUPS
-
-
-class CompactFeatures(NamedTuple):
-    """The features of a policy's edges, in the parameters on which their prompt depends.
-
-    Attributes
-    ----------
-    columns : ndarray of int64, shape (M, S)
-        The parameters on which the logits of a prompt depend.
-    features : ndarray, shape (M, D, S)
-        Of the policy's edges, in these columns; 0 where a prompt has fewer than S.
-    """
-
-    columns: Integers
-    features: Array
-
-
-class PrefixTree(NamedTuple):
-    """The paths of responses through a tree of prefixes.
-
-    Attributes
-    ----------
-    edges, lengths : ndarray of int64, shapes (K, T) and (K,)
-    parents : ndarray of int64, shape (D / V,)
-        The edge that leads to each prefix; -1 at the root.
-    vocabulary_size : int
-    """
-
-    edges: Integers
-    lengths: Integers
-    parents: Integers
-    vocabulary_size: int
+from grpo_theory.simulate.draw.policy_draw import GROUPS, TOKEN_PATHS, OutcomeSource, TokenPaths
 
 
 class Trace(NamedTuple):
@@ -57,8 +25,13 @@ class Trace(NamedTuple):
         The mean over the window of the score-function estimates of the objective's Hessian (docs/derivations.md, section 13).
     window : ndarray of int, shape (2,)
         The rollouts of the window: the first, and one past the last.
-    compact : CompactFeatures
-    tree : PrefixTree
+    columns : ndarray of int64, shape (M, S)
+        The parameters on which the logits of a prompt depend.
+    features : ndarray, shape (M, D, S)
+        Of the policy's edges, in these columns; 0 where a prompt has fewer than S.
+    paths : TokenPaths
+    parents : ndarray of int64, shape (D / V,)
+        The edge that leads to each prefix; -1 at the root.
     group_size : int
     strength : float
         Of the penalty; 0 if there is none.
@@ -68,45 +41,53 @@ class Trace(NamedTuple):
     mean_rewards: Array
     hessian: Array
     window: Integers
-    compact: CompactFeatures
-    tree: PrefixTree
+    columns: Integers
+    features: Array
+    paths: TokenPaths
+    parents: Integers
     group_size: int
     strength: float
 
 
 _NONE, _TABLE, _ARRAY = np.zeros(0, dtype=np.int64), np.empty((0, 0)), np.empty((0, 0, 0))
-_NO_WINDOW = np.zeros(2, dtype=np.int64)
-_NO_TREE = PrefixTree(_NONE[:, None], _NONE, _NONE, 1)
-NO_TRACE = Trace(_ARRAY, _TABLE, _ARRAY, _NO_WINDOW, CompactFeatures(_NONE[:, None], _ARRAY), _NO_TREE, 1, 0.0)
-COMPACT_FEATURES = record_type(CompactFeatures, I2, F3)
-PREFIX_TREE = record_type(PrefixTree, I2, I1, I1, numba.int64)
-TRACE = record_type(Trace, F3, F2, F3, I1, COMPACT_FEATURES, PREFIX_TREE, numba.int64, numba.float64)
+NO_TRACE = Trace(_ARRAY, _TABLE, _ARRAY, _NONE, _NONE[:, None], _ARRAY, TokenPaths(_NONE[:, None], _NONE, 1), _NONE, 1, 0.0)
+TRACE = record_type(Trace, F3, F2, F3, I1, I2, F3, TOKEN_PATHS, I1, numba.int64, numba.float64)
 KEEP_ROLLOUT = numba.void(numba.int64, GROUPS, F3, F3, TRACE, numba.int64, numba.int64)
-KEEP_ITERATES = numba.void(numba.int64, F2, TRACE, numba.int64)
 
 
-def empty_trace(
-    problem: Problem, compact: CompactFeatures, starts: Array, group_size: int, steps: int, window: tuple[int, int]
-) -> Trace:
-    """Return a trace for runs from these starts (R, d) whose window goes from a first rollout to before another.
+def make_trace(problem: Problem, source: OutcomeSource, steps: int, window: tuple[int, int]) -> Trace:
+    """Return the trace of no runs yet, whose window goes from a first rollout to before another."""
+    dimension = problem.policy.dimension
+    columns, by_prompt = compact_features(problem.policy)
+    return Trace(
+        path=np.empty((0, steps + 1, dimension)),
+        mean_rewards=np.empty((0, steps)),
+        hessian=np.empty((0, dimension, dimension)),
+        window=np.array(window, dtype=np.int64),
+        columns=columns,
+        features=by_prompt,
+        paths=source.paths,
+        parents=leading_edges(problem.policy.paths),
+        group_size=source.group_size,
+        strength=0.0 if problem.kl is None else problem.kl.strength,
+    )
 
-    `compact` are the policy's `compact_features`.
-    """
-    (runs, dimension), paths = starts.shape, problem.policy.paths
-    tree = PrefixTree(paths.edges.copy(), paths.lengths.copy(), leading_edges(paths), paths.vocabulary_size)
-    path, hessian = np.empty((runs, steps + 1, dimension)), np.zeros((runs, dimension, dimension))
+
+def trace_from(starts: Array, trace: Trace) -> Trace:
+    """Return such a trace for the runs from these starts (R, d)."""
+    runs, steps, dimension = len(starts), trace.mean_rewards.shape[1], starts.shape[1]
+    path = np.empty((runs, steps + 1, dimension))
     path[:, 0] = starts
-    strength = 0.0 if problem.kl is None else problem.kl.strength
-    return Trace(path, np.empty((runs, steps)), hessian, np.array(window, dtype=np.int64), compact, tree, group_size, strength)
+    return trace._replace(path=path, mean_rewards=np.empty((runs, steps)), hessian=np.zeros((runs, dimension, dimension)))
 
 
-def compact_features(policy: Policy) -> CompactFeatures:
+def compact_features(policy: Policy) -> tuple[Integers, Array]:
     """Return the parameters (M, S) on which each prompt's logits depend, and the features (M, D, S) in these columns."""
     dense = features(policy)
     used = (dense != 0.0).any(axis=1)
     order = np.argsort(~used, axis=1, kind="stable")[:, : max(1, int(used.sum(axis=1).max()))]
     columns = np.ascontiguousarray(order, dtype=np.int64)
-    return CompactFeatures(columns, np.ascontiguousarray(np.take_along_axis(dense, columns[:, None, :], axis=2)))
+    return columns, np.ascontiguousarray(np.take_along_axis(dense, columns[:, None, :], axis=2))
 
 
 def leading_edges(paths: Paths) -> Integers:
@@ -118,30 +99,14 @@ def leading_edges(paths: Paths) -> Integers:
 
 
 @stage
-def part_of(trace, first, n):
-    """Return what is kept of n of the runs, from the first on."""
-    stop = min(first + n, trace.path.shape[0])
-    return Trace(
-        trace.path[first:stop],
-        trace.mean_rewards[first:stop],
-        trace.hessian[first:stop],
-        trace.window,
-        trace.compact,
-        trace.tree,
-        trace.group_size,
-        trace.strength,
-    )
-
-
-@stage
 def weigh_edges(counts, rewards, n, trace, mean, leads, masses):
     """Fill the mean rewards (N,) of a group, and what its responses put on the edges that they take.
 
     A response of advantage A, its reward less the mean of the group's other rewards (0 where there are none), puts A on each of
     its edges in the leads and A - strength in the masses, (D, N) each; counts and rewards (O, N) are of the outcomes.
     """
-    tree, group_size, strength = trace.tree, trace.group_size, trace.strength
-    n_values = counts.shape[0] // tree.edges.shape[0]
+    paths, group_size, strength = trace.paths, trace.group_size, trace.strength
+    n_values = counts.shape[0] // paths.edges.shape[0]
     scale = group_size / (group_size - 1.0) if group_size > 1 else 1.0
     mean[:n] = 0.0
     leads[:, :n] = 0.0
@@ -152,8 +117,8 @@ def weigh_edges(counts, rewards, n, trace, mean, leads, masses):
             mean[i] += count[i] * reward[i] / group_size
     for o in range(counts.shape[0]):
         count, reward, k = counts[o], rewards[o], o // n_values
-        for t in range(tree.lengths[k]):
-            lead, mass = leads[tree.edges[k, t]], masses[tree.edges[k, t]]
+        for t in range(paths.lengths[k]):
+            lead, mass = leads[paths.edges[k, t]], masses[paths.edges[k, t]]
             for i in range(n):
                 advantage = scale * (reward[i] - (mean[i] if group_size > 1 else 0.0))
                 lead[i] += count[i] * advantage
@@ -161,7 +126,7 @@ def weigh_edges(counts, rewards, n, trace, mean, leads, masses):
 
 
 @stage
-def fill_forms(tokens, leads, masses, n, tree, rest, total, forms):
+def fill_forms(tokens, leads, masses, n, parents, rest, total, forms):
     """Fill the lower triangles of the forms (D, D, N) with sum_g {A_g (c_g c_g' - F_g) - strength c_g c_g'} of one group.
 
     c_g is the covector of the response, and F_g = -grad c_g the sum of diag(p) - p p' over the prefixes that it visits.  With M
@@ -169,7 +134,7 @@ def fill_forms(tokens, leads, masses, n, tree, rest, total, forms):
     (L - B) p_d p_e - u_d p_e - p_d u_e, and M_d - L p_d more if they are one.  If the prefix of d comes before that of e, which
     lies beyond its edge x, they have (1{d = x} - p_d) u_e.
     """
-    size = tree.vocabulary_size
+    size = tokens.shape[0] // parents.shape[0]
     forms[:, :, :n] = 0.0
     for prefix in range(tokens.shape[0] // size):
         start = prefix * size
@@ -188,7 +153,7 @@ def fill_forms(tokens, leads, masses, n, tree, rest, total, forms):
             form, mass, p = forms[d, d], masses[d], tokens[d]
             for i in range(n):
                 form[i] += mass[i] - total[1, i] * p[i]
-        above = tree.parents[prefix]
+        above = parents[prefix]
         while above >= 0:
             first = above // size * size
             for d in range(first, first + size):
@@ -197,17 +162,17 @@ def fill_forms(tokens, leads, masses, n, tree, rest, total, forms):
                     form, p, u = forms[max(d, e), min(d, e)], tokens[d], rest[e]
                     for i in range(n):
                         form[i] = (here - p[i]) * u[i]
-            above = tree.parents[above // size]
+            above = parents[above // size]
 
 
 @stage
-def add_congruence(forms, prompts, share, n, trace, gathered, half, entry):
-    """Add to the Hessians `share` times the congruence of the forms (D, D, N) with the features of the prompts (N,)."""
-    n_logits, width, compact = forms.shape[0], trace.compact.columns.shape[1], trace.compact
+def add_congruence(forms, prompts, share, runs, trace, gathered, half, entry):
+    """Add to the Hessians of runs (first, n) `share` times the congruence of forms (D, D, N) with the prompts' (N,) features."""
+    (first, n), n_logits, width = runs, forms.shape[0], trace.columns.shape[1]
     for i in range(n):
         for d in range(n_logits):
             for j in range(width):
-                gathered[d, j, i] = compact.features[prompts[i], d, j]
+                gathered[d, j, i] = trace.features[prompts[i], d, j]
     for j in range(width):
         half[:, :n] = 0.0
         for d in range(n_logits):
@@ -222,20 +187,19 @@ def add_congruence(forms, prompts, share, n, trace, gathered, half, entry):
                 for i in range(n):
                     entry[i] += feature[i] * out[i]
             for i in range(n):
-                one, other = compact.columns[prompts[i], row], compact.columns[prompts[i], j]
-                trace.hessian[i, one, other] += share * entry[i]
+                one, other = trace.columns[prompts[i], row], trace.columns[prompts[i], j]
+                trace.hessian[first + i, one, other] += share * entry[i]
                 if row < j:
-                    trace.hessian[i, other, one] += share * entry[i]
+                    trace.hessian[first + i, other, one] += share * entry[i]
 
 
 @function_value(KEEP_ROLLOUT)
-def keep_rollout(number, groups, rewards, tokens, whole, first, size):
+def keep_rollout(number, groups, rewards, tokens, trace, first, size):
     """Keep the mean rewards (B, O, N) of the rollout of that number and, within the window, its part of the Hessian.
 
     The rollout is that of `size` runs of the trace, from the first on, or fewer where the trace ends.
     """
-    trace = part_of(whole, first, size)
-    n, batch_size = trace.path.shape[0], groups.prompts.shape[0]
+    n, batch_size = min(size, trace.path.shape[0] - first), groups.prompts.shape[0]
     n_logits, lanes = tokens.shape[1], tokens.shape[2]
     in_window = trace.window[0] <= number < trace.window[1]
     share = 1.0 / (batch_size * trace.group_size * (trace.window[1] - trace.window[0]))
@@ -243,19 +207,18 @@ def keep_rollout(number, groups, rewards, tokens, whole, first, size):
     leads, masses = np.empty((n_logits, lanes)), np.empty((n_logits, lanes))
     rest, half = np.empty((n_logits, lanes)), np.empty((n_logits, lanes))
     forms = np.empty((n_logits, n_logits, lanes))
-    gathered = np.empty((n_logits, trace.compact.columns.shape[1], lanes))
-    for run in range(n):
-        trace.mean_rewards[run, number] = 0.0
+    gathered = np.empty((n_logits, trace.columns.shape[1], lanes))
+    trace.mean_rewards[first : first + n, number] = 0.0
     for b in range(batch_size):
         weigh_edges(groups.counts[b], rewards[b], n, trace, mean, leads, masses)
         for run in range(n):
-            trace.mean_rewards[run, number] += mean[run] / batch_size
+            trace.mean_rewards[first + run, number] += mean[run] / batch_size
         if in_window:
-            fill_forms(tokens[b], leads, masses, n, trace.tree, rest, total, forms)
-            add_congruence(forms, groups.prompts[b], share, n, trace, gathered, half, entry)
+            fill_forms(tokens[b], leads, masses, n, trace.parents, rest, total, forms)
+            add_congruence(forms, groups.prompts[b], share, (first, n), trace, gathered, half, entry)
 
 
-@function_value(KEEP_ITERATES)
+@stage
 def keep_iterates(count, theta, trace, first):
     """Keep the iterates (d, N), the `count`-th of their runs, which are the trace's from the first on."""
     for run in range(min(theta.shape[1], trace.path.shape[0] - first)):

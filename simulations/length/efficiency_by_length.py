@@ -1,0 +1,98 @@
+"""The group size of most efficiency against the length of responses, by estimator and kind of task, exact.
+
+One step of 1,024 responses, in groups of 2 to 256; efficiency is what a learning rate cannot undo.  Broken: the group size is at
+one of the two ends, whichever loses more.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.problem.chains import KINDS
+from simulations.gradient.groups import RESPONSES
+from simulations.length.grid import kinds_and_rates
+from simulations.sources import OURS, derived
+
+SIXTEEN = Statement(
+    "length/sixteen",
+    derived(37),
+    "one step of 1,024 responses of 16 to 4,096 tokens: groups of 16 lose at most a tenth of the efficiency of the best size",
+    "upper bound",
+    formula=r"One step of $1{,}024$ responses, of $16$ to $4{,}096$ tokens: groups of $16$ lose at most a tenth of the "
+    r"efficiency of the best size.",
+    whose=OURS,
+)
+
+OWN_LENGTH = Statement(
+    "length/own length",
+    derived(37),
+    "1,024 tokens, 1,024 responses, each at its best group size: to divide by a response's own length costs at most a tenth",
+    "upper bound",
+    formula=r"$1{,}024$ tokens at most, $1{,}024$ responses, each with its own best group size: to divide by a response's own "
+    r"length costs at most a tenth of the efficiency.",
+    whose=OURS,
+)
+
+ESTIMATORS = ("reinforce", "rloo", "dr_grpo", "trl_grpo", "verl_grpo", "nemo_rl", "max_rl", "trl_grpo_loss")
+"""No baseline; leave-one-out and group means; divided as three trainers do, and by the mean; and by each response's length."""
+JUDGED = ESTIMATORS[1:]
+"""Without a baseline nothing of a group is used, and the smallest is best at any length."""
+GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
+TRIED = 16
+SUM, MEAN, LONG = "trl_grpo", "trl_grpo_loss", 1024
+"""Of the same advantages the sum and the mean over a response's tokens, and the horizon where they are compared."""
+VARIED = ("goal walk", "think until sure")
+"""The kinds whose responses differ in length."""
+LOSS = 0.1
+"""A tenth of the efficiency is a tenth of the steps: a trainer would not tune the group size for less."""
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each kind of task and success rate."""
+    return kinds_and_rates(quick)
+
+
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield the efficiencies by length and group size, and the most that groups of 16 lose over the lengths."""
+    kind, rate = settings["kind"], settings["success"]
+    efficiencies = np.array([_by_size(kind, rate, length) for length in settings["lengths"]])
+    for length, by_name in zip(settings["lengths"], efficiencies, strict=True):
+        for name, by_size in zip(ESTIMATORS, by_name, strict=True):
+            for size, efficiency in zip(GROUP_SIZES, by_size, strict=True):
+                common = {"kind": kind, "success": rate, "length": length, "estimator": name, "responses": RESPONSES}
+                yield common | {"group_size": size, "estimate": float(efficiency)}
+    losses = 1.0 - efficiencies / efficiencies.max(axis=2, keepdims=True)
+    best = np.array(GROUP_SIZES)[efficiencies.argmax(axis=2)]
+    for name in JUDGED:
+        e = ESTIMATORS.index(name)
+        lost, *ends = (
+            float(losses[:, e, GROUP_SIZES.index(size)].max()) for size in (TRIED, *GROUP_SIZES[:: len(GROUP_SIZES) - 1])
+        )
+        facts = {f"best group size at {length:,} tokens": float(best[t, e]) for t, length in enumerate(settings["lengths"])}
+        yield SIXTEEN.compare(f"{kind}, success {rate:g} ({name})", lost, LOSS, broken=max(ends), facts=facts)
+    if kind in VARIED:
+        yield _own_length(f"{kind}, success {rate:g}", efficiencies[settings["lengths"].index(LONG)])
+
+
+def _own_length(setting: str, efficiencies: Array) -> Comparison:
+    """What the mean over a response's own tokens loses against their sum, at the best sizes; broken, it is at its worst one."""
+    most = efficiencies[ESTIMATORS.index(SUM)].max()
+    mean = efficiencies[ESTIMATORS.index(MEAN)]
+    lost, broken = (1.0 - float(one / most) for one in (mean.max(), mean.min()))
+    return OWN_LENGTH.compare(setting, lost, LOSS, broken=broken)
+
+
+def _by_size(kind: str, rate: float, length: int) -> list[list[float]]:
+    """Return the efficiency of each estimator at each group size."""
+    problem = KINDS[kind](length, rate)
+    point = problem.at(problem.theta)
+
+    def efficiency(name: str, size: int) -> float:
+        return gt.exact.law_between(point, point, name, batch_size=RESPONSES // size, group_size=size).efficiency
+
+    return [[efficiency(name, size) for size in GROUP_SIZES] for name in ESTIMATORS]

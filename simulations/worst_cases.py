@@ -1,0 +1,56 @@
+"""The worst case of a statement: of what is drawn at random, of what a search finds, and of something broken.
+
+The column `how` of such a table says which of them a row is: "random", "sought" or "broken".
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Evidence, Statement
+from grpo_theory.evidence.inequality import WorstCase
+from grpo_theory.evidence.reading import evidence, exact, highest, largest
+from grpo_theory.harness.study import Settings
+
+Box = Sequence[tuple[float, float]]
+"""The lowest and the highest value of each parameter."""
+
+
+def worst_row(statement: Statement, how: str, values: ArrayLike, prediction: float = 1.0) -> dict[str, Any]:
+    """Return the row of the largest of some values: by default left over right sides of a bound, which are at most 1."""
+    return {"statement": statement.id, "how": how, "estimate": largest(values), "prediction": prediction}
+
+
+def ratios(sides: Iterable[tuple[float, float]]) -> list[float]:
+    """Return left over right sides."""
+    return [left / right for left, right in sides]
+
+
+def sought(
+    sides: Callable[[Array], tuple[float, float]],
+    box: Box,
+    settings: Settings,
+    seed: np.random.SeedSequence,
+    compare: Literal["ratio", "difference"] = "ratio",
+) -> WorstCase:
+    """Return the worst case in a box of parameters, by a search with as many starts and climbs as the settings say."""
+    return gt.worst_case(sides, box, rng=seed, starts=settings["starts"], climbs=settings["climbs"], compare=compare)
+
+
+def worst_evidence(part: pd.DataFrame) -> Evidence:
+    """Return the evidence of the row with the largest estimate; if it is simulated, as the extreme of all rows."""
+    row = part.loc[highest(part["estimate"])]
+    return evidence(row, comparisons=len(part)) if row["replications"] else exact(row["estimate"], row["prediction"])
+
+
+def by_the_worst(part: pd.DataFrame) -> tuple[Evidence, Evidence, dict[str, float]]:
+    """Return what `Statement.claim` asks for: the evidence of the worst, that of the broken one, and the facts, each worst."""
+    worst = part.groupby("how", sort=False)["estimate"].agg(largest).to_dict()
+    prediction = float(part["prediction"].iloc[0])
+    control = exact(worst.pop("broken"), prediction)
+    return exact(largest(list(worst.values())), prediction), control, worst

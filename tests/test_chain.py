@@ -1,0 +1,258 @@
+"""Chains: sums carried from state to state, against the same responses listed as a tree, whose sums are enumerated."""
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.estimation.aggregation import AGGREGATIONS
+from grpo_theory.estimation.clip import CLIPS
+from grpo_theory.estimation.ratio import RATIOS
+from grpo_theory.problem import NotListedError
+
+N_STATES, N_TOKENS, HORIZON = 4, 3, 5
+
+
+def composed(advantage, ratio="none", clip="none", aggregation="sum"):
+    """Return an estimator that is in no registry."""
+    kernel, parts = gt.estimators()[advantage].advantage, (RATIOS[ratio], CLIPS[clip], AGGREGATIONS[aggregation])
+    return gt.Estimator("composed", kernel, *parts)
+
+
+def transitions(rng):
+    """Return a table in which every state can be left."""
+    table = rng.integers(0, N_STATES, (N_STATES, N_TOKENS))
+    table[:, 0] = (np.arange(N_STATES) + 1) % N_STATES
+    return table
+
+
+def free():
+    """Every state has logits of its own; two prompts of unequal weights; responses of one length."""
+    rng = np.random.default_rng(1)
+    chain = gt.TokenChain(transitions(rng), HORIZON, starts=[0, 2])
+    return gt.Problem(gt.StateRewards(rng.random(N_STATES), [0.3, 0.7]), chain, theta=rng.normal(size=chain.dimension))
+
+
+def graded():
+    """Shared features, an end token, three reward values."""
+    rng = np.random.default_rng(2)
+    chain = gt.TokenChain(
+        transitions(rng), HORIZON, end_token=1, features=rng.normal(size=(N_STATES, N_TOKENS, 6)), starts=[0, 2, 2]
+    )
+    rewards = gt.StateRewards.from_law([0.0, 1.0, 2.5], rng.dirichlet(np.ones(3), N_STATES))
+    return gt.Problem(rewards, chain, theta=rng.normal(size=chain.dimension))
+
+
+def goal():
+    """A state in which responses end, and rewards that are certain given the last state."""
+    rng = np.random.default_rng(3)
+    table = transitions(rng)
+    table[3] = -1
+    chain = gt.TokenChain(table, HORIZON)
+    return gt.Problem(gt.StateRewards([0.0, 1.0, 0.0, 1.0]), chain, theta=rng.normal(size=chain.dimension))
+
+
+CHAINS = pytest.mark.parametrize("make", [free, graded, goal])
+MOMENTS = (
+    "value",
+    "reward_variance",
+    "gradient",
+    "prompt_gradient_power",
+    "score_power",
+    "score_reward_power",
+    "oracle_power",
+    "score_reward_correlation",
+    "second_order",
+    "optimal_baseline",
+)
+
+
+@CHAINS
+def test_moments_are_those_of_the_listed_responses(make):
+    problem = make()
+    found, expected = gt.moments(problem, problem.theta), gt.moments(problem.listed(), problem.theta)
+    for name in MOMENTS:
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-14, err_msg=name)
+    # Power: half a token's worth of another theta shows.
+    other = gt.moments(problem, problem.theta + 1e-3 * np.cos(np.arange(problem.theta.size)))
+    assert np.abs(other.gradient - expected.gradient).max() > 1e-6
+
+
+@CHAINS
+def test_group_size_laws_are_those_of_the_listed_responses(make):
+    problem = make()
+    found, expected = gt.group_size_law(problem, problem.theta), gt.group_size_law(problem.listed(), problem.theta)
+    np.testing.assert_allclose([found.c1, found.c2, found.c3], [expected.c1, expected.c2, expected.c3], rtol=1e-12, atol=1e-15)
+
+
+def assert_one_law(found, expected):
+    """Assert that two laws have the same mean, covariance, errors and efficiency."""
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(found.prompt_mses, expected.prompt_mses, rtol=1e-12)
+    np.testing.assert_allclose(found.covariance(), expected.covariance(), rtol=1e-11, atol=1e-14)
+    assert found.mse == pytest.approx(expected.mse, rel=1e-12)
+    assert found.efficiency == pytest.approx(expected.efficiency, rel=1e-12)
+
+
+def why_not(problem, name, behaviour):
+    """Return why an estimator has no exact law here, or nothing."""
+    try:
+        gt.gradient_mean(problem, problem.theta, name, batch_size=3, group_size=4, behaviour=behaviour)
+    except gt.NotEnumerableError as error:
+        return str(error)
+    return ""
+
+
+@CHAINS
+@pytest.mark.parametrize("off_policy", [False, True], ids=["on policy", "off policy"])
+def test_laws_of_all_estimators_are_those_of_the_listed_responses(make, off_policy):
+    """Every registered estimator has its law carried, or a reason why not; a behaviour that is left out is seen."""
+    problem, sizes = make(), {"batch_size": 3, "group_size": 4}
+    listed, carried = problem.listed(), 0
+    behaviour = problem.theta + 0.2 * np.sin(np.arange(problem.theta.size)) if off_policy else None
+    for name in gt.estimators():
+        reason = why_not(problem, name, behaviour)
+        if reason:
+            assert "couples groups" in reason or "cannot be carried" in reason, name
+            continue
+        found = gt.gradient_law(problem, problem.theta, name, **sizes, behaviour=behaviour)
+        carried += 1
+        assert_one_law(found, gt.gradient_law(listed, problem.theta, name, **sizes, behaviour=behaviour))
+        if off_policy:
+            on_policy = gt.gradient_law(listed, problem.theta, name, **sizes)
+            assert abs(found.mse / on_policy.mse - 1.0) > 1e-6, name
+    assert carried >= 20
+
+
+@pytest.mark.parametrize("clip", ["none", "by sign", "two-sided", "cap", "dual"])
+def test_clips_of_token_ratios_are_carried(clip):
+    problem = free()
+    behaviour = problem.theta + np.sin(np.arange(problem.theta.size))
+    estimator = composed("grpo", "token", clip, "own length")
+    sizes = {"batch_size": 2, "group_size": 3, "behaviour": behaviour}
+    assert_one_law(
+        gt.gradient_law(problem, problem.theta, estimator, **sizes),
+        gt.gradient_law(problem.listed(), problem.theta, estimator, **sizes),
+    )
+
+
+def test_the_unclipped_ratio_of_the_whole_response_is_carried_and_its_clip_is_not():
+    problem = graded()
+    behaviour = problem.theta + 0.3 * np.sin(np.arange(problem.theta.size))
+    sizes = {"batch_size": 2, "group_size": 3, "behaviour": behaviour}
+    whole = composed("rloo", "trajectory")
+    found = gt.gradient_law(problem, problem.theta, whole, **sizes)
+    assert_one_law(found, gt.gradient_law(problem.listed(), problem.theta, whole, **sizes))
+    # It estimates the right gradient, whoever sampled.
+    np.testing.assert_allclose(found.mean, gt.moments(problem, problem.theta).gradient, rtol=1e-12)
+    with pytest.raises(gt.NotEnumerableError, match="neither a function of each token's own ratio"):
+        gt.gradient_law(problem, problem.theta, "tic_grpo", **sizes)
+
+
+@CHAINS
+def test_the_two_ways_to_the_mean_scores_agree_at_a_thousand_tokens(make):
+    """Carried back as vectors, and as covectors from the edges that are passed."""
+    problem = make()
+    chain = problem.policy
+    features = None if chain.logit_map.features is None else chain.logit_map.features.reshape(N_STATES, N_TOKENS, -1)
+    long = gt.TokenChain(chain.transitions, 1000, chain.end_token, features, chain.starts)
+    point = gt.Problem(problem.bandit, long).at(problem.theta)
+    ones = np.ones((1, N_STATES, N_TOKENS))
+    back = point.carried(point.walk(point.state_probabilities, point.unit_shares), ones)
+    forward = chain.logit_map.vectors(point.own_sums.means[:, :, 0])
+    size = 1e-12 * point.moments.score_power.max() ** 0.5
+    np.testing.assert_allclose(back.mean[chain.starts, :, 0], forward, rtol=1e-9, atol=size)
+    assert point.own_sums.mass.sum(axis=1) == pytest.approx(1.0, abs=1e-12)
+    # Scores have mean 0, and their squared norms add up over the tokens.
+    np.testing.assert_allclose(back.mean[chain.starts].sum(axis=1), 0.0, atol=size)
+
+
+@CHAINS
+def test_the_hessian_is_that_of_the_listed_responses(make):
+    problem = make()
+    weights = problem.bandit.prompt_weights[:, None, None]
+    found = problem.policy.logit_map.congruence(weights * problem.at(problem.theta).hessian_forms())
+    np.testing.assert_allclose(found, gt.hessian(problem.listed(), problem.theta), rtol=1e-11, atol=1e-15)
+
+
+def test_responses_of_one_length_divide_a_batch_as_each_by_its_own():
+    """TRL's default loss has an exact law where lengths are equal, and none where they are not."""
+    problem, sizes = free(), {"batch_size": 4, "group_size": 8}
+    own = composed("trl_grpo", aggregation="own length")
+    expected = gt.gradient_law(problem, problem.theta, own, **sizes)
+    assert_one_law(gt.gradient_law(problem, problem.theta, "trl_dapo_loss", **sizes), expected)
+    with pytest.raises(gt.NotEnumerableError, match="couples groups"):
+        gt.gradient_law(graded(), graded().theta, "trl_dapo_loss", **sizes)
+
+
+CYCLE = [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: gt.TokenChain(CYCLE, 4, end_token=2), "end_token must be a token from 0 to V - 1 = 1, got 2"),
+        (lambda: gt.TokenChain([[0, 1], [1, 1]], 4), "state 1 cannot be left: if responses end there, write -1"),
+        (lambda: gt.TokenChain(CYCLE, 0), "horizon must be at least 1, got 0"),
+        (
+            lambda: gt.TokenChain([[0, 1], [1, 2]], 4),
+            "transitions must lead to states from 0 to S - 1 = 1, .* got 2 after token 1",
+        ),
+        (lambda: gt.TokenChain([[0, -1], [1, 0]], 4), "got -1 after token 1 in state 0"),
+        (lambda: gt.TokenChain([[0.5, 1], [1, 0]], 4), "transitions must be an array of integers with 2 dimensions"),
+        (lambda: gt.TokenChain(CYCLE, 4, starts=[2]), "starts must be states from 0 to S - 1 = 1"),
+        (lambda: gt.TokenChain([[0, 1], [-1, -1]], 4, starts=[1]), "starts must be states in which a token is drawn, got 1"),
+        (lambda: gt.TokenChain(CYCLE, 4, features=np.ones((2, 3, 1))), "features must have shape"),
+        (lambda: gt.StateRewards([0.2, 1.2]), "success must lie in"),
+        (
+            lambda: gt.Problem(gt.StateRewards([0.2]), gt.TokenChain(CYCLE, 4)),
+            "success must have one entry for each of the chain's 2",
+        ),
+        (lambda: gt.Problem(gt.StateRewards([0.2, 1.0], [0.5, 0.5]), gt.TokenChain(CYCLE, 4)), "prompt_weights must have shape"),
+    ],
+)
+def test_what_makes_no_chain_is_refused_in_one_sentence(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_parts_of_two_kinds_do_not_make_a_problem():
+    with pytest.raises(TypeError, match="bandit must be StateRewards"):
+        gt.Problem(gt.Bandit([[0.1, 0.9]]), gt.TokenChain(CYCLE, 4))
+    with pytest.raises(TypeError, match="policy must be a TokenChain"):
+        gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TabularSoftmax(1, 2))
+    with pytest.raises(ValueError, match="kl must be None for a TokenChain"):
+        gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TokenChain(CYCLE, 4), kl=gt.KL(0.1, [[0.5, 0.5]]))
+
+
+def test_what_is_known_of_listed_responses_only_is_refused_with_the_way_round():
+    problem = gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TokenChain(CYCLE, 64))
+    for ask in (
+        lambda: problem.policy.probabilities(problem.theta),
+        lambda: problem.policy.n_responses,
+        lambda: problem.at(problem.theta).rewards,
+    ):
+        with pytest.raises(NotListedError, match=r"problem\.listed\(\)"):
+            ask()
+    with pytest.raises(
+        gt.NotEnumerableError, match=r"advantages read score norms, .* simulate_gradients, or problem\.listed\(\)"
+    ):
+        gt.gradient_law(problem, problem.theta, "optimal_loo", batch_size=1, group_size=4)
+    with pytest.raises(ValueError, match="more than 4096 responses"):
+        problem.listed()
+
+
+def test_ratios_whose_second_moment_leaves_the_numbers_are_refused():
+    problem = gt.Problem(gt.StateRewards([0.1, 0.9]), gt.TokenChain(CYCLE, 4096))
+    whole = composed("rloo", "trajectory")
+    with pytest.raises(ValueError, match="over responses of up to 4096 tokens they have not"):
+        gt.gradient_law(problem, problem.theta, whole, batch_size=1, group_size=4, behaviour=[0.0, 3.0, 0.0, 3.0])
+
+
+@CHAINS
+def test_the_closed_covariance_of_the_leave_one_out_mean_is_its_law(make):
+    """Made from score moments, as the law is, in another way; with another group size it is not."""
+    problem, sizes = make(), {"batch_size": 3, "group_size": 4}
+    law = gt.gradient_covariance(problem, problem.theta, "rloo", **sizes)
+    np.testing.assert_allclose(gt.theory.leave_one_out_covariance(problem, problem.theta, **sizes), law, rtol=1e-10, atol=1e-14)
+    other = gt.theory.leave_one_out_covariance(problem, problem.theta, batch_size=3, group_size=5)
+    assert np.abs(other - law).max() > 1e-6
