@@ -88,6 +88,8 @@ def typed(function: Function) -> Function:
 
 FEW = 12
 """So many names are listed in a message even if one of them is near to what was asked for."""
+NEAR = 0.65
+"""How alike two names must be, by difflib's ratio, for one to be suggested: at a half, long names are near to everything."""
 
 
 def check_name(argument: str, value: str, names: Collection[str]) -> None:
@@ -97,7 +99,7 @@ def check_name(argument: str, value: str, names: Collection[str]) -> None:
     if value in names:
         return
     plain = {name.lower().replace("-", "_"): name for name in names}
-    near = difflib.get_close_matches(value.lower().replace("-", "_"), plain, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(value.lower().replace("-", "_"), plain, n=1, cutoff=NEAR)
     if near and len(names) > FEW:
         nearest = f"{len(names)} names, got {shown(value)}; did you mean {plain[near[0]]!r}?"
         raise ArgumentError(Argument(argument), f" must be one of {nearest}")

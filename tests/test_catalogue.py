@@ -123,6 +123,19 @@ def test_a_claim_has_its_statements_margin_unless_it_brings_its_own():
     assert statement.compare("linear", 1.0, 1.0, broken=2.0, margin=0.1).margin == 0.1
 
 
+@pytest.mark.parametrize("kind", ["equality", "rate", "law"])
+def test_a_claim_without_any_margin_is_refused_where_the_verdict_depends_on_one(kind):
+    statement = Statement("X1", "here", "they agree", kind)
+    with pytest.raises(ValueError, match=f"a statement of kind '{kind}' needs a margin: give X1 margin=Margin"):
+        statement.claim("linear", Evidence(1.0, 1.0), Evidence(1.0, 2.0))
+    with pytest.raises(ValueError, match="needs a margin"):
+        statement.compare("linear", 1.0, 1.0, broken=2.0)
+    assert statement.claim("linear", Evidence(1.0, 1.0, margin=0.1), Evidence(1.0, 2.0)).evidence.margin == 0.1
+    assert (
+        Statement("X1", "here", "agree", kind, margin=Margin(0.0, "exact")).compare("linear", 1.0, 1.0, broken=2.0).margin == 0.0
+    )
+
+
 def test_a_comparison_holds_the_broken_side_against_the_same_prediction_unless_told():
     whole = CATALOGUE["U1"].compare("linear", 1.0, 3.0, broken=2.0)
     assert (whole.broken, whole.broken_prediction, whole.facts) == (2.0, 3.0, {})

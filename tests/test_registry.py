@@ -34,6 +34,7 @@ def test_names_and_objects_are_found():
     ("name", "error", "message"),
     [
         ("rlo", ValueError, r"estimator must be one of \d+ names, got 'rlo'; did you mean 'rloo'\?"),
+        ("halfway_group", ValueError, r"got 'halfway_group'$"),
         ("dr-grpo", ValueError, r"got 'dr-grpo'; did you mean 'dr_grpo'\?"),
         ("xyzzy", ValueError, r"got 'xyzzy'$"),
         (3, TypeError, r"estimator must be a registered name or an Estimator, got 3"),

@@ -145,6 +145,17 @@ def test_what_has_no_power_is_not_counted_and_what_is_open_says_how_many_runs():
     weak = rows("U1", "confirmed", control="inconclusive")
     assert standing(weak) == "is open"
     assert in_words(weak) == "Not judged. In 1 setting the check had no power: see the table of those."
+    for judged, where in (
+        (1, "the one setting of 3 that could tell (p0)"),
+        (2, "both settings of 4 that could tell (p0; p1)"),
+        (6, "all 6 settings that could tell (of 8)"),
+    ):
+        made = pd.concat([rows("U1", *["refuted"] * judged), rows("U1", "refuted", "refuted", control="inconclusive")])
+        assert in_words(made).startswith(f"Refuted in {where}. In 2 settings the check had no power: ")
+    made = pd.concat([rows("U1", "confirmed", "confirmed", "refuted"), weak])
+    assert in_words(made).startswith(
+        "Confirmed in 2 of 3 settings that could tell (of 4); refuted in 1 setting: p2. In 1 setting"
+    )
     assert "As many as 1,234 runs would decide it." in in_words(rows("U1", "inconclusive", needed=1234))
     assert in_words(rows("U1", "confirmed").iloc[:0]) == "Not judged in this run."
 
@@ -297,9 +308,9 @@ def test_every_link_within_the_page_leads_somewhere(page):
 def test_every_statement_can_be_searched_and_has_its_verdict(page):
     found = re.findall(r'data-id="([^"]+)"', page)
     assert sorted(found) == sorted(CATALOGUE)
-    assert page.count("Confirmed in the one setting tried (p0).") == len(
-        {one.id for one in CATALOGUE.values() if one.kind != "parts" and not one.open}
-    )
+    decided = {one.id for one in CATALOGUE.values() if one.kind != "parts" and not one.open}
+    assert page.count("Confirmed in the one setting tried (p0).") == len(decided - {"U1"})
+    assert page.count("Confirmed in the one setting of 2 that could tell (p0).") == 1
 
 
 def test_verdicts_lead_to_the_checks_without_power_and_their_first_clause_is_bold(page):

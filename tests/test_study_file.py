@@ -79,8 +79,20 @@ BAD = {
     "no rows": (SIMULATED.replace("return [row", "return []\n    return [row"), "no table can be made of what is computed"),
     "no claims": (SIMULATED.replace("return [MEAN.claim", "return [1, MEAN.claim"), "own_study: claims(table) must list claims"),
     "a claim that is not stated": (
-        SIMULATED.replace("[MEAN.claim", '[gt.Statement("mine/other", "", "", "rate").claim'),
+        SIMULATED.replace("[MEAN.claim", '[gt.Statement("mine/other", "", "", "upper bound").claim'),
         "own_study: claims(table) has a claim about 'mine/other', which its file does not state",
+    ),
+    "braces that do not match": (
+        EXACT.replace("$x^2=", r"$\frac{x^2="),
+        r"the formula of mine/square: '\\frac{x^2=x\\cdot x' cannot be typeset: its braces do not match",
+    ),
+    "half a pair": (
+        EXACT.replace("$x^2=", r"$\left(x^2="),
+        r"the formula of mine/square: '\\left(x^2=x\\cdot x' cannot be typeset: ExtraLeft",
+    ),
+    "no margin": (
+        re.sub(r"    margin=gt.Margin.*\n", "", SIMULATED),
+        "own_study: claims() has failed: ValueError: a statement of kind 'equality' needs a margin: give mine/mean margin=",
     ),
     "a mean that is no number": (
         SIMULATED.replace('"estimate": means.mean()', '"estimate": np.nan'),
@@ -98,6 +110,13 @@ def test_a_file_that_is_no_study_is_one_line(refused, kind):
 def test_a_number_that_is_none_is_named_with_its_row(refused):
     line = refused(BAD["a mean that is no number"][0])
     assert "first in the row {'scale': 1.0, " in line
+
+
+def test_an_estimator_that_is_not_registered_says_how_to_register_it(refused):
+    line = refused(EXACT.replace("    for x in NUMBERS", '    gt.estimation.find("halfway_group")\n    for x in NUMBERS'))
+    assert "estimator must be one of reinforce, " in line
+    assert "did you mean" not in line
+    assert line.partition("; what was finished")[0].endswith("; register your own with --kernels FILE, or import its file")
 
 
 @pytest.mark.parametrize(
@@ -167,10 +186,11 @@ def test_two_studies_of_one_name_or_one_statement_are_refused(tmp_path, capsys):
         write(folder)
     files = [str(tmp_path / "own_squares.py"), str(tmp_path / "other" / "own_squares.py")]
     assert main(["verify", *files, "--out", str(tmp_path / "out")]) == 2
-    assert "studies must have names of their own, and two are called 'own_squares'" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"grpo-theory verify: {files[1]}: {files[0]} is a study of the same name, rename one file\n"
     (tmp_path / "own_more.py").write_text(EXACT.replace("for every x", "for some x"))
     assert main(["verify", files[0], str(tmp_path / "own_more.py"), "--out", str(tmp_path / "out")]) == 2
-    assert capsys.readouterr().err.endswith("own_more.py: another study has a statement of the id 'mine/square'\n")
+    said = f"own_more.py: {files[0]} states something else under the id 'mine/square', rename one\n"
+    assert capsys.readouterr().err.endswith(said)
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(refused, tmp_path):

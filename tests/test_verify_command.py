@@ -128,6 +128,8 @@ def test_a_control_that_is_its_claim_is_shown_and_fails_the_run(verify, tmp_path
     assert "Confirmed" not in done.stdout
     page = (tmp_path / "out" / "report.html").read_text()
     assert "In 2 settings the check had no power" in page
+    assert page.split('id="powerless"')[1].count("<td>exact</td></tr>") == 2, "more runs would not help"
+    assert f"Made from a {'quick run (fewer replications)' if quick else 'full run'} of the one study with seed 0." in page
     assert "<td>confirmed</td>" not in page.split('id="powerless"')[0]
 
 

@@ -14,6 +14,8 @@ from grpo_theory.validation import as_count
 WHOSE = ("paper", "correction", "ours")
 PARTS = "parts"
 """The kind of a statement that is decided by its parts, which have ids of their own."""
+WITH_MARGIN = ("equality", "rate", "law")
+"""The kinds of which a sampled estimate can be confirmed only within a margin."""
 VERY_MANY = 10**7
 """Trials of which the limits of a share are those of a normal law."""
 SKEWNESS = sqrt(8.0)
@@ -191,6 +193,7 @@ class Statement:
 
     def claim(self, setting: str, own: Evidence, control: Evidence, facts: Mapping[str, float] | None = None) -> "Claim":
         """Return the claim that it holds in a setting: the evidence for it, and that of the negative control."""
+        self._check_margin(own.margin or None)
         return Claim(self, setting, self._within(own), self._within(control), facts or {})
 
     def compare(
@@ -222,8 +225,17 @@ class Statement:
             What was computed beside: assumptions, constants.
         """
         against = prediction if broken_prediction is None else broken_prediction
+        self._check_margin(margin)
         near = (self.margin.value if self.margin else 0.0) if margin is None else margin
         return Comparison(self.id, setting, float(estimate), float(prediction), float(broken), float(against), near, facts or {})
+
+    def _check_margin(self, own: float | None) -> None:
+        """Raise unless the statement or its evidence says how near is near enough, where the verdict depends on that."""
+        if self.kind in WITH_MARGIN and self.margin is None and own is None:
+            raise ValueError(
+                f"a statement of kind {self.kind!r} needs a margin: give {self.id} margin=Margin(value, because), "
+                "how near is near enough, and why"
+            )
 
     def _within(self, evidence: Evidence) -> Evidence:
         """Return evidence with the statement's margin, if it has none of its own."""

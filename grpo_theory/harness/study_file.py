@@ -21,6 +21,7 @@ from grpo_theory.harness.executors import nothing
 from grpo_theory.harness.forms import EXACT_FORM, FORMS, SIMULATED_FORM, StudyError, study_of
 from grpo_theory.harness.kernel_files import first_line
 from grpo_theory.harness.study import Cell, Study, table_of
+from grpo_theory.validation import ArgumentError
 
 
 class StudyFileError(ValueError):
@@ -65,13 +66,15 @@ def collect_files(paths: Sequence[Path], kernels: Sequence[SourceFile] = ()) -> 
     """
     studies: dict[str, Study] = {}
     statements: dict[str, Statement] = {}
+    stated_by: dict[str, Path] = {}
     for path in dict.fromkeys(paths):
         study = read_study(path, kernels)
         if study.name in studies:
-            raise StudyFileError(f"studies must have names of their own, and two are called {study.name!r}")
+            raise StudyFileError(f"{path}: {studies[study.name].sources[-1].path} is a study of the same name, rename one file")
         for one in study.statements:
             if statements.setdefault(one.id, one) != one:
-                raise StudyFileError(f"{path}: another study has a statement of the id {one.id!r}")
+                raise StudyFileError(f"{path}: {stated_by[one.id]} states something else under the id {one.id!r}, rename one")
+            stated_by.setdefault(one.id, path)
         studies[study.name] = study
     ordered = {one.id: one for one in in_order(statements)}
     return Collection(studies, ordered, "grpo-theory", nothing)
@@ -197,7 +200,7 @@ def _guard(study: str, module: ModuleType, name: str, function: Callable[..., An
         except StudyError as error:
             raise StudyFileError(f"{study}: {error}") from None
         except (Exception, SystemExit) as error:  # a user's function may raise anything, and not all of it can be sent
-            raise StudyFileError(f"{study}: {name}() has failed: {_where(error, str(module.__file__))}") from None
+            raise StudyFileError(f"{study}: {name}() has failed: {_where(error, str(module.__file__))}{_hint(error)}") from None
 
     return guarding
 
@@ -217,6 +220,12 @@ def _where(error: BaseException, path: str) -> str:
     """Return what an error says, and at which line of a file it was raised."""
     lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == path]
     return f"{first_line(error)}{_at(lines[-1] if lines else getattr(error, 'lineno', None))}"
+
+
+def _hint(error: BaseException) -> str:
+    """Return where an estimator of one's own comes from, if the error is that none has a name."""
+    unknown = isinstance(error, ArgumentError) and error.parts[0] == "estimator"
+    return "; register your own with --kernels FILE, or import its file" if unknown else ""
 
 
 def _at(line: int | None) -> str:

@@ -64,9 +64,11 @@ def add_powerless(page: Page, claims: pd.DataFrame, group: str = "The rest") -> 
         return
     page.paragraph(
         "Something known to be wrong went through the same machinery and was not refuted, so these checks could not have failed, "
-        "and nothing is concluded from them. The last column is the number of runs that would do, where it is known."
+        "and nothing is concluded from them. The last column is the number of runs that would do, where it is known. An exact "
+        "check makes no runs."
     )
-    shown = weak[WEAK].assign(problem=weak["problem"].map(setting_name))
+    runs = ["exact" if row.replications == 0 else int(row.needed) or "" for row in weak.itertuples()]
+    shown = weak[WEAK].assign(problem=weak["problem"].map(setting_name), needed=runs)
     names = {"problem": "setting", "control": "control's verdict", "needed": "runs needed"}
     page.table(shown.rename(columns=lambda name: names.get(name, name.replace("_", "'s "))))
 
@@ -86,7 +88,8 @@ def origin(verdicts: Verdicts, studies: Collection[str]) -> str:
     mode = "a quick run (fewer replications)" if verdicts.quick else "a full run"
     missing = [name for name in studies if name not in verdicts.studies]
     if not missing:
-        return f"Made from {mode} of all {len(verdicts.studies)} studies with seed {verdicts.seed}."
+        every = "the one study" if len(studies) == 1 else f"all {len(studies)} studies"
+        return f"Made from {mode} of {every} with seed {verdicts.seed}."
     return (
         f"Made from {mode} of {len(verdicts.studies)} of {len(studies)} studies with seed {verdicts.seed}: "
         f"{', '.join(verdicts.studies)}. Nothing is said here of the others: {', '.join(missing)}."

@@ -19,6 +19,7 @@ from grpo_theory.harness.store import Store, StoreError, make_folder, read_table
 from grpo_theory.harness.study_file import StudyFileError, collect_files, draw_of
 from grpo_theory.harness.verdicts import CLAIMS, Verdicts, judge_tables, write_verdicts
 from grpo_theory.page.drawing import prepare, save
+from grpo_theory.page.mathematics import FormulaError, typeset
 from grpo_theory.page.study_report import write_study_report
 from grpo_theory.page.wording import in_words
 from grpo_theory.user_text import LONGEST_MESSAGE, printable
@@ -36,6 +37,7 @@ def verify(options: argparse.Namespace) -> int:
     try:
         kernels = load_kernels(options.kernels)
         studies = collect_files(options.studies, kernels)
+        _check_formulae(studies)
         root = options.out or Path("verified-quick" if options.quick else "verified")
         store = Store(root, options.seed, "--out")
         with store.locked():
@@ -46,6 +48,15 @@ def verify(options: argparse.Namespace) -> int:
         raise ValueError(f"{error.reason}{': run the same command again' if error.remedy else ''}") from None
     except BrokenExecutor as error:
         return say_lost(error)
+
+
+def _check_formulae(studies: Collection) -> None:
+    """Raise if a statement cannot be typeset, before anything is computed."""
+    for one in studies.statements.values():
+        try:
+            typeset(one.formula)
+        except FormulaError as error:
+            raise StudyFileError(f"the formula of {one.id}: {error}") from None
 
 
 def _decide(studies: Collection, store: Store, options: argparse.Namespace) -> int:

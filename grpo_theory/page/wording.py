@@ -48,14 +48,14 @@ def in_words(rows: pd.DataFrame) -> str:
         return "Not judged in this run." if rows.empty else f"Not judged.{without}"
     counts = judged["verdict"].value_counts()
     if len(counts) == 1:
-        text = f"{VERDICTS[counts.index[0]]} in {_everywhere(judged)}."
+        text = f"{VERDICTS[counts.index[0]]} in {_everywhere(judged, len(rows))}."
     else:
         usual = counts.index[0]
         others = [
             f"{VERDICTS[verdict].lower()} in {_count(count, 'setting')}: {_named(judged[judged['verdict'] == verdict])}"
             for verdict, count in counts.iloc[1:].items()
         ]
-        text = f"{VERDICTS[usual]} in {counts[usual]} of {len(judged)} settings; {'; '.join(others)}."
+        text = f"{VERDICTS[usual]} in {counts[usual]} of {_those(len(judged), len(rows))}; {'; '.join(others)}."
     needed = int(judged["needed"].max())
     more = f" As many as {needed:,} runs would decide it." if 0 < needed < 10**9 else ""
     return f"{text}{more}{without}"
@@ -89,10 +89,16 @@ def setting_name(setting: str) -> str:
     return PROBLEMS[setting].label if setting in PROBLEMS else setting
 
 
-def _everywhere(rows: pd.DataFrame) -> str:
-    if len(rows) == 1:
-        return f"the one setting tried ({_named(rows)})"
-    return f"both settings ({_named(rows)})" if len(rows) == 2 else f"all {len(rows)} settings"
+def _everywhere(judged: pd.DataFrame, tried: int) -> str:
+    """Say that it is so in all settings that were judged, and if others were tried, in which that could tell."""
+    could_tell = f" of {tried} that could tell" if len(judged) < tried else ""
+    if len(judged) == 1:
+        return f"the one setting{could_tell or ' tried'} ({_named(judged)})"
+    return f"both settings{could_tell} ({_named(judged)})" if len(judged) == 2 else f"all {_those(len(judged), tried)}"
+
+
+def _those(judged: int, tried: int) -> str:
+    return f"{judged} settings" if judged == tried else f"{judged} settings that could tell (of {tried})"
 
 
 def _named(rows: pd.DataFrame) -> str:

@@ -8,6 +8,7 @@ from grpo_theory.simulate.training import TrainingRuns as TrainingRuns
 from grpo_theory.simulate.training import simulate_training as simulate_training
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS as BLOCK_RUNS
 from grpo_theory.simulate.update.iterates import Ball as Ball
+from grpo_theory.simulate.update.optimiser import MOVE as MOVE
 from grpo_theory.simulate.update.optimiser import SGD as SGD
 from grpo_theory.simulate.update.optimiser import Adam as Adam
 from grpo_theory.simulate.update.optimiser import Optimiser as Optimiser

@@ -78,6 +78,10 @@ class GradientSimulation:
     efficiency_scatter: Array
     along_scatter: Array
 
+    def __repr__(self) -> str:
+        errors = ", ".join(f"{name}: {mse:.4g}" for name, mse in zip(self.estimators, self.mse, strict=True))
+        return f"GradientSimulation(replications={self.replications}, mse={{{errors}}})"
+
     @classmethod
     def of(cls, estimators: Sequence[str], observations: Array, gradient_power: float) -> Self:
         """Summarise observations, shape (E, R, 4 + J)."""

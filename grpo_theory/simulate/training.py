@@ -58,6 +58,10 @@ class TrainingRuns:
     average: Array
     farthest: Array
 
+    def __repr__(self) -> str:
+        last = f"updates={self.checkpoints[-1]}, mean objective={self.objectives[:, -1].mean():.4g}"
+        return f"TrainingRuns({self.estimator}, runs={len(self.objectives)}, diverged={self.diverged.sum()}, {last})"
+
     def to_frame(self) -> "pd.DataFrame":
         """Return the objectives as a DataFrame: a row a run and checkpoint, with run, updates, objective, average_objective."""
         import pandas as pd  # slow to import, and not always wanted

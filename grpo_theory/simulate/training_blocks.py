@@ -35,7 +35,7 @@ from grpo_theory.simulate.training_tables import (
 from grpo_theory.simulate.update.advance import Functions, Rules, StepRoom, Updates, compiled_advance
 from grpo_theory.simulate.update.ascent import Ascent, ascent
 from grpo_theory.simulate.update.iterates import Ball
-from grpo_theory.simulate.update.optimiser import Optimiser
+from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
 from grpo_theory.simulate.update.trace import NO_TRACE, Trace
 from grpo_theory.simulate.workers import borrowed, check_wanted
 from grpo_theory.validation import as_real_array, check_shape
@@ -188,7 +188,7 @@ class Runs:
     def __init__(self, blocks: TrainingBlocks, room: StepRoom, streams: Streams, starts: Array, trace: Trace) -> None:
         self.blocks, self.room, self.streams, self.trace = blocks, room, streams, trace
         size = min(blocks.share_runs, -(-len(starts) // WIDTH) * WIDTH)
-        self.state = make_state(starts, size, blocks.optimiser.n_moments)
+        self.state = make_state(starts, size, moments_kept(blocks.optimiser))
         self.count = 0
 
     @property

@@ -29,7 +29,7 @@ from grpo_theory.simulate.draw.sizes import StepSizes
 from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.update.advance import State, StepFunctions
 from grpo_theory.simulate.update.ascent import Ascent
-from grpo_theory.simulate.update.optimiser import Optimiser
+from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
 from grpo_theory.simulate.update.trace import keep_rollout
 
 
@@ -214,7 +214,7 @@ def step_functions(ascent: Ascent, optimiser: Optimiser, *, keeps: bool) -> Step
         fill_logits=ascent.fill_logits,
         take_step=ascent.take_step,
         array=ascent.array,
-        move=value_or_null(optimiser.move, optimiser.n_moments > 0),
+        move=value_or_null(optimiser.move, moments_kept(optimiser) > 0),
         settings=optimiser.settings,
         keep_rollout=value_or_null(keep_rollout, keeps),
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, FunctionValue, function_value
-from grpo_theory.validation import as_positive, as_real_array
+from grpo_theory.validation import as_positive, as_real_array, shown
 
 MOVE = numba.void(F2, F2, F3, F1, numba.float64, numba.int64)
 """``move(theta, gradient, moments, settings, step, count)``: the iterates and estimates are (d, R), the moments (P, d, R)."""
@@ -23,7 +23,7 @@ class Optimiser(Protocol):
 
     @property
     def n_moments(self) -> int:
-        """How many arrays of theta's shape it remembers; with none theta moves by the step times the gradient."""
+        """How many arrays of theta's shape it remembers."""
 
     @property
     def settings(self) -> Array:
@@ -51,6 +51,24 @@ def ascend_adaptively(theta, gradient, moments, settings, step, count):
             moments[0, j, i] = mean
             moments[1, j, i] = square
             theta[j, i] += step * of_mean * mean / (np.sqrt(of_square * square) + eps)
+
+
+def moments_kept(optimiser: Optimiser) -> int:
+    """Return how many moments the driver keeps: it calls `move` where there are any, and makes plain ascent's step itself.
+
+    A `move` of another kind that remembers nothing is given one array, which it need not read.
+
+    Raises
+    ------
+    TypeError
+        If `move` is not compiled.
+    """
+    if not isinstance(optimiser.move, FunctionValue):
+        raise TypeError(
+            f"the move of {type(optimiser).__name__} must be compiled, got {shown(optimiser.move)}: "
+            "put @function_value(MOVE) above it, from grpo_theory.compiler and grpo_theory.simulate"
+        )
+    return 0 if optimiser.move is ascend else max(1, optimiser.n_moments)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,46 @@
+"""An optimiser of a user's own."""
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.compiler import function_value
+from grpo_theory.simulate import MOVE
+
+SIZES = {"batch_size": 4, "group_size": 4, "steps": 7, "replications": 3, "rng": 1}
+
+
+def step_by_sign(theta, gradient, moments, settings, step, count):
+    """Theta moves by the step, up or down."""
+    for j in range(theta.shape[0]):
+        for i in range(theta.shape[1]):
+            theta[j, i] += step * np.sign(gradient[j, i])
+
+
+class BySign:
+    """An optimiser that remembers nothing."""
+
+    move = function_value(MOVE)(step_by_sign)
+    n_moments = 0
+    settings = np.empty(0)
+
+
+def moved_by(optimiser):
+    """Return by how many steps the runs moved."""
+    problem = gt.gallery.problem("linear")
+    found = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.25), **SIZES, optimiser=optimiser)
+    return (found.theta - problem.theta) / 0.25
+
+
+def test_an_optimiser_without_memory_is_called_too():
+    steps = moved_by(BySign())
+    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-12)
+    assert np.abs(steps).max() >= 1.0
+
+
+def test_a_move_that_is_not_compiled_is_refused():
+    class Uncompiled(BySign):
+        move = staticmethod(step_by_sign)
+
+    with pytest.raises(TypeError, match=r"the move of Uncompiled must be compiled, got .*: put @function_value\(MOVE\) above it"):
+        moved_by(Uncompiled())
