@@ -13,7 +13,7 @@ from grpo_theory.simulate.chain.walks import Walks, chances_of, compile_walks, d
 from grpo_theory.simulate.chain.weighing import advantages_in, compile_weighing, seen, weighing
 from grpo_theory.simulate.draw.sizes import StepSizes
 from grpo_theory.simulate.update.iterates import Ball
-from grpo_theory.simulate.update.optimiser import Optimiser
+from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
 from grpo_theory.simulate.workers import check_wanted, map_in_order
 
 
@@ -47,7 +47,7 @@ class ChainTraining:
         """Train from starts (R, d); return what `TrainingRuns` has, from the objectives on."""
         compile_walks()
         compile_weighing(self.estimator)
-        _ = self.optimiser.move.dispatcher
+        _ = moments_kept(self.optimiser), self.optimiser.move.dispatcher
         parts = list(map_in_order(self.run, enumerate(starts), workers))
         objectives, averages, theta, average, farthest = (np.array(part) for part in zip(*parts, strict=True))
         return objectives, averages, theta, average, farthest
@@ -72,7 +72,7 @@ class _Run:
         self.training, self.number, self.count, self.farthest = training, number, 0, 0.0
         # An optimiser moves runs that lie side by side; this one has nobody at its side.
         self._theta, self._start = np.array(start).reshape(-1, 1), start
-        self._moments = np.zeros((training.optimiser.n_moments, start.size, 1))
+        self._moments = np.zeros((moments_kept(training.optimiser), start.size, 1))
         self.average = np.zeros(start.size)
         self._ball = None if training.ball is None else training.ball.as_array(training.problem.policy)
         self._walks = make_walks(training.sizes.batch_size, training.sizes.group_size, self._point().chain.horizon)
