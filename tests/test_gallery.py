@@ -7,6 +7,7 @@ from scipy.special import expit
 import grpo_theory as gt
 from grpo_theory.problem.gallery import TAGS, crowd, names, problem
 
+LISTED = [name for name in names() if name not in names("chain")]
 SMALL = [name for name in names() if not name.startswith("lm-")]
 
 
@@ -21,7 +22,8 @@ def test_every_problem_is_whole(name):
     assert p.name == name
     assert p.title
     assert p.theta.shape == (p.policy.dimension,)
-    assert (p.bandit.n_prompts, p.bandit.n_responses) == (p.policy.n_prompts, p.policy.n_responses)
+    assert p.bandit.n_prompts == p.policy.n_prompts
+    assert name in names("chain") or p.bandit.n_responses == p.policy.n_responses
     m = gt.moments(p, p.theta)
     assert np.isfinite(m.gradient).all()
     assert m.gradient_power > 0.0 or name in names("training")
@@ -33,7 +35,8 @@ def test_every_problem_is_whole(name):
 def test_problems_are_the_same_each_time(name):
     one, other = problem(name), problem(name)
     assert np.array_equal(one.theta, other.theta)
-    assert np.array_equal(one.bandit.probabilities, other.bandit.probabilities)
+    law = "state_probabilities" if name in names("chain") else "probabilities"
+    assert np.array_equal(getattr(one.bandit, law), getattr(other.bandit, law))
     assert np.array_equal(one.bandit.prompt_weights, other.bandit.prompt_weights)
     assert (one.kl is None) == (other.kl is None)
     assert one.kl is None or np.array_equal(one.kl.reference, other.kl.reference)
@@ -49,7 +52,8 @@ def test_names():
 
 
 def test_every_problem_has_a_purpose_and_tags_narrow_the_names():
-    assert set(names("gradient") + names("training") + names("assumption") + names("off policy")) == set(names())
+    assert set(names("gradient") + names("training") + names("assumption") + names("off policy")) == set(LISTED)
+    assert all(names("chain", tag) == () for tag in TAGS if tag != "chain")
     assert names("assumption") == ("uncorrelated-tabular", "uncorrelated-linear", "balanced")
     assert names("assumption", "training") == ("balanced",)
     assert names("sequence") == ("sequence-tabular", "sequence-shared", "lm-answers", "kl-sequence")
@@ -61,9 +65,19 @@ def test_every_problem_has_a_purpose_and_tags_narrow_the_names():
 
 def test_sequences_have_several_tokens_and_nothing_else_has():
     for name in names():
-        lengths = problem(name).policy.paths.lengths
-        assert (lengths.max() > 1) == (name in names("sequence"))
-        assert lengths.min() == (3 if name == "sequence-tabular" else 1)
+        lengths = problem(name).policy.lengths
+        assert (lengths.max() > 1) == (name in names("sequence") + names("chain"))
+        if name in LISTED:
+            assert lengths.min() == (3 if name == "sequence-tabular" else 1)
+
+
+def test_chains_have_64_tokens_and_succeed_as_often_as_is_said():
+    kinds = {"chain-copy": 0.6, "chain-goal-walk": 0.5, "chain-think-until-sure": 0.5, "chain-bigram-text": 0.3}
+    assert names("chain") == tuple(kinds)
+    for name, success in kinds.items():
+        p = problem(name)
+        assert p.policy.horizon == p.policy.lengths.max() == 64
+        assert float(gt.objective(p, p.theta)) == pytest.approx(success, rel=1e-9)
 
 
 def test_a_crowd_of_any_size_can_be_made():

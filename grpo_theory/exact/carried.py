@@ -96,15 +96,7 @@ def _tokens(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> T
     drawn = sampler.state_probabilities
     if current is sampler or estimator.ratio.constant:
         return Tokens(drawn, drawn, _gains(estimator, np.zeros(drawn.shape)))
-    log_ratios = current.state_log_probabilities - sampler.state_log_probabilities
-    missing = (drawn == 0.0) & (current.state_probabilities > 0.0)
-    if missing.any():
-        state, token = (int(one) for one in np.argwhere(missing)[0])
-        raise ValueError(
-            f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} in state "
-            f"{state}: the importance ratio is infinite"
-        )
-    log_ratios = np.where(drawn > 0.0, log_ratios, 0.0)
+    log_ratios = token_log_ratios(current, sampler)
     if by_token(estimator):
         return Tokens(drawn, drawn, _gains(estimator, log_ratios))
     if estimator.ratio.function is trajectory_ratio and estimator.clip.function is no_clip:
@@ -114,6 +106,25 @@ def _tokens(current: ChainPoint, sampler: ChainPoint, estimator: Estimator) -> T
         "neither a function of each token's own ratio nor the unclipped ratio of the whole response: use simulate_gradients, or "
         "problem.listed() if there are at most 4,096 responses"
     )
+
+
+def token_log_ratios(current: ChainPoint, sampler: ChainPoint) -> Array:
+    """Return the logs of the ratios of each token's probabilities at two points, shape (S, V): 0 where it is never sampled.
+
+    Raises
+    ------
+    ValueError
+        If a token that the current policy may draw is never sampled.
+    """
+    drawn = sampler.state_probabilities
+    missing = (drawn == 0.0) & (current.state_probabilities > 0.0)
+    if missing.any():
+        state, token = (int(one) for one in np.argwhere(missing)[0])
+        raise ValueError(
+            f"behaviour must give every token of the current policy a probability above 0, and gives 0 to token {token} in state "
+            f"{state}: the importance ratio is infinite"
+        )
+    return np.where(drawn > 0.0, current.state_log_probabilities - sampler.state_log_probabilities, 0.0)
 
 
 _TRIED = np.linspace(-0.9, 0.7, 5)[:, None]

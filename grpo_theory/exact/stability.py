@@ -7,10 +7,12 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.exact.surface import hessian
-from grpo_theory.problem import Problem
+from grpo_theory.problem import Problem, TokenChain
 from grpo_theory.validation import as_positive, typed
 
 LARGEST_DIMENSION = 512
+LARGEST_RECURSION = 1e10
+"""The most products that the Hessian of a chain may take for the sake of a warning: about a second."""
 
 
 class StabilityWarning(RuntimeWarning):
@@ -36,6 +38,14 @@ def spectral_radius(problem: Problem, theta: ArrayLike, step: float) -> float:
     return _radius(step, _bent(problem, theta))
 
 
+def _recursion(problem: Problem) -> float:
+    """Return about how many products the Hessian of a chain takes; 0 if responses are listed."""
+    chain = problem.policy
+    if not isinstance(chain, TokenChain):
+        return 0.0
+    return 3.0 * chain.horizon * chain.n_prompts * problem.bandit.values.size * float(chain.n_logits) ** 3
+
+
 def _bent(problem: Problem, theta: ArrayLike) -> Array:
     """Return the negative eigenvalues of the Hessian, rising."""
     curvatures = np.linalg.eigvalsh(hessian(problem, theta))
@@ -59,9 +69,10 @@ def warn_if_unstable(problem: Problem, theta: ArrayLike, steps: Array) -> None:
 def stability_message(problem: Problem, theta: ArrayLike, steps: Array) -> str | None:
     """Say why the steps are too large at a point, or return None: judged by the last, which a run is left with.
 
-    Not judged for policies with more than 512 parameters, whose Hessian is not formed.
+    Not judged for policies with more than 512 parameters, whose Hessian is not formed, nor for chains for which a recursion would
+    take long to form it.
     """
-    if problem.policy.dimension > LARGEST_DIMENSION:
+    if problem.policy.dimension > LARGEST_DIMENSION or _recursion(problem) > LARGEST_RECURSION:
         return None
     bent = _bent(problem, theta)
     radius = _radius(float(steps[-1]), bent)

@@ -1,6 +1,8 @@
 """The objective over theta: its value, gradient and second derivative, exactly."""
 
-from math import exp, log
+from collections.abc import Callable
+from functools import partial
+from math import exp, log, nan
 
 import numba
 import numpy as np
@@ -8,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, READONLY_I1, READONLY_I2, function_value
-from grpo_theory.problem import Moments, Paths, Problem
-from grpo_theory.validation import as_real_array, typed
+from grpo_theory.problem import ChainPoint, Moments, Paths, Problem, TokenChain
+from grpo_theory.validation import as_numbers, as_real_array, typed
 
 
 @typed
@@ -21,6 +23,8 @@ def moments(problem: Problem, theta: ArrayLike) -> Moments:
 @typed
 def objective(problem: Problem, theta: ArrayLike) -> Array:
     """Return J(theta) = E[Z] - strength * E KL(pi || reference), shape (...,), for theta (..., d); NaN where theta is."""
+    if isinstance(problem.policy, TokenChain):
+        return _at_points(theta, problem.policy.dimension, partial(_objective_on_chain, problem))[()]
     bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
     logits = problem.policy.logits(theta)
     points = np.require(logits.reshape(-1, *logits.shape[-2:]), np.float64, ["C", "W"])
@@ -31,6 +35,36 @@ def objective(problem: Problem, theta: ArrayLike) -> Array:
     objectives = np.empty(len(points))
     fill_objectives(points, *tables, strength, paths.edges, paths.lengths, paths.vocabulary_size, objectives)
     return objectives.reshape(logits.shape[:-2])[()]
+
+
+def _at_points(theta: ArrayLike, dimension: int, function: Callable[[Array], ArrayLike]) -> Array:
+    """Return what a function of one parameter (d,) has at each of theta (..., d), along the first axes."""
+    points = as_numbers("theta", theta)
+    if points.ndim == 0 or points.shape[-1] != dimension:
+        raise ValueError(f"theta must have shape (..., d) with d = {dimension}, got {points.shape}")
+    found = np.array([function(np.array(point)) for point in points.reshape(-1, dimension)])
+    return found.reshape((*points.shape[:-1], *found.shape[1:]))
+
+
+def _on_chain(problem: Problem, theta: Array) -> ChainPoint:
+    """Return a chain at theta (d,), which need not be finite."""
+    return ChainPoint(problem.bandit, problem.policy, problem.kl, problem.log_reference, theta)
+
+
+def _objective_on_chain(problem: Problem, theta: Array) -> float:
+    """Return the objective of a chain at theta (d,), of any size; NaN where theta is."""
+    point = _on_chain(problem, theta)
+    return float(problem.bandit.prompt_weights @ point.value) if np.isfinite(theta).all() else nan
+
+
+def _slopes_on_chain(problem: Problem, theta: Array) -> Array:
+    """Return the gradient of a chain's objective in the logits at theta (d,), shape (M, D)."""
+    return problem.bandit.prompt_weights[:, None] * _on_chain(problem, theta).moments.gradient_covectors
+
+
+def _forms_on_chain(problem: Problem, theta: Array) -> Array:
+    """Return the Hessian of a chain's objective in the logits at theta (d,), shape (M, D, D)."""
+    return problem.bandit.prompt_weights[:, None, None] * _on_chain(problem, theta).hessian_forms()
 
 
 @function_value(numba.void(F3, F2, F2, F1, numba.float64, READONLY_I2, READONLY_I1, numba.int64, F1))
@@ -105,6 +139,8 @@ def hessian_along(problem: Problem, theta: Array, directions: Array) -> Array:
 
 def _forms(problem: Problem, theta: ArrayLike) -> Array:
     """Return the objective's Hessian in the logits of each prompt, with the prompt's weight, shape (..., M, D, D)."""
+    if isinstance(problem.policy, TokenChain):
+        return _at_points(theta, problem.policy.dimension, partial(_forms_on_chain, problem))
     bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
     log_tokens = paths.log_probabilities(problem.policy.logits(theta))
     tokens, pi = np.exp(log_tokens), np.exp(paths.along(log_tokens))
@@ -149,6 +185,8 @@ def fisher_information(problem: Problem, token_probabilities: Array) -> Array:
 
 def _slopes(problem: Problem, theta: ArrayLike) -> Array:
     """Return the objective's gradient in the logits, shape (..., M, D)."""
+    if isinstance(problem.policy, TokenChain):
+        return _at_points(theta, problem.policy.dimension, partial(_slopes_on_chain, problem))
     bandit, kl, paths = problem.bandit, problem.kl, problem.policy.paths
     log_tokens = paths.log_probabilities(problem.policy.logits(theta))
     log_pi = paths.along(log_tokens)

@@ -12,16 +12,20 @@ from grpo_theory.arrays import Array
 from grpo_theory.data.questions import PROMPTS, arithmetic
 from grpo_theory.data.several_digits import LONGEST, long_answers
 from grpo_theory.problem.bandit import Bandit
+from grpo_theory.problem.chains import KINDS
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.policy import LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
 from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.tree import TokenTree
 from grpo_theory.validation import check_name
 
-TAGS = ("gradient", "training", "assumption", "off policy", "sequence", "language model")
+TAGS = ("gradient", "training", "assumption", "off policy", "sequence", "language model", "chain")
 """What problems are for: errors of the gradient at a fixed theta, training towards a known interior maximiser, an assumption
 that they are made to meet, or updates on responses of an older policy; and whether their responses have several tokens, or their
-policy is that of a real language model."""
+policy is that of a real language model.  Responses of a chain are too many to be listed, and what is for listed ones is not for
+it: a chain has no other tag."""
+CHAIN_TOKENS = 64
+"""The horizon of the gallery's chains; `grpo_theory.problem.chains` makes them with any other."""
 
 
 END_OF_ANSWER = 10
@@ -252,6 +256,7 @@ _ENTRIES: dict[str, _Entry] = {
     "balanced": _Entry("linear features, Corollary 10's assumption holds", ("training", "assumption"), _balanced),
     "crowd": _Entry("tabular, 16 prompts, KL penalty", ("training",), partial(crowd, 16)),
     "two-speeds": _Entry("two speeds, KL penalty", ("training",), _two_speeds),
+    **{f"chain-{k.replace(' ', '-')}": _Entry(f"chain, {k}", ("chain",), partial(f, CHAIN_TOKENS)) for k, f in KINDS.items()},
 }
 
 

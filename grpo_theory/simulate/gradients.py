@@ -7,9 +7,11 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike
 
+from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact.table import warn_of_table
-from grpo_theory.problem import Point, Problem
+from grpo_theory.problem import ChainPoint, Point, Problem
+from grpo_theory.simulate.chain.gradients import ChainGradients
 from grpo_theory.simulate.covector.estimator_covectors import OwnCovectors, covectors_of, is_called_for_size
 from grpo_theory.simulate.draw.counting import LARGEST_GROUP
 from grpo_theory.simulate.draw.outcome_law import outcome_law
@@ -55,7 +57,8 @@ def simulate_gradients(
     """Simulate gradient estimates, all estimators on the same draws.
 
     A replication is a batch of B prompts from f with G responses each.  Results are bit-identical for any number of workers,
-    a replication is the same whatever the number of them, and memory does not grow with it.
+    a replication is the same whatever the number of them, and memory does not grow with it.  The responses of a `TokenChain` are
+    drawn token by token, from other streams than those of listed responses.
 
     Parameters
     ----------
@@ -97,10 +100,14 @@ def simulate_gradients(
     if group_size > LARGEST_GROUP:
         raise ValueError(f"group_size must be at most {LARGEST_GROUP}, got {group_size}")
     for estimator in chosen:
-        estimator.check_defined(group_size, problem.bandit.values, problem.policy.paths.lengths)
+        estimator.check_defined(group_size, problem.bandit.values, problem.policy.lengths)
     seed = as_seed_sequence(rng)
     current = problem.at(theta)
     sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
+    if isinstance(current, ChainPoint) and isinstance(sampler, ChainPoint):
+        along, size = _as_directions(directions, problem.policy.dimension), block_replications(batch_size, group_size)
+        on_chain = ChainGradients(current, sampler, chosen, (batch_size, group_size), along, size, stream_words(seed))
+        return on_chain.simulate(first_block, replications, workers)
     size = min(replications, block_replications(batch_size, group_size))
     blocks = _tabulate(current, sampler, chosen, (batch_size, group_size), size, directions, seed)
     for one in blocks.covectors:
@@ -142,6 +149,12 @@ def _choose(estimators: str | Estimator | Sequence[str | Estimator]) -> list[Est
     return chosen
 
 
+def _as_directions(directions: ArrayLike | None, dimension: int) -> Array:
+    along = np.empty((0, dimension)) if directions is None else as_real_array("directions", directions, 2)
+    check_shape("directions", along, (len(along), dimension), "(J, d)")
+    return along
+
+
 def _tabulate(
     current: Point,
     sampler: Point,
@@ -152,9 +165,7 @@ def _tabulate(
     seed: np.random.SeedSequence,
 ) -> GradientBlocks:
     """Tabulate the problem for the drivers, and compile these."""
-    dimension = current.policy.dimension
-    along = np.empty((0, dimension)) if directions is None else as_real_array("directions", directions, 2)
-    check_shape("directions", along, (len(along), dimension), "(J, d)")
+    along = _as_directions(directions, current.policy.dimension)
     blocks = GradientBlocks(
         covectors=covectors_of(current, sampler, estimators, *shape),
         law=outcome_law(sampler, shape[1]),

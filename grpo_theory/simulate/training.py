@@ -13,11 +13,12 @@ from grpo_theory.estimation import Estimator, find
 from grpo_theory.exact import objective
 from grpo_theory.exact.stability import warn_if_unstable
 from grpo_theory.exact.table import warn_of_table
-from grpo_theory.problem import Problem
+from grpo_theory.problem import Problem, TokenChain
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.advantage.route import CALLED, moves
-from grpo_theory.simulate.draw.streams import Rng, Streams, as_seed_sequence, block_streams
-from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
+from grpo_theory.simulate.chain.training import ChainTraining
+from grpo_theory.simulate.draw.streams import Rng, Streams, as_seed_sequence, block_streams, stream_words
+from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, checked_sizes, starting_points
 from grpo_theory.simulate.update.iterates import Ball
 from grpo_theory.simulate.update.optimiser import SGD, Optimiser
 from grpo_theory.simulate.workers import map_in_order
@@ -106,6 +107,7 @@ def simulate_training(
 
     Results are bit-identical for any number of workers and any checkpoints; memory does not grow with the number of steps.
     Runs with the same seed see the same uniforms whatever the estimator: differences between estimators are paired.
+    The responses of a `TokenChain` are drawn token by token, from other streams than those of listed responses.
 
     Parameters
     ----------
@@ -140,7 +142,8 @@ def simulate_training(
     -----
     StabilityWarning
         Before running, if the last step is too large for the curvature at the start (the first run's, if each has its own):
-        the spectral radius of I + eta H exceeds 1.  Only with `SGD`, whose steps are the gradient's.
+        the spectral radius of I + eta H exceeds 1.  Only with `SGD`, whose steps are the gradient's, and only where H is had
+        in a second or so.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem must be a Problem, got {problem!r}")
@@ -150,6 +153,13 @@ def simulate_training(
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
     sizes = batch_size, group_size, inner_steps
+    if isinstance(problem.policy, TokenChain):
+        checked = checked_sizes(problem, chosen, sizes, optimiser, ball)
+        etas, words = step_sizes(schedule, steps), stream_words(as_seed_sequence(rng))
+        if isinstance(optimiser, SGD):
+            warn_if_unstable(problem, starts[0], etas)
+        on_chain = ChainTraining(problem, chosen, checked, etas, optimiser, ball, kept, words)
+        return TrainingRuns(chosen.name, kept, *on_chain.simulate(starts, workers))
     blocks = TrainingBlocks.of(problem, chosen, step_sizes(schedule, steps), sizes, optimiser=optimiser, ball=ball)
     if isinstance(optimiser, SGD):
         warn_if_unstable(problem, starts[0], blocks.updates.step_sizes)

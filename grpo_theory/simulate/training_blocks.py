@@ -58,6 +58,22 @@ def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Arr
     return starts
 
 
+def checked_sizes(
+    problem: Problem, estimator: Estimator, sizes: tuple[int, int, int], optimiser: Optimiser, ball: Ball | None
+) -> StepSizes:
+    """Check what defines training runs; return the sizes: of a batch, of a group, and the updates that a rollout serves."""
+    if ball is not None and not isinstance(ball, Ball):
+        raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
+    (batch_size, group_size), inner_steps = as_sizes(*sizes[:2]), sizes[2]
+    estimator.check_defined(group_size, problem.bandit.values, problem.policy.lengths)
+    if isinstance(optimiser, type) or not hasattr(optimiser, "n_moments"):
+        raise TypeError(f"optimiser must be SGD() or Adam(...), got {optimiser!r}")
+    if batch_size % inner_steps:
+        raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")
+    check_penalty(problem.kl, estimator)
+    return StepSizes(batch_size, group_size, inner_steps)
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingBlocks:
     """What training runs have in common, tabulated and compiled before the first thread starts."""
@@ -89,16 +105,8 @@ class TrainingBlocks:
 
         sizes are those of a batch, a group, and the updates that a rollout serves; `keeps` says whether runs leave a trace.
         """
-        if ball is not None and not isinstance(ball, Ball):
-            raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
-        (batch_size, group_size), inner_steps = as_sizes(*sizes[:2]), sizes[2]
-        estimator.check_defined(group_size, problem.bandit.values, problem.policy.paths.lengths)
-        if isinstance(optimiser, type) or not hasattr(optimiser, "n_moments"):
-            raise TypeError(f"optimiser must be SGD() or Adam(...), got {optimiser!r}")
-        if batch_size % inner_steps:
-            raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")
-        checked = StepSizes(batch_size, group_size, inner_steps)
-        check_penalty(problem.kl, estimator)
+        checked = checked_sizes(problem, estimator, sizes, optimiser, ball)
+        batch_size, group_size = checked.batch_size, checked.group_size
         updates = Updates(step_sizes, 0, len(step_sizes), np.empty(0) if ball is None else ball.as_array(problem.policy))
         compiled_advance()
         found, route = ascent(problem.policy, batch_size), route_in_training(problem, estimator, group_size)
