@@ -4,6 +4,7 @@ A subgroup of G of a prompt's n responses, drawn without replacement, is a group
 estimate, and of its squared norm, is unbiased for a group of G (docs/derivations.md, section 35.4).
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,10 @@ class RewardClasses(NamedTuple):
     ----------
     values : tuple of float
         The rewards, ascending.
-    counts : ndarray of int64, shape (B, L)
+    counts : ndarray of int64, shape (U, L)
+        The different counts of rewards that prompts have.
+    which : ndarray of int64, shape (B,)
+        Which of them each prompt has.
     sums : ndarray, shape (B, L, J)
         Of the scores.
     squares : ndarray, shape (B, L)
@@ -40,6 +44,7 @@ class RewardClasses(NamedTuple):
 
     values: tuple[float, ...]
     counts: Integers
+    which: Integers
     sums: Array
     squares: Array
     products: Array
@@ -66,7 +71,8 @@ class RewardClasses(NamedTuple):
             )
         )
         products = np.einsum("blj,bmj->blm", sums, sums)
-        return cls(tuple(values.tolist()), np.asarray(counts, dtype=np.int64), sums, squares, products)
+        distinct, which = np.unique(np.asarray(counts, dtype=np.int64), axis=0, return_inverse=True)
+        return cls(tuple(values.tolist()), distinct, which.ravel(), sums, squares, products)
 
 
 class GroupTable(NamedTuple):
@@ -93,8 +99,9 @@ def check_reads_own_rewards(estimator: Estimator) -> None:
     )
 
 
+@lru_cache(maxsize=256)
 def group_table(estimator: Estimator, values: tuple[float, ...], group_size: int) -> GroupTable:
-    """Return what an estimator gives each reward value, for every number of responses with each.
+    """Return what an estimator gives each reward value, for every number of responses with each; made once.
 
     Raises
     ------
@@ -118,9 +125,8 @@ def group_table(estimator: Estimator, values: tuple[float, ...], group_size: int
 
 def can_be_averaged(classes: RewardClasses, group_size: int) -> bool:
     """Whether all prompts have so many responses, and there are not too many multisets of rewards of this size."""
-    distinct = len(np.unique(classes.counts, axis=0))
     fits = int(classes.counts.sum(axis=1).min()) >= group_size
-    return fits and distinct * count_multisets(len(classes.values), group_size) <= MOST_TERMS
+    return fits and len(classes.counts) * count_multisets(len(classes.values), group_size) <= MOST_TERMS
 
 
 def average_over_subgroups(classes: RewardClasses, table: GroupTable) -> tuple[Array, Array]:
@@ -129,15 +135,13 @@ def average_over_subgroups(classes: RewardClasses, table: GroupTable) -> tuple[A
     The numbers of a subgroup's responses with each reward are hypergeometric. Given them, each response of a class is as likely
     to be in the subgroup as another, and so is each pair of two.
     """
-    distinct, which = np.unique(classes.counts, axis=0, return_inverse=True)
-    which = which.ravel()
     k, given = table.multisets, table.advantages * table.multisets
     size, width = int(k[0].sum()), k.shape[1]
-    weights = _hypergeometric(distinct, k)
+    weights = _hypergeometric(classes.counts, k)
     own = weights @ (table.advantages * given)
     pairs = weights @ (given[:, :, None] * given[:, None, :]).reshape(len(k), -1)
     pairs = pairs.reshape(-1, width, width) - own[:, :, None] * np.eye(width)
-    n = distinct.astype(np.float64)
+    n, which = classes.counts.astype(np.float64), classes.which
     of_pairs = n[:, :, None] * n[:, None, :] - n[:, :, None] * np.eye(width)
     first, own, pairs = _shares(weights @ given, n), _shares(own, n), _shares(pairs, of_pairs)
     means = np.einsum("bl,blj->bj", first[which], classes.sums) / size
