@@ -70,7 +70,7 @@ def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.9
 
     A size is a candidate unless another has a larger root of its efficiency by a two-sided t test of their difference, as
     `choose_group_size` tests errors. Limits of losses are Fieller's, of ratios of these roots (docs/derivations.md, section
-    35.4).
+    35.4), with quantiles that allow for heavy tails, for the recommended size too.
 
     Parameters
     ----------
@@ -86,9 +86,10 @@ def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.9
     kept = np.asarray(~(roots.values - roots.values[:, None] > t * roots.differences).any(axis=1))
     kept[best] = True
     ratio = np.maximum(roots.values / max(float(roots.values[best]), SMALLEST), 0.0)[:, None]
-    lower, upper = tail_quantiles(roots.influences[best] * ratio - roots.influences, level)
-    lower[best], upper[best] = -t, t
-    low, high = _above(roots, every, lower[:, None], upper[:, None])
+    from_best = roots.influences[best] * ratio - roots.influences
+    lower, upper = (np.tile(side, (likely.size, 1)).T for side in tail_quantiles(from_best, level))
+    lower[best], upper[best] = tail_quantiles(-from_best, level)
+    low, high = _above(roots, every, lower, upper)
     loss = (likely[best] / likely) ** 2 - 1.0
     return EfficiencyChoice(
         group_sizes=law.group_sizes,

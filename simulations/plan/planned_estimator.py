@@ -48,7 +48,7 @@ MARGIN = 0.02
 ESTIMATORS = ("rloo", "dr_grpo", "trl_grpo")
 """Dr. GRPO's efficiency is RLOO's: the two ways of planning are tried on one truth."""
 BY_ERROR = "rloo"
-REPLICATIONS, QUICK_REPLICATIONS, CHUNKS, CONTROLS = 150, 40, 4, 20
+REPLICATIONS, QUICK_REPLICATIONS, CHUNKS, CONTROLS = 300, 40, 4, 20
 """Logs in each chunk. Controls are wrong by so much that fewer do."""
 QUANTITIES = ("regret", *HOLDS)
 
