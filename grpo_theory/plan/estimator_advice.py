@@ -14,6 +14,7 @@ from grpo_theory.plan.convention import weighs_by_length
 from grpo_theory.plan.cost import Limits
 from grpo_theory.plan.efficiency import EfficiencyChoice, choose_by_efficiency, efficiency_gain, efficiency_signal
 from grpo_theory.plan.error_constants import pilot_terms
+from grpo_theory.plan.size_choice import FEWEST_PROMPTS
 from grpo_theory.plan.size_comparison import rivals
 from grpo_theory.plan.step_law import Estimates, StepLaw
 from grpo_theory.plan.subgroups import MOST_VALUES, RewardClasses, can_be_averaged, check_reads_own_rewards
@@ -21,7 +22,6 @@ from grpo_theory.samples import Groups, RaggedRollouts
 
 OTHERS = ("rloo", "trl_grpo", "nemo_rl", "max_rl")
 """The estimators that an advice is compared with: no division; by the group's deviation, the others' deviation, and the mean."""
-FEWEST_PROMPTS = 3
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,13 +13,12 @@ from grpo_theory.plan.efficiency import EfficiencyChoice
 from grpo_theory.plan.error_constants import pilot_terms, signal_of
 from grpo_theory.plan.estimator_advice import EstimatorAdvice, advise_by_efficiency
 from grpo_theory.plan.group_size import GroupSizeChoice, choose_group_size, real_optimum
-from grpo_theory.plan.size_choice import SizeChoice
+from grpo_theory.plan.size_choice import FEWEST_PROMPTS, SizeChoice
 from grpo_theory.samples import Groups, RaggedRollouts
 from grpo_theory.theory import mse_weights
 
 FEWEST = 4
 """Responses that a prompt must have to say something about the error of a gradient."""
-FEWEST_PROMPTS = 3
 
 
 @dataclass(frozen=True, eq=False)

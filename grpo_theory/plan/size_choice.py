@@ -8,6 +8,8 @@ import numpy as np
 from grpo_theory.arrays import Flags, Integers
 from grpo_theory.intervals.interval import Interval
 
+FEWEST_PROMPTS = 3
+"""Of which a group size is chosen: fewer give no standard errors by leaving one out."""
 MOST_FACTOR = 4096.0
 """A pilot is not advised to be more than so many times larger."""
 

@@ -8,7 +8,8 @@ from grpo_theory.page.advice.group_sizes import binding
 from grpo_theory.page.section import Section, interval_text, level_text, number, option, percent
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.cost import limits_prompts
-from grpo_theory.plan.scores_advice import FEWEST, FEWEST_PROMPTS, Missing, ScoresAdvice
+from grpo_theory.plan.scores_advice import FEWEST, Missing, ScoresAdvice
+from grpo_theory.plan.size_choice import FEWEST_PROMPTS
 from grpo_theory.validation import counted
 
 HOW_TO_SKETCH = (
