@@ -66,6 +66,22 @@ def test_another_estimators_law_is_refuted(log):
         assert not choose_by_efficiency(law_of(log, name), BATCHES, SURE).loss.covers(loss).all()
 
 
+@pytest.mark.parametrize("name", ["rloo", "max_rl"])
+def test_gains_of_another_estimator_hold_the_exact_ones(name, log):
+    problem = gt.gallery.problem("linear")
+    scores = gt.plan.advise(log, LIMITS, estimator=name, level=SURE).scores
+
+    def truth(one, estimator):
+        sizes = {"batch_size": one.batch_size, "group_size": one.group_size}
+        return gt.efficiency(problem, problem.theta, estimator, **sizes)
+
+    gains = {one.name: (one.gain, truth(one, one.name) / truth(scores.choice, name) - 1.0) for one in scores.by_efficiency.others}
+    assert len(gains) == 3
+    assert all(gain.covers(exact) for gain, exact in gains.values())
+    other = "max_rl" if name == "rloo" else "rloo"
+    assert not gains[other][0].covers(0.0)
+
+
 def test_of_rloo_the_signal_is_that_of_the_constants(log):
     law = StepLaw.of_unbiased(pilot_terms(log), SIZES)
     for i, (batch, size) in enumerate(zip(BATCHES.tolist(), SIZES.tolist(), strict=True)):
