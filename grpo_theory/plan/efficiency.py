@@ -133,7 +133,11 @@ def efficiency_gain(root: Estimates, base: Estimates, likely: float, level: floa
 def efficiency_signal(law: StepLaw, index: int, batch_size: int, level: float, sketch_width: int | None) -> Interval:
     """Interval of efficiency/(1 - efficiency) of a step: for unbiased estimators ||g||^2 over the squared error."""
     strength, noise = law.signal(index, batch_size)
-    influences = strength.influences, noise.influences
-    products = np.stack(influences) @ np.stack(influences).T / (law.prompts * (law.prompts - 1.0))
-    variances = float(products[0, 0]), float(products[0, 1]), float(products[1, 1])
-    return signal_interval((float(strength.values), float(noise.values)), variances, influences, level, sketch_width)
+    both = Estimates(*(np.stack(part) for part in zip(strength, noise, strict=True)))
+    variances = float(both.covariance[0, 0]), float(both.covariance[0, 1]), float(both.covariance[1, 1])
+    means = float(strength.values), float(noise.values)
+
+    def influences(ratio: float) -> Array:
+        return strength.influences - ratio * noise.influences
+
+    return signal_interval(means, variances, influences, level, sketch_width)

@@ -1,5 +1,6 @@
 """What a pilot tells of the gradient: the three constants of its error, and how large it is beside that error."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,23 +140,28 @@ def signal_of(terms: PromptTerms, weights: Array, level: float, sketch_width: in
         float(from_error @ covariance @ from_error),
     )
     influences = parts.influences()
-    return signal_interval((power, error), variances, (from_power @ influences, from_error @ influences), level, sketch_width)
+    return signal_interval(
+        (power, error), variances, lambda ratio: (from_power - ratio * from_error) @ influences, level, sketch_width
+    )
 
 
 def signal_interval(
     means: tuple[float, float],
     variances: tuple[float, float, float],
-    influences: tuple[Array, Array],
+    influences: Callable[[float], Array],
     level: float,
     sketch_width: int | None,
 ) -> Interval:
-    """Return the interval of a power over an error, from estimates, v_pp, v_pe and v_ee, and the prompts' influences (B,)."""
+    """Return the interval of a power over an error, from estimates and v_pp, v_pe and v_ee.
+
+    `influences` returns what each prompt adds to the power less a multiple of the error, shape (B,).
+    """
     (power, error), (v_pp, v_pe, v_ee) = means, variances
     if sketch_width is not None:
         share = 2.0 / as_count("sketch_width", sketch_width)
         v_pp, v_ee = v_pp + share * max(power, 0.0) ** 2, v_ee + share * max(error, 0.0) ** 2
     likely = max(power, 0.0) / error if error > 0.0 else 0.0
-    lower, upper = tail_quantiles(influences[0] - likely * influences[1], level)
+    lower, upper = tail_quantiles(influences(likely), level)
     low, high = quotient_limits(max(power, 0.0), max(error, 0.0), (v_pp, v_pe, v_ee), lower, upper)
     if not error > 0.0:
         return Interval(np.asarray(np.nan), np.asarray(np.nan), low, high, level)
