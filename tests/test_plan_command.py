@@ -38,6 +38,7 @@ KEYS = {
         "signal_to_noise",
         "baselines",
         "rivals",
+        "by_efficiency",
         "scores",
         "learning_rate",
         "uniform_groups",

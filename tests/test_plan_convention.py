@@ -52,13 +52,14 @@ def test_no_baseline_is_that_of_estimators_whose_advantage_is_the_reward():
     assert baseline_of(gt.estimators()["oracle"], SIZE) is None
 
 
-def test_an_estimator_that_is_another_is_named_where_the_numbers_stand(capsys, table):
+def test_an_estimator_that_is_another_is_planned_by_efficiency(capsys, table):
     found = sections(capsys, table, "trl_grpo")
-    assert found[0].startswith("RECOMMENDATION Use the leave-one-out baseline")
-    assert "You named trl_grpo. On average it does not estimate the gradient" in found[1]
-    assert "compared by their efficiency" in found[1]
+    assert found[0].startswith("RECOMMENDATION Use trl_grpo with groups of")
+    assert "You named trl_grpo. Its average update is not a multiple of the gradient" in found[1]
+    assert "compared by efficiency" in found[1]
     (assumed,) = (part for part in found if part.startswith("ASSUMED"))
-    assert "This is known not to hold for trl_grpo, which you named." in assumed
+    assert "The step uses the advantages of trl_grpo" in assumed
+    assert "known not to hold" not in assumed
     (rewards,) = (part for part in found if part.startswith("FROM THE REWARDS"))
     assert "once the group's mean is subtracted, only these give a gradient" in rewards
 

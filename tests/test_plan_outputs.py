@@ -73,7 +73,7 @@ def test_json_to_the_standard_output_is_printed_in_place_of_the_text_and_keeps_w
     text = log.read_text()
     assert text.startswith(f"{before}first\n")
     assert text.endswith("\nlast\n")
-    assert json.loads(text.removeprefix(f"{before}first\n").removesuffix("last\n"))["format"] == 2
+    assert json.loads(text.removeprefix(f"{before}first\n").removesuffix("last\n"))["format"] == 3
     assert [one.name for one in tmp_path.iterdir()] == ["log.txt"]
 
 
@@ -111,7 +111,7 @@ def test_a_pipe_gets_the_text_and_stays_a_pipe(capsys, table, tmp_path):
     status, _, err = told(capsys, table, "--budget", 64, "--json", pipe, "--html", os.devnull)
     reader.join(timeout=60)
     assert (status, err) == (0, "")
-    assert json.loads(found[0])["format"] == 2
+    assert json.loads(found[0])["format"] == 3
     assert pipe.is_fifo()
     assert [one.name for one in tmp_path.iterdir()] == ["pipe.json"]
 

@@ -59,6 +59,17 @@ def multiset_ranks(n_values: int, group_size: int) -> Integers:
     return ranks
 
 
+def multiset_lines(counts: Integers, ranks: Integers) -> Integers:
+    """Return the line of a table that each multiset (n, L) has, shape (n,).
+
+    `multisets` lists in lexicographic order, and drivers find a line by its rank in colexicographic order.
+    """
+    lines = np.zeros(len(counts), dtype=np.int64)
+    for level, reached in enumerate(np.cumsum(counts[:, :-1], axis=1).T):
+        lines += ranks[level, reached]
+    return lines
+
+
 class TableSizeWarning(RuntimeWarning):
     """A kernel's table would be too large, so that it is called for every group."""
 
@@ -114,10 +125,6 @@ def advantage_table(
     n_values, fields = len(values), np.array(prompt_fields)
     counts = multisets(n_values, group_size)
     ranks = multiset_ranks(n_values, group_size)
-    # The multisets are listed in lexicographic order, and drivers find a line by its rank in colexicographic order.
-    lines = np.zeros(len(counts), dtype=np.int64)
-    for level, reached in enumerate(np.cumsum(counts[:, :-1], axis=1).T):
-        lines += ranks[level, reached]
     rows = fields.shape[1]
     unread = np.full((rows, n_values), nan)
     batch = batch_of(advantage, Looks(np.stack([np.tile(values, (rows, 1)), unread, unread]), fields), members(counts))
@@ -128,5 +135,5 @@ def advantage_table(
     if spread > 0.0 or not treats_alike(advantage, batch, advantages):
         return None
     table = np.empty((rows, *counts.shape))
-    table[:, lines] = by_value.reshape(table.shape)
+    table[:, multiset_lines(counts, ranks)] = by_value.reshape(table.shape)
     return AdvantageTable(table, ranks)

@@ -49,8 +49,8 @@ def _add_batch(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--estimator",
         metavar="NAME",
-        help="the advantages that you use now, as trl_grpo or verl_grpo: the plan then keeps their baseline (default: the plan "
-        "compares four baselines)",
+        help="the estimator that you use now, as rloo, trl_grpo or verl_grpo: the plan is then for it, by squared error if it "
+        "does not divide and else by efficiency (default: no estimator, and four baselines without division are compared)",
     )
     group.add_argument(
         "--cost-prompt", type=float, default=0.0, metavar="A", help="cost of a prompt, whatever its group: prefill (default: 0)"

@@ -6,11 +6,11 @@ import numpy as np
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.interval import check_level
-from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT
 from grpo_theory.plan.convention import baseline_of
 from grpo_theory.plan.cost import Limits
 from grpo_theory.plan.rewards_advice import RewardsAdvice, advise_from_rewards
-from grpo_theory.plan.scores_advice import FEWEST_PROMPTS, Missing, ScoresAdvice, advise_from_scores, usable
+from grpo_theory.plan.scores_advice import Missing, ScoresAdvice, advise_from_scores, usable
+from grpo_theory.plan.size_choice import FEWEST_PROMPTS
 from grpo_theory.samples import Findings, Groups, RaggedRollouts, RewardCounts, RolloutLog, Rollouts
 from grpo_theory.validation import Argument, ArgumentError, as_count, as_fraction, shown
 
@@ -35,7 +35,7 @@ class Advice:
         The name of the user's estimator in the registry; None if the user named none, and any baseline may be recommended.
     baseline : str or None
         The baseline of that estimator, if its estimate is the gradient's but for a constant factor. Of another estimator None:
-        the recommendation is then for the leave-one-out mean.
+        it is planned by its efficiency.
     level, tolerance : float
         Of the confidence intervals; the loss that is small enough not to matter.
     rewards : RewardsAdvice
@@ -102,8 +102,9 @@ def advise(
     group_size : int, optional
         The group size in use, to be compared.
     estimator : str or Estimator, optional
-        The advantages in use: a name of `gt.estimators()`, as "trl_grpo". The recommendation then keeps its baseline. Without
-        it, no baseline, the leave-one-out mean, the mean reward of all prompts and a mixture of these means are compared.
+        The estimator in use: a name of `gt.estimators()`, as "trl_grpo". The recommendation is then for it. If it divides, its
+        batches are compared by efficiency, up to the logged group size (docs/derivations.md, section 35). Without a name, no
+        baseline, the leave-one-out mean, the mean reward of all prompts and a mixture of these means are compared.
     level : float, default 0.95
         Of every interval by itself.
     tolerance : float, default 0.05
@@ -119,8 +120,9 @@ def advise(
     Raises
     ------
     ValueError
-        If budget and limits allow no batch; if a log was read with several groups of one prompt, which are not independent; and
-        if the rollouts can say nothing: fewer than three prompts, one response a prompt, all rewards equal.
+        If budget and limits allow no batch; if a log was read with several groups of one prompt, which are not independent; if
+        the estimator's advantages depend on more than the rewards of their own group, and the rollouts have scores; and if the
+        rollouts can say nothing: fewer than three prompts, one response a prompt, all rewards equal.
     """
     level, tolerance = check_level(level), as_fraction("tolerance", tolerance)
     limits = limits if isinstance(limits, Limits) else Limits(budget=limits)
@@ -135,11 +137,17 @@ def advise(
     check_informative(counts)
     kept, missing = usable(groups)
     own = None if named is None else baseline_of(named, int(group_size or sizes[0]))
-    only = own if own is not None or named is None else LEAVE_ONE_OUT
     scores = None
     if kept is not None:
         scores = advise_from_scores(
-            kept, counts.prompts, limits, group_size=group_size, baseline=only, level=level, tolerance=tolerance
+            kept,
+            counts.prompts,
+            limits,
+            group_size=group_size,
+            estimator=named,
+            baseline=own,
+            level=level,
+            tolerance=tolerance,
         )
     recommended = None if scores is None else scores.choice.group_size
     name = UNNAMED if named is None else named.name

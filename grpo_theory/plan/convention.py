@@ -14,8 +14,7 @@ def baseline_of(estimator: Estimator, group_size: int) -> str | None:
     decided on symbols and so hold for all rewards (`affine_coefficients`). The aggregation must weigh all tokens alike,
     whatever the lengths. On policy ratios are 1 and clips idle.
     """
-    aggregation = estimator.aggregation
-    if aggregation.pool or aggregation.function not in (whole, constant_length):
+    if weighs_by_length(estimator):
         return None
     coefficients = affine_coefficients(estimator.advantage, group_size)
     if coefficients is None:
@@ -32,3 +31,9 @@ def baseline_of(estimator: Estimator, group_size: int) -> str | None:
 def is_leave_one_out(estimator: Estimator, group_size: int) -> bool:
     """Return whether on policy the estimate is the leave-one-out gradient times a constant above 0."""
     return baseline_of(estimator, group_size) == "leave-one-out mean"
+
+
+def weighs_by_length(estimator: Estimator) -> bool:
+    """Return whether the weight of a token depends on the lengths of responses, as in a mean over tokens."""
+    aggregation = estimator.aggregation
+    return bool(aggregation.pool) or aggregation.function not in (whole, constant_length)

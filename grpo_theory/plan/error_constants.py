@@ -1,5 +1,6 @@
 """What a pilot tells of the gradient: the three constants of its error, and how large it is beside that error."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,11 +72,15 @@ def likely_constants(law: GroupSizeLaw, covariance: Array) -> GroupSizeLaw:
     0.8 standard errors, and is never below 0: an estimate of c1 that is below 0 by chance must not ask for a single group.
     """
     errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    estimates = vector(law)
-    ratio = np.divide(estimates, errors, out=np.full(3, np.inf), where=errors > 0.0)
+    return GroupSizeLaw(*(float(value) for value in likely_values(vector(law), errors)))
+
+
+def likely_values(estimates: Array, errors: Array) -> Array:
+    """Return means given estimates, their standard errors, and that none is below 0: normal errors, a flat prior."""
+    ratio = np.divide(estimates, errors, out=np.full(np.shape(estimates), np.inf), where=errors > 0.0)
     with np.errstate(over="ignore"):
         excess = np.exp(-0.5 * ratio**2 - log_ndtr(ratio)) / np.sqrt(2.0 * np.pi)
-    return GroupSizeLaw(*(float(value) for value in np.maximum(estimates + errors * excess, 0.0)))
+    return np.asarray(np.maximum(estimates + errors * excess, 0.0))
 
 
 def vector(law: GroupSizeLaw) -> Array:
@@ -129,13 +134,34 @@ def signal_of(terms: PromptTerms, weights: Array, level: float, sketch_width: in
     from_power = np.array([-1.0, 0.0, 0.0])
     from_error = np.array([weights[0], 1.0, 0.0])
     error = float(within.mean()) - float(weights[0]) * power
-    v_pp, v_pe = float(from_power @ covariance @ from_power), float(from_power @ covariance @ from_error)
-    v_ee = float(from_error @ covariance @ from_error)
+    variances = (
+        float(from_power @ covariance @ from_power),
+        float(from_power @ covariance @ from_error),
+        float(from_error @ covariance @ from_error),
+    )
+    influences = parts.influences()
+    return signal_interval(
+        (power, error), variances, lambda ratio: (from_power - ratio * from_error) @ influences, level, sketch_width
+    )
+
+
+def signal_interval(
+    means: tuple[float, float],
+    variances: tuple[float, float, float],
+    influences: Callable[[float], Array],
+    level: float,
+    sketch_width: int | None,
+) -> Interval:
+    """Return the interval of a power over an error, from estimates and v_pp, v_pe and v_ee.
+
+    `influences` returns what each prompt adds to the power less a multiple of the error, shape (B,).
+    """
+    (power, error), (v_pp, v_pe, v_ee) = means, variances
     if sketch_width is not None:
         share = 2.0 / as_count("sketch_width", sketch_width)
         v_pp, v_ee = v_pp + share * max(power, 0.0) ** 2, v_ee + share * max(error, 0.0) ** 2
     likely = max(power, 0.0) / error if error > 0.0 else 0.0
-    lower, upper = tail_quantiles((from_power - likely * from_error) @ parts.influences(), level)
+    lower, upper = tail_quantiles(influences(likely), level)
     low, high = quotient_limits(max(power, 0.0), max(error, 0.0), (v_pp, v_pe, v_ee), lower, upper)
     if not error > 0.0:
         return Interval(np.asarray(np.nan), np.asarray(np.nan), low, high, level)

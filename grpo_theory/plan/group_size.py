@@ -4,21 +4,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.arrays import Array, Flags
 from grpo_theory.intervals.interval import Interval, check_level
 from grpo_theory.plan.cost import Limits, cost_optimum
 from grpo_theory.plan.error_constants import ErrorConstants, likely_constants, pilot_terms, student_quantile, vector
+from grpo_theory.plan.size_choice import SizeChoice, sufficient_prompts
 from grpo_theory.plan.size_comparison import SizeErrors, Tails
 from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import as_positive, typed
 
-MOST_FACTOR = 4096.0
-"""A pilot is not advised to be more than so many times larger."""
-
 
 @dataclass(frozen=True, eq=False)
-class GroupSizeChoice:
+class GroupSizeChoice(SizeChoice):
     """The allowed batches, the mean squared error of the gradient with one baseline at each, and which is best.
 
     Limits hold at each size by itself, not for all at once.
@@ -27,9 +25,6 @@ class GroupSizeChoice:
     ----------
     group_sizes, batch_sizes : ndarray, shape (K,)
         The allowed group sizes, ascending, and the number of prompts at each.
-    mse : Interval
-        Shape (K,), in units of squared gradient norm. The estimate is that from the likely constants, and the standard error
-        that of the unbiased estimate.
     loss : Interval
         Shape (K,): by what share the error is above the least possible one: 0.05 is 5% more, as if one response in 21 were
         thrown away. No standard errors.
@@ -37,62 +32,15 @@ class GroupSizeChoice:
         Whether the size cannot be told from the best.
     best : int
         The index of the recommended size.
+    mse : Interval
+        Shape (K,), in units of squared gradient norm. The estimate is that from the likely constants, and the standard error
+        that of the unbiased estimate.
     constants : ErrorConstants
         The three constants that all this rests on.
     """
 
-    group_sizes: Integers
-    batch_sizes: Integers
     mse: Interval
-    loss: Interval
-    candidates: Flags
-    best: int
     constants: ErrorConstants
-
-    @property
-    def group_size(self) -> int:
-        """The recommended group size."""
-        return int(self.group_sizes[self.best])
-
-    @property
-    def batch_size(self) -> int:
-        """The number of prompts beside it."""
-        return int(self.batch_sizes[self.best])
-
-    @property
-    def low(self) -> int:
-        """The smallest group size that cannot be told from the best."""
-        return int(self.group_sizes[self.candidates][0])
-
-    @property
-    def high(self) -> int:
-        """The largest group size that cannot be told from the best."""
-        return int(self.group_sizes[self.candidates][-1])
-
-    @property
-    def runs(self) -> list[tuple[int, int]]:
-        """The smallest and the largest size of each run of whole numbers without a hole that cannot be told from the best."""
-        kept = self.group_sizes[self.candidates]
-        breaks = np.flatnonzero(np.diff(kept) > 1)
-        first, last = kept[[0, *(breaks + 1)]], kept[[*breaks, kept.size - 1]]
-        return list(zip(first.tolist(), last.tolist(), strict=True))
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the data rule out that the largest allowed group is best."""
-        return not bool(self.candidates[-1])
-
-    @property
-    def risk(self) -> float:
-        """The upper limit of what the recommended size loses; infinite if the data set none."""
-        return float(self.loss.high[self.best])
-
-    def at(self, group_size: int) -> int:
-        """Return the index of a group size; ValueError if no batch of it is allowed."""
-        index = int(np.searchsorted(self.group_sizes, group_size))
-        if index == self.group_sizes.size or self.group_sizes[index] != group_size:
-            raise ValueError(f"group_size must be one that budget and limits allow, got {group_size}")
-        return index
 
     def prompts_needed(self, tolerance: float) -> int | None:
         """Return how many prompts a pilot needs for the recommended size to lose less than a share, at the level.
@@ -110,19 +58,9 @@ class GroupSizeChoice:
             errors = SizeErrors(weights, estimates, constants.covariance * (constants.pilot / prompts), self.best)
             return errors.largest_loss(student_quantile(prompts, constants.level))
 
-        low = high = constants.pilot
         if self.risk <= tolerance:
             return constants.pilot
-        if risk(constants.pilot) <= tolerance:
-            return None
-        while risk(high) > tolerance:
-            low, high = high, 2 * high
-            if high > MOST_FACTOR * constants.pilot:
-                return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if risk(middle) > tolerance else (low, middle)
-        return high
+        return sufficient_prompts(risk, constants.pilot, tolerance)
 
 
 @typed

@@ -4,18 +4,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from grpo_theory.estimation import Estimator
 from grpo_theory.intervals import Interval
-from grpo_theory.plan.baseline_gain import BaselineChoice, choose_baseline, pair_terms
+from grpo_theory.plan.baseline_gain import LEAVE_ONE_OUT, BaselineChoice, choose_baseline, pair_terms
 from grpo_theory.plan.baselines import BaselineTable, baseline_terms, compare_baselines
 from grpo_theory.plan.cost import Limits
+from grpo_theory.plan.efficiency import EfficiencyChoice
 from grpo_theory.plan.error_constants import pilot_terms, signal_of
+from grpo_theory.plan.estimator_advice import EstimatorAdvice, advise_by_efficiency
 from grpo_theory.plan.group_size import GroupSizeChoice, choose_group_size, real_optimum
+from grpo_theory.plan.size_choice import FEWEST_PROMPTS, SizeChoice
 from grpo_theory.samples import Groups, RaggedRollouts
 from grpo_theory.theory import mse_weights
 
 FEWEST = 4
 """Responses that a prompt must have to say something about the error of a gradient."""
-FEWEST_PROMPTS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,8 @@ class ScoresAdvice:
         How many numbers a score has.
     prompts, dropped : int
         The prompts that this rests on, and those left out because they have fewer than four responses.
+    by_efficiency : EstimatorAdvice
+        The batches of the user's estimator, if the squared error has another order, and what other estimators would gain.
     """
 
     recommended: BaselineChoice
@@ -52,11 +57,17 @@ class ScoresAdvice:
     width: int
     prompts: int
     dropped: int
+    by_efficiency: EstimatorAdvice
 
     @property
-    def choice(self) -> GroupSizeChoice:
-        """The recommended group size, its rivals, and what each size loses, with the recommended baseline."""
-        return self.recommended.choice
+    def own(self) -> EfficiencyChoice | None:
+        """The batches of the user's estimator, by their efficiency; None where the recommendation is by squared error."""
+        return self.by_efficiency.choice
+
+    @property
+    def choice(self) -> SizeChoice:
+        """The recommended group size, its rivals, and what each size loses: by efficiency, or with the recommended baseline."""
+        return self.recommended.choice if self.own is None else self.own
 
 
 @dataclass(frozen=True)
@@ -100,14 +111,26 @@ def advise_from_scores(
     limits: Limits,
     *,
     group_size: int | None,
+    estimator: Estimator | None,
     baseline: str | None,
     level: float,
     tolerance: float,
 ) -> ScoresAdvice:
-    """Say what usable rollouts, of so many prompts in the table, tell with one baseline or any of those that can be run."""
+    """Say what usable rollouts, of so many prompts in the table, tell of an estimator, or of any baseline that can be run."""
     leave_one_out = choose_group_size(kept, limits, level)
-    recommended = choose_baseline(kept, limits, leave_one_out, baseline)
-    choice, pair = recommended.choice, recommended.pair
+    only = baseline if baseline is not None or estimator is None else LEAVE_ONE_OUT
+    recommended = choose_baseline(kept, limits, leave_one_out, only)
+    by_efficiency = advise_by_efficiency(
+        kept,
+        limits,
+        recommended,
+        estimator=estimator,
+        planned=baseline is not None,
+        group_size=group_size,
+        level=level,
+        tolerance=tolerance,
+    )
+    choice, pair, own = recommended.choice, recommended.pair, by_efficiency.choice
     width = kept.known_scores.shape[-1]
     terms = pair_terms(pilot_terms(kept), baseline_terms(kept), pair.name, pair.share)
     weights = mse_weights(choice.batch_size, choice.group_size)
@@ -115,10 +138,11 @@ def advise_from_scores(
         recommended=recommended,
         leave_one_out=leave_one_out,
         real_optimum=real_optimum(choice, limits),
-        signal=signal_of(terms, weights, level, width),
-        baselines=compare_baselines(kept, group_size or choice.group_size, level),
-        prompts_needed=choice.prompts_needed(tolerance),
+        signal=by_efficiency.signal or signal_of(terms, weights, level, width),
+        baselines=compare_baselines(kept, group_size or (own or choice).group_size, level),
+        prompts_needed=choice.prompts_needed(tolerance) if own is None else by_efficiency.prompts_needed,
         width=width,
         prompts=kept.batch_size,
         dropped=prompts - kept.batch_size,
+        by_efficiency=by_efficiency,
     )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from grpo_theory.page.advice.estimators import own_estimator
 from grpo_theory.page.section import Section, interval_text, level_text, number, percent
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.baseline_gain import Pair, Rival
@@ -20,8 +21,9 @@ BASELINES = {
 
 COMPARED = (
     "Four baselines were compared, each with every allowed group size: no baseline, the leave-one-out mean of the group, the "
-    "mean reward of all prompts, and a mixture of these two means. All four estimates are unbiased for the same gradient, so "
-    "their squared errors can be compared. Name your estimator (--estimator) to have the best batch for its own baseline."
+    "mean reward of all prompts, and a mixture of these two means. None of them divides by a deviation. All four estimates are "
+    "unbiased for the same gradient, so their squared errors can be compared. Name your estimator (--estimator) to have its own "
+    "best batch."
 )
 
 
@@ -38,8 +40,10 @@ def with_baseline(pair: Pair) -> str:
 
 def rests_on(advice: Advice, scores: ScoresAdvice) -> Section:
     """Return what the recommendation was compared with, and what it depends on."""
+    if scores.own is not None:
+        return own_estimator(advice, scores.own, scores.by_efficiency.prompts)
     pair, rivals = scores.recommended.pair, scores.recommended.rivals
-    lines = [COMPARED if advice.estimator is None else _own(advice, pair)]
+    lines = [COMPARED if advice.estimator is None else _own(advice, scores)]
     lines += [_rival(advice, rival) for rival in rivals]
     if not rivals:
         lines.append("The data do not show that another baseline has less error.")
@@ -50,15 +54,16 @@ def rests_on(advice: Advice, scores: ScoresAdvice) -> Section:
     return Section("What it rests on", tuple(lines))
 
 
-def _own(advice: Advice, pair: Pair) -> str:
+def _own(advice: Advice, scores: ScoresAdvice) -> str:
     """Return how the recommendation stands to the estimator that the user named."""
+    pair = scores.recommended.pair
     if advice.baseline is not None:
         return f"You named {advice.estimator}, so the recommendation keeps its baseline: {with_baseline(pair)}."
     return (
         f"You named {advice.estimator}. On average it does not estimate the gradient of the mean reward, or it is not known to. "
         "So its squared error cannot be compared, and the best group size for it can be another. The recommendation is for the "
-        "leave-one-out baseline without division. Estimators with different means are compared by their efficiency, which needs "
-        "more than this table."
+        "leave-one-out baseline without division. Estimators with different means are compared by their efficiency, which this "
+        f"table does not give: {scores.by_efficiency.refusal}."
     )
 
 

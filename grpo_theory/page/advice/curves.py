@@ -82,25 +82,29 @@ def _last_shown(advice: Advice) -> int:
 def _errors(advice: Advice) -> Figure:
     assert advice.scores is not None
     choice, last = advice.scores.choice, _last_shown(advice)
+    what, against = (
+        ("error", "error above the least") if advice.scores.own is None else ("loss", "best efficiency above this one")
+    )
     shown = choice.group_sizes <= last
     figure, axes = _axes()
     sizes = choice.group_sizes[shown].astype(np.float64)
-    top = max(LARGEST_SHOWN, 1.5 * float(choice.loss.estimate[choice.at(advice.group_size)]) if advice.group_size else 0.0)
+    compared = advice.group_size if advice.group_size in choice.group_sizes else None
+    top = max(LARGEST_SHOWN, 1.5 * float(choice.loss.estimate[choice.at(compared)]) if compared else 0.0)
     high = np.minimum(choice.loss.high[shown], 100.0)
     axes.fill_between(sizes, choice.loss.low[shown], high, color=BLUE, alpha=0.25, linewidth=0)
-    axes.plot(sizes, choice.loss.estimate[shown], color=BLUE, linewidth=1.8, label=f"error, {100.0 * advice.level:g}% limits")
+    axes.plot(sizes, choice.loss.estimate[shown], color=BLUE, linewidth=1.8, label=f"{what}, {100.0 * advice.level:g}% limits")
     for i, (first, end) in enumerate(run for run in choice.runs if run[0] <= last):
         label = "" if i else "may be the best size"
         axes.axvspan(first - 0.5, min(end, last) + 0.5, color=GREEN, alpha=0.22, linewidth=0, label=label)
     axes.plot(
         choice.group_size, 0.0, "o", color=GREEN, markersize=8, clip_on=False, label=f"recommended: {choice.group_size}", zorder=5
     )
-    if advice.group_size is not None and advice.group_size != choice.group_size:
-        loss = choice.loss.estimate[choice.at(advice.group_size)]
-        axes.plot(advice.group_size, loss, "X", color=VERMILION, markersize=8, label=f"yours: {advice.group_size}", zorder=5)
+    if compared is not None and compared != choice.group_size:
+        loss = choice.loss.estimate[choice.at(compared)]
+        axes.plot(compared, loss, "X", color=VERMILION, markersize=8, label=f"yours: {compared}", zorder=5)
     axes.set_ylim(-0.03 * top, top)
     axes.yaxis.set_major_formatter(FuncFormatter(_percent))
-    axes.set_ylabel("error above the least")
+    axes.set_ylabel(against)
     _group_axis(axes, int(sizes[0]), last)
     figure.legend(loc="outside upper left", ncols=2, fontsize=11)
     return figure

@@ -12,6 +12,10 @@ from grpo_theory.plan.scores_advice import ScoresAdvice
 
 PREDICTED = "*"
 """Marks a share that is estimated by a fitted model."""
+EFFICIENCY_KNOWS = (
+    "The efficiency already accounts for groups with equal rewards, whatever the estimator makes of them, so they are no further "
+    "argument against small groups."
+)
 
 
 def how_sure(advice: Advice, scores: ScoresAdvice) -> Section:
@@ -20,23 +24,26 @@ def how_sure(advice: Advice, scores: ScoresAdvice) -> Section:
     if choice.group_sizes.size == 1:
         only = f"Only this group size is allowed ({binding(advice.limits)}): there is no choice."
         return Section("How sure", (only, *_tails(advice, scores)))
+    own, using = scores.own is not None, "this baseline" if scores.own is None else advice.estimator
     if choice.low == choice.high:
-        sure = f"At {level} confidence, every other permitted group size has a larger error with this baseline."
+        worse = f"less efficiency with {using}" if own else f"a larger error with {using}"
+        sure = f"At {level} confidence, every other {'compared' if own else 'permitted'} group size has {worse}."
         return Section("How sure", (sure, *_tails(advice, scores)))
     span = (
         f"between {choice.low:,} and {choice.high:,}"
         if choice.bounded
-        else f"between {choice.low:,} and {largest:,}, the largest allowed"
+        else f"between {choice.low:,} and {largest:,}, the largest {'that was compared' if own else 'allowed'}"
     )
-    holes = " Sizes in between that waste budget by rounding are left out." if len(choice.runs) > 1 else ""
-    lines = [
-        f"At {level} confidence, the best group size with this baseline is {span}.{holes} The data cannot tell these sizes apart."
-    ]
+    holes = " Sizes in between that waste budget by rounding are left out." if len(choice.runs) > 1 and not own else ""
+    lines = [f"At {level} confidence, the best group size with {using} is {span}.{holes} The data cannot tell these sizes apart."]
     risk = choice.risk
     if np.isfinite(risk):
         lines.append(
-            f"If {choice.group_size:,} is not the best size, it has at most {percent(risk)} more error than the best. That is as "
-            f"if {percent(risk / (1.0 + risk))} of the responses were thrown away."
+            f"If {choice.group_size:,} is not the best size, the best has at most {percent(risk)} more efficiency. That is as if "
+            f"{percent(risk / (1.0 + risk))} of the gain of a step were given away."
+            if own
+            else f"If {choice.group_size:,} is not the best size, it has at most {percent(risk)} more error than the best. "
+            f"That is as if {percent(risk / (1.0 + risk))} of the responses were thrown away."
         )
     else:
         lines.append("The data set no limit on how much worse than the best the recommended size might be.")
@@ -84,7 +91,8 @@ def group_sizes(advice: Advice, scores: ScoresAdvice) -> Section:
     wanted = {*SHOWN, choice.group_size, choice.low, advice.group_size, *([choice.high] if choice.bounded else [])}
     shares = _shares(advice.rewards.uniform)
     limits = f"{level_text(advice.level)} limits"
-    rows = [("group size", "prompts", "more error than the best", limits, "equal-reward groups", "")]
+    heading = "more error than the best" if scores.own is None else "the best gains more by"
+    rows = [("group size", "prompts", heading, limits, "equal-reward groups", "")]
     for index, size in enumerate(choice.group_sizes.tolist()):
         if size in wanted:
             marks = {
@@ -102,9 +110,11 @@ def group_sizes(advice: Advice, scores: ScoresAdvice) -> Section:
                     ", ".join(word for word, holds in marks.items() if holds),
                 )
             )
+    using = with_baseline(scores.recommended.pair) if scores.own is None else advice.estimator
+    equal = _equal_rewards(scores.recommended.pair.name) if scores.own is None else EFFICIENCY_KNOWS
     text = [
-        f"All rows are with {with_baseline(scores.recommended.pair)}. A larger group estimates each prompt's gradient better but "
-        f"leaves room for fewer prompts. {_equal_rewards(scores.recommended.pair.name)}"
+        f"All rows are with {using}. A larger group estimates each prompt's gradient better but leaves room for fewer prompts. "
+        f"{equal}"
     ]
     if any(row[4].endswith(PREDICTED) for row in rows[1:]):
         text.append(

@@ -1,11 +1,15 @@
 """The recommendation in words: baseline, batch and learning rate; or why there is none, and what would change it."""
 
+from collections.abc import Callable
+
 from grpo_theory.page.advice.baselines import with_baseline
+from grpo_theory.page.advice.estimators import best_of_sizes, without_lengths, yours
 from grpo_theory.page.advice.group_sizes import binding
 from grpo_theory.page.section import Section, interval_text, level_text, number, option, percent
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.cost import limits_prompts
-from grpo_theory.plan.scores_advice import FEWEST, FEWEST_PROMPTS, Missing, ScoresAdvice
+from grpo_theory.plan.scores_advice import FEWEST, Missing, ScoresAdvice
+from grpo_theory.plan.size_choice import FEWEST_PROMPTS
 from grpo_theory.validation import counted
 
 HOW_TO_SKETCH = (
@@ -18,27 +22,45 @@ HOW_TO_SKETCH = (
 def recommendation(advice: Advice, scores: ScoresAdvice) -> Section:
     """Return what to use, against what is in use, and what becomes of the learning rate."""
     choice, pair = scores.choice, scores.recommended.pair
-    lines = [f"Use {with_baseline(pair)} and groups of {pair.group_size:,}: {_batch(advice, pair.batch_size, pair.group_size)}."]
+    batch = _batch(advice, choice.batch_size, choice.group_size)
+    if scores.own is not None:
+        first = f"Use {advice.estimator} with groups of {choice.group_size:,}: {batch}.{best_of_sizes(advice, scores)}"
+        lines = [first + without_lengths(advice, scores) + _unsure(advice)]
+        return Section("Recommendation", (*lines, *_changes(advice, scores, yours)))
+    lines = [f"Use {with_baseline(pair)} and groups of {pair.group_size:,}: {batch}."]
     lines[0] += (
         " Of all batches with this baseline that the budget and the limits allow, this one has the smallest estimated squared "
         "error of the gradient of one training step."
     )
     if advice.estimator is None and not any(rival.better and rival.shown for rival in scores.recommended.rivals):
         lines[0] += " No other baseline, with its own best batch, is shown to have a smaller error."
-    if not advice.enough:
-        lines[0] += " The data are not sufficient to be sure: see the section How sure."
-    if advice.group_size is not None and advice.group_size != choice.group_size:
-        index, loss = choice.at(advice.group_size), choice.loss
-        tail = "" if not choice.candidates[index] else " The data cannot tell it from the best."
-        lines.append(
-            f"With the same baseline, your group size {advice.group_size:,} has {percent(loss.estimate[index])} more error "
-            f"({level_text(advice.level)} limits {interval_text(loss.low[index], loss.high[index])}).{tail}"
-        )
-    elif advice.group_size is not None:
-        lines.append("This is the group size that you have.")
+    lines[0] += without_lengths(advice, scores) + _unsure(advice)
+    return Section("Recommendation", (*lines, *_changes(advice, scores, _with_same_baseline)))
+
+
+def _unsure(advice: Advice) -> str:
+    return "" if advice.enough else " The data are not sufficient to be sure: see the section How sure."
+
+
+def _changes(advice: Advice, scores: ScoresAdvice, compared: Callable[[Advice, ScoresAdvice], str]) -> list[str]:
+    """Return how the group size in use compares, and what becomes of the learning rate."""
+    lines = []
+    if advice.group_size is not None:
+        same = advice.group_size == scores.choice.group_size
+        lines.append("This is the group size that you have." if same else compared(advice, scores))
     if advice.rewards.learning_rate is not None:
         lines.append(_learning_rate(advice, scores))
-    return Section("Recommendation", tuple(lines))
+    return lines
+
+
+def _with_same_baseline(advice: Advice, scores: ScoresAdvice) -> str:
+    assert advice.group_size is not None
+    index, loss = scores.choice.at(advice.group_size), scores.choice.loss
+    tail = "" if not scores.choice.candidates[index] else " The data cannot tell it from the best."
+    return (
+        f"With the same baseline, your group size {advice.group_size:,} has {percent(loss.estimate[index])} more error "
+        f"({level_text(advice.level)} limits {interval_text(loss.low[index], loss.high[index])}).{tail}"
+    )
 
 
 def _learning_rate(advice: Advice, scores: ScoresAdvice) -> str:
@@ -99,8 +121,8 @@ def would_change(advice: Advice) -> Section:
     lines = ["The policy: as it learns, success rates and gradients change, and with them this advice. Log rollouts again."]
     if advice.scores is not None:
         lines += [*_limits(advice, advice.scores), *_costs(advice, advice.scores)]
-        choice = advice.scores.choice
-        if not choice.bounded and choice.constants.alike and float(choice.constants.law.c3) > 0.0:
+        choice = advice.scores.recommended.choice
+        if advice.scores.own is None and not choice.bounded and choice.constants.alike and float(choice.constants.law.c3) > 0.0:
             lines.append(
                 "Prompts: these may have gradients so alike that a larger group is always better. More prompts would tell."
             )
@@ -110,7 +132,12 @@ def would_change(advice: Advice) -> Section:
 def _limits(advice: Advice, scores: ScoresAdvice) -> list[str]:
     """Return what is said of the limits that bind."""
     choice, lines = scores.choice, []
-    if choice.best == choice.group_sizes.size - 1 and scores.real_optimum > choice.group_size:
+    if scores.own is not None:
+        lines.append(
+            f"Larger groups: the table can tell of {advice.estimator} up to groups of {scores.by_efficiency.largest:,}. With "
+            "more responses to each prompt it could tell of larger ones."
+        )
+    elif choice.best == choice.group_sizes.size - 1 and scores.real_optimum > choice.group_size:
         lines.append(
             f"The limits: larger groups than {choice.group_size:,} are not allowed ({binding(advice.limits)}). Were "
             f"they, the best group size would be {number(scores.real_optimum)} before rounding."
@@ -124,6 +151,8 @@ def _limits(advice: Advice, scores: ScoresAdvice) -> list[str]:
 def _costs(advice: Advice, scores: ScoresAdvice) -> list[str]:
     """Return what is said of the budget and of costs."""
     limits, best = advice.limits, number(scores.real_optimum)
+    if scores.own is not None:
+        return [f"The budget, and a cost of a prompt: with {advice.estimator} the best group size can depend on both."]
     if limits.cost_prompt > 0.0:
         return [
             f"The costs: a prompt costs as much as {number(limits.cost_prompt / limits.cost_response)} responses here, and "

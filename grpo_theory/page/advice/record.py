@@ -13,10 +13,11 @@ from grpo_theory.page.advice.text import assumptions
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.baseline_gain import Rival
 from grpo_theory.plan.error_constants import vector
+from grpo_theory.plan.estimator_advice import EstimatorAdvice
 from grpo_theory.plan.rewards_advice import RewardsAdvice
 from grpo_theory.plan.scores_advice import ScoresAdvice
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a key changes its meaning or goes."""
 
 
@@ -59,6 +60,7 @@ FROM_SCORES = (
     "signal_to_noise",
     "baselines",
     "rivals",
+    "by_efficiency",
     "scores",
 )
 """The keys that are None for rewards alone."""
@@ -88,14 +90,16 @@ def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
-    choice, table = scores.choice, scores.baselines
+    choice, table, pair = scores.choice, scores.baselines, scores.recommended.pair
+    mse, unknown = scores.recommended.choice.mse if scores.own is None else None, np.full(choice.group_sizes.size, np.nan)
     sizes = _rows(
         {
             "group_size": choice.group_sizes,
             "batch_size": choice.batch_sizes,
-            "mse": choice.mse.estimate,
-            "mse_low": choice.mse.low,
-            "mse_high": choice.mse.high,
+            "mse": unknown if mse is None else mse.estimate,
+            "mse_low": unknown if mse is None else mse.low,
+            "mse_high": unknown if mse is None else mse.high,
+            "efficiency": unknown if scores.own is None else scores.own.efficiency,
             "loss": choice.loss.estimate,
             "loss_low": choice.loss.low,
             "loss_high": choice.loss.high,
@@ -113,13 +117,13 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
     }
     return {
         "recommendation": {
-            "baseline": scores.recommended.pair.name,
-            "share_of_all_prompts": scores.recommended.pair.share,
+            "baseline": pair.name if scores.own is None else None,
+            "share_of_all_prompts": pair.share if scores.own is None else None,
             "group_size": choice.group_size,
             "batch_size": choice.batch_size,
             "responses": choice.group_size * choice.batch_size,
             "cost": advice.limits.cost(choice.batch_size, choice.group_size),
-            "before_rounding": scores.real_optimum,
+            "before_rounding": scores.real_optimum if scores.own is None else None,
         },
         "confidence_set": {
             "low": choice.low,
@@ -131,7 +135,7 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
             "heavy_tailed": advice.heavy_tailed,
             "student_coverage": constants.student_coverage,
         },
-        "current": None if advice.group_size is None else sizes[choice.at(advice.group_size)],
+        "current": next((row for row in sizes if row["group_size"] == advice.group_size), None),
         "group_sizes": sizes,
         "constants": _rows(
             {
@@ -145,8 +149,23 @@ def _from_scores(advice: Advice, scores: ScoresAdvice) -> dict[str, Any]:
         ),
         "signal_to_noise": {"group_size": choice.group_size, **limits(scores.signal)},
         "baselines": {"group_size": table.group_size, "shrinkage": table.shrinkage, "table": _rows(baselines)},
-        "rivals": [_rival(rival) for rival in scores.recommended.rivals],
+        "rivals": [_rival(rival) for rival in scores.recommended.rivals] if scores.own is None else [],
+        "by_efficiency": _by_efficiency(scores.by_efficiency),
         "scores": {"prompts": scores.prompts, "dropped": scores.dropped},
+    }
+
+
+def _by_efficiency(advice: EstimatorAdvice) -> dict[str, Any]:
+    return {
+        "planned": advice.choice is not None,
+        "refusal": advice.refusal,
+        "by_length": advice.by_length,
+        "largest": advice.largest,
+        "prompts": advice.prompts,
+        "other_estimators": [
+            {"name": one.name, "group_size": one.group_size, "batch_size": one.batch_size, "gain": limits(one.gain)}
+            for one in advice.others
+        ],
     }
 
 

@@ -3,6 +3,7 @@
 from textwrap import fill
 
 from grpo_theory.page.advice.baselines import baselines, rests_on
+from grpo_theory.page.advice.estimators import other_estimators
 from grpo_theory.page.advice.group_sizes import group_sizes, how_sure
 from grpo_theory.page.advice.recommendation import no_group_size, recommendation, would_change
 from grpo_theory.page.advice.rewards import equal_rewards, evaluations, rewards_alone
@@ -42,8 +43,9 @@ def sections(advice: Advice) -> list[Section]:
     alone = [rewards_alone(advice), evaluations(advice)]
     rest = [would_change(advice), assumptions(advice), what_was_read(advice)]
     if scores is not None:
-        shown = (recommendation, rests_on, how_sure, group_sizes, baselines)
-        return [*(section(advice, scores) for section in shown), *alone, *rest]
+        shown = (recommendation, rests_on, how_sure, group_sizes, *(() if scores.own else (baselines,)), other_estimators)
+        found = (section(advice, scores) for section in shown)
+        return [*(part for part in found if part is not None), *alone, *rest]
     return [no_group_size(advice), *alone, equal_rewards(advice), *rest]
 
 
@@ -56,8 +58,7 @@ def assumptions(advice: Advice) -> Section:
     ]
     if advice.scores is not None:
         lines.append(
-            "The step uses the recommended baseline, does not divide by the standard deviation, and makes one update for each "
-            "batch. "
+            _step(advice)
             + ("" if _keeps(advice) else f"This is known not to hold for {advice.estimator}, which you named. ")
             + "The error of one step's gradient is what counts here, which is not all that counts."
         )
@@ -71,7 +72,21 @@ def assumptions(advice: Advice) -> Section:
 
 def _keeps(advice: Advice) -> bool:
     """Return whether the recommendation is for the user's own estimator, or for none in particular."""
-    return advice.estimator is None or advice.baseline is not None
+    return (
+        advice.estimator is None or advice.baseline is not None or (advice.scores is not None and advice.scores.own is not None)
+    )
+
+
+def _step(advice: Advice) -> str:
+    """Return what is taken to be so of the step."""
+    if advice.scores is not None and advice.scores.own is not None:
+        return (
+            f"The step uses the advantages of {advice.estimator} with its registered constants, its learning rate is tuned, and "
+            "each batch is used for one update, so that importance ratios are 1. "
+        )
+    return (
+        "The step uses the recommended baseline, does not divide by the standard deviation, and makes one update for each batch. "
+    )
 
 
 def what_was_read(advice: Advice) -> Section:

@@ -1,0 +1,143 @@
+"""Which group size of an estimator gains most in one step, which others the data cannot tell from it, and what each loses."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.intervals.heavy_tails import tail_quantiles
+from grpo_theory.intervals.interval import Interval, check_level
+from grpo_theory.intervals.quotient import quotient_limits
+from grpo_theory.plan.error_constants import signal_interval, student_quantile
+from grpo_theory.plan.size_choice import SizeChoice, sufficient_prompts
+from grpo_theory.plan.step_law import SMALLEST, Estimates, StepLaw
+from grpo_theory.validation import as_positive
+
+
+@dataclass(frozen=True, eq=False)
+class EfficiencyChoice(SizeChoice):
+    """The batches of one estimator, the efficiency of a step with each, and which is best.
+
+    Attributes
+    ----------
+    group_sizes, batch_sizes : ndarray, shape (K,)
+        The group sizes, ascending, and the number of prompts at each.
+    loss : Interval
+        Shape (K,): by what share the best size's efficiency is above that of each: 0.05 is 5% more gain of one step. No
+        standard errors.
+    candidates : ndarray, shape (K,)
+        Whether the size cannot be told from the best.
+    best : int
+        The index of the recommended size.
+    efficiency : ndarray, shape (K,)
+        Likely values, none above 1.
+    roots : Estimates
+        Of the roots of the efficiencies times ||g||, shape (K,).
+    likely_root : float
+        The likely value of the recommended size's.
+    level : float
+    """
+
+    efficiency: Array
+    roots: Estimates
+    likely_root: float
+    level: float
+
+    @property
+    def pilot(self) -> int:
+        """The number of prompts that the estimates come from."""
+        return self.roots.prompts
+
+    def prompts_needed(self, tolerance: float) -> int | None:
+        """Return how many prompts a pilot needs for the recommended size to lose less than a share, at the level.
+
+        As `GroupSizeChoice.prompts_needed`.
+        """
+        tolerance = as_positive("tolerance", tolerance)
+
+        def risk(prompts: int) -> float:
+            # The covariance falls as one over the number of prompts; limits have it times the square of the quantile alone.
+            t = student_quantile(prompts, self.level) * np.sqrt(self.pilot / prompts)
+            return float(_above(self.roots, np.full(1, self.best), -t, t)[1][0])
+
+        if self.risk <= tolerance:
+            return self.pilot
+        return sufficient_prompts(risk, self.pilot, tolerance)
+
+
+def choose_by_efficiency(law: StepLaw, batch_sizes: Integers, level: float = 0.95) -> EfficiencyChoice:
+    """Choose the group size at which a step of its own best length gains most, from the law of an estimator's step.
+
+    A size is a candidate unless another has a larger root of its efficiency by a two-sided t test of their difference, as
+    `choose_group_size` tests errors. Limits of losses are Fieller's, of ratios of these roots (docs/derivations.md, section
+    35.4), with quantiles that allow for heavy tails, for the recommended size too.
+
+    Parameters
+    ----------
+    law : StepLaw
+        At least 3 prompts.
+    batch_sizes : ndarray of int, shape (K,)
+        The number of prompts in a training batch at each of the law's group sizes.
+    level : float, default 0.95
+    """
+    level = check_level(level)
+    t, (roots, likely) = student_quantile(law.prompts, level), law.root_efficiency(batch_sizes)
+    best, every = int(np.argmax(likely)), np.arange(likely.size)
+    kept = np.asarray(~(roots.values - roots.values[:, None] > t * roots.differences).any(axis=1))
+    kept[best] = True
+    ratio = np.maximum(roots.values / max(float(roots.values[best]), SMALLEST), 0.0)[:, None]
+    from_best = roots.influences[best] * ratio - roots.influences
+    lower, upper = (np.tile(side, (likely.size, 1)).T for side in tail_quantiles(from_best, level))
+    lower[best], upper[best] = tail_quantiles(-from_best, level)
+    low, high = _above(roots, every, lower, upper)
+    loss = (likely[best] / likely) ** 2 - 1.0
+    return EfficiencyChoice(
+        group_sizes=law.group_sizes,
+        batch_sizes=batch_sizes,
+        loss=Interval(
+            loss,
+            np.full(loss.size, np.nan),
+            np.where(kept, 0.0, np.clip(low, 0.0, loss)),
+            np.maximum(high, loss),
+            level,
+        ),
+        candidates=kept,
+        best=best,
+        efficiency=np.minimum(likely**2 / float(law.square.likely), 1.0),
+        roots=roots,
+        likely_root=float(likely[best]),
+        level=level,
+    )
+
+
+def _above(roots: Estimates, sizes: Integers, lower: Array | float, upper: Array | float) -> tuple[Array, Array]:
+    """Return limits of by what share the best rival's efficiency is above that of each of some sizes."""
+    values, covariance = np.maximum(roots.values, 0.0), roots.covariance
+    own = np.diagonal(covariance)
+    variances = own, covariance[sizes], own[sizes, None]
+    low, high = quotient_limits(values, values[sizes, None], variances, lower, upper)
+    return low.max(axis=1) ** 2 - 1.0, high.max(axis=1) ** 2 - 1.0
+
+
+def efficiency_gain(root: Estimates, base: Estimates, likely: float, level: float) -> Interval:
+    """Return by what share one efficiency is above another, from their roots, each of shape (), and their likely ratio."""
+    spread = Estimates(root.values, root.influences - likely * base.influences)
+    quantiles = tail_quantiles(spread.influences, level)
+    both = Estimates(np.stack([root.values, base.values]), np.stack([root.influences, base.influences])).covariance
+    above, below = max(float(root.values), 0.0), max(float(base.values), 0.0)
+    low, high = quotient_limits(above, below, (both[0, 0], both[0, 1], both[1, 1]), *quantiles)
+    error = 2.0 * likely * spread.standard_errors / below if below > 0.0 else np.asarray(np.nan)
+    return Interval(np.asarray(likely**2 - 1.0), error, low**2 - 1.0, high**2 - 1.0, level)
+
+
+def efficiency_signal(law: StepLaw, index: int, batch_size: int, level: float, sketch_width: int | None) -> Interval:
+    """Interval of efficiency/(1 - efficiency) of a step: for unbiased estimators ||g||^2 over the squared error."""
+    strength, noise = law.signal(index, batch_size)
+    both = Estimates(*(np.stack(part) for part in zip(strength, noise, strict=True)))
+    variances = float(both.covariance[0, 0]), float(both.covariance[0, 1]), float(both.covariance[1, 1])
+    means = float(strength.values), float(noise.values)
+
+    def influences(ratio: float) -> Array:
+        return strength.influences - ratio * noise.influences
+
+    return signal_interval(means, variances, influences, level, sketch_width)

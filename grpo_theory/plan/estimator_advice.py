@@ -1,0 +1,207 @@
+"""The best batch of a user's own estimator, by its efficiency, and what another estimator with its own best batch would gain."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from grpo_theory.arrays import Integers
+from grpo_theory.estimation import Estimator, find
+from grpo_theory.intervals.interval import Interval
+from grpo_theory.intervals.u_statistics import prompt_gradients
+from grpo_theory.plan.baseline_gain import BaselineChoice, pair_terms
+from grpo_theory.plan.baselines import baseline_terms
+from grpo_theory.plan.convention import weighs_by_length
+from grpo_theory.plan.cost import Limits
+from grpo_theory.plan.efficiency import EfficiencyChoice, choose_by_efficiency, efficiency_gain, efficiency_signal
+from grpo_theory.plan.error_constants import pilot_terms
+from grpo_theory.plan.size_choice import FEWEST_PROMPTS
+from grpo_theory.plan.size_comparison import rivals
+from grpo_theory.plan.step_law import Estimates, StepLaw
+from grpo_theory.plan.subgroups import MOST_VALUES, RewardClasses, can_be_averaged, check_reads_own_rewards
+from grpo_theory.samples import Groups, RaggedRollouts
+
+OTHERS = ("rloo", "trl_grpo", "nemo_rl", "max_rl")
+"""The estimators that an advice is compared with: no division; by the group's deviation, the others' deviation, and the mean."""
+
+
+@dataclass(frozen=True, eq=False)
+class Switch:
+    """Another estimator with its own best batch.
+
+    Attributes
+    ----------
+    name : str
+    group_size, batch_size : int
+    gain : Interval
+        By what share its efficiency is above that of the recommendation: 0.1 is 10% more, below 0 it is less.
+    """
+
+    name: str
+    group_size: int
+    batch_size: int
+    gain: Interval
+
+    @property
+    def shown(self) -> bool:
+        """Whether the data show that it gains more in a step."""
+        return float(self.gain.low) > 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatorAdvice:
+    """What is said by efficiency, from the prompts that have as many responses as half of all prompts have.
+
+    Attributes
+    ----------
+    choice : EfficiencyChoice or None
+        The batches of the user's estimator; None where none is named, or where the squared error has the same order.
+    signal : Interval or None
+        Efficiency/(1 - efficiency) of the user's estimator with the recommended batch; None without a choice.
+    prompts_needed : int or None
+        How many prompts a pilot needs for the recommended size to be sure of losing less than the tolerance.
+    by_length : bool
+        Whether the user's estimator weighs tokens by the lengths of responses, which is left out.
+    others : tuple of Switch
+        Other estimators, of `OTHERS`; empty where the table has too many different rewards.
+    refusal : str
+        Why there is no choice although the squared error has another order; empty if there is one, or none is needed.
+    largest : int
+        The number of responses to each prompt that this rests on: the largest group size that is considered.
+    prompts : int
+        The number of prompts.
+    """
+
+    choice: EfficiencyChoice | None
+    signal: Interval | None
+    prompts_needed: int | None
+    by_length: bool
+    others: tuple[Switch, ...]
+    refusal: str
+    largest: int
+    prompts: int
+
+
+def logged_size(sizes: Integers) -> int:
+    """Return the largest number of responses that at least half the prompts have, and at least three."""
+    most = max(FEWEST_PROMPTS, (sizes.size + 1) // 2)
+    return int(np.sort(sizes)[::-1][most - 1])
+
+
+class EstimatorLaws:
+    """The laws of estimators' steps on usable rollouts, at the allowed group sizes."""
+
+    def __init__(self, kept: Groups, limits: Limits, group_size: int | None) -> None:
+        self.largest = logged_size(kept.sizes)
+        self.rollouts = kept.at_least(self.largest) if isinstance(kept, RaggedRollouts) else kept
+        self.limits, self.asked = limits, group_size
+        self.classes = RewardClasses.of(self.rollouts)
+        self.gradients = prompt_gradients(self.rollouts)
+
+    def sizes(self, least: int, most: int) -> Integers:
+        """Return the allowed group sizes from the least to the most, or some of them spread evenly in the logarithm."""
+        allowed, _ = self.limits.batches()
+        within = allowed[(allowed >= least) & (allowed <= most)]
+        if within.size == 0:
+            return within
+        some = within[rivals(within.size, 0)]
+        return np.union1d(some, within[within == self.asked])
+
+    def batches(self, sizes: Integers) -> Integers:
+        """Return the number of prompts at each group size."""
+        allowed, batches = self.limits.batches()
+        return batches[np.searchsorted(allowed, sizes)]
+
+    def of(self, estimator: Estimator) -> StepLaw | None:
+        """Return the law of an estimator's advantages up to the logged group size; None if no such size is allowed."""
+        sizes = self.sizes(estimator.advantage.minimum_group_size, self.largest)
+        sizes = sizes[[can_be_averaged(self.classes, size) for size in sizes.tolist()]]
+        return StepLaw.of_subgroups(self.classes, self.gradients, estimator, sizes) if sizes.size else None
+
+    def of_pair(self, name: str, share: float, sizes: Integers) -> StepLaw:
+        """Return the law of an estimator without division, with a baseline, at any sizes."""
+        terms = pair_terms(pilot_terms(self.rollouts), baseline_terms(self.rollouts), name, share)
+        return StepLaw.of_unbiased(terms, sizes)
+
+    def choice(self, name: str, level: float) -> EfficiencyChoice | None:
+        """Return the best batch of an estimator to be compared with; None if it is not defined for these rewards."""
+        if name == "rloo":
+            law: StepLaw | None = self.of_pair("leave-one-out mean", 0.0, self.sizes(2, int(self.limits.max_group_size)))
+        else:
+            try:
+                law = self.of(find(name))
+            except ValueError:  # as one that divides by the mean, of rewards below 0
+                return None
+        return None if law is None else choose_by_efficiency(law, self.batches(law.group_sizes), level)
+
+
+def advise_by_efficiency(
+    kept: Groups,
+    limits: Limits,
+    recommended: BaselineChoice,
+    *,
+    estimator: Estimator | None,
+    planned: bool,
+    group_size: int | None,
+    level: float,
+    tolerance: float,
+) -> EstimatorAdvice:
+    """Plan an estimator's batch by efficiency, unless the recommendation is planned for it already, and compare with others.
+
+    Raises
+    ------
+    ValueError
+        If the estimator's advantages depend on more than the rewards of their own group, or are not defined for these rewards.
+    """
+    own = estimator if estimator is not None and not planned else None
+    if own is not None:
+        check_reads_own_rewards(own)
+    different = np.unique(kept.rewards).size
+    largest, by_length = logged_size(kept.sizes), own is not None and weighs_by_length(own)
+    if different > MOST_VALUES:
+        why = (
+            f"the table has {different:,} different rewards, and the law of {own.name} is known for at most {MOST_VALUES}"
+            if own
+            else ""
+        )
+        return EstimatorAdvice(None, None, None, by_length, (), why, largest, kept.batch_size)
+    laws = EstimatorLaws(kept, limits, group_size)
+    law = None if own is None else laws.of(own)
+    if own is not None and law is None:
+        why = f"budget and limits allow no group of at most {largest}, the number of responses that the prompts have"
+        return EstimatorAdvice(None, None, None, by_length, (), why, largest, laws.rollouts.batch_size)
+    if law is None:
+        choice, signal, needed, pair = None, None, None, recommended.pair
+        base = laws.of_pair(pair.name, pair.share, np.array([pair.group_size])).root_efficiency(np.array([pair.batch_size]))
+        place = 0
+    else:
+        choice = choose_by_efficiency(law, laws.batches(law.group_sizes), level)
+        base, place, needed = law.root_efficiency(choice.batch_sizes), choice.best, choice.prompts_needed(tolerance)
+        signal = efficiency_signal(law, place, choice.batch_size, level, kept.known_scores.shape[-1])
+    others = _switches(laws, own, (_one(base[0], place), float(base[1][place])), level)
+    return EstimatorAdvice(choice, signal, needed, by_length, others, "", largest, laws.rollouts.batch_size)
+
+
+def _switches(laws: EstimatorLaws, own: Estimator | None, base: tuple[Estimates, float], level: float) -> tuple[Switch, ...]:
+    """Return what other estimators would gain; each has its part of the error probability."""
+    root, likely = base
+    names = [name for name in OTHERS if not _same(name, own)]
+    found = []
+    for name in names:
+        choice = laws.choice(name, level)
+        if choice is not None:
+            ratio = choice.likely_root / likely
+            gain = efficiency_gain(_one(choice.roots, choice.best), root, ratio, 1.0 - (1.0 - level) / len(names))
+            found.append(Switch(name, choice.group_size, choice.batch_size, gain))
+    return tuple(found)
+
+
+def _same(name: str, own: Estimator | None) -> bool:
+    """Return whether an estimator has the advantages of the user's, or of the squared error's plan if the user's is none."""
+    if own is None:
+        return name == "rloo"
+    other, mine = find(name).advantage, own.advantage
+    return other.function is mine.function and dict(other.parameters) == dict(mine.parameters)
+
+
+def _one(estimates: Estimates, index: int) -> Estimates:
+    return Estimates(estimates.values[index], estimates.influences[index])
