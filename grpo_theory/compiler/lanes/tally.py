@@ -15,8 +15,8 @@ type_function(as_those, lambda words, lanes: signature(LanesType(words.dtype), w
 
 
 @lower(as_those, types.Array, SMALL)
-def _as_those(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    return builder.trunc(values[1], vector_of(signature.args[0].dtype)) if size_of(signature.args[0]) == 1 else values[1]
+def _as_those(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> ir.Value:
+    return builder.trunc(values[1], vector_of(sig.args[0].dtype)) if size_of(sig.args[0]) == 1 else values[1]
 
 
 _TALLIES = {types.int16: TALLIES, types.int8: BYTE_TALLIES}
@@ -25,8 +25,8 @@ type_function(tallies_of, lambda words: signature(_TALLIES[words.dtype], words))
 
 
 @lower(tallies_of, types.Array)
-def _tallies_of(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    return ir.Constant(vector_of(signature.return_type.dtype), [0] * WIDTH)
+def _tallies_of(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> ir.Value:
+    return ir.Constant(vector_of(sig.return_type.dtype), [0] * WIDTH)
 
 
 def _find_tally_below(tally: LanesType, bound: LanesType, words: types.Array, *index: types.Type) -> Any:
@@ -38,9 +38,9 @@ type_function(tally_below, _find_tally_below)
 
 @lower(tally_below, TALLIES, SMALL, types.Array, types.VarArg(types.Integer))
 @lower(tally_below, BYTE_TALLIES, BYTES, types.Array, types.VarArg(types.Integer))
-def _tally_below(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+def _tally_below(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> ir.Value:
     """Work on 32 bytes at a time: comparisons of the longest vectors take a detour by registers of truth values."""
-    _, _, kind, *rest = signature.args
+    _, _, kind, *rest = sig.args
     n = SHORTER // size_of(kind)
     part = ir.VectorType(LLVM_TYPES[kind.dtype], n)
     indices = indices_of(context, builder, rest, values[3:])
