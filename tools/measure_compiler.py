@@ -30,7 +30,6 @@ PATCHES = {
     "stages with wrappers": "stages.Stage = lambda function, targetoptions: numba.njit("
     "function, **{k: v for k, v in targetoptions.items() if k not in ('nopython', 'no_cpython_wrapper')})",
     "wrappers for C": "del options.OPTIONS['no_cfunc_wrapper']",
-    "paragraphs as stages": "stages.paragraph = compiler.paragraph = stages.stage",
     "dispatch": "compiler.compile_driver = compilation.compile_driver = DISPATCHED",
     "dispatch, fields looked at": "compiler.compile_driver = compilation.compile_driver = DISPATCHED\n"
     "compiler.record_type = lambda record, *fields: numba.types.NamedTuple(fields, record)",
@@ -78,7 +77,7 @@ def NUMBAS_VALUES():
     function_pointers.FirstClassType = function_values.FirstClassType = compiler.FirstClassType = numba.types.FunctionType
     value = lambda dispatcher, own: dispatcher
     function_pointers.first_class_value = function_values.first_class_value = compiler.first_class_value = value
-    compiler.wanted = function_values.wanted = lambda function, whether: function.value
+    compiler.value_or_null = function_values.value_or_null = lambda function, is_called: function.value
     compiler.compile_driver = compilation.compile_driver = DISPATCHED
 
 

@@ -1,13 +1,12 @@
 """Functions that are compiled as parts of whatever compiled function calls them.
 
-Of numba this subclasses `numba.core.registry.CPUDispatcher` and uses the options `forceinline`, `inline`, `no_cpython_wrapper`
-and `_nrt` of `njit`.
+Of numba this subclasses `numba.core.registry.CPUDispatcher` and uses the options `no_cpython_wrapper` and `_nrt` of
+`njit`.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-import numba
 from numba.core.registry import CPUDispatcher
 
 from grpo_theory.compiler.options import NO_ARRAYS, OPTIONS, WITHOUT_COMPILER
@@ -41,7 +40,3 @@ def _as_stage(function: Callable, **more: Any) -> Any:
     if WITHOUT_COMPILER:
         return function
     return Stage(function, targetoptions=OPTIONS | {"nopython": True, "no_cpython_wrapper": True} | more)
-
-
-paragraph = numba.njit(inline="always", **NO_ARRAYS, **OPTIONS)
-"""Mark a function that calls stages, and is read into the text of whatever calls it: it is not compiled by itself before."""
