@@ -39,7 +39,6 @@ PATCHES = {
     "no picking, rows gathered": "lanes.values.PICKED = lanes.PICKED = lanes.lookup.PICKED = 0; GATHER_ROWS()",
     "no picking, indices in registers": "lanes.values.PICKED = lanes.PICKED = lanes.lookup.PICKED = 0\n"
     "transposition._in_memory = IN_REGISTERS",
-    "words compared 64 bytes at a time": "lanes.tally.SHORTER = 64",
     "arrays anywhere": "lanes.zeros = lambda *shape, dtype=np.float64: np.zeros(shape, dtype)",
     "no second inference": "inference.inferring_first = compiler.inferring_first = lambda own: numba.core.compiler.Compiler",
     "no checksums": "cache._checked = lambda data: data[:-32]",

@@ -10,7 +10,6 @@ from numba.core.typing.templates import signature
 from grpo_theory.compiler.lanes.lowering import (
     call_intrinsic,
     data_of,
-    joined,
     lower,
     require_inside,
     size_of,
@@ -84,4 +83,6 @@ def _pick(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Val
         # Thirty-two numbers of 16 bits fill one register; sixteen doubles fill two, and another instruction picks from both.
         name = "permvar.hi" if len(tables) == 1 else "vpermi2var.pd"
         picked.append(call_intrinsic(builder, f"llvm.x86.avx512.{name}.512", part, tables[0], here, *tables[1:]))
-    return joined(builder, picked, WIDTH)[0]
+    while len(picked) > 1:
+        picked = [shuffled(builder, *pair, range(2 * pair[0].type.count)) for pair in zip(picked[::2], picked[1::2], strict=True)]
+    return picked[0]

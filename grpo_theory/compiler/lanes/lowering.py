@@ -9,7 +9,7 @@ from numba.core import cgutils
 from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import AbstractTemplate, infer_global
 
-from grpo_theory.compiler.lanes.types import BITS, shuffled, vector_of
+from grpo_theory.compiler.lanes.types import BITS, vector_of
 from grpo_theory.compiler.lanes.values import WIDTH
 from grpo_theory.compiler.options import CHECKS_BOUNDS
 
@@ -83,14 +83,6 @@ def indices_of(context: Any, builder: ir.IRBuilder, kinds: Sequence[types.Type],
 def size_of(kind: Any) -> int:
     """Return the bytes of a number of an array, or of lanes."""
     return kind.dtype.bitwidth // 8
-
-
-def joined(builder: ir.IRBuilder, vectors: list[ir.Value], length: int) -> list[ir.Value]:
-    """Put vectors of one length end to end, until they have another."""
-    while (own := vectors[0].type.count) < length:
-        pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        vectors = [shuffled(builder, one, other, range(2 * own)) for one, other in pairs]
-    return vectors
 
 
 def steps(builder: ir.IRBuilder, stop: ir.Value, step: int) -> Any:
