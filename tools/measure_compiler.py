@@ -132,17 +132,19 @@ def gradients(name, replications, n_prompts=4, group_size=8):
     return lambda: gt.simulate_gradients(problem, problem.theta, ["rloo", "grpo"], **sizes)
 
 
-def training(name, estimator, replications, steps):
+def training(name, estimator, replications, steps, n_prompts=4, group_size=8):
     problem = gt.gallery.problem(name)
-    sizes = {"batch_size": 4, "group_size": 8, "rng": 1, "workers": 1, "replications": replications, "steps": steps}
-    return lambda: gt.simulate_training(problem, problem.theta, estimator, gt.Constant(0.1), **sizes)
+    sizes = {"batch_size": n_prompts, "group_size": group_size, "rng": 1, "workers": 1, "replications": replications}
+    return lambda: gt.simulate_training(problem, problem.theta, estimator, gt.Constant(0.1), steps=steps, **sizes)
 
 
 WORK = {
     "gradients": (gradients("tabular", 40_000), 40_000 * 32),
     "linear gradients": (gradients("linear", 40_000), 40_000 * 32),
     "penalised gradients": (gradients("kl-tabular", 20_000), 20_000 * 32),
+    "gradients in groups of 64": (gradients("tabular", 40_000, 8, 64), 40_000 * 512),
     "training": (training("linear", "rloo", 512, 200), 512 * 200 * 32),
+    "training in groups of 4": (training("kl-tabular", "rloo", 512, 400, 1, 4), 512 * 400 * 4),
     "penalised training": (training("kl-linear", "grpo", 512, 100), 512 * 100 * 32),
     "a short call": (gradients("tabular", 128), 128 * 32),
 }
