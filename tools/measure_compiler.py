@@ -35,8 +35,6 @@ PATCHES = {
     "numba's function values": "NUMBAS_VALUES()",
     "no picking": "lanes.values.PICKED = lanes.PICKED = lanes.lookup.PICKED = 0",
     "no picking, rows gathered": "lanes.values.PICKED = lanes.PICKED = lanes.lookup.PICKED = 0; GATHER_ROWS()",
-    "no picking, indices in registers": "lanes.values.PICKED = lanes.PICKED = lanes.lookup.PICKED = 0\n"
-    "transposition._in_memory = IN_REGISTERS",
     "arrays anywhere": "lanes.zeros = lambda *shape, dtype=np.float64: np.zeros(shape, dtype)",
     "no second inference": "inference.inferring_first = compiler.inferring_first = lambda own: numba.core.compiler.Compiler",
     "no checksums": "cache._checked = lambda data: data[:-32]",
@@ -50,7 +48,6 @@ from numba.core import codegen
 import grpo_theory.compiler as compiler
 from grpo_theory.compiler import cache, compilation, economy, function_pointers, function_values
 from grpo_theory.compiler import inference, lanes, options, stages
-from grpo_theory.compiler.lanes import transposition
 from grpo_theory.compiler.lanes.lowering import data_of, steps
 from grpo_theory.compiler.lanes.types import BITS, repeated
 from llvmlite import ir
@@ -88,13 +85,6 @@ def NUMBAS_VALUES():
     function_pointers.first_class_value = function_values.first_class_value = compiler.first_class_value = value
     compiler.value_or_null = function_values.value_or_null = lambda function, is_called: function.value
     BY_DISPATCH()
-
-
-def IN_REGISTERS(builder, vector):
-    """Leave the indices to LLVM, which puts them into registers again."""
-    memory = numba.core.cgutils.alloca_once(builder, vector.type)
-    builder.store(vector, memory)
-    return builder.bitcast(memory, vector.type.element.as_pointer())
 
 
 def GATHER_ROWS():

@@ -34,19 +34,6 @@ def _turn(builder: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
 type_function(spread, lambda table, indices, columns: signature(types.none, table, indices, columns))
 
 
-def _in_memory(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
-    """Return the address of the first of a vector's numbers, in memory that the compiler does not look through.
-
-    An index is loaded from there in one instruction; from a vector register it takes two or three. The assembly is empty and does
-    nothing. LLVM does not see that the address that comes out is the one that went in, and so does not put the vector back into
-    registers.
-    """
-    memory = cgutils.alloca_once(builder, vector.type)
-    builder.store(vector, memory)
-    address = builder.bitcast(memory, vector.type.element.as_pointer())
-    return builder.asm(ir.FunctionType(address.type, [address.type]), "", "=r,0", [address], False)
-
-
 @lower(spread, types.Array, INTEGERS, types.Array)
 def _spread(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> None:
     kind, _, columns = sig.args
@@ -56,11 +43,13 @@ def _spread(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.V
     require_inside(context, builder, room, ir.Constant(BITS, 0), last)
     n = PIECE // size_of(kind)
     piece, pair = ir.VectorType(LLVM_TYPES[kind.dtype], n), ir.VectorType(LLVM_TYPES[kind.dtype], 2 * n)
-    starts = _in_memory(builder, builder.mul(values[1], repeated(builder, shape[1])))
+    # In memory, from where one instruction loads an index; to take one out of vector registers takes two or three.
+    starts = cgutils.alloca_once_value(builder, builder.mul(values[1], repeated(builder, shape[1])))
+    first_start = builder.bitcast(starts, BITS.as_pointer())
     with steps(builder, ir.Constant(BITS, WIDTH), 2 * n) as (lane, _):
         rows = []
         for j in range(2 * n):
-            start = builder.load(builder.gep(starts, [builder.add(lane, ir.Constant(BITS, j))]))
+            start = builder.load(builder.gep(first_start, [builder.add(lane, ir.Constant(BITS, j))]))
             require_inside(context, builder, shape, start, start)
             rows.append(builder.gep(data, [start]))
         with steps(builder, shape[1], n) as (first, _):
