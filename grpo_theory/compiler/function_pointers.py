@@ -57,6 +57,7 @@ class FirstClassType(types.Callable):
         sig = self.signature
         fits = not keywords and len(arguments) == len(sig.args)
         if fits and all(context.can_convert(*pair) is not None for pair in zip(arguments, sig.args, strict=True)):
+            # Because of the receiver, numba hands the value that is called to `_call_first_class`, before the arguments.
             return signature(sig.return_type, *sig.args, recvr=self)
         return None
 
@@ -91,6 +92,7 @@ def _call_first_class(context: Any, builder: Any, sig: Any, values: Any) -> Any:
     (_, *kinds), (address, *arguments) = sig.args, values
     with cgutils.if_unlikely(builder, builder.icmp_unsigned("==", address, ir.Constant(address.type, 0))):
         context.call_conv.return_user_exc(builder, RuntimeError, ("a function is called that was said not to be needed",))
+    # The address is that of a function by numba's own convention, without a wrapper: it returns a status beside the value.
     convention = context.call_conv
     function = builder.inttoptr(address, convention.get_function_type(sig.return_type, kinds).as_pointer())
     status, found = convention.call_function(builder, function, sig.return_type, kinds, arguments)
