@@ -3,10 +3,9 @@
 import numba
 import numpy as np
 import pytest
-from compiled_stages import compiled
+from compiled_stages import check_types, compiled
 from dense import Dense, token_case
 from enumeration import PENALTIES, POLICIES
-from numba import typeof
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
@@ -509,8 +508,8 @@ ELSEWHERE = {
     },
     **dict.fromkeys(("penalise", "see_fields", "sum_in_order", "sum_counted", "keep_rollout"), "test_training.py"),
     "clear_gradient": "test_training.py",
-    **dict.fromkeys(("fill_chunk", "draw_prompts_of", "draw_outcomes", "find_advantages"), "test_training.py, as paragraphs"),
-    "fill_covectors_of_update": "test_training.py, as a paragraph",
+    **dict.fromkeys(("fill_chunk", "draw_prompts_of", "draw_outcomes", "find_advantages"), "test_training.py"),
+    "fill_covectors_of_update": "test_training.py",
     **dict.fromkeys(("weigh_tokens_anew", "response_row", "call_on_counts", "call_in_order"), "test_training.py"),
     "begin_streams": "test_gradient_drivers.py",
     "find_affine": "test_gradient_drivers.py",
@@ -536,15 +535,6 @@ def test_every_stage_is_tried():
     assert tried | set(ELSEWHERE) == set(STAGES)
     used = {name for name, value in vars(advance).items() if isinstance(value, Dispatcher)}
     assert used - set(own(advance)) <= set(STAGES)
-
-
-def check_types(value, declared):
-    """Compare a record's fields, and those of the records in it, with what is declared."""
-    for number, (field, expected) in enumerate(zip(value, declared.types, strict=True)):
-        if isinstance(field, tuple):
-            check_types(field, expected)
-        else:
-            assert typeof(field) == expected, (type(value).__name__, number)
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, "tree", "linear tree"])

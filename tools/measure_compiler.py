@@ -30,17 +30,11 @@ PATCHES = {
     "stages with wrappers": "stages.Stage = lambda function, targetoptions: numba.njit("
     "function, **{k: v for k, v in targetoptions.items() if k not in ('nopython', 'no_cpython_wrapper')})",
     "wrappers for C": "del options.OPTIONS['no_cfunc_wrapper']",
-    "paragraphs as stages": "stages.paragraph = compiler.paragraph = stages.stage",
-    "dispatch": "compiler.compile_driver = compilation.compile_driver = DISPATCHED",
-    "dispatch, fields looked at": "compiler.compile_driver = compilation.compile_driver = DISPATCHED\n"
-    "compiler.record_type = lambda record, *fields: numba.types.NamedTuple(fields, record)",
-    "fields looked at": "compiler.record_type = lambda record, *fields: numba.types.NamedTuple(fields, record)",
+    "dispatch": "BY_DISPATCH()",
+    "functions that are not called": "compiler.value_or_null = function_values.value_or_null = lambda one, is_called: one.value",
     "numba's function values": "NUMBAS_VALUES()",
     "no picking": "lanes.values.PICKED = lanes.PICKED = lanes.lookup.PICKED = 0",
     "no picking, rows gathered": "lanes.values.PICKED = lanes.PICKED = lanes.lookup.PICKED = 0; GATHER_ROWS()",
-    "no picking, indices in registers": "lanes.values.PICKED = lanes.PICKED = lanes.lookup.PICKED = 0\n"
-    "transposition._in_memory = IN_REGISTERS",
-    "words compared 64 bytes at a time": "lanes.tally.SHORTER = 64",
     "arrays anywhere": "lanes.zeros = lambda *shape, dtype=np.float64: np.zeros(shape, dtype)",
     "no second inference": "inference.inferring_first = compiler.inferring_first = lambda own: numba.core.compiler.Compiler",
     "no checksums": "cache._checked = lambda data: data[:-32]",
@@ -54,7 +48,6 @@ from numba.core import codegen
 import grpo_theory.compiler as compiler
 from grpo_theory.compiler import cache, compilation, economy, function_pointers, function_values
 from grpo_theory.compiler import inference, lanes, options, stages
-from grpo_theory.compiler.lanes import transposition
 from grpo_theory.compiler.lanes.lowering import data_of, steps
 from grpo_theory.compiler.lanes.types import BITS, repeated
 from llvmlite import ir
@@ -72,21 +65,26 @@ def DISPATCHED(function, signature, **more):
     return Dispatched(compilation.compile_function(function, signature, **more))
 
 
+def REGISTERED(record, *fields):
+    """Type a record by its class: numba's dispatch would take one whose fields are alike for another kind of type."""
+    kind = numba.types.NamedTuple(fields, record)
+    numba.extending.typeof_impl.register(record)(lambda value, context: kind)
+    return kind
+
+
+def BY_DISPATCH():
+    compiler.compile_driver = compilation.compile_driver = DISPATCHED
+    compiler.record_type = REGISTERED
+
+
 def NUMBAS_VALUES():
     """Let numba's own first-class functions stand for ours; they need the wrapper for C."""
     options.OPTIONS.pop("no_cfunc_wrapper")
     function_pointers.FirstClassType = function_values.FirstClassType = compiler.FirstClassType = numba.types.FunctionType
     value = lambda dispatcher, own: dispatcher
     function_pointers.first_class_value = function_values.first_class_value = compiler.first_class_value = value
-    compiler.wanted = function_values.wanted = lambda function, whether: function.value
-    compiler.compile_driver = compilation.compile_driver = DISPATCHED
-
-
-def IN_REGISTERS(builder, vector):
-    """Leave the indices to LLVM, which puts them into registers again."""
-    memory = numba.core.cgutils.alloca_once(builder, vector.type)
-    builder.store(vector, memory)
-    return builder.bitcast(memory, vector.type.element.as_pointer())
+    compiler.value_or_null = function_values.value_or_null = lambda function, is_called: function.value
+    BY_DISPATCH()
 
 
 def GATHER_ROWS():
@@ -124,17 +122,19 @@ def gradients(name, replications, n_prompts=4, group_size=8):
     return lambda: gt.simulate_gradients(problem, problem.theta, ["rloo", "grpo"], **sizes)
 
 
-def training(name, estimator, replications, steps):
+def training(name, estimator, replications, steps, n_prompts=4, group_size=8):
     problem = gt.gallery.problem(name)
-    sizes = {"batch_size": 4, "group_size": 8, "rng": 1, "workers": 1, "replications": replications, "steps": steps}
-    return lambda: gt.simulate_training(problem, problem.theta, estimator, gt.Constant(0.1), **sizes)
+    sizes = {"batch_size": n_prompts, "group_size": group_size, "rng": 1, "workers": 1, "replications": replications}
+    return lambda: gt.simulate_training(problem, problem.theta, estimator, gt.Constant(0.1), steps=steps, **sizes)
 
 
 WORK = {
     "gradients": (gradients("tabular", 40_000), 40_000 * 32),
     "linear gradients": (gradients("linear", 40_000), 40_000 * 32),
     "penalised gradients": (gradients("kl-tabular", 20_000), 20_000 * 32),
+    "gradients in groups of 64": (gradients("tabular", 40_000, 8, 64), 40_000 * 512),
     "training": (training("linear", "rloo", 512, 200), 512 * 200 * 32),
+    "training in groups of 4": (training("kl-tabular", "rloo", 512, 400, 1, 4), 512 * 400 * 4),
     "penalised training": (training("kl-linear", "grpo", 512, 100), 512 * 100 * 32),
     "a short call": (gradients("tabular", 128), 128 * 32),
 }

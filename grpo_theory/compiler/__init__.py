@@ -28,7 +28,7 @@ from grpo_theory.compiler.signatures import (
     readonly,
     record_type,
 )
-from grpo_theory.compiler.stages import allocating_stage, paragraph, stage
+from grpo_theory.compiler.stages import allocating_stage, stage
 
 __all__ = [
     "CHECKS_BOUNDS",
@@ -62,7 +62,6 @@ __all__ = [
     "first_class_value",
     "function_value",
     "inferring_first",
-    "paragraph",
     "plain_python",
     "readonly",
     "record_type",

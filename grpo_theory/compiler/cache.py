@@ -29,6 +29,8 @@ class SoundCacheFile(IndexDataCacheFile):
     @classmethod
     def adopt(cls, file: IndexDataCacheFile, stamp: tuple) -> None:
         """Make a file of numba's one with checksums, and with a stamp of ours."""
+        # A dispatcher makes its file itself, and numba has no way to hand it one of another class or with another stamp.  The
+        # version stands at the head of an index: so numba does not read a file of ours at the same path, nor we one of numba's.
         file.__class__, file._source_stamp, file._version = cls, stamp, f"{numba.__version__} with checksums"
 
     def _load_index(self) -> dict:

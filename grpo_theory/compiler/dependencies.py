@@ -46,7 +46,7 @@ class CodeDependencies(NamedTuple):
 
 def code_dependencies(function: Callable) -> CodeDependencies:
     """Return what a compiled function consists of, near and far."""
-    cpu_target.typing_context.refresh()
+    cpu_target.typing_context.refresh()  # what users overload is registered at the next compilation, and would be missed before
     constants: set[tuple[str, str]] = set()
     waiting, found = [function], CodeDependencies([], [], [], [])
     known: set[int] = set()
@@ -60,16 +60,13 @@ def code_dependencies(function: Callable) -> CodeDependencies:
             functions = list(_functions_behind(value))
             waiting += functions
             if isinstance(getattr(value, "__self__", None), np.random.RandomState | random.Random):
-                found.draws.append(f"{_module_of_draws(value)}.{name}")
+                module = "np.random" if isinstance(value.__self__, np.random.RandomState) else "random"
+                found.draws.append(f"{module}.{name}")
             if not functions or isinstance(value, tuple | list):
                 constants.add((name, form_of(value)))
             elif not isinstance(value, FunctionType):
                 found.compiled.append(value)
     return found._replace(constants=sorted(constants))
-
-
-def _module_of_draws(function: Any) -> str:
-    return "np.random" if isinstance(function.__self__, np.random.RandomState) else "random"
 
 
 def code_checksum(function: Callable) -> str:
@@ -135,6 +132,7 @@ def _is_entered(function: Callable) -> bool:
 
 def _by_user(template: Any) -> Iterator[Callable]:
     """Yield the function of a template that is not numba's own, or the function that it hands on, of `register_jitable`."""
+    # `register_jitable` overloads a function by an `ov_wrap` that returns it (numba 0.61 to 0.68): the wrapper names nothing.
     made = getattr(template, "_overload_func", None)
     if isinstance(made, FunctionType):
         handed_on = [value for _, value in _enclosed(made)] if made.__name__ == "ov_wrap" else []

@@ -48,23 +48,24 @@ class FirstClass:
 class FirstClassType(types.Callable):
     """The type of first-class functions with one signature."""
 
-    def __init__(self, own: Any) -> None:
-        self.signature = own
-        super().__init__(f"FirstClass({own})")
+    def __init__(self, sig: Any) -> None:
+        self.signature = sig
+        super().__init__(f"FirstClass({sig})")
 
     def get_call_type(self, context: Any, arguments: Any, keywords: Any) -> Any:
         """Return the signature if the arguments fit it."""
-        own = self.signature
-        fits = not keywords and len(arguments) == len(own.args)
-        if fits and all(context.can_convert(*pair) is not None for pair in zip(arguments, own.args, strict=True)):
-            return signature(own.return_type, *own.args, recvr=self)
+        sig = self.signature
+        fits = not keywords and len(arguments) == len(sig.args)
+        if fits and all(context.can_convert(*pair) is not None for pair in zip(arguments, sig.args, strict=True)):
+            # Because of the receiver, numba hands the value that is called to `_call_first_class`, before the arguments.
+            return signature(sig.return_type, *sig.args, recvr=self)
         return None
 
     def get_call_signatures(self) -> tuple[list[Any], bool]:
         """Return the one signature."""
         return [self.signature], False
 
-    def get_impl_key(self, own: Any) -> type:
+    def get_impl_key(self, sig: Any) -> type:
         """Return what the call of any of them is registered for."""
         return FirstClassType
 
@@ -87,18 +88,19 @@ def _unbox_first_class(kind: FirstClassType, value: Any, c: Any) -> NativeValue:
 
 
 @lower_builtin(FirstClassType, FirstClassType, types.VarArg(types.Any))
-def _call_first_class(context: Any, builder: Any, own: Any, values: Any) -> Any:
-    (_, *kinds), (address, *arguments) = own.args, values
+def _call_first_class(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+    (_, *kinds), (address, *arguments) = sig.args, values
     with cgutils.if_unlikely(builder, builder.icmp_unsigned("==", address, ir.Constant(address.type, 0))):
         context.call_conv.return_user_exc(builder, RuntimeError, ("a function is called that was said not to be needed",))
+    # The address is that of a function by numba's own convention, without a wrapper: it returns a status beside the value.
     convention = context.call_conv
-    function = builder.inttoptr(address, convention.get_function_type(own.return_type, kinds).as_pointer())
-    status, found = convention.call_function(builder, function, own.return_type, kinds, arguments)
+    function = builder.inttoptr(address, convention.get_function_type(sig.return_type, kinds).as_pointer())
+    status, found = convention.call_function(builder, function, sig.return_type, kinds, arguments)
     with cgutils.if_unlikely(builder, status.is_error):
         convention.return_status_propagate(builder, status)
     return found
 
 
-def first_class_value(dispatcher: Any, own: Any) -> Any:
+def first_class_value(dispatcher: Any, sig: Any) -> Any:
     """Return the compiled function with this signature as a value that a driver takes."""
-    return dispatcher if WITHOUT_COMPILER else FirstClass(FirstClassType(own), dispatcher)
+    return dispatcher if WITHOUT_COMPILER else FirstClass(FirstClassType(sig), dispatcher)

@@ -20,11 +20,12 @@ def inferring_first(signature: Any) -> type:
     To compile the function a second time would tell the same, and would take as long as the first time.
     """
 
+    # numba keeps registered passes, and refuses two of one name: so this must be asked once for each signature.
     @register_pass(mutates_CFG=False, analysis_only=True)
     class InferForSignature(AnalysisPass):
         _name = f"infer_for_{signature}"
 
-        def __init__(self) -> None:
+        def __init__(self) -> None:  # which is abstract in numba's class
             AnalysisPass.__init__(self)
 
         def run_pass(self, state: Any) -> bool:

@@ -18,6 +18,7 @@ with interrupts_deferred():
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 
+# The tuple by which numba's caches tell machines apart: the triple, the processor's name, and what it can do.
 PROCESSOR = frozenset(cpu_target.target_context.codegen().magic_tuple()[2].split(","))
 """What the processor that is compiled for can do, in LLVM's names, such as "+avx512f"."""
 

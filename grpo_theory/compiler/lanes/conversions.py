@@ -5,10 +5,9 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import signature
 
-from grpo_theory.compiler.lanes.lowering import lower, type_function
+from grpo_theory.compiler.lanes.lowering import lower, one_instruction, type_function
 from grpo_theory.compiler.lanes.types import (
     BYTE_TALLIES,
     FLAGS,
@@ -41,13 +40,7 @@ def _convert(function: Callable, wanted: LanesType, instructions: dict[LanesType
     """Let a function turn lanes of some types into those of another, by an instruction for each."""
     type_function(function, lambda lanes: signature(wanted, lanes) if lanes in instructions else None)
     for kind, instruction in instructions.items():
-        # The default argument keeps this turn's instruction; a name of the loop would be the last turn's in all of them.
-        def lowered(
-            context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value], instruction: str = instruction
-        ) -> ir.Value:
-            return getattr(builder, instruction)(values[0], vector_of(wanted.dtype))
-
-        lower_builtin(function, kind)(lowered)
+        lower(function, kind)(one_instruction(instruction, vector_of(wanted.dtype)))
 
 
 _convert(as_real, REALS, {INTEGERS: "sitofp", SHORTS: "sitofp", TALLIES: "uitofp", WORDS: "uitofp"})
@@ -61,7 +54,7 @@ _convert(from_bits, REALS, {INTEGERS: "bitcast"})
 def _fill(function: Callable, kind: LanesType) -> None:
     """Let a function return lanes that are all one number."""
     type_function(function, lambda number: signature(kind, kind.dtype))
-    lower(function, kind.dtype)(lambda context, builder, signature, values: repeated(builder, values[0]))
+    lower(function, kind.dtype)(lambda context, builder, sig, values: repeated(builder, values[0]))
 
 
 _fill(reals, REALS)
@@ -74,5 +67,5 @@ type_function(lane_numbers, lambda: signature(INTEGERS))
 
 
 @lower(lane_numbers)
-def _lane_numbers(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
+def _lane_numbers(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> ir.Value:
     return ir.Constant(vector_of(types.int64), list(range(WIDTH)))

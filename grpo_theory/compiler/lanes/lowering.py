@@ -24,17 +24,22 @@ def type_function(function: Callable, find: Callable) -> None:
 
 
 def lower(function: Callable, *kinds: Any) -> Callable:
-    """Lower a function of this module by what is decorated, which is given the builder, the types and the values."""
+    """Lower a function or an operator for some types by what is decorated, which is given the builder, types and values."""
 
     def decorate(made: Callable) -> Callable:
-        def lowered(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-            value = made(context, builder, signature, values)
+        def lowered(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> ir.Value:
+            value = made(context, builder, sig, values)
             return context.get_dummy_value() if value is None else value  # numba wants a value of functions that return none, too
 
         lower_builtin(function, *kinds)(lowered)
         return made
 
     return decorate
+
+
+def one_instruction(name: str, *more: Any, first: tuple = ()) -> Callable:
+    """Return what lowers a function to one instruction, a method of LLVM's builder, with more arguments for that."""
+    return lambda context, builder, sig, values: getattr(builder, name)(*first, *values, *more)
 
 
 def data_of(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
@@ -55,6 +60,11 @@ def require_inside(context: Any, builder: ir.IRBuilder, shape: Sequence[ir.Value
             context.call_conv.return_user_exc(builder, IndexError, ("lanes lie outside of their array",))
 
 
+def vector_at(builder: ir.IRBuilder, data: ir.Value, index: ir.Value, vector: ir.VectorType) -> ir.Value:
+    """Return the address of the vector that begins at an index of some numbers."""
+    return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
+
+
 def address_of(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, indices: Sequence[ir.Value]) -> ir.Value:
     """Return where lanes begin that an array has at these indices, as a vector's address."""
     data, shape = data_of(context, builder, kind, array)
@@ -62,7 +72,7 @@ def address_of(context: Any, builder: ir.IRBuilder, kind: types.Array, array: ir
     for length, own in zip(shape[1:], indices[1:], strict=True):
         flat = builder.add(builder.mul(flat, length), own)
     require_inside(context, builder, shape, flat, builder.add(flat, ir.Constant(BITS, WIDTH - 1)))
-    return builder.bitcast(builder.gep(data, [flat]), vector_of(kind.dtype).as_pointer())
+    return vector_at(builder, data, flat, vector_of(kind.dtype))
 
 
 def indices_of(context: Any, builder: ir.IRBuilder, kinds: Sequence[types.Type], values: Sequence[ir.Value]) -> list[ir.Value]:
@@ -73,14 +83,6 @@ def indices_of(context: Any, builder: ir.IRBuilder, kinds: Sequence[types.Type],
 def size_of(kind: Any) -> int:
     """Return the bytes of a number of an array, or of lanes."""
     return kind.dtype.bitwidth // 8
-
-
-def joined(builder: ir.IRBuilder, vectors: list[ir.Value], length: int) -> list[ir.Value]:
-    """Put vectors of one length end to end, until they have another."""
-    while (own := vectors[0].type.count) < length:
-        numbers = ir.Constant(ir.VectorType(ir.IntType(32), 2 * own), list(range(2 * own)))
-        vectors = [builder.shuffle_vector(one, other, numbers) for one, other in zip(vectors[::2], vectors[1::2], strict=True)]
-    return vectors
 
 
 def steps(builder: ir.IRBuilder, stop: ir.Value, step: int) -> Any:

@@ -21,6 +21,7 @@ from grpo_theory.compiler.lanes.lowering import (
     size_of,
     steps,
     type_function,
+    vector_at,
 )
 from grpo_theory.compiler.lanes.types import BITS, LanesType, repeated, vector_of
 from grpo_theory.compiler.lanes.values import RUN, WIDTH, are_finite, load, repeat, store
@@ -29,8 +30,8 @@ type_function(load, lambda array, *index: signature(LanesType(array.dtype), arra
 
 
 @lower(load, types.Array, types.VarArg(types.Integer))
-def _load(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    kind, *rest = signature.args
+def _load(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> ir.Value:
+    kind, *rest = sig.args
     indices = indices_of(context, builder, rest, values[1:])
     # Of numbers it is known that they are aligned, and of vectors not: lanes may begin at any index.
     return builder.load(address_of(context, builder, kind, values[0], indices), align=size_of(kind))
@@ -40,8 +41,8 @@ type_function(store, lambda lanes, array, *index: signature(types.none, LanesTyp
 
 
 @lower(store, LanesType, types.Array, types.VarArg(types.Integer))
-def _store(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> None:
-    _, kind, *rest = signature.args
+def _store(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> None:
+    _, kind, *rest = sig.args
     indices = indices_of(context, builder, rest, values[2:])
     builder.store(values[0], address_of(context, builder, kind, values[1], indices), align=size_of(kind))
 
@@ -50,13 +51,13 @@ type_function(repeat, lambda number, array, i, j: signature(types.none, array.dt
 
 
 @lower(repeat, types.Number, types.Array, types.Integer, types.Integer)
-def _repeat_in_array(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> None:
-    kind = signature.args[1]
+def _repeat_in_array(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> None:
+    kind = sig.args[1]
     data, shape = data_of(context, builder, kind, values[1])
     first = builder.add(builder.mul(values[2], shape[1]), values[3])
     require_inside(context, builder, shape, first, builder.add(first, ir.Constant(BITS, RUN - 1)))
     vector = repeated(builder, values[0], RUN)
-    builder.store(vector, builder.bitcast(builder.gep(data, [first]), vector.type.as_pointer()), align=size_of(kind))
+    builder.store(vector, vector_at(builder, data, first, vector.type), align=size_of(kind))
 
 
 type_function(are_finite, lambda array, size: signature(types.boolean, array, types.int64))
@@ -73,8 +74,8 @@ def _lies_outside(builder: ir.IRBuilder, numbers: ir.Value) -> ir.Value:
 
 
 @lower(are_finite, types.Array, types.Integer)
-def _are_finite(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    kind, size = signature.args[0], values[1]
+def _are_finite(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> ir.Value:
+    kind, size = sig.args[0], values[1]
     data, shape = data_of(context, builder, kind, values[0])
     require_inside(context, builder, shape, ir.Constant(BITS, 0), builder.sub(size, ir.Constant(BITS, 1)))
     # Whole vectors first, then the numbers that are left. The loop does not end early: an array that is not finite is an error,
@@ -82,8 +83,8 @@ def _are_finite(context: Any, builder: ir.IRBuilder, signature: Any, values: Seq
     whole = builder.and_(size, ir.Constant(BITS, -WIDTH))
     outside_so_far = cgutils.alloca_once_value(builder, ir.Constant(ir.VectorType(ir.IntType(1), WIDTH), [0] * WIDTH))
     with steps(builder, whole, WIDTH) as (first, _):
-        address = builder.bitcast(builder.gep(data, [first]), vector_of(kind.dtype).as_pointer())
-        outside = _lies_outside(builder, builder.load(address, align=size_of(kind)))
+        numbers = builder.load(vector_at(builder, data, first, vector_of(kind.dtype)), align=size_of(kind))
+        outside = _lies_outside(builder, numbers)
         builder.store(builder.or_(builder.load(outside_so_far), outside), outside_so_far)
     bits = builder.bitcast(builder.load(outside_so_far), ir.IntType(WIDTH))
     last = cgutils.alloca_once_value(builder, builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(WIDTH), 0)))

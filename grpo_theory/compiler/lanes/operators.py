@@ -4,12 +4,10 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import signature
 
-from grpo_theory.compiler.lanes.lowering import type_function
+from grpo_theory.compiler.lanes.lowering import lower, one_instruction, type_function
 from grpo_theory.compiler.lanes.types import BYTES, FLAGS, INTEGERS, REALS, SHORTS, SMALL, TALLIES, WORDS, LanesType
 
 
@@ -23,40 +21,15 @@ def _type_operator(symbol: Callable, result: LanesType | None = None) -> None:
     type_function(symbol, find)
 
 
-def _lower_operator(symbol: Callable, kinds: Sequence[LanesType], instruction: str) -> None:
-    def lowered(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-        return getattr(builder, instruction)(*values)
-
-    for kind in kinds:
-        lower_builtin(symbol, kind, kind)(lowered)
-
-
-def _lower_comparison(symbol: Callable, sign: str) -> None:
-    def of_reals(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-        return builder.fcmp_ordered(sign, *values)
-
-    def of_integers(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-        return builder.icmp_signed(sign, *values)
-
-    def of_tallies(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-        return builder.icmp_unsigned(sign, *values)
-
-    lower_builtin(symbol, REALS, REALS)(of_reals)
-    for kind in (INTEGERS, SHORTS, SMALL, BYTES):
-        lower_builtin(symbol, kind, kind)(of_integers)
-    lower_builtin(symbol, TALLIES, TALLIES)(of_tallies)
-
-
+_COMPARISONS = {REALS: "fcmp_ordered", **dict.fromkeys((INTEGERS, SHORTS, SMALL, BYTES), "icmp_signed"), TALLIES: "icmp_unsigned"}
 _WHOLE = (INTEGERS, SHORTS, SMALL, TALLIES, WORDS)
-for _symbol, _real, _whole in (
-    (operator.add, "fadd", "add"),
-    (operator.sub, "fsub", "sub"),
-    (operator.mul, "fmul", "mul"),
-):
-    _type_operator(_symbol)
-    _lower_operator(_symbol, [REALS], _real)
-    _lower_operator(_symbol, _WHOLE, _whole)
-for _symbol, _kinds, _instruction in (
+_INSTRUCTIONS: tuple[tuple[Callable, Sequence[LanesType], str], ...] = (
+    (operator.add, [REALS], "fadd"),
+    (operator.add, _WHOLE, "add"),
+    (operator.sub, [REALS], "fsub"),
+    (operator.sub, _WHOLE, "sub"),
+    (operator.mul, [REALS], "fmul"),
+    (operator.mul, _WHOLE, "mul"),
     (operator.truediv, [REALS], "fdiv"),
     (operator.and_, _WHOLE, "and_"),
     (operator.or_, [WORDS], "or_"),
@@ -64,9 +37,13 @@ for _symbol, _kinds, _instruction in (
     (operator.lshift, _WHOLE, "shl"),
     (operator.rshift, [INTEGERS, SHORTS], "ashr"),
     (operator.rshift, [WORDS], "lshr"),
-):
+)
+for _symbol in dict.fromkeys(symbol for symbol, _, _ in _INSTRUCTIONS):
     _type_operator(_symbol)
-    _lower_operator(_symbol, _kinds, _instruction)
+for _symbol, _kinds, _name in _INSTRUCTIONS:
+    for _kind in _kinds:
+        lower(_symbol, _kind, _kind)(one_instruction(_name))
 for _symbol, _sign in ((operator.lt, "<"), (operator.le, "<="), (operator.gt, ">"), (operator.ge, ">="), (operator.eq, "==")):
     _type_operator(_symbol, FLAGS)
-    _lower_comparison(_symbol, _sign)
+    for _kind, _name in _COMPARISONS.items():
+        lower(_symbol, _kind, _kind)(one_instruction(_name, first=(_sign,)))

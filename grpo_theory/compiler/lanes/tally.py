@@ -7,16 +7,16 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core.typing.templates import signature
 
-from grpo_theory.compiler.lanes.lowering import address_of, indices_of, joined, lower, size_of, type_function
-from grpo_theory.compiler.lanes.types import BITS, BYTE_TALLIES, BYTES, LLVM_TYPES, SMALL, TALLIES, LanesType, vector_of
-from grpo_theory.compiler.lanes.values import SHORTER, WIDTH, as_those, tallies_of, tally_below
+from grpo_theory.compiler.lanes.lowering import address_of, indices_of, lower, size_of, type_function
+from grpo_theory.compiler.lanes.types import BYTE_TALLIES, BYTES, SMALL, TALLIES, LanesType, vector_of
+from grpo_theory.compiler.lanes.values import WIDTH, as_those, tallies_of, tally_below
 
 type_function(as_those, lambda words, lanes: signature(LanesType(words.dtype), words, lanes) if lanes == SMALL else None)
 
 
 @lower(as_those, types.Array, SMALL)
-def _as_those(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    return builder.trunc(values[1], vector_of(signature.args[0].dtype)) if size_of(signature.args[0]) == 1 else values[1]
+def _as_those(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> ir.Value:
+    return builder.trunc(values[1], vector_of(sig.args[0].dtype)) if size_of(sig.args[0]) == 1 else values[1]
 
 
 _TALLIES = {types.int16: TALLIES, types.int8: BYTE_TALLIES}
@@ -25,8 +25,8 @@ type_function(tallies_of, lambda words: signature(_TALLIES[words.dtype], words))
 
 
 @lower(tallies_of, types.Array)
-def _tallies_of(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    return ir.Constant(vector_of(signature.return_type.dtype), [0] * WIDTH)
+def _tallies_of(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> ir.Value:
+    return ir.Constant(vector_of(sig.return_type.dtype), [0] * WIDTH)
 
 
 def _find_tally_below(tally: LanesType, bound: LanesType, words: types.Array, *index: types.Type) -> Any:
@@ -38,18 +38,9 @@ type_function(tally_below, _find_tally_below)
 
 @lower(tally_below, TALLIES, SMALL, types.Array, types.VarArg(types.Integer))
 @lower(tally_below, BYTE_TALLIES, BYTES, types.Array, types.VarArg(types.Integer))
-def _tally_below(context: Any, builder: ir.IRBuilder, signature: Any, values: Sequence[ir.Value]) -> ir.Value:
-    """Work on 32 bytes at a time: comparisons of the longest vectors take a detour by registers of truth values."""
-    _, _, kind, *rest = signature.args
-    n = SHORTER // size_of(kind)
-    part = ir.VectorType(LLVM_TYPES[kind.dtype], n)
-    indices = indices_of(context, builder, rest, values[3:])
-    address = builder.bitcast(address_of(context, builder, kind, values[2], indices), part.as_pointer())
-    parts = []
-    for h in range(WIDTH // n):
-        words = builder.load(builder.gep(address, [ir.Constant(BITS, h)]), align=size_of(kind))
-        numbers = ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(h * n, (h + 1) * n)))
-        tally, bound = (builder.shuffle_vector(value, value, numbers) for value in values[:2])
-        # A comparison that is true is -1 as a signed number: to subtract it counts one more, and needs no choice.
-        parts.append(builder.sub(tally, builder.sext(builder.icmp_signed("<", words, bound), part)))
-    return joined(builder, parts, WIDTH)[0]
+def _tally_below(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[ir.Value]) -> ir.Value:
+    (tally, bound, array, *index), (_, _, kind, *kinds) = values, sig.args
+    address = address_of(context, builder, kind, array, indices_of(context, builder, kinds, index))
+    below = builder.icmp_signed("<", builder.load(address, align=size_of(kind)), bound)
+    # A comparison that is true is -1 as a signed number: to subtract it counts one more, and needs no choice.
+    return builder.sub(tally, builder.sext(below, tally.type))

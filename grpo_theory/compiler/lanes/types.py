@@ -3,6 +3,7 @@
 A vector of thirty-two doubles is four of the longest registers. LLVM cuts it into as many as the processor has.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -56,12 +57,17 @@ BYTES, BYTE_TALLIES = LanesType(types.int8), LanesType(types.uint8)
 WORDS, FLAGS = LanesType(types.uint64), LanesType(types.boolean)
 
 
+def shuffled(builder: ir.IRBuilder, one: ir.Value, other: ir.Value, lanes: Sequence[int]) -> ir.Value:
+    """Return a vector of some lanes of two vectors; the second's are numbered after the first's."""
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes)))
+
+
 def repeated(builder: ir.IRBuilder, number: ir.Value, times: int = WIDTH) -> ir.Value:
     """Return a vector that is one number in every lane."""
     vector = ir.VectorType(number.type, times)
     nothing, first = ir.Constant(vector, ir.Undefined), ir.Constant(ir.IntType(32), 0)
     alone = builder.insert_element(nothing, number, first)
-    return builder.shuffle_vector(alone, nothing, ir.Constant(ir.VectorType(ir.IntType(32), times), [0] * times))
+    return shuffled(builder, alone, nothing, [0] * times)
 
 
 @lower_cast(types.Number, LanesType)

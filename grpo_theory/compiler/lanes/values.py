@@ -16,9 +16,6 @@ WIDTH = 32
 PIECE = 16
 """The bytes of a row that `spread` reads at once."""
 
-SHORTER = 32
-"""The bytes of the second longest vectors, in which small numbers are compared."""
-
 CACHE_LINE = 64
 """The bytes that caches hold at once: as many as the longest vectors have."""
 

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F1, F3, F4, I1, FirstClassType, function_value, paragraph, record_type, stage
+from grpo_theory.compiler import F1, F3, F4, I1, FirstClassType, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, are_finite, as_real, load, store
 from grpo_theory.estimation.kernel import KERNEL
 from grpo_theory.simulate.advantage.affine import SUM_AFFINE
@@ -164,7 +164,7 @@ def sum_in_order(kernel, words, first, n, groups, rollout, logits):
     note_fault(logits, rollout.sums, n, rollout.fault)
 
 
-@paragraph
+@stage
 def find_advantages(functions, rule, policy, n, groups, rollout):
     """Fill what is made of the outcomes of n runs: rewards, what kernels see, and advantages if no kernel need be called."""
     rewards, tables = rollout.rewards, rule.rewards

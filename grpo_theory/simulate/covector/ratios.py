@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numba
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, F2, F3, F4, I1, I2, FirstClassType, function_value, paragraph, record_type, stage
+from grpo_theory.compiler import F1, F2, F3, F4, I1, I2, FirstClassType, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where
 from grpo_theory.estimation import clip, kl_term, ratio
 from grpo_theory.exact.weights import fill_gains
@@ -191,7 +191,7 @@ def centre_covector(covector, tokens, i, vocabulary_size):
             store(load(covector, d, i) - total * load(tokens, d, i), covector, d, i)
 
 
-@paragraph
+@stage
 def fill_covectors_of_update(functions, rule, groups, all_sums, policies, first, n, room):
     """Fill the covectors of the groups of an update, which are the rollout's from number `first` on.
 

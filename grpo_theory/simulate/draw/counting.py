@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F2, NO_ARRAYS, compile_driver, paragraph, record_type, stage
+from grpo_theory.compiler import F2, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.compiler.lanes import (
     WIDTH,
     as_tally,
@@ -125,7 +125,7 @@ def keep_words(fine, place, left, words):
         store(where(left > g, load(fine, place, g, 0), PAST), words, 0, g, 0)
 
 
-@paragraph
+@stage
 def count_by_bytes(law, sheet, place, room):
     """Count the words of 8 bits, and draw what they leave by those of 16 bits."""
     group_size, n_counted = law.group_size, law.n_counted
@@ -193,7 +193,7 @@ def first_reward(law):
     return 2 * law.n_counted if law.coarse.shape[0] > 0 else law.n_counted
 
 
-@paragraph
+@stage
 def begin_group(streams, law, sheet, place, room, j, prompts):
     """Draw the prompts (LANES,) of a group, for the lanes from j on, and read their numbers; a sheet begins with new words."""
     if place == 0:
@@ -203,7 +203,7 @@ def begin_group(streams, law, sheet, place, room, j, prompts):
     read_short(law.numbers, chosen, room.numbers)
 
 
-@paragraph
+@stage
 def count_group(streams, law, sheet, place, room, j, prompts, outcomes):
     """Draw the responses of a group that has begun, and count its outcomes (O, LANES), for the lanes from j on."""
     if law.coarse.shape[0] > 0:

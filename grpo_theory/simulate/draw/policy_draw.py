@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F1, F2, F3, I1, I2, paragraph, record_type, stage
+from grpo_theory.compiler import F1, F2, F3, I1, I2, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_short, load, reals, shorts, store, where
 from grpo_theory.simulate.draw.elementary import exponential, logarithm
 from grpo_theory.simulate.draw.prompt_tables import LOOKUP, Lookup, at_places, choose_prompts, read_rows
@@ -120,7 +120,7 @@ POLICY_ROOM = record_type(PolicyRoom, F3, F3, F3, F3)
 GROUPS = record_type(Groups, I2, T3, T3, F2)
 
 
-@paragraph
+@stage
 def fill_chunk(lanes, lone, rollouts, words):
     """Fill the words of so many rollouts of a chunk, from streams that stand at its beginning; they go on by whole eights."""
     fill_words(lanes, words.prompts[: (rollouts * words.rows + 7) // 8 * 8])
@@ -134,7 +134,7 @@ def response_row(words, s, batch_size):
     return 2 * (s * words.rows + batch_size)
 
 
-@paragraph
+@stage
 def draw_prompts_of(words, s, first, n, source, groups):
     """Draw the prompts of the chunk's s-th rollout, for the n runs from the first on."""
     for b in range(groups.prompts.shape[0]):
@@ -225,7 +225,7 @@ def count_outcomes(words, first, source, dither, pi, b, i, groups):
             before = found
 
 
-@paragraph
+@stage
 def draw_outcomes(words, s, first, b, n, source, policy, groups):
     """Fill the probabilities of the b-th prompts of the chunk's s-th rollout, and draw and count the outcomes of their groups."""
     own = words.responses[response_row(words, s, groups.prompts.shape[0]) + b * source.group_size :]

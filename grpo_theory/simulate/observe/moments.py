@@ -7,7 +7,7 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.compiler import F2, I1, I2, NO_ARRAYS, compile_driver, paragraph, record_type
+from grpo_theory.compiler import F2, I1, I2, NO_ARRAYS, compile_driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store, sum_lanes
 
 AT_ONCE = 16 * WIDTH
@@ -49,7 +49,7 @@ def set_of(moments: Moments, n: int) -> Moments:
     return Moments(moments.pairs, moments.counts[own], moments.means[own], moments.products[own])
 
 
-@paragraph
+@stage
 def centre_row(observations, row, count, stop):
     """Subtract the mean of a row's first replications, and return it; those from there to whole vectors become 0."""
     for i in range(count, stop):
@@ -68,7 +68,7 @@ def centre_row(observations, row, count, stop):
     return mean
 
 
-@paragraph
+@stage
 def add_products(observations, one, other, first, stop):
     """Return the sum over some replications of the products of two rows.
 
