@@ -20,8 +20,10 @@ from statistics import median
 
 TOP = Path(__file__).resolve().parents[1]
 WARMING = 20
-"""The turns of a new process before any counts. In the first ten or so, arrays lie in memory that the system has just handed out: it
-takes 2,300 page faults to touch, and as long again as the gradients themselves. The process with all tricks has that behind it."""
+"""The turns of a new process before any counts.
+
+In the first ten or so, arrays lie in memory that the system has just handed out. To touch it takes 2,300 page faults, and as
+long as to simulate the gradients. The process with all tricks has that behind it."""
 
 PATCHES = {
     "all tricks": "",
