@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from compiled_stages import check_types, compiled
+from compiled_stages import compiled
 from dense import TREES, Dense, token_case
 from enumeration import NAMED, POLICIES, case
+from numba import typeof
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
@@ -526,7 +527,8 @@ def test_records_have_the_types_that_drivers_declare(policy, registry):
                 declared_types += [(one.source.view, call_room.KERNEL_VIEW), (room, call_room.CALL_ROOM)]
                 declared_types.append((room.batch, call_room.BATCH))
         for value, declared in declared_types:
-            check_types(value, declared)
+            for name, field, expected in zip(value._fields, value, declared.types, strict=True):
+                assert typeof(field) == expected, name
 
 
 def test_the_streams_of_a_block_let_their_first_words_go():

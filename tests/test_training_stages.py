@@ -3,9 +3,10 @@
 import numba
 import numpy as np
 import pytest
-from compiled_stages import check_types, compiled
+from compiled_stages import compiled
 from dense import Dense, token_case
 from enumeration import PENALTIES, POLICIES
+from numba import typeof
 from numba.core.dispatcher import Dispatcher
 
 import grpo_theory as gt
@@ -535,6 +536,15 @@ def test_every_stage_is_tried():
     assert tried | set(ELSEWHERE) == set(STAGES)
     used = {name for name, value in vars(advance).items() if isinstance(value, Dispatcher)}
     assert used - set(own(advance)) <= set(STAGES)
+
+
+def check_types(value, declared):
+    """Compare a record's fields, and those of the records in it, with what is declared."""
+    for number, (field, expected) in enumerate(zip(value, declared.types, strict=True)):
+        if isinstance(field, tuple):
+            check_types(field, expected)
+        else:
+            assert typeof(field) == expected, (type(value).__name__, number)
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, "tree", "linear tree"])

@@ -35,8 +35,10 @@ PATCHES = {
     "stages with wrappers": "stages.Stage = lambda function, targetoptions: numba.njit("
     "function, **{k: v for k, v in targetoptions.items() if k not in ('nopython', 'no_cpython_wrapper')})",
     "wrappers for C": "del options.OPTIONS['no_cfunc_wrapper']",
-    "dispatch": "BY_DISPATCH()",
-    "functions that are not called": "compiler.value_or_null = function_values.value_or_null = lambda one, is_called: one.value",
+    "dispatch": "compiler.compile_driver = compilation.compile_driver = DISPATCHED",
+    "dispatch, fields looked at": "compiler.compile_driver = compilation.compile_driver = DISPATCHED\n"
+    "compiler.record_type = lambda record, *fields: numba.types.NamedTuple(fields, record)",
+    "fields looked at": "compiler.record_type = lambda record, *fields: numba.types.NamedTuple(fields, record)",
     "numba's function values": "NUMBAS_VALUES()",
     "no picking": "lanes.values.PICKED = lanes.PICKED = lanes.lookup.PICKED = 0",
     "no picking, rows gathered": "lanes.values.PICKED = lanes.PICKED = lanes.lookup.PICKED = 0; GATHER_ROWS()",
@@ -70,18 +72,6 @@ def DISPATCHED(function, signature, **more):
     return Dispatched(compilation.compile_function(function, signature, **more))
 
 
-def REGISTERED(record, *fields):
-    """Type a record by its class: numba's dispatch would take one whose fields are alike for another kind of type."""
-    kind = numba.types.NamedTuple(fields, record)
-    numba.extending.typeof_impl.register(record)(lambda value, context: kind)
-    return kind
-
-
-def BY_DISPATCH():
-    compiler.compile_driver = compilation.compile_driver = DISPATCHED
-    compiler.record_type = REGISTERED
-
-
 def NUMBAS_VALUES():
     """Let numba's own first-class functions stand for ours; they need the wrapper for C."""
     options.OPTIONS.pop("no_cfunc_wrapper")
@@ -89,7 +79,7 @@ def NUMBAS_VALUES():
     value = lambda dispatcher, own: dispatcher
     function_pointers.first_class_value = function_values.first_class_value = compiler.first_class_value = value
     compiler.value_or_null = function_values.value_or_null = lambda function, is_called: function.value
-    BY_DISPATCH()
+    compiler.compile_driver = compilation.compile_driver = DISPATCHED
 
 
 def GATHER_ROWS():

@@ -1,7 +1,11 @@
-"""The types of which the signatures of compiled functions are made: numba's public ones."""
+"""The types of which the signatures of compiled functions are made.
+
+Of numba this uses the public types, and `numba.extending.typeof_impl` for records.
+"""
 
 import numba
 from numba import types
+from numba.extending import typeof_impl
 
 F1, F2, F3 = numba.float64[::1], numba.float64[:, ::1], numba.float64[:, :, ::1]
 F4, F5 = numba.float64[:, :, :, ::1], numba.float64[:, :, :, :, ::1]
@@ -22,7 +26,10 @@ READONLY_I1, READONLY_I2 = readonly(I1), readonly(I2)
 def record_type(record: type, *fields: types.Type) -> types.NamedTuple:
     """Return the type of a named tuple whose fields have these types, for signatures of drivers.
 
-    Where numba's dispatch looks at an instance, it types one whose fields are alike as another kind (`NamedUniTuple`), and so
-    refuses it. Drivers are called without dispatch.
+    From then on every instance of `record` counts as being of this type, whatever is in it. By itself numba would look at each
+    field, and would type a tuple whose fields are alike as another kind (`NamedUniTuple`), which no driver declares.
+    So one record must not be registered with two lists of types, and whoever makes an instance answers for its fields.
     """
-    return types.NamedTuple(fields, record)
+    kind = types.NamedTuple(fields, record)
+    typeof_impl.register(record)(lambda value, context: kind)
+    return kind
