@@ -10,23 +10,26 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.style import ESTIMATORS, ORANGE, SKY, Look, group_size_axis
 from paper_figures.content.kinds import TITLES
+from simulations.gradient.groups import RESPONSES
+from simulations.length.efficiency_by_length import GROUP_SIZES
+from simulations.length.grid import RATES
 
 PLACE = 8
+SUCCESS = RATES[0]
 TABLES = ("efficiency_by_length",)
 CAPTION = (
     "Above, the efficiency of the leave-one-out mean (RLOO) is shown against the group size, as a share of that of its best "
     "group size, by the number of tokens of a response. Below, the group size of most efficiency is shown against the number of "
-    "tokens; the largest that was tried is 256. All is exact, for one step of 1,024 responses at a success rate of 0.55. Credit "
+    f"tokens; the largest that was tried is {GROUP_SIZES[-1]}. All is exact, for one step of {RESPONSES:,} responses at a "
+    f"success rate of {SUCCESS:g}. Credit "
     "lies with all tokens (copy, walk to a goal), with those before the response stops (think until sure) or with the last few "
-    "(letters of a text). To copy a digit the policy must be nearly sure of every token, so that a long response is no more "
-    "random than a short one: its five curves coincide."
+    "(letters of a text). Success at copying takes a policy that is sure of each token; curves on one another are drawn as one."
 )
 LOOKS = {
     "rloo": ESTIMATORS["rloo"],
     "trl_grpo": Look("GRPO as in TRL, tokens added up", ORANGE, "s", "-"),
     "trl_grpo_loss": Look("the same, divided by the length", SKY, "^", "--"),
 }
-SUCCESS = 0.55
 TICKS = (2, 8, 32, 128)
 
 

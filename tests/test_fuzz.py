@@ -61,6 +61,8 @@ CASES = of_one_name(
         (gt.TabularSoftmax, {"n_prompts": 2, "n_responses": 3}),
         (gt.SoftmaxHead, {"hidden": np.ones((2, 3)), "n_responses": 3}),
         (gt.TokenTree, {"n_prompts": 2, "vocabulary_size": 2, "horizon": 2, "end_token": 0, "features": None, "hidden": None}),
+        (gt.StateRewards, {"success": [0.2, 0.9], "prompt_weights": [1.0]}),
+        (gt.TokenChain, {"transitions": [[0, 1], [1, 0]], "horizon": 3, "end_token": 0, "features": None, "starts": [0]}),
         (gt.Policy, {"logit_map": TABULAR.policy.logit_map, "paths": None}),
         (TABULAR.policy.probabilities, {"theta": TABULAR.theta}),
         (TABULAR.policy.scores, {"theta": TABULAR.theta}),

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import grpo_theory as gt
-from grpo_theory.simulate.advantage import tables
 from grpo_theory.simulate.draw import prompt_tables
 from grpo_theory.simulate.update import ascent
 
@@ -76,7 +75,7 @@ def test_every_processor_makes_the_same_bits():
 def test_tables_are_read_by_rows_or_by_columns_to_the_same_bits(monkeypatch):
     """As if no table were short enough to pick from, or to choose among."""
     own = simulate_all()
-    for module in (ascent, tables, prompt_tables):
+    for module in (ascent, prompt_tables):
         monkeypatch.setattr(module, "PICKED", 0)
     monkeypatch.setattr(prompt_tables, "FEW", 0)
     assert not prompt_tables.lookup(np.ones((1, 2))).columns.size

@@ -5,6 +5,7 @@ import functools
 import importlib
 import pickle
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -393,8 +394,13 @@ def test_what_an_estimator_reads_and_couples_is_its_kernels_and_its_aggregations
     assert found["gspo"].reads == found["grpo"].reads
     assert found["cispo"].reads == found["grpo"].reads | {"lengths"}
     assert (found["cispo"].couples_groups, found["dapo"].couples_groups) == (False, True)
+    tree = gt.Problem(gt.Bandit([[0.2, 0.9, 0.4]]), gt.TokenTree(1, 2, 2, end_token=0))
     with pytest.raises(gt.NotEnumerableError, match="estimator 'dapo' couples groups: use simulate_gradients"):
-        gt.gradient_mse(gt.gallery.problem("two-arms"), [0.0, 0.0], "dapo", batch_size=2, group_size=2)
+        gt.gradient_mse(tree, tree.theta, "dapo", batch_size=2, group_size=2)
+    # Where all responses have one token, the batch's tokens are its responses, whatever these are.
+    arms, sizes = gt.gallery.problem("two-arms"), {"batch_size": 2, "group_size": 2}
+    own = replace(found["dapo"], aggregation=gt.estimation.aggregation.AGGREGATIONS["own length"])
+    assert gt.gradient_mse(arms, arms.theta, "dapo", **sizes) == gt.gradient_mse(arms, arms.theta, own, **sizes)
 
 
 async def waits(batch, advantages):

@@ -10,7 +10,7 @@ from grpo_theory.problem.paths import Paths
 from grpo_theory.problem.policy import Policy
 from grpo_theory.problem.shared_map import SharedMap
 from grpo_theory.problem.state_rewards import not_listed
-from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
+from grpo_theory.validation import as_array, as_count, as_numbers, as_real_array, check_shape
 
 END = -1
 """In place of a state, after every token: the response ends in this state, and no token is drawn in it."""
@@ -147,7 +147,8 @@ class TokenChain(Policy):
 
     def token_log_probabilities(self, theta: ArrayLike) -> Array:
         """Return the log probability of each token in each state, shape (..., S, V), for theta of shape (..., d)."""
-        logits = self.logit_map.of_states(np.asarray(theta)).reshape(*np.shape(theta)[:-1], *self.transitions.shape)
+        theta = as_numbers("theta", theta)
+        logits = self.logit_map.of_states(theta).reshape(*theta.shape[:-1], *self.transitions.shape)
         below = logits - logits.max(axis=-1, keepdims=True)
         return below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
 

@@ -258,6 +258,14 @@ SECTIONS = (
         "Every registered estimator, its exact law beside its simulation.",
     ),
     Section(
+        "length",
+        "Long responses",
+        PRACTICE,
+        ("length/",),
+        "Trainers sample responses of a thousand tokens and more. Which of the advice for a single step, its group size, "
+        "baseline and importance ratio, is good there? Some kinds of task have laws that are exact at any length.",
+    ),
+    Section(
         "intervals",
         "Which confidence intervals cover",
         PRACTICE,
