@@ -16,8 +16,8 @@ TABLES = ("ratios_by_length",)
 CAPTION = (
     "Efficiency of one step off policy is shown against the number of tokens of a response, for the leave-one-out mean with "
     f"several weights of a token. The policy has drifted from the one that sampled by {DRIFT:g} nat a response, as the noise of "
-    f"a step moves it. Below zero the mean update points away from the gradient. Groups of {GROUP}, {BATCH} prompts, success rate "
-    f"{SUCCESS:g}; all is exact."
+    f"a step moves it. Below zero the mean update points away from the gradient. Groups of {GROUP}, {BATCH} prompts, success "
+    f"rate {SUCCESS:g}; all is exact."
 )
 SHOWN = ("none", "token", "token, clipped", "trajectory")
 TICKS = (16, 64, 256, 1024)
