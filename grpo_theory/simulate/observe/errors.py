@@ -185,16 +185,16 @@ def make_error_room(
     driver: Any, truth: Truth, shape: tuple[int, ...], n_columns: int, n_estimators: int, batch_size: int, n_observations: int
 ) -> ErrorRoom:
     """Make the room that a driver needs for so many estimators, whose covectors have rows of a shape, and so many columns."""
-    n_rows, n_logits = shape[1:3]
-    n_parts = n_rows // batch_size
+    _, n_rows, n_logits, _ = shape
     sums = {fill_errors_by_prompt: (len(truth.array), n_logits), fill_errors_by_features: (n_estimators, len(truth.target))}
     return ErrorRoom(
         facts=zeros(truth.facts.rows.shape[1], WIDTH),
-        relations=zeros(1, batch_size, WIDTH),
-        gram=zeros(n_parts, n_rows, WIDTH),
-        before=zeros(n_parts, n_columns, WIDTH),
-        products=zeros(n_parts, n_observations - 2, WIDTH),
+        relations=zeros(2, batch_size, WIDTH),
+        gram=zeros(2, n_rows, WIDTH),
+        before=zeros(2, n_columns, WIDTH),
+        products=zeros(2, n_observations - 2, WIDTH),
         found=zeros(n_estimators, n_observations, WIDTH),
+        base=zeros(1, WIDTH),
         row=zeros(1, n_logits, WIDTH),
         sums=zeros(*sums.get(driver, (0, 0)), WIDTH),
     )

@@ -33,16 +33,18 @@ class ErrorRoom(NamedTuple):
     ----------
     facts : ndarray, shape (at least R, WIDTH)
         Those of the lanes' prompts.
-    relations : ndarray, shape (1, B, WIDTH)
-        What a group has to do with those before it.
-    gram : ndarray, shape (R, N, WIDTH)
-        Products of a group's R rows with those up to its last.
-    before : ndarray, shape (R, C, WIDTH)
+    relations : ndarray, shape (2, B, WIDTH)
+        What the groups of two rows have to do with those before them.
+    gram : ndarray, shape (2, N, WIDTH)
+        Products of two rows with those before them.
+    before : ndarray, shape (2, C, WIDTH)
         Their sums over the groups before, by each column of the weights.
-    products : ndarray, shape (R, J + 2, WIDTH)
-        Products of a group's rows with facts.
+    products : ndarray, shape (2, J + 2, WIDTH)
+        Products of two rows with facts.
     found : ndarray, shape (E, 4 + J, WIDTH)
         Sums over the groups of the batch, for each observation.
+    base : ndarray, shape (1, WIDTH)
+        The sum of ||g(x)||^2 over the groups.
     row : ndarray, shape (1, D, WIDTH)
         The covector of one group.
     sums : ndarray, shape (n, m, WIDTH)
@@ -55,12 +57,13 @@ class ErrorRoom(NamedTuple):
     before: Array
     products: Array
     found: Array
+    base: Array
     row: Array
     sums: Array
 
 
 TRUTH = record_type(Truth, LOOKUP, F2, F1)
-ERROR_ROOM = record_type(ErrorRoom, F2, F3, F3, F3, F3, F3, F3, F3)
+ERROR_ROOM = record_type(ErrorRoom, F2, F3, F3, F3, F3, F3, F2, F3, F3)
 
 
 @stage
