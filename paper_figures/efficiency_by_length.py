@@ -30,7 +30,7 @@ LOOKS = {
     "trl_grpo": Look("GRPO as in TRL, tokens added up", ORANGE, "s", "-"),
     "trl_grpo_loss": Look("the same, divided by the length", SKY, "^", "--"),
 }
-TICKS = (2, 8, 32, 128)
+TICKS = (2, 16, 128, 1024)
 
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:

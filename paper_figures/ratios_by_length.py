@@ -15,9 +15,9 @@ PLACE = 215
 TABLES = ("ratios_by_length",)
 CAPTION = (
     "Efficiency of one step off policy is shown against the number of tokens of a response, for the leave-one-out mean with "
-    f"several weights of a token. The policy has drifted from the one that sampled by {DRIFT:g} nat a response, as the noise of "
-    f"a step moves it. Below zero the mean update points away from the gradient. Groups of {GROUP}, {BATCH} prompts, success "
-    f"rate {SUCCESS:g}; all is exact."
+    f"several weights of a token. The policy has drifted from the one that sampled by {DRIFT:g} nat a response, in directions "
+    "that are drawn as a step's noise; curves are medians over them, and the shading has all. Below zero the mean update points "
+    f"away from the gradient. Groups of {GROUP}, {BATCH} prompts, success rate {SUCCESS:g}; all is exact."
 )
 SHOWN = ("none", "token", "token, clipped", "trajectory")
 TICKS = (16, 64, 256, 1024)
@@ -25,13 +25,15 @@ TICKS = (16, 64, 256, 1024)
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel for each kind of task."""
-    table = tables["ratios_by_length"].query("quantity == 'efficiency' and drift == @DRIFT")
+    table = tables["ratios_by_length"].query("quantity == 'efficiency'")
     kinds = [kind for kind in TITLES if kind in set(table["kind"])]
     figure, panels = plt.subplots(1, len(kinds), figsize=(1.0 + 2.1 * len(kinds), 3.2), squeeze=False)
     for axes, kind in zip(panels[0], kinds, strict=True):
         own = table[table["kind"] == kind]
         for name in SHOWN:
-            look, curve = RATIOS[name], own[own["ratio"] == name].set_index("length")["estimate"].sort_index()
+            look, by_length = RATIOS[name], own[own["ratio"] == name].groupby("length")["estimate"]
+            curve = by_length.median()
+            axes.fill_between(curve.index, by_length.min(), by_length.max(), color=look.colour, alpha=0.15, linewidth=0.0)
             axes.plot(curve.index, curve, look.line, marker=look.marker, color=look.colour, label=look.label)
         axes.axhline(0.0, color="black", linewidth=0.6)
         axes.set_xscale("log", base=2)

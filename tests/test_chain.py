@@ -256,3 +256,44 @@ def test_the_closed_covariance_of_the_leave_one_out_mean_is_its_law(make):
     np.testing.assert_allclose(gt.theory.leave_one_out_covariance(problem, problem.theta, **sizes), law, rtol=1e-10, atol=1e-14)
     other = gt.theory.leave_one_out_covariance(problem, problem.theta, batch_size=3, group_size=5)
     assert np.abs(other - law).max() > 1e-6
+
+
+def test_a_search_on_a_chain_finds_the_maximiser_of_its_listed_twin():
+    """Features that are shared leave an interior maximiser, and the Fisher information says that it is one."""
+    chain = gt.TokenChain(CYCLE, 3, features=[[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.3]]], starts=[0, 1])
+    problem = gt.Problem(gt.StateRewards([0.2, 0.9]), chain, theta=[0.1, 0.2])
+    point, listed = problem.at(problem.theta), problem.listed()
+    tokens = listed.at(problem.theta).token_probabilities
+    expected = gt.exact.fisher_information(listed, tokens)
+    np.testing.assert_allclose(gt.exact.fisher_information(problem, point.state_probabilities), expected, rtol=1e-12)
+    found, twin = ([], [])
+    for one, ends in ((problem, found), (listed, twin)):
+        try:
+            ends.append(gt.exact.search_optimum(one, rng=0, restarts=4).theta)
+        except ValueError as error:
+            ends.append(str(error))
+    assert type(found[0]) is type(twin[0])
+    if not isinstance(found[0], str):
+        np.testing.assert_allclose(gt.objective(problem, found[0]), gt.objective(listed, twin[0]), rtol=1e-9)
+
+
+def test_a_gradient_that_is_rounding_alone_is_none():
+    problem = gt.Problem(gt.StateRewards([0.3, 0.3]), gt.TokenChain(CYCLE, 1024), theta=[0.1, 0.2, -0.3, 0.4])
+    with pytest.raises(ValueError, match="the gradient is 0 at theta"):
+        gt.efficiency(problem, problem.theta, "rloo", batch_size=1, group_size=4)
+
+
+def test_a_policys_own_draws_are_on_policy_even_if_it_is_named():
+    problem, sizes = graded(), {"batch_size": 2, "group_size": 3}
+    named = gt.gradient_law(problem, problem.theta, "tic_grpo", **sizes, behaviour=problem.theta.copy())
+    assert_one_law(named, gt.gradient_law(problem, problem.theta, "tic_grpo", **sizes))
+
+
+def test_a_chain_too_large_for_memory_is_refused():
+    with pytest.raises(ValueError, match="horizon must be at most 65,536 tokens"):
+        gt.TokenChain(CYCLE, 10**9)
+    n_states = 1000
+    chain = gt.TokenChain(np.tile(np.arange(n_states), (n_states, 1)), 2)
+    problem = gt.Problem(gt.StateRewards(np.full(n_states, 0.5)), chain)
+    with pytest.raises(ValueError, match="the mean scores from each state on, .* would take"):
+        gt.moments(problem, problem.theta)

@@ -1,5 +1,7 @@
 """The studies of length: what they yield, against sums done another way, and chains that other tests do not see."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -76,17 +78,20 @@ def test_a_drift_is_as_long_as_it_is_said_to_be():
     """The divergence of a response, over the listed twin's responses."""
     chain = gt.TokenChain([[0, 1], [0, 2], [1, 0]], 6, end_token=0, starts=[0, 1])
     point = chain_point(gt.Problem(gt.StateRewards([0.0, 1.0, 0.5]), chain, theta=[0.0, 0.3, 0.2, 0.0, -0.1, 0.4]))
-    theta = ratios_by_length.drifted(point, 0.3)
+    theta = ratios_by_length.drifted(point, 0.3, np.random.default_rng(1))
     listed = gt.Problem(point.bandit, chain).listed()
     before, after = (listed.policy.probabilities(one) for one in (point.theta, theta))
     assert (before * np.log(before / after)).sum(axis=1).mean() == pytest.approx(0.3, rel=1e-9)
 
 
 def test_an_update_that_points_back_counts_below_nothing():
-    comparisons, rows = yielded(ratios_by_length, {"kind": "bigram text", "lengths": [64, 1024]})
-    own = {(row["length"], row["ratio"], row["quantity"]): row["estimate"] for row in rows if row["drift"] == 1.0}
-    clipped = own[64, "token, clipped", "efficiency"]
-    assert own[64, "token, clipped", "cosine"] < 0.0
-    assert clipped < 0.0
+    settings = {"kind": "think until sure", "lengths": [64, 1024], "directions": 3}
+    comparisons, rows = yielded(ratios_by_length, settings)
+    own = {(row["length"], row["direction"], row["ratio"], row["quantity"]): row["estimate"] for row in rows}
+    assert ratios_by_length.ahead(SimpleNamespace(efficiency=0.4, cosine=-0.6)) == -0.4
     (clip,) = (one for one in comparisons if one.statement == "length/clip")
-    assert clip.broken == pytest.approx(1.0 - clipped / own[64, "token", "efficiency"])
+    lost = [1.0 - own[64, d, "token, clipped", "efficiency"] / own[64, d, "token", "efficiency"] for d in range(3)]
+    assert clip.broken == pytest.approx(max(lost))
+    (whole,) = (one for one in comparisons if one.statement == "length/whole ratio")
+    behind = [np.log(own[1024, d, "token", "efficiency"] / own[1024, d, "trajectory", "efficiency"]) for d in range(3)]
+    assert whole.estimate == pytest.approx(max(behind))

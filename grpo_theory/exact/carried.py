@@ -114,10 +114,10 @@ def token_log_ratios(current: ChainPoint, sampler: ChainPoint) -> Array:
     Raises
     ------
     ValueError
-        If a token that the current policy may draw is never sampled.
+        If a token that the current policy may draw, in a state that it reaches, is never sampled.
     """
     drawn = sampler.state_probabilities
-    missing = (drawn == 0.0) & (current.state_probabilities > 0.0)
+    missing = (drawn == 0.0) & (current.state_probabilities > 0.0) & current.reached[:, None]
     if missing.any():
         state, token = (int(one) for one in np.argwhere(missing)[0])
         raise ValueError(

@@ -67,7 +67,9 @@ def gradient_law(
         If the kernel is not exchangeable or yields NaN, or an importance ratio is infinite.
     """
     current = problem.at(theta)
-    sampler = current if behaviour is None else problem.at(problem.policy.check_theta(behaviour, "behaviour"))
+    sampled = current.theta if behaviour is None else problem.policy.check_theta(behaviour, "behaviour")
+    # A policy's own draws are on policy, whether it is named or not: ratios are 1 whatever they are made of.
+    sampler = current if np.array_equal(sampled, current.theta) else problem.at(sampled)
     return law_between(current, sampler, estimator, batch_size=batch_size, group_size=group_size)
 
 

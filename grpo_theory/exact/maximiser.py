@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.exact.surface import fisher_information, gradient, hessian, objective
 from grpo_theory.exact.trust_region import minimise
-from grpo_theory.problem import Problem
+from grpo_theory.problem import ChainPoint, Problem
 from grpo_theory.problem.logit_map import TabularMap
 from grpo_theory.validation import Rng, as_count, as_generator, typed
 
@@ -255,13 +255,16 @@ def check_optimum(problem: Problem, optimum: ArrayLike) -> tuple[Array, Array]:
 def _check_interior(problem: Problem, theta: Array, flat: Array) -> None:
     """Raise if a flat direction, one of the columns of (d, s), moves the uniform policy and no longer moves this one."""
     point = problem.at(theta)
-    uniform = np.full_like(point.token_probabilities, 1.0 / problem.policy.paths.vocabulary_size)
-    everywhere = fisher_information(problem, uniform)
-    here, there = (flat.T @ form @ flat for form in (fisher_information(problem, point.token_probabilities), everywhere))
+    if isinstance(point, ChainPoint):
+        tokens, size = point.state_probabilities, point.chain.vocabulary_size
+    else:
+        tokens, size = point.token_probabilities, problem.policy.paths.vocabulary_size
+    everywhere = fisher_information(problem, np.full_like(tokens, 1.0 / size))
+    here, there = (flat.T @ form @ flat for form in (fisher_information(problem, tokens), everywhere))
     least = RANK_TOLERANCE * float(np.linalg.norm(everywhere, 2))
     ranks = [int((np.linalg.eigvalsh(form) > least).sum()) for form in (here, there)]
     if ranks[0] < ranks[1]:
         raise ValueError(
             f"optimum must be interior, and the policy is deterministic along {ranks[1] - ranks[0]} of its directions: "
-            f"the smallest probability is {point.probabilities[problem.bandit.prompt_weights > 0.0].min():.3g}"
+            f"the smallest probability of a token is {tokens.min():.3g}"
         )

@@ -175,7 +175,11 @@ def prefix_forms(paths: Paths, weights: Array, token_probabilities: Array) -> Ar
 
 @typed
 def fisher_information(problem: Problem, token_probabilities: Array) -> Array:
-    """Return E[W W'], shape (d, d), for a policy's probabilities of tokens given their prefixes (M, D)."""
+    """Return E[W W'], shape (d, d), for probabilities of tokens given their prefixes (M, D), or given a chain's states (S, V)."""
+    point = problem.at(problem.theta)
+    if isinstance(point, ChainPoint):
+        weights = problem.bandit.prompt_weights[:, None, None]
+        return problem.policy.logit_map.congruence(weights * point.fisher_forms(token_probabilities))
     paths = problem.policy.paths
     with np.errstate(divide="ignore"):
         pi = np.exp(paths.along(np.log(token_probabilities)))

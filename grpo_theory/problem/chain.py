@@ -15,6 +15,9 @@ from grpo_theory.validation import as_array, as_count, as_numbers, as_real_array
 END = -1
 """In place of a state, after every token: the response ends in this state, and no token is drawn in it."""
 
+LONGEST = 1 << 16
+"""The longest responses that are carried: 65,536 tokens."""
+
 
 class TokenChain(Policy):
     """Responses of any length, drawn token by token from a softmax that depends on a state, which every token moves on.
@@ -77,6 +80,8 @@ class TokenChain(Policy):
         self.transitions = _as_states("transitions", transitions, 2)
         n_states, vocabulary_size = self.transitions.shape
         self.horizon = as_count("horizon", horizon)
+        if self.horizon > LONGEST:
+            raise ValueError(f"horizon must be at most {LONGEST:,} tokens, got {horizon:,}")
         if end_token is not None and as_count("end_token", end_token, 0) >= vocabulary_size:
             raise ValueError(f"end_token must be a token from 0 to V - 1 = {vocabulary_size - 1}, got {end_token}")
         self.end_token = end_token
@@ -148,6 +153,8 @@ class TokenChain(Policy):
     def token_log_probabilities(self, theta: ArrayLike) -> Array:
         """Return the log probability of each token in each state, shape (..., S, V), for theta of shape (..., d)."""
         theta = as_numbers("theta", theta)
+        if theta.ndim == 0 or theta.shape[-1] != self.dimension:
+            raise ValueError(f"theta must have shape (..., d) with d = {self.dimension}, got {theta.shape}")
         logits = self.logit_map.of_states(theta).reshape(*theta.shape[:-1], *self.transitions.shape)
         below = logits - logits.max(axis=-1, keepdims=True)
         return below - np.log(np.exp(below).sum(axis=-1, keepdims=True))

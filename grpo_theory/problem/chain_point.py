@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from grpo_theory.arrays import Array, Integers, cached_array, read_only
+from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.moments import Moments
 from grpo_theory.problem.point import Point
@@ -112,6 +112,12 @@ class ChainPoint(Point):
         products = (forward if alike else self.carried(second, gains)).product
         return ScoreSums(forward.mass[0, starts], centred.reshape(*centred.shape[:3], -1), products[starts])
 
+    @cached_array
+    def reached(self) -> Flags:
+        """Whether a token may be drawn in each state, shape (S,)."""
+        walk = self.walk(self.state_probabilities, self.unit_shares)
+        return np.any([visits(walk, int(start)).any(axis=0) for start in self.chain.starts], axis=0) & ~self.chain.final
+
     @property
     def value(self) -> Array:
         """E[Z | x], shape (M,): of all that is carried the least."""
@@ -152,6 +158,7 @@ class ChainPoint(Point):
             oracle_power=(powers * centred**2).sum(axis=1),
             score_norm_variance=self._norm_variance,
             logit_map=logit_map,
+            terms=self.chain.horizon,
         )
 
     def moments_of(self, rewards: Array) -> Moments:
@@ -223,6 +230,18 @@ class ChainPoint(Point):
             mean = (walk.weights[..., None, None, None] * (own + later)).sum(axis=1)
             mass = (walk.weights[..., None] * to_come).sum(axis=1)
         return forms
+
+    def fisher_forms(self, probabilities: Array) -> Array:
+        """Return E[c c'] of a policy's probabilities of tokens (S, V), shape (M, D, D): visits times diag(p) - p p'."""
+        n_states, n_tokens = probabilities.shape
+        size = n_states * n_tokens
+        check_room("the second moments of each prompt", (self.chain.n_prompts, size, size), "gradient_mse does without")
+        walk = self.walk(probabilities, self.unit_shares)
+        visited = np.stack([visits(walk, int(start)).sum(axis=0) for start in self.chain.starts])
+        forms = np.zeros((self.chain.n_prompts, n_states, n_tokens, n_states, n_tokens))
+        for s, p in enumerate(probabilities):
+            forms[:, s, :, s, :] = visited[:, s, None, None] * (np.diag(p) - np.outer(p, p))
+        return forms.reshape(-1, size, size)
 
     def hessian_forms(self) -> Array:
         """Return the second derivatives of E[Z | x] in the logits of each state, shape (M, D, D)."""

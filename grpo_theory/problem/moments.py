@@ -40,6 +40,8 @@ class Moments:
         Returns Var(||W||^2 | x), shape (M,).
     logit_map : LogitMap
         Phi.
+    terms : int, default 1
+        How many sums were carried one after another: rounding adds up over them.
     """
 
     prompt_weights: Array
@@ -53,6 +55,7 @@ class Moments:
     oracle_power: Array
     score_norm_variance: Callable[[], Array] = field(repr=False)
     logit_map: LogitMap = field(repr=False)
+    terms: int = 1
 
     @cached_array
     def prompt_gradients(self) -> Array:
@@ -105,7 +108,7 @@ class Moments:
     def known_gradient_power(self) -> float:
         """||g||^2, and 0 where it is no more than rounding leaves: beside E||W||^2 E Z^2, which it cannot exceed."""
         most = float(self.prompt_weights @ (self.score_power * (self.reward_variance + self.value**2)))
-        return self.gradient_power if self.gradient_power > ROUNDING**2 * most else 0.0
+        return self.gradient_power if self.gradient_power > (self.terms * ROUNDING) ** 2 * most else 0.0
 
     @property
     def between_prompts(self) -> float:

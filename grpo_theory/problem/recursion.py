@@ -13,6 +13,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.compiler import F3, F4, READONLY_F1, READONLY_F2, READONLY_I1, READONLY_I2, function_value
+from grpo_theory.validation import check_room
 
 WALK = READONLY_I2, READONLY_I2, READONLY_F2, READONLY_F1, READONLY_F2
 
@@ -71,20 +72,38 @@ def carry(walk: Walk, vectors: Array, offsets: Integers, width: int) -> Carried:
         The number of all entries W.
     """
     horizon, (n_states, n_rewards), n_features = walk.shares.size - 1, walk.law.shape, len(vectors)
+    for what, shape in (
+        ("the chances of rewards from each state and token on", (horizon, n_states, n_rewards)),
+        ("the mean scores from each state on", (2, n_states, n_rewards, n_features, width)),
+    ):
+        check_room(what, shape, "take a shorter horizon, fewer states, or features in place of free logits")
     mass = np.zeros((horizon, n_states, n_rewards))
     mean = np.zeros((n_states, n_rewards, n_features, width))
     product = np.zeros((n_states, n_rewards, n_features, n_features))
     with np.errstate(over="ignore", invalid="ignore"):
-        carry_back(*walk, np.ascontiguousarray(vectors), offsets, mass, mean, product)
+        carry_back(*walk, np.ascontiguousarray(vectors), offsets, _spans(walk, offsets, vectors.shape[3]), mass, mean, product)
     return Carried(mass, mean, product)
 
 
-@function_value(numba.void(*WALK, F4, READONLY_I1, F3, F4, F4))
-def carry_back(nexts, ends, weights, shares, law, vectors, offsets, mass, mean, product):
+def _spans(walk: Walk, offsets: Integers, width: int) -> Integers:
+    """Return between which entries those of X_f lie that may not be 0, from each state on, (S, 2): prompts may share none."""
+    spans = np.stack([offsets, offsets + width], axis=1)
+    goes_on = (walk.weights != 0.0) & (walk.ends == 0)
+    for _ in range(len(spans)):
+        lows = np.where(goes_on, spans[walk.nexts, 0], spans[:, :1]).min(axis=1)
+        highs = np.where(goes_on, spans[walk.nexts, 1], spans[:, 1:]).max(axis=1)
+        wider = np.stack([np.minimum(lows, spans[:, 0]), np.maximum(highs, spans[:, 1])], axis=1)
+        if np.array_equal(wider, spans):
+            break
+        spans = wider
+    return spans
+
+
+@function_value(numba.void(*WALK, F4, READONLY_I1, READONLY_I2, F3, F4, F4))
+def carry_back(nexts, ends, weights, shares, law, vectors, offsets, spans, mass, mean, product):
     """Fill in the sums, see `Carried`, token by token from the last one."""
     horizon, n_states, n_rewards = mass.shape
     n_features, _, n_tokens, width = vectors.shape
-    total = mean.shape[3]
     later, later_product = np.zeros_like(mean), np.zeros_like(product)
     for back in range(horizon):
         t = horizon - 1 - back
@@ -107,7 +126,7 @@ def carry_back(nexts, ends, weights, shares, law, vectors, offsets, mass, mean, 
                         for i in range(width):
                             mean[s, r, f, first + i] += weight * to_come * vectors[f, s, v, i]
                         if not ended:
-                            for i in range(total):
+                            for i in range(spans[after, 0], spans[after, 1]):
                                 mean[s, r, f, i] += weight * later[after, r, f, i]
                         for g in range(n_features):
                             inner, crossed = 0.0, 0.0

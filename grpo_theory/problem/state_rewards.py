@@ -110,6 +110,8 @@ class StateRewards(Bandit):
     def at_prompt(self, prompt: int) -> Self:
         """Return the same rewards with every draw from one prompt: the gradient is g(x) instead of E g(X)."""
         prompt = as_count("prompt", prompt, 0)
+        if self.n_prompts == 0:
+            raise ValueError("prompt is not known before a chain says how many there are: use at_prompt of the Problem")
         if prompt >= self.n_prompts:
             raise ValueError(f"prompt must be below the number of prompts {self.n_prompts}, got {prompt}")
         return self.from_law(self.values, self.state_probabilities, np.eye(self.n_prompts)[prompt])

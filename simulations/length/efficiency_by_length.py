@@ -1,7 +1,7 @@
 """The group size of most efficiency against the length of responses, by estimator and kind of task, exact.
 
-One step of 1,024 responses, in groups of 2 to 256; efficiency is what a learning rate cannot undo.  Broken: the group size is at
-one of the two ends, whichever loses more.
+One step of 1,024 responses, in groups of 2 to 1,024; efficiency is what a learning rate cannot undo.  Broken: the group size is
+at one of the two ends, whichever loses more; and a response is divided by the square of its length.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
+from grpo_theory.estimation import find
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem.chains import KINDS
@@ -42,10 +42,15 @@ ESTIMATORS = ("reinforce", "rloo", "dr_grpo", "trl_grpo", "verl_grpo", "nemo_rl"
 """No baseline; leave-one-out and group means; divided as three trainers do, and by the mean; and by each response's length."""
 JUDGED = ESTIMATORS[1:]
 """Without a baseline nothing of a group is used, and the smallest is best at any length."""
-GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
+GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 TRIED = 16
 SUM, MEAN, LONG = "trl_grpo", "trl_grpo_loss", 1024
 """Of the same advantages the sum and the mean over a response's tokens, and the horizon where they are compared."""
+SQUARED = gt.Estimator(
+    "squared",
+    find(SUM).advantage,
+    aggregation=gt.Aggregation("squared", lambda lengths, constant: 1.0 / np.square(lengths, dtype=np.float64)),
+)
 VARIED = ("goal walk", "think until sure")
 """The kinds whose responses differ in length."""
 LOSS = 0.1
@@ -76,23 +81,24 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
         facts = {f"best group size at {length:,} tokens": float(best[t, e]) for t, length in enumerate(settings["lengths"])}
         yield SIXTEEN.compare(f"{kind}, success {rate:g} ({name})", lost, LOSS, broken=max(ends), facts=facts)
     if kind in VARIED:
-        yield _own_length(f"{kind}, success {rate:g}", efficiencies[settings["lengths"].index(LONG)])
+        yield _own_length(kind, rate)
 
 
-def _own_length(setting: str, efficiencies: Array) -> Comparison:
-    """What the mean over a response's own tokens loses against their sum, at the best sizes; broken, it is at its worst one."""
-    most = efficiencies[ESTIMATORS.index(SUM)].max()
-    mean = efficiencies[ESTIMATORS.index(MEAN)]
-    lost, broken = (1.0 - float(one / most) for one in (mean.max(), mean.min()))
-    return OWN_LENGTH.compare(setting, lost, LOSS, broken=broken)
+def _own_length(kind: str, rate: float) -> Comparison:
+    """What the mean over a response's own tokens loses against their sum, at their best sizes; broken, by the length squared."""
+    problem = KINDS[kind](LONG, rate)
+    point = problem.at(problem.theta)
+    added, divided, broken = (max(_efficiencies(point, estimator)) for estimator in (SUM, MEAN, SQUARED))
+    return OWN_LENGTH.compare(f"{kind}, success {rate:g}", 1.0 - divided / added, LOSS, broken=1.0 - broken / added)
 
 
 def _by_size(kind: str, rate: float, length: int) -> list[list[float]]:
     """Return the efficiency of each estimator at each group size."""
     problem = KINDS[kind](length, rate)
     point = problem.at(problem.theta)
+    return [_efficiencies(point, name) for name in ESTIMATORS]
 
-    def efficiency(name: str, size: int) -> float:
-        return gt.exact.law_between(point, point, name, batch_size=RESPONSES // size, group_size=size).efficiency
 
-    return [[efficiency(name, size) for size in GROUP_SIZES] for name in ESTIMATORS]
+def _efficiencies(point: gt.Point, estimator: str | gt.Estimator) -> list[float]:
+    laws = (gt.exact.law_between(point, point, estimator, batch_size=RESPONSES // g, group_size=g) for g in GROUP_SIZES)
+    return [law.efficiency for law in laws]

@@ -1,8 +1,9 @@
 """Importance ratios and the clip over long responses, exact.
 
-The policy has drifted from the one that sampled as the noise of a step moves it, by 0.1 or 1 nat a response.  A token's
-ratio is then the nearer to 1 the longer the response, and the ratio of the whole response is not.  Broken: the trajectory ratio
-is that of a drift of 2 nats; the token ratio is upside down; and the response has 64 tokens, with the same drift.
+The policy has drifted from the one that sampled as the noise of a step moves it, by 1 nat a response, in ten directions that are
+drawn; a statement is judged by the direction that is worst for it.  A token's ratio is the nearer to 1 the longer the response,
+and the ratio of the whole response is not.  Broken: the drift is 2 nats; the token ratio is upside down; and the response has 64
+tokens, with the same drift.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,10 +29,10 @@ from simulations.sources import OURS, TIC_GRPO, derived
 WHOLE = Statement(
     "length/whole ratio",
     f"question beside {TIC_GRPO}",
-    "after a drift of 1 nat a response of 1,024 tokens the ratio of the whole response is more efficient than token ratios",
+    "after a drift of 1 nat, at 1,024 tokens: the whole response's ratio is more efficient than token ratios, log of quotient",
     "ordering",
-    formula=r"After a drift of $1$ nat a response, at $1{,}024$ tokens, the ratio of the whole response is more efficient than "
-    r"token ratios.",
+    formula=r"After a drift of $1$ nat a response, at $1{,}024$ tokens, the ratio of the whole response is more efficient "
+    r"than token ratios.",
     whose=OURS,
 )
 DIRECTION = Statement(
@@ -53,14 +54,9 @@ CLIPPED = Statement(
     whose=OURS,
 )
 
-POWERLESS = {
-    ("length/token direction", "bigram text"): "credit lies with the last few tokens, whose ratios are all near 1: even upside "
-    "down they turn the mean update by less than the margin"
-}
 
 SHORT, LONG = 64, 1024
-LENGTHS, QUICK_LENGTHS = (16, SHORT, 256, LONG), (SHORT, LONG)
-DRIFTS = (0.1, 1.0)
+QUICK_LENGTHS = (SHORT, LONG)
 NEAR, FAR = 1.0, 2.0
 SUCCESS = 0.55
 BATCH, GROUP = 64, 16
@@ -68,7 +64,9 @@ TURN = 0.01
 """A cosine of 0.99 costs 2% of the efficiency, which nobody would notice."""
 LOSS = 0.1
 """A tenth of the efficiency is a tenth of the steps."""
-SEED = 36
+SEED, DIRECTIONS, QUICK_DIRECTIONS = 36, 10, 2
+"""How many directions are drawn: with ten, half of all directions are worse than the worst of them once in a thousand times."""
+GRID = {"lengths": [16, SHORT, 256, LONG], "directions": DIRECTIONS}
 MOST = 50.0
 """The longest drift, in multiples of a response's noise, that is looked at."""
 
@@ -94,39 +92,60 @@ ESTIMATORS = {
 }
 
 
+SHOWN = ("none", "token", "token, clipped", "trajectory")
+BROKEN = ((NEAR, tuple(ESTIMATORS)), (FAR, ("token", "trajectory")))
+CONTROLS = 4
+"""In so many directions the broken ones are looked at besides, at 1,024 tokens."""
+
+
 def cells(quick: bool) -> list[Cell]:
-    """One cell for each kind of task; exact, and a quick run has fewer lengths."""
-    return [Cell({"kind": kind, "lengths": list(QUICK_LENGTHS if quick else LENGTHS)}) for kind in KINDS]
+    """One cell for each kind of task; exact for each direction, and a quick run has fewer directions and lengths."""
+    grid = {"lengths": list(QUICK_LENGTHS), "directions": QUICK_DIRECTIONS} if quick else GRID
+    return [Cell({"kind": kind, **grid}) for kind in KINDS]
 
 
 def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
-    """Yield efficiency and cosine by length, drift and ratio, and what each statement says of them."""
+    """Yield efficiency and cosine by length, direction and ratio, and what each statement says of the worst direction."""
+    rngs = np.random.SeedSequence(SEED).spawn(settings["directions"])
     laws = {}
     for length in settings["lengths"]:
         point = chain_point(KINDS[settings["kind"]](length, SUCCESS))
-        for drift in (*DRIFTS, FAR):
-            theta = drifted(point, drift)
-            for name, estimator in ESTIMATORS.items():
-                law = law_at(point, theta, estimator)
-                laws[length, drift, name] = law
-                if drift != FAR:
-                    common = {"kind": settings["kind"], "length": length, "drift": drift, "ratio": name}
-                    for quantity, value in (("efficiency", ahead(law)), ("cosine", law.cosine)):
-                        yield common | {"quantity": quantity, "estimate": value}
-    yield from _judged(settings["kind"], lambda length, drift, name: laws[length, drift, name])
+        for d, rng in enumerate(rngs):
+            for drift, names in BROKEN if length == LONG and d < CONTROLS else ((NEAR, SHOWN),):
+                theta = drifted(point, drift, np.random.default_rng(rng))
+                for name in names:
+                    laws[length, d, drift, name] = law_at(point, theta, ESTIMATORS[name])
+    for (length, d, drift, name), law in laws.items():
+        if drift == NEAR:
+            common = {"kind": settings["kind"], "length": length, "direction": d, "ratio": name}
+            for quantity, value in (("efficiency", ahead(law)), ("cosine", law.cosine)):
+                yield common | {"quantity": quantity, "estimate": value}
+    yield from _judged(settings["kind"], range(settings["directions"]), laws)
 
 
-def _judged(kind: str, law: Callable[[int, float, str], gt.GradientLaw]) -> Iterator[Comparison]:
+def _judged(kind: str, directions: range, laws: dict[tuple[int, int, float, str], gt.GradientLaw]) -> Iterator[Comparison]:
     """Whole against token ratios, the direction of token ratios, and what the clip costs, at 1,024 tokens."""
-    token, whole, far = (law(LONG, *which) for which in ((NEAR, "token"), (NEAR, "trajectory"), (FAR, "trajectory")))
-    facts = {"token ratios": token.efficiency, "whole ratio": whole.efficiency}
-    broken = token.efficiency - far.efficiency
-    yield WHOLE.compare(kind, token.efficiency - whole.efficiency, 0.0, broken=broken, facts=facts)
-    yield DIRECTION.compare(kind, 1.0 - token.cosine, TURN, broken=1.0 - law(LONG, NEAR, "upside down").cosine)
-    lost, short = (
-        1.0 - ahead(law(length, NEAR, "token, clipped")) / ahead(law(length, NEAR, "token")) for length in (LONG, SHORT)
-    )
-    yield CLIPPED.compare(kind, lost, LOSS, broken=short)
+
+    def worst(of: Callable[[int], float], within: range = directions) -> float:
+        return max(of(d) for d in within)
+
+    def behind(d: int, drift: float) -> float:
+        return float(np.log(laws[LONG, d, drift, "token"].efficiency / laws[LONG, d, drift, "trajectory"].efficiency))
+
+    def turned(d: int, name: str) -> float:
+        return 1.0 - laws[LONG, d, NEAR, name].cosine
+
+    def lost(d: int, length: int) -> float:
+        return 1.0 - ahead(laws[length, d, NEAR, "token, clipped"]) / ahead(laws[length, d, NEAR, "token"])
+
+    few = directions[:CONTROLS]
+    facts = {"least log of the quotient": min(behind(d, NEAR) for d in directions)}
+    yield WHOLE.compare(kind, worst(lambda d: behind(d, NEAR)), 0.0, broken=worst(lambda d: behind(d, FAR), few), facts=facts)
+    facts = {"directions in which the cosine is less": sum(turned(d, "token") > TURN for d in directions)}
+    upside_down = worst(lambda d: turned(d, "upside down"), few)
+    yield DIRECTION.compare(kind, worst(lambda d: turned(d, "token")), TURN, broken=upside_down, facts=facts)
+    facts = {"directions in which it costs more": sum(lost(d, LONG) > LOSS for d in directions)}
+    yield CLIPPED.compare(kind, worst(lambda d: lost(d, LONG)), LOSS, broken=worst(lambda d: lost(d, SHORT)), facts=facts)
 
 
 def ahead(law: gt.GradientLaw) -> float:
@@ -140,7 +159,7 @@ def law_at(point: ChainPoint, theta: Array, estimator: gt.Estimator) -> gt.Gradi
     return gt.exact.law_between(current, point, estimator, batch_size=BATCH, group_size=GROUP)
 
 
-def drifted(point: ChainPoint, nats: float) -> Array:
+def drifted(point: ChainPoint, nats: float, rng: np.random.Generator) -> Array:
     """Return parameters at which a response's divergence from the point's policy is so large, in the direction of a step's noise.
 
     The direction is normal with the covariance of a response's score, sum over states of visits times diag(p) - p p': tokens that
@@ -152,7 +171,7 @@ def drifted(point: ChainPoint, nats: float) -> Array:
         point.state_probabilities,
     )
     visited = weights @ np.stack([visits(walk, int(start)).sum(axis=0) for start in point.chain.starts])
-    drawn = np.sqrt(p) * np.random.default_rng(SEED).standard_normal(p.shape)
+    drawn = np.sqrt(p) * rng.standard_normal(p.shape)
     direction = (np.sqrt(visited)[:, None] * (drawn - p * drawn.sum(axis=1, keepdims=True))).ravel()
 
     def above(size: float) -> float:

@@ -94,12 +94,18 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
             yield common | {"quantity": name, "estimate": value}
         if length == LONG:
             yield _power(setting, point)
-            yield from _correlation(setting, kind, point)
+            yield from _correlation(setting, kind, rate, point)
             if kind == FORGETS:
                 yield _ratio(setting, point)
-    short, long = (gt.group_size_law(one, one.theta).optimum for one in (KINDS[SURE](length, rate) for length in (SHORT, LONG)))
+    sure = (KINDS[SURE](length, _other(rate)) for length in (SHORT, LONG))
+    short, long = (gt.group_size_law(one, one.theta).optimum for one in sure)
     less, broken = (2.0 * (one - 1.0) - (other - 1.0) for one, other in ((sizes[SHORT], sizes[LONG]), (short, long)))
     yield LARGER.compare(setting, less, 0.0, broken=broken, facts=_by_length(sizes))
+
+
+def _other(rate: float) -> float:
+    """Return the other success rate, at which the task of a control is not the one that is looked at."""
+    return RATES[0] if rate == RATES[1] else RATES[1]
 
 
 def _by_length(sizes: dict[int, float]) -> dict[str, float]:
@@ -120,11 +126,11 @@ def _furthest(ratios: Array) -> float:
     return float(ratios[np.argmax(np.abs(ratios - 1.0))])
 
 
-def _correlation(setting: str, kind: str, point: ChainPoint) -> Iterator[Comparison]:
+def _correlation(setting: str, kind: str, rate: float, point: ChainPoint) -> Iterator[Comparison]:
     """The correlation at the prompt where it is greatest; broken, in the task whose reward tells of every token."""
     if kind == FORGETS:
         return  # E||W||^4 needs the products of all pairs of its 1,458 parameters
-    sure = KINDS[SURE](LONG, RATES[0])
+    sure = KINDS[SURE](LONG, _other(rate))
     found, broken = (float(np.abs(one.moments.score_reward_correlation).max()) for one in (point, sure.at(sure.theta)))
     yield UNCORRELATED_AT_LENGTH.compare(setting, found, CORRELATED, broken=broken)
 
