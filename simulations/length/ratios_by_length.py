@@ -55,6 +55,11 @@ CLIPPED = Statement(
 )
 
 
+POWERLESS = {
+    ("length/token direction", "bigram text"): "credit lies with the last few tokens, whose ratios are all near 1: even upside "
+    "down they turn the mean update by less than the margin, or hardly more"
+}
+
 SHORT, LONG = 64, 1024
 QUICK_LENGTHS = (SHORT, LONG)
 NEAR, FAR = 1.0, 2.0
