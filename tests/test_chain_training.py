@@ -151,5 +151,5 @@ def test_a_step_that_is_too_large_is_warned_of_where_the_hessian_is_quickly_had(
     assert 3.0 * 64 * 4 * 2 * long.policy.n_logits**3 < LARGEST_RECURSION
     large = gt.gallery.problem("chain-bigram-text")
     assert stability_message(large, large.theta, np.array([1e4])) is None
-    longer = gt.Problem(long.bandit, gt.TokenChain(long.policy.transitions, 1 << 20, starts=long.policy.starts))
+    longer = gt.Problem(long.bandit, gt.TokenChain(long.policy.transitions, 1 << 16, starts=long.policy.starts))
     assert stability_message(longer, longer.theta, np.array([1e4])) is None
