@@ -17,12 +17,11 @@ from grpo_theory.estimation.ratio import trajectory_ratio
 from grpo_theory.exact.classes import Classes
 from grpo_theory.exact.law import NotEnumerableError
 from grpo_theory.exact.score_moments import ScoreMoments
-from grpo_theory.problem import ChainPoint
+from grpo_theory.exact.weights import LARGEST_WEIGHT, gains_of_response
+from grpo_theory.problem import ChainPoint, TokenChain
 
 UNREADABLE = {"squared_score_norms": "score norms", "lengths": "lengths"}
 """What a kernel may read of a response besides its reward."""
-_LARGEST = 1e150
-"""Weights are refused above this, because double precision does not hold their squares."""
 
 
 class Tokens(NamedTuple):
@@ -58,14 +57,13 @@ def carried_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimat
     check_carried(estimator, one_length)
     tokens = _tokens(current, sampler, estimator)
     chain = current.chain
-    shares = np.ones(chain.horizon + 1)
-    shares[chain.lengths] = estimator.aggregation.shares(chain.lengths)
+    shares = shares_by_length(estimator, chain)
     chances = sampler.own_sums.mass
     sums = current.score_sums(tokens.weights, tokens.squares, tokens.gains, shares)
-    if not (np.isfinite(sums.means).all() and np.isfinite(sums.products).all() and np.abs(sums.products).max() <= _LARGEST):
+    if not (np.isfinite(sums.means).all() and np.isfinite(sums.products).all() and np.abs(sums.products).max() <= LARGEST_WEIGHT):
         raise ValueError(
             f"behaviour must be so near to theta that the importance ratios of estimator {estimator.name!r} have second moments "
-            f"below {_LARGEST:g}: over responses of up to {int(chain.lengths[-1])} tokens they have not"
+            f"below {LARGEST_WEIGHT:g}: over responses of up to {int(chain.lengths[-1])} tokens they have not"
         )
     moments = []
     number = (chances > 0.0).sum(axis=1)
@@ -80,6 +78,13 @@ def carried_moments(current: ChainPoint, sampler: ChainPoint, estimator: Estimat
         forms = partial(_forms, current, tokens, shares**2, rows, chance)
         moments.append(ScoreMoments(classes, means, products, forms))
     return moments, len(tokens.gains) > 1
+
+
+def shares_by_length(estimator: Estimator, chain: TokenChain) -> Array:
+    """Return what an estimator's aggregation makes of a response's tokens, by its length, shape (T + 1,); 1 of other lengths."""
+    shares = np.ones(chain.horizon + 1)
+    shares[chain.lengths] = estimator.aggregation.shares(chain.lengths)
+    return shares
 
 
 def _forms(
@@ -133,25 +138,13 @@ _TRIED = np.linspace(-0.9, 0.7, 5)[:, None]
 
 def by_token(estimator: Estimator) -> bool:
     """Whether ratio and clip weigh each token by its own ratio: tried on a response of five tokens, and on each token alone."""
-    for positive in (True, False):
-        together = _weights(estimator, _TRIED, positive)
-        alone = np.concatenate([_weights(estimator, one[None], positive) for one in _TRIED])
-        if not np.allclose(together, alone, rtol=1e-12, atol=0.0):
-            return False
-    return True
+    together = gains_of_response(estimator, _TRIED)
+    alone = np.concatenate([gains_of_response(estimator, one[None]) for one in _TRIED], axis=1)
+    return bool(np.allclose(together, alone, rtol=1e-12, atol=0.0))
 
 
 def _gains(estimator: Estimator, log_ratios: Array) -> Array:
     """Return what multiplies the scores of tokens with these ratios (S, V): twice, if the sign of the advantage matters."""
     row = np.ascontiguousarray(log_ratios.reshape(1, -1))
-    both = np.stack([_weights(estimator, row, positive).reshape(log_ratios.shape) for positive in (True, False)])
+    both = gains_of_response(estimator, row).reshape(2, *log_ratios.shape)
     return both[:1] if np.array_equal(both[0], both[1]) else both
-
-
-def _weights(estimator: Estimator, log_ratios: Array, positive: bool) -> Array:
-    """Return the weights (T, N) of tokens with these log ratios (T, N)."""
-    ratios, weights = np.zeros(log_ratios.shape), np.zeros(log_ratios.shape)
-    with np.errstate(all="ignore"):
-        estimator.ratio.fill.function(log_ratios, len(log_ratios), ratios)
-        estimator.clip.fill.function(ratios, len(ratios), positive, estimator.clip.widths, weights)
-    return weights

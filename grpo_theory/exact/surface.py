@@ -46,25 +46,25 @@ def _at_points(theta: ArrayLike, dimension: int, function: Callable[[Array], Arr
     return found.reshape((*points.shape[:-1], *found.shape[1:]))
 
 
-def _on_chain(problem: Problem, theta: Array) -> ChainPoint:
+def on_chain(problem: Problem, theta: Array) -> ChainPoint:
     """Return a chain at theta (d,), which need not be finite."""
     return ChainPoint(problem.bandit, problem.policy, problem.kl, problem.log_reference, theta)
 
 
 def _objective_on_chain(problem: Problem, theta: Array) -> float:
     """Return the objective of a chain at theta (d,), of any size; NaN where theta is."""
-    point = _on_chain(problem, theta)
+    point = on_chain(problem, theta)
     return float(problem.bandit.prompt_weights @ point.value) if np.isfinite(theta).all() else nan
 
 
 def _slopes_on_chain(problem: Problem, theta: Array) -> Array:
     """Return the gradient of a chain's objective in the logits at theta (d,), shape (M, D)."""
-    return problem.bandit.prompt_weights[:, None] * _on_chain(problem, theta).moments.gradient_covectors
+    return problem.bandit.prompt_weights[:, None] * on_chain(problem, theta).moments.gradient_covectors
 
 
 def _forms_on_chain(problem: Problem, theta: Array) -> Array:
     """Return the Hessian of a chain's objective in the logits at theta (d,), shape (M, D, D)."""
-    return problem.bandit.prompt_weights[:, None, None] * _on_chain(problem, theta).hessian_forms()
+    return problem.bandit.prompt_weights[:, None, None] * on_chain(problem, theta).hessian_forms()
 
 
 @function_value(numba.void(F3, F2, F2, F1, numba.float64, READONLY_I2, READONLY_I1, numba.int64, F1))
@@ -176,10 +176,9 @@ def prefix_forms(paths: Paths, weights: Array, token_probabilities: Array) -> Ar
 @typed
 def fisher_information(problem: Problem, token_probabilities: Array) -> Array:
     """Return E[W W'], shape (d, d), for probabilities of tokens given their prefixes (M, D), or given a chain's states (S, V)."""
-    point = problem.at(problem.theta)
-    if isinstance(point, ChainPoint):
-        weights = problem.bandit.prompt_weights[:, None, None]
-        return problem.policy.logit_map.congruence(weights * point.fisher_forms(token_probabilities))
+    if isinstance(problem.policy, TokenChain):
+        forms = on_chain(problem, problem.theta).fisher_forms(token_probabilities)
+        return problem.policy.logit_map.congruence(problem.bandit.prompt_weights[:, None, None] * forms)
     paths = problem.policy.paths
     with np.errstate(divide="ignore"):
         pi = np.exp(paths.along(np.log(token_probabilities)))

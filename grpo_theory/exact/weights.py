@@ -17,7 +17,7 @@ from grpo_theory.validation import typed
 
 POSITIVE, NEGATIVE = 0, 1
 """Indices of the signs of an advantage in a table of gains."""
-_LARGEST = 1e150
+LARGEST_WEIGHT = 1e150
 """Weights of tokens are refused above this, because double precision does not hold their squares."""
 
 
@@ -116,17 +116,26 @@ def gains_on_policy(estimator: Estimator, paths: Paths, n_pairs: int) -> Array:
 
     Responses of one length have the same, but for their shares, so that nothing need be compiled.
     """
-    shares, widths = estimator.aggregation.shares(paths.lengths), estimator.clip.widths
+    shares = estimator.aggregation.shares(paths.lengths)
     gains = np.zeros((paths.n_responses, 2, paths.horizon, n_pairs))
-    with np.errstate(all="ignore"):
-        for length in np.unique(paths.lengths).tolist():
-            ratios, alike = np.zeros((paths.horizon, 1)), paths.lengths == length
-            estimator.ratio.fill.function(np.zeros((paths.horizon, 1)), length, ratios)
-            for sign in range(2):
-                weights = np.zeros((paths.horizon, 1))
-                estimator.clip.fill.function(ratios, length, sign == 0, widths, weights)
-                gains[alike, sign, :length] = shares[alike, None, None] * weights[:length]
+    for length in np.unique(paths.lengths).tolist():
+        alike = paths.lengths == length
+        for sign, weights in enumerate(gains_of_response(estimator, np.zeros((length, 1)))):
+            gains[alike, sign, :length] = shares[alike, None, None] * weights
     return gains
+
+
+def gains_of_response(estimator: Estimator, log_ratios: Array) -> Array:
+    """Return what ratio and clip make of one response's tokens, of either sign of the advantage, shape (2, T, N).
+
+    The logs of the ratios, (T, N), are those of N pairs of policies.  Nothing is compiled.
+    """
+    ratios, weights = np.zeros(log_ratios.shape), np.zeros((2, *log_ratios.shape))
+    with np.errstate(all="ignore"):
+        estimator.ratio.fill.function(log_ratios, len(log_ratios), ratios)
+        for sign in range(2):
+            estimator.clip.fill.function(ratios, len(ratios), sign == POSITIVE, estimator.clip.widths, weights[sign])
+    return weights
 
 
 def check_penalty(kl: KL | None, estimator: Estimator) -> None:
@@ -151,7 +160,7 @@ def check_support(current: Point, behaviour: Point) -> None:
 def _forget_undrawn(gains: Array, current: Point, behaviour: Point) -> None:
     """Set gains (K, 2, T, M) that are too large to 0 for responses that neither policy draws; raise if there are others."""
     # "not <=" finds NaN as well as what is too large.
-    large = ~(np.abs(gains) <= _LARGEST).all(axis=(1, 2))
+    large = ~(np.abs(gains) <= LARGEST_WEIGHT).all(axis=(1, 2))
     drawn = large & ((current.probabilities > 0.0) | (behaviour.probabilities > 0.0)).T
     if drawn.any():
         response, prompt = (int(i) for i in np.argwhere(drawn)[0])
@@ -167,7 +176,7 @@ def _forget_undrawn(gains: Array, current: Point, behaviour: Point) -> None:
 
 def _forget_unsampled(drifts: Array, behaviour: Point, estimator: Estimator) -> None:
     """Set drifts (K, T, M) that are too large to 0 for responses that are never sampled; raise if there are others."""
-    large = ~(np.abs(drifts) <= _LARGEST).all(axis=1)
+    large = ~(np.abs(drifts) <= LARGEST_WEIGHT).all(axis=1)
     sampled = large & (behaviour.probabilities > 0.0).T
     if sampled.any():
         response, prompt = (int(i) for i in np.argwhere(sampled)[0])

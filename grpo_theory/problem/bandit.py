@@ -98,12 +98,16 @@ class Bandit:
 
     def at_prompt(self, prompt: int) -> Self:
         """Return the same bandit with every draw from one prompt: its gradient is g(x) instead of E g(X)."""
+        return type(self).from_law(self.values, self.probabilities, self._all_at(prompt))
+
+    def _all_at(self, prompt: int) -> Array:
+        """Return the weights (M,) with which every draw is from one prompt; raise if there is no such prompt."""
         prompt = as_count("prompt", prompt, 0)
         if prompt >= self.n_prompts:
             raise ValueError(f"prompt must be below the number of prompts {self.n_prompts}, got {prompt}")
         weights = np.zeros(self.n_prompts)
         weights[prompt] = 1.0
-        return type(self).from_law(self.values, self.probabilities, weights)
+        return weights
 
     def __repr__(self) -> str:
         return f"Bandit(M={self.n_prompts}, K={self.n_responses}, values={self.values.tolist()})"

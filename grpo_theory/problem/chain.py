@@ -1,16 +1,14 @@
 """Policies over long sequences: a softmax over the next token that depends on a state, and tokens that move the state."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Flags, Integers, cached_array
-from grpo_theory.problem.paths import Paths
+from grpo_theory.problem.paths import Paths, log_softmax
 from grpo_theory.problem.policy import Policy
 from grpo_theory.problem.shared_map import SharedMap
 from grpo_theory.problem.state_rewards import not_listed
-from grpo_theory.validation import as_array, as_count, as_numbers, as_real_array, check_shape
+from grpo_theory.validation import as_array, as_count, as_real_array, check_shape
 
 END = -1
 """In place of a state, after every token: the response ends in this state, and no token is drawn in it."""
@@ -152,12 +150,8 @@ class TokenChain(Policy):
 
     def token_log_probabilities(self, theta: ArrayLike) -> Array:
         """Return the log probability of each token in each state, shape (..., S, V), for theta of shape (..., d)."""
-        theta = as_numbers("theta", theta)
-        if theta.ndim == 0 or theta.shape[-1] != self.dimension:
-            raise ValueError(f"theta must have shape (..., d) with d = {self.dimension}, got {theta.shape}")
-        logits = self.logit_map.of_states(theta).reshape(*theta.shape[:-1], *self.transitions.shape)
-        below = logits - logits.max(axis=-1, keepdims=True)
-        return below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
+        logits = self.logits(theta)[..., 0, :]  # those of all prompts are the same
+        return log_softmax(logits.reshape(*logits.shape[:-1], *self.transitions.shape))
 
     def scores(self, theta: ArrayLike) -> Array:
         """Responses are not listed; raises `NotListedError`."""
@@ -171,12 +165,8 @@ class TokenChain(Policy):
 def _as_states(name: str, value: ArrayLike, ndim: int) -> Integers:
     array = as_array(name, value)
     if array.ndim != ndim or array.size == 0 or array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be an array of integers with {ndim} dimensions, got {_kind(array)}")
+        raise ValueError(f"{name} must be an array of integers with {ndim} dimensions, got shape {array.shape} of {array.dtype}")
     return array.astype(np.int64)
-
-
-def _kind(array: np.ndarray[Any, Any]) -> str:
-    return f"shape {array.shape} of {array.dtype}"
 
 
 def _final_states(transitions: Integers) -> Flags:

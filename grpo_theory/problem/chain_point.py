@@ -9,7 +9,7 @@ from grpo_theory.arrays import Array, Flags, Integers, cached_array, read_only
 from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.moments import Moments
 from grpo_theory.problem.point import Point
-from grpo_theory.problem.recursion import Carried, Walk, carry, edge_mass, visits, walk_of
+from grpo_theory.problem.recursion import Carried, Walk, carry, chances_to_come, edge_mass, visits, walk_of
 from grpo_theory.problem.state_rewards import StateRewards, not_listed
 from grpo_theory.validation import check_room
 
@@ -105,27 +105,28 @@ class ChainPoint(Point):
 
     def _score_sums(self, weights: Array, squares: Array, gains: Array, shares: Array) -> ScoreSums:
         first, second = self.walk(weights, shares), self.walk(squares, shares**2)
-        starts, forward = self.chain.starts, self.carried(first, gains)
-        edges = edge_mass(first, forward.mass, starts)[:, :, None] * gains
-        centred = edges - edges.sum(axis=-1, keepdims=True) * self.state_probabilities
+        starts, carried = self.chain.starts, self.carried(second, gains)
         alike = np.array_equal(weights, squares) and (shares[self.chain.lengths] == 1.0).all()
-        products = (forward if alike else self.carried(second, gains)).product
-        return ScoreSums(forward.mass[0, starts], centred.reshape(*centred.shape[:3], -1), products[starts])
+        mass = carried.mass if alike else chances_to_come(first)
+        edges = edge_mass(first, mass, starts)[:, :, None] * gains
+        return ScoreSums(mass[0, starts], self.centred(edges.reshape(*edges.shape[:3], -1)), carried.product[starts])
+
+    def centred(self, weights: Array) -> Array:
+        """Return the covectors of weights of edges (..., D): at each state less what the policy expects of them there."""
+        by_state = weights.reshape(*weights.shape[:-1], *self.state_probabilities.shape)
+        return (by_state - by_state.sum(axis=-1, keepdims=True) * self.state_probabilities).reshape(weights.shape)
 
     @cached_array
     def reached(self) -> Flags:
         """Whether a token may be drawn in each state, shape (S,)."""
         walk = self.walk(self.state_probabilities, self.unit_shares)
-        return np.any([visits(walk, int(start)).any(axis=0) for start in self.chain.starts], axis=0) & ~self.chain.final
+        return visits(walk, self.chain.starts).any(axis=(0, 1)) & ~self.chain.final
 
     @property
     def value(self) -> Array:
         """E[Z | x], shape (M,): of all that is carried the least."""
         walk = self.walk(self.state_probabilities, self.unit_shares)
-        mass = carry(
-            walk, np.zeros((1, *self.state_probabilities.shape, 0)), np.zeros(self.chain.n_states, dtype=np.int64), 0
-        ).mass
-        return mass[0, self.chain.starts] @ self.bandit.values
+        return chances_to_come(walk)[0, self.chain.starts] @ self.bandit.values
 
     @cached_array
     def own_sums(self) -> ScoreSums:
@@ -213,7 +214,7 @@ class ChainPoint(Point):
         x[states, :, states] = np.eye(n_tokens) - self.state_probabilities[:, None, :]
         x = gains.reshape(n_features, size, 1) * x.reshape(size, size)
         walk = self.walk(weights, shares)
-        here = np.stack([visits(walk, int(start)) for start in self.chain.starts])
+        here = visits(walk, self.chain.starts)
         forms = np.zeros((n_prompts, size, size))
         mass, mean = np.zeros((n_states, n_rewards)), np.zeros((n_states, n_rewards, n_features, size))
         for t in range(self.chain.horizon, 0, -1):
@@ -233,15 +234,10 @@ class ChainPoint(Point):
 
     def fisher_forms(self, probabilities: Array) -> Array:
         """Return E[c c'] of a policy's probabilities of tokens (S, V), shape (M, D, D): visits times diag(p) - p p'."""
-        n_states, n_tokens = probabilities.shape
-        size = n_states * n_tokens
-        check_room("the second moments of each prompt", (self.chain.n_prompts, size, size), "gradient_mse does without")
+        shape = self.chain.n_prompts, probabilities.size, probabilities.size
+        check_room("the second moments of each prompt", shape, "gradient_mse does without")
         walk = self.walk(probabilities, self.unit_shares)
-        visited = np.stack([visits(walk, int(start)).sum(axis=0) for start in self.chain.starts])
-        forms = np.zeros((self.chain.n_prompts, n_states, n_tokens, n_states, n_tokens))
-        for s, p in enumerate(probabilities):
-            forms[:, s, :, s, :] = visited[:, s, None, None] * (np.diag(p) - np.outer(p, p))
-        return forms.reshape(-1, size, size)
+        return state_forms(visits(walk, self.chain.starts).sum(axis=1), probabilities)
 
     def hessian_forms(self) -> Array:
         """Return the second derivatives of E[Z | x] in the logits of each state, shape (M, D, D)."""
@@ -249,10 +245,14 @@ class ChainPoint(Point):
         walk, ones = self.walk(probabilities, self.unit_shares), np.ones((1, *probabilities.shape))
         lead = self.bandit.values - (sums.mass @ self.bandit.values)[:, None]
         forms = self.score_forms(probabilities, ones, self.unit_shares, lead[:, :, None, None])
-        edges = edge_mass(walk, self.carried(walk, ones).mass, self.chain.starts)
-        visited = np.einsum("mr,mrsv->ms", lead, edges)
-        n_states, n_tokens = probabilities.shape
-        for s in range(n_states):
-            p, own = probabilities[s], slice(s * n_tokens, (s + 1) * n_tokens)
-            forms[:, own, own] -= visited[:, s, None, None] * (np.diag(p) - np.outer(p, p))
-        return forms
+        edges = edge_mass(walk, chances_to_come(walk), self.chain.starts)
+        return forms - state_forms(np.einsum("mr,mrsv->ms", lead, edges), probabilities)
+
+
+def state_forms(weights: Array, probabilities: Array) -> Array:
+    """Return the matrices with weight (M, S) times diag(p) - p p' in the block of each state, shape (M, D, D), for p (S, V)."""
+    n_states, n_tokens = probabilities.shape
+    forms = np.zeros((len(weights), n_states, n_tokens, n_states, n_tokens))
+    for s, p in enumerate(probabilities):
+        forms[:, s, :, s, :] = weights[:, s, None, None] * (np.diag(p) - np.outer(p, p))
+    return forms.reshape(len(weights), n_states * n_tokens, -1)

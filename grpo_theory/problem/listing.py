@@ -9,9 +9,7 @@ from grpo_theory.problem.logit_map import FeatureMap
 from grpo_theory.problem.paths import Paths
 from grpo_theory.problem.policy import Policy
 from grpo_theory.problem.state_rewards import StateRewards
-
-MAXIMUM_RESPONSES = 4096
-"""A chain with more responses is not listed."""
+from grpo_theory.problem.tree import MAXIMUM_RESPONSES
 
 
 def listed_paths(chain: TokenChain, start: int) -> tuple[Integers, Integers, Integers]:

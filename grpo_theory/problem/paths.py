@@ -116,9 +116,7 @@ class Paths:
 
     def log_probabilities(self, logits: Array) -> Array:
         """Return the log probability of each token given its prefix, shape (..., D), for logits of that shape."""
-        by_prefix = logits.reshape(*logits.shape[:-1], -1, self.vocabulary_size)
-        below = by_prefix - by_prefix.max(axis=-1, keepdims=True)
-        return (below - np.log(np.exp(below).sum(axis=-1, keepdims=True))).reshape(logits.shape)
+        return log_softmax(logits.reshape(*logits.shape[:-1], -1, self.vocabulary_size)).reshape(logits.shape)
 
     def along(self, values: Array) -> Array:
         """Sum values of edges (..., D) along each response, shape (..., K)."""
@@ -185,6 +183,12 @@ class Paths:
         with np.errstate(divide="ignore"):
             mass = (shift + np.log(total)).reshape(*top.shape[:-1], -1, self.vocabulary_size)
         return (mass - logsumexp(mass, axis=-1, keepdims=True)).reshape(top.shape)
+
+
+def log_softmax(logits: Array) -> Array:
+    """Return the logs of the probabilities that logits (..., V) make."""
+    below = logits - logits.max(axis=-1, keepdims=True)
+    return below - np.log(np.exp(below).sum(axis=-1, keepdims=True))
 
 
 def single_tokens(n_responses: int) -> Paths:

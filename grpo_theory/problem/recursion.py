@@ -85,6 +85,12 @@ def carry(walk: Walk, vectors: Array, offsets: Integers, width: int) -> Carried:
     return Carried(mass, mean, product)
 
 
+def chances_to_come(walk: Walk) -> Array:
+    """Return the sums of the weights alone, shape (T, S, R): see `Carried.mass`."""
+    n_states, n_tokens = walk.weights.shape
+    return carry(walk, np.zeros((1, n_states, n_tokens, 0)), np.zeros(n_states, dtype=np.int64), 0).mass
+
+
 def _spans(walk: Walk, offsets: Integers, width: int) -> Integers:
     """Return between which entries those of X_f lie that may not be 0, from each state on, (S, 2): prompts may share none."""
     spans = np.stack([offsets, offsets + width], axis=1)
@@ -175,14 +181,14 @@ def add_edge_mass(nexts, ends, weights, shares, law, mass, starts, counts):
                 here[s] = there[s]
 
 
-def visits(walk: Walk, start: int) -> Array:
-    """Return the sums of the weights of the ways to each state with t tokens drawn, shape (T, S)."""
+def visits(walk: Walk, starts: Integers) -> Array:
+    """Return the sums of the weights of the ways from each start to each state with t tokens drawn, shape (M, T, S)."""
     horizon, n_states = walk.shares.size - 1, len(walk.weights)
-    here = np.zeros((horizon, n_states))
-    here[0, start] = 1.0
+    here = np.zeros((starts.size, horizon, n_states))
+    here[np.arange(starts.size), 0, starts] = 1.0
     goes_on = np.where(walk.ends != 0, 0.0, walk.weights)
     for t in range(1, horizon):
-        np.add.at(here[t], walk.nexts, here[t - 1][:, None] * goes_on)
+        np.add.at(here[:, t].T, walk.nexts, np.moveaxis(here[:, t - 1, :, None] * goes_on, 0, -1))
     return here
 
 

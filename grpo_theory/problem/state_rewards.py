@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.problem.bandit import Bandit, as_reward_values
-from grpo_theory.validation import as_count, as_distribution, as_real_array, check_shape, check_within
+from grpo_theory.validation import as_distribution, as_real_array, check_shape, check_within
 
 
 class NotListedError(ValueError):
@@ -109,12 +109,9 @@ class StateRewards(Bandit):
 
     def at_prompt(self, prompt: int) -> Self:
         """Return the same rewards with every draw from one prompt: the gradient is g(x) instead of E g(X)."""
-        prompt = as_count("prompt", prompt, 0)
         if self.n_prompts == 0:
             raise ValueError("prompt is not known before a chain says how many there are: use at_prompt of the Problem")
-        if prompt >= self.n_prompts:
-            raise ValueError(f"prompt must be below the number of prompts {self.n_prompts}, got {prompt}")
-        return self.from_law(self.values, self.state_probabilities, np.eye(self.n_prompts)[prompt])
+        return self.from_law(self.values, self.state_probabilities, self._all_at(prompt))
 
     def __repr__(self) -> str:
         return f"StateRewards(S={self.n_states}, values={self.values.tolist()})"

@@ -175,7 +175,7 @@ def drifted(point: ChainPoint, nats: float, rng: np.random.Generator) -> Array:
         point.bandit.prompt_weights,
         point.state_probabilities,
     )
-    visited = weights @ np.stack([visits(walk, int(start)).sum(axis=0) for start in point.chain.starts])
+    visited = weights @ visits(walk, point.chain.starts).sum(axis=1)
     drawn = np.sqrt(p) * rng.standard_normal(p.shape)
     direction = (np.sqrt(visited)[:, None] * (drawn - p * drawn.sum(axis=1, keepdims=True))).ravel()
 

@@ -115,7 +115,7 @@ def _by_length(sizes: dict[int, float]) -> dict[str, float]:
 def _power(setting: str, point: ChainPoint) -> Comparison:
     """Carried along responses, against added up over the states that are visited; broken, of responses that succeed."""
     walk, p = point.walk(point.state_probabilities, point.unit_shares), point.state_probabilities
-    visited = np.stack([visits(walk, int(start)).sum(axis=0) for start in point.chain.starts])
+    visited = visits(walk, point.chain.starts).sum(axis=1)
     tokens = visited @ (1.0 - (p**2).sum(axis=1)) / point.moments.score_power
     given = point.own_sums.products[:, 1, 0, 0] / point.own_sums.mass[:, 1] / point.moments.score_power
     return POWER.compare(setting, _furthest(tokens), 1.0, broken=_furthest(given))
@@ -145,9 +145,9 @@ def _ratio(setting: str, point: ChainPoint) -> Comparison:
     kernel = np.zeros((chain.n_states, chain.n_states))
     np.add.at(kernel, (np.arange(chain.n_states)[:, None], chain.transitions), squares)
     own = [_closed(kernel, int(start)) for start in chain.starts]
-    here = np.stack([visits(walk, int(start))[-2:].sum(axis=1) for start in chain.starts])
+    here = visits(walk, chain.starts)[:, -2:].sum(axis=2)
     growth = here[:, 1] / here[:, 0]
-    visited = np.stack([visits(point.walk(behaviour, point.unit_shares), int(start))[-1] for start in chain.starts])
+    visited = visits(point.walk(behaviour, point.unit_shares), chain.starts)[:, -1]
     average = visited @ squares.sum(axis=1)
     first = int(np.argmax(np.abs(growth / own - 1.0)))
     facts = {"growth a token": float(growth[first]), "second moment": float(here[first, 1])}

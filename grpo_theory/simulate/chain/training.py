@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
-from grpo_theory.exact import objective
+from grpo_theory.exact.surface import objective, on_chain
 from grpo_theory.problem import ChainPoint, Problem
 from grpo_theory.simulate.chain.walks import Walks, chances_of, compile_walks, draw_walks, make_walks
 from grpo_theory.simulate.chain.weighing import advantages_in, compile_weighing, seen, weighing
@@ -83,8 +83,7 @@ class _Run:
         return self._theta[:, 0].copy()
 
     def _point(self) -> ChainPoint:
-        problem = self.training.problem
-        return ChainPoint(problem.bandit, problem.policy, problem.kl, problem.log_reference, self.theta)
+        return on_chain(self.training.problem, self.theta)
 
     def advance(self, count: int) -> None:
         """Make updates until there have been so many, rollout by rollout."""

@@ -19,7 +19,7 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.clip import SIGNATURE as CLIP
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
 from grpo_theory.estimation.ratio import SIGNATURE as RATIO
-from grpo_theory.exact.carried import by_token
+from grpo_theory.exact.carried import by_token, shares_by_length
 from grpo_theory.exact.multisets import advantages_of
 from grpo_theory.exact.weights import check_penalty
 from grpo_theory.problem import ChainPoint
@@ -45,7 +45,7 @@ def _squared_norms(walks: Walks, sampler: ChainPoint) -> Array:
     """Return ||W||^2 of each response, shape (N,), by the number of times that it takes each edge."""
     counts, ones = np.zeros((walks.lengths.size, sampler.policy.n_logits)), np.ones(walks.lengths.size)
     add_tabulated(walks, ones, np.ones((2, counts.shape[1])), ones.astype(np.uint8), counts)
-    vectors = sampler.chain.logit_map.vectors(centred(counts, sampler))
+    vectors = sampler.chain.logit_map.vectors(sampler.centred(counts))
     return np.maximum((vectors**2).sum(axis=-1), 0.0)
 
 
@@ -65,12 +65,6 @@ def advantages_in(estimator: Estimator, batch: Batch, batch_size: int) -> Array:
         fields = (field[first : first + batch_size] for field in own[:-1])
         parts.append(advantages_of(estimator.advantage, Batch._make([*fields, own.parameters])))
     return np.concatenate(parts)
-
-
-def centred(weights: Array, point: ChainPoint) -> Array:
-    """Return the covectors of weights of edges (..., D): at each state less what the policy expects of them there."""
-    by_state = weights.reshape(*weights.shape[:-1], *point.state_probabilities.shape)
-    return (by_state - by_state.sum(axis=-1, keepdims=True) * point.state_probabilities).reshape(weights.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +101,7 @@ class Weighing:
         else:
             fills, clip = (self.estimator.ratio.fill.value, self.estimator.clip.fill.value), self.estimator.clip
             compiled_add_anew()(*fills, clip.widths, self.log_ratios, walks, factors, positive, weights)
-        return centred(weights, self.current)
+        return self.current.centred(weights)
 
     def _scales(self, lengths: Integers, group_size: int, batch_size: int) -> Array:
         """Return what multiplies the tokens of each response, shape (N,), besides ratios and clips."""
@@ -129,10 +123,8 @@ def weighing(estimator: Estimator, current: ChainPoint, log_ratios: Array) -> We
     """
     check_penalty(current.kl, estimator)
     chain, ratios = current.chain, np.zeros(log_ratios.shape) if estimator.ratio.constant else log_ratios
-    shares = np.zeros(chain.horizon + 1)
-    shares[chain.lengths] = estimator.aggregation.shares(chain.lengths)
     gains = gains_of_tokens(estimator, ratios.reshape(1, -1)) if _by_token(estimator) else None
-    return Weighing(estimator, current, shares, gains, ratios.ravel())
+    return Weighing(estimator, current, shares_by_length(estimator, chain), gains, ratios.ravel())
 
 
 def gains_of_tokens(estimator: Estimator, log_ratios: Array) -> Array:
