@@ -12,10 +12,8 @@ import numba
 import numpy as np
 
 from grpo_theory.arrays import Array, Flags, Integers
-from grpo_theory.compiler import F3, F4, READONLY_F1, READONLY_F2, READONLY_I1, READONLY_I2, function_value
+from grpo_theory.compiler import F3, F4, READONLY_F1, READONLY_F2, READONLY_I1, READONLY_I2, function_value, record_type
 from grpo_theory.validation import check_room
-
-WALK = READONLY_I2, READONLY_I2, READONLY_F2, READONLY_F1, READONLY_F2
 
 
 class Walk(NamedTuple):
@@ -38,6 +36,9 @@ class Walk(NamedTuple):
     weights: Array
     shares: Array
     law: Array
+
+
+WALK = record_type(Walk, READONLY_I2, READONLY_I2, READONLY_F2, READONLY_F1, READONLY_F2)
 
 
 class Carried(NamedTuple):
@@ -81,7 +82,7 @@ def carry(walk: Walk, vectors: Array, offsets: Integers, width: int) -> Carried:
     mean = np.zeros((n_states, n_rewards, n_features, width))
     product = np.zeros((n_states, n_rewards, n_features, n_features))
     with np.errstate(over="ignore", invalid="ignore"):
-        carry_back(*walk, np.ascontiguousarray(vectors), offsets, _spans(walk, offsets, vectors.shape[3]), mass, mean, product)
+        carry_back(walk, np.ascontiguousarray(vectors), offsets, _spans(walk, offsets, vectors.shape[3]), mass, mean, product)
     return Carried(mass, mean, product)
 
 
@@ -105,9 +106,10 @@ def _spans(walk: Walk, offsets: Integers, width: int) -> Integers:
     return spans
 
 
-@function_value(numba.void(*WALK, F4, READONLY_I1, READONLY_I2, F3, F4, F4))
-def carry_back(nexts, ends, weights, shares, law, vectors, offsets, spans, mass, mean, product):
+@function_value(numba.void(WALK, F4, READONLY_I1, READONLY_I2, F3, F4, F4))
+def carry_back(walk, vectors, offsets, spans, mass, mean, product):
     """Fill in the sums, see `Carried`, token by token from the last one."""
+    nexts, ends, weights, shares, law = walk
     horizon, n_states, n_rewards = mass.shape
     n_features, _, n_tokens, width = vectors.shape
     later, later_product = np.zeros_like(mean), np.zeros_like(product)
@@ -151,13 +153,14 @@ def edge_mass(walk: Walk, mass: Array, starts: Integers) -> Array:
     A response that takes a token in a state twice is counted twice.
     """
     counts = np.zeros((starts.size, walk.law.shape[1], *walk.weights.shape))
-    add_edge_mass(*walk, mass, starts, counts)
+    add_edge_mass(walk, mass, starts, counts)
     return counts
 
 
-@function_value(numba.void(*WALK, F3, READONLY_I1, F4))
-def add_edge_mass(nexts, ends, weights, shares, law, mass, starts, counts):
+@function_value(numba.void(WALK, F3, READONLY_I1, F4))
+def add_edge_mass(walk, mass, starts, counts):
     """Add to each edge what has come to its state, from each start, times what is still to come after it."""
+    nexts, ends, weights, shares, law = walk
     horizon, n_states, n_rewards = mass.shape
     n_tokens = weights.shape[1]
     here, there = np.zeros(n_states), np.zeros(n_states)
