@@ -25,20 +25,24 @@ ASKED = ("error_law", "dynamic_sampling")
 
 NURSERY = """
 import os, sys
+import pyarrow.parquet
 from simulations.__main__ import main
+from simulations.collection import studies
 
 out, sys.stdout = sys.stdout, open(os.devnull, "w")
-print(main(sys.argv[1:]), file=out, flush=True)
+studies()
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
-        sys.stderr = sys.stdout
         os._exit(main(line.split()))
     print(child, file=out, flush=True)
     next(sys.stdin)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=out, flush=True)
 """
-"""Makes a run itself, which imports and compiles everything once; then each run, a process of its own, begins at once.
+"""Imports everything once; then each run, a process of its own, begins at once.
+
+It makes no run itself, because threads do not survive a fork: what one of them held at that moment, a run that is forked then
+would wait for for ever.  Arrow's own allocator has such a thread, so the system's takes its place.
 
 The end of a run is asked for: until then its number is its own, so that whoever kills it kills nobody else.
 """
@@ -47,9 +51,9 @@ The end of a run is asked for: until then its number is its own, so that whoever
 @contextmanager
 def nursery(*words):
     """Make one run undisturbed, then others: yields what starts one, given a command's words, and what waits for its end."""
-    made = [sys.executable, "-c", NURSERY, *map(str, words)]
-    with subprocess.Popen(made, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
-        assert int(parent.stdout.readline()) == 0
+    made, pool = [sys.executable, "-c", NURSERY], {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(made, cwd=ROOT, env=os.environ | pool, text=True, **pipes) as parent:
 
         def ask(line):
             parent.stdin.write(line + "\n")
@@ -62,6 +66,8 @@ def nursery(*words):
         def ended():
             return ask("ended")
 
+        start(*words)
+        assert ended() == 0
         yield start, ended
         parent.stdin.close()
 
@@ -88,7 +94,8 @@ def kill_at_some_moment(start, ended, asked, root, total, moments):
     time.sleep(moments.uniform(0.0, 0.1))
     os.kill(run, signal.SIGKILL)
     status = ended()
-    assert kept(root) >= wanted
+    assert status in (0, -signal.SIGKILL), "the run ended by itself, with what it says on the standard error"
+    assert kept(root) >= wanted, "the run wrote nothing more for two minutes"
     return status
 
 
@@ -101,9 +108,7 @@ def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(tmp
     with nursery(*asked, calm) as (start, ended):
         total, kills = kept(calm), 0
         while kills < 20:
-            status = kill_at_some_moment(start, ended, asked, folders[-1], total, moments)
-            assert status in (0, -signal.SIGKILL)
-            if status == 0:
+            if kill_at_some_moment(start, ended, asked, folders[-1], total, moments) == 0:
                 folders.append(tmp_path / f"killed-{len(folders)}")
             else:
                 kills += 1
