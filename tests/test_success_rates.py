@@ -7,8 +7,9 @@ from scipy.optimize import minimize
 from scipy.stats import betabinom, binom
 
 import grpo_theory as gt
-from grpo_theory.plan.binomial import bernstein, beta_binomial, beta_quadrature, elevated
-from grpo_theory.plan.mixing import Cells, likeliest_law
+from grpo_theory.plan.beta_rates import beta_quadrature
+from grpo_theory.plan.brackets import bernstein, beta_binomial, elevated
+from grpo_theory.plan.success_rates import Cells, likeliest_law
 
 RATES = np.random.default_rng(20261122).beta(0.3, 0.5, 200)
 
