@@ -17,7 +17,7 @@ from tables import rows, write
 
 import grpo_theory as gt
 from grpo_theory.page.advice import text
-from grpo_theory.page.advice.baselines import with_baseline
+from grpo_theory.page.advice.comparisons import with_baseline
 from grpo_theory.page.command import SUBCOMMANDS, main, parser
 
 KEYS = {
