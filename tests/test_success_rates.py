@@ -117,6 +117,11 @@ def test_ragged_groups_and_a_million_prompts_are_a_few_cells():
     assert found.gap < 1e-5
 
 
+def test_the_counts_identify_as_many_moments_as_the_largest_group_has_responses():
+    sizes = np.array([2, 5, 3])
+    assert gt.plan.fit_success_rates(table(np.array([1, 4, 0]), sizes)).moments == 5
+
+
 def test_polynomials_keep_their_values_in_a_higher_degree():
     rates = np.linspace(0.0, 1.0, 11)
     coefficients = np.random.default_rng(7).normal(size=5)
