@@ -33,7 +33,6 @@ from .exact import gradient_law as gradient_law
 from .exact import gradient_mean as gradient_mean
 from .exact import gradient_mse as gradient_mse
 from .exact import hessian as hessian
-from .exact import moments as moments
 from .exact import objective as objective
 from .intervals import Ellipsoid as Ellipsoid
 from .intervals import Interval as Interval
@@ -58,6 +57,7 @@ from .problem import TabularSoftmax as TabularSoftmax
 from .problem import TokenChain as TokenChain
 from .problem import TokenTree as TokenTree
 from .problem import gallery as gallery
+from .problem.problem import moments as moments
 from .samples import RaggedRollouts as RaggedRollouts
 from .samples import RewardCounts as RewardCounts
 from .samples import RolloutLog as RolloutLog

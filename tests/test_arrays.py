@@ -16,7 +16,7 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.arrays import cached_array, kept
 from grpo_theory.intervals import best_set
-from grpo_theory.intervals.quotient import quotient_limits
+from grpo_theory.intervals.interval import quotient_limits
 from grpo_theory.laboratory.recorded_training import RecordedTraining
 from grpo_theory.language_model.projection import CountSketch
 from grpo_theory.samples import RewardCounts

@@ -14,7 +14,7 @@ from grpo_theory import intervals
 from grpo_theory.intervals.interval import normal_quantile, student_quantile
 from grpo_theory.problem.tree import log_responses
 from grpo_theory.samples import RewardCounts
-from grpo_theory.samples.groups import LARGEST
+from grpo_theory.samples.rollouts import LARGEST
 from grpo_theory.simulate.draw.sizes import MOST_RESPONSES
 from grpo_theory.theory import GroupSizeLaw, WeightedChiSquare
 from grpo_theory.theory.group_size import divisors

@@ -7,8 +7,7 @@ from dense import token_case
 import grpo_theory as gt
 from grpo_theory.estimation import Clip
 from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.clip import CLIPS
-from grpo_theory.estimation.ratio import RATIOS
+from grpo_theory.estimation.ratio import CLIPS, RATIOS
 from grpo_theory.exact.weights import gains_of, gains_on_policy
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 import grpo_theory as gt
-from grpo_theory.exact.classes import classes, looked_at, looks_of
+from grpo_theory.exact.classes import classes, looked_at, looks_of, seen_at
 from grpo_theory.exact.multisets import (
     GroupMoments,
     add_moments,
@@ -24,7 +24,6 @@ from grpo_theory.exact.multisets import (
     members,
     multisets,
 )
-from grpo_theory.exact.seen import seen_at
 
 
 @given(n_classes=st.integers(1, 5), group_size=st.integers(1, 7))

@@ -17,7 +17,7 @@ from tables import rows, write
 
 import grpo_theory as gt
 from grpo_theory.page.advice import text
-from grpo_theory.page.advice.baselines import with_baseline
+from grpo_theory.page.advice.comparisons import with_baseline
 from grpo_theory.page.command import SUBCOMMANDS, main, parser
 
 KEYS = {
@@ -136,7 +136,7 @@ def test_json_has_the_documented_keys_and_finite_numbers(capsys, which, request)
 def test_the_page_of_the_docs_names_every_key_and_option():
     page = (Path(__file__).resolve().parents[1] / "docs" / "planner.md").read_text(encoding="utf-8")
     assert [key for key in KEYS if f"`{key}`" not in page] == []
-    told_of = re.findall(r"--[a-z-]+", parser()._subparsers._group_actions[0].choices["plan"].format_help())
+    told_of = re.findall(r"--[a-z-]+", parser(["plan"])._subparsers._group_actions[0].choices["plan"].format_help())
     assert [name for name in set(told_of) - {"--help"} if f"`{name}" not in page] == []
 
 
@@ -441,9 +441,12 @@ def processor_time_of_children():
 
 
 def test_the_help_names_every_subcommand_and_python_runs_the_package_as_the_command():
-    offered = parser()._subparsers._group_actions[0].choices
-    assert [subcommand.__name__.rsplit(".", 1)[1] for subcommand in SUBCOMMANDS] == [f"{name}_command" for name in offered]
-    assert all(name in parser().format_help() for name in offered)
+    offered = parser(SUBCOMMANDS)._subparsers._group_actions[0].choices
+    assert [module.__name__.rsplit(".", 1)[1] for module in SUBCOMMANDS.values()] == [f"{name}_command" for name in offered]
+    assert all(name in parser([]).format_help() for name in offered)
+    for name, one in offered.items():
+        assert one.format_help() == parser([name])._subparsers._group_actions[0].choices[name].format_help()
+        assert len(one.format_usage()) > len(parser([])._subparsers._group_actions[0].choices[name].format_usage())
     command = [sys.executable, "-W", "error", "-m", "grpo_theory", "plan"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")

@@ -14,8 +14,8 @@ from enumeration import NAMED
 import grpo_theory as gt
 from grpo_theory.estimation import AGGREGATIONS, CLIPS, KL_TERMS, RATIOS, find
 from grpo_theory.estimation.aggregation import constant_length
-from grpo_theory.estimation.clip import two_sided_clip
 from grpo_theory.estimation.kernel import RESPONSE_FIELDS, Batch, fields_read
+from grpo_theory.estimation.ratio import two_sided_clip
 
 
 def test_the_registry_lists_what_the_papers_know_and_cannot_be_written():

@@ -7,8 +7,9 @@ from scipy.optimize import minimize
 from scipy.stats import betabinom, binom
 
 import grpo_theory as gt
-from grpo_theory.plan.binomial import bernstein, beta_binomial, beta_quadrature, elevated
-from grpo_theory.plan.mixing import Cells, likeliest_law
+from grpo_theory.plan.beta_rates import beta_quadrature
+from grpo_theory.plan.brackets import bernstein, beta_binomial, elevated
+from grpo_theory.plan.success_rates import Cells, likeliest_law
 
 RATES = np.random.default_rng(20261122).beta(0.3, 0.5, 200)
 
@@ -114,6 +115,11 @@ def test_ragged_groups_and_a_million_prompts_are_a_few_cells():
     found = likeliest_law(Cells.of(table(rng.binomial(sizes, 0.3), sizes)))
     assert found.weights @ found.atoms == pytest.approx(0.3, abs=1e-3)
     assert found.gap < 1e-5
+
+
+def test_the_counts_identify_as_many_moments_as_the_largest_group_has_responses():
+    sizes = np.array([2, 5, 3])
+    assert gt.plan.fit_success_rates(table(np.array([1, 4, 0]), sizes)).moments == 5
 
 
 def test_polynomials_keep_their_values_in_a_higher_degree():

@@ -192,8 +192,18 @@ def test_a_table_that_would_be_too_large_is_not_made():
     rloo = gt.estimators()["rloo"].advantage
     assert can_be_tabulated(rloo, 2, 1000, 1)
     assert not can_be_tabulated(rloo, 6, 64, 1)
+    assert advantage_table(rloo, tuple(range(6)), 64, UNREAD) is None
+    one_prompt, five_prompts = (tuple((0.5,) * prompts for _ in range(3)) for prompts in (1, 5))
+    oracle = gt.estimators()["oracle"].advantage
+    assert advantage_table(oracle, (0.0, 1.0), 1000, one_prompt) is not None
+    assert advantage_table(oracle, (0.0, 1.0), 1000, five_prompts) is None
     six = gt.Bandit.from_law(np.arange(6.0), np.full((1, 6, 6), 1.0 / 6.0))
     assert route_in_training(gt.Problem(six, gt.TabularSoftmax(1, 6)), gt.estimators()["grpo"], 64).kind == CALLED
+
+
+@pytest.mark.parametrize("name", ["optimal_loo", "trl_grpo_batch"])
+def test_a_kernel_that_reads_more_than_rewards_has_no_table(name):
+    assert advantage_table(gt.estimators()[name].advantage, (0.0, 1.0), 4, UNREAD) is None
 
 
 @pytest.mark.parametrize("simulate", ["gradients", "training"])

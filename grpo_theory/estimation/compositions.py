@@ -1,8 +1,8 @@
 """The named compositions: ratios, clips and aggregation as papers and trainers have them."""
 
 from grpo_theory.estimation import named as named  # the kernels register first
-from grpo_theory.estimation.clip import CLIPS
-from grpo_theory.estimation.registry import compose
+from grpo_theory.estimation.composition import compose
+from grpo_theory.estimation.ratio import CLIPS
 
 dapo = compose(
     "dapo",

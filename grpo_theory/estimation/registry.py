@@ -1,152 +1,103 @@
-"""The registry of estimators: one list from which every other list derives."""
+"""An estimator of the policy gradient, and the registry of those that have names: one list from which every other derives."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation.advantage import Advantage
-from grpo_theory.estimation.aggregation import Aggregation, find_aggregation
-from grpo_theory.estimation.clip import Clip, find_clip
-from grpo_theory.estimation.composition import Estimator
-from grpo_theory.estimation.kernel import check_arguments, fields_read
-from grpo_theory.estimation.kl_term import KLTerm, find_kl_term
+from grpo_theory.estimation.aggregation import AGGREGATIONS, Aggregation
+from grpo_theory.estimation.kl_term import KL_TERMS, KLTerm
 from grpo_theory.estimation.part import is_same_function
-from grpo_theory.estimation.ratio import Ratio, find_ratio
-from grpo_theory.estimation.source import remember_text
-from grpo_theory.validation import as_count, check_name
+from grpo_theory.estimation.ratio import CLIPS, RATIOS, Clip, Ratio
+from grpo_theory.estimation.trial import try_kernel, try_on_rewards
+from grpo_theory.validation import check_name
+
+_ONE_TOKEN = np.ones(1, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimator:
+    """An estimator of the policy gradient: (1/BG) sum over responses of A u + v.
+
+    A is the advantage that the kernel gives a response, u the sum of its tokens' covectors, weighted by importance ratio,
+    clip and aggregation, and v the gradient of a KL term in the loss.
+
+    Attributes
+    ----------
+    name : str
+    advantage : Advantage
+    ratio : Ratio
+    clip : Clip
+    aggregation : Aggregation
+    kl : KLTerm
+        How the objective's penalty, if the problem has one, enters the estimate.
+    source : str
+        Formula and source, in a line; the kernel's own if empty.
+    """
+
+    name: str
+    advantage: Advantage
+    ratio: Ratio = RATIOS["none"]
+    clip: Clip = CLIPS["none"]
+    aggregation: Aggregation = AGGREGATIONS["sum"]
+    kl: KLTerm = KL_TERMS["k1 in reward"]
+    source: str = ""
+
+    @property
+    def couples_groups(self) -> bool:
+        """Whether a group's estimate depends on other groups of the batch; exact theory is then not to be had."""
+        return self.advantage.couples_groups or self.aggregation.pool == "batch"
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The fields of the batch on which a group's advantages, and their weight in the batch, depend."""
+        return self.advantage.reads | ({"lengths"} if self.aggregation.pool else frozenset())
+
+    def at_lengths(self, lengths: Integers) -> "Estimator":
+        """Return the same estimator for responses of these lengths (K,): of one length, no tokens need be counted up.
+
+        A mean over the tokens of a group or of a batch is then the mean over each response's own.
+        """
+        if self.aggregation.pool and lengths.min() == lengths.max():
+            return replace(self, aggregation=AGGREGATIONS["own length"])
+        return self
+
+    @property
+    def description(self) -> str:
+        """Formula and source, in a line."""
+        return self.source or self.advantage.description
+
+    def with_parameters(self, **parameters: float) -> "Estimator":
+        """Return the same estimator with other values of some of its kernel's parameters, under a name that states them.
+
+        The registry is left as it is.
+        """
+        advantage = self.advantage.with_parameters(parameters)
+        base, _, values = advantage.name.partition("(")
+        name = f"{self.name.partition('(')[0]}({values}" if values else base
+        return replace(self, name=name, advantage=advantage)
+
+    def check_group_size(self, group_size: int) -> None:
+        """Raise if the estimator is not defined for groups so small, or its kernel fails on groups of this size."""
+        least = self.advantage.minimum_group_size
+        if group_size < least:
+            raise ValueError(f"group_size must be at least {least} for estimator {self.name!r}, got {group_size}")
+        try_kernel(self.advantage, group_size)
+
+    def check_defined(self, group_size: int, rewards: Array, lengths: Integers = _ONE_TOKEN) -> None:
+        """Raise if the estimator is not defined for groups of this size with these rewards and lengths, a problem's own."""
+        self.check_group_size(group_size)
+        read = lengths if "lengths" in self.advantage.reads else _ONE_TOKEN
+        try_on_rewards(self.advantage, group_size, rewards.tobytes(), read.tobytes())
+
 
 _REGISTRY: dict[str, Estimator] = {}
 
 
-def make_estimator(
-    name: str,
-    function: Callable,
-    *,
-    parameters: Mapping[str, float] | None = None,
-    minimum_group_size: int = 1,
-    couples_groups: bool = False,
-    source: str = "",
-) -> Estimator:
-    """Return an estimator of a kernel without registering it; arguments as for `estimator`."""
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"name must be a non-empty string, got {name!r}")
-    check_arguments(function)
-    advantage = Advantage(
-        name=name,
-        function=function,
-        parameters={} if parameters is None else parameters,
-        minimum_group_size=as_count("minimum_group_size", minimum_group_size),
-        couples_groups=couples_groups,
-        reads=fields_read(function),
-    )
-    remember_text(function)
-    return Estimator(name, advantage, source=source)
-
-
-def estimator(
-    name: str,
-    *,
-    parameters: Mapping[str, float] | None = None,
-    minimum_group_size: int = 1,
-    couples_groups: bool = False,
-    source: str = "",
-) -> Callable[[Callable], Estimator]:
-    """Register an advantage kernel under a name; the decorated function becomes an `Estimator`.
-
-    Parameters
-    ----------
-    name : str
-        The name by which every function of the package accepts the estimator.
-    parameters : Mapping[str, float], optional
-        Names and default values of what the kernel finds in ``batch.parameters``.
-    minimum_group_size : int, default 1
-        The smallest G for which the advantages are defined; 2 for leave-one-out estimators.
-    couples_groups : bool, default False
-        Whether an advantage depends on other groups of the batch; if not, the kernel may be given the groups of many batches
-        at once.
-    source : str, optional
-        Formula and source, in a line; the first line of the kernel's docstring if omitted.
-
-    Raises
-    ------
-    TypeError
-        If the function is not a kernel.
-    ValueError
-        If another kernel has the name already.
-
-    Examples
-    --------
-    >>> import grpo_theory as gt
-    >>> @gt.estimator("halfway")
-    ... def halfway(batch, advantages):
-    ...     for b in range(batch.rewards.shape[0]):
-    ...         for g in range(batch.rewards.shape[1]):
-    ...             advantages[b, g] = batch.rewards[b, g] - 0.5
-    """
-    facts = {
-        "parameters": parameters,
-        "minimum_group_size": minimum_group_size,
-        "couples_groups": couples_groups,
-        "source": source,
-    }
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"name must be a non-empty string, got {name!r}")
-    as_count("minimum_group_size", minimum_group_size)
-
-    def register(function: Callable) -> Estimator:
-        return _register(make_estimator(name, function, **facts))  # type: ignore[arg-type]
-
-    return register
-
-
-def compose(
-    name: str,
-    *,
-    advantage: str | Estimator,
-    ratio: str | Ratio = "none",
-    clip: str | Clip = "none",
-    aggregation: str | Aggregation = "sum",
-    kl: str | KLTerm = "k1 in reward",
-    source: str = "",
-) -> Estimator:
-    """Compose an estimator of parts, and register it.
-
-    Of a response with tokens t, the estimate's term is A sum_t w_t c_t + v: A the advantage, c_t the token's covector
-    e_edge - (the probabilities at its prefix), and w_t what clip and aggregation make of the importance ratio.
-
-    Parameters
-    ----------
-    name : str
-        The name by which every function of the package accepts the estimator.
-    advantage : str or Estimator
-        Whose advantages.
-    ratio : {"none", "token", "trajectory", "geometric"} or Ratio
-        The importance ratio of the current policy over the one that sampled.
-    clip : {"none", "two-sided", "upper only", "by sign", "cap", "cap at high", "clamp", "dual"} or Clip
-        What becomes of a ratio that has gone too far from 1; by name with widths of 0.2.
-    aggregation : {"sum", "own length", "constant", "group tokens", "batch tokens"} or Aggregation
-        How tokens are added up.
-    kl : {"k1 in reward", "k2 in reward", "k3 in reward", "k1 in loss", "k2 in loss", "k3 in loss"} or KLTerm
-        How the problem's penalty, if it has one, enters.
-    source : str, optional
-        Formula and source, in a line.
-
-    Raises
-    ------
-    ValueError
-        If a part is unknown (the message suggests the nearest), or another estimator has the name.
-
-    Examples
-    --------
-    >>> import grpo_theory as gt
-    >>> ppo = gt.compose("ppo_like", advantage="rloo", ratio="token", clip="by sign", aggregation="own length")
-    """
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"name must be a non-empty string, got {name!r}")
-    parts = (find_ratio(ratio), find_clip(clip), find_aggregation(aggregation), find_kl_term(kl))
-    return _register(Estimator(name, find(advantage, "advantage").advantage, *parts, source))
-
-
-def _register(new: Estimator) -> Estimator:
+def register(new: Estimator) -> Estimator:
     """Put an estimator into the registry, in the place of the same one if it is there."""
     known = _REGISTRY.get(new.name)
     if known is not None:

@@ -64,8 +64,9 @@ def _fills_nothing(advantage: Advantage, batch: Batch) -> bool:
     return True
 
 
-def try_on_rewards(advantage: Advantage, group_size: int, rewards: Array, lengths: Integers) -> None:
-    """Run a kernel once as plain Python on groups of a problem's own rewards (L,) and lengths (N,).
+@lru_cache(maxsize=1024)
+def try_on_rewards(advantage: Advantage, group_size: int, rewards: bytes, lengths: bytes) -> None:
+    """Run a kernel once as plain Python on groups of a problem's own rewards (L,) and lengths (N,), the bytes of these arrays.
 
     A kernel may look something up by what it reads, and made-up rewards do not tell whether it finds it there.
 
@@ -74,11 +75,6 @@ def try_on_rewards(advantage: Advantage, group_size: int, rewards: Array, length
     ValueError
         If it raises anything; the message has a group's rewards, the exception's own words, and the line.
     """
-    _try_on_rewards(advantage, group_size, rewards.tobytes(), lengths.tobytes() if "lengths" in advantage.reads else _ONE_TOKEN)
-
-
-@lru_cache(maxsize=1024)
-def _try_on_rewards(advantage: Advantage, group_size: int, rewards: bytes, lengths: bytes) -> None:
     values, tokens = np.unique(np.frombuffer(rewards)), np.unique(np.frombuffer(lengths, dtype=np.int64))
     for batch in _own_batches(advantage, group_size, values, tokens) if group_size <= _LARGEST_GROUP else []:
         if failure(advantage, batch):
@@ -91,9 +87,6 @@ def _try_on_rewards(advantage: Advantage, group_size: int, rewards: bytes, lengt
                         f"the kernel of estimator {advantage.name!r} fails for a group of this problem, with {seen}: {why}; "
                         "it must be defined for all rewards and lengths that the problem has"
                     )
-
-
-_ONE_TOKEN = np.ones(1, dtype=np.int64).tobytes()
 
 
 def _first_few(numbers: np.ndarray) -> str:

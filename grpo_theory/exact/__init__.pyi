@@ -22,7 +22,6 @@ from .surface import directional_derivatives as directional_derivatives
 from .surface import fisher_information as fisher_information
 from .surface import gradient as gradient
 from .surface import hessian as hessian
-from .surface import moments as moments
 from .surface import objective as objective
 from .table import TableSizeWarning as TableSizeWarning
 from .weights import TokenWeights as TokenWeights

@@ -1,4 +1,4 @@
-"""Classes of outcomes that a kernel cannot tell apart.
+"""What a kernel sees of responses, and the classes of outcomes that it cannot tell apart.
 
 A kernel that reads only rewards gives two responses with equal rewards equal advantages.  Given the number of responses of
 each class in a group, the scores are independent draws from the classes' conditional laws; so the multisets of classes
@@ -15,8 +15,53 @@ import numpy as np
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import KLTerm
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, RESPONSE_FIELDS
-from grpo_theory.exact.seen import Seen, seen_at
-from grpo_theory.problem import Point
+from grpo_theory.problem import Moments, Point
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The fields of a batch, for every prompt and outcome.
+
+    Attributes
+    ----------
+    rewards : ndarray, shape (M, O)
+        Less the penalty, if the estimator has it in the reward.
+    squared_score_norms : ndarray, shape (M, K)
+    lengths : ndarray of int64, shape (K,)
+    moments : Moments
+        With these rewards: values, standard deviations and optimal baselines are theirs.
+    """
+
+    rewards: Array
+    squared_score_norms: Array
+    lengths: Integers
+    moments: Moments
+
+    @property
+    def prompt_fields(self) -> tuple[Array, Array, Array]:
+        """Values, standard deviations and optimal baselines, shape (M,) each."""
+        return self.moments.known_to_oracles
+
+
+def seen_at(point: Point, kl: KLTerm) -> Seen:
+    """Return what the kernel of an estimator with this KL term sees of responses drawn at a point."""
+    rewards, moments = point.rewards, point.moments
+    if point.kl is not None and kl.name != "k1 in reward":
+        rewards = point.rewards_less(reward_penalties(point, kl))
+        moments = point.moments_of(rewards)
+    return Seen(rewards, point.squared_score_norms, point.policy.paths.lengths, moments)
+
+
+def reward_penalties(point: Point, kl: KLTerm) -> Array:
+    """Return what an estimator with this KL term subtracts from the responses' rewards, (M, K): 0 if the term is in the loss.
+
+    It is 0, too, for a response of probability 0, whose estimate of the divergence may be infinite.
+    """
+    if point.kl is None or kl.place != "reward":
+        return np.zeros(point.probabilities.shape)
+    terms = np.empty_like(point.log_ratios_to_reference)
+    kl.fill(np.ascontiguousarray(point.log_ratios_to_reference), terms)
+    return np.where(point.probabilities > 0.0, point.kl.strength * point.policy.paths.along(terms), 0.0)
 
 
 @dataclass(frozen=True, eq=False)

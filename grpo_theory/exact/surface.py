@@ -10,14 +10,8 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, READONLY_I1, READONLY_I2, function_value
-from grpo_theory.problem import ChainPoint, Moments, Paths, Problem, TokenChain
+from grpo_theory.problem import ChainPoint, Paths, Problem, TokenChain
 from grpo_theory.validation import as_numbers, as_real_array, typed
-
-
-@typed
-def moments(problem: Problem, theta: ArrayLike) -> Moments:
-    """Return the exact moments of reward and score at theta (d,), by enumeration of the outcomes."""
-    return problem.at(theta).moments
 
 
 @typed

@@ -105,12 +105,13 @@ def warn_of_table(advantage: Advantage, n_values: int, group_size: int, n_prompt
 def advantage_table(
     advantage: Advantage, values: tuple[float, ...], group_size: int, prompt_fields: PromptFields
 ) -> AdvantageTable | None:
-    """Return a kernel's table, or None if it does not treat responses alike; made once, because many calls ask for the same.
+    """Return a kernel's table; made once, because many calls ask for the same.
+
+    None if the kernel reads more than a table knows, if the table would be too large, or if responses are not treated alike.
 
     Parameters
     ----------
     advantage : Advantage
-        One that `can_be_tabulated`.
     values : tuple of float
         The L reward values, in rising order.
     group_size : int
@@ -123,6 +124,8 @@ def advantage_table(
         If the kernel does not see each group by itself, or leaves a value that is not finite.
     """
     n_values, fields = len(values), np.array(prompt_fields)
+    if not can_be_tabulated(advantage, n_values, group_size, fields.shape[1]):
+        return None
     counts = multisets(n_values, group_size)
     ranks = multiset_ranks(n_values, group_size)
     rows = fields.shape[1]

@@ -7,8 +7,7 @@ from scipy.special import stdtrit
 from grpo_theory.arrays import Array
 from grpo_theory.intervals.bootstrap import bootstrap_quantiles, draw_resamples
 from grpo_theory.intervals.components import prompt_terms
-from grpo_theory.intervals.interval import Interval, check_level, vectorized
-from grpo_theory.intervals.quotient import quotient_limits
+from grpo_theory.intervals.interval import Interval, check_level, quotient_limits, vectorized
 from grpo_theory.samples import Groups
 from grpo_theory.simulate.draw.streams import Rng
 from grpo_theory.theory import GroupSizeLaw

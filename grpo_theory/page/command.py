@@ -1,9 +1,10 @@
 """The installed command, `grpo-theory`: one file for each subcommand, and what all of them do with a mistake.
 
-A subcommand is a module with two functions. ``add(commands)`` describes its options and returns what ``commands.add_parser``
-returned. ``run(options)`` does the work and returns the exit status. It may raise a `ValueError` or a `TypeError` for a mistake
-of the user, and an `OSError` with the name of a file: each becomes one line. To add a subcommand, write its module and name it in
-`SUBCOMMANDS`. `--help` imports all of them, so such a module imports inside ``run`` what is slow to import.
+A subcommand is a module with `HELP`, its line in the help, and two functions. ``describe(parser)`` adds its description and its
+options, and is called only if the subcommand is asked for. ``run(options)`` does the work and returns the exit status. It may
+raise a `ValueError` or a `TypeError` for a mistake of the user, and an `OSError` with the name of a file: each becomes one line.
+To add a subcommand, write its module and name it in `SUBCOMMANDS`. `--help` imports all of them, so such a module imports inside
+``run`` what is slow to import.
 """
 
 import argparse
@@ -16,24 +17,28 @@ from contextlib import suppress
 from grpo_theory.page import plan_command, verify_command
 from grpo_theory.user_text import LONGEST_MESSAGE, Parser, printable
 
-SUBCOMMANDS = (plan_command, verify_command)
+SUBCOMMANDS = {"plan": plan_command, "verify": verify_command}
 """In the order in which the help lists them."""
 REFUSED = 2
 """The exit status of a mistake of the user."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
+def parser(asked: Sequence[str]) -> argparse.ArgumentParser:
+    """Describe the command line: all subcommands by a line, and those that are asked for with their options."""
     top = Parser(prog="grpo-theory", description="What is true about GRPO, for your own rollouts and theorems.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for subcommand in SUBCOMMANDS:
-        subcommand.add(commands).set_defaults(run=subcommand.run)
+    for name, subcommand in SUBCOMMANDS.items():
+        described = commands.add_parser(name, help=subcommand.HELP)
+        described.set_defaults(run=subcommand.run)
+        if name in asked:
+            subcommand.describe(described)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the subcommand's exit status, or 2 for a mistake, which one line describes."""
-    options = parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = parser(arguments).parse_args(arguments)
     _escape_what_has_no_code()
     try:
         return int(options.run(options))

@@ -6,7 +6,7 @@ What is slow to import is imported after the command line is understood.
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grpo_theory.page.outputs import named, printed, targets, write
 from grpo_theory.user_text import printable
@@ -14,20 +14,19 @@ from grpo_theory.user_text import printable
 if TYPE_CHECKING:
     from grpo_theory.plan.advice import Advice
 
-
+HELP = "advise on group size, batch, baseline and learning rate from a table of rollouts"
+DESCRIPTION = (
+    "Advise on group size, batch, baseline and learning rate from a table of rollouts, one row a response: prompt id (or prompt) "
+    "and reward, and for the best group size a sketch of its score (gt.sketch). The columns that TRL (log_completions) and verl "
+    "(rollout_data_dir) write are recognised."
+)
 LIMITS = ("budget", "cost_prompt", "cost_response", "max_group_size", "max_responses", "min_prompts", "multiple_of")
 """The options that say what one batch may cost and must fit."""
 
 
-def add(commands: "argparse._SubParsersAction[Any]") -> argparse.ArgumentParser:
-    """Describe the options, and return the parser of this subcommand."""
-    plan = commands.add_parser(
-        "plan",
-        help="advise on group size, batch, baseline and learning rate from a table of rollouts",
-        description="Advise on group size, batch, baseline and learning rate from a table of rollouts, one row a response: "
-        "prompt id (or prompt) and reward, and for the best group size a sketch of its score (gt.sketch). "
-        "The columns that TRL (log_completions) and verl (rollout_data_dir) write are recognised.",
-    )
+def describe(plan: argparse.ArgumentParser) -> None:
+    """Describe the subcommand and its options."""
+    plan.description = DESCRIPTION
     plan.add_argument("table", metavar="TABLE", help="a CSV, JSON lines or Parquet file, or a folder of them")
     plan.add_argument(
         "--budget", type=float, required=True, metavar="N", help="what one batch may cost: responses, or the unit of the costs"
@@ -41,7 +40,6 @@ def add(commands: "argparse._SubParsersAction[Any]") -> argparse.ArgumentParser:
     output.add_argument(
         "--tolerance", type=float, default=0.05, help="a share of additional error that does not matter (default: 0.05)"
     )
-    return plan
 
 
 def _add_batch(group: argparse._ArgumentGroup) -> None:

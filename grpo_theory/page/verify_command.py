@@ -5,27 +5,25 @@ What is slow to import is imported after the command line is understood.
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from grpo_theory.harness.interrupts import KEPT, ended, ending_at_once
 from grpo_theory.harness.options import add_run, add_workers
 
+HELP = "decide the statements of your own study, with its control"
+DESCRIPTION = (
+    "Decide the statements of your own study: a Python file that states theorems and computes what decides them, exactly by "
+    "compare(settings), or with simulations by simulate(settings, rng, chunk), rows(settings, results) and claims(table). What "
+    "is missing is computed; a table, claims.csv, a figure if the file defines draw(table), and a page report.html are written."
+)
 
-def add(commands: "argparse._SubParsersAction[Any]") -> argparse.ArgumentParser:
-    """Describe the options, and return the parser of this subcommand."""
-    verify = commands.add_parser(
-        "verify",
-        help="decide the statements of your own study, with its control",
-        description="Decide the statements of your own study: a Python file that states theorems and computes what decides them, "
-        "exactly by compare(settings), or with simulations by simulate(settings, rng, chunk), rows(settings, results) and "
-        "claims(table). What is missing is computed; a table, claims.csv, a figure if the file defines draw(table), and a page "
-        "report.html are written.",
-    )
+
+def describe(verify: argparse.ArgumentParser) -> None:
+    """Describe the subcommand and its options."""
+    verify.description = DESCRIPTION
     verify.add_argument("studies", nargs="+", type=Path, metavar="MY_STUDY.py", help="judged together if there are several")
     add_workers(verify)
     add_run(verify, "if the study's cells(quick) makes a difference; results go to verified-quick")
     verify.add_argument("--out", type=Path, metavar="DIR", help="where all is written (default: verified, or verified-quick)")
-    return verify
 
 
 def run(options: argparse.Namespace) -> int:

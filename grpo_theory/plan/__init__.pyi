@@ -2,6 +2,8 @@ from .advice import Advice as Advice
 from .advice import advise as advise
 from .baselines import BaselineTable as BaselineTable
 from .baselines import compare_baselines as compare_baselines
+from .beta_rates import BetaSuccessRates as BetaSuccessRates
+from .beta_rates import fit_beta_rates as fit_beta_rates
 from .cost import Limits as Limits
 from .cost import cost_optimum as cost_optimum
 from .effective import RewardVariance as RewardVariance
@@ -17,6 +19,7 @@ from .expected_step import learning_rate_factor as learning_rate_factor
 from .expected_step import weigh_prompts as weigh_prompts
 from .group_size import GroupSizeChoice as GroupSizeChoice
 from .group_size import choose_group_size as choose_group_size
+from .rate_limits import bound_success_rates as bound_success_rates
 from .seeds import EvaluationVariance as EvaluationVariance
 from .seeds import best_responses as best_responses
 from .seeds import compared_variance as compared_variance
@@ -24,8 +27,5 @@ from .seeds import evaluation_variance as evaluation_variance
 from .seeds import prompts_needed as prompts_needed
 from .seeds import responses_needed as responses_needed
 from .seeds import training_seeds_needed as training_seeds_needed
-from .success_rates import BetaSuccessRates as BetaSuccessRates
 from .success_rates import SuccessRates as SuccessRates
-from .success_rates import bound_success_rates as bound_success_rates
-from .success_rates import fit_beta_rates as fit_beta_rates
 from .success_rates import fit_success_rates as fit_success_rates

@@ -7,8 +7,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array
 from grpo_theory.intervals.heavy_tails import tail_quantiles
-from grpo_theory.intervals.interval import Interval, check_level
-from grpo_theory.intervals.quotient import quotient_limits
+from grpo_theory.intervals.interval import Interval, check_level, quotient_limits
 from grpo_theory.intervals.u_statistics import prompt_powers
 from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.samples import Groups, Rollouts

@@ -1,9 +1,9 @@
-"""Polynomials just above and just below a function of the success rate, whose means over prompts are estimated without bias.
+"""Binomial probabilities, and polynomials just above and just below a function of the success rate.
 
 From k successes of n responses exactly the polynomials of degree n in the success rate p have unbiased estimates. So a mean
 over prompts E f(p) of any other function lies between those of a polynomial above f and one below it, whatever the law of p.
 The two are chosen by linear programming for tight limits (docs/derivations.md, section 34); the choice costs width and never
-validity.
+validity. Polynomials have Bernstein's form, whose terms are binomial probabilities.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import linprog
+from scipy.special import betaln, gammaln, xlog1py, xlogy
 
 from grpo_theory.arrays import Array
-from grpo_theory.plan.binomial import bernstein, beta_binomial, elevated, rate_grid
 
+GRID_ANGLES = 1024
+"""Steps of the grid from 0 to 1: equal in the angle whose squared sine is the rate, so equal in standard errors of a rate."""
 LADDER = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48)
 """Degrees at which polynomials are searched; from larger groups the polynomial of the next degree below is estimated."""
 ANGLES = 96
@@ -25,6 +28,56 @@ DEVIATIONS = 2.0
 """Standard errors that a choice of polynomials has in mind."""
 FLATTEST, STEEPEST = 2.0**-6, 2.0**6
 """Bounds of the reference law's parameter."""
+
+
+@lru_cache(maxsize=8)
+def rate_grid(fineness: int, angles: int = GRID_ANGLES) -> Array:
+    """Return success rates from 0 to 1, ascending: steps of equal angle, times the fineness, and the hundredths."""
+    steps = np.linspace(0.0, np.pi / 2.0, fineness * angles + 1)
+    grid = np.unique(np.concatenate([np.sin(steps) ** 2, np.linspace(0.0, 1.0, 101)]))
+    grid.flags.writeable = False
+    return grid
+
+
+def log_choose(n: ArrayLike, k: ArrayLike) -> Array:
+    """Return log C(n, k), -inf where k is below 0 or above n."""
+    n, k = np.asarray(n, dtype=np.float64), np.asarray(k, dtype=np.float64)
+    possible = (k >= 0.0) & (k <= n)
+    k = np.where(possible, k, 0.0)
+    return np.where(possible, gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0), -np.inf)
+
+
+def binomial_table(successes: ArrayLike, sizes: ArrayLike, rates: ArrayLike, less: ArrayLike | None = None) -> Array:
+    """Return P(successes of size) at each rate, shape (C, M); if given, exp(less) stands for 1/C(size, successes)."""
+    k, n, p = np.asarray(successes)[:, None], np.asarray(sizes)[:, None], np.asarray(rates)
+    logs = xlogy(k, p) + xlog1py(n - k, -p)
+    logs += log_choose(n, k) if less is None else -np.asarray(less)[:, None]
+    with np.errstate(under="ignore"):
+        return np.exp(logs)
+
+
+def bernstein(degree: int, rates: ArrayLike) -> Array:
+    """Return the Bernstein polynomials of a degree, P(k successes of it), shape (M, degree + 1)."""
+    return binomial_table(np.arange(degree + 1), np.full(degree + 1, degree), rates).T
+
+
+def beta_binomial(size: int, a: float, b: float) -> Array:
+    """Return the probabilities of 0..size successes whose rate has the law beta(a, b)."""
+    k = np.arange(size + 1)
+    return np.asarray(np.exp(log_choose(size, k) + betaln(a + k, b + size - k) - betaln(a, b)))
+
+
+def elevated(coefficients: Array, size: int) -> Array:
+    """Return the Bernstein coefficients, of a degree `size` at least its own, of the same polynomial, shape (size + 1,).
+
+    They are its unbiased estimate from k successes of `size` responses: the mean of the coefficients over the successes of so
+    many responses as the degree, drawn from these without replacement.
+    """
+    degree = coefficients.size - 1
+    k, j = np.arange(size + 1)[:, None], np.arange(degree + 1)
+    with np.errstate(under="ignore"):
+        chances = np.exp(log_choose(k, j) + log_choose(size - k, degree - j) - log_choose(size, degree))
+    return np.asarray(chances @ coefficients)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
 from grpo_theory.plan.average import Reference, Terms, clipped, mean_interval, mean_limits, stacked, terms_of
 from grpo_theory.plan.brackets import RateFunction, bracket
-from grpo_theory.plan.mixing import Cells, likeliest_law
+from grpo_theory.plan.success_rates import Cells, likeliest_law
 from grpo_theory.samples import RewardCounts
 from grpo_theory.validation import as_count, typed
 

@@ -6,8 +6,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.intervals.heavy_tails import tail_quantiles
-from grpo_theory.intervals.interval import Interval, check_level
-from grpo_theory.intervals.quotient import quotient_limits
+from grpo_theory.intervals.interval import Interval, check_level, quotient_limits
 from grpo_theory.plan.error_constants import signal_interval, student_quantile
 from grpo_theory.plan.size_choice import SizeChoice, sufficient_prompts
 from grpo_theory.plan.step_law import SMALLEST, Estimates, StepLaw

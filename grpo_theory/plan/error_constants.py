@@ -9,8 +9,7 @@ from scipy.special import log_ndtr, stdtrit
 from grpo_theory.arrays import Array
 from grpo_theory.intervals.components import PromptTerms, prompt_terms
 from grpo_theory.intervals.heavy_tails import tail_quantiles
-from grpo_theory.intervals.interval import Interval, check_level
-from grpo_theory.intervals.quotient import quotient_limits
+from grpo_theory.intervals.interval import Interval, check_level, quotient_limits
 from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import as_count, typed

@@ -14,8 +14,7 @@ from grpo_theory.plan.convention import weighs_by_length
 from grpo_theory.plan.cost import Limits
 from grpo_theory.plan.efficiency import EfficiencyChoice, choose_by_efficiency, efficiency_gain, efficiency_signal
 from grpo_theory.plan.error_constants import pilot_terms
-from grpo_theory.plan.size_choice import FEWEST_PROMPTS
-from grpo_theory.plan.size_comparison import rivals
+from grpo_theory.plan.size_choice import FEWEST_PROMPTS, rivals
 from grpo_theory.plan.step_law import Estimates, StepLaw
 from grpo_theory.plan.subgroups import MOST_VALUES, RewardClasses, can_be_averaged, check_reads_own_rewards
 from grpo_theory.samples import Groups, RaggedRollouts

@@ -12,8 +12,7 @@ from grpo_theory.intervals import Interval
 from grpo_theory.intervals.interval import check_level
 from grpo_theory.plan.average import Terms, average_terms, clipped, mean_interval, ratio_interval, stacked
 from grpo_theory.plan.brackets import RateFunction
-from grpo_theory.plan.mixing import check_pairs
-from grpo_theory.plan.success_rates import SuccessRates, fit_success_rates
+from grpo_theory.plan.success_rates import SuccessRates, check_pairs, fit_success_rates
 from grpo_theory.samples import RewardCounts
 from grpo_theory.theory import finite_group_objective
 from grpo_theory.validation import as_count, as_numbers, typed

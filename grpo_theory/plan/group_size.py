@@ -8,8 +8,7 @@ from grpo_theory.arrays import Array, Flags
 from grpo_theory.intervals.interval import Interval, check_level
 from grpo_theory.plan.cost import Limits, cost_optimum
 from grpo_theory.plan.error_constants import ErrorConstants, likely_constants, pilot_terms, student_quantile, vector
-from grpo_theory.plan.size_choice import SizeChoice, sufficient_prompts
-from grpo_theory.plan.size_comparison import SizeErrors, Tails
+from grpo_theory.plan.size_choice import SizeChoice, SizeErrors, Tails, sufficient_prompts
 from grpo_theory.samples import Groups
 from grpo_theory.theory import GroupSizeLaw, mse_weights
 from grpo_theory.validation import as_positive, typed

@@ -13,7 +13,7 @@ from scipy.special import gammaln
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
 from grpo_theory.exact.multisets import count_multisets, multisets
-from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated, multiset_lines
+from grpo_theory.exact.table import UNREAD, advantage_table, multiset_lines
 from grpo_theory.samples import Groups
 from grpo_theory.validation import Argument, ArgumentError, shown
 
@@ -111,9 +111,7 @@ def group_table(estimator: Estimator, values: tuple[float, ...], group_size: int
     """
     check_reads_own_rewards(estimator)
     estimator.check_defined(group_size, np.array(values))
-    table = None
-    if can_be_tabulated(estimator.advantage, len(values), group_size, 1):
-        table = advantage_table(estimator.advantage, values, group_size, UNREAD)
+    table = advantage_table(estimator.advantage, values, group_size, UNREAD)
     if table is None:
         raise ValueError(
             f"estimator must give responses with equal rewards equal advantages, and {shown(estimator.name)} does not in groups "

@@ -1,28 +1,54 @@
-"""How success rates are distributed over prompts, with the sampling noise of small groups removed."""
+"""How success rates are distributed over prompts, with the sampling noise of small groups removed: the likeliest law."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
-from scipy.special import betainc, betaincinv, betaln, expit
+from scipy.optimize import nnls
+from scipy.special import xlogy
 
-from grpo_theory.arrays import Array
-from grpo_theory.intervals import Interval
-from grpo_theory.intervals.interval import check_level
-from grpo_theory.plan.average import average_terms, clipped, mean_interval, stacked
-from grpo_theory.plan.binomial import beta_quadrature
-from grpo_theory.plan.brackets import RateFunction
-from grpo_theory.plan.mixing import Cells, check_binary, check_pairs, likeliest_law
+from grpo_theory.arrays import Array, Flags, Integers
+from grpo_theory.plan.brackets import binomial_table, log_choose, rate_grid
 from grpo_theory.samples import RewardCounts
-from grpo_theory.validation import as_numbers, as_real_array, check_within, typed
+from grpo_theory.validation import as_numbers, check_within, typed
 
-NODES = 64
-"""Points of the quadrature by which a beta law averages functions."""
-LARGEST_LOG_PRECISION = 14.0
-"""Beyond it, a precision of a million, all prompts have one success rate for any purpose."""
+GAP = 1e-7
+"""By so much a prompt's mean log-likelihood may fall short of the highest."""
+MOST_STEPS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The distinct pairs of successes and size among prompts, and how many prompts have each.
+
+    Attributes
+    ----------
+    successes, sizes : ndarray of int64, shape (C,)
+    prompts : ndarray, shape (C,)
+        Need not be whole: a prompt may be shared out among cells.
+    """
+
+    successes: Integers
+    sizes: Integers
+    prompts: Array
+
+    @classmethod
+    def of(cls, counts: RewardCounts) -> "Cells":
+        """Return the cells of binary rewards."""
+        return cls.gather(counts.successes, counts.sizes, np.ones(counts.prompts))
+
+    @classmethod
+    def gather(cls, successes: Integers, sizes: Integers, prompts: Array) -> "Cells":
+        """Return cells with equal ones put together."""
+        width = int(sizes.max()) + 1
+        keys, cell = np.unique(sizes * width + successes, return_inverse=True)
+        return cls(keys % width, keys // width, np.asarray(np.bincount(cell, weights=prompts), dtype=np.float64))
+
+    @property
+    def log_coefficients(self) -> float:
+        """The sum over prompts of the logarithms of the binomial coefficients."""
+        return float(self.prompts @ log_choose(self.sizes, self.successes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +94,7 @@ class SuccessRates:
 
     def quantile(self, share: ArrayLike) -> Array:
         """Return the least success rate that at least a `share` of the prompts do not exceed, of its shape."""
-        at = np.searchsorted(np.cumsum(self.weights), _shares(share) * (1.0 - 1e-12))
+        at = np.searchsorted(np.cumsum(self.weights), as_shares(share) * (1.0 - 1e-12))
         return self.atoms[np.minimum(at, self.atoms.size - 1)]
 
     def average(self, function: Callable[[Array], Array]) -> float:
@@ -76,51 +102,8 @@ class SuccessRates:
         return float(self.weights @ function(self.atoms))
 
 
-@dataclass(frozen=True, eq=False)
-class BetaSuccessRates:
-    """A beta law of success rates, by maximum likelihood: two numbers, smooth, and wrong where prompts are of two kinds.
-
-    Attributes
-    ----------
-    a, b : float
-        The parameters of the beta law.
-    log_likelihood : float
-        Of the counts, binomial coefficients included; that of `SuccessRates` is never lower, but for its gap.
-    """
-
-    a: float
-    b: float
-    log_likelihood: float
-
-    @property
-    def mean(self) -> float:
-        """The mean success rate."""
-        return self.a / (self.a + self.b)
-
-    @property
-    def variance(self) -> float:
-        """The variance of success rates between prompts."""
-        return self.mean * (1.0 - self.mean) / (self.a + self.b + 1.0)
-
-    def cdf(self, rate: ArrayLike) -> Array:
-        """Return the share of prompts whose success rate is at most `rate`, of its shape."""
-        return np.asarray(betainc(self.a, self.b, np.clip(as_numbers("rate", rate), 0.0, 1.0)))
-
-    def quantile(self, share: ArrayLike) -> Array:
-        """Return the success rate that a `share` of the prompts do not exceed, of its shape."""
-        return np.asarray(betaincinv(self.a, self.b, _shares(share)))
-
-    def average(self, function: Callable[[Array], Array]) -> float:
-        """Return the mean over prompts of a function of the success rate; exact for polynomials of degree up to 127."""
-        nodes, weights = self._quadrature
-        return float(weights @ function(nodes))
-
-    @cached_property
-    def _quadrature(self) -> tuple[Array, Array]:
-        return beta_quadrature(self.a, self.b, NODES)
-
-
-def _shares(share: ArrayLike) -> Array:
+def as_shares(share: ArrayLike) -> Array:
+    """Return shares of prompts, in [0, 1]."""
     share = as_numbers("share", share)
     check_within("share", share, 0.0, 1.0)
     return share
@@ -150,87 +133,81 @@ def fit_success_rates(counts: RewardCounts) -> SuccessRates:
         If there are not exactly two rewards.
     """
     check_binary(counts)
-    cells = Cells.of(counts)
-    law = likeliest_law(cells)
-    return SuccessRates(law.atoms, law.weights, law.log_likelihood, law.gap, int(cells.sizes.max()))
+    return likeliest_law(Cells.of(counts))
 
 
-@typed
-def fit_beta_rates(counts: RewardCounts) -> BetaSuccessRates:
-    """Return the beta law of success rates that makes the counts likeliest (beta-binomial counts).
+def likeliest_law(cells: Cells) -> SuccessRates:
+    """Return the likeliest law of the success rates behind cells of counts."""
+    grid = rate_grid(1)
+    table = _scaled_table(cells, grid)
+    shares = cells.prompts / cells.prompts.sum()
+    start = np.abs(grid - (cells.successes / cells.sizes)[:, None]).argmin(axis=1)
+    weights = np.zeros(grid.size)
+    np.add.at(weights, start, shares)
+    for _ in range(MOST_STEPS):
+        mixed = table @ weights
+        slope = table.T @ (shares / mixed)
+        if slope.max() <= 1.0 + GAP:
+            break
+        active = np.flatnonzero((weights > 0.0) | _peaks(slope))
+        before, weights = weights, _step(table, shares, mixed, weights, active)
+        if np.array_equal(before, weights):
+            break
+    used = weights > 0.0
+    mixed = table @ weights
+    highest = (_scaled_table(cells, rate_grid(4)).T @ (shares / mixed)).max()
+    likelihood = float(cells.prompts @ (np.log(mixed) + _largest_logs(cells))) + cells.log_coefficients
+    return SuccessRates(grid[used], weights[used], likelihood, float(max(highest - 1.0, 0.0)), int(cells.sizes.max()))
 
-    Parameters
-    ----------
-    counts : RewardCounts
-        Of two rewards; groups of any sizes.
 
-    Returns
-    -------
-    BetaSuccessRates
-        With a + b at most 1.2 million, where all prompts have the same rate for any purpose: counts that vary less than binomial
-        ones, and prompts with one response each, go there, or anywhere.
+def _largest_logs(cells: Cells) -> Array:
+    """Return the logarithm of p^k (1-p)^(n-k) at its maximum, shape (C,)."""
+    k, n = cells.successes, cells.sizes
+    return np.asarray(xlogy(k, k / n) + xlogy(n - k, (n - k) / n))
 
-    Raises
-    ------
-    ValueError
-        If there are not exactly two rewards.
-    """
+
+def _scaled_table(cells: Cells, grid: Array) -> Array:
+    """Return the cells' likelihoods at each rate relative to their largest, shape (C, M)."""
+    return binomial_table(cells.successes, cells.sizes, grid, _largest_logs(cells))
+
+
+def _peaks(slope: Array) -> Flags:
+    """Return where the slope is above 1 and no less than at its neighbours."""
+    padded = np.concatenate([[-np.inf], slope, [-np.inf]])
+    return (slope > 1.0) & (slope >= padded[:-2]) & (slope >= padded[2:])
+
+
+def _step(table: Array, shares: Array, mixed: Array, weights: Array, active: Integers) -> Array:
+    """Return better weights: those of the quadratic approximation, or a point on the way to them."""
+    root = np.sqrt(shares)
+    relative = root[:, None] * (table[:, active] / mixed[:, None] - 2.0)
+    # With weights that sum to 1, ||S v - 2||^2 is ||(S - 2) v||^2; the row of ones lets the sum be anything, and divides by it.
+    solution, _ = nnls(np.vstack([relative, np.ones(active.size)]), np.append(np.zeros(shares.size), 1.0))
+    target = np.zeros_like(weights)
+    target[active] = solution / solution.sum()
+    change = table @ target - mixed
+    rise = float(shares @ (change / mixed))
+    length = 1.0
+    while float(shares @ np.log1p(length * change / mixed)) < 0.3 * length * rise and length > 1e-12:
+        length /= 2.0
+    moved = weights + length * (target - weights)
+    moved[moved < 1e-14] = 0.0
+    return moved / moved.sum()
+
+
+def check_binary(counts: RewardCounts) -> None:
+    """Raise unless there are exactly two rewards."""
+    if not counts.binary:
+        distinct = counts.values.size
+        seen = f"all are {counts.values[0]:g}" if distinct == 1 else f"there are {distinct} of them"
+        raise ValueError(
+            f"counts must be of two rewards, failure and success, for a law of success rates; {seen}: "
+            "count a reward above a threshold as success"
+        )
+
+
+def check_pairs(counts: RewardCounts) -> None:
+    """Raise unless there are two rewards and at least two prompts."""
     check_binary(counts)
-    cells = Cells.of(counts)
-    k, n, prompts = cells.successes, cells.sizes, cells.prompts
-    mean = float(prompts @ k / (prompts @ n))
-
-    def loss(parameters: Array) -> float:
-        share, precision = expit(parameters[0]), np.exp(parameters[1])
-        a, b = share * precision, (1.0 - share) * precision
-        return -float(prompts @ (betaln(a + k, b + n - k) - betaln(a, b))) / float(prompts.sum())
-
-    edge = LARGEST_LOG_PRECISION
-    starts = [(np.log(mean / (1.0 - mean)), at) for at in (-1.0, 1.0, 4.0, edge)]
-    fits = [minimize(loss, start, method="L-BFGS-B", bounds=[(-20.0, 20.0), (-8.0, edge)]) for start in starts]
-    best = min(fits, key=lambda fit: fit.fun)
-    share, precision = float(expit(best.x[0])), float(np.exp(best.x[1]))
-    return BetaSuccessRates(
-        share * precision, (1.0 - share) * precision, -best.fun * float(prompts.sum()) + cells.log_coefficients
-    )
-
-
-@typed
-def bound_success_rates(
-    counts: RewardCounts, rates: ArrayLike, level: float = 0.95, *, law: SuccessRates | None = None
-) -> Interval:
-    """Return intervals of the share of prompts whose success rate is at most `rates`.
-
-    Through groups of n responses only the first n moments of the law of success rates are seen. The limits are those of
-    polynomials of degree n above and below the step: they hold whatever the law, and stay apart however many prompts there are.
-    The estimate is that of the likeliest law (docs/derivations.md, section 34).
-
-    Parameters
-    ----------
-    counts : RewardCounts
-        Of two rewards, and at least two prompts; groups of any sizes.
-    rates : array_like, shape (S,)
-        In [0, 1].
-    level : float, default 0.95
-        Of each interval by itself.
-    law : SuccessRates, optional
-        What `fit_success_rates(counts)` returns, if it is at hand.
-
-    Returns
-    -------
-    Interval
-        Shape (S,); no standard errors.
-
-    Raises
-    ------
-    ValueError
-        If there are not exactly two rewards, or fewer than two prompts.
-    """
-    level = check_level(level)
-    check_pairs(counts)
-    rates = as_real_array("rates", rates, 1)
-    check_within("rates", rates, 0.0, 1.0)
-    law = fit_success_rates(counts) if law is None else law
-    steps = [RateFunction(np.ones_like, "plain", (1.0,), 0.0, float(rate)) for rate in rates]
-    shares = [mean_interval(average_terms(counts, step), float(law.cdf(step.high)), level) for step in steps]
-    return clipped(stacked(shares))
+    if counts.prompts < 2:
+        raise ValueError("counts must be of at least 2 prompts for an interval, got 1")

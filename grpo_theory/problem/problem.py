@@ -12,9 +12,11 @@ from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.chain_point import ChainPoint
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.listing import listed
+from grpo_theory.problem.moments import Moments
 from grpo_theory.problem.point import Point
 from grpo_theory.problem.policy import Policy
 from grpo_theory.problem.state_rewards import StateRewards
+from grpo_theory.validation import typed
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -104,6 +106,12 @@ class Problem:
         name = f"{self.name!r}, " if self.name else ""
         penalty = f", kl strength {self.kl.strength:g}" if self.kl is not None else ""
         return f"Problem({name}{self.bandit!r}, {self.policy!r}{penalty})"
+
+
+@typed
+def moments(problem: Problem, theta: ArrayLike) -> Moments:
+    """Return the exact moments of reward and score at theta (d,)."""
+    return problem.at(theta).moments
 
 
 def _check_shapes(bandit: Bandit, policy: Policy, kl: KL | None) -> None:

@@ -1,12 +1,9 @@
-"""Data as a user has it: rollouts of one batch, the record of one training run."""
+"""Data as a user has it: rollouts of one batch, the record of one training run, and readers of trainers' logs.
 
-from grpo_theory.samples.findings import Findings as Findings
-from grpo_theory.samples.groups import Groups as Groups
-from grpo_theory.samples.hessian import rollout_hessian as rollout_hessian
-from grpo_theory.samples.ragged import RaggedRollouts as RaggedRollouts
-from grpo_theory.samples.record import TrainingRecord as TrainingRecord
-from grpo_theory.samples.reward_counts import RewardCounts as RewardCounts
-from grpo_theory.samples.rollout_log import RolloutLog as RolloutLog
-from grpo_theory.samples.rollout_log import read_reward_counts as read_reward_counts
-from grpo_theory.samples.rollout_log import read_rollouts as read_rollouts
-from grpo_theory.samples.rollouts import Rollouts as Rollouts
+What the subpackage offers is listed in ``__init__.pyi``; a file is imported when one of its names is first asked for, because the
+readers need pyarrow, and intervals do not.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,8 +1,10 @@
-"""What a reader found in a log of rollouts."""
+"""What a reader found in a log of rollouts, and the log as it was read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.samples.ragged import RaggedRollouts
 from grpo_theory.user_text import listed, printable
 
 FEW = 8
@@ -125,6 +127,38 @@ class Findings:
             f"rewards: {rewards}; {self.uniform} of {self.groups} groups have rewards that are all equal",
         ]
         return "\n".join([*lines, *self.warnings])
+
+
+@dataclass(frozen=True, eq=False)
+class RolloutLog:
+    """A log of rollouts that was read whole.
+
+    Attributes
+    ----------
+    rollouts : RaggedRollouts
+        N responses in B groups. A group's id is its prompt's; (step, prompt) where all groups of several steps were asked for.
+    lengths : ndarray, shape (N,), or None
+    steps : ndarray, shape (N,), or None
+    findings : Findings
+        What the log holds; print it.
+    """
+
+    rollouts: RaggedRollouts
+    lengths: Array | None
+    steps: Integers | None
+    findings: Findings
+
+
+def check_sizes(findings: Findings) -> None:
+    """Raise ValueError if every group of a log has one response."""
+    if max(findings.sizes) == 1:
+        which = f"each of the {findings.groups} groups" if findings.groups > 1 else "the only group"
+        at = " at its step" if findings.steps else ""
+        prompt = printable(findings.columns["prompt"])
+        raise ValueError(
+            f"prompt ({prompt}) must be shared by the responses to a prompt, and {which} has one response{at}: "
+            "one response says nothing about groups"
+        )
 
 
 def _counted(number: int, noun: str) -> str:

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Integers, cached_array, kept, read_only
-from grpo_theory.samples.groups import LARGEST, Groups
 from grpo_theory.samples.reward_counts import RewardCounts
-from grpo_theory.samples.rollouts import Rollouts
+from grpo_theory.samples.rollouts import LARGEST, Groups, Rollouts
 from grpo_theory.validation import as_count, as_real_array, check_shape, check_size, check_unmasked, shown
 
 SEMIDEFINITE = 1e-6

@@ -1,44 +1,25 @@
-"""Rollouts as a trainer or a user logged them, read from tables of any size."""
+"""Rollouts as a trainer or a user logged them, read from tables of any size, batch by batch."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.samples.column_names import Reward
-from grpo_theory.samples.findings import Findings
+from grpo_theory.samples.column_names import Columns, Reward, choose
+from grpo_theory.samples.column_values import hashes, ids, numbers, refuse_rows, vectors
+from grpo_theory.samples.findings import Findings, RolloutLog, check_sizes
+from grpo_theory.samples.log_file import LogFile, files_of
 from grpo_theory.samples.log_groups import NO_RESPONSE, LogGroups, Selection, Steps, check_steps
 from grpo_theory.samples.ragged import RaggedRollouts
 from grpo_theory.samples.reward_counts import RewardCounts
 from grpo_theory.samples.reward_tally import RewardTally
 from grpo_theory.user_text import printable
-
-if TYPE_CHECKING:
-    from grpo_theory.samples.log_rows import Source
+from grpo_theory.validation import as_count, shown
 
 BATCH_ROWS = 2**16
-
-
-@dataclass(frozen=True, eq=False)
-class RolloutLog:
-    """A log of rollouts that was read whole.
-
-    Attributes
-    ----------
-    rollouts : RaggedRollouts
-        N responses in B groups. A group's id is its prompt's; (step, prompt) where all groups of several steps were asked for.
-    lengths : ndarray, shape (N,), or None
-    steps : ndarray, shape (N,), or None
-    findings : Findings
-        What the log holds; print it.
-    """
-
-    rollouts: RaggedRollouts
-    lengths: Array | None
-    steps: Integers | None
-    findings: Findings
 
 
 def read_rollouts(
@@ -90,7 +71,7 @@ def read_rollouts(
     """
     named = {"prompt": prompt, "length": length, "response": response, "step": step, "scores": scores}
     check_steps(steps)
-    source, groups = _source(path, reward, named, batch_rows), LogGroups()
+    source, groups = Source(path, reward, named, batch_rows), LogGroups()
     batches = list(source.read(groups))
     chosen = groups.select(steps)
     index = np.concatenate([batch.groups for batch in batches])
@@ -104,7 +85,7 @@ def read_rollouts(
     rollouts = RaggedRollouts.from_index(groups.ids(chosen, steps), index[rows], rewards, joined("scores"))  # type: ignore[arg-type]
     repeats = 0 if responses is None else _repeats(rollouts, responses)
     findings = _findings(source, groups, chosen, rollouts.counts, int(rows.sum()), repeats)
-    _check_sizes(findings)
+    check_sizes(findings)
     return RolloutLog(rollouts, joined("lengths"), joined("steps"), findings)
 
 
@@ -128,20 +109,103 @@ def read_reward_counts(
     """
     named = {"prompt": prompt, "length": "", "response": response, "step": step, "scores": ""}
     check_steps(steps)
-    source, groups, tally = _source(path, reward, named, batch_rows), LogGroups(), RewardTally()
+    source, groups, tally = Source(path, reward, named, batch_rows), LogGroups(), RewardTally()
     for batch in source.read(groups):
         tally.add(batch.groups, batch.rewards)
     chosen = groups.select(steps)
     counts = tally.counts(chosen.kept)
     findings = _findings(source, groups, chosen, counts, int(counts.sizes.sum()), 0)
-    _check_sizes(findings)
+    check_sizes(findings)
     return counts, findings
 
 
-def _source(path: str | Path, reward: Reward, named: dict[str, str | None], batch_rows: int) -> "Source":
-    from grpo_theory.samples.log_rows import Source  # pyarrow is slow to import, and not always wanted
+class Rows(NamedTuple):
+    """Rows of a batch: their groups and rewards (n,), and what else the log has of each."""
 
-    return Source(path, reward, named, batch_rows)
+    groups: Integers
+    rewards: Array
+    steps: Integers | None
+    lengths: Array | None
+    responses: np.ndarray | None
+    scores: Array | None
+
+
+class Source:
+    """The files of a log, and the columns that are read from them."""
+
+    def __init__(self, path: str | Path, reward: Reward, named: Mapping[str, str | None], batch_rows: int) -> None:
+        if not isinstance(path, str | Path):
+            raise TypeError(f"path must be a file's or a folder's name, got {shown(path)}")
+        if path == "":
+            raise ValueError("path must be a file's or a folder's name, and is empty")
+        self.batch_rows = as_count("batch_rows", batch_rows)
+        self.rows = 0
+        self.files = [LogFile(one) for one in files_of(Path(path))]
+        self.columns: Columns = choose(self.files[0].kinds, reward, named)
+
+    def read(self, groups: LogGroups) -> Iterator[Rows]:
+        """Yield all rows, batch by batch."""
+        columns, width = self.columns, None
+        for file in self.files:
+            before = 0
+            for table in file.batches(columns.needed, self.batch_rows):
+                where = file.path, before
+                rewards = _rewards(table, columns, *where)
+                steps = _whole_steps(table, columns.step, *where)
+                prompts = ids(table[columns.prompt], f"prompt ({columns.prompt})")
+                if prompts.null_count:
+                    row = before + int(np.argmax(prompts.is_null().to_numpy(zero_copy_only=False))) + 1
+                    raise ValueError(
+                        f"prompt ({printable(columns.prompt)}) must be given for every row; row {row} of {printable(file.path)} "
+                        "has none"
+                    )
+                name = columns.response
+                responses = None if name is None else hashes(table[name], f"response ({name})")
+                lengths = None if columns.length is None else numbers(table[columns.length], "length")
+                if lengths is not None:
+                    bad = ~(np.isfinite(lengths) & (lengths >= 0.0))
+                    refuse_rows(
+                        bad, table[columns.length], "length", *where, "finite numbers of at least 0 (length='' reads none)"
+                    )
+                scores = vectors(table, columns.scores, *where, width) if columns.scores else None
+                width = None if scores is None else scores.shape[1]
+                codes = prompts.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+                prompts_of_rows, groups_of_rows = groups.number(codes, prompts.dictionary.to_pylist(), steps)
+                if columns.step is not None:
+                    groups.mark(prompts_of_rows, rewards, steps, responses)
+                before += rewards.size
+                self.rows += rewards.size
+                yield Rows(groups_of_rows, rewards, None if columns.step is None else steps, lengths, responses, scores)
+        if not self.rows:
+            raise ValueError(f"{printable(self.files[0].path)} has columns, and no rows")
+
+
+def _rewards(table: pa.Table, columns: Columns, path: Path, before: int) -> Array:
+    """Return the weighted sums of the reward's columns; a part counts for 0 where another is there."""
+    parts = np.stack([numbers(table[name], f"reward ({name})") for name in columns.reward])
+    missing = np.isnan(parts)
+    # Sums that overflow, or are inf - inf, are refused below with the numbers of their rows.
+    with np.errstate(over="ignore", invalid="ignore"):
+        rewards = np.array(list(columns.reward.values())) @ np.where(missing, 0.0, parts)
+    bad = missing.all(axis=0) | np.isinf(parts).any(axis=0) | ~np.isfinite(rewards)
+    refuse_rows(bad, table[next(iter(columns.reward))], "reward", path, before)
+    return rewards
+
+
+def _whole_steps(table: pa.Table, name: str | None, path: Path, before: int) -> Integers:
+    """Return the steps of the rows, 0 where the log has none."""
+    if name is None:
+        return np.zeros(table.num_rows, dtype=np.int64)
+    steps = numbers(table[name], f"step ({name})")
+    refuse_rows(
+        ~(np.abs(steps) < 2**53) | (steps != np.floor(steps)),
+        table[name],
+        "step",
+        path,
+        before,
+        "whole numbers in every row (step='' reads none)",
+    )
+    return steps.astype(np.int64)
 
 
 def _repeats(rollouts: RaggedRollouts, responses: np.ndarray) -> int:
@@ -153,18 +217,7 @@ def _repeats(rollouts: RaggedRollouts, responses: np.ndarray) -> int:
     return int(np.logical_and.reduce(same).sum())
 
 
-def _check_sizes(findings: Findings) -> None:
-    if max(findings.sizes) == 1:
-        which = f"each of the {findings.groups} groups" if findings.groups > 1 else "the only group"
-        at = " at its step" if findings.steps else ""
-        prompt = printable(findings.columns["prompt"])
-        raise ValueError(
-            f"prompt ({prompt}) must be shared by the responses to a prompt, and {which} has one response{at}: "
-            "one response says nothing about groups"
-        )
-
-
-def _findings(source: "Source", groups: LogGroups, chosen: Selection, counts: RewardCounts, kept: int, repeats: int) -> Findings:
+def _findings(source: Source, groups: LogGroups, chosen: Selection, counts: RewardCounts, kept: int, repeats: int) -> Findings:
     columns = source.columns
     weighed = [name if weight == 1.0 else f"{weight:g} * {name}" for name, weight in columns.reward.items()]
     taken = {"prompt": columns.prompt, "reward": " + ".join(weighed), "length": columns.length, "response": columns.response}

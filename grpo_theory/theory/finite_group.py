@@ -12,7 +12,7 @@ from scipy.special import betainc
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.exact.table import UNREAD, advantage_table, can_be_tabulated
+from grpo_theory.exact.table import UNREAD, advantage_table
 from grpo_theory.validation import as_count, as_not_negative, as_number, as_numbers, as_real_array, check_finite
 
 _GRID = 1 << 12
@@ -86,7 +86,7 @@ def finite_group_objective(
     estimator.check_defined(group_size, values)
     advantage = estimator.advantage
     table = None
-    if advantage.reads <= {"rewards", "parameters"} and can_be_tabulated(advantage, 2, group_size, 1):
+    if advantage.reads <= {"rewards", "parameters"}:
         table = advantage_table(advantage, (float(values[0]), float(values[1])), group_size, UNREAD)
     if table is None:
         raise ValueError(

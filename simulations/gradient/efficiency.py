@@ -13,7 +13,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.centring import centre
-from grpo_theory.estimation.registry import make_estimator
+from grpo_theory.estimation.composition import make_estimator
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.exact.alignment import efficiency_of
 from grpo_theory.harness.study import Cell, Settings

@@ -16,8 +16,7 @@ from scipy.optimize import brentq
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.clip import CLIPS
-from grpo_theory.estimation.ratio import RATIOS
+from grpo_theory.estimation.ratio import CLIPS, RATIOS
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem import ChainPoint

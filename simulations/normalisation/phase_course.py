@@ -21,7 +21,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.registry import make_estimator
+from grpo_theory.estimation.composition import make_estimator
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import evidence, exact, highest
 from grpo_theory.exact import StabilityWarning

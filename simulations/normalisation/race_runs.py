@@ -10,7 +10,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.estimation.centring import centre
-from grpo_theory.estimation.registry import make_estimator
+from grpo_theory.estimation.composition import make_estimator
 from grpo_theory.exact import StabilityWarning
 from simulations.normalisation.race_problems import logit_reach, problem_of
 from simulations.seeds import child_seed

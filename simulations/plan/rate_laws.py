@@ -9,7 +9,7 @@ from scipy.special import betainc
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.plan.binomial import bernstein, beta_binomial
+from grpo_theory.plan.brackets import bernstein, beta_binomial
 
 LANGUAGE_MODEL = "lm-few-shot"
 

@@ -12,8 +12,7 @@ import numpy as np
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import Estimator, find
-from grpo_theory.estimation.clip import find_clip
-from grpo_theory.estimation.ratio import Ratio
+from grpo_theory.estimation.ratio import Ratio, find_clip
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.checkpoints import SEVERAL, checkpoints, divergence

@@ -6,9 +6,8 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation import find
 from grpo_theory.estimation.aggregation import Aggregation, find_aggregation
-from grpo_theory.estimation.clip import Clip, find_clip
 from grpo_theory.estimation.kl_term import KLTerm, find_kl_term
-from grpo_theory.estimation.ratio import Ratio, find_ratio
+from grpo_theory.estimation.ratio import Clip, Ratio, find_clip, find_ratio
 from grpo_theory.exact import token_weights
 
 TURN = np.pi / 4.0

@@ -5,7 +5,7 @@ from scipy.special import comb
 
 from grpo_theory.compiler import stage
 from grpo_theory.estimation.centring import centre
-from grpo_theory.estimation.registry import make_estimator
+from grpo_theory.estimation.composition import make_estimator
 from simulations.sequence.divergences import Numbers
 
 

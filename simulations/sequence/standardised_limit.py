@@ -10,7 +10,7 @@ import numpy as np
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation.registry import make_estimator
+from grpo_theory.estimation.composition import make_estimator
 from grpo_theory.evidence import PARTS, Comparison, Margin, Statement, log_log_slope
 from grpo_theory.harness.study import Cell, Settings
 from simulations.sequence.divergences import STEP

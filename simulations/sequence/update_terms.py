@@ -12,7 +12,7 @@ import pandas as pd
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
-from grpo_theory.estimation.clip import CLIPS
+from grpo_theory.estimation.ratio import CLIPS
 from grpo_theory.evidence import PARTS, Claim, Statement
 from grpo_theory.evidence.reading import exact, largest
 from grpo_theory.exact import token_weights

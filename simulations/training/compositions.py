@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.clip import CLIPS
-from grpo_theory.estimation.ratio import RATIOS
-from grpo_theory.estimation.registry import make_estimator
+from grpo_theory.estimation.composition import make_estimator
+from grpo_theory.estimation.ratio import CLIPS, RATIOS
 
 
 def wrong_for_half(batch, advantages):

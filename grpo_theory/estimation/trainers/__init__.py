@@ -6,7 +6,7 @@ A name of a trainer's function (trl_grpo, verl_opo) stands for its advantages, o
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from grpo_theory.estimation.composition import Estimator
+from grpo_theory.estimation.registry import Estimator
 from grpo_theory.estimation.trainers import james_stein, nemo_rl, openrlhf, prime_rl, rllm, trl, verl
 
 CONVENTIONS: Mapping[str, Estimator] = MappingProxyType(

@@ -1,6 +1,6 @@
 """The shrunk leave-one-out baseline of arXiv 2511.03710."""
 
-from grpo_theory.estimation.registry import estimator
+from grpo_theory.estimation.composition import estimator
 from grpo_theory.estimation.trainers.batch_kernels import shrunk
 
 james_stein = estimator(

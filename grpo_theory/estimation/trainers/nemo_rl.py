@@ -1,6 +1,6 @@
 """NeMo-RL: the advantage of its GRPO with both of its defaults, the leave-one-out baseline and normalised rewards."""
 
-from grpo_theory.estimation.registry import estimator
+from grpo_theory.estimation.composition import estimator
 from grpo_theory.estimation.trainers.kernels import leave_one_out_standardised
 
 nemo_rl = estimator(

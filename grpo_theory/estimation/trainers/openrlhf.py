@@ -1,6 +1,6 @@
 """OpenRLHF 0.11.0: advantages of its experience maker."""
 
-from grpo_theory.estimation.registry import estimator
+from grpo_theory.estimation.composition import estimator
 from grpo_theory.estimation.trainers.kernels import centred, leave_one_out, standardised
 
 SOURCE = "OpenRLHF 0.11.0, RemoteExperienceMaker.compute_advantages_and_returns, {}".format

@@ -1,6 +1,6 @@
 """prime-rl and Tinker: the group mean alone, and divided by itself (MaxRL)."""
 
-from grpo_theory.estimation.registry import estimator
+from grpo_theory.estimation.composition import estimator
 from grpo_theory.estimation.trainers.kernels import centred, relative_to_mean
 
 prime_rl = estimator(

@@ -1,6 +1,6 @@
 """rLLM 0.3.0: the z-score."""
 
-from grpo_theory.estimation.registry import estimator
+from grpo_theory.estimation.composition import estimator
 from grpo_theory.estimation.trainers.kernels import standardised
 
 rllm = estimator(

@@ -1,7 +1,7 @@
 """TRL 1.16.0: advantages of GRPOTrainer and RLOOTrainer, and their losses."""
 
-from grpo_theory.estimation.clip import CLIPS
-from grpo_theory.estimation.registry import compose, estimator
+from grpo_theory.estimation.composition import compose, estimator
+from grpo_theory.estimation.ratio import CLIPS
 from grpo_theory.estimation.trainers.batch_kernels import leave_one_out_whitened, scaled_by_batch
 from grpo_theory.estimation.trainers.kernels import centred, leave_one_out, standardised
 

@@ -1,7 +1,7 @@
 """verl 0.9.1: advantages of its registered estimators, and its losses."""
 
-from grpo_theory.estimation.clip import CLIPS
-from grpo_theory.estimation.registry import compose, estimator
+from grpo_theory.estimation.composition import compose, estimator
+from grpo_theory.estimation.ratio import CLIPS
 from grpo_theory.estimation.trainers.batch_kernels import scaled_by_successes, whitened_by_token
 from grpo_theory.estimation.trainers.kernels import best_less_second, centred, leave_one_out, length_weighted, standardised
 

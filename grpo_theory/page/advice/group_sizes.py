@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from grpo_theory.page.advice.baselines import with_baseline
+from grpo_theory.page.advice.comparisons import with_baseline
 from grpo_theory.page.section import Section, interval_text, level_text, option, percent
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.cost import Limits, limits_groups

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from grpo_theory.page.advice.baselines import with_baseline
-from grpo_theory.page.advice.estimators import best_of_sizes, without_lengths, yours
+from grpo_theory.page.advice.comparisons import best_of_sizes, with_baseline, without_lengths, yours
 from grpo_theory.page.advice.group_sizes import binding
 from grpo_theory.page.section import Section, interval_text, level_text, number, option, percent
 from grpo_theory.plan.advice import Advice

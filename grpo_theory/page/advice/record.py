@@ -8,8 +8,7 @@ import numpy as np
 
 from grpo_theory.intervals import Interval
 from grpo_theory.page.advice.recommendation import size_missing, would_change
-from grpo_theory.page.advice.rewards import rates_missing
-from grpo_theory.page.advice.text import assumptions
+from grpo_theory.page.advice.text import assumptions, rates_missing
 from grpo_theory.plan.advice import Advice
 from grpo_theory.plan.baseline_gain import Rival
 from grpo_theory.plan.error_constants import vector

@@ -16,10 +16,10 @@ from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.advantage import Advantage
 from grpo_theory.estimation.affine import affine_coefficients
 from grpo_theory.estimation.kernel import PROMPT_FIELDS, Batch
+from grpo_theory.exact.classes import Seen
 from grpo_theory.exact.exchangeability import check_alone, treats_alike
 from grpo_theory.exact.multisets import NotFiniteError, advantages_of
-from grpo_theory.exact.seen import Seen
-from grpo_theory.exact.table import UNREAD, AdvantageTable, advantage_table, can_be_tabulated
+from grpo_theory.exact.table import UNREAD, AdvantageTable, advantage_table
 from grpo_theory.problem import Point, Problem
 from grpo_theory.simulate.advantage.call_room import KernelView
 
@@ -63,7 +63,7 @@ def route_in_training(problem: Problem, estimator: Estimator, group_size: int) -
     """Return the route for an estimator while the policy moves; raise if its kernel couples groups unannounced."""
     advantage, values = estimator.advantage, problem.bandit.values
     try:
-        if not moves(problem, estimator) and can_be_tabulated(advantage, values.size, group_size, 1):
+        if not moves(problem, estimator):
             table = advantage_table(advantage, tuple(values), group_size, UNREAD)
             if table is not None:
                 return Route(TABLE, table)
@@ -110,8 +110,6 @@ def _table_at(estimator: Estimator, seen: Seen, sampler: Point, group_size: int)
     """
     values = sampler.bandit.values
     if not has_no_penalty(seen.rewards, values):
-        return None
-    if not can_be_tabulated(estimator.advantage, values.size, group_size, len(seen.rewards)):
         return None
     value, deviation, baseline = map(tuple, seen.prompt_fields)
     fields = (value, deviation, baseline) if estimator.advantage.reads & set(PROMPT_FIELDS) else UNREAD

@@ -11,7 +11,9 @@ import numba
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, F4, I1, I2, FirstClassType, function_value, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_real, load, reals, store, where
-from grpo_theory.estimation import clip, kl_term, ratio
+from grpo_theory.estimation.kl_term import SIGNATURE as KL
+from grpo_theory.estimation.ratio import CLIP_SIGNATURE as CLIP
+from grpo_theory.estimation.ratio import RATIO_SIGNATURE as RATIO
 from grpo_theory.exact.weights import fill_gains
 from grpo_theory.simulate.advantage.rewards import fill_log_ratios
 from grpo_theory.simulate.covector.token_weights import pool_factor, scale
@@ -100,7 +102,7 @@ TOKEN_RULE = record_type(
     TokenRule, TOKEN_PATHS, F1, F1, LOOKUP, numba.float64, numba.boolean, numba.int64, numba.int64, numba.int64
 )
 TOKEN_ROOM = record_type(TokenRoom, F4, F3, F2, F2, F2, F3)
-RATIO_FUNCTIONS = record_type(RatioFunctions, *(FirstClassType(part.SIGNATURE) for part in (ratio, clip, kl_term)))
+RATIO_FUNCTIONS = record_type(RatioFunctions, *map(FirstClassType, (RATIO, CLIP, KL)))
 WEIGH_TOKENS = numba.void(RATIO_FUNCTIONS, TOKEN_RULE, I2, numba.int64, F2, F2, numba.int64, TOKEN_ROOM)
 POOL_COVECTORS = numba.void(T3, numba.int64, numba.int64, I1, numba.int64, numba.int64, F3)
 COVECTOR_FUNCTIONS = record_type(CovectorFunctions, FirstClassType(WEIGH_TOKENS), RATIO_FUNCTIONS, FirstClassType(POOL_COVECTORS))
