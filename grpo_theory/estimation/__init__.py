@@ -6,6 +6,9 @@ from grpo_theory.estimation import trainers as trainers
 from grpo_theory.estimation.advantage import Advantage as Advantage
 from grpo_theory.estimation.aggregation import AGGREGATIONS as AGGREGATIONS
 from grpo_theory.estimation.aggregation import Aggregation as Aggregation
+from grpo_theory.estimation.allocation import COSTS as COSTS
+from grpo_theory.estimation.allocation import AllocationRule as AllocationRule
+from grpo_theory.estimation.allocation import allocation_rules as allocation_rules
 from grpo_theory.estimation.clip import CLIPS as CLIPS
 from grpo_theory.estimation.clip import Clip as Clip
 from grpo_theory.estimation.composition import Estimator as Estimator

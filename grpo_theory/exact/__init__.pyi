@@ -1,3 +1,5 @@
+from .allocation import AllocationLaw as AllocationLaw
+from .allocation import allocation_law as allocation_law
 from .ball import Region as Region
 from .ball import largest_error as largest_error
 from .ball import longest_estimate as longest_estimate
