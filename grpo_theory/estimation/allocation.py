@@ -172,11 +172,11 @@ def allocation_rules() -> dict[str, AllocationRule]:
     return {rule.name: rule for rule in _RULES}
 
 
-def find_rule(rule: "str | AllocationRule") -> AllocationRule:
-    """Return an allocation rule that is given by name or as the object."""
+def find_rule(rule: "str | AllocationRule", argument: str = "allocation") -> AllocationRule:
+    """Return an allocation rule that is given by name or as the object, as an argument of this name."""
     if isinstance(rule, AllocationRule):
         return rule
-    check_name("allocation", rule, allocation_rules())
+    check_name(argument, rule, allocation_rules())
     return allocation_rules()[rule]
 
 

@@ -78,7 +78,7 @@ class AllocationLaw:
         ValueError
             If the budget cannot be spent within the bounds, or the rule leaves costs that are negative or not finite.
         """
-        found = find_rule(rule)
+        found = find_rule(rule, "rule")
         low, high = max(found.low, self.low), min(found.high, self.high)
         if low > high:
             raise ValueError(f"{found!r} allows no size for which this law was made, {self.low} to {self.high}")
