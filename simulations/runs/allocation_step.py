@@ -13,7 +13,7 @@ import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
-from simulations.runs.allocation_rules import STEEPLY, UPSIDE_DOWN
+from simulations.runs.allocation_rules import SGPO_NOW, STEEPLY, UPSIDE_DOWN, VIP_AT_START
 from simulations.runs.worlds import WORLDS
 from simulations.sources import OURS, derived
 
@@ -167,7 +167,8 @@ def _shared_out(name: str, problem: gt.Problem) -> Iterator[Comparison | dict[st
     errors = {rule: law.mse(law.sizes(rule, budget)) for rule in RULES}
     equal, least = errors["uniform"], law.mse(law.best(budget))
     upside_down, steep = (law.mse(law.sizes(rule, budget)) for rule in (UPSIDE_DOWN, STEEPLY))
-    for rule, error in (errors | {"best": least}).items():
+    beside = {rule.name: law.mse(law.sizes(rule, budget)) for rule in (VIP_AT_START, SGPO_NOW)}
+    for rule, error in (errors | beside | {"best": least}).items():
         yield {"problem": name, "rule": rule, "quantity": "error", "estimate": error / least}
     at = law.known[:, 1] > 0.0
     true, printed = law.traces[MEAN - law.low, at], _printed(law.point, np.array([MEAN]))[0, at]
