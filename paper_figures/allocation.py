@@ -7,28 +7,31 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, VERMILION, Look
 from simulations.runs.allocation import BATCH, GROUP, TITLES
+from simulations.runs.allocation import LOW as LEAST
 from simulations.runs.allocation_step import HIGH, MEAN
 
 PLACE = 350
 TABLES = ("allocation", "allocation_step")
 CAPTION = (
-    f"Left, the exact error of one step's gradient with {MEAN} responses a prompt on average, 2 to {HIGH} each, over that of the "
-    "best sizes. Middle and right, the success at the end of whole runs of as many responses with each rule, "
-    f"{BATCH} prompts of {GROUP} responses a step on average, with 95% intervals; each rule has its own best step, which other "
-    "runs chose. The dotted line is at equal sizes, with plain ascent. The estimator is the leave-one-out mean. Rules know the "
-    "success rates and traces of the policy that samples exactly, or those of the start where it says so."
+    f"Left, the exact error of one step's gradient is shown over that of the best sizes, at {MEAN} responses a prompt on "
+    f"average, {LEAST} to {HIGH} each. The step starts from the initial policy, so that rates of now and of the start agree. "
+    "Middle and right, the success at the end of whole runs is shown with 95% intervals, for as many responses with each rule: "
+    f"{BATCH} prompts of {GROUP} responses a step on average. Each rule has its own best step, which other runs chose. The "
+    "dotted line is at equal sizes, with plain ascent. The estimator is the leave-one-out mean. Rules know success rates and "
+    "traces exactly: those of the policy that samples or, where they say so, of the start."
 )
 ROWS = {
     "uniform": "equal sizes",
     "neyman": "least error (Neyman)",
-    "vip": "VIP: Var(Z)/(n - 1)",
-    "dynamo": "DynaMO: as sd(Z)",
+    "vip": r"VIP: $\mathrm{Var}(Z)/(n-1)$",
+    "dynamo": r"DynaMO: as $\mathrm{sd}(Z)$",
     "vip, start": "VIP, rates of the start",
-    "sgpo, now": "1/p, rates of now",
-    "sgpo": "sGPO: 1/p of the start",
+    "sgpo, now": r"$1/p$, rates of now",
+    "sgpo": r"sGPO: $1/p$ of the start",
 }
 PROBLEMS = {
     "lm-instruct": Look("SmolLM2, instruct", GREEN, "D", ""),
@@ -99,4 +102,5 @@ def successes(axes: Axes, table: pd.DataFrame) -> None:
         )
     equal = table[(table["rule"] == "uniform") & (table["optimiser"] == "SGD")]["estimate"].iloc[0]
     axes.axvline(equal, color=BLUE, linewidth=0.9, linestyle=":")
+    axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_xlabel("success at the end")

@@ -67,6 +67,15 @@ ERROR_DECIDES = Statement(
     "error.",
     whose=OURS,
 )
+ERROR_DECIDES_NOW = Statement(
+    "allocation/error decides, rates of now",
+    derived(33),
+    "the sizes of least error at each step train a better policy than sizes as 1/p with p of the policy reached",
+    "ordering",
+    AT_BEST,
+    formula="The sizes of least error at each step train a better policy than sizes as $1/p$ with $p$ of the policy reached.",
+    whose=OURS,
+)
 
 BATCH, GROUP, LOW, HIGH = 16, 8, 2, 32
 RULES = {
@@ -98,6 +107,7 @@ TUNING_RUNS, QUICK_RUNS = 64, 64
 RUNS = {"tabular": 256, "shared": 1024}
 """Where prompts share features rules differ by a point or two of success, a fifth of what two runs do: that takes more runs."""
 AGAINST_EQUAL = {"vip": VIP_RUNS, "vip, start": START_RUNS, "dynamo": DYNAMO_RUNS, "sgpo": SGPO_RUNS}
+RARE_FIRST = {"sgpo": ERROR_DECIDES, "sgpo, now": ERROR_DECIDES_NOW}
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -162,7 +172,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
             about |= {"rate": float(np.exp(np.log(rates[chosen[:, c]]).mean()))}
             about |= {"interior": bool(0 < tuning[:, c].argmax() < len(rates) - 1)}
             table.append(about | {"quantity": "success"} | summary(success[:, c]))
-            for rival in ("uniform", "sgpo"):
+            for rival in ("uniform", *RARE_FIRST):
                 table.append(about | {"quantity": f"{rival} ahead"} | summary(judged[rival][:, c] - success[:, c]))
                 early = judged[rival][:, c] - success[:, 0] if c else judged[rival][:, c] - _start(settings)
                 table.append(about | {"quantity": f"{rival} ahead, stopped early"} | summary(early))
@@ -191,4 +201,5 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
 
         for rule, statement in AGAINST_EQUAL.items():
             yield told(statement, "uniform", rule)
-        yield told(ERROR_DECIDES, "sgpo", "neyman")
+        for rival, statement in RARE_FIRST.items():
+            yield told(statement, rival, "neyman")
