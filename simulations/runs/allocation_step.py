@@ -1,10 +1,11 @@
 """P3, P4: responses shared out among prompts, in one step, exact.
 
-The printed variances against the true ones; what each rule's sizes gain over equal ones; and groups that stop by their own
-rewards.  Broken: variances over n, sizes upside down, sizes as 1/p^2, and a stopped group that is taken for one of fixed size.
+The printed variances against the true ones; what each rule's sizes gain over equal ones; and what is left of that if success
+rates are guessed from a few earlier responses.  Broken: variances over n, sizes upside down, and sizes as 1/p^2.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,24 @@ VIP_SHARE = Statement(
     "the best sizes gain at least 2% of the error",
     whose=OURS,
 )
+SEEN_RAW = Statement(
+    "P3/seen rates, raw",
+    f"question beside {VIP}",
+    "with the rates k/8 of 8 earlier responses these sizes have at most the error of equal sizes, in the mean of 32 draws",
+    "upper bound",
+    formula=r"With the rates $k/8$ of $8$ earlier responses these sizes have at most the error of equal sizes, in the mean of "
+    r"$32$ draws.",
+    whose=OURS,
+)
+SEEN = Statement(
+    "P3/seen rates",
+    f"question beside {VIP}",
+    "with the rates (k + 1)/10 of 8 earlier responses these sizes have at most the error of equal sizes, in the mean of 32 draws",
+    "upper bound",
+    formula=r"With the rates $(k+1)/10$ of $8$ earlier responses these sizes have at most the error of equal sizes, in the mean "
+    r"of $32$ draws.",
+    whose=OURS,
+)
 DYNAMO_GAINS = Statement(
     "P4/DynaMO, one step",
     f"question beside {DYNAMO}",
@@ -75,30 +94,6 @@ SGPO_GAINS = Statement(
     formula=r"Sizes as $1/p$ have at most the error of equal sizes.",
     whose=OURS,
 )
-STOPPED = Statement(
-    "allocation/stopped",
-    derived(33),
-    "a group that stops at its first mixed size moves by h(p) g, h = sum_n (p^(n-1) q + q^(n-1) p)/(n p q)",
-    "identity",
-    formula=r"A group that grows until it is mixed, to at most $U$, has the mean update $h(p)\,g$ with "
-    r"$h=\sum_{n=2}^{U}(p^{n-1}q+q^{n-1}p)/(n\,pq)$.",
-    whose=OURS,
-)
-UNBIASED = Statement(
-    "allocation/stopped, unbiased",
-    derived(33),
-    "groups that stop at their first mixed size, or by halving, leave every prompt's gradient within a tenth of its length",
-    "upper bound",
-    whose=OURS,
-)
-PAYS = Statement(
-    "allocation/stopped, pays",
-    derived(33),
-    "groups that stop at their first mixed size have at least the efficiency of groups of as many responses on average",
-    "upper bound",
-    whose=OURS,
-)
-
 GALLERY = ("mixed", "two-speeds", "lm-zero-shot", "lm-few-shot", "lm-instruct", "lm-answers")
 LARGE = ("shared", "tabular", "hard")
 """Of the worlds of whole runs, at their start."""
@@ -108,16 +103,14 @@ NEAR, HALF = 0.1, 0.5
 """A tenth of the error is a tenth of the responses; who gets less than half of a gain has made the wrong choice."""
 WORTH = 0.02
 """A gain of less than 2% of the error is one that nobody would build anything for."""
-STOPS = ("mixed", "world tabular", "lm-few-shot")
-HALVED = np.array([0.02, 0.1, 0.3, 0.5])
-"""Success rates of the four prompts of successive halving."""
+SEEN_BEFORE, DRAWS, SEED = 8, 32, 36
 
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for each problem; a quick run has the cheapest."""
     names = [f"gallery/{name}" for name in GALLERY[: 3 if quick else None]]
     names += [f"world/{name}" for name in LARGE[: 1 if quick else None]]
-    return [Cell({"problem": "independent"}), *(Cell({"problem": name}) for name in names), Cell({"problem": "halving"})]
+    return [Cell({"problem": "independent"}), *(Cell({"problem": name}) for name in names)]
 
 
 def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
@@ -125,8 +118,6 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
     name = settings["problem"]
     if name == "independent":
         yield from _independent()
-    elif name == "halving":
-        yield from _halving()
     else:
         kind, _, own = name.partition("/")
         yield from _shared_out(own if kind == "gallery" else f"world {own}", _problem(kind, own))
@@ -182,47 +173,22 @@ def _shared_out(name: str, problem: gt.Problem) -> Iterator[Comparison | dict[st
         yield VIP_GAINS.compare(name, errors["vip"] / equal, 1.0, broken=upside_down / equal, facts=shown)
         yield DYNAMO_GAINS.compare(name, errors["dynamo"] / equal, 1.0, broken=upside_down / equal)
         yield SGPO_GAINS.compare(name, errors["sgpo"] / equal, 1.0, broken=steep / equal)
+        yield from _by_seen_rates(name, law, equal, upside_down)
     if equal - least >= WORTH * equal:
         missed, control = ((error - least) / (equal - least) for error in (errors["vip"], upside_down))
         yield VIP_SHARE.compare(name, missed, HALF, broken=control, facts={"gain of the best": 1.0 - least / equal})
-    if name in STOPS and problem.kl is None:
-        yield from _stopped(name, problem, law)
 
 
-def _stopped(name: str, problem: gt.Problem, law: gt.AllocationLaw) -> Iterator[Comparison]:
-    """Groups that stop at the first mixed size, of at most 16 responses."""
-    most = MEAN * 2
-    groups, fixed = (gt.exact.first_mixed_groups(problem, problem.theta, low=low, high=most) for low in (2, most))
-    p = law.known[:, 0]
-    p = p[(p > 0.0) & (p < 1.0)]
-    slopes, plain = (one.slopes[(law.known[:, 0] > 0.0) & (law.known[:, 0] < 1.0)] for one in (groups, fixed))
-    n = np.arange(2, most + 1)[:, None]
-    predicted = ((p ** (n - 1) * (1.0 - p) + (1.0 - p) ** (n - 1) * p) / n).sum(axis=0) / (p * (1.0 - p))
-    gaps = [float(np.abs(one / predicted - 1.0).max()) for one in (slopes, plain)]
-    yield STOPPED.compare(name, gaps[0], 0.0, broken=gaps[1])
-    facts = {"least slope": slopes.min(), "greatest slope": slopes.max(), "cosine": groups.cosine}
-    # Groups of one size that are drawn anew until they are mixed weigh 1/P(mixed), which is known to be another direction.
-    redrawn = float((1.0 / (1.0 - p**most - (1.0 - p) ** most)).max() - 1.0)
-    yield UNBIASED.compare(f"{name}, first mixed", float(np.abs(slopes - 1.0).max()), NEAR, broken=redrawn, facts=facts)
-    weights, mean = problem.bandit.prompt_weights, float(groups.responses.mean())
-    ratio, half = (_efficiency(law, weights, size) / groups.efficiency for size in (mean, 2.0 * mean))
-    facts = {"responses on average": mean, "efficiency, stopped": groups.efficiency}
-    yield PAYS.compare(f"{name}, first mixed", ratio, 1.0, broken=half, facts=facts)
-
-
-def _efficiency(law: gt.AllocationLaw, weights: Array, size: float) -> float:
-    """Return the efficiency of leave-one-out groups of one size, which need not be whole: the law is a function of any size."""
-    trace = float(weights**2 @ (law.known[:, 2] / size + law.known[:, 3] / (size * (size - 1.0))))
-    power = law.point.moments.gradient_power
-    return power / (power + trace)
-
-
-def _halving() -> Iterator[Comparison]:
-    """Four prompts with 4 responses each; two of them go on to 8, and one to 16."""
-    logits = np.stack([np.log(HALVED / (1.0 - HALVED)), np.zeros(4)], axis=1)
-    problem = gt.Problem(gt.Bandit(np.tile([1.0, 0.0], (4, 1))), gt.TabularSoftmax(4, 2), theta=logits.ravel())
-    groups = gt.exact.halved_groups(problem, problem.theta, low=4, rounds=2)
-    gap = float(np.abs(groups.slopes - 1.0).max())
-    facts = {f"slope at p = {p:g}": slope for p, slope in zip(HALVED, groups.slopes, strict=True)}
-    broken = float(np.abs(groups.responses / groups.responses.mean() - 1.0).max())
-    yield UNBIASED.compare("four prompts, halving", gap, NEAR, broken=broken, facts=facts | {"cosine": groups.cosine})
+def _by_seen_rates(name: str, law: gt.AllocationLaw, equal: float, upside_down: float) -> Iterator[Comparison]:
+    """The printed variance with rates that earlier responses gave: sizes do not depend on the responses that they are of."""
+    if not np.isin(law.point.bandit.values, (0.0, 1.0)).all():
+        return
+    rng, rule, n_prompts = np.random.default_rng(SEED), gt.allocation_rules()["vip"], law.point.policy.n_prompts
+    rights = rng.binomial(SEEN_BEFORE, np.clip(law.known[:, 0], 0.0, 1.0), size=(DRAWS, n_prompts))
+    for statement, more in ((SEEN_RAW, 0.0), (SEEN, 1.0)):
+        rates = (rights + more) / (SEEN_BEFORE + 2.0 * more)
+        known = (np.stack([own, own * (1.0 - own), *law.known[:, 2:].T], axis=1) for own in rates)
+        laws = (replace(law, known=one) for one in known)
+        errors = np.array([law.mse(one.sizes(rule, MEAN * n_prompts)) for one in laws]) / equal
+        facts = {"standard error": errors.std(ddof=1) / np.sqrt(DRAWS), "largest of the draws": errors.max()}
+        yield statement.compare(name, float(errors.mean()), 1.0, broken=upside_down / equal, facts=facts)
