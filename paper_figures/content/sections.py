@@ -266,6 +266,14 @@ SECTIONS = (
         "baseline and importance ratio, is good there? Some kinds of task have laws that are exact at any length.",
     ),
     Section(
+        "allocation",
+        "How many responses each prompt gets",
+        PRACTICE,
+        ("P3/", "P4/", "allocation/"),
+        "Prompts that are nearly always or nearly never solved say little in one step. What is gained if responses go where the "
+        "error is, what must be known for that, and does a better step make a better run?",
+    ),
+    Section(
         "intervals",
         "Which confidence intervals cover",
         PRACTICE,
