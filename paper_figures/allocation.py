@@ -22,13 +22,15 @@ CAPTION = (
     "Middle and right, the success at the end of whole runs is shown with 95% intervals, for as many responses with each rule: "
     f"{BATCH} prompts of {GROUP} responses a step on average. Each rule has its own best step, which other runs chose. The "
     "dotted line is at equal sizes, with plain ascent. The estimator is the leave-one-out mean. Rules know success rates and "
-    "traces exactly: those of the policy that samples or, where they say so, of the start."
+    "traces exactly, those of the policy that samples or, where they say so, of the start; or they guess the rates from what the "
+    "run has seen of the prompt."
 )
 ROWS = {
     "uniform": "equal sizes",
     "neyman": "least error (Neyman)",
     "vip": r"VIP: $\mathrm{Var}(Z)/(n-1)$",
     "dynamo": r"DynaMO: as $\mathrm{sd}(Z)$",
+    "vip_seen": "VIP, rates seen so far",
     "vip, start": "VIP, rates of the start",
     "sgpo, now": r"$1/p$, rates of now",
     "sgpo": r"sGPO: $1/p$ of the start",

@@ -125,11 +125,12 @@ def test_compiled_spreading_is_its_plain_twin():
 
 
 def test_rules_give_what_they_say():
-    known = np.array([[0.5, 0.25, 3.0, 2.0, 0.5], [0.1, 0.09, 1.0, 4.0, 0.02]])
+    known = np.array([[0.5, 0.25, 3.0, 2.0, 0.5, 0.0, 0.0], [0.1, 0.09, 1.0, 4.0, 0.02, 2.0, 8.0]])
     rules = gt.allocation_rules()
     np.testing.assert_allclose(rules["neyman"].costs(known), [[3.0, 2.0], [1.0, 4.0]])
     np.testing.assert_allclose(rules["vip"].costs(known), [[0.25, 0.25], [0.09, 0.09]])
     np.testing.assert_allclose(rules["dynamo"].costs(known), [[0.25, 0.0], [0.09, 0.0]])
+    np.testing.assert_allclose(rules["vip_seen"].costs(known), [[0.25, 0.25], [0.21, 0.21]])
     np.testing.assert_allclose(rules["sgpo"].costs(known), [[4.0, 0.0], [2500.0, 0.0]])
     np.testing.assert_array_equal(spread_sizes(rules["sgpo"].costs(known), 104, 2, 200), [4, 100])
     np.testing.assert_array_equal(spread_sizes(rules["dynamo"].costs(known), 160, 2, 200), [100, 60])
@@ -154,6 +155,8 @@ def test_bad_input_is_told_in_one_message(problem):
         gt.allocation_law(problem, problem.theta, low=5, high=4)
     with pytest.raises(ValueError, match="high must be at least low = 9, got 8"):
         gt.allocation_rules()["vip"].between(9, 8)
+    with pytest.raises(ValueError, match=r"memory must lie in \[0, 1\], got 1.5"):
+        gt.AllocationRule("long", gt.allocation_rules()["vip"].fill, memory=1.5)
     with pytest.raises(ValueError, match="low must be at least 2"):
         gt.allocation_rules()["vip"].between(1, 8)
     with pytest.raises(ValueError, match="allows no size for which this law was made, 2 to 7"):

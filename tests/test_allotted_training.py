@@ -93,8 +93,9 @@ def test_results_are_the_same_for_any_workers_and_checkpoints(problem):
     np.testing.assert_array_equal(one.objectives[:, -1], other.objectives[:, -1])
 
 
-def test_compiled_runs_agree_with_plain_python(problem, monkeypatch):
-    run = {"batch_size": 3, "group_size": 4, "steps": 2, "replications": 3, "rng": 4, "workers": 1, "allocation": "neyman"}
+@pytest.mark.parametrize("rule", ["neyman", "vip_seen"])
+def test_compiled_runs_agree_with_plain_python(problem, monkeypatch, rule):
+    run = {"batch_size": 3, "group_size": 4, "steps": 2, "replications": 3, "rng": 4, "workers": 1, "allocation": rule}
     compiled = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.5), **run)
     monkeypatch.setattr(allotted, "compiled_advance_allotted", lambda: plain_python(advance_allotted))
     with np.errstate(over="ignore"):  # the generator multiplies words that run over on purpose
@@ -110,13 +111,49 @@ def test_what_a_rule_knows_are_the_moments(name):
     start = problem.at(np.zeros(policy.dimension))
     squares = bandit.probabilities @ bandit.values**2
     facts = PromptFacts(bandit.mean_reward, squares, start.moments.value, policy.logit_map.gram(), token_paths(policy.paths))
-    prompts, known = np.arange(n_prompts)[:, None], np.empty((1, n_prompts, 5))
+    prompts, known = np.arange(n_prompts)[:, None], np.empty((1, n_prompts, 7))
     tokens, pi = point.token_probabilities[:, :, None].copy(), point.probabilities[:, :, None].copy()
-    plain_python(fill_known)(facts, tokens, pi, prompts, 1, known)
+    plain_python(fill_known)(facts, tokens, pi, prompts, 1, np.zeros((2, n_prompts, 1)), known)
     np.testing.assert_allclose(known[0], known_of(point, start), rtol=1e-9, atol=1e-12)
     facts = facts._replace(gram=np.empty((0, 0, 0)))
-    plain_python(fill_known)(facts, tokens, pi, prompts, 1, known)
+    plain_python(fill_known)(facts, tokens, pi, prompts, 1, np.zeros((2, n_prompts, 1)), known)
     np.testing.assert_array_equal(known[0, :, 2:4], 0.0)
+
+
+@function_value(COSTS)
+def fill_if_remembered(known, costs):
+    """Faulty unless what was seen is what groups of 4 leave, one half forgotten: 0, 4, 6, 7 ... responses, all right or none."""
+    for b in range(known.shape[0]):
+        count, left = known[b, 6], 4.0
+        is_one = count == 0.0
+        for _ in range(12):
+            is_one = is_one or abs(count - (8.0 - 2.0 * left)) < 1e-12
+            left = left / 2.0
+        costs[b, 0] = 1.0 if is_one and known[b, 5] == known[b, 0] * count else -1.0
+        costs[b, 1] = 0.0
+
+
+@function_value(COSTS)
+def fill_if_forgetful(known, costs):
+    """Faulty once three groups of 4 were seen of a prompt: of them 7 responses count."""
+    for b in range(known.shape[0]):
+        costs[b, 0], costs[b, 1] = (1.0 if known[b, 6] < 6.9 else -1.0), 0.0
+
+
+def test_a_run_remembers_what_it_has_seen():
+    """One prompt that is always solved and one that never is."""
+    sure = gt.Problem(gt.Bandit([[1.0, 1.0], [0.0, 0.0]]), gt.TabularSoftmax(2, 2), theta=np.zeros(4))
+    run = {"batch_size": 1, "group_size": 4, "steps": 12, "replications": 200, "rng": 4, "checkpoints": [5, 12]}
+
+    def train(fill, memory):
+        rule = gt.AllocationRule("told", fill, memory=memory)
+        return gt.simulate_training(sure, sure.theta, "rloo", gt.Constant(0.5), **run, allocation=rule)
+
+    train(fill_if_remembered, 0.5)
+    train(fill_if_forgetful, 0.0)
+    for fill, memory in ((fill_if_remembered, 0.6), (fill_if_forgetful, 0.5)):
+        with pytest.raises(ValueError, match="allocation rule 'told' must fill finite costs"):
+            train(fill, memory)
 
 
 @function_value(COSTS)

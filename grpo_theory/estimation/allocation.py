@@ -11,13 +11,14 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F1, F2, I1, FunctionValue, function_value
-from grpo_theory.validation import as_count, check_name, shown
+from grpo_theory.validation import as_count, as_number, check_name, shown
 
 COSTS = numba.void(F2, F2)
-"""``fill(known, costs)``: known is (B, 5), a row a prompt in the order of `KNOWN`; costs (B, 2) are to be filled with a and c."""
-KNOWN = ("value", "reward_variance", "oracle_trace", "second_order", "start_value")
-"""What a rule may know of a prompt: moments of the policy that samples, and the prompt's value when the run began."""
-VALUE, VARIANCE, ORACLE_TRACE, SECOND_ORDER, START_VALUE = range(len(KNOWN))
+"""``fill(known, costs)``: known is (B, 7), a row a prompt in the order of `KNOWN`; costs (B, 2) are to be filled with a and c."""
+KNOWN = ("value", "reward_variance", "oracle_trace", "second_order", "start_value", "seen_reward", "seen_count")
+"""What a rule may know of a prompt: moments of the policy that samples, the prompt's value when the run began, and what the run
+has seen of it: the sum of its rewards and their number, both less by the share `memory` with each of its groups."""
+VALUE, VARIANCE, ORACLE_TRACE, SECOND_ORDER, START_VALUE, SEEN_REWARD, SEEN_COUNT = range(len(KNOWN))
 TRACES = ("oracle_trace", "second_order")
 SPREAD = numba.void(F2, numba.int64, numba.int64, numba.int64, F1, I1)
 _LEAST = 1e-12
@@ -56,6 +57,14 @@ def fill_inverse(known, costs):
         costs[b, 1] = 0.0
 
 
+@function_value(COSTS)
+def fill_printed_of_seen(known, costs):
+    """The printed error with the rate (k + 1)/(n + 2) of what was seen, which is never 0 or 1."""
+    for b in range(known.shape[0]):
+        rate = (known[b, SEEN_REWARD] + 1.0) / (known[b, SEEN_COUNT] + 2.0)
+        costs[b, 0], costs[b, 1] = rate * (1.0 - rate), rate * (1.0 - rate)
+
+
 @dataclass(frozen=True, eq=False)
 class AllocationRule:
     """How many responses the prompts of a batch get, decided before any is sampled.
@@ -64,13 +73,16 @@ class AllocationRule:
     ----------
     name : str
     fill : compiled function
-        ``fill(known, costs)`` of the signature `COSTS`, made by ``@function_value(COSTS)``: known (B, 5) has the columns value,
-        reward variance, oracle trace and second order (0 unless `wants_traces`) under the sampling policy, and value at the
-        start; costs (B, 2) are a and c, not negative, of the error a/n + c/(n (n - 1)) that n responses are believed to leave.
+        ``fill(known, costs)`` of the signature `COSTS`, made by ``@function_value(COSTS)``.  known (B, 7) has the columns value,
+        reward variance, oracle trace and second order (0 unless `wants_traces`) under the sampling policy, the value at the
+        start, and sum and number of the rewards that the run has seen of the prompt.  costs (B, 2) are a and c, not negative,
+        of the error a/n + c/(n (n - 1)) that n responses are believed to leave.
     low, high : int, default 2 and 64
         The fewest and the most responses of a prompt; at least 2, because one has no other to compare it with.
     wants_traces : bool, default False
         Whether the rule reads the two traces, which take longest to find.
+    memory : float, default 0.5
+        The share of what was seen of a prompt that still counts once its next group is there, in [0, 1].
 
     Raises
     ------
@@ -88,6 +100,7 @@ class AllocationRule:
     low: int = 2
     high: int = 64
     wants_traces: bool = False
+    memory: float = 0.5
 
     def __post_init__(self) -> None:
         if not isinstance(self.fill, FunctionValue):
@@ -96,6 +109,8 @@ class AllocationRule:
                 "put @function_value(COSTS) above it, from grpo_theory.compiler and grpo_theory.estimation"
             )
         as_count("low", self.low, 2)
+        if not 0.0 <= as_number("memory", self.memory) <= 1.0:
+            raise ValueError(f"memory must lie in [0, 1], got {self.memory}")
         if as_count("high", self.high, 2) < self.low:
             raise ValueError(
                 f"high must be at least low = {self.low}, got {self.high}: bounds are the fewest and the most responses"
@@ -109,7 +124,7 @@ class AllocationRule:
         return replace(self, low=low, high=high)
 
     def costs(self, known: Array) -> Array:
-        """Return a and c, shape (B, 2), of prompts of which this is known (B, 5).
+        """Return a and c, shape (B, 2), of prompts of which this is known (B, 7).
 
         Raises
         ------
@@ -148,6 +163,7 @@ _RULES = (
     AllocationRule("uniform", fill_equal),
     AllocationRule("neyman", fill_true_traces, wants_traces=True),
     AllocationRule("vip", fill_printed),
+    AllocationRule("vip_seen", fill_printed_of_seen),
     AllocationRule("dynamo", fill_variance),
     AllocationRule("sgpo", fill_inverse),
 )
@@ -160,6 +176,7 @@ def allocation_rules() -> dict[str, AllocationRule]:
     - ``"neyman"``: the leave-one-out estimator's own error; nobody knows it in practice, and no rule that decides before
       sampling has less error.
     - ``"vip"``: the error printed in arXiv 2602.01601, Var(Z)/(n - 1).
+    - ``"vip_seen"``: the same for rewards of 0 and 1, with the rate (k + 1)/(n + 2) of what the run has seen of the prompt.
     - ``"dynamo"``: Var(Z)/n, the Bernoulli variance of arXiv 2602.19208.
     - ``"sgpo"``: sizes in proportion to 1/p, p the success rate at the start.
 
@@ -167,7 +184,7 @@ def allocation_rules() -> dict[str, AllocationRule]:
     --------
     >>> import grpo_theory as gt
     >>> sorted(gt.allocation_rules())
-    ['dynamo', 'neyman', 'sgpo', 'uniform', 'vip']
+    ['dynamo', 'neyman', 'sgpo', 'uniform', 'vip', 'vip_seen']
     """
     return {rule.name: rule for rule in _RULES}
 

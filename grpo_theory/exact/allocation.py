@@ -33,8 +33,8 @@ class AllocationLaw:
         Trace of the covariance of one group's estimate, by size and prompt.
     covectors : ndarray, shape (high - low + 1, M, D)
         Of one group's expected estimate, by size and prompt.
-    known : ndarray, shape (M, 5)
-        What a rule may know of the prompts; see `AllocationRule`.
+    known : ndarray, shape (M, 7)
+        What a rule may know of the prompts, nothing seen before; see `AllocationRule`.
     point : Point
     """
 
@@ -144,9 +144,10 @@ def least_sizes(costs: Array, spare: int) -> Integers:
 
 
 def known_of(point: Point, start: Point) -> Array:
-    """Return what a rule may know of the prompts at a point of a run that began at another, shape (M, 5)."""
+    """Return what a rule may know of the prompts at a point of a run that began at another and has seen nothing, (M, 7)."""
     exact = point.moments
-    columns = exact.value, exact.reward_variance, exact.oracle_trace, exact.second_order, start.moments.value
+    nothing = np.zeros(len(exact.value))
+    columns = exact.value, exact.reward_variance, exact.oracle_trace, exact.second_order, start.moments.value, nothing, nothing
     # Rounding leaves a trace that is 0 a little off it on either side.
     return np.maximum(np.stack(columns, axis=1), 0.0)
 

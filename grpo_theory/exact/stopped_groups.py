@@ -101,7 +101,9 @@ def first_mixed_groups(problem: Problem, theta: ArrayLike, *, low: int, high: in
     p = point.moments.value
     sizes, successes, chances = [], [], []
     for k in range(1, low):
-        sizes.append(low), successes.append(k), chances.append(comb(low, k) * p**k * (1.0 - p) ** (low - k))
+        sizes.append(low)
+        successes.append(k)
+        chances.append(comb(low, k) * p**k * (1.0 - p) ** (low - k))
     for n in range(low + 1, high + 1):
         sizes += [n, n]
         successes += [n - 1, 1]

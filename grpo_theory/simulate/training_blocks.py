@@ -32,7 +32,7 @@ from grpo_theory.simulate.training_tables import (
     step_functions,
     token_paths,
 )
-from grpo_theory.simulate.update.advance import Functions, Rules, State, StepRoom, Updates, compiled_advance
+from grpo_theory.simulate.update.advance import Functions, Rules, StepRoom, Updates, compiled_advance
 from grpo_theory.simulate.update.ascent import Ascent, ascent
 from grpo_theory.simulate.update.iterates import Ball
 from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
@@ -151,10 +151,6 @@ class TrainingBlocks:
         with borrowed(self._rooms, lambda: make_step_room(self)) as room:
             yield Runs(self, room, streams, starts, trace)
 
-    def drive(self, updates: Updates, streams: Streams, room: StepRoom, state: State, trace: Trace) -> None:
-        """Advance runs by the compiled driver, from the updates made to those wanted."""
-        compiled_advance()(self.functions, self.rules, updates, streams, room, state, trace)
-
 
 def make_step_room(blocks: TrainingBlocks) -> StepRoom:
     """Make room for the steps of runs."""
@@ -225,8 +221,13 @@ class Runs:
             check_wanted()
             stop = min(self.count + at_once, count)
             updates = blocks.updates._replace(start=self.count, stop=stop)
-            blocks.drive(updates, self.streams, room, self.state, self.trace)
+            self.drive(updates)
             if room.rollout.fault[0]:
                 rewards = faulty_rewards(room.groups, room.rollout)
                 raise ValueError(fault_message(blocks.estimator.advantage, rewards))
             self.count = stop
+
+    def drive(self, updates: Updates) -> None:
+        """Advance the runs by the compiled driver, from the updates made to those wanted."""
+        blocks = self.blocks
+        compiled_advance()(blocks.functions, blocks.rules, updates, self.streams, self.room, self.state, self.trace)

@@ -40,6 +40,14 @@ START_RUNS = Statement(
     AT_BEST,
     whose=OURS,
 )
+SEEN_RUNS = Statement(
+    "P3/whole runs, seen rates",
+    "question beside arXiv 2602.01601",
+    "sizes by the printed variance with the rates that the run has seen train a better policy than equal sizes",
+    "ordering",
+    AT_BEST,
+    whose=OURS,
+)
 SGPO_RUNS = Statement(
     "P4/sGPO, whole runs",
     "question beside sGPO",
@@ -99,14 +107,20 @@ RATES = {
 Where prompts share features the best ones are within.  Where they do not, no rate is too large: success stops rising, and does
 not fall, so that whichever of the largest is chosen matters little.
 """
-OPTIMISERS = {"SGD": gt.SGD(), "Adam": gt.Adam()}
+OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
 STEPS_TRIED = 7
 CHECKPOINTS = (16, 64)
 """Updates: 2,048 and 8,192 responses."""
 TUNING_RUNS, QUICK_RUNS = 64, 64
 RUNS = {"tabular": 256, "shared": 1024}
 """Where prompts share features rules differ by a point or two of success, a fifth of what two runs do: that takes more runs."""
-AGAINST_EQUAL = {"vip": VIP_RUNS, "vip, start": START_RUNS, "dynamo": DYNAMO_RUNS, "sgpo": SGPO_RUNS}
+AGAINST_EQUAL = {
+    "vip": VIP_RUNS,
+    "vip_seen": SEEN_RUNS,
+    "vip, start": START_RUNS,
+    "dynamo": DYNAMO_RUNS,
+    "sgpo": SGPO_RUNS,
+}
 RARE_FIRST = {"sgpo": ERROR_DECIDES, "sgpo, now": ERROR_DECIDES_NOW}
 
 

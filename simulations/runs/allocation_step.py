@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import grpo_theory as gt
-from grpo_theory.arrays import Array
+from grpo_theory.arrays import Array, Integers
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from simulations.runs.allocation_rules import SGPO_NOW, STEEPLY, UPSIDE_DOWN, VIP_AT_START
@@ -127,7 +127,7 @@ def _problem(kind: str, name: str) -> gt.Problem:
     return gt.gallery.problem(name) if kind == "gallery" else WORLDS[name].problem()
 
 
-def _printed(point: gt.Point, sizes: Array) -> Array:
+def _printed(point: gt.Point, sizes: Array | Integers) -> Array:
     """Return the printed trace of the leave-one-out estimate with each prompt's own s^2, shape (sizes, M), rewards 0 and 1."""
     exact = point.moments
     return np.asarray(exact.reward_variance * exact.score_power / (sizes[:, None] - 1.0))
@@ -140,7 +140,7 @@ def _independent() -> Iterator[Comparison]:
     theta = np.random.default_rng(7).normal(size=policy.dimension)
     problem = gt.Problem(gt.Bandit(np.tile(rates[:, None], 5)), policy, theta=theta)
     point, sizes = problem.at(theta), np.arange(2, HIGH + 1)
-    for estimator, factor in (("rloo", np.ones(len(sizes))), ("dr_grpo", (1.0 - 1.0 / sizes) ** 2)):
+    for estimator, factor in (("rloo", np.ones(sizes.size)), ("dr_grpo", (1.0 - 1.0 / sizes) ** 2)):
         law = gt.allocation_law(problem, theta, estimator, high=HIGH)
         printed = factor[:, None] * _printed(point, sizes)
         wrong = printed * ((sizes - 1.0) / sizes)[:, None]
@@ -162,7 +162,7 @@ def _shared_out(name: str, problem: gt.Problem) -> Iterator[Comparison | dict[st
     for rule, error in (errors | beside | {"best": least}).items():
         yield {"problem": name, "rule": rule, "quantity": "error", "estimate": error / least}
     at = law.known[:, 1] > 0.0
-    true, printed = law.traces[MEAN - law.low, at], _printed(law.point, np.array([MEAN]))[0, at]
+    true, printed = law.traces[MEAN - law.low, at], _printed(law.point, np.array([float(MEAN)]))[0, at]
     ratios = printed / true
     facts = {"least ratio": float(ratios.min()), "greatest ratio": float(ratios.max()), "median ratio": float(np.median(ratios))}
     # As the printed law with the largest variance that rewards have, at all prompts: it knows nothing of p.

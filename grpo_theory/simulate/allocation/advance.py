@@ -4,9 +4,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numba
+import numpy as np
 
-from grpo_theory.arrays import Integers
-from grpo_theory.compiler import I1, NO_ARRAYS, FirstClassType, compile_driver, record_type, stage
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler import F4, I1, NO_ARRAYS, FirstClassType, compile_driver, record_type, stage
 from grpo_theory.compiler.lanes import WIDTH, as_integer, as_real, as_short, load, reals, shorts, spread, store, take, where
 from grpo_theory.simulate.advantage.tables import multiset_numbers
 from grpo_theory.simulate.allocation.group_sizes import ALLOT, ALLOTMENT, Allotment
@@ -34,14 +35,29 @@ class Plan(NamedTuple):
     allot : compiled function
     allotment : Allotment
     starts : ndarray of int64, shape (high + 1,)
+    seen : ndarray, shape (shares, 2, M, N)
+        Sums and numbers of the rewards that each run has seen of each prompt, as far as they still count.
     """
 
     allot: Any
     allotment: Allotment
     starts: Integers
+    seen: Array
 
 
-PLAN = record_type(Plan, FirstClassType(ALLOT), ALLOTMENT, I1)
+PLAN = record_type(Plan, FirstClassType(ALLOT), ALLOTMENT, I1, F4)
+
+
+@stage
+def remember(groups, b, n, values, sizes, memory, seen):
+    """Add the rewards of group b of n runs to what these have seen (2, M, N), of which a share has been forgotten."""
+    n_values = values.shape[0]
+    for i in range(n):
+        m, total = np.uintp(groups.prompts[b, i]), 0.0
+        for o in range(groups.counts.shape[1]):
+            total += groups.counts[b, o, i] * values[o % n_values]
+        seen[0, m, i] = memory * seen[0, m, i] + total
+        seen[1, m, i] = memory * seen[1, m, i] + sizes[b, i]
 
 
 @stage
@@ -98,6 +114,7 @@ def advance_allotted(plan, functions, rules, updates, streams, room, state):
     """Advance R runs from one number of updates to another, as `advance` does; a rule's fault ends it."""
     step, source, words, groups, rollout = functions.step, rules.source, room.words, room.groups, room.rollout
     size, policy, tokens, sizes = state.theta.shape[2], room.policies[0], room.tokens, plan.allotment.sizes
+    values, memory = rules.advantage.rewards.values, plan.allotment.memory
     chunk, n_shares, batch_size = words.dithers.shape[0], LANES // size, groups.prompts.shape[0]
     for block in range(streams.lone.shape[0] // 4):
         before, rows = updates.start, slice(4 * block, 4 * block + 4)
@@ -117,7 +134,7 @@ def advance_allotted(plan, functions, rules, updates, streams, room, state):
                         for i in range(0, n, WIDTH):
                             fill_tokens(policy, b, i, source.paths.vocabulary_size)
                             fill_responses(policy, b, i, source.paths)
-                    plan.allot(plan.allotment, policy.tokens, policy.pi, groups.prompts, n)
+                    plan.allot(plan.allotment, policy.tokens, policy.pi, groups.prompts, n, plan.seen[share])
                     if plan.allotment.fault[0] > 0.0:
                         return
                     for b in range(batch_size):
@@ -130,6 +147,7 @@ def advance_allotted(plan, functions, rules, updates, streams, room, state):
                             counts = groups.counts[b]
                             add_weights(sums, counts, i, rules.tokens.paths, tokens.gains, tokens.drifts, covector)
                             centre_covector(covector, policy.tokens[b], i, rules.tokens.paths.vocabulary_size)
+                        remember(groups, b, n, values, sizes, memory, plan.seen[share])
                     # The tables hold advantages over the group's size, so that a batch's estimate is the mean over its groups.
                     step_size, weight = updates.step_sizes[count - 1], 1.0 / batch_size
                     if state.moments.shape[1] == 0:

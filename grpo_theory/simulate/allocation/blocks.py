@@ -1,5 +1,7 @@
 """Blocks of training runs with an allocation rule."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +17,10 @@ from grpo_theory.simulate.advantage.tables import Tables
 from grpo_theory.simulate.allocation.advance import Plan, compiled_advance_allotted
 from grpo_theory.simulate.allocation.group_sizes import Allotment, PromptFacts, allot
 from grpo_theory.simulate.draw.streams import Streams
-from grpo_theory.simulate.training_blocks import TrainingBlocks
-from grpo_theory.simulate.update.advance import State, StepRoom, Updates
-from grpo_theory.simulate.update.trace import Trace
+from grpo_theory.simulate.training_blocks import Runs, TrainingBlocks, make_step_room
+from grpo_theory.simulate.update.advance import StepRoom, Updates
+from grpo_theory.simulate.update.trace import NO_TRACE, Trace
+from grpo_theory.simulate.workers import borrowed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,21 +59,39 @@ class AllottedBlocks(TrainingBlocks):
         rules = blocks.rules._replace(advantage=advantage)
         return cls(**common, rules=rules, rule=rule, budget=budget, facts=facts, starts=starts)
 
-    def drive(self, updates: Updates, streams: Streams, room: StepRoom, state: State, trace: Trace) -> None:
-        """Advance runs; raise if the rule leaves costs that mean nothing."""
-        rule = self.rule
+    @contextmanager
+    def start(self, streams: Streams, starts: Array, trace: Trace = NO_TRACE) -> Iterator[Runs]:
+        """Give the runs of some blocks at their starts (R, d); they leave no trace."""
+        with borrowed(self._rooms, lambda: make_step_room(self)) as room:
+            yield AllottedRuns(self, room, streams, starts, trace)
+
+
+class AllottedRuns(Runs):
+    """The runs of some blocks on their way, which remember the rewards that they have seen of each prompt."""
+
+    blocks: AllottedBlocks
+
+    def __init__(self, blocks: AllottedBlocks, room: StepRoom, streams: Streams, starts: Array, trace: Trace) -> None:
+        super().__init__(blocks, room, streams, starts, trace)
+        shares, _, lanes = self.state.theta.shape
+        self.seen = np.zeros((shares, 2, blocks.problem.policy.n_prompts, lanes))
+
+    def drive(self, updates: Updates) -> None:
+        """Advance the runs; raise if the rule leaves costs that mean nothing."""
+        blocks, rule = self.blocks, self.blocks.rule
         allotment = Allotment(
             fill_costs=rule.fill.value,
             spread=spread_budget.value,
-            facts=self.facts,
-            budget=self.budget,
+            facts=blocks.facts,
+            budget=blocks.budget,
             low=rule.low,
             high=rule.high,
-            sizes=zeros(self.sizes.batch_size, max(self.share_runs, WIDTH), dtype=np.int32),
-            fault=np.zeros(8),
+            memory=float(rule.memory),
+            sizes=zeros(blocks.sizes.batch_size, max(blocks.share_runs, WIDTH), dtype=np.int32),
+            fault=np.zeros(10),
         )
-        plan = Plan(allot.value, allotment, self.starts)
-        compiled_advance_allotted()(plan, self.functions, self.rules, updates, streams, room, state)
+        plan = Plan(allot.value, allotment, blocks.starts, self.seen)
+        compiled_advance_allotted()(plan, blocks.functions, blocks.rules, updates, self.streams, self.room, self.state)
         if allotment.fault[0]:
             raise ValueError(cost_message(rule.name, allotment.fault[1:3], allotment.fault[3:]))
 

@@ -12,7 +12,7 @@ from grpo_theory.estimation.allocation import COSTS, SPREAD
 from grpo_theory.simulate.advantage.rewards import fill_norms
 from grpo_theory.simulate.draw.policy_draw import T2, TOKEN_PATHS, TokenPaths
 
-N_KNOWN = 5
+N_KNOWN = 7
 
 
 class PromptFacts(NamedTuple):
@@ -46,9 +46,11 @@ class Allotment(NamedTuple):
     facts : PromptFacts
     budget, low, high : int
         The responses of a step, and the fewest and the most of a prompt.
+    memory : float
+        Of what was seen of a prompt, the share that still counts once its next group is there.
     sizes : ndarray of int32, shape (B, N)
         Room for the result.
-    fault : ndarray, shape (8,)
+    fault : ndarray, shape (10,)
         1, the costs and what was known where the rule has left costs that mean nothing; the first is 0 if it has not.
     """
 
@@ -58,6 +60,7 @@ class Allotment(NamedTuple):
     budget: int
     low: int
     high: int
+    memory: float
     sizes: NDArray[np.int32]
     fault: Array
 
@@ -71,10 +74,11 @@ ALLOTMENT = record_type(
     numba.int64,
     numba.int64,
     numba.int64,
+    numba.float64,
     T2,
     F1,
 )
-ALLOT = numba.void(ALLOTMENT, F3, F3, I2, numba.int64)
+ALLOT = numba.void(ALLOTMENT, F3, F3, I2, numba.int64, F3)
 
 
 @allocating_stage
@@ -99,8 +103,11 @@ def gradient_power(pi, tokens, advantages, gram, paths):
 
 
 @allocating_stage
-def fill_known(facts, tokens, pi, prompts, n, known):
-    """Fill what is known (N, B, 5) of the prompts of n runs; tokens (B, D, N) and pi (B, K, N) are of the policy that samples."""
+def fill_known(facts, tokens, pi, prompts, n, seen, known):
+    """Fill what is known (N, B, 7) of the prompts of n runs.
+
+    tokens (B, D, N) and pi (B, K, N) are of the policy that samples; seen (2, M, N) are sums and numbers of rewards.
+    """
     n_prompts, n_responses, lanes = pi.shape
     norms, advantages = np.zeros((n_responses, lanes)), np.empty(n_responses)
     for b in range(n_prompts):
@@ -122,18 +129,22 @@ def fill_known(facts, tokens, pi, prompts, n, known):
                 oracle += chance * norms[k, i] * spread
             row = known[i, b]
             row[0], row[1], row[2], row[3], row[4] = value, variance, 0.0, 0.0, facts.start_values[m]
+            row[5], row[6] = seen[0, m, i], seen[1, m, i]
             if wants_traces:
                 slope = gradient_power(pi[b, :, i].copy(), tokens[b, :, i].copy(), advantages, facts.gram[m], facts.paths)
                 row[2], row[3] = max(0.0, oracle - slope), variance * power + slope
 
 
 @function_value(ALLOT)
-def allot(allotment, tokens, pi, prompts, n):
-    """Fill the sizes of the groups of n runs; the lanes after them, and runs that have left the numbers, get the fewest."""
+def allot(allotment, tokens, pi, prompts, n, seen):
+    """Fill the sizes of the groups of n runs, which have seen sums and numbers of rewards (2, M, N).
+
+    The lanes after them, and runs that have left the numbers, get the fewest.
+    """
     n_prompts = prompts.shape[0]
     known, costs = np.empty((n, n_prompts, N_KNOWN)), np.empty((n_prompts, 2))
     gains, own = np.empty(n_prompts), np.empty(n_prompts, dtype=np.int64)
-    fill_known(allotment.facts, tokens, pi, prompts, n, known)
+    fill_known(allotment.facts, tokens, pi, prompts, n, seen, known)
     allotment.sizes[:] = allotment.low
     for i in range(n):
         finite = True
