@@ -270,8 +270,8 @@ SECTIONS = (
         "How many responses each prompt gets",
         PRACTICE,
         ("P3/", "P4/", "allocation/"),
-        "Prompts that are nearly always or nearly never solved say little in one step. What is gained if responses go where the "
-        "error is, what must be known for that, and does a better step make a better run?",
+        "A budget of responses can be shared out unequally among prompts. What does that gain in one step and in whole runs, and "
+        "what must be known for it?",
     ),
     Section(
         "intervals",
