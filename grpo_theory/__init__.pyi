@@ -12,11 +12,13 @@ from . import samples as samples
 from . import simulate as simulate
 from . import theory as theory
 from .estimation import Aggregation as Aggregation
+from .estimation import AllocationRule as AllocationRule
 from .estimation import Batch as Batch
 from .estimation import Clip as Clip
 from .estimation import Estimator as Estimator
 from .estimation import KLTerm as KLTerm
 from .estimation import Ratio as Ratio
+from .estimation import allocation_rules as allocation_rules
 from .estimation import compose as compose
 from .estimation import estimator as estimator
 from .estimation import estimators as estimators
@@ -24,8 +26,10 @@ from .evidence import Margin as Margin
 from .evidence import Statement as Statement
 from .evidence import WorstCase as WorstCase
 from .evidence import worst_case as worst_case
+from .exact import AllocationLaw as AllocationLaw
 from .exact import GradientLaw as GradientLaw
 from .exact import NotEnumerableError as NotEnumerableError
+from .exact import allocation_law as allocation_law
 from .exact import efficiency as efficiency
 from .exact import find_optimum as find_optimum
 from .exact import gradient_covariance as gradient_covariance

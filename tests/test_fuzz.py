@@ -24,6 +24,7 @@ SIZES = {"batch_size": 2, "group_size": 3}
 RUN = {**SIZES, "steps": 24, "replications": 3, "rng": 1, "workers": 1}
 AT = {"problem": PROBLEM, "theta": PROBLEM.theta}
 ESTIMATE = {**AT, "estimator": "rloo", **SIZES}
+ALLOCATION = gt.allocation_law(**AT, high=5)
 NOISE = np.random.default_rng(5)
 ROLLOUTS = gt.Rollouts(NOISE.integers(0, 2, (6, 4)).astype(float), NOISE.normal(size=(6, 4, 3)))
 RAGGED = gt.RaggedRollouts(np.repeat(np.arange(5), [4, 5, 4, 6, 5]), ROLLOUTS.rewards.ravel(), NOISE.normal(size=(24, 3)))
@@ -103,6 +104,16 @@ CASES = of_one_name(
         (gt.group_size_law, AT),
         (gt.group_size_law(**AT).mse, SIZES),
         (gt.group_size_law(**AT).best, {"budget": 12}),
+        (gt.allocation_law, {**AT, "estimator": "rloo", "low": 2, "high": 5, "start": PROBLEM.theta}),
+        (ALLOCATION.mse, {"sizes": [2, 3, 4, 5]}),
+        (ALLOCATION.sizes, {"rule": "vip", "budget": 14}),
+        (ALLOCATION.best, {"budget": 14}),
+        (gt.allocation_rules, {}),
+        (gt.allocation_rules()["vip"].between, {"low": 2, "high": 5}),
+        (
+            gt.AllocationRule,
+            {"name": "a", "fill": gt.allocation_rules()["vip"].fill, "low": 2, "high": 5, "wants_traces": False, "memory": 0.5},
+        ),
         (gt.theory.mse_weights, SIZES),
         (gt.theory.leave_one_out_parts, AT),
         (gt.theory.leave_one_out_covariance, {**AT, **SIZES}),
@@ -145,7 +156,8 @@ CASES = of_one_name(
         (
             gt.simulate_training,
             {"problem": PROBLEM, "theta0": PROBLEM.theta, "estimator": "rloo", "schedule": gt.Constant(0.1), **RUN}
-            | {"inner_steps": 1, "optimiser": gt.SGD(), "checkpoints": [12, 24], "ball": None},
+            | {"inner_steps": 1, "optimiser": gt.SGD(), "checkpoints": [12, 24], "ball": None}
+            | {"allocation": None},
         ),
         (
             gt.simulate_records,
@@ -234,6 +246,7 @@ CASES = of_one_name(
 
 RECORDS = {
     *(
+        "AllocationLaw",
         "Batch",
         "Coverage",
         "Ellipsoid",

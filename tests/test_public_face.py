@@ -38,6 +38,8 @@ NAMES = (
     "gradient_law",
     "efficiency",
     "group_size_law",
+    "allocation_law",
+    "allocation_rules",
     "limit_law",
     "WeightedChiSquare",
     "simulate_gradients",

@@ -6,6 +6,9 @@ from grpo_theory.estimation import trainers as trainers
 from grpo_theory.estimation.advantage import Advantage as Advantage
 from grpo_theory.estimation.aggregation import AGGREGATIONS as AGGREGATIONS
 from grpo_theory.estimation.aggregation import Aggregation as Aggregation
+from grpo_theory.estimation.allocation import COSTS as COSTS
+from grpo_theory.estimation.allocation import AllocationRule as AllocationRule
+from grpo_theory.estimation.allocation import allocation_rules as allocation_rules
 from grpo_theory.estimation.composition import compose as compose
 from grpo_theory.estimation.composition import estimator as estimator
 from grpo_theory.estimation.composition import make_estimator as make_estimator

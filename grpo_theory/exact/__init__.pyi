@@ -1,3 +1,5 @@
+from .allocation import AllocationLaw as AllocationLaw
+from .allocation import allocation_law as allocation_law
 from .ball import Region as Region
 from .ball import largest_error as largest_error
 from .ball import longest_estimate as longest_estimate
@@ -18,6 +20,9 @@ from .merit import efficiency as efficiency
 from .merit import gradient_mse as gradient_mse
 from .stability import StabilityWarning as StabilityWarning
 from .stability import spectral_radius as spectral_radius
+from .stopped_groups import StoppedGroups as StoppedGroups
+from .stopped_groups import first_mixed_groups as first_mixed_groups
+from .stopped_groups import halved_groups as halved_groups
 from .surface import directional_derivatives as directional_derivatives
 from .surface import fisher_information as fisher_information
 from .surface import gradient as gradient

@@ -10,12 +10,14 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Flags, Integers
 from grpo_theory.estimation import Estimator, find
+from grpo_theory.estimation.allocation import AllocationRule, find_rule
 from grpo_theory.exact import objective
 from grpo_theory.exact.stability import warn_if_unstable
 from grpo_theory.exact.table import warn_of_table
 from grpo_theory.problem import Problem, TokenChain
 from grpo_theory.schedule import Schedule, step_sizes
 from grpo_theory.simulate.advantage.route import CALLED, moves
+from grpo_theory.simulate.allocation.blocks import AllottedBlocks, check_allocation
 from grpo_theory.simulate.chain.training import ChainTraining
 from grpo_theory.simulate.draw.streams import Rng, Streams, as_seed_sequence, block_streams, stream_words
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, checked_sizes, starting_points
@@ -98,6 +100,7 @@ def simulate_training(
     optimiser: Optimiser = SGD(),
     checkpoints: Sequence[int] | None = None,
     ball: Ball | None = None,
+    allocation: str | AllocationRule | None = None,
 ) -> TrainingRuns:
     """Simulate theta <- theta + eta_i ghat (Algorithms 1 and 2 of arXiv 2603.01162) from theta0, many times.
 
@@ -133,6 +136,9 @@ def simulate_training(
         Numbers of updates at which the objective is kept; the last if omitted.
     ball : Ball, optional
         Iterates are projected onto it, the first after the first update: a start outside is kept as it is.
+    allocation : str or AllocationRule, optional
+        How a rollout's B G responses are shared out among its prompts, from what is known before they are drawn; see
+        `gt.allocation_rules`.  Without a rule each prompt has G.  The estimate is the mean over the prompts' groups.
 
     Returns
     -------
@@ -153,6 +159,9 @@ def simulate_training(
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
     sizes = batch_size, group_size, inner_steps
+    rule, drawn, budget = None if allocation is None else find_rule(allocation), sizes, 0
+    if rule is not None:
+        budget, drawn = check_allocation(problem, sizes, rule), (sizes[0], rule.high, *sizes[2:])
     if isinstance(problem.policy, TokenChain):
         checked = checked_sizes(problem, chosen, sizes, optimiser, ball)
         etas, words = step_sizes(schedule, steps), stream_words(as_seed_sequence(rng))
@@ -160,7 +169,9 @@ def simulate_training(
             warn_if_unstable(problem, starts[0], etas)
         on_chain = ChainTraining(problem, chosen, checked, etas, optimiser, ball, kept, words)
         return TrainingRuns(chosen.name, kept, *on_chain.simulate(starts, workers))
-    blocks = TrainingBlocks.of(problem, chosen, step_sizes(schedule, steps), sizes, optimiser=optimiser, ball=ball)
+    blocks = TrainingBlocks.of(problem, chosen, step_sizes(schedule, steps), drawn, optimiser=optimiser, ball=ball)
+    if rule is not None:
+        blocks = AllottedBlocks.by_rule(blocks, rule, budget, starts[0])
     if isinstance(optimiser, SGD):
         warn_if_unstable(problem, starts[0], blocks.updates.step_sizes)
     if blocks.route.kind == CALLED and not moves(problem, chosen):

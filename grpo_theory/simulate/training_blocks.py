@@ -221,8 +221,13 @@ class Runs:
             check_wanted()
             stop = min(self.count + at_once, count)
             updates = blocks.updates._replace(start=self.count, stop=stop)
-            compiled_advance()(blocks.functions, blocks.rules, updates, self.streams, room, self.state, self.trace)
+            self.drive(updates)
             if room.rollout.fault[0]:
                 rewards = faulty_rewards(room.groups, room.rollout)
                 raise ValueError(fault_message(blocks.estimator.advantage, rewards))
             self.count = stop
+
+    def drive(self, updates: Updates) -> None:
+        """Advance the runs by the compiled driver, from the updates made to those wanted."""
+        blocks = self.blocks
+        compiled_advance()(blocks.functions, blocks.rules, updates, self.streams, self.room, self.state, self.trace)

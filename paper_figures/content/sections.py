@@ -266,6 +266,14 @@ SECTIONS = (
         "baseline and importance ratio, is good there? Some kinds of task have laws that are exact at any length.",
     ),
     Section(
+        "allocation",
+        "How many responses each prompt gets",
+        PRACTICE,
+        ("P3/", "P4/", "allocation/"),
+        "A budget of responses can be shared out unequally among prompts. What does that gain in one step and in whole runs, and "
+        "what must be known for it?",
+    ),
+    Section(
         "intervals",
         "Which confidence intervals cover",
         PRACTICE,

@@ -1,0 +1,227 @@
+"""Allocation rules: how many responses each prompt of a batch gets, from what is known before they are sampled.
+
+A rule says what error it believes n responses to a prompt to leave, a/n + c/(n (n - 1)): for the leave-one-out estimator this is
+the exact form (docs/derivations.md, section 33.1).  The sizes are then the whole numbers that make the sum of these errors least.
+"""
+
+from dataclasses import dataclass, replace
+
+import numba
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler import F1, F2, I1, FunctionValue, function_value
+from grpo_theory.validation import as_count, as_number, check_name, shown
+
+COSTS = numba.void(F2, F2)
+"""``fill(known, costs)``: known is (B, 7), a row a prompt in the order of `KNOWN`; costs (B, 2) are to be filled with a and c."""
+KNOWN = ("value", "reward_variance", "oracle_trace", "second_order", "start_value", "seen_reward", "seen_count")
+"""What a rule may know of a prompt: moments of the policy that samples, the prompt's value when the run began, and what the run
+has seen of it: the sum of its rewards and their number, both less by the share `memory` with each of its groups."""
+VALUE, VARIANCE, ORACLE_TRACE, SECOND_ORDER, START_VALUE, SEEN_REWARD, SEEN_COUNT = range(len(KNOWN))
+TRACES = ("oracle_trace", "second_order")
+SPREAD = numba.void(F2, numba.int64, numba.int64, numba.int64, F1, I1)
+_LEAST = 1e-12
+"""A success rate is taken for no less than this when it is divided by."""
+
+
+@function_value(COSTS)
+def fill_equal(known, costs):
+    """All prompts cost the same, so that sizes differ by 1 at most."""
+    costs[:, 0], costs[:, 1] = 1.0, 0.0
+
+
+@function_value(COSTS)
+def fill_true_traces(known, costs):
+    """The exact error of the leave-one-out estimator."""
+    costs[:, 0], costs[:, 1] = known[:, ORACLE_TRACE], known[:, SECOND_ORDER]
+
+
+@function_value(COSTS)
+def fill_printed(known, costs):
+    """The printed error Var(Z)/(n - 1) is Var(Z)/n + Var(Z)/(n (n - 1))."""
+    costs[:, 0], costs[:, 1] = known[:, VARIANCE], known[:, VARIANCE]
+
+
+@function_value(COSTS)
+def fill_variance(known, costs):
+    """The error is Var(Z)/n, so that sizes are as standard deviations of rewards."""
+    costs[:, 0], costs[:, 1] = known[:, VARIANCE], 0.0
+
+
+@function_value(COSTS)
+def fill_inverse(known, costs):
+    """With a = 1/p^2 sizes are as 1/p, p the value at the start."""
+    for b in range(known.shape[0]):
+        costs[b, 0] = 1.0 / max(known[b, START_VALUE], _LEAST) ** 2
+        costs[b, 1] = 0.0
+
+
+@function_value(COSTS)
+def fill_printed_of_seen(known, costs):
+    """The printed error with the rate (k + 1)/(n + 2) of what was seen, which is never 0 or 1."""
+    for b in range(known.shape[0]):
+        rate = (known[b, SEEN_REWARD] + 1.0) / (known[b, SEEN_COUNT] + 2.0)
+        costs[b, 0], costs[b, 1] = rate * (1.0 - rate), rate * (1.0 - rate)
+
+
+@dataclass(frozen=True, eq=False)
+class AllocationRule:
+    """How many responses the prompts of a batch get, decided before any is sampled.
+
+    Parameters
+    ----------
+    name : str
+    fill : compiled function
+        ``fill(known, costs)`` of the signature `COSTS`, made by ``@function_value(COSTS)``.  known (B, 7) has the columns value,
+        reward variance, oracle trace and second order (0 unless `wants_traces`) under the sampling policy, the value at the
+        start, and sum and number of the rewards that the run has seen of the prompt.  costs (B, 2) are a and c, not negative,
+        of the error a/n + c/(n (n - 1)) that n responses are believed to leave.
+    low, high : int, default 2 and 64
+        The fewest and the most responses of a prompt; at least 2, because one has no other to compare it with.
+    wants_traces : bool, default False
+        Whether the rule reads the two traces, which take longest to find.
+    memory : float, default 0.5
+        The share of what was seen of a prompt that still counts once its next group is there, in [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.allocation_rules()["vip"].between(4, 32)
+    AllocationRule('vip', low=4, high=32)
+    """
+
+    name: str
+    fill: FunctionValue
+    low: int = 2
+    high: int = 64
+    wants_traces: bool = False
+    memory: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.fill, FunctionValue):
+            raise TypeError(
+                f"fill of allocation rule {self.name!r} must be compiled, got {shown(self.fill)}: "
+                "put @function_value(COSTS) above it, from grpo_theory.compiler and grpo_theory.estimation"
+            )
+        as_count("low", self.low, 2)
+        if not 0.0 <= as_number("memory", self.memory) <= 1.0:
+            raise ValueError(f"memory must lie in [0, 1], got {self.memory}")
+        if as_count("high", self.high, 2) < self.low:
+            raise ValueError(
+                f"high must be at least low = {self.low}, got {self.high}: bounds are the fewest and the most responses"
+            )
+
+    def __repr__(self) -> str:
+        return f"AllocationRule({self.name!r}, low={self.low}, high={self.high})"
+
+    def between(self, low: int, high: int) -> "AllocationRule":
+        """Return the rule with other bounds."""
+        return replace(self, low=low, high=high)
+
+    def costs(self, known: Array) -> Array:
+        """Return a and c, shape (B, 2), of prompts of which this is known (B, 7).
+
+        Raises
+        ------
+        ValueError
+            If the rule leaves a cost that is negative or not finite.
+        """
+        costs = np.full((len(known), 2), np.nan)
+        self.fill(np.array(known, dtype=np.float64, order="C"), costs)
+        bad = np.flatnonzero(~((costs >= 0.0) & (costs < np.inf)).all(axis=1))
+        if bad.size:
+            raise ValueError(cost_message(self.name, costs[bad[0]], known[bad[0]]))
+        return costs
+
+    def check_budget(self, budget: int, n_prompts: int) -> int:
+        """Return the budget if so many prompts can spend it within the bounds; raise a ValueError if not."""
+        budget = as_count("budget", budget)
+        least, most = n_prompts * self.low, n_prompts * self.high
+        if not least <= budget <= most:
+            raise ValueError(
+                f"{n_prompts} prompts with {self.low} to {self.high} responses each take {least:,} to {most:,} responses, and "
+                f"the budget is {budget:,}: change the budget, or the bounds with rule.between(low, high)"
+            )
+        return budget
+
+
+def cost_message(name: str, costs: Array, known: Array) -> str:
+    """Say that a rule has left a cost that means nothing."""
+    told = ", ".join(f"{column} {value:.3g}" for column, value in zip(KNOWN, known, strict=True))
+    return (
+        f"allocation rule {name!r} must fill finite costs of at least 0, got {costs.tolist()} for a prompt with {told}: "
+        "costs[:, 0] and costs[:, 1] are a and c of the error a/n + c/(n (n - 1))"
+    )
+
+
+_RULES = (
+    AllocationRule("uniform", fill_equal),
+    AllocationRule("neyman", fill_true_traces, wants_traces=True),
+    AllocationRule("vip", fill_printed),
+    AllocationRule("vip_seen", fill_printed_of_seen),
+    AllocationRule("dynamo", fill_variance),
+    AllocationRule("sgpo", fill_inverse),
+)
+
+
+def allocation_rules() -> dict[str, AllocationRule]:
+    """Return the allocation rules that are known by name.
+
+    - ``"uniform"``: equal sizes, as far as the budget divides.
+    - ``"neyman"``: the leave-one-out estimator's own error; nobody knows it in practice, and no rule that decides before
+      sampling has less error.
+    - ``"vip"``: the error printed in arXiv 2602.01601, Var(Z)/(n - 1).
+    - ``"vip_seen"``: the same for rewards of 0 and 1, with the rate (k + 1)/(n + 2) of what the run has seen of the prompt.
+    - ``"dynamo"``: Var(Z)/n, the Bernoulli variance of arXiv 2602.19208.
+    - ``"sgpo"``: sizes in proportion to 1/p, p the success rate at the start.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> sorted(gt.allocation_rules())
+    ['dynamo', 'neyman', 'sgpo', 'uniform', 'vip', 'vip_seen']
+    """
+    return {rule.name: rule for rule in _RULES}
+
+
+def find_rule(rule: "str | AllocationRule", argument: str = "allocation") -> AllocationRule:
+    """Return an allocation rule that is given by name or as the object, as an argument of this name."""
+    if isinstance(rule, AllocationRule):
+        return rule
+    check_name(argument, rule, allocation_rules())
+    return allocation_rules()[rule]
+
+
+@function_value(SPREAD)
+def spread_budget(costs, budget, low, high, gains, sizes):
+    """Fill the sizes (B,) that make the sum of a/n + c/(n (n - 1)) least: one response at a time to whom it gains most.
+
+    Gains fall with n, so that no other whole numbers with this sum do better.  A response that gains equally much for several
+    prompts goes to the one with fewest.  Gains (B,) are room.
+    """
+    for b in range(sizes.size):
+        sizes[b] = low
+        n = float(low)
+        gains[b] = costs[b, 0] / (n * (n + 1.0)) + 2.0 * costs[b, 1] / ((n - 1.0) * n * (n + 1.0))
+    for _ in range(budget - low * sizes.size):
+        best = -1
+        for b in range(sizes.size):
+            if sizes[b] < high and (best < 0 or gains[b] > gains[best] or (gains[b] == gains[best] and sizes[b] < sizes[best])):
+                best = b
+        if best < 0:
+            return
+        sizes[best] += 1
+        n = float(sizes[best])
+        gains[best] = costs[best, 0] / (n * (n + 1.0)) + 2.0 * costs[best, 1] / ((n - 1.0) * n * (n + 1.0))
+
+
+def spread_sizes(costs: Array, budget: int, low: int, high: int) -> Integers:
+    """Return what `spread_budget` fills, shape (B,)."""
+    sizes = np.empty(len(costs), dtype=np.int64)
+    spread_budget(np.array(costs, dtype=np.float64, order="C"), budget, low, high, np.empty(len(costs)), sizes)
+    return sizes

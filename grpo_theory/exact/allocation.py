@@ -1,0 +1,216 @@
+"""The exact error of a batch in which prompts get different numbers of responses, and the sizes that make it least."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.allocation import AllocationRule, find_rule, spread_sizes
+from grpo_theory.exact.alignment import efficiency_of
+from grpo_theory.exact.group_law import law_between
+from grpo_theory.problem import Point, Problem
+from grpo_theory.validation import as_array, as_count, check_shape, typed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class AllocationLaw:
+    """Mean and error of the estimate sum_q f_q ghat_q over all M prompts, the group of prompt q having n_q responses.
+
+    Sizes are given as an array of M integers between `low` and `high`, or as one for all prompts.
+
+    Attributes
+    ----------
+    estimator : str
+    low, high : int
+        The sizes for which the law was made.
+    traces : ndarray, shape (high - low + 1, M)
+        Trace of the covariance of one group's estimate, by size and prompt.
+    covectors : ndarray, shape (high - low + 1, M, D)
+        Of one group's expected estimate, by size and prompt.
+    known : ndarray, shape (M, 7)
+        What a rule may know of the prompts, nothing seen before; see `AllocationRule`.
+    point : Point
+    """
+
+    estimator: str
+    low: int
+    high: int
+    traces: Array = field(repr=False)
+    covectors: Array = field(repr=False)
+    known: Array = field(repr=False)
+    point: Point = field(repr=False)
+
+    def mean(self, sizes: ArrayLike) -> Array:
+        """Return the expected estimate, shape (d,)."""
+        rows = self._rows(sizes)
+        covectors = self.covectors[rows, np.arange(len(rows))]
+        return self.point.policy.logit_map.adjoint(self._weights[:, None] * covectors)
+
+    def trace(self, sizes: ArrayLike) -> float:
+        """Return the trace of the estimate's covariance, sum_q f_q^2 tau_q(n_q): groups are independent."""
+        rows = self._rows(sizes)
+        return float(self._weights**2 @ self.traces[rows, np.arange(len(rows))])
+
+    def mse(self, sizes: ArrayLike) -> float:
+        """Return E||estimate - grad J||^2: the trace plus the squared bias."""
+        bias = self.mean(sizes) - self.point.moments.gradient
+        return self.trace(sizes) + float(bias @ bias)
+
+    def efficiency(self, sizes: ArrayLike) -> float:
+        """Return (g . E ghat)^2/(||g||^2 E||ghat||^2), see `gt.efficiency`; a ValueError where the gradient is 0."""
+        mean, exact = self.mean(sizes), self.point.moments
+        power = self.trace(sizes) + float(mean @ mean)
+        return float(efficiency_of(exact.gradient @ mean, exact.known_gradient_power, power))
+
+    def sizes(self, rule: str | AllocationRule, budget: int) -> Integers:
+        """Return the sizes (M,) that a rule gives the prompts, whose sum is the budget.
+
+        The bounds are the rule's own, narrowed to the law's.
+
+        Raises
+        ------
+        ValueError
+            If the budget cannot be spent within the bounds, or the rule leaves costs that are negative or not finite.
+        """
+        found = find_rule(rule, "rule")
+        low, high = max(found.low, self.low), min(found.high, self.high)
+        if low > high:
+            raise ValueError(f"{found!r} allows no size for which this law was made, {self.low} to {self.high}")
+        found = found.between(low, high)
+        budget = found.check_budget(budget, len(self._weights))
+        costs = found.costs(self.known) * self._weights[:, None] ** 2
+        return spread_sizes(costs, budget, low, high)
+
+    def best(self, budget: int) -> Integers:
+        """Return the sizes (M,) of least trace whose sum is the budget, by dynamic programming over prompts.
+
+        For an unbiased estimator this is the least error.  The traces may be any function of the size.
+        """
+        n_prompts = len(self._weights)
+        AllocationRule("best", find_rule("uniform").fill, self.low, self.high).check_budget(budget, n_prompts)
+        return least_sizes(self._weights**2 * self.traces, budget - n_prompts * self.low) + self.low
+
+    def to_frame(self, sizes: ArrayLike) -> "pd.DataFrame":
+        """Return a DataFrame: a row a prompt, with weight, value, size and trace of one group's covariance."""
+        import pandas as pd  # slow to import, and not always wanted
+
+        rows = self._rows(sizes)
+        prompts = np.arange(len(rows))
+        columns = {"prompt": prompts, "weight": self._weights, "value": self.known[:, 0], "size": rows + self.low}
+        return pd.DataFrame(columns | {"trace": self.traces[rows, prompts]})
+
+    @property
+    def _weights(self) -> Array:
+        return self.point.bandit.prompt_weights
+
+    def _rows(self, sizes: ArrayLike) -> Integers:
+        n_prompts = len(self._weights)
+        given = as_array("sizes", sizes)
+        if not np.issubdtype(given.dtype, np.integer):
+            raise TypeError(f"sizes must be integers, the responses of each prompt, got {given.dtype}")
+        given = np.full(n_prompts, given) if given.ndim == 0 else given
+        check_shape("sizes", given, (n_prompts,), "(M,), one for each prompt")
+        outside = given[(given < self.low) | (given > self.high)]
+        if outside.size:
+            raise ValueError(
+                f"sizes must be {self.low} to {self.high}, for which this law was made, got {outside[0]}: "
+                "allocation_law(..., low=, high=) makes it for others"
+            )
+        return np.asarray(given, dtype=np.int64) - self.low
+
+
+def least_sizes(costs: Array, spare: int) -> Integers:
+    """Return the rows r_q >= 0 (M,) with sum `spare` that make sum_q costs[r_q, q] least, for costs (R, M) of any shape."""
+    n_rows, n_prompts = costs.shape
+    least, taken = np.full(spare + 1, np.inf), np.zeros((n_prompts, spare + 1), dtype=np.int64)
+    least[0] = 0.0
+    for q in range(n_prompts):
+        padded = np.concatenate([np.full(n_rows - 1, np.inf), least])
+        # Row s of the windows is least[s - n_rows + 1 .. s], so that its last column has this prompt at row 0.
+        totals = np.lib.stride_tricks.sliding_window_view(padded, n_rows) + costs[::-1, q]
+        taken[q] = n_rows - 1 - totals.argmin(axis=1)
+        least = totals.min(axis=1)
+    rows, left = np.empty(n_prompts, dtype=np.int64), spare
+    for q in reversed(range(n_prompts)):
+        rows[q] = taken[q, left]
+        left -= rows[q]
+    return rows
+
+
+def known_of(point: Point, start: Point) -> Array:
+    """Return what a rule may know of the prompts at a point of a run that began at another and has seen nothing, (M, 7)."""
+    exact = point.moments
+    nothing = np.zeros(len(exact.value))
+    columns = exact.value, exact.reward_variance, exact.oracle_trace, exact.second_order, start.moments.value, nothing, nothing
+    # Rounding leaves a trace that is 0 a little off it on either side.
+    return np.maximum(np.stack(columns, axis=1), 0.0)
+
+
+@typed
+def allocation_law(
+    problem: Problem,
+    theta: ArrayLike,
+    estimator: str | Estimator = "rloo",
+    *,
+    low: int = 2,
+    high: int = 64,
+    start: ArrayLike | None = None,
+) -> AllocationLaw:
+    """Compute the exact error of a batch in which prompt q gets n_q responses, for all sizes between two bounds.
+
+    The batch is all prompts once.  For the leave-one-out estimator the trace of one group is A_q/n + C_q/(n (n - 1)), with A_q
+    the oracle's trace and C_q = Var(Z|q) E||W||^2 + ||g_q||^2 (docs/derivations.md, section 33.1); for any other that sees each
+    group alone it is enumerated.
+
+    Parameters
+    ----------
+    problem : Problem
+    theta : array_like, shape (d,)
+    estimator : str or Estimator, default "rloo"
+    low, high : int, default 2 and 64
+        The fewest and the most responses of a prompt.
+    start : array_like, shape (d,), optional
+        Where the run began, for rules that know the success rates then; theta if omitted.
+
+    Returns
+    -------
+    AllocationLaw
+
+    Raises
+    ------
+    NotEnumerableError
+        As for `gradient_law`.
+    ValueError
+        If the bounds are crossed, or the estimator is not defined for groups of `low`.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem = gt.gallery.problem("lm-few-shot")
+    >>> law = gt.allocation_law(problem, problem.theta, high=32)
+    >>> budget = 8 * problem.policy.n_prompts
+    >>> least = law.mse(law.best(budget))
+    >>> [round(law.mse(law.sizes(rule, budget)) / least, 2) for rule in ("uniform", "vip", "neyman")]
+    [1.05, 1.01, 1.0]
+    """
+    low = as_count("low", low)
+    if as_count("high", high) < low:
+        raise ValueError(f"high must be at least low = {low}, got {high}: bounds are the fewest and the most responses")
+    point = problem.at(theta)
+    began = point if start is None else problem.at(problem.policy.check_theta(start, "start"))
+    laws = [law_between(point, point, estimator, batch_size=1, group_size=size) for size in range(low, high + 1)]
+    return AllocationLaw(
+        estimator=estimator if isinstance(estimator, str) else estimator.name,
+        low=low,
+        high=high,
+        traces=np.stack([law.prompt_traces for law in laws]),
+        covectors=np.stack([law.mean_covectors for law in laws]),
+        known=known_of(point, began),
+        point=point,
+    )

@@ -1,0 +1,211 @@
+"""Leave-one-out estimates from groups whose size depends on the rewards that they use: exact mean, bias and error.
+
+Rewards are 0 or 1.  What decides sizes looks at rewards only, so that, given how many responses n a group has and how many k of
+them are right, the right ones are independent draws of the policy's right responses, and so are the wrong ones.  Moments are
+therefore sums over (n, k) (docs/derivations.md, section 33.2).
+"""
+
+from dataclasses import dataclass, field
+from itertools import product
+from math import comb
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.exact.alignment import efficiency_of
+from grpo_theory.problem import Point, Problem
+from grpo_theory.validation import as_count, typed
+
+MOST_STATES = 1 << 22
+"""The most states of all prompts together that are enumerated."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoppedGroups:
+    """Mean and error of the estimate sum_q f_q ghat_q over all M prompts, of groups that stop by their rewards.
+
+    Attributes
+    ----------
+    responses : ndarray, shape (M,)
+        E n_q.
+    slopes : ndarray, shape (M,)
+        E ghat_q = slopes_q g_q: the mean of the sample variance k (n - k)/(n (n - 1)) over p (1 - p); 1 for sizes that do not
+        depend on the rewards.
+    products : ndarray, shape (M, M)
+        The mean products of what the slopes are means of, for two different prompts.
+    powers : ndarray, shape (M,)
+        E||ghat_q||^2.
+    point : Point
+    """
+
+    responses: Array
+    slopes: Array
+    products: Array = field(repr=False)
+    powers: Array = field(repr=False)
+    point: Point = field(repr=False)
+
+    @property
+    def mean(self) -> Array:
+        """The expected estimate, shape (d,)."""
+        f, exact = self.point.bandit.prompt_weights, self.point.moments
+        return self.point.policy.logit_map.adjoint((f * self.slopes)[:, None] * exact.gradient_covectors)
+
+    @property
+    def power(self) -> float:
+        """E||estimate||^2."""
+        f, gradients = self.point.bandit.prompt_weights, self.point.moments.prompt_gradients
+        between = self.products * (gradients @ gradients.T)
+        np.fill_diagonal(between, self.powers)
+        return float(f @ between @ f)
+
+    @property
+    def mse(self) -> float:
+        """E||estimate - grad J||^2."""
+        gradient = self.point.moments.gradient
+        return self.power - 2.0 * float(gradient @ self.mean) + float(gradient @ gradient)
+
+    @property
+    def efficiency(self) -> float:
+        """(g . E ghat)^2/(||g||^2 E||ghat||^2), see `gt.efficiency`."""
+        exact = self.point.moments
+        return float(efficiency_of(exact.gradient @ self.mean, exact.known_gradient_power, self.power))
+
+    @property
+    def cosine(self) -> float:
+        """Cosine of the angle between the expected estimate and the gradient."""
+        gradient, mean = self.point.moments.gradient, self.mean
+        return float(gradient @ mean / (np.linalg.norm(gradient) * np.linalg.norm(mean)))
+
+
+@typed
+def first_mixed_groups(problem: Problem, theta: ArrayLike, *, low: int, high: int) -> StoppedGroups:
+    """Return the law of groups that begin with `low` responses and grow one by one until both rewards are there, or to `high`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Rewards are 0 or 1.
+    theta : array_like, shape (d,)
+    low, high : int
+        2 <= low <= high.
+
+    Raises
+    ------
+    ValueError
+    """
+    low = as_count("low", low, 2)
+    if as_count("high", high, 2) < low:
+        raise ValueError(f"high must be at least low = {low}, got {high}: bounds are the fewest and the most responses")
+    point = _binary_point(problem, theta)
+    p = point.moments.value
+    sizes, successes, chances = [], [], []
+    for k in range(1, low):
+        sizes.append(low)
+        successes.append(k)
+        chances.append(comb(low, k) * p**k * (1.0 - p) ** (low - k))
+    for n in range(low + 1, high + 1):
+        sizes += [n, n]
+        successes += [n - 1, 1]
+        chances += [p ** (n - 1) * (1.0 - p), (1.0 - p) ** (n - 1) * p]
+    sizes += [high, high]
+    successes += [high, 0]
+    chances += [p**high, (1.0 - p) ** high]
+    law = np.array(sizes), np.array(successes), np.stack(chances)
+    spreads = _spreads(law[0], law[1])[:, None] / _variance(point)
+    slopes = (law[2] * spreads).sum(axis=0)
+    powers = np.array([law[2][:, q] @ _powers(law[0], law[1], point, q) for q in range(len(p))])
+    return StoppedGroups(law[0] @ law[2], slopes, np.outer(slopes, slopes), powers, point)
+
+
+@typed
+def halved_groups(problem: Problem, theta: ArrayLike, *, low: int, rounds: int) -> StoppedGroups:
+    """Return the law of groups by successive halving: all begin with `low` responses; in each round half of the prompts go on.
+
+    Those go on, and double their responses, whose share of right responses is nearest to a half; of equals the first.  With M
+    prompts, M/2 go on in the first round, rounded up, M/4 in the second, and so on.  All states of all prompts are enumerated:
+    for few prompts.
+
+    Parameters
+    ----------
+    problem : Problem
+        Rewards are 0 or 1.
+    theta : array_like, shape (d,)
+    low, rounds : int
+        The responses to begin with, at least 2, and how often half of the prompts go on.
+
+    Raises
+    ------
+    ValueError
+        If there are too many states.
+    """
+    low, rounds = as_count("low", low, 2), as_count("rounds", rounds, 0)
+    point = _binary_point(problem, theta)
+    p = point.moments.value
+    n_prompts = len(p)
+    states = {(low,) * n_prompts + counts: chance for counts, chance in _binomials(p, [low] * n_prompts)}
+    kept = n_prompts
+    for _ in range(rounds):
+        kept = -(-kept // 2)
+        grown: dict[tuple[int, ...], float] = {}
+        for state, chance in states.items():
+            sizes, successes = np.array(state[:n_prompts]), np.array(state[n_prompts:])
+            # Only those that have gone on so far are candidates: they have the most responses.
+            score = np.where(sizes == sizes.max(), np.abs(successes / sizes - 0.5), np.inf)
+            chosen = np.argsort(score, kind="stable")[:kept]
+            more = np.zeros(n_prompts, dtype=np.int64)
+            more[chosen] = sizes[chosen]
+            for counts, also in _binomials(p, more.tolist()):
+                then = (*(sizes + more).tolist(), *(successes + np.array(counts)).tolist())
+                grown[then] = grown.get(then, 0.0) + chance * also
+        states = grown
+        if len(states) > MOST_STATES:
+            raise ValueError(
+                f"rounds must leave at most {MOST_STATES:,} states, got {len(states):,}: take fewer prompts or rounds"
+            )
+    table, chances = np.array(list(states)), np.array(list(states.values()))
+    sizes, successes = table[:, :n_prompts], table[:, n_prompts:]
+    spreads = _spreads(sizes, successes) / _variance(point)
+    powers = [chances @ _powers(sizes[:, q], successes[:, q], point, q) for q in range(n_prompts)]
+    products = np.einsum("s,sq,sr->qr", chances, spreads, spreads)
+    return StoppedGroups(chances @ sizes, chances @ spreads, products, np.array(powers), point)
+
+
+def _binomials(p: Array, sizes: list[int]) -> list[tuple[tuple[int, ...], float]]:
+    """List the numbers of right responses among so many of each prompt, with their chances."""
+    laws = [[(k, comb(n, k) * q**k * (1.0 - q) ** (n - k)) for k in range(n + 1)] for q, n in zip(p.tolist(), sizes, strict=True)]
+    return [(tuple(k for k, _ in one), float(np.prod([c for _, c in one]))) for one in product(*laws)]
+
+
+def _binary_point(problem: Problem, theta: ArrayLike) -> Point:
+    point = problem.at(theta)
+    if not np.isin(point.bandit.values, (0.0, 1.0)).all() or problem.kl is not None:
+        raise ValueError(f"problem must have rewards of 0 and 1 without a penalty, got values {point.bandit.values.tolist()}")
+    return point
+
+
+def _variance(point: Point) -> Array:
+    """Return p (1 - p), and 1 where that is 0, because a group is then never mixed."""
+    variance = point.moments.reward_variance
+    return np.where(variance > 0.0, variance, 1.0)
+
+
+def _spreads(sizes: Integers, successes: Integers) -> Array:
+    """Return the sample variance k (n - k)/(n (n - 1))."""
+    return successes * (sizes - successes) / (sizes * (sizes - 1.0))
+
+
+def _powers(sizes: Integers, successes: Integers, point: Point, q: int) -> Array:
+    """Return E||ghat_q||^2 given sizes and numbers of right responses (S,)."""
+    exact, n, k = point.moments, sizes.astype(np.float64), successes.astype(np.float64)
+    p, square = float(exact.value[q]), float(exact.prompt_gradient_power[q])
+    if not 0.0 < p < 1.0:
+        return np.zeros(len(n))
+    right = float(exact.score_reward_power[q]) / p
+    wrong = (float(exact.score_power[q]) - float(exact.score_reward_power[q])) / (1.0 - p)
+    of_right, of_wrong = (n - k) / (n - 1.0), -k / (n - 1.0)
+    own = k * of_right**2 * right + (n - k) * of_wrong**2 * wrong
+    # The mean score of a right response is g/p, that of a wrong one -g/(1 - p).
+    pairs = k * (k - 1.0) * of_right**2 / p**2 + (n - k) * (n - k - 1.0) * of_wrong**2 / (1.0 - p) ** 2
+    pairs -= 2.0 * k * (n - k) * of_right * of_wrong / (p * (1.0 - p))
+    return (own + pairs * square) / n**2

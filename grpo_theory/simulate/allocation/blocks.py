@@ -1,0 +1,127 @@
+"""Blocks of training runs with an allocation rule."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from grpo_theory.compiler.lanes import WIDTH, whole_rows, zeros
+from grpo_theory.estimation import Estimator
+from grpo_theory.estimation.allocation import AllocationRule, cost_message, spread_budget
+from grpo_theory.exact.table import UNREAD, advantage_table
+from grpo_theory.problem import Problem, TokenChain
+from grpo_theory.simulate.advantage.route import TABLE
+from grpo_theory.simulate.advantage.tables import Tables
+from grpo_theory.simulate.allocation.advance import Plan, compiled_advance_allotted
+from grpo_theory.simulate.allocation.group_sizes import Allotment, PromptFacts, allot
+from grpo_theory.simulate.draw.streams import Streams
+from grpo_theory.simulate.training_blocks import Runs, TrainingBlocks, make_step_room
+from grpo_theory.simulate.update.advance import StepRoom, Updates
+from grpo_theory.simulate.update.trace import NO_TRACE, Trace
+from grpo_theory.simulate.workers import borrowed
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AllottedBlocks(TrainingBlocks):
+    """Training runs whose rollouts are shared out by a rule: made as for groups of the most responses that the rule allows."""
+
+    rule: AllocationRule
+    budget: int
+    facts: PromptFacts
+    starts: Integers
+
+    @classmethod
+    def by_rule(cls, blocks: TrainingBlocks, rule: AllocationRule, budget: int, start: Array) -> "AllottedBlocks":
+        """Return such blocks from those with groups of rule.high, for rollouts of so many responses, and runs from a start (d,).
+
+        Raises
+        ------
+        ValueError
+            If the estimator needs more than a table of its advantages by the group's rewards, or pools tokens.
+        """
+        problem, estimator = blocks.problem, blocks.estimator
+        if blocks.route.kind != TABLE or blocks.rules.tokens.weighs_anew or blocks.rules.tokens.pool:
+            raise ValueError(_untabulated(estimator))
+        tables, starts = tables_by_size(problem, estimator, rule)
+        advantage = blocks.rules.advantage._replace(tables=tables)
+        bandit = problem.bandit
+        facts = PromptFacts(
+            means=bandit.mean_reward.copy(),
+            squares=bandit.probabilities @ bandit.values**2,
+            start_values=problem.at(start).moments.value.copy(),
+            gram=np.array(problem.policy.logit_map.gram(), order="C") if rule.wants_traces else np.empty((0, 0, 0)),
+            paths=blocks.rules.source.paths,
+        )
+        compiled_advance_allotted()
+        common = {name: getattr(blocks, name) for name in TrainingBlocks.__dataclass_fields__ if name not in ("rules", "_rooms")}
+        rules = blocks.rules._replace(advantage=advantage)
+        return cls(**common, rules=rules, rule=rule, budget=budget, facts=facts, starts=starts)
+
+    @contextmanager
+    def start(self, streams: Streams, starts: Array, trace: Trace = NO_TRACE) -> Iterator[Runs]:
+        """Give the runs of some blocks at their starts (R, d); they leave no trace."""
+        with borrowed(self._rooms, lambda: make_step_room(self)) as room:
+            yield AllottedRuns(self, room, streams, starts, trace)
+
+
+class AllottedRuns(Runs):
+    """The runs of some blocks on their way, which remember the rewards that they have seen of each prompt."""
+
+    blocks: AllottedBlocks
+
+    def __init__(self, blocks: AllottedBlocks, room: StepRoom, streams: Streams, starts: Array, trace: Trace) -> None:
+        super().__init__(blocks, room, streams, starts, trace)
+        shares, _, lanes = self.state.theta.shape
+        self.seen = np.zeros((shares, 2, blocks.problem.policy.n_prompts, lanes))
+
+    def drive(self, updates: Updates) -> None:
+        """Advance the runs; raise if the rule leaves costs that mean nothing."""
+        blocks, rule = self.blocks, self.blocks.rule
+        allotment = Allotment(
+            fill_costs=rule.fill.value,
+            spread=spread_budget.value,
+            facts=blocks.facts,
+            budget=blocks.budget,
+            low=rule.low,
+            high=rule.high,
+            memory=float(rule.memory),
+            sizes=zeros(blocks.sizes.batch_size, max(blocks.share_runs, WIDTH), dtype=np.int32),
+            fault=np.zeros(10),
+        )
+        plan = Plan(allot.value, allotment, blocks.starts, self.seen)
+        compiled_advance_allotted()(plan, blocks.functions, blocks.rules, updates, self.streams, self.room, self.state)
+        if allotment.fault[0]:
+            raise ValueError(cost_message(rule.name, allotment.fault[1:3], allotment.fault[3:]))
+
+
+def _untabulated(estimator: Estimator) -> str:
+    return (
+        "allocation needs an estimator whose advantages depend on the rewards of one group only, without a penalty or pooled "
+        f"tokens, and {estimator.name!r} is none on this problem: rloo, dr_grpo and grpo are, without a KL term"
+    )
+
+
+def tables_by_size(problem: Problem, estimator: Estimator, rule: AllocationRule) -> tuple[Tables, Integers]:
+    """Return an estimator's advantages over n for all sizes n of a rule, and where each size's begin, shape (high + 1,)."""
+    values = tuple(problem.bandit.values)
+    sizes = range(rule.low, rule.high + 1)
+    found = [table for size in sizes if (table := advantage_table(estimator.advantage, values, size, UNREAD)) is not None]
+    if len(found) < len(sizes):
+        raise ValueError(_untabulated(estimator))
+    lines = [table.advantages[0] / size for size, table in zip(sizes, found, strict=True)]
+    starts = np.zeros(rule.high + 1, dtype=np.int64)
+    starts[rule.low :] = np.cumsum([0, *(len(table) for table in lines[:-1])])
+    nothing = np.zeros(1, dtype=np.int64)
+    return Tables(whole_rows(np.concatenate(lines)), nothing, nothing, found[-1].ranks), starts
+
+
+def check_allocation(problem: Problem, sizes: tuple[int, ...], rule: AllocationRule) -> int:
+    """Return the responses of a rollout, B G, that a rule is to share out; raise if that is not possible."""
+    batch_size, group_size, *more = sizes
+    if isinstance(problem.policy, TokenChain):
+        raise ValueError("allocation is for responses that are listed: a TokenChain's groups have one size")
+    if more[0] != 1 or any(more[1:]):
+        raise ValueError("allocation needs a rollout for each update, drawn from the policy that is updated: inner_steps of 1")
+    return rule.check_budget(batch_size * group_size, batch_size)

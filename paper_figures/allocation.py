@@ -1,0 +1,108 @@
+"""How responses are shared out among prompts: what a rule gains in one step, and in whole runs."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from grpo_theory.page.style import BLACK, BLUE, GREEN, GREY, NORMAL_95, ORANGE, PURPLE, VERMILION, Look
+from simulations.runs.allocation import BATCH, GROUP, TITLES
+from simulations.runs.allocation import LOW as LEAST
+from simulations.runs.allocation_step import HIGH, MEAN
+
+PLACE = 350
+TABLES = ("allocation", "allocation_step")
+CAPTION = (
+    f"Left, the exact error of one step's gradient is shown over that of the best sizes, at {MEAN} responses a prompt on "
+    f"average, {LEAST} to {HIGH} each. The step starts from the initial policy, so that rates of now and of the start agree. "
+    "Middle and right, the success at the end of whole runs is shown with 95% intervals, for as many responses with each rule: "
+    f"{BATCH} prompts of {GROUP} responses a step on average. Each rule has its own best step, which other runs chose. The "
+    "dotted line is at equal sizes, with plain ascent. The estimator is the leave-one-out mean. Rules know success rates and "
+    "traces exactly, those of the policy that samples or, where they say so, of the start; or they guess the rates from what the "
+    "run has seen of the prompt."
+)
+ROWS = {
+    "uniform": "equal sizes",
+    "neyman": "least error (Neyman)",
+    "vip": r"VIP: $\mathrm{Var}(Z)/(n-1)$",
+    "dynamo": r"DynaMO: as $\mathrm{sd}(Z)$",
+    "vip_seen": "VIP, rates seen so far",
+    "vip, start": "VIP, rates of the start",
+    "sgpo, now": r"$1/p$, rates of now",
+    "sgpo": r"sGPO: $1/p$ of the start",
+}
+PROBLEMS = {
+    "lm-instruct": Look("SmolLM2, instruct", GREEN, "D", ""),
+    "lm-answers": Look("SmolLM2, answers", PURPLE, "^", ""),
+    "mixed": Look("mixed difficulty", GREY, "X", ""),
+    "world shared": Look("world, shared features", VERMILION, "s", ""),
+}
+OPTIMISERS = {"SGD": Look("plain ascent", BLACK, "o", ""), "Adam": Look("Adam", ORANGE, "s", "")}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw rules as rows: errors of one step, and a panel of whole runs for each world."""
+    runs = tables["allocation"].query("quantity == 'success'")
+    runs = runs[runs["responses"] == runs["responses"].max()]
+    worlds = [world for world in TITLES if world in set(runs["world"])]
+    figure, panels = plt.subplots(
+        1, 1 + len(worlds), figsize=(3.6 + 2.9 * len(worlds), 3.9), sharey=True, width_ratios=[1.35] + [1.0] * len(worlds)
+    )
+    errors(panels[0], tables["allocation_step"])
+    for axes, world in zip(panels[1:], worlds, strict=True):
+        successes(axes, runs[runs["world"] == world])
+        axes.set_title(f"whole runs, {TITLES[world]}", fontsize="small")
+    panels[0].set_yticks(np.arange(len(ROWS)), list(ROWS.values()))
+    panels[0].set_ylim(len(ROWS) - 0.5, -0.5)
+    for axes in panels:
+        axes.grid(axis="y", visible=False)
+        for border in np.arange(len(ROWS) - 1) + 0.5:
+            axes.axhline(border, color="#E3E3E3", linewidth=0.6)
+    handles = [one for axes in panels[:2] for one in zip(*axes.get_legend_handles_labels(), strict=True)]
+    figure.legend(*zip(*handles, strict=True), loc="outside lower center", ncols=3)
+    return figure
+
+
+def errors(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw the error of each rule over the least, a mark a problem."""
+    table = table[table["quantity"] == "error"]
+    shown = {name: look for name, look in PROBLEMS.items() if name in set(table["problem"])}
+    for shift, (name, look) in zip(np.linspace(-0.24, 0.24, len(shown)), shown.items(), strict=True):
+        own = table[table["problem"] == name].set_index("rule")["estimate"]
+        rules = [rule for rule in ROWS if rule in own.index]
+        places = np.array([list(ROWS).index(rule) for rule in rules])
+        axes.plot(own[rules], places + shift, look.marker, color=look.colour, label=look.label)
+    axes.set_xscale("log")
+    axes.set_xticks([1.0, 1.5, 2.0, 3.0, 5.0, 10.0], ["1", "1.5", "2", "3", "5", "10"])
+    axes.minorticks_off()
+    axes.set_xlim(0.93, None)
+    axes.axvline(1.0, color=GREY, linewidth=0.8)
+    axes.set_xlabel("error / least error")
+    axes.set_title("one step, exact", fontsize="small")
+
+
+def successes(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw the success at the end of each rule's runs, a mark an optimiser."""
+    for shift, (name, look) in zip((-0.13, 0.13), OPTIMISERS.items(), strict=True):
+        own = table[table["optimiser"] == name].set_index("rule")
+        if own.empty:
+            continue
+        own = own.loc[list(ROWS)]
+        axes.errorbar(
+            own["estimate"],
+            np.arange(len(ROWS)) + shift,
+            xerr=NORMAL_95 * own["standard_error"],
+            fmt=look.marker,
+            color=look.colour,
+            label=look.label,
+            elinewidth=1.1,
+            linestyle="none",
+        )
+    equal = table[(table["rule"] == "uniform") & (table["optimiser"] == "SGD")]["estimate"].iloc[0]
+    axes.axvline(equal, color=BLUE, linewidth=0.9, linestyle=":")
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.set_xlabel("success at the end")

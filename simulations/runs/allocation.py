@@ -1,0 +1,219 @@
+"""P3, P4: responses shared out among prompts, in whole runs at an equal number of responses.
+
+Each rule trains at its own best constant step, which other runs chose, several times over.  Broken: the rule's runs are stopped
+at a quarter of the responses.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence.reading import evidence
+from grpo_theory.exact import StabilityWarning
+from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
+from simulations.runs.allocation_rules import SGPO_NOW, VIP_AT_START
+from simulations.runs.tuning import Tuned, tuned
+from simulations.runs.worlds import World
+from simulations.sources import OURS, derived
+
+AT_BEST = "leave-one-out, 16 prompts of 8 responses on average, constant steps, each rule at its best, chosen on other runs"
+VIP_RUNS = Statement(
+    "P3/whole runs",
+    "question beside arXiv 2602.01601",
+    "sizes by the printed variance at the policy reached train a better policy than equal sizes",
+    "ordering",
+    AT_BEST,
+    whose=OURS,
+)
+START_RUNS = Statement(
+    "P3/whole runs, rates of the start",
+    "question beside arXiv 2602.01601",
+    "sizes by the printed variance at the start train a better policy than equal sizes",
+    "ordering",
+    AT_BEST,
+    whose=OURS,
+)
+SEEN_RUNS = Statement(
+    "P3/whole runs, seen rates",
+    "question beside arXiv 2602.01601",
+    "sizes by the printed variance with the rates that the run has seen train a better policy than equal sizes",
+    "ordering",
+    AT_BEST,
+    whose=OURS,
+)
+SGPO_RUNS = Statement(
+    "P4/sGPO, whole runs",
+    "question beside sGPO",
+    "sizes as 1/p, p at the start, train a better policy than equal sizes",
+    "ordering",
+    AT_BEST,
+    formula="Sizes as $1/p$, with $p$ at the start, train a better policy than equal sizes.",
+    whose=OURS,
+)
+DYNAMO_RUNS = Statement(
+    "P4/DynaMO, whole runs",
+    "question beside arXiv 2602.19208",
+    "sizes as the standard deviation of the reward train a better policy than equal sizes",
+    "ordering",
+    AT_BEST,
+    whose=OURS,
+)
+ERROR_DECIDES = Statement(
+    "allocation/error decides",
+    derived(33),
+    "the sizes of least error at each step train a better policy than sizes as 1/p, whose steps have several times the error",
+    "ordering",
+    AT_BEST,
+    formula="The sizes of least error at each step train a better policy than sizes as $1/p$, whose steps have several times the "
+    "error.",
+    whose=OURS,
+)
+ERROR_DECIDES_NOW = Statement(
+    "allocation/error decides, rates of now",
+    derived(33),
+    "the sizes of least error at each step train a better policy than sizes as 1/p with p of the policy reached",
+    "ordering",
+    AT_BEST,
+    formula="The sizes of least error at each step train a better policy than sizes as $1/p$ with $p$ of the policy reached.",
+    whose=OURS,
+)
+
+BATCH, GROUP, LOW, HIGH = 16, 8, 2, 32
+RULES = {
+    name: rule.between(LOW, HIGH)
+    for name, rule in (gt.allocation_rules() | {rule.name: rule for rule in (VIP_AT_START, SGPO_NOW)}).items()
+}
+WORLDS: Mapping[str, World] = {
+    "tabular": World(prompts=32, dimension=0),
+    "shared": World(prompts=32),
+}
+"""Of 32 prompts, so that a run of 8,192 responses meets each of them sixteen times or so."""
+TITLES = {"tabular": "no interference", "shared": "shared features"}
+RATES = {
+    ("tabular", "SGD"): (40.0, 4.0),
+    ("tabular", "Adam"): (0.1, 4.0),
+    ("shared", "SGD"): (16.0, 2.0),
+    ("shared", "Adam"): (0.05, 2.0),
+}
+"""The least learning rate of the grid and the factor to the next, from a pilot on other seeds.
+
+Where prompts share features the best ones are within.  Where they do not, no rate is too large: success stops rising, and does
+not fall, so that whichever of the largest is chosen matters little.
+"""
+OPTIMISERS: Mapping[str, gt.Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
+STEPS_TRIED = 7
+CHECKPOINTS = (16, 64)
+"""Updates: 2,048 and 8,192 responses."""
+TUNING_RUNS, QUICK_RUNS = 64, 64
+RUNS = {"tabular": 256, "shared": 1024}
+"""Where prompts share features rules differ by a point or two of success, a fifth of what two runs do: that takes more runs."""
+AGAINST_EQUAL = {
+    "vip": VIP_RUNS,
+    "vip_seen": SEEN_RUNS,
+    "vip, start": START_RUNS,
+    "dynamo": DYNAMO_RUNS,
+    "sgpo": SGPO_RUNS,
+}
+RARE_FIRST = {"sgpo": ERROR_DECIDES, "sgpo, now": ERROR_DECIDES_NOW}
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each world and optimiser; a quick run has one world and fewer runs."""
+    return [
+        Cell({"world": world, "optimiser": name, "runs": QUICK_RUNS if quick else RUNS[world], "tuning_runs": TUNING_RUNS})
+        for world, name in list(RATES)[: 1 if quick else None]
+    ]
+
+
+def rates_of(settings: Settings) -> list[float]:
+    """Return the grid of learning rates of a cell."""
+    least, factor = RATES[settings["world"], settings["optimiser"]]
+    return [least * factor**power for power in range(STEPS_TRIED)]
+
+
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, Any]:
+    """Train with each rule; return the success of each run at the checkpoints, and what was tried and chosen."""
+    problem, optimiser = WORLDS[settings["world"]].problem(), OPTIMISERS[settings["optimiser"]]
+    # Grids reach from steps that hardly learn to steps that are too large, which is what the warning says.
+    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
+    found: dict[str, Any] = {}
+    for name, rule in RULES.items():
+
+        def train(rate: float, runs: int, seed: np.random.SeedSequence, rule: gt.AllocationRule = rule) -> Array:
+            made = gt.simulate_training(
+                problem,
+                problem.theta,
+                "rloo",
+                gt.Constant(rate),
+                batch_size=BATCH,
+                group_size=GROUP,
+                steps=CHECKPOINTS[-1],
+                replications=runs,
+                rng=seed,
+                workers=1,
+                optimiser=optimiser,
+                checkpoints=CHECKPOINTS,
+                allocation=rule,
+            )
+            return np.nan_to_num(made.objectives)[..., None]
+
+        found[name] = _told(tuned(train, rates_of(settings), settings["tuning_runs"], settings["runs"], rng))
+    return found
+
+
+def _told(result: Tuned) -> dict[str, Any]:
+    return {"judged": result.judged[..., 0].tolist(), "tuning": result.tuning.tolist(), "chosen": result.chosen.tolist()}
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """Success of each rule at the checkpoints, and by how much equal sizes, and sizes as 1/p, are ahead of it."""
+    (run,) = results
+    rates = np.array(rates_of(settings))
+    judged = {name: np.array(one["judged"]) for name, one in run.items()}
+    common = {"world": settings["world"], "optimiser": settings["optimiser"], "prediction": np.nan}
+    table: Rows = []
+    for name, success in judged.items():
+        tuning, chosen = np.array(run[name]["tuning"]), np.array(run[name]["chosen"])
+        for c, updates in enumerate(CHECKPOINTS):
+            about = common | {"rule": name, "responses": updates * BATCH * GROUP}
+            about |= {"rate": float(np.exp(np.log(rates[chosen[:, c]]).mean()))}
+            about |= {"interior": bool(0 < tuning[:, c].argmax() < len(rates) - 1)}
+            table.append(about | {"quantity": "success"} | summary(success[:, c]))
+            for rival in ("uniform", *RARE_FIRST):
+                table.append(about | {"quantity": f"{rival} ahead"} | summary(judged[rival][:, c] - success[:, c]))
+                early = judged[rival][:, c] - success[:, 0] if c else judged[rival][:, c] - _start(settings)
+                table.append(about | {"quantity": f"{rival} ahead, stopped early"} | summary(early))
+    return table
+
+
+def _start(settings: Settings) -> float:
+    problem = WORLDS[settings["world"]].problem()
+    return float(gt.objective(problem, problem.theta))
+
+
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
+    """By how much equal sizes are ahead of each rule's at the end; the control's rule has a quarter of the responses, or none."""
+    for (world, name, responses), part in table.groupby(["world", "optimiser", "responses"], sort=False):
+        by = part.set_index(["quantity", "rule"])
+        where = f"{TITLES[world]}, {name}, {responses:,} responses"
+
+        def told(statement: Statement, rival: str, rule: str, by: pd.DataFrame = by, where: str = where) -> Claim:
+            own, control = (
+                evidence(by.loc[(quantity, rule)].to_dict(), 0.0)
+                for quantity in (f"{rival} ahead", f"{rival} ahead, stopped early")
+            )
+            facts = {f"success, {one}": by.loc[("success", one), "estimate"] for one in (rival, rule)}
+            facts |= {f"rate, {one}": by.loc[("success", one), "rate"] for one in (rival, rule)}
+            return statement.claim(where, own, control, facts=facts)
+
+        for rule, statement in AGAINST_EQUAL.items():
+            yield told(statement, "uniform", rule)
+        for rival, statement in RARE_FIRST.items():
+            yield told(statement, rival, "neyman")
