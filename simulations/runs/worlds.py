@@ -1,0 +1,133 @@
+"""Worlds in which whole runs are compared: small problems of known truth, with a dial for each thing that is said to matter."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array, Flags
+from grpo_theory.problem.chains import KINDS
+from simulations.seeds import child_seed
+
+SEED = 20261125
+FROZEN = 1e3
+"""Logits of the start are a feature, divided by this, times a parameter that begins here: it learns 1e-6 as fast as others."""
+
+
+class World(NamedTuple):
+    """A set of prompts, each with some right answers among wrong ones, and a softmax policy that starts at given success rates.
+
+    Attributes
+    ----------
+    prompts : int
+        Those that are trained on.  A finite set is what trainers have; each batch draws from it with replacement.
+    answers : int
+        K, to each prompt.  With more of them a rare right answer has more rivals to which probability can be lost.
+    right : int
+        How many of them are right.  One right answer is found or is not; several compete once one of them is reinforced.
+    coherence : float
+        The cosine of the features of a prompt's right answers: 1 if reinforcing one of them reinforces all.
+    easiest, rarest : float
+        Success rates at the start are spread evenly in their logarithm between these.  Below 1/G most groups have no success.
+    dimension : int
+        Of the features that all prompts share: what is learned at one moves others by about 1/sqrt(dimension) of it, in either
+        direction.  0 is a tabular policy, in which prompts do not touch each other.
+    transfer : float
+        The share of a right answer's squared feature that lies in one direction, the same for all prompts: what makes prompts
+        teach each other, and held-out ones learn.
+    misled : float
+        The share of the prompts, those of least success, at which a wrong answer has that direction instead: what easy prompts
+        teach takes probability away from the right answers there.
+    held_out : int
+        Prompts with the same law of features and success rates that are not trained on.
+    """
+
+    prompts: int = 128
+    answers: int = 8
+    right: int = 1
+    coherence: float = 0.0
+    easiest: float = 0.5
+    rarest: float = 1e-3
+    dimension: int = 32
+    transfer: float = 0.1
+    misled: float = 0.0
+    held_out: int = 128
+
+    def problem(self, *, held_out: bool = False) -> gt.Problem:
+        """Return the problem of the training prompts, or of those held out, at the parameter at which training starts."""
+        count = self.held_out if held_out else self.prompts
+        rng = np.random.default_rng(child_seed(np.random.SeedSequence(SEED), int(held_out)))
+        rights = np.broadcast_to(np.arange(self.answers) < self.right, (count, self.answers))
+        logits = _start(np.geomspace(self.easiest, self.rarest, count), rights, rng)
+        bandit = gt.Bandit(rights.astype(np.float64))
+        if not self.dimension:
+            return gt.Problem(bandit, gt.TabularSoftmax(count, self.answers), theta=logits.reshape(-1))
+        features = np.concatenate([self._features(rights, rng), logits[..., None] / FROZEN], axis=-1)
+        theta = np.zeros(self.dimension + 1)
+        theta[-1] = FROZEN
+        return gt.Problem(bandit, gt.LinearSoftmax(features), theta=theta)
+
+    def _features(self, rights: Flags, rng: np.random.Generator) -> Array:
+        """Return features of length 1, shape (M, K, d): the first number is what is right everywhere, the others are noise."""
+        count, answers = rights.shape
+        own = _unit(rng.normal(size=(count, answers, self.dimension - 1)))
+        common = _unit(rng.normal(size=(count, 1, self.dimension - 1)))
+        own[rights] = _unit(np.sqrt(self.coherence) * common + np.sqrt(1.0 - self.coherence) * own)[rights]
+        marked = rights.copy()
+        if misled := round(self.misled * count):
+            marked[-misled:] = np.arange(answers) == self.right
+        share = self.transfer * marked[..., None]
+        return np.concatenate([np.sqrt(share), np.sqrt(1.0 - share) * own], axis=-1)
+
+
+class ChainWorld(NamedTuple):
+    """A kind of task whose responses are many tokens: credit is spread over them, and all prompts share the states' logits.
+
+    Attributes
+    ----------
+    kind : str
+        As in `grpo_theory.problem.chains`.
+    horizon : int
+        The most tokens of a response.
+    success : float
+        The mean success rate at the start.
+    """
+
+    kind: str = "goal walk"
+    horizon: int = 16
+    success: float = 0.1
+
+    def problem(self) -> gt.Problem:
+        """Return the problem, at the parameter at which training starts."""
+        return KINDS[self.kind](self.horizon, self.success)
+
+
+def _unit(vectors: Array) -> Array:
+    """Return vectors (..., d) at length 1."""
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def _start(rates: Array, rights: Flags, rng: np.random.Generator) -> Array:
+    """Return logits (M, K) of given success rates (M,); within right and within wrong answers they spread as normal variables."""
+    weights = np.exp(rng.normal(size=rights.shape))
+    within = np.where(
+        rights, weights / (weights * rights).sum(-1, keepdims=True), weights / (weights * ~rights).sum(-1, keepdims=True)
+    )
+    return np.log(within * np.where(rights, rates[:, None], 1.0 - rates[:, None]))
+
+
+WORLDS: Mapping[str, World] = {
+    "shared": World(),
+    "tabular": World(dimension=0),
+    "misled": World(misled=0.25, transfer=0.25),
+    "easy": World(rarest=0.1),
+    "hard": World(easiest=0.02, rarest=1e-4),
+    "coherent": World(answers=16, right=4, coherence=0.9, prompts=64, held_out=64),
+    "incoherent": World(answers=16, right=4, prompts=64, held_out=64),
+    "many answers": World(answers=64, prompts=16, rarest=1e-4, held_out=16),
+    "few prompts": World(prompts=8),
+}
+"""Each differs from the first by what its name says; those of 16 or 64 answers have fewer prompts, at equal cost."""
+CHAIN = ChainWorld()
+"""A walk to a goal of at most 16 steps, which a tenth of the responses reach at the start."""
