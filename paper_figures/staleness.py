@@ -27,12 +27,12 @@ CAPTION = (
     "The success that is lost by stale rollouts is shown against their age, by what is done about the importance "
     f"ratio, as a share of what training on policy gains in {UPDATES} updates of {BATCH_SIZE} prompts with "
     f"{GROUP_SIZE} responses. Titles give the prompts' success rates at the start. Lines and filled markers have "
-    "rollouts that lag by so many updates; hollow markers have rollouts that serve several updates, and are drawn at "
-    "their mean age. Every point has its own best learning rate with Adam, chosen on other seeds. The dashed line is "
-    f"at {LOST:.0%}, and bars are 95% intervals of paired differences. The last panel has the mean course of success "
-    f"against time in the world that its title names: an update costs {UPDATE_COST:.2f} of the generation of its "
-    f"responses; the two alternate on policy and in stages of {FOUR_STAGES.inner_steps} updates, and overlap where "
-    "rollouts lag."
+    "rollouts that lag by so many updates; hollow markers have rollouts that are used for several updates, and are "
+    "drawn at their mean age. Every point has its own best learning rate with Adam, chosen on other seeds. The dashed "
+    f"line is at {LOST:.0%}, and bars are 95% intervals of paired differences. The last panel has the mean course of "
+    f"success against time in the world that its title names. The update of a response takes {UPDATE_COST:.2f} of the "
+    f"time of its generation; updates and generation alternate on policy and in stages of {FOUR_STAGES.inner_steps} "
+    "updates, and overlap where rollouts lag."
 )
 TIMED_WORLD = "shared"
 TICKS = (0, 4, 8, 12, 16)
@@ -98,8 +98,8 @@ def _times(axes: Axes, courses: pd.DataFrame) -> None:
         axes.plot(cost * own["update"], own["estimate"], linestyle=line, color=colour, label=label)
     stages = courses[(courses["arm"] == "veto") & (courses["inner_steps"] == FOUR_STAGES.inner_steps)]
     cost, look = 1.0 + UPDATE_COST, LOOKS["veto"]
-    bars = {"linestyle": look.line, "color": look.colour, "marker": look.marker}
-    axes.plot(cost * stages["update"], stages["estimate"], **bars, markerfacecolor="white", label="four stages, veto")
+    times, label = cost * stages["update"], "in stages, veto"
+    axes.plot(times, stages["estimate"], look.line, color=look.colour, marker=look.marker, mfc="white", label=label)
     axes.set_xlabel("time, generations of a batch")
     axes.set_ylabel("success")
     axes.set_title(PLACES[TIMED_WORLD].title, fontsize="small")

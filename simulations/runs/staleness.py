@@ -147,8 +147,8 @@ QUICK_PLACES = ("shared",)
 
 def cells(quick: bool) -> list[Cell]:
     """One cell for each world, one chunk for each arm; quick has one world and few runs."""
-    runs = {"runs": QUICK_RUNS if quick else RUNS, "curve_runs": QUICK_RUNS if quick else CURVE_RUNS}
-    runs |= {"tuning_runs": TUNING_RUNS, "arms": list(LAYOUTS)}
+    judged, drawn = (QUICK_RUNS, QUICK_RUNS) if quick else (RUNS, CURVE_RUNS)
+    runs = {"runs": judged, "curve_runs": drawn, "tuning_runs": TUNING_RUNS, "arms": list(LAYOUTS)}
     sizes = {"batch_size": BATCH_SIZE, "group_size": GROUP_SIZE}
     places = QUICK_PLACES if quick else PLACES
     rates = {name: [PLACES[name].middle * 2.0**power for power in POWERS] for name in places}
