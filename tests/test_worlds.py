@@ -42,7 +42,7 @@ def test_features_have_the_transfer_the_coherence_and_the_misled_prompts_that_ar
 def test_held_out_prompts_have_features_of_their_own_and_the_start_in_common():
     trained, held_out = World().problem(), World().problem(held_out=True)
     np.testing.assert_array_equal(trained.theta, held_out.theta)
-    assert not np.isclose(trained.policy.jacobian(), held_out.policy.jacobian)[..., 1:-1].any()
+    assert np.isclose(trained.policy.jacobian(), held_out.policy.jacobian())[..., 1:-1].mean() < 0.01
 
 
 def test_a_chain_succeeds_as_often_as_it_says():

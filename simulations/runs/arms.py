@@ -1,0 +1,119 @@
+"""Whole runs of an arm: how it trains, and what is measured of the policies it reaches."""
+
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.estimation import find, make_estimator
+from grpo_theory.estimation.centring import centre
+from grpo_theory.exact import StabilityWarning
+from grpo_theory.schedule import step_sizes
+from grpo_theory.simulate.draw.streams import block_streams
+from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
+from simulations.runs.worlds import WORLDS
+
+OF = 8
+"""The k of the worst and of the best of k responses: as many as the smallest number of answers."""
+MEASURES = ("success", "worst of 8", "best of 8", "solved", "held out", "harmed")
+OPTIMISERS = {"SGD": gt.SGD(), "Adam": gt.Adam()}
+
+
+class Arm(NamedTuple):
+    """What trains, where, but for its group size and learning rate.
+
+    Attributes
+    ----------
+    world, estimator, optimiser : str
+    decaying : bool
+        Whether the learning rate falls linearly to 0 at the end of each budget; else it is constant.
+    responses : int
+        N = BG, those of an update.
+    """
+
+    world: str
+    estimator: str = "grpo"
+    optimiser: str = "SGD"
+    decaying: bool = False
+    responses: int = 256
+
+
+def dropped_uniform(batch, advantages):
+    """A of GRPO times B over the number of groups with a signal: those without are dropped, and the mean is over the others."""
+    n_groups, group_size = batch.rewards.shape
+    mixed = 0
+    for b in range(n_groups):
+        deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))
+        if deviation > 0.0:
+            mixed += 1
+            for g in range(group_size):
+                advantages[b, g] /= deviation + batch.parameters[0]
+    for b in range(n_groups):
+        for g in range(group_size):
+            advantages[b, g] *= n_groups / max(mixed, 1)
+
+
+@cache
+def estimator_of(name: str) -> gt.Estimator:
+    """Return a registered estimator, or "dropped": GRPO whose groups without signal are left out of the mean."""
+    if name != "dropped":
+        return find(name)
+    parameters = {"epsilon": 1e-4}
+    return make_estimator(name, dropped_uniform, parameters=parameters, minimum_group_size=2, couples_groups=True)
+
+
+@cache
+def world_problems(world: str) -> tuple[gt.Problem, gt.Problem | None]:
+    """Return the problem of the training prompts, and that of the held-out ones where features are shared."""
+    found = WORLDS[world]
+    return found.problem(), found.problem(held_out=True) if found.dimension else None
+
+
+def measured(world: str, theta: Array) -> Array:
+    """Return the `MEASURES` of policies theta (..., d) along a last axis, all exact; those of a run that diverged are the worst."""
+    trained, held_out = world_problems(world)
+    finite = np.isfinite(theta).all(axis=-1, keepdims=True)
+    kept = np.where(finite, theta, 0.0)
+    start, reached = success_rates(trained, trained.theta), success_rates(trained, kept)
+    found = [reached, reached**OF, 1.0 - (1.0 - reached) ** OF, reached > 0.5, reached, reached < start]
+    if held_out is not None:
+        found[4] = success_rates(held_out, kept)
+    values = np.stack([each.mean(axis=-1) for each in found], axis=-1)
+    return np.where(finite, values, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
+
+
+def success_rates(problem: gt.Problem, theta: Array) -> Array:
+    """Return the success rate of each prompt, shape (..., M)."""
+    return (np.exp(problem.policy.log_probabilities(theta)) * problem.bandit.mean_reward).sum(axis=-1)
+
+
+def train(
+    arm: Arm, group_size: int, rate: float, updates: Sequence[int], runs: int, seed: np.random.SeedSequence
+) -> Array:
+    """Train, and return the `MEASURES` after each number of updates, shape (runs, len(updates), 6).
+
+    A learning rate that decays has an end: each budget is a run of its own.  Else one run is looked at on its way.
+    """
+    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
+    problem, estimator = world_problems(arm.world)[0], estimator_of(arm.estimator)
+    sizes = arm.responses // group_size, group_size, 1
+    starts, optimiser = starting_points(problem.policy, problem.theta, runs), OPTIMISERS[arm.optimiser]
+    courses = [[count] for count in updates] if arm.decaying else [list(updates)]
+    found = []
+    for course in courses:
+        left = 1.0 - np.arange(course[-1]) / course[-1] if arm.decaying else np.ones(course[-1])
+        blocks = TrainingBlocks.of(problem, estimator, step_sizes(rate * left, course[-1]), sizes, optimiser=optimiser)
+        parts = []
+        for first in range(0, runs, BLOCK_RUNS):
+            with blocks.start(block_streams(seed, first // BLOCK_RUNS, 1), starts[first : first + BLOCK_RUNS]) as going:
+                looks = []
+                for count in course:
+                    going.advance(count)
+                    looks.append(measured(arm.world, going.theta))
+                parts.append(np.stack(looks, axis=1))
+        found.append(np.concatenate(parts))
+    return np.concatenate(found, axis=1)

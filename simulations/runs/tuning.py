@@ -1,0 +1,52 @@
+"""An arm at its own best learning rate, which is chosen on other runs than it is judged on, several times over."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from grpo_theory.arrays import Array, Integers
+from simulations.seeds import child_seed
+
+FOLDS = 4
+"""How often a learning rate is chosen: what the choice adds to the spread of runs is then seen in their intervals."""
+
+Train = Callable[[float, int, np.random.SeedSequence], Array]
+"""``train(rate, runs, seed)``: measures of so many runs at each budget, shape (runs, C, Q); the first is what is chosen by."""
+
+
+class Tuned(NamedTuple):
+    """Runs of an arm, each at the learning rate that other runs chose for its budget.
+
+    Attributes
+    ----------
+    judged : ndarray, shape (R, C, Q)
+    tuning : ndarray, shape (L, C)
+        Means of the first measure over all tuning runs.
+    chosen : ndarray of int, shape (FOLDS, C)
+        Places in the grid of learning rates.
+    """
+
+    judged: Array
+    tuning: Array
+    chosen: Integers
+
+
+def tuned(train: Train, rates: Sequence[float], tuning_runs: int, runs: int, seed: np.random.SeedSequence) -> Tuned:
+    """Choose the learning rate of each budget `FOLDS` times, each on its share of the tuning runs; then train anew with these.
+
+    A share of the judged runs goes with each choice.  A learning rate is scored by the mean over itself, twice, and its
+    neighbours, once each, so that no lucky run chooses.
+    """
+    choosing, judging = (child_seed(seed, part) for part in (0, 1))
+    tried = np.stack([train(rate, tuning_runs, choosing)[..., 0] for rate in rates])
+    folds = tried.reshape(len(rates), FOLDS, -1, tried.shape[-1]).mean(axis=2)
+    wide = np.concatenate([folds[:1], folds, folds[-1:]])
+    chosen = (wide[:-2] + 2.0 * wide[1:-1] + wide[2:]).argmax(axis=0)
+    anew = {place: train(rates[place], runs, judging) for place in np.unique(chosen)}
+    shares = np.array_split(np.arange(runs), FOLDS)
+    judged = np.empty(next(iter(anew.values())).shape)
+    for share, places in zip(shares, chosen, strict=True):
+        for c, place in enumerate(places):
+            judged[share, c] = anew[place][share, c]
+    return Tuned(judged, tried.mean(axis=1), chosen)
