@@ -26,15 +26,15 @@ TIMED = {0: ("on policy", BLACK, "-"), 1: ("lag 1", GREY, "--"), 4: ("lag 4", GR
 CAPTION = (
     "The success that is lost by stale rollouts is shown against their age, by what is done about the importance "
     f"ratio, as a share of what training on policy gains in {UPDATES} updates of {BATCH_SIZE} prompts with "
-    f"{GROUP_SIZE} responses. Titles give the prompts' success rates at the start. Lines and filled markers have "
-    "rollouts that lag by so many updates; hollow markers have rollouts that are used for several updates, and are "
-    "drawn at their mean age. Every point has its own best learning rate with Adam, chosen on other seeds. The dashed "
-    f"line is at {LOST:.0%}, and bars are 95% intervals of paired differences. The last panel has the mean course of "
-    f"success against time in the world that its title names. The update of a response takes {UPDATE_COST:.2f} of the "
-    f"time of its generation; updates and generation alternate on policy and in stages of {FOUR_STAGES.inner_steps} "
-    "updates, and overlap where rollouts lag."
+    f"{GROUP_SIZE} responses. Below zero stale rollouts end with more. Lines and filled markers have rollouts that lag "
+    "by so many updates; hollow markers have rollouts that are used for several updates, and are drawn at their mean "
+    "age. Every point has its own best learning rate with Adam, chosen on other seeds. The dashed line is at "
+    f"{LOST:.0%}, and bars are 95% intervals of paired differences. The last panel has the mean course of success "
+    f"against time in the world that its title names. The update of a response takes {UPDATE_COST:.2f} of the time of "
+    f"its generation; updates and generation alternate on policy and in stages of {FOUR_STAGES.inner_steps} updates, "
+    "and overlap where rollouts lag."
 )
-TIMED_WORLD = "shared"
+TIMED_WORLD = "strong transfer"
 TICKS = (0, 4, 8, 12, 16)
 LEAST_RANGE = (-0.02, 0.09)
 """What a panel shows at least, so that noise does not fill it."""

@@ -59,7 +59,7 @@ def test_all_layouts_make_as_many_updates_of_as_many_responses(table):
 
 def test_what_is_held_against_what(table):
     at = table[table["quantity"] != "course"].set_index(["quantity", "arm", *staleness.Layout._fields])["estimate"]
-    on_policy, start = at[("success", "on policy", 0, 1, 64)], staleness.problem_of("shared")
+    on_policy, start = at[("success", "on policy", 0, 1, 64)], staleness.PLACES["strong transfer"].make()
     gain = on_policy - float(gt.objective(start, start.theta))
     for arm, lag, inner in (("none", 16, 1), ("veto", 0, 16)):
         below = on_policy - at[("success", arm, lag, inner, 64)]
@@ -81,4 +81,4 @@ def test_claims_are_those_that_are_stated(table):
     }
     assert all(claim.control.estimate > 0.3 for claim in claims), "an arm that descends is far below"
     lost = {claim.setting: claim.facts["share of the gain lost"] for claim in claims if "quarter" in claim.statement.id}
-    assert lost["shared, no ratio"] > lost["shared, response's ratio, truncated"] + 0.1
+    assert lost["strong transfer, no ratio"] > lost["strong transfer, response's ratio, truncated"] + 0.1

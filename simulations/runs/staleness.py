@@ -5,7 +5,8 @@ arm takes its own best constant learning rate, chosen on other seeds; all runs h
 Broken, an arm descends.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.simulate.training import TrainingRuns
 from simulations.runs.stale_arms import ARMS
-from simulations.runs.worlds import WORLDS
+from simulations.runs.worlds import WORLDS, World
 from simulations.seeds import child_seed
 from simulations.sources import MU_GRPO, OURS
 from simulations.training.arms import chosen_step, paired
@@ -123,26 +124,25 @@ CHECKPOINTS = 4
 
 
 class Place(NamedTuple):
-    """Where runs are made: what it is called, and the middle of the learning rates that are tried, where pilots found it.
-
-    Percentages are the prompts' success rates at the start.
-    """
+    """Where runs are made: what it is called, its problem, and the middle of the learning rates that pilots found."""
 
     title: str
-    middle: float
+    make: Callable[[], gt.Problem]
+    middle: float = 1.0
 
 
 PLACES: Mapping[str, Place] = {
-    "easy": Place("shared features, 10% to 50%", 1.0),
-    "shared": Place("shared features, 0.1% to 50%", 1.0),
-    "hard": Place("shared features, 0.01% to 2%", 1.0),
-    "misled": Place("easy prompts mislead others", 1.0),
-    "tabular": Place("8 prompts that share nothing", 1.0),
-    "stopping": Place("where to stop, 1 to 8 tokens", 0.125),
+    "strong transfer": Place("prompts teach each other", World(transfer=0.1).problem),
+    "strong transfer, rare success": Place("the same, success below 2%", World(transfer=0.1, easiest=0.02, rarest=1e-4).problem),
+    "weak transfer": Place("prompts teach each other a little", WORLDS["transfer"].problem),
+    "competing": Place("prompts compete", WORLDS["shared"].problem),
+    "tabular": Place("prompts share nothing", WORLDS["few prompts"]._replace(dimension=0).problem),
+    "stopping": Place("where to stop, 1 to 8 tokens", partial(race_problem, "stopping"), 0.125),
 }
+"""Softmax policies of one token, 32 shared features and success from 0.1% to 50%, but where a name says otherwise."""
 POWERS = tuple(range(-3, 4))
 """The grid of learning rates doubles and halves the middle."""
-QUICK_PLACES = ("shared",)
+QUICK_PLACES = ("strong transfer",)
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -153,13 +153,6 @@ def cells(quick: bool) -> list[Cell]:
     places = QUICK_PLACES if quick else PLACES
     rates = {name: [PLACES[name].middle * 2.0**power for power in POWERS] for name in places}
     return [Cell({"world": name, "rates": rates[name]} | sizes | runs, len(LAYOUTS), shared=True) for name in places]
-
-
-def problem_of(world: str) -> gt.Problem:
-    """Return the problem on which a world's runs are made."""
-    if world == "stopping":
-        return race_problem(world)
-    return WORLDS["few prompts"]._replace(dimension=0).problem() if world == "tabular" else WORLDS[world].problem()
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
@@ -182,7 +175,7 @@ def _train(settings: Settings, arm: str, layout: Layout, rate: float, runs: int,
 
     A rollout has as many prompts as the updates that it serves need, so that an update has as many responses in all layouts.
     """
-    problem = problem_of(settings["world"])
+    problem = PLACES[settings["world"]].make()
     return gt.simulate_training(
         problem,
         problem.theta,
