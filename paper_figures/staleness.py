@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from grpo_theory.page.style import BLACK, GREY, NORMAL_95, RATIOS, SKY, Look
 from simulations.runs.stale_arms import CAP
@@ -28,11 +28,11 @@ CAPTION = (
     f"ratio, as a share of what training on policy gains in {UPDATES} updates of {BATCH_SIZE} prompts with "
     f"{GROUP_SIZE} responses. Below zero stale rollouts end with more. Lines and filled markers have rollouts that lag "
     "by so many updates; hollow markers have rollouts that are used for several updates, and are drawn at their mean "
-    "age. Every point has its own best learning rate with Adam, chosen on other seeds. The dashed line is at "
-    f"{LOST:.0%}, and bars are 95% intervals of paired differences. The last panel has the mean course of success "
-    f"against time in the world that its title names. The update of a response takes {UPDATE_COST:.2f} of the time of "
-    f"its generation; updates and generation alternate on policy and in stages of {FOUR_STAGES.inner_steps} updates, "
-    "and overlap where rollouts lag."
+    "age. Every point has its own best learning rate with Adam where no other optimiser is named, chosen on other "
+    f"seeds. The dashed line is at {LOST:.0%}, and bars are 95% intervals of paired differences. The last panel has "
+    "the mean course of success against time in the world that its title names. The update of a response takes "
+    f"{UPDATE_COST:.2f} of the time of its generation; updates and generation alternate on policy and in stages of "
+    f"{FOUR_STAGES.inner_steps} updates, and overlap where rollouts lag."
 )
 TIMED_WORLD = "strong transfer"
 TICKS = (0, 4, 8, 12, 16)
@@ -85,6 +85,7 @@ def _losses(axes: Axes, part: pd.DataFrame) -> None:
     axes.errorbar([], [], [], color=GREY, marker="o", mfc="white", ls="", label="in stages")
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, LEAST_RANGE[0]), max(high, LEAST_RANGE[1]))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_xticks(TICKS)
     axes.set_xlabel("age of rollouts, updates")

@@ -71,10 +71,11 @@ def test_what_is_held_against_what(table):
 
 def test_claims_are_those_that_are_stated(table):
     claims = list(staleness.claims(table))
-    assert len(claims) == 2 + 2 * 3 + 2
+    assert len(claims) == 3 + 2 * 3 + 2
     assert {claim.statement.id for claim in claims} == {
         "P7/stages",
         "P7/veto",
+        "P7/a lag lets the clip act",
         "P7/lag, a sixteenth of the run",
         "P7/lag, a quarter of the run",
         "P7/wall time",
