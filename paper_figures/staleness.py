@@ -28,9 +28,9 @@ CAPTION = (
     f"ratio, as a share of what training on policy gains in {UPDATES} updates of {BATCH_SIZE} prompts with "
     f"{GROUP_SIZE} responses. Below zero stale rollouts end with more. Lines and filled markers have rollouts that lag "
     "by so many updates; hollow markers have rollouts that are used for several updates, and are drawn at their mean "
-    "age. Every point has its own best learning rate with Adam where no other optimiser is named, chosen on other "
-    f"seeds. The dashed line is at {LOST:.0%}, and bars are 95% intervals of paired differences. The last panel has "
-    "the mean course of success against time in the world that its title names. The update of a response takes "
+    "age. Every point has its own best learning rate with Adam, or with the optimiser that a title names, chosen on "
+    f"other seeds. The dashed line is at {LOST:.0%}, and bars are 95% intervals of paired differences. The last panel "
+    "has the mean course of success against time in the world that its title names. The update of a response takes "
     f"{UPDATE_COST:.2f} of the time of its generation; updates and generation alternate on policy and in stages of "
     f"{FOUR_STAGES.inner_steps} updates, and overlap where rollouts lag."
 )
