@@ -30,6 +30,7 @@ PAGES = (
     "contributing",
     "own_study",
     "long_responses",
+    "runs_staleness",
 )
 """Pages of the documentation with programs in them, besides the findings; README.md has a test of its own."""
 VERDICTS = pd.read_csv(DOCS / "verdicts.csv", keep_default_na=False)
