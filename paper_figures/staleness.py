@@ -10,7 +10,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from grpo_theory.page.style import BLACK, GREY, NORMAL_95, RATIOS, SKY, Look
 from simulations.runs.stale_arms import CAP
-from simulations.runs.staleness import BATCH_SIZE, FOUR_STAGES, GROUP_SIZE, LOST, PLACES, UPDATE_COST, UPDATES
+from simulations.runs.stale_places import PLACES
+from simulations.runs.staleness import BATCH_SIZE, FOUR_STAGES, GROUP_SIZE, LOST, UPDATE_COST, UPDATES
 
 PLACE = 312
 ABOUT = "P7/stages"
@@ -62,7 +63,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     if len(spare):
         spare[0].legend(handles, labels, loc="center")
     else:
-        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(3, columns))
     return figure
 
 

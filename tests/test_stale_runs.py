@@ -8,6 +8,7 @@ import grpo_theory as gt
 from grpo_theory.exact.weights import gains_of_response
 from simulations.runs import staleness
 from simulations.runs.stale_arms import ARMS, CAP, FARTHEST
+from simulations.runs.stale_places import PLACES
 
 RATIOS = np.array([0.9, 4.0, 0.1, 1.0])
 
@@ -59,7 +60,7 @@ def test_all_layouts_make_as_many_updates_of_as_many_responses(table):
 
 def test_what_is_held_against_what(table):
     at = table[table["quantity"] != "course"].set_index(["quantity", "arm", *staleness.Layout._fields])["estimate"]
-    on_policy, start = at[("success", "on policy", 0, 1, 64)], staleness.PLACES["strong transfer"].make()
+    on_policy, start = at[("success", "on policy", 0, 1, 64)], PLACES["strong transfer"].make()
     gain = on_policy - float(gt.objective(start, start.theta))
     for arm, lag, inner in (("none", 16, 1), ("veto", 0, 16)):
         below = on_policy - at[("success", arm, lag, inner, 64)]

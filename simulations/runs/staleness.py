@@ -5,8 +5,7 @@ arm takes its own best constant learning rate, chosen on other seeds; all runs h
 Broken, an arm descends.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +17,11 @@ from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.simulate.training import TrainingRuns
-from grpo_theory.simulate.update.optimiser import ascend
 from simulations.runs.stale_arms import ARMS
-from simulations.runs.worlds import WORLDS, World
+from simulations.runs.stale_places import PLACES
 from simulations.seeds import child_seed
 from simulations.sources import MU_GRPO, OURS
 from simulations.training.arms import chosen_step, paired
-from simulations.training.worlds import race_problem
 
 SETTING = "training on small problems, Adam or plain ascent, constant learning rates, chosen on other seeds"
 P7 = Statement(
@@ -136,36 +133,6 @@ RUNS, CURVE_RUNS, TUNING_RUNS, QUICK_RUNS = 256, 24, 8, 16
 """Of layouts about which something is stated, and of those that the figure shows besides."""
 CHECKPOINTS = 4
 """Updates from one look at the objective to the next, or more where a rollout serves more."""
-
-
-class PlainAscent:
-    """`SGD` without its warning of large steps: a grid has some on purpose, and to look for them takes as long as the runs."""
-
-    move, n_moments, settings = ascend, 0, np.empty(0)
-
-
-class Place(NamedTuple):
-    """Where runs are made: what it is called, its problem, the middle of the learning rates that are tried, and the optimiser.
-
-    Pilots on other seeds found the middle.
-    """
-
-    title: str
-    make: Callable[[], gt.Problem]
-    middle: float = 1.0
-    optimiser: gt.Optimiser = gt.Adam()
-
-
-PLACES: Mapping[str, Place] = {
-    "strong transfer": Place("prompts teach each other", World(transfer=0.1).problem),
-    "strong transfer, rare success": Place("the same, success below 2%", World(transfer=0.1, easiest=0.02, rarest=1e-4).problem),
-    "weak transfer": Place("prompts teach each other less", WORLDS["transfer"].problem),
-    "weak transfer, plain ascent": Place("the same, plain ascent", WORLDS["transfer"].problem, 128.0, PlainAscent()),
-    "competing": Place("prompts compete", WORLDS["shared"].problem),
-    "tabular": Place("prompts share nothing", WORLDS["few prompts"]._replace(dimension=0).problem),
-    "stopping": Place("where to stop, 1 to 8 tokens", partial(race_problem, "stopping"), 0.125),
-}
-"""Softmax policies of one token, 32 shared features and success from 0.1% to 50%, but where a name says otherwise."""
 POWERS = tuple(range(-3, 4))
 """The grid of learning rates doubles and halves the middle."""
 QUICK_PLACES = ("strong transfer",)
