@@ -5,6 +5,8 @@ DEMYSTIFYING = "arXiv 2603.01162"
 TIC_GRPO = "arXiv 2508.02833"
 NORMALIZATION = "arXiv 2601.23135"
 """Why GRPO Needs Normalization."""
+MU_GRPO = "arXiv 2605.17570"
+"""How Off-Policy Can GRPO Be?"""
 CORRECTION, OURS = "correction", "ours"
 UNCORRELATED = "Assumption 2: ||W||^2 and Z are uncorrelated given X"
 

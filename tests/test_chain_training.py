@@ -45,6 +45,7 @@ HOW = {
     "cispo": {"inner_steps": 2, "optimiser": gt.Adam((0.5, 0.9)), "schedule": Constant(0.1)},
     "oracle": {},
     "james_stein": {"inner_steps": 2},
+    "tic_grpo": {"lag": 3, "schedule": Constant(8.0)},
 }
 
 

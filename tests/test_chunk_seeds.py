@@ -22,6 +22,7 @@ SHARED = {
     "james_stein",
     "own_length",
     "phase_course",
+    "staleness",
     "time_to_level",
     "trained_drift",
 }

@@ -156,7 +156,7 @@ CASES = of_one_name(
         (
             gt.simulate_training,
             {"problem": PROBLEM, "theta0": PROBLEM.theta, "estimator": "rloo", "schedule": gt.Constant(0.1), **RUN}
-            | {"inner_steps": 1, "optimiser": gt.SGD(), "checkpoints": [12, 24], "ball": None}
+            | {"inner_steps": 1, "lag": 0, "optimiser": gt.SGD(), "checkpoints": [12, 24], "ball": None}
             | {"allocation": None},
         ),
         (

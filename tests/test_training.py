@@ -35,16 +35,17 @@ def ascend(theta, step, estimate):
     return theta + step * estimate
 
 
-def transcription(dense, theta, estimator, steps, uniforms, inner_steps=1, move=ascend):
+def transcription(dense, theta, estimator, steps, uniforms, inner_steps=1, move=ascend, lag=0):
     """Algorithm 1 in plain Python with dense scores: rollouts of B prompts, and the updates that each serves.
 
+    Rollout i is drawn from the iterate before rollout i - lag, or from the start.
     Returns the iterates, the mean rewards of the rollouts, and how often a clip changed the weight of a token, by the sign of
     the advantage.
     """
     table = alias_rows(dense.bandit.prompt_weights)
     path, rewards, clipped = [theta], [], np.zeros(2, dtype=int)
     for i, rows in enumerate(uniforms):
-        then = dense.at(path[-1])
+        then = dense.at(path[max(0, i - lag) * inner_steps])
         prompts, outcomes = dense.draw(then, table, rows)
         advantages = dense.advantages(then, estimator, prompts, outcomes)
         rewards.append(dense.seen(then, estimator).rewards[prompts[:, None], outcomes].mean())
@@ -145,6 +146,7 @@ SETTINGS = {
     "one update": {},
     "inner steps": {"inner_steps": 2, "estimator": "dapo"},
     "sequences": {"problem": "kl-sequence", "inner_steps": 2, "estimator": "gspo"},
+    "lag": {"lag": 3, "estimator": "cispo"},
 }
 
 
@@ -593,6 +595,8 @@ def without_penalty():
         (lambda: small(inner_steps=1.5), TypeError, "inner_steps must be an integer of at least 1, got 1.5"),
         (lambda: small(inner_steps=3), ValueError, "inner_steps must divide batch_size = 2, got 3"),
         (lambda: small(inner_steps=4), ValueError, "inner_steps must divide batch_size = 2, got 4"),
+        (lambda: small(lag=-1), ValueError, "lag must be at least 0, got -1"),
+        (lambda: small(lag=1.0), TypeError, "lag must be an integer of at least 0, got 1.0"),
         (lambda: small(inner_steps=2, steps=299), ValueError, "steps must be divisible by inner_steps = 2, got 299"),
         (
             lambda: small(inner_steps=2, checkpoints=[0, 2, 7, 9]),

@@ -555,8 +555,8 @@ def test_records_have_the_types_that_the_driver_declares(policy, penalty_kind, r
     parts = {"ratio": "token", "aggregation": "batch tokens", "kl": "k3 in loss"}
     made = [gt.compose("composed_for_one_test", advantage="rloo", **parts)] if penalty_kind == "kl" else []
     for estimator in (*made, *(gt.estimators()[name] for name in ("rloo", "grpo", "optimal", "optimal_loo", "dapo"))):
-        for updates, optimiser in ((1, gt.SGD()), (2, gt.SGD()), (1, gt.Adam())):
-            made_blocks = TrainingBlocks.of(problem, estimator, np.ones(8), (4, 5, updates), optimiser=optimiser)
+        for updates, lag, optimiser in ((1, 0, gt.SGD()), (2, 0, gt.SGD()), (1, 0, gt.Adam()), (2, 3, gt.SGD())):
+            made_blocks = TrainingBlocks.of(problem, estimator, np.ones(8), (4, 5, updates, lag), optimiser=optimiser)
             streams, step_room = random_streams.block_streams(np.random.SeedSequence(0), 0), make_step_room(made_blocks)
             begun = Runs(made_blocks, step_room, streams, np.tile(problem.theta, (3, 1)), traces.NO_TRACE)
             given = [

@@ -90,6 +90,7 @@ def simulate_iterates(
     rng: Rng | None = None,
     workers: int = 1,
     inner_steps: int = 1,
+    lag: int = 0,
     optimiser: Optimiser = SGD(),
 ) -> Iterator[Array]:
     """Simulate training runs and yield their iterates, a block of runs at a time.
@@ -98,7 +99,7 @@ def simulate_iterates(
 
     Parameters
     ----------
-    problem, theta0, estimator, schedule, batch_size, group_size, steps, replications, rng, workers, inner_steps, optimiser
+    problem, theta0, estimator, schedule, batch_size, group_size, steps, replications, rng, workers, inner_steps, lag, optimiser
         As for `simulate_training`.
 
     Yields
@@ -109,7 +110,7 @@ def simulate_iterates(
     step_numbers = step_sizes(schedule, as_count("steps", steps))
     if steps % as_count("inner_steps", inner_steps):
         raise ValueError(f"steps must be divisible by inner_steps = {inner_steps}, got {steps}")
-    sizes = batch_size, group_size, inner_steps
+    sizes = batch_size, group_size, inner_steps, as_count("lag", lag, 0)
     blocks = TrainingBlocks.of(problem, find(estimator), step_numbers, sizes, optimiser=optimiser, keeps=True)
     starts = starting_points(problem.policy, as_numbers("theta0", theta0), as_count("replications", replications))
     # The window of the Hessian opens after the last rollout, because nobody wants it here.

@@ -97,6 +97,7 @@ def simulate_training(
     rng: Rng | None = None,
     workers: int | None = None,
     inner_steps: int = 1,
+    lag: int = 0,
     optimiser: Optimiser = SGD(),
     checkpoints: Sequence[int] | None = None,
     ball: Ball | None = None,
@@ -107,6 +108,10 @@ def simulate_training(
     A rollout of B prompts, G responses each, is drawn from the policy as it then is (the behaviour policy), and its advantages
     are computed once.  It serves `inner_steps` updates, each on B/inner_steps of its prompts that no other update uses; from the
     second on the estimator's importance ratios are those of the policy as it has become over the behaviour policy.
+
+    With a `lag` of s, the behaviour policy is the one before the last s rollouts, as in trainers that generate and update at the
+    same time: the ratios of the first update, too, are over a policy that is s rollouts old.  The first s + 1 rollouts are drawn
+    from the start.
 
     Results are bit-identical for any number of workers and any checkpoints; memory does not grow with the number of steps.
     Runs with the same seed see the same uniforms whatever the estimator: differences between estimators are paired.
@@ -130,6 +135,8 @@ def simulate_training(
         The number of threads; all processors if omitted.
     inner_steps : int, default 1
         The updates that a rollout serves; it divides batch_size, steps and the checkpoints.
+    lag : int, default 0
+        How many rollouts ago the policy was that draws a rollout.  As many iterates of each run are held in memory.
     optimiser : Optimiser, default SGD()
         What makes a step of an estimate: `SGD()`, as above, or `Adam()`, for which eta_i are learning rates.
     checkpoints : sequence of int, optional
@@ -158,7 +165,7 @@ def simulate_training(
     replications = as_count("replications", replications)
     workers = as_count("workers", workers if workers is not None else os.cpu_count() or 1)
     starts = starting_points(problem.policy, as_numbers("theta0", theta0), replications)
-    sizes = batch_size, group_size, inner_steps
+    sizes = batch_size, group_size, inner_steps, as_count("lag", lag, 0)
     rule, drawn, budget = None if allocation is None else find_rule(allocation), sizes, 0
     if rule is not None:
         budget, drawn = check_allocation(problem, sizes, rule), (sizes[0], rule.high, *sizes[2:])

@@ -59,19 +59,19 @@ def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Arr
 
 
 def checked_sizes(
-    problem: Problem, estimator: Estimator, sizes: tuple[int, int, int], optimiser: Optimiser, ball: Ball | None
+    problem: Problem, estimator: Estimator, sizes: tuple[int, ...], optimiser: Optimiser, ball: Ball | None
 ) -> StepSizes:
-    """Check what defines training runs; return the sizes: of a batch, of a group, and the updates that a rollout serves."""
+    """Check what defines training runs; return the sizes: those that `StepSizes` has, in its order."""
     if ball is not None and not isinstance(ball, Ball):
         raise TypeError(f"ball must be a Ball(centre, radius) or None, got {ball!r}")
-    (batch_size, group_size), inner_steps = as_sizes(*sizes[:2]), sizes[2]
+    (batch_size, group_size), (inner_steps, *lag) = as_sizes(*sizes[:2]), sizes[2:]
     estimator.check_defined(group_size, problem.bandit.values, problem.policy.lengths)
     if isinstance(optimiser, type) or not hasattr(optimiser, "n_moments"):
         raise TypeError(f"optimiser must be SGD() or Adam(...), got {optimiser!r}")
     if batch_size % inner_steps:
         raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")
     check_penalty(problem.kl, estimator)
-    return StepSizes(batch_size, group_size, inner_steps)
+    return StepSizes(batch_size, group_size, inner_steps, *lag)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class TrainingBlocks:
         problem: Problem,
         estimator: Estimator,
         step_sizes: Array,
-        sizes: tuple[int, int, int],
+        sizes: tuple[int, ...],
         *,
         optimiser: Optimiser,
         ball: Ball | None = None,
@@ -103,7 +103,7 @@ class TrainingBlocks:
     ) -> "TrainingBlocks":
         """Check what defines training runs, and return it.
 
-        sizes are those of a batch, a group, and the updates that a rollout serves; `keeps` says whether runs leave a trace.
+        sizes are what `StepSizes` has, in its order; `keeps` says whether runs leave a trace.
         """
         checked = checked_sizes(problem, estimator, sizes, optimiser, ball)
         batch_size, group_size = checked.batch_size, checked.group_size
@@ -143,7 +143,8 @@ class TrainingBlocks:
         A call takes a twentieth of a millisecond besides its work, and a block of short runs a whole one.
         """
         words = LANES * self.sizes.n_words * len(self.updates.step_sizes) // self.sizes.updates
-        return max(1, min(CALL_WORDS // words, CALL_NUMBERS // (BLOCK_RUNS * self.problem.policy.dimension)))
+        iterates = BLOCK_RUNS * self.problem.policy.dimension * (1 + self.sizes.lag)
+        return max(1, min(CALL_WORDS // words, CALL_NUMBERS // iterates))
 
     @contextmanager
     def start(self, streams: Streams, starts: Array, trace: Trace = NO_TRACE) -> Iterator["Runs"]:
@@ -162,7 +163,7 @@ def make_step_room(blocks: TrainingBlocks) -> StepRoom:
     rollout = make_rollout(problem, estimator, blocks.route, sizes, facts, lanes)
     wants_logs = rules.advantage.rewards.strength > 0.0 or rules.tokens.weighs_anew
     then = make_policy_room(paths, sizes.batch_size, lanes, wants_logs=wants_logs)
-    now = make_policy_room(paths, sizes.n_updated, lanes, wants_logs=wants_logs) if sizes.updates > 1 else then
+    now = make_policy_room(paths, sizes.n_updated, lanes, wants_logs=wants_logs) if sizes.moves else then
     return StepRoom(
         words=make_words(sizes),
         groups=make_groups(sizes.batch_size, n_outcomes, facts, lanes, in_order=in_order),
@@ -188,7 +189,7 @@ class Runs:
     def __init__(self, blocks: TrainingBlocks, room: StepRoom, streams: Streams, starts: Array, trace: Trace) -> None:
         self.blocks, self.room, self.streams, self.trace = blocks, room, streams, trace
         size = min(blocks.share_runs, -(-len(starts) // WIDTH) * WIDTH)
-        self.state = make_state(starts, size, moments_kept(blocks.optimiser))
+        self.state = make_state(starts, size, moments_kept(blocks.optimiser), blocks.sizes.lag)
         self.count = 0
 
     @property

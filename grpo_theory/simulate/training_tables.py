@@ -156,7 +156,8 @@ def make_token_rule(problem: Problem, estimator: Estimator, rewards: RewardTable
         widths=estimator.clip.widths,
         log_reference=rewards.log_reference,
         in_loss=problem.kl.strength if problem.kl is not None and estimator.kl.place == "loss" else 0.0,
-        drifts_away=sizes.updates > 1 and not estimator.ratio.constant,
+        moves=sizes.moves,
+        drifts_away=sizes.moves and not estimator.ratio.constant,
         pool={"": 0, "group": 1, "batch": sizes.n_updated}[estimator.aggregation.pool],
         group_size=sizes.group_size,
         updates=sizes.updates,
@@ -188,17 +189,23 @@ def covector_functions(estimator: Estimator, rule: TokenRule) -> CovectorFunctio
     )
 
 
-def make_state(starts: Array, size: int, n_moments: int) -> State:
-    """Return the state of runs that are about to start, (R, d), in shares of a size; the last one's start fills its share."""
+def make_state(starts: Array, size: int, n_moments: int, lag: int) -> State:
+    """Return the state of runs that are about to start, (R, d), in shares of a size; the last one's start fills its share.
+
+    The policies that draw the first `lag` rollouts, and the one after them, are the start.
+    """
     dimension = starts.shape[1]
     shares = -(-len(starts) // size)
     filled = np.concatenate([starts, np.repeat(starts[-1:], shares * size - len(starts), axis=0)])
     columns = zeros(shares, dimension, size)
     start = zeros(*columns.shape)
     columns[:] = start[:] = filled.reshape(shares, size, dimension).transpose(0, 2, 1)
+    past = zeros(shares, lag, dimension, size)
+    past[:] = columns[:, None]
     return State(
         wanted=len(starts),
         theta=columns,
+        past=past,
         average=zeros(*columns.shape),
         start=start,
         farthest=zeros(shares, size),

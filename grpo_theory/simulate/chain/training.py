@@ -72,6 +72,7 @@ class _Run:
         self.training, self.number, self.count, self.farthest = training, number, 0, 0.0
         # An optimiser moves runs that lie side by side; this one has nobody at its side.
         self._theta, self._start = np.array(start).reshape(-1, 1), start
+        self._past = [np.array(start)] * training.sizes.lag
         self._moments = np.zeros((moments_kept(training.optimiser), start.size, 1))
         self.average = np.zeros(start.size)
         self._ball = None if training.ball is None else training.ball.as_array(training.problem.policy)
@@ -85,6 +86,11 @@ class _Run:
     def _point(self) -> ChainPoint:
         return on_chain(self.training.problem, self.theta)
 
+    def _sampler(self) -> ChainPoint:
+        """Return the policy that draws: that of so many rollouts ago as rollouts lag."""
+        self._past.append(self.theta)
+        return on_chain(self.training.problem, self._past.pop(0))
+
     def advance(self, count: int) -> None:
         """Make updates until there have been so many, rollout by rollout."""
         while self.count < count:
@@ -97,7 +103,7 @@ class _Run:
 
     def _roll_out(self) -> None:
         """Draw a rollout, and make the updates that it serves."""
-        training, sizes, sampler = self.training, self.training.sizes, self._point()
+        training, sizes, sampler = self.training, self.training.sizes, self._sampler()
         batch = sizes.batch_size * sizes.group_size
         first = self.count // sizes.updates * batch
         draw_walks(training.words, self.number, first, batch, chances_of(sampler), self._walks)
@@ -105,7 +111,7 @@ class _Run:
         advantages = advantages_in(training.estimator, shown, sizes.batch_size)
         for update in range(sizes.updates):
             own = slice(update * sizes.n_updated, (update + 1) * sizes.n_updated)
-            current = sampler if update == 0 else self._point()
+            current = self._point() if update or sizes.lag else sampler
             self._update(current, sampler, self._walks.groups(own.start, own.stop), advantages[own])
 
     def _update(self, current: ChainPoint, sampler: ChainPoint, walks: Walks, advantages: Array) -> None:

@@ -35,6 +35,8 @@ class TokenRule(NamedTuple):
         Log probabilities (M, D) of tokens given their prefixes under the penalty's reference.
     in_loss : float
         The strength of the penalty if it is in the loss, and 0 if not.
+    moves : bool
+        Whether there are updates of a policy that is no longer the one that drew.
     drifts_away : bool
         Whether importance ratios change between the updates.
     pool : int
@@ -48,6 +50,7 @@ class TokenRule(NamedTuple):
     widths: Array
     log_reference: Lookup
     in_loss: float
+    moves: bool
     drifts_away: bool
     pool: int
     group_size: int
@@ -99,7 +102,17 @@ class CovectorFunctions(NamedTuple):
 
 
 TOKEN_RULE = record_type(
-    TokenRule, TOKEN_PATHS, F1, F1, LOOKUP, numba.float64, numba.boolean, numba.int64, numba.int64, numba.int64
+    TokenRule,
+    TOKEN_PATHS,
+    F1,
+    F1,
+    LOOKUP,
+    numba.float64,
+    numba.boolean,
+    numba.boolean,
+    numba.int64,
+    numba.int64,
+    numba.int64,
 )
 TOKEN_ROOM = record_type(TokenRoom, F4, F3, F2, F2, F2, F3)
 RATIO_FUNCTIONS = record_type(RatioFunctions, *map(FirstClassType, (RATIO, CLIP, KL)))
@@ -203,7 +216,7 @@ def fill_covectors_of_update(functions, rule, groups, all_sums, policies, first,
     then, now = policies
     for b in range(room.covectors.shape[0]):
         here, place, tokens, log_tokens = first + b, first + b, then.tokens, then.log_tokens
-        if rule.updates > 1:
+        if rule.moves:
             place, tokens, log_tokens = b, now.tokens, now.log_tokens
             for i in range(0, n, WIDTH):
                 fill_tokens(now, b, i, rule.paths.vocabulary_size)

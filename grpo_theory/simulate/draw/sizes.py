@@ -21,11 +21,17 @@ def as_sizes(batch_size: int, group_size: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class StepSizes:
-    """B prompts and G responses each, in rollouts that serve M updates."""
+    """B prompts and G responses each, in rollouts that serve M updates and were drawn some rollouts ago: `lag` of them."""
 
     batch_size: int
     group_size: int
     updates: int
+    lag: int = 0
+
+    @property
+    def moves(self) -> bool:
+        """Whether there are updates of a policy that is no longer the one that drew the rollout."""
+        return self.updates > 1 or self.lag > 0
 
     @property
     def n_updated(self) -> int:

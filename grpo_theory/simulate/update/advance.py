@@ -1,8 +1,9 @@
 """The compiled driver of training runs: words to iterates, many runs side by side: draw, advantage, covector, update.
 
 A run is a lane.  A share of the runs makes many steps before the next one does, so that a step's numbers stay in the first
-level of cache.  A rollout serves M updates, each on the groups of B/M of its prompts.  What only some estimators need (score
-norms, ratios, records, the kernel itself) is a function of its own, compiled when it is first wanted.
+level of cache.  A rollout serves M updates, each on the groups of B/M of its prompts.  Where rollouts lag, the policy that draws
+is that of some rollouts ago, and the iterates in between wait in a ring.  What only some estimators need (score norms, ratios,
+records, the kernel itself) is a function of its own, compiled when it is first wanted.
 """
 
 from functools import cache
@@ -12,7 +13,7 @@ import numba
 from numba import types
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F1, F2, F3, F4, NO_ARRAYS, FirstClassType, compile_driver, record_type
+from grpo_theory.compiler import F1, F2, F3, F4, NO_ARRAYS, FirstClassType, compile_driver, record_type, stage
 from grpo_theory.simulate.advantage.rollout import (
     ADVANTAGE_FUNCTIONS,
     ADVANTAGE_RULE,
@@ -109,7 +110,7 @@ class StepRoom(NamedTuple):
     words : Words
     groups : Groups
     policies : two PolicyRooms
-        The policy that draws, at the B prompts, and the one that is updated, at B/M of them; the same if M is 1.
+        The policy that draws, at the B prompts, and the one that is updated, at B/M of them; the same if M is 1 and nothing lags.
     rollout : Rollout
     tokens : TokenRoom
     rows : ndarray, shape (rows, N)
@@ -133,6 +134,9 @@ class State(NamedTuple):
         The number of runs R.
     theta, average, start : ndarray, shape (shares, d, N)
         The iterates, their averages so far, and where they began.
+    past : ndarray, shape (shares, S, d, N)
+        The iterates before each of the last S rollouts, where rollouts are drawn from the policy of S rollouts ago: those before
+        rollout t are at t modulo S, until rollout t + S has been drawn from them.
     farthest : ndarray, shape (shares, N)
         The largest squared distance of an iterate from the start.
     moments : ndarray, shape (shares, P, d, N), or (shares, 0, 0, 0)
@@ -147,6 +151,7 @@ class State(NamedTuple):
     theta: Array
     average: Array
     start: Array
+    past: Array
     farthest: Array
     moments: Array
     gradient: Array
@@ -166,7 +171,15 @@ FUNCTIONS = record_type(Functions, ADVANTAGE_FUNCTIONS, COVECTOR_FUNCTIONS, STEP
 RULES = record_type(Rules, OUTCOME_SOURCE, ADVANTAGE_RULE, TOKEN_RULE)
 UPDATES = record_type(Updates, F1, numba.int64, numba.int64, F1)
 STEP_ROOM = record_type(StepRoom, WORDS, GROUPS, types.UniTuple(POLICY_ROOM, 2), ROLLOUT, TOKEN_ROOM, F2)
-STATE = record_type(State, numba.int64, F3, F3, F3, F2, F4, F2, F1)
+STATE = record_type(State, numba.int64, F3, F3, F3, F4, F2, F4, F2, F1)
+
+
+@stage
+def look_back(theta, past, number):
+    """Replace the iterates (d, N) of S rollouts ago, in the ring (S, d, N), by those before the rollout of that number."""
+    for j in range(theta.shape[0]):
+        for i in range(theta.shape[1]):
+            past[number % past.shape[0], j, i] = theta[j, i]
 
 
 def advance(functions, rules, updates, streams, room, state, trace):
@@ -179,6 +192,7 @@ def advance(functions, rules, updates, streams, room, state, trace):
     step, token_rule, words, groups, rollout = functions.step, rules.tokens, room.words, room.groups, room.rollout
     per_rollout, size, keeps = token_rule.updates, state.theta.shape[2], trace.path.shape[0] > 0
     policy, now = room.policies
+    lag = state.past.shape[1]
     chunk, n_shares, batch_size = words.dithers.shape[0], LANES // size, groups.prompts.shape[0]
     n_updated = batch_size // per_rollout
     share_of_all = 1.0 / (n_updated * token_rule.group_size)
@@ -196,7 +210,12 @@ def advance(functions, rules, updates, streams, room, state, trace):
                 for s in range(place, place + rollouts):
                     made = before + (s - place) * per_rollout
                     draw_prompts_of(words, s, lane, n, rules.source, groups)
-                    step.fill_logits(theta, groups.prompts, step.array, room.rows, policy.logits)
+                    if lag > 0:
+                        past, number = state.past[share], made // per_rollout
+                        step.fill_logits(past[number % lag], groups.prompts, step.array, room.rows, policy.logits)
+                        look_back(theta, past, number)
+                    else:
+                        step.fill_logits(theta, groups.prompts, step.array, room.rows, policy.logits)
                     for b in range(batch_size):
                         draw_outcomes(words, s, lane, b, n, rules.source, policy, groups)
                     find_advantages(functions.advantage, rules.advantage, policy, n, groups, rollout)
@@ -212,7 +231,7 @@ def advance(functions, rules, updates, streams, room, state, trace):
                     for j in range(per_rollout):
                         count, first = made + j + 1, j * n_updated
                         prompts = groups.prompts[first : first + n_updated]
-                        if per_rollout > 1:
+                        if token_rule.moves:
                             step.fill_logits(theta, prompts, step.array, room.rows, now.logits)
                         covectors, step_size = room.tokens.covectors, updates.step_sizes[count - 1]
                         fill_covectors_of_update(

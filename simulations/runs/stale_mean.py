@@ -1,0 +1,70 @@
+"""P7: what a stale rollout does to the mean update, exactly.
+
+With one token and advantages that add up to 0 in each group, an update without ratio is the one of the policy that sampled: stale
+rollouts delay the gradient and do nothing else.  With the ratio of the whole response the leave-one-out mean is unbiased however
+old the rollout.  Broken: no mean is subtracted; the response's own reward is in the mean.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.harness.study import Cell, Settings
+from simulations.sequence.parts import composed
+from simulations.sources import OURS, derived
+
+DELAYED = Statement(
+    "P7/delay",
+    derived(28),
+    "one token, advantages that add up to 0: the mean update without ratio on a stale rollout is that of the policy that sampled",
+    "identity",
+    formula=r"One token, advantages that add up to $0$: without ratio, $E\,\hat g(\theta_k;\theta_{k-s})=E\,\hat g"
+    r"(\theta_{k-s};\theta_{k-s})$.",
+    whose=OURS,
+)
+UNBIASED = Statement(
+    "P7/whole ratio",
+    derived(28),
+    "with the ratio of the whole response the mean update of the leave-one-out mean is the current policy's gradient, however "
+    "stale the rollout",
+    "identity",
+    formula=r"With the ratio of the whole response and the leave-one-out mean, $E\,\hat g(\theta_k;\theta_{k-s})=\nabla "
+    r"J(\theta_k)$ for every $s$.",
+    whose=OURS,
+)
+
+ONE_TOKEN, SEQUENCES = ("tabular", "linear", "mixed", "conflict"), ("sequence-tabular", "sequence-shared")
+CENTRED, BROKEN = ("rloo", "dr_grpo", "grpo"), "reinforce"
+GROUP_SIZE, APART = 4, 0.7
+"""The standard deviation by which a parameter has moved since the rollout was sampled: ratios of 1/2 and 2 are usual."""
+SEED = 7
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each problem; exact, so quick is no different."""
+    return [Cell({"problem": name, "group_size": GROUP_SIZE}) for name in (*ONE_TOKEN, *SEQUENCES)]
+
+
+def compare(settings: Settings) -> Iterator[Comparison]:
+    """Yield the largest difference between the two sides, in lengths of the gradient."""
+    name, group_size = settings["problem"], settings["group_size"]
+    problem, rng = gt.gallery.problem(name), np.random.default_rng(SEED)
+    then = problem.theta
+    now = then + APART * rng.standard_normal(then.size)
+    gradient = gt.moments(problem, now).gradient
+
+    def mean(estimator: str | gt.Estimator, at: Array) -> Array:
+        return gt.gradient_mean(problem, at, estimator, batch_size=1, group_size=group_size, behaviour=then)
+
+    def apart(one: Array, other: Array) -> float:
+        return float(np.abs(one - other).max() / np.linalg.norm(gradient))
+
+    if name in ONE_TOKEN:
+        broken = apart(mean(BROKEN, now), mean(BROKEN, then))
+        for estimator in CENTRED:
+            yield DELAYED.compare(f"{name} ({estimator})", apart(mean(estimator, now), mean(estimator, then)), 0.0, broken=broken)
+    whole, own = (composed(advantage, "trajectory") for advantage in ("rloo", "dr_grpo"))
+    yield UNBIASED.compare(name, apart(mean(whole, now), gradient), 0.0, broken=apart(mean(own, now), gradient))
