@@ -158,7 +158,7 @@ class EstimatorLaws:
         """Return the root of the efficiency of a baseline with its batch, times ||g||, and its likely value."""
         law = self.of_pair(pair.name, pair.share, np.array([pair.group_size]))
         roots, likely = law.root_efficiency(np.array([pair.batch_size]))
-        return _one(roots, 0), float(likely[0])
+        return Estimates(roots.values[0], roots.influences[0]), float(likely[0])
 
 
 def advise_by_efficiency(
@@ -201,7 +201,7 @@ def advise_by_efficiency(
         base = laws.of_recommended(recommended.pair)
     else:
         choice = choose_by_efficiency(law, laws.batches(law.group_sizes), level)
-        base, needed = (_one(choice.roots, choice.best), choice.likely_root), choice.prompts_needed(tolerance)
+        base, needed = (choice.root, choice.likely_root), choice.prompts_needed(tolerance)
         signal = efficiency_signal(law, choice.best, choice.batch_size, level, kept.known_scores.shape[-1])
     others = switches(laws.others(own, level), *base, level)
     return EstimatorAdvice(choice, signal, needed, by_length, others, "", largest, laws.rollouts.batch_size)
@@ -216,10 +216,6 @@ def switches(choices: Mapping[str, EfficiencyChoice], root: Estimates, likely: f
     found = []
     for name, choice in choices.items():
         each = 1.0 - (1.0 - level) / len(choices)
-        gain = efficiency_gain(_one(choice.roots, choice.best), root, choice.likely_root / likely, each)
+        gain = efficiency_gain(choice.root, root, choice.likely_root / likely, each)
         found.append(Switch(name, choice.group_size, choice.batch_size, gain))
     return tuple(found)
-
-
-def _one(estimates: Estimates, index: int) -> Estimates:
-    return Estimates(estimates.values[index], estimates.influences[index])
