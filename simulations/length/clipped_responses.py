@@ -6,6 +6,7 @@ decides is too rare to be drawn. Broken: GSPO's narrow widths on the ratio of th
 or GSPO after four times the drift, whichever has less efficiency.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
 from simulations.length.points import chain_point
-from simulations.length.ratios_by_length import BATCH, ESTIMATORS, GROUP, LOSS, SEED, SUCCESS, ahead, drifted, law_at
+from simulations.length.ratios_by_length import ESTIMATORS, GROUP, LOSS, SEED, SUCCESS, ahead, drifted
 from simulations.sources import OURS, TIC_GRPO, derived
 
 CUT = Statement(
@@ -57,7 +58,9 @@ JUDGED = ("copy", "goal walk", "think until sure")
 LONG, PER_TOKEN, DRIFT = 1024, 1.0 / 256.0, 1.0
 LENGTHS, QUICK_LENGTHS = (16, 64, 256, LONG), (64, LONG)
 DIRECTIONS = 2
-REPLICATIONS, QUICK_REPLICATIONS = 36, 12
+BATCH = 16
+"""Smaller steps than in `ratios_by_length`: there are four times as many of them, and limits rest on their number."""
+REPLICATIONS, QUICK_REPLICATIONS = 144, 48
 
 
 def _whole(name: str, ratio: str, clip: gt.Clip) -> gt.Estimator:
@@ -89,7 +92,7 @@ def drifts(length: int) -> dict[str, float]:
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
-    """Simulate one step of 64 groups of 16 at every length, drift and direction."""
+    """Simulate one step of 16 groups of 16 at every length, drift and direction."""
     found = []
     places = [
         (length, fixed, nats, d)
@@ -122,7 +125,8 @@ def steps(
         behaviour=point.theta,
         directions=np.eye(theta.size),
     )
-    laws = {name: law_at(point, theta, ESTIMATORS[name]) for name in EXACT}
+    current = replace(point, theta=theta)
+    laws = {name: gt.exact.law_between(current, point, ESTIMATORS[name], batch_size=BATCH, group_size=GROUP) for name in EXACT}
     gradient = laws["none"].true_gradient
     rows = [
         {"ratio": name, "quantity": quantity, "estimate": value, "standard_error": 0.0}

@@ -72,6 +72,9 @@ def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
                 found[nats] = share_within(point, theta), limit(point, theta)
                 common = {"kind": settings["kind"], "length": length, "direction": d, "nats": nats}
                 yield common | {"quantity": "share kept", "estimate": found[nats][0], "prediction": found[nats][1]}
+                normal = float(np.log(point.bandit.prompt_weights @ np.exp(2.0 * drifts(point, theta))))
+                second = float(np.log(characteristic(point, theta, np.array([-2j])).real[0]))
+                yield common | {"quantity": "log second moment", "estimate": second, "prediction": normal}
             if length == LONG:
                 own, broken = (abs(found[nats][0] - found[NEAR][1]) for nats in (NEAR, BROKEN))
                 yield statement.compare(f"{settings['kind']}, direction {d}", own, MARGIN, broken=broken)
@@ -125,8 +128,8 @@ def share_within(point: ChainPoint, theta: Array) -> float:
 def characteristic(point: ChainPoint, theta: Array, u: Array) -> Array:
     """Return E exp(i u log R) of the point's responses at each u, shape (N,): by the T-th power of a matrix for each u.
 
-    A token weighs p_0 exp(i u log(p/p_0)) and leads to its state, or to one more in which nothing is drawn. Prompts that reach
-    the same states have one matrix.
+    At u = -2i it is E R^2. A token weighs p_0 exp(i u log(p/p_0)) and leads to its state, or to one more in which nothing is
+    drawn. Prompts that reach the same states have one matrix.
     """
     chain, weights = point.chain, point.bandit.prompt_weights
     logs = chain.token_log_probabilities(theta) - point.state_log_probabilities
