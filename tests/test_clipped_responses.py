@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from pages import DOCS
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -115,9 +116,19 @@ def test_at_a_thousand_tokens_controls_are_refuted():
 
 
 @pytest.mark.parametrize("kind", ["think until sure", "bigram text"])
-def test_the_limit_laws_hold_at_a_thousand_tokens(kind):
+def test_the_limit_laws_hold_at_a_thousand_tokens_with_the_numbers_of_the_page(kind):
     found = list(log_ratios.compare({"kind": kind, "lengths": [1024]}))
     judged = [one for one in found if not isinstance(one, dict)]
     assert len(judged) == log_ratios.DIRECTIONS
     for one in judged:
         assert one.estimate < log_ratios.MARGIN < one.broken
+    said = " ".join((DOCS / "long_responses.md").read_text(encoding="utf-8").split())
+    rows = [one for one in found if isinstance(one, dict) and one["nats"] == 1.0]
+    kept = sorted(row["estimate"] for row in rows if row["quantity"] == "share kept")
+    if kind == "bigram text":
+        assert f"a clip keeps {kept[0]:.1%} and {kept[1]:.1%} of the responses in the text's task" in said
+    else:
+        seconds = sorted(np.exp(row["estimate"]) for row in rows if row["quantity"] == "log second moment")
+        assert {f"{share:.0%}" for share in kept} == {"16%"}
+        assert "A clip then keeps 16% in place of 9%" in said
+        assert f"The second moment of R is {seconds[0]:.0f} and {seconds[1]:.3g} in place of {np.exp(2.0):.1f}" in said
