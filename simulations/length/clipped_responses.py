@@ -21,8 +21,8 @@ from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
+from simulations.length.drifts import NEAR, SEED, SUCCESS, ahead, drifted
 from simulations.length.points import chain_point
-from simulations.length.ratios_by_length import ESTIMATORS, GROUP, LOSS, SEED, SUCCESS, ahead, drifted
 from simulations.sources import OURS, TIC_GRPO, derived
 
 CUT = Statement(
@@ -55,10 +55,10 @@ GEOMETRIC = Statement(
 )
 JUDGED = ("copy", "goal walk", "think until sure")
 """Not the text: one step of 1,024 responses has an efficiency of 0.005 there, and its means would take a thousand times more."""
-LONG, PER_TOKEN, DRIFT = 1024, 1.0 / 256.0, 1.0
+LONG, PER_TOKEN = 1024, 1.0 / 256.0
 LENGTHS, QUICK_LENGTHS = (16, 64, 256, LONG), (64, LONG)
 DIRECTIONS = 2
-BATCH = 16
+BATCH, GROUP = 16, 16
 """Smaller steps than in `ratios_by_length`: there are four times as many of them, and limits rest on their number."""
 REPLICATIONS, QUICK_REPLICATIONS = 144, 48
 
@@ -77,7 +77,9 @@ SIMULATED = {
     GSPO: _whole(GSPO, "geometric", CLIPS["by sign"].with_widths(*WIDTHS)),
     NARROW: _whole(NARROW, "trajectory", CLIPS["two-sided"].with_widths(*WIDTHS)),
 }
-EXACT = ("none", "trajectory")
+EXACT = {name: _whole(name, name, CLIPS["none"]) for name in ("none", "trajectory")}
+LOSS = 0.1
+"""A tenth of the efficiency is a tenth of the steps."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -88,7 +90,7 @@ def cells(quick: bool) -> list[Cell]:
 
 def drifts(length: int) -> dict[str, float]:
     """Return the drift in nats a response, by what stays as it is when responses get longer; at 256 tokens they are one."""
-    return {"response": DRIFT} | ({"token": length * PER_TOKEN} if length * PER_TOKEN != DRIFT else {})
+    return {"response": NEAR} | ({"token": length * PER_TOKEN} if length * PER_TOKEN != NEAR else {})
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> list[dict[str, Any]]:
@@ -126,7 +128,7 @@ def steps(
         directions=np.eye(theta.size),
     )
     current = replace(point, theta=theta)
-    laws = {name: gt.exact.law_between(current, point, ESTIMATORS[name], batch_size=BATCH, group_size=GROUP) for name in EXACT}
+    laws = {name: gt.exact.law_between(current, point, one, batch_size=BATCH, group_size=GROUP) for name, one in EXACT.items()}
     gradient = laws["none"].true_gradient
     rows = [
         {"ratio": name, "quantity": quantity, "estimate": value, "standard_error": 0.0}

@@ -19,8 +19,8 @@ from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
+from simulations.length.drifts import NEAR, SEED, SUCCESS, drifted
 from simulations.length.points import chain_point
-from simulations.length.ratios_by_length import LONG, NEAR, SEED, SUCCESS, drifted
 from simulations.sources import OURS, derived
 
 NORMAL = Statement(
@@ -44,7 +44,8 @@ MIXED = Statement(
 
 STOPPED = ("think until sure",)
 BROKEN = 4.0
-LENGTHS, DIRECTIONS = (64, LONG), 2
+LONG, DIRECTIONS = 1024, 2
+LENGTHS = (64, LONG)
 WINDOW, MARGIN = (0.8, 1.2), 0.03
 """Where one response in eleven is kept, nobody notices whether it is one in eight or one in sixteen."""
 BLUR = 0.02
