@@ -165,11 +165,12 @@ def claims(table: pd.DataFrame) -> list[Claim]:
 def _switch(table: pd.DataFrame, estimator: str) -> Claim:
     """How often the limits of gains over an estimator hold, over the logs of all problems, which are as many of each."""
     own = table[(table["quantity"] == estimator_switches.HOLD) & (table["estimator"] == estimator)]
-    shares = []
-    for arm in ("planned", "control"):
-        rows = own[own["arm"] == arm]
-        shares.append(_misses(pd.Series({"estimate": rows["estimate"].mean(), "replications": rows["replications"].sum()})))
-    return SWITCH.claim(f"{own['problem'].nunique()} problems, {estimator}, {PROMPTS} prompts of {LOGGED}", *shares)
+    setting = f"{own['problem'].nunique()} problems, {estimator}, {PROMPTS} prompts of {LOGGED}"
+    return SWITCH.claim(setting, _pooled(own[own["arm"] == "planned"]), _pooled(own[own["arm"] == "control"]))
+
+
+def _pooled(logs: pd.DataFrame) -> Evidence:
+    return _misses(pd.Series({"estimate": logs["estimate"].mean(), "replications": logs["replications"].sum()}))
 
 
 def _misses(row: pd.Series) -> Evidence:
