@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 
 from grpo_theory.page.style import RATIOS
 from paper_figures.content.kinds import TITLES
-from simulations.length.ratios_by_length import BATCH, GROUP, SUCCESS
-from simulations.length.ratios_by_length import NEAR as DRIFT
+from simulations.length.drifts import NEAR as DRIFT
+from simulations.length.drifts import SUCCESS
+from simulations.length.ratios_by_length import BATCH, GROUP
 
 PLACE = 215
 TABLES = ("ratios_by_length",)

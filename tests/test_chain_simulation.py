@@ -8,7 +8,7 @@ from streams_by_numpy import raw
 import grpo_theory as gt
 from grpo_theory.estimation import find
 from grpo_theory.simulate.chain import gradients, walks, weighing
-from grpo_theory.simulate.draw.prompt_tables import alias_rows
+from grpo_theory.simulate.draw.prompt_tables import alias_rows, fill_aliases
 from grpo_theory.simulate.draw.streams import as_seed_sequence, mix, stream_words
 
 LIMIT = 4.9
@@ -201,11 +201,11 @@ def test_streams_are_numpys_and_a_response_has_one_of_its_own():
     assert np.array_equal(whole.prompts[5:], later.prompts)
 
 
-def test_alias_tables_are_those_of_prompts():
+def test_alias_tables_of_many_laws_are_those_of_each():
     laws = np.random.default_rng(1).dirichlet(np.full(7, 0.3), 40)
     laws[3] = np.eye(7)[2]
     thresholds, choices = np.empty(280), np.empty((280, 2), dtype=np.int64)
-    walks.fill_aliases(laws, thresholds, choices)
+    fill_aliases(laws, thresholds, choices)
     tables = np.stack([alias_rows(law) for law in laws])
     assert np.array_equal(thresholds.reshape(40, 7), tables[..., 0])
     assert np.array_equal(choices[:, 0], np.arange(280))

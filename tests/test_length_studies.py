@@ -7,7 +7,7 @@ import pytest
 
 import grpo_theory as gt
 from grpo_theory.problem.chains import KINDS
-from simulations.length import efficiency_by_length, ratios_by_length, score_power
+from simulations.length import drifts, efficiency_by_length, ratios_by_length, score_power
 from simulations.length.points import chain_point
 
 
@@ -78,7 +78,7 @@ def test_a_drift_is_as_long_as_it_is_said_to_be():
     """The divergence of a response, over the listed twin's responses."""
     chain = gt.TokenChain([[0, 1], [0, 2], [1, 0]], 6, end_token=0, starts=[0, 1])
     point = chain_point(gt.Problem(gt.StateRewards([0.0, 1.0, 0.5]), chain, theta=[0.0, 0.3, 0.2, 0.0, -0.1, 0.4]))
-    theta = ratios_by_length.drifted(point, 0.3, np.random.default_rng(1))
+    theta = drifts.drifted(point, 0.3, np.random.default_rng(1))
     listed = gt.Problem(point.bandit, chain).listed()
     before, after = (listed.policy.probabilities(one) for one in (point.theta, theta))
     assert (before * np.log(before / after)).sum(axis=1).mean() == pytest.approx(0.3, rel=1e-9)
@@ -88,7 +88,7 @@ def test_an_update_that_points_back_counts_below_nothing():
     settings = {"kind": "think until sure", "lengths": [64, 1024], "directions": 3}
     comparisons, rows = yielded(ratios_by_length, settings)
     own = {(row["length"], row["direction"], row["ratio"], row["quantity"]): row["estimate"] for row in rows}
-    assert ratios_by_length.ahead(SimpleNamespace(efficiency=0.4, cosine=-0.6)) == -0.4
+    assert drifts.ahead(SimpleNamespace(efficiency=0.4, cosine=-0.6)) == -0.4
     (clip,) = (one for one in comparisons if one.statement == "length/clip")
     lost = [1.0 - own[64, d, "token, clipped", "efficiency"] / own[64, d, "token", "efficiency"] for d in range(3)]
     assert clip.broken == pytest.approx(max(lost))

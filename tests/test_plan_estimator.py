@@ -48,11 +48,14 @@ def test_other_estimators_stand_beside_the_recommendation(capsys, table):
     for name in (None, "rloo", "trl_grpo"):
         advice = gt.plan.advise(gt.read_rollouts(table), 1024, estimator=name)
         own = {"rloo"} if name is None else {name}
+        # All limits hold at once, so that each has a third of the error probability.
+        assert [one.gain.level for one in advice.scores.by_efficiency.others] == pytest.approx([1.0 - 0.05 / 3.0] * 3)
         assert [one.name for one in advice.scores.by_efficiency.others] == [one for one in OTHERS if one not in own]
         _, found, _ = told(capsys, table, *(() if name is None else ("--estimator", name)))
         assert any(text.startswith("OTHER ESTIMATORS") for text in found)
-    without = gt.plan.advise(gt.read_rollouts(table), 1024, estimator="trl_grpo_loss")
-    assert "trl_grpo" not in {one.name for one in without.scores.by_efficiency.others}
+    for alias in ("trl_grpo_loss", "grpo"):  # the same advantages by composition, and by a kernel of another name
+        without = gt.plan.advise(gt.read_rollouts(table), 1024, estimator=alias)
+        assert [one.name for one in without.scores.by_efficiency.others] == ["rloo", "nemo_rl", "max_rl"]
 
 
 def test_what_rloo_gains_over_another_is_what_the_other_loses_to_it(table):

@@ -1,5 +1,7 @@
 """The study of plans for a named estimator: its truths by other routes, what it judges, and its controls."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,8 @@ import pytest
 import grpo_theory as gt
 from grpo_theory.plan import choose_group_size
 from grpo_theory.plan.efficiency import EfficiencyChoice
-from simulations.plan import heavy_pilots
+from grpo_theory.plan.estimator_advice import EstimatorLaws
+from simulations.plan import estimator_switches, heavy_pilots
 from simulations.plan.estimator_pilots import (
     CHAINS,
     HEAVY,
@@ -20,7 +23,7 @@ from simulations.plan.estimator_pilots import (
     efficiencies,
     listed,
 )
-from simulations.plan.planned_estimator import ESTIMATORS, QUANTITIES, cells, claims, judge, rows, simulate
+from simulations.plan.planned_estimator import ESTIMATORS, LEVEL, QUANTITIES, cells, claims, judge, rows, simulate
 
 SIZES, BATCHES = (part.tolist() for part in LIMITS.batches())
 
@@ -89,6 +92,34 @@ def test_what_is_judged_is_what_the_library_says():
     assert judge(scores.own, "linear", "trl_grpo").keys() == judged.keys()
 
 
+@pytest.mark.parametrize("estimator", estimator_switches.OWN)
+def test_gains_that_are_judged_are_those_that_a_user_is_told(estimator):
+    (log,) = draw_logs("graded", np.random.default_rng(3), 1)
+    advice = gt.plan.advise(log, LIMITS, estimator=estimator)
+    laws, chosen = EstimatorLaws(log, LIMITS, None), {}
+    chosen["rloo"] = choose_group_size(log, LIMITS)
+    chosen["trl_grpo"] = laws.choice("trl_grpo", LEVEL)
+    told = advice.scores.by_efficiency.others
+    found = estimator_switches.judge_switches("graded", laws, chosen, LEVEL, broken=False)[estimator]
+    current = estimator_switches.exact("graded", estimator, advice.scores.choice.group_size)
+    assert found == estimator_switches.judge_gains("graded", current, told)
+    gains = [efficiencies("graded", one.name)[SIZES.index(one.group_size)] / current - 1.0 for one in told]
+    held = all(one.gain.low <= gain <= one.gain.high for one, gain in zip(told, gains, strict=True))
+    assert found == {"switch": held, "shown": any(one.gain.low > 0.0 for one in told)}
+    # One limit that fails is enough, and one gain that is shown.
+    missed = [replace(told[0], gain=replace(told[0].gain, low=np.float64(gains[0] + 0.1))), *told[1:]]
+    assert estimator_switches.judge_gains("graded", current, tuple(missed))["switch"] == 0.0
+    assert estimator_switches.judge_gains("graded", current / 2.0, told) != found
+
+
+def test_responses_taken_for_prompts_have_narrower_limits():
+    (log,) = draw_logs("linear", np.random.default_rng(4), 1)
+    roots = EstimatorLaws(log, LIMITS, None).choice("nemo_rl", LEVEL).roots
+    narrow = estimator_switches.by_response(roots)
+    assert narrow.standard_errors * np.sqrt(LOGGED) == pytest.approx(roots.standard_errors)
+    assert (narrow.values == roots.values).all()
+
+
 def test_controls_are_refuted_and_the_planner_is_not():
     """On a tenth of the logs, at the level of a report; the limits of these are too wide to confirm."""
     table = pd.DataFrame(
@@ -98,9 +129,9 @@ def test_controls_are_refuted_and_the_planner_is_not():
             for row in rows(cell.settings, [simulate(cell.settings, np.random.SeedSequence([5, i]), 0)])
         ]
     )
-    assert set(table["quantity"]) == set(QUANTITIES)
+    assert set(table["quantity"]) == {*QUANTITIES, estimator_switches.HOLD, estimator_switches.SHOWN}
     found = claims(table)
-    assert len(found) == len(ESTIMATORS) * (3 * len(NAMES) - 1)
+    assert len(found) == len(ESTIMATORS) * (3 * len(NAMES) - 1) + len(estimator_switches.OWN)
     for one in found:
         low, _ = one.control.interval(1e-5)
         assert low > one.control.prediction, (one.statement.id, one.setting)

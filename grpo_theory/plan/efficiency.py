@@ -47,6 +47,11 @@ class EfficiencyChoice(SizeChoice):
         """The number of prompts that the estimates come from."""
         return self.roots.prompts
 
+    @property
+    def root(self) -> Estimates:
+        """The recommended size's, shape ()."""
+        return Estimates(self.roots.values[self.best], self.roots.influences[self.best])
+
     def prompts_needed(self, tolerance: float) -> int | None:
         """Return how many prompts a pilot needs for the recommended size to lose less than a share, at the level.
 

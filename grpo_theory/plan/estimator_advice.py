@@ -1,5 +1,6 @@
 """The best batch of a user's own estimator, by its efficiency, and what another estimator with its own best batch would gain."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ from grpo_theory.arrays import Integers
 from grpo_theory.estimation import Estimator, find
 from grpo_theory.intervals.interval import Interval
 from grpo_theory.intervals.u_statistics import prompt_gradients
-from grpo_theory.plan.baseline_gain import BaselineChoice, pair_terms
+from grpo_theory.plan.baseline_gain import BaselineChoice, Pair, pair_terms
 from grpo_theory.plan.baselines import baseline_terms
 from grpo_theory.plan.convention import weighs_by_length
 from grpo_theory.plan.cost import Limits
@@ -16,7 +17,7 @@ from grpo_theory.plan.efficiency import EfficiencyChoice, choose_by_efficiency, 
 from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.size_choice import FEWEST_PROMPTS, rivals
 from grpo_theory.plan.step_law import Estimates, StepLaw
-from grpo_theory.plan.subgroups import MOST_VALUES, RewardClasses, can_be_averaged, check_reads_own_rewards
+from grpo_theory.plan.subgroups import MOST_VALUES, RewardClasses, can_be_averaged, check_reads_own_rewards, group_table
 from grpo_theory.samples import Groups, RaggedRollouts
 
 OTHERS = ("rloo", "trl_grpo", "nemo_rl", "max_rl")
@@ -110,10 +111,14 @@ class EstimatorLaws:
         allowed, batches = self.limits.batches()
         return batches[np.searchsorted(allowed, sizes)]
 
+    def averaged_sizes(self, estimator: Estimator) -> Integers:
+        """Return the sizes of which all subgroups of the logged groups are averaged over."""
+        sizes = self.sizes(estimator.advantage.minimum_group_size, self.largest)
+        return sizes[[can_be_averaged(self.classes, size) for size in sizes.tolist()]]
+
     def of(self, estimator: Estimator) -> StepLaw | None:
         """Return the law of an estimator's advantages up to the logged group size; None if no such size is allowed."""
-        sizes = self.sizes(estimator.advantage.minimum_group_size, self.largest)
-        sizes = sizes[[can_be_averaged(self.classes, size) for size in sizes.tolist()]]
+        sizes = self.averaged_sizes(estimator)
         return StepLaw.of_subgroups(self.classes, self.gradients, estimator, sizes) if sizes.size else None
 
     def of_pair(self, name: str, share: float, sizes: Integers) -> StepLaw:
@@ -131,6 +136,28 @@ class EstimatorLaws:
             except ValueError:  # as one that divides by the mean, of rewards below 0
                 return None
         return None if law is None else choose_by_efficiency(law, self.batches(law.group_sizes), level)
+
+    def others(self, own: Estimator | None, level: float) -> dict[str, EfficiencyChoice]:
+        """Return the choices of `OTHERS` but the user's estimator; of all but RLOO if the user's is planned by its error."""
+        names = [name for name in OTHERS if not (name == "rloo" if own is None else self._same(name, own))]
+        found = {name: self.choice(name, level) for name in names}
+        return {name: choice for name, choice in found.items() if choice is not None}
+
+    def _same(self, name: str, own: Estimator) -> bool:
+        """Return whether an estimator gives responses the advantages of the user's, whatever either is called."""
+        other, values = find(name), self.classes.values
+        sizes = np.intersect1d(self.averaged_sizes(other), self.averaged_sizes(own))
+        try:
+            tables = [[group_table(one, values, size).advantages for one in (other, own)] for size in sizes.tolist()]
+        except ValueError:
+            return False
+        return bool(tables) and all(np.allclose(first, second, rtol=1e-9, atol=1e-12) for first, second in tables)
+
+    def of_recommended(self, pair: Pair) -> tuple[Estimates, float]:
+        """Return the root of the efficiency of a baseline with its batch, times ||g||, and its likely value."""
+        law = self.of_pair(pair.name, pair.share, np.array([pair.group_size]))
+        roots, likely = law.root_efficiency(np.array([pair.batch_size]))
+        return Estimates(roots.values[0], roots.influences[0]), float(likely[0])
 
 
 def advise_by_efficiency(
@@ -169,38 +196,25 @@ def advise_by_efficiency(
         why = f"budget and limits allow no group of at most {largest}, the number of responses that the prompts have"
         return EstimatorAdvice(None, None, None, by_length, (), why, largest, laws.rollouts.batch_size)
     if law is None:
-        choice, signal, needed, pair = None, None, None, recommended.pair
-        base = laws.of_pair(pair.name, pair.share, np.array([pair.group_size])).root_efficiency(np.array([pair.batch_size]))
-        place = 0
+        choice, signal, needed = None, None, None
+        base = laws.of_recommended(recommended.pair)
     else:
         choice = choose_by_efficiency(law, laws.batches(law.group_sizes), level)
-        base, place, needed = law.root_efficiency(choice.batch_sizes), choice.best, choice.prompts_needed(tolerance)
-        signal = efficiency_signal(law, place, choice.batch_size, level, kept.known_scores.shape[-1])
-    others = _switches(laws, own, (_one(base[0], place), float(base[1][place])), level)
+        base, needed = (choice.root, choice.likely_root), choice.prompts_needed(tolerance)
+        signal = efficiency_signal(law, choice.best, choice.batch_size, level, kept.known_scores.shape[-1])
+    others = switches(laws.others(own, level), *base, level)
     return EstimatorAdvice(choice, signal, needed, by_length, others, "", largest, laws.rollouts.batch_size)
 
 
-def _switches(laws: EstimatorLaws, own: Estimator | None, base: tuple[Estimates, float], level: float) -> tuple[Switch, ...]:
-    """Return what other estimators would gain; each has its part of the error probability."""
-    root, likely = base
-    names = [name for name in OTHERS if not _same(name, own)]
+def switches(choices: Mapping[str, EfficiencyChoice], root: Estimates, likely: float, level: float) -> tuple[Switch, ...]:
+    """Return what other estimators would gain over one whose efficiency has a root: all limits hold at once, at the level.
+
+    Each has an equal part of the error probability. What is promised is said of the batches that are named, not of batches that
+    would be best.
+    """
     found = []
-    for name in names:
-        choice = laws.choice(name, level)
-        if choice is not None:
-            ratio = choice.likely_root / likely
-            gain = efficiency_gain(_one(choice.roots, choice.best), root, ratio, 1.0 - (1.0 - level) / len(names))
-            found.append(Switch(name, choice.group_size, choice.batch_size, gain))
+    for name, choice in choices.items():
+        each = 1.0 - (1.0 - level) / len(choices)
+        gain = efficiency_gain(choice.root, root, choice.likely_root / likely, each)
+        found.append(Switch(name, choice.group_size, choice.batch_size, gain))
     return tuple(found)
-
-
-def _same(name: str, own: Estimator | None) -> bool:
-    """Return whether an estimator has the advantages of the user's, or of the squared error's plan if the user's is none."""
-    if own is None:
-        return name == "rloo"
-    other, mine = find(name).advantage, own.advantage
-    return other.function is mine.function and dict(other.parameters) == dict(mine.parameters)
-
-
-def _one(estimates: Estimates, index: int) -> Estimates:
-    return Estimates(estimates.values[index], estimates.influences[index])

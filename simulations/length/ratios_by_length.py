@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 import grpo_theory as gt
 from grpo_theory.arrays import Array
@@ -21,7 +20,7 @@ from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from grpo_theory.problem import ChainPoint
 from grpo_theory.problem.chains import KINDS
-from grpo_theory.problem.recursion import visits
+from simulations.length.drifts import NEAR, SEED, SUCCESS, ahead, drifted
 from simulations.length.points import chain_point
 from simulations.sources import OURS, TIC_GRPO, derived
 
@@ -61,18 +60,15 @@ POWERLESS = {
 
 SHORT, LONG = 64, 1024
 QUICK_LENGTHS = (SHORT, LONG)
-NEAR, FAR = 1.0, 2.0
-SUCCESS = 0.55
+FAR = 2.0
 BATCH, GROUP = 64, 16
 TURN = 0.01
 """A cosine of 0.99 costs 2% of the efficiency, which nobody would notice."""
 LOSS = 0.1
 """A tenth of the efficiency is a tenth of the steps."""
-SEED, DIRECTIONS, QUICK_DIRECTIONS = 36, 10, 2
+DIRECTIONS, QUICK_DIRECTIONS = 10, 2
 """How many directions are drawn: with ten, half of all directions are worse than the worst of them once in a thousand times."""
 GRID = {"lengths": [16, SHORT, 256, LONG], "directions": DIRECTIONS}
-MOST = 50.0
-"""The longest drift, in multiples of a response's noise, that is looked at."""
 
 
 def upside_down(log_ratios, length, ratios):
@@ -152,34 +148,7 @@ def _judged(kind: str, directions: range, laws: dict[tuple[int, int, float, str]
     yield CLIPPED.compare(kind, worst(lambda d: lost(d, LONG)), LOSS, broken=worst(lambda d: lost(d, SHORT)), facts=facts)
 
 
-def ahead(law: gt.GradientLaw) -> float:
-    """Return the efficiency, which is a square, with the sign of the cosine: below 0 where the mean update points back."""
-    return float(np.copysign(law.efficiency, law.cosine))
-
-
 def law_at(point: ChainPoint, theta: Array, estimator: gt.Estimator) -> gt.GradientLaw:
     """Return the law at theta of responses that the point has drawn."""
     current = replace(point, theta=theta)
     return gt.exact.law_between(current, point, estimator, batch_size=BATCH, group_size=GROUP)
-
-
-def drifted(point: ChainPoint, nats: float, rng: np.random.Generator) -> Array:
-    """Return parameters at which a response's divergence from the point's policy is so large, in the direction of a step's noise.
-
-    The direction is normal with the covariance of a response's score, sum over states of visits times diag(p) - p p': tokens that
-    are hardly ever drawn hardly move.
-    """
-    walk, weights, p = (
-        point.walk(point.state_probabilities, point.unit_shares),
-        point.bandit.prompt_weights,
-        point.state_probabilities,
-    )
-    visited = weights @ visits(walk, point.chain.starts).sum(axis=1)
-    drawn = np.sqrt(p) * rng.standard_normal(p.shape)
-    direction = (np.sqrt(visited)[:, None] * (drawn - p * drawn.sum(axis=1, keepdims=True))).ravel()
-
-    def above(size: float) -> float:
-        moved = point.chain.token_log_probabilities(point.theta + size * direction)
-        return float(visited @ (p * (point.state_log_probabilities - moved)).sum(axis=1)) - nats
-
-    return point.theta + brentq(above, 0.0, MOST) * direction

@@ -1,7 +1,7 @@
-"""Plans for a named estimator: coverage of what is said of its best group size, and what following the advice loses.
+"""Plans for a named estimator: what is said of its best group size and of other estimators, and what the advice loses.
 
 RLOO is planned by its squared error and the others by their efficiency. Broken, a group is taken to be as noisy whatever its
-size, and estimates for exact.
+size, and estimates for exact; and, where estimators are compared, responses for prompts.
 """
 
 from collections import defaultdict
@@ -13,13 +13,13 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.evidence import Claim, Evidence, Share, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
-from grpo_theory.intervals.u_statistics import prompt_gradients
 from grpo_theory.plan import choose_group_size
 from grpo_theory.plan.advice import TOLERANCE
 from grpo_theory.plan.efficiency import EfficiencyChoice, choose_by_efficiency
+from grpo_theory.plan.estimator_advice import EstimatorLaws
 from grpo_theory.plan.size_choice import SizeChoice
 from grpo_theory.plan.step_law import Estimates, StepLaw
-from grpo_theory.plan.subgroups import RewardClasses
+from simulations.plan import estimator_switches
 from simulations.plan.estimator_pilots import LIMITS, LOGGED, NAMES, PROMPTS, draw_logs, efficiencies
 from simulations.sources import OURS, derived
 
@@ -41,6 +41,14 @@ REGRET = Statement(
     "upper bound",
     whose=OURS,
 )
+SWITCH = Statement(
+    "plan/estimator/switch",
+    derived(35),
+    "the limits of what other estimators gain over the one in use, each with the batch that is recommended, hold all at once "
+    "95% of the time, within two points, on average over the problems",
+    "upper bound",
+    whose=OURS,
+)
 
 LEVEL = 0.95
 MARGIN = 0.02
@@ -51,6 +59,7 @@ BY_ERROR = "rloo"
 REPLICATIONS, QUICK_REPLICATIONS, CHUNKS, CONTROLS = 300, 40, 4, 20
 """Logs in each chunk. Controls are wrong by so much that fewer do."""
 QUANTITIES = ("regret", *HOLDS)
+"""What is found of every estimator."""
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -60,19 +69,27 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dict[str, dict[str, list[float]]]:
-    """Draw logs, plan each estimator's batch from them, and judge what is said; of some also what a wrong planner says."""
+    """Draw logs, plan each estimator's batch from them, and judge what is said; of some also what wrong planners say."""
     generator, name = np.random.default_rng(rng), settings["problem"]
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for number, rollouts in enumerate(draw_logs(name, generator, settings["replications"])):
-        classes, gradients = RewardClasses.of(rollouts), prompt_gradients(rollouts)
+        laws, chosen = EstimatorLaws(rollouts, LIMITS, None), {}
         for estimator in ESTIMATORS:
-            laws = StepLaw.of_subgroups(classes, gradients, gt.estimators()[estimator], LIMITS.batches()[0])
-            choices = {"planned": plan(rollouts, laws, estimator)}
+            law = laws.of(gt.estimators()[estimator])
+            assert law is not None
+            choices = {"planned": plan(rollouts, law, estimator)}
             if number < CONTROLS:
-                choices["control"] = by_efficiency(as_noisy_at_all_sizes(laws))
+                choices["control"] = by_efficiency(as_noisy_at_all_sizes(law))
             for arm, choice in choices.items():
                 for quantity, value in judge(choice, name, estimator).items():
                     found[f"{arm}, {estimator}"][quantity].append(value)
+            chosen[estimator] = choices["planned"]
+        if name in estimator_switches.JUDGED:
+            for arm in ("planned", "control")[: 2 if number < CONTROLS else 1]:
+                judged = estimator_switches.judge_switches(name, laws, chosen, LEVEL, broken=arm == "control")
+                for estimator, values in judged.items():
+                    for quantity, value in values.items():
+                        found[f"{arm}, {estimator}"][quantity].append(value)
     return {key: dict(values) for key, values in found.items()}
 
 
@@ -112,7 +129,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     for arm in ("planned", "control"):
         for estimator in ESTIMATORS:
             exact = efficiencies(settings["problem"], estimator)
-            for quantity in QUANTITIES:
+            for quantity in results[0][f"{arm}, {estimator}"]:
                 values = np.concatenate([np.array(one[f"{arm}, {estimator}"][quantity]) for one in results])
                 facts = {
                     "arm": arm,
@@ -120,7 +137,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
                     "quantity": quantity,
                     "best": int(LIMITS.batches()[0][np.argmax(exact)]),
                     "smallest": float(exact.max() / exact[0] - 1.0),
-                    "prediction": np.nan if quantity == "regret" else LEVEL,
+                    "prediction": LEVEL if quantity in HOLDS or quantity == estimator_switches.HOLD else np.nan,
                     "estimate": float(values.mean()),
                     "standard_error": float(values.std(ddof=1) / np.sqrt(values.size)),
                 }
@@ -142,7 +159,18 @@ def claims(table: pd.DataFrame) -> list[Claim]:
                 continue  # no advice that errs towards small groups would show
             own, control = (_regret(by_key.loc[name, estimator, "regret", arm]) for arm in ("planned", "control"))
             found.append(REGRET.claim(setting, own, control))
-    return found
+    return found + [_switch(table, estimator) for estimator in estimator_switches.OWN]
+
+
+def _switch(table: pd.DataFrame, estimator: str) -> Claim:
+    """How often the limits of gains over an estimator hold, over the logs of all problems, which are as many of each."""
+    own = table[(table["quantity"] == estimator_switches.HOLD) & (table["estimator"] == estimator)]
+    setting = f"{own['problem'].nunique()} problems, {estimator}, {PROMPTS} prompts of {LOGGED}"
+    return SWITCH.claim(setting, _pooled(own[own["arm"] == "planned"]), _pooled(own[own["arm"] == "control"]))
+
+
+def _pooled(logs: pd.DataFrame) -> Evidence:
+    return _misses(pd.Series({"estimate": logs["estimate"].mean(), "replications": logs["replications"].sum()}))
 
 
 def _misses(row: pd.Series) -> Evidence:

@@ -16,7 +16,6 @@ from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import (
     F1,
     I1,
-    I2,
     READONLY_F1,
     READONLY_F2,
     READONLY_I1,
@@ -26,6 +25,7 @@ from grpo_theory.compiler import (
     stage,
 )
 from grpo_theory.problem import ChainPoint
+from grpo_theory.simulate.draw.prompt_tables import fill_aliases
 from grpo_theory.simulate.draw.streams import mix
 
 WORDS = numba.uint64[::1]
@@ -115,41 +115,6 @@ def chances_of(point: ChainPoint) -> Chances:
         rewards=sums_of(rewards.state_probabilities),
         values=rewards.values,
     )
-
-
-@function_value(numba.void(READONLY_F2, F1, I2))
-def fill_aliases(laws, thresholds, choices):
-    """Fill the alias tables of laws (S, V), in Vose's order: bit for bit those of `alias_rows`."""
-    n_states, n_tokens = laws.shape
-    small, large = np.empty(n_tokens, dtype=np.int64), np.empty(n_tokens, dtype=np.int64)
-    for s in range(n_states):
-        first, total, n_small, n_large = s * n_tokens, 0.0, 0, 0
-        for v in range(n_tokens):
-            total += laws[s, v]
-        for v in range(n_tokens):
-            edge = first + v
-            thresholds[edge] = laws[s, v] * n_tokens / total
-            choices[edge, 0] = choices[edge, 1] = edge
-            if thresholds[edge] < 1.0:
-                small[n_small] = edge
-                n_small += 1
-            else:
-                large[n_large] = edge
-                n_large += 1
-        while n_small > 0 and n_large > 0:
-            n_small -= 1
-            low, high = small[n_small], large[n_large - 1]
-            choices[low, 1] = high
-            thresholds[high] -= 1.0 - thresholds[low]
-            if thresholds[high] < 1.0:
-                n_large -= 1
-                small[n_small] = high
-                n_small += 1
-        # What is left is 1 up to rounding.
-        for j in range(n_small):
-            thresholds[small[j]] = 1.0
-        for j in range(n_large):
-            thresholds[large[j]] = 1.0
 
 
 def make_walks(n_groups: int, group_size: int, horizon: int) -> Walks:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grpo_theory.arrays import Array
-from grpo_theory.compiler import F2, record_type, stage
+from grpo_theory.compiler import F1, F2, I2, READONLY_F2, function_value, record_type, stage
 from grpo_theory.compiler.lanes import (
     PICKED,
     add_at,
@@ -148,22 +148,44 @@ def alias_rows(law: Array) -> Array:
 
     Of a uniform u, the whole part of u O is a place, which is chosen itself if the rest is below its threshold (Vose's order).
     """
-    probabilities, total = law.tolist(), 0.0
-    for p in probabilities:  # sum() adds more exactly from Python 3.12 on: other bits
-        total += p
-    threshold, other = [p * len(law) / total for p in probabilities], list(range(len(law)))
-    small = [j for j, height in enumerate(threshold) if height < 1.0]
-    large = [j for j, height in enumerate(threshold) if not height < 1.0]
-    while small and large:
-        low, high = small.pop(), large[-1]
-        other[low] = high
-        threshold[high] -= 1.0 - threshold[low]
-        if threshold[high] < 1.0:
-            small.append(large.pop())
-    # What is left is 1 up to rounding; a point of probability 0 is never left, because its deficit is 1.
-    for j in small + large:
-        threshold[j] = 1.0
-    return np.column_stack([threshold, other])
+    thresholds, choices = np.empty(law.size), np.empty((law.size, 2), dtype=np.int64)
+    fill_aliases(np.ascontiguousarray(law, dtype=np.float64)[None], thresholds, choices)
+    return np.column_stack([thresholds, choices[:, 1]])
+
+
+@function_value(numba.void(READONLY_F2, F1, I2))
+def fill_aliases(laws, thresholds, choices):
+    """Fill the alias tables of laws (S, V), in Vose's order, whose places are numbered through all laws; see `alias_rows`."""
+    n_states, n_tokens = laws.shape
+    small, large = np.empty(n_tokens, dtype=np.int64), np.empty(n_tokens, dtype=np.int64)
+    for s in range(n_states):
+        first, total, n_small, n_large = s * n_tokens, 0.0, 0, 0
+        for v in range(n_tokens):
+            total += laws[s, v]
+        for v in range(n_tokens):
+            edge = first + v
+            thresholds[edge] = laws[s, v] * n_tokens / total
+            choices[edge, 0] = choices[edge, 1] = edge
+            if thresholds[edge] < 1.0:
+                small[n_small] = edge
+                n_small += 1
+            else:
+                large[n_large] = edge
+                n_large += 1
+        while n_small > 0 and n_large > 0:
+            n_small -= 1
+            low, high = small[n_small], large[n_large - 1]
+            choices[low, 1] = high
+            thresholds[high] -= 1.0 - thresholds[low]
+            if thresholds[high] < 1.0:
+                n_large -= 1
+                small[n_small] = high
+                n_small += 1
+        # What is left is 1 up to rounding; a point of probability 0 is never left, because its deficit is 1.
+        for j in range(n_small):
+            thresholds[small[j]] = 1.0
+        for j in range(n_large):
+            thresholds[large[j]] = 1.0
 
 
 @stage

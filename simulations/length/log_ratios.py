@@ -1,0 +1,164 @@
+"""The law of the whole response's ratio over long responses, exact, and the normal law that its logarithm is said to have.
+
+After a drift of d nats log R has mean -d. Were it a sum of many small parts that hardly depend on each other, it would be normal
+with variance 2 d, because E R = 1; and d is the drift of the prompt, which is not the same for all. Where the length is what the
+policy takes to stop, it is a normal law mixed over an exponential length: an asymmetric Laplace law. The characteristic
+function is a power of a matrix, so that the share of responses within a clip is an integral. Broken: the drift is 4 nats, and the
+law that of 1.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.harness.study import Cell, Settings
+from grpo_theory.problem import ChainPoint
+from grpo_theory.problem.chains import KINDS
+from simulations.length.drifts import NEAR, SEED, SUCCESS, drifted
+from simulations.length.points import chain_point
+from simulations.sources import OURS, derived
+
+NORMAL = Statement(
+    "length/normal ratio",
+    derived(15),
+    "after a drift of 1 nat, at 1,024 tokens: the share of responses whose ratio is from 0.8 to 1.2 is within 0.03 of that of "
+    "logarithms that are normal with each prompt's drift",
+    "upper bound",
+    formula=r"After a drift of $1$ nat, at $1{,}024$ tokens, the share of responses whose ratio is from $0.8$ to $1.2$ is within "
+    r"$0.03$ of that of logarithms that are normal with each prompt's drift.",
+    whose=OURS,
+)
+MIXED = Statement(
+    "length/stopped ratio",
+    derived(15),
+    "the same where the policy stops when it is sure, of logarithms that are normal given an exponential length",
+    "upper bound",
+    formula=r"The same where the policy stops when it is sure, of logarithms that are normal given an exponential length.",
+    whose=OURS,
+)
+
+STOPPED = ("think until sure",)
+BROKEN = 4.0
+LONG, DIRECTIONS = 1024, 2
+LENGTHS = (64, LONG)
+WINDOW, MARGIN = (0.8, 1.2), 0.03
+"""Where one response in eleven is kept, nobody notices whether it is one in eight or one in sixteen."""
+BLUR = 0.02
+"""The ends of the clip are blurred by so much in the logarithm: some chains have responses that share one ratio."""
+REACH, STEP, PART = 5.0, 0.1, 64
+"""The integral goes on to so many over the blur, in steps that tell logarithms apart that differ by less than 2 pi over it.
+
+Of a long response the characteristic function is 0 long before, and the integral ends there."""
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each kind of task; all is exact."""
+    return [Cell({"kind": kind, "lengths": list(LENGTHS)}) for kind in KINDS]
+
+
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield the shares by length and direction, and how far they are from the limit law's at 1,024 tokens."""
+    statement, limit = (MIXED, stopped_share) if settings["kind"] in STOPPED else (NORMAL, normal_share)
+    for length in settings["lengths"]:
+        point = chain_point(KINDS[settings["kind"]](length, SUCCESS))
+        for d in range(DIRECTIONS):
+            found = {}
+            for nats in (NEAR, BROKEN):
+                theta = drifted(point, nats, np.random.default_rng(np.random.SeedSequence(SEED).spawn(d + 1)[d]))
+                found[nats] = share_within(point, theta), limit(point, theta)
+                common = {"kind": settings["kind"], "length": length, "direction": d, "nats": nats}
+                yield common | {"quantity": "share kept", "estimate": found[nats][0], "prediction": found[nats][1]}
+                normal = float(np.log(point.bandit.prompt_weights @ np.exp(2.0 * drifts(point, theta))))
+                second = float(np.log(characteristic(point, theta, np.array([-2j])).real[0]))
+                yield common | {"quantity": "log second moment", "estimate": second, "prediction": normal}
+            if length == LONG:
+                own, broken = (abs(found[nats][0] - found[NEAR][1]) for nats in (NEAR, BROKEN))
+                yield statement.compare(f"{settings['kind']}, direction {d}", own, MARGIN, broken=broken)
+
+
+def normal_share(point: ChainPoint, theta: Array) -> float:
+    """Return the share of normal logarithms of mean -d and variance 2 d within the clip, d the drift of each prompt."""
+    nats = drifts(point, theta)
+    low, high = (norm.cdf(np.log(end), loc=-nats, scale=np.sqrt(2.0 * nats)) for end in WINDOW)
+    return float(point.bandit.prompt_weights @ (high - low))
+
+
+def stopped_share(point: ChainPoint, theta: Array) -> float:
+    """Return the share within the clip where the length, and the drift with it, is exponential: f(x) = exp(-x/2 - k |x|)/(2 d k).
+
+    The normal law of mean -t and variance 2 t, mixed over an exponential t of mean d, has 1/(1 + d (iu + u^2)) as its
+    characteristic function; k^2 = 1/4 + 1/d.
+    """
+    nats = drifts(point, theta)
+    k = np.sqrt(0.25 + 1.0 / nats)
+    below, above = (-np.expm1(-slope * abs(np.log(end))) / slope for slope, end in zip((k - 0.5, k + 0.5), WINDOW, strict=True))
+    return float(point.bandit.prompt_weights @ ((below + above) / (2.0 * nats * k)))
+
+
+def drifts(point: ChainPoint, theta: Array) -> Array:
+    """Return the divergence of each prompt's responses at theta from those at the point, shape (M,)."""
+    chain, drawn = point.chain, point.state_probabilities
+    own = (drawn * (point.state_log_probabilities - chain.token_log_probabilities(theta))).sum(axis=1)
+    to_come = np.zeros(len(drawn))
+    for _ in range(chain.horizon):
+        to_come = own + (drawn * np.where(chain.ends != 0, 0.0, to_come[chain.transitions])).sum(axis=1)
+    return to_come[chain.starts]
+
+
+def share_within(point: ChainPoint, theta: Array) -> float:
+    """Return the share of a point's responses whose ratio, of theta to the point, is within the clip, whose ends are blurred.
+
+    P(a < X < b) is the integral of Re[phi(u) (exp(-iua) - exp(-iub))/(iu)]/pi over u > 0; a blur multiplies phi by a normal one.
+    """
+    low, high = np.log(WINDOW)
+    share, u = 0.0, (np.arange(int(REACH / BLUR / STEP)) + 0.5) * STEP
+    for part in np.split(u, np.arange(PART, u.size, PART)):
+        phi = characteristic(point, theta, part)
+        if np.abs(phi).max() < 1e-9:
+            break
+        edges = (np.exp(-1j * part * low) - np.exp(-1j * part * high)) / (1j * part)
+        share += float((phi * np.exp(-0.5 * (BLUR * part) ** 2) * edges).real.sum()) * STEP / np.pi
+    return share
+
+
+def characteristic(point: ChainPoint, theta: Array, u: Array) -> Array:
+    """Return E exp(i u log R) of the point's responses at each u, shape (N,): by the T-th power of a matrix for each u.
+
+    At u = -2i it is E R^2. A token weighs p_0 exp(i u log(p/p_0)) and leads to its state, or to one more in which nothing is
+    drawn. Prompts that reach the same states have one matrix.
+    """
+    chain, weights = point.chain, point.bandit.prompt_weights
+    logs = chain.token_log_probabilities(theta) - point.state_log_probabilities
+    by_states: dict[tuple[int, ...], list[int]] = {}
+    for prompt, start in enumerate(chain.starts.tolist()):
+        by_states.setdefault(reached(chain, start), []).append(prompt)
+    total = np.zeros(u.size, dtype=complex)
+    for states, prompts in by_states.items():
+        n, place = len(states), {state: i for i, state in enumerate(states)}
+        matrices = np.zeros((u.size, n + 1, n + 1), dtype=complex)
+        for i, state in enumerate(states):
+            for v in range(logs.shape[1]):  # several may lead to the same state
+                after = n if chain.ends[state, v] else place[int(chain.transitions[state, v])]
+                matrices[:, i, after] += point.state_probabilities[state, v] * np.exp(1j * u * logs[state, v])
+        matrices[:, n, n] = 1.0
+        ends = np.linalg.matrix_power(matrices, chain.horizon).sum(axis=2)
+        for prompt in prompts:
+            total += weights[prompt] * ends[:, place[int(chain.starts[prompt])]]
+    return total
+
+
+def reached(chain: gt.TokenChain, start: int) -> tuple[int, ...]:
+    """Return the states in which tokens are drawn that a prompt's responses come to, ascending."""
+    found, new = {start}, [start]
+    while new:
+        state = new.pop()
+        for after in chain.transitions[state][chain.ends[state] == 0].tolist():
+            if after not in found:
+                found.add(after)
+                new.append(after)
+    return tuple(sorted(found))
