@@ -74,7 +74,7 @@ def world_problems(world: str) -> tuple[gt.Problem, gt.Problem | None]:
 
 
 def measured(world: str, theta: Array) -> Array:
-    """Return the `MEASURES` of policies theta (..., d) along a last axis, all exact; those of a run that diverged are the worst."""
+    """Return the `MEASURES` of policies theta (..., d) along a last axis, all exact; a run that diverged has the worst."""
     trained, held_out = world_problems(world)
     finite = np.isfinite(theta).all(axis=-1, keepdims=True)
     kept = np.where(finite, theta, 0.0)
@@ -91,9 +91,7 @@ def success_rates(problem: gt.Problem, theta: Array) -> Array:
     return (np.exp(problem.policy.log_probabilities(theta)) * problem.bandit.mean_reward).sum(axis=-1)
 
 
-def train(
-    arm: Arm, group_size: int, rate: float, updates: Sequence[int], runs: int, seed: np.random.SeedSequence
-) -> Array:
+def train(arm: Arm, group_size: int, rate: float, updates: Sequence[int], runs: int, seed: np.random.SeedSequence) -> Array:
     """Train, and return the `MEASURES` after each number of updates, shape (runs, len(updates), 6).
 
     A learning rate that decays has an end: each budget is a run of its own.  Else one run is looked at on its way.
