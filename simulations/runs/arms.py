@@ -86,6 +86,11 @@ def measured(world: str, theta: Array) -> Array:
     return np.where(finite, values, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
 
 
+def quietly() -> None:
+    """Say nothing of learning rates that are too large, with which grids end; the filter stays, as all threads share it."""
+    warnings.filterwarnings("ignore", category=StabilityWarning)
+
+
 def success_rates(problem: gt.Problem, theta: Array) -> Array:
     """Return the success rate of each prompt, shape (..., M)."""
     return (np.exp(problem.policy.log_probabilities(theta)) * problem.bandit.mean_reward).sum(axis=-1)
@@ -96,7 +101,6 @@ def train(arm: Arm, group_size: int, rate: float, updates: Sequence[int], runs: 
 
     A learning rate that decays has an end: each budget is a run of its own.  Else one run is looked at on its way.
     """
-    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
     problem, estimator = world_problems(arm.world)[0], estimator_of(arm.estimator)
     sizes = arm.responses // group_size, group_size, 1
     starts, optimiser = starting_points(problem.policy, problem.theta, runs), OPTIMISERS[arm.optimiser]

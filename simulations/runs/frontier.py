@@ -22,15 +22,17 @@ from simulations.runs.growth import SIZES, best_sizes, fit
 from simulations.runs.tuning import Tuned, tuned
 
 STATEMENTS, POWERLESS = frontier_verdicts.STATEMENTS, frontier_verdicts.POWERLESS
-RATES = {
-    "SGD": tuple(3.0**power for power in range(8)),
-    "Adam": tuple(0.003 * 10.0 ** (power / 2.0) for power in range(6)),
-}
+FEWER, MANY = range(-2, 7), range(2, 9)
+RATES = {"SGD": FEWER, "Adam": range(-8, 0)}
+"""The learning rates are these powers of 3; plain steps on the mean over many prompts are longer."""
 GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
-TUNING_RUNS, RUNS = 16, 96
-FEW, LARGE, SMALL_PAIR = 4, 64, 2
+TUNING_RUNS, RUNS, OTHER_RUNS = 16, 384, 96
+NOISY = "few prompts"
+"""Where runs end at different policies, and four times as many of them are wanted."""
+FEW, LARGE, SMALL_PAIR, FACTOR = 4, 64, 2, 4
 ARMS: tuple[tuple[Arm, int], ...] = (
-    *((Arm("few prompts", name), 18) for name in ("rloo", "grpo", "dropped")),
+    *((Arm("few prompts", name), 18) for name in ("rloo", "grpo")),
+    (Arm("few prompts", "dropped"), 16),
     (Arm("few prompts", "grpo", "Adam"), 16),
     (Arm("few prompts", "grpo", "SGD", decaying=True), 16),
     *((Arm("few prompts", "grpo", responses=number), 16) for number in (64, 1024)),
@@ -54,13 +56,15 @@ def cells(quick: bool) -> list[Cell]:
 
 def _cell(arm: Arm, sizes: list[int], most: int, least: int = LEAST) -> Cell:
     budgets = [2**power for power in range(least, most + 1) if 2**power >= 4 * arm.responses]
-    counts = {"runs": RUNS, "tuning_runs": TUNING_RUNS, "rates": list(RATES[arm.optimiser])}
+    powers = RATES[arm.optimiser] if arm.world == NOISY else MANY
+    rates = [3.0**power for power in powers]
+    counts = {"runs": RUNS if arm.world == NOISY else OTHER_RUNS, "tuning_runs": TUNING_RUNS, "rates": rates}
     return Cell(arm._asdict() | {"group_sizes": sizes, "budgets": budgets} | counts, len(sizes), shared=True)
 
 
 def _quick(cell: Cell) -> Cell:
     fewer = {"group_sizes": [4, 16, 64], "budgets": [2**power for power in range(10, 15)], "runs": 16, "tuning_runs": 8}
-    return Cell(dict(cell.settings) | fewer | {"rates": list(RATES["SGD"][::2])}, 3, shared=True)
+    return Cell(dict(cell.settings) | fewer | {"rates": [1.0, 9.0, 81.0]}, 3, shared=True)
 
 
 def _arm(settings: Settings) -> Arm:
@@ -71,13 +75,11 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
     """Train one group size with each learning rate, and anew with the best; groups of 64 with the largest too."""
     arm, size, rates = _arm(settings), settings["group_sizes"][chunk], settings["rates"]
     updates = [budget // arm.responses for budget in settings["budgets"]]
-    found = tuned(
-        lambda rate, runs, seed: train(arm, size, rate, updates, runs, seed),
-        rates,
-        settings["tuning_runs"],
-        settings["runs"],
-        rng,
-    )
+
+    def trained(rate: float, count: int, runs: int, seed: np.random.SeedSequence) -> Array:
+        return train(arm, size, rate, updates[:count], runs, seed)
+
+    found = tuned(trained, len(updates), rates, (settings["tuning_runs"], settings["runs"]), rng)
     reckless = train(arm, size, rates[-1], updates[-1:], settings["runs"], rng) if size == LARGE else np.zeros((0, 1, 6))
     parts = {"judged": found.judged, "tuning": found.tuning, "chosen": found.chosen, "reckless": reckless[:, 0]}
     return {name: values.tolist() for name, values in parts.items()}
@@ -131,22 +133,25 @@ def _contrasts(settings: Settings, samples: Array, scores: Array, reckless: Arra
     """Differences of runs between group sizes that the tuning runs chose: `role` is what is judged, or its control."""
     sizes = settings["group_sizes"]
     start = measured(settings["world"], world_problems(settings["world"])[0].theta)
-    first, best, worst = int(scores[:, 0].argmax()), int(scores[:, -1].argmax()), int(scores[:, -1].argmin())
-    later = best if best > first else first + 1 + int(scores[first + 1 :, -1].argmax()) if first + 1 < len(sizes) else first - 1
+    first, best = int(scores[:, 0].argmax()), int(scores[:, -1].argmax())
+    larger = [s for s, size in enumerate(sizes) if size >= FACTOR * sizes[first]] or [len(sizes) - 1]
+    later = larger[int(scores[larger, -1].argmax())]
     end = samples[:, :, -1]
     gain = end[..., 0] - start[0]
     found: dict[tuple[str, str], Array] = {
         ("P1/grows", "own"): gain[:, first] - gain[:, later],
-        ("P1/grows", "control"): samples[:, first, 0, 0] - samples[:, later, 0, 0],
+        ("P1/grows", "control"): samples[:, first, 0, 0] - samples[:, -1, 0, 0],
         ("U9/whole runs", "own"): (1.0 - LOST) * gain[:, best] - gain[:, first],
-        ("U9/whole runs", "control"): (1.0 - LOST) * gain[:, best] - gain[:, worst],
-        ("worst less best", "own"): (end[:, later, 1] - end[:, first, 1]) - (end[:, later, 2] - end[:, first, 2]),
+        ("U9/whole runs", "control"): (1.0 - LOST) * gain[:, best] - (samples[:, first, 0, 0] - start[0]),
+        ("best less worst", "own"): (end[:, best, 2] - start[2]) - (end[:, best, 1] - start[1]),
+        ("worst", "later"): end[:, later, 1] - end[:, first, 1],
+        ("best", "later"): end[:, later, 2] - end[:, first, 2],
     }
     if reckless is not None and FEW in sizes:
         few = end[:, sizes.index(FEW), 5]
         found[("P1/interference", "own")] = end[:, sizes.index(LARGE), 5] - few
         found[("P1/interference", "control")] = reckless[:, 5] - few
-    chosen = {"first": sizes[first], "later": sizes[later], "best": sizes[best], "worst": sizes[worst]}
+    chosen = {"first": sizes[first], "later": sizes[later], "best": sizes[best]}
     return [
         {"quantity": "contrast", "statement": name, "role": role, "start": float(start[0])} | chosen | summary(values)
         for (name, role), values in found.items()
