@@ -1,7 +1,7 @@
 """Whole runs of an arm: how it trains, and what is measured of the policies it reaches."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -15,12 +15,13 @@ from grpo_theory.exact import StabilityWarning
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate.draw.streams import block_streams
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
+from grpo_theory.simulate.update.optimiser import Optimiser
 from simulations.runs.worlds import WORLDS
 
 OF = 8
 """The k of the worst and of the best of k responses: as many as the smallest number of answers."""
 MEASURES = ("success", "worst of 8", "best of 8", "solved", "held out", "harmed")
-OPTIMISERS = {"SGD": gt.SGD(), "Adam": gt.Adam()}
+OPTIMISERS: Mapping[str, Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
 
 
 class Arm(NamedTuple):

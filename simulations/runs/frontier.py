@@ -25,14 +25,15 @@ STATEMENTS, POWERLESS = frontier_verdicts.STATEMENTS, frontier_verdicts.POWERLES
 FEWER, MANY = range(-2, 7), range(2, 9)
 RATES = {"SGD": FEWER, "Adam": range(-8, 0)}
 """The learning rates are these powers of 3; plain steps on the mean over many prompts are longer."""
-GROUP_SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
+LONG_SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512)
+GROUP_SIZES = LONG_SIZES[:-1]
 TUNING_RUNS, RUNS, OTHER_RUNS = 16, 384, 96
 NOISY = "few prompts"
 """Where runs end at different policies, and four times as many of them are wanted."""
 FEW, LARGE, SMALL_PAIR, FACTOR = 4, 64, 2, 4
 ARMS: tuple[tuple[Arm, int], ...] = (
     *((Arm("few prompts", name), 18) for name in ("rloo", "grpo")),
-    (Arm("few prompts", "dropped"), 16),
+    (Arm("few prompts", "dropped"), 15),
     (Arm("few prompts", "grpo", "Adam"), 16),
     (Arm("few prompts", "grpo", "SGD", decaying=True), 16),
     *((Arm("few prompts", "grpo", responses=number), 16) for number in (64, 1024)),
@@ -48,13 +49,14 @@ PAIRED = ("few prompts", "shared")
 def cells(quick: bool) -> list[Cell]:
     """One cell for each arm, one chunk for each group size; quick has two group sizes, and few runs."""
     listed = [
-        _cell(arm, [size for size in GROUP_SIZES if size <= arm.responses], most) for arm, most in ARMS[: 2 if quick else None]
+        cell_of(arm, [size for size in GROUP_SIZES if size <= arm.responses], most) for arm, most in ARMS[: 2 if quick else None]
     ]
-    listed += [_cell(Arm(world, responses=32), [SMALL_PAIR], 13, 7) for world in PAIRED[: 0 if quick else None]]
+    listed += [cell_of(Arm(world, responses=32), [SMALL_PAIR], 13, 7) for world in PAIRED[: 0 if quick else None]]
     return [_quick(cell) for cell in listed] if quick else listed
 
 
-def _cell(arm: Arm, sizes: list[int], most: int, least: int = LEAST) -> Cell:
+def cell_of(arm: Arm, sizes: list[int], most: int, least: int = LEAST) -> Cell:
+    """Return the cell of an arm: log2 of the least and of the most responses, of which there are at least four updates."""
     budgets = [2**power for power in range(least, most + 1) if 2**power >= 4 * arm.responses]
     powers = RATES[arm.optimiser] if arm.world == NOISY else MANY
     rates = [3.0**power for power in powers]

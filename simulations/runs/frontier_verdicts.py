@@ -99,8 +99,8 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         for statement in (GROWS, ONE_SIZE, HARM):
             roles = contrasts[contrasts["statement"] == statement.id].set_index("role")
             if len(roles) and (statement is not HARM or (arm.world != "tabular" and arm.optimiser == "SGD")):
-                sides = (evidence(roles.loc[role], 0.0) for role in ("own", "control"))
-                yield statement.claim(label(arm), *sides, facts=facts if statement is not HARM else {})
+                own, control = (evidence(roles.loc[role], 0.0) for role in ("own", "control"))
+                yield statement.claim(label(arm), own, control, facts=facts if statement is not HARM else {})
         yield from _law(arm, part)
     yield from _batches(arms)
     yield from _pairs(arms)
@@ -171,9 +171,9 @@ def _batches(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
             least = min(ends.values(), key=lambda row: row["estimate"])
             early = _end_of(part, budget // 64)
             start = float(part["start"].max())
-            sides = (_lost(best, row, start) for row in (least, early))
+            own, control = (_lost(best, row, start) for row in (least, early))
             facts = {f"success, N = {number}": float(row["estimate"]) for number, row in ends.items()}
-            yield BATCH.claim(f"{arm.world}, {arm.estimator}", *sides, facts=facts)
+            yield BATCH.claim(f"{arm.world}, {arm.estimator}", own, control, facts=facts)
 
 
 def _end_of(part: pd.DataFrame, budget: int) -> pd.Series:
@@ -197,16 +197,16 @@ def _pairs(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
     for arm, part in arms.items():
         if arm.responses == 32:
             budget = part["budget"].max()
-            own, early = (_at(part, budget=at).iloc[0] for at in (budget, budget // 16))
+            late, early = (_at(part, budget=at).iloc[0] for at in (budget, budget // 16))
             rival = _at(arms[arm._replace(responses=256)], budget=8 * budget, group_size=16).iloc[0]
             kept = {**rival, "estimate": KEPT * rival["estimate"], "standard_error": KEPT * rival["standard_error"]}
             same = _at(arms[arm._replace(responses=256)], budget=8 * budget, group_size=2).iloc[0]
             facts = {
-                "share": own["estimate"] / rival["estimate"],
-                "share at equal responses": same["estimate"] / rival["estimate"],
+                "share": float(late["estimate"] / rival["estimate"]),
+                "share at equal responses": float(same["estimate"] / rival["estimate"]),
             }
-            sides = (difference(kept, row) for row in (own, early))
-            yield PAIRS.claim(f"{arm.world}, {arm.estimator}, {budget // 32:.0f} updates", *sides, facts=facts)
+            own, control = (difference(kept, row) for row in (late, early))
+            yield PAIRS.claim(f"{arm.world}, {arm.estimator}, {budget // 32:.0f} updates", own, control, facts=facts)
 
 
 def _ceilings(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
@@ -214,11 +214,11 @@ def _ceilings(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
     for arm, part in arms.items():
         rival = arms.get(arm._replace(estimator="grpo"))
         if arm.estimator == "rloo" and rival is not None:
-            own, divided = _best(part), _best(rival)
+            plain, divided = _best(part), _best(rival)
             early = _end_of(rival, divided["budget"] // 64)
-            sides = (_apart(own, row) for row in (divided, early))
-            facts = {"ceiling of rloo": float(own["estimate"]), "ceiling of grpo": float(divided["estimate"])}
-            yield CEILING.claim(arm.world, *sides, facts=facts)
+            sides = [_apart(plain, row) for row in (divided, early)]
+            facts = {"ceiling of rloo": float(plain["estimate"]), "ceiling of grpo": float(divided["estimate"])}
+            yield CEILING.claim(arm.world, sides[0], sides[1], facts=facts)
 
 
 def _apart(one: pd.Series, other: pd.Series) -> Evidence:

@@ -1,6 +1,7 @@
 """How the best group size, and success, move with the responses spent: curves through points, and which of them fits."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -54,10 +55,11 @@ def fit(curve: Curve, x: Array, y: Array, errors: Array) -> tuple[Array, float]:
 
     The errors are taken as known, so that the criterion is chi squared, plus 2k, plus 2k(k + 1)/(n - k - 1).
     """
-    found = [
-        least_squares(lambda a: (curve.at(x, a) - y) / errors, start, x_scale="jac", max_nfev=2000)
-        for start in curve.starts(x, y)
-    ]
+
+    def misfits(a: Array) -> Array:
+        return (curve.at(x, a) - y) / errors
+
+    found = [least_squares(misfits, start, x_scale="jac", max_nfev=2000) for start in curve.starts(x, y)]
     best = min(found, key=lambda one: one.cost)
     k, n = len(best.x), len(x)
     return best.x, float(2.0 * best.cost + 2 * k + 2 * k * (k + 1) / (n - k - 1))
@@ -87,5 +89,8 @@ def saturating(x: Array, y: Array, start: float) -> Callable[[Array], Array]:
 
     low, high = [start, 0.0, 0.0], [1.0, 10.0, 60.0]
     begin = [min(0.99, float(y.max()) + 0.02), 1.0, float(np.median(x))]
-    parameters = least_squares(lambda a: at(x, a) - y, begin, bounds=(low, high)).x
-    return lambda where: at(where, parameters)
+
+    def misfits(a: Array) -> Array:
+        return at(x, a) - y
+
+    return partial(at, a=least_squares(misfits, begin, bounds=(low, high)).x)
