@@ -21,10 +21,12 @@ PANELS = {
     ("hard", "grpo"): "hard prompts, GRPO",
 }
 MARKERS = "osD^vPX*"
+LEAST = 0.5
+"""Panels begin at this share of the highest success: curves that are lower are cut there."""
 CAPTION = (
     "Mean success of the policy, exact, against the responses spent in a whole run, with plain ascent, constant steps and 256 "
     "responses per update. Each curve is a group size. At every point each group size has its own best learning rate, chosen on "
-    "other runs than those shown. Large rings mark the best group size. Bars are 95% intervals of the mean over runs."
+    "other runs than those shown. Large rings mark the best group size. Bars are 95% intervals of the mean over runs. Panels are cut below half of the highest success."
 )
 
 
@@ -35,7 +37,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     rows = 2 if len(drawn) > 3 else 1
     figure, panels = plt.subplots(rows, -(-len(drawn) // rows), figsize=(9.6, 2.9 * rows), squeeze=False)
     sizes = np.sort(table["group_size"].dropna().unique())
-    colours = dict(zip(sizes, mpl.colormaps["viridis"](np.linspace(0.0, 0.92, len(sizes))), strict=True))
+    colours = dict(zip(sizes, mpl.colormaps["viridis"](np.linspace(0.0, 0.88, len(sizes))), strict=True))
     markers = dict(zip(sizes, MARKERS, strict=False))
     for axes, (key, title) in zip(panels.flat, drawn.items(), strict=False):
         part = at_panel(table, key)
@@ -58,6 +60,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             best["budget"], best["estimate"], "o", color="none", markeredgecolor=BLACK, markersize=9.0, label="best group size"
         )
         axes.set_xscale("log", base=2)
+        top = part["estimate"].max()
+        axes.set_ylim(max(part["estimate"].min(), LEAST * top) - 0.03 * top, 1.04 * top)
         axes.set_title(title, fontsize="small")
     for axes in panels[-1]:
         axes.set_xlabel("responses spent, $C$")

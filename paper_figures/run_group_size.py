@@ -14,8 +14,8 @@ PLACE = 112
 TABLES = ("frontier",)
 PANELS = {
     ("few prompts", "grpo", "SGD", False, 256): "few prompts, GRPO",
-    ("few prompts", "grpo", "Adam", False, 256): "few prompts, GRPO, Adam",
-    ("few prompts", "grpo", "SGD", True, 256): "few prompts, GRPO, decaying steps",
+    ("few prompts", "grpo", "Adam", False, 256): "few prompts, Adam",
+    ("few prompts", "grpo", "SGD", True, 256): "few prompts, decaying steps",
     ("few prompts", "rloo", "SGD", False, 256): "few prompts, leave-one-out",
     ("shared", "grpo", "SGD", False, 256): "many prompts, GRPO",
     ("tabular", "grpo", "SGD", False, 256): "tabular, GRPO",

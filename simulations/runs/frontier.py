@@ -124,9 +124,10 @@ def _sizes(samples: Array, sizes: Array, budgets: Array) -> Rows:
         for name, curve in SIZES.items():
             parameters, criterion = fit(curve, x, y, errors)
             table.append({"quantity": "criterion", "curve": name, "estimate": criterion} | EXACT)
+            smooth = np.arange(x[0], x[-1] + 0.25, 0.25)
             table += [
-                {"quantity": "curve", "curve": name, "budget": int(budget), "estimate": float(value)} | EXACT
-                for budget, value in zip(budgets, curve.at(x, parameters), strict=True)
+                {"quantity": "curve", "curve": name, "budget": round(2.0**place), "estimate": float(value)} | EXACT
+                for place, value in zip(smooth, curve.at(smooth, parameters), strict=True)
             ]
     return table
 
