@@ -24,9 +24,10 @@ MARKERS = "osD^vPX*"
 LEAST = 0.5
 """Panels begin at this share of the highest success: curves that are lower are cut there."""
 CAPTION = (
-    "Mean success of the policy, exact, against the responses spent in a whole run, with plain ascent, constant steps and 256 "
-    "responses per update. Each curve is a group size. At every point each group size has its own best learning rate, chosen on "
-    "other runs than those shown. Large rings mark the best group size. Bars are 95% intervals of the mean over runs. Panels are cut below half of the highest success."
+    "Mean success of the policy, exact, against the responses spent in a whole run, with plain ascent, constant steps and the "
+    "same number of responses per update. Each curve is a group size. At every point each group size has its own best learning "
+    "rate, chosen on other runs than those shown. Large rings mark the best group size. Bars are 95% intervals of the mean over "
+    f"runs. Panels are cut below {LEAST:.0%} of the highest success."
 )
 
 
