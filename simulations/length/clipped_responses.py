@@ -15,8 +15,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.estimation.aggregation import AGGREGATIONS
-from grpo_theory.estimation.clip import CLIPS
-from grpo_theory.estimation.ratio import RATIOS
+from grpo_theory.estimation.ratio import CLIPS, RATIOS
 from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.problem import ChainPoint

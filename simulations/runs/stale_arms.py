@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.ratio import CLIPS, Clip
-from grpo_theory.estimation.ratio import Ratio
+from grpo_theory.estimation.ratio import CLIPS, Clip, Ratio
 from simulations.sequence.parts import composed
 
 CAP = 2.0
