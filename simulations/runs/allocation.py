@@ -146,7 +146,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
     found: dict[str, Any] = {}
     for name, rule in RULES.items():
 
-        def train(rate: float, runs: int, seed: np.random.SeedSequence, rule: gt.AllocationRule = rule) -> Array:
+        def train(rate: float, budgets: int, runs: int, seed: np.random.SeedSequence, rule: gt.AllocationRule = rule) -> Array:
             made = gt.simulate_training(
                 problem,
                 problem.theta,
@@ -154,17 +154,18 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> dic
                 gt.Constant(rate),
                 batch_size=BATCH,
                 group_size=GROUP,
-                steps=CHECKPOINTS[-1],
+                steps=CHECKPOINTS[budgets - 1],
                 replications=runs,
                 rng=seed,
                 workers=1,
                 optimiser=optimiser,
-                checkpoints=CHECKPOINTS,
+                checkpoints=CHECKPOINTS[:budgets],
                 allocation=rule,
             )
             return np.nan_to_num(made.objectives)[..., None]
 
-        found[name] = _told(tuned(train, rates_of(settings), settings["tuning_runs"], settings["runs"], rng))
+        runs = settings["tuning_runs"], settings["runs"]
+        found[name] = _told(tuned(train, len(CHECKPOINTS), rates_of(settings), runs, rng))
     return found
 
 
