@@ -91,9 +91,7 @@ def success_rates(problem: gt.Problem, theta: Array) -> Array:
     return (np.exp(problem.policy.log_probabilities(theta)) * problem.bandit.mean_reward).sum(axis=-1)
 
 
-def train(
-    arm: Arm, group_size: int, rate: float, updates: Sequence[int], runs: int, seed: np.random.SeedSequence
-) -> Array:
+def train(arm: Arm, group_size: int, rate: float, updates: Sequence[int], runs: int, seed: np.random.SeedSequence) -> Array:
     """Train, and return the `MEASURES` after each number of updates, shape (runs, len(updates), 6).
 
     A learning rate that decays has an end: each budget is a run of its own.  Else one run is looked at on its way.
