@@ -266,6 +266,15 @@ SECTIONS = (
         "baseline and importance ratio, is good there? Some kinds of task have laws that are exact at any length.",
     ),
     Section(
+        "growth",
+        "Why the best group size grows with the budget",
+        PRACTICE,
+        ("growth/", "P6"),
+        "Whole runs, each at its own best step. GRPO is taken apart into the weights that division gives to prompts and the noise "
+        "that it adds; interference between prompts and rare right answers are switched off. What becomes of rare prompts in the "
+        "end stands here too.",
+    ),
+    Section(
         "intervals",
         "Which confidence intervals cover",
         PRACTICE,

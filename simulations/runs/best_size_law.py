@@ -81,7 +81,8 @@ def frontier_weights(problem: gt.Problem, estimator: str, group_size: int) -> Ar
     """Return w_G at the rarest prompts that each budget has met, shape (C,)."""
     rates = gt.moments(problem, problem.theta).value
     met = np.clip(MET * rates.size / np.array(BUDGETS), rates.min(), rates.max())
-    return finite_group_objective(estimator, group_size).slope(met)
+    # Rounded, so that weights which are equal are ties: there the broken law takes the largest group, as elsewhere.
+    return finite_group_objective(estimator, group_size).slope(met).round(9)
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

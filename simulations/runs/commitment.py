@@ -4,7 +4,7 @@ Success in 256 attempts (pass@256) of the prompts below 0.1 at the start, with a
 whether prompts below 1/G are lost.  Broken: one attempt in place of 256, and rarer prompts in place of those below 1/G.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array, Flags
 from grpo_theory.evidence import Claim, Statement
-from grpo_theory.evidence.reading import evidence
+from grpo_theory.evidence.reading import BoundedMean, evidence
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.runs.sized import RESPONSES, WORLDS, best_steps, trained
@@ -105,4 +105,9 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
             yield RARE.claim(f"{world} ({estimator}, G = {size})", evidence(many), evidence(one), facts=facts)
         if world != "apart":
             below, rarer = (at.loc[(SMALL, name)] for name in ("fallen, 1/32 to 1/8", "fallen, below 1/32"))
-            yield BOUNDARY.claim(f"{world} ({estimator})", evidence(below, FEW), evidence(rarer, FEW), facts=facts)
+            yield BOUNDARY.claim(f"{world} ({estimator})", *(_share(row) for row in (below, rarer)), facts=facts)
+
+
+def _share(row: Mapping[str, Any]) -> BoundedMean:
+    """Return the evidence of a share of prompts, whose limits are good where no run has any."""
+    return BoundedMean(float(row["estimate"]), FEW, float(row["standard_error"]), replications=int(row["replications"]))

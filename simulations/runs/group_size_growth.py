@@ -96,7 +96,7 @@ RUNS = {
     ("small", "oracle"): 1024,
     ("small", "lent"): 2048,
     ("visible", "grpo"): 2048,
-    ("apart", "grpo"): 4096,
+    ("apart", "grpo"): 12288,
     ("small", "efficiency"): 8,
 }
 """By world and arm at the largest budget, half as many at others: as many as the smallest difference that is judged needs."""
