@@ -17,11 +17,11 @@ TABLES = ("group_size_growth", "best_size_law")
 CAPTION = (
     f"Left, the mean success of whole runs is shown against the responses that they spend, for groups of {SMALL} and of {LARGE}, "
     'each at its own best step unless it says otherwise. "Lent weights" gives each prompt the weight that division has in '
-    f"groups of {LARGE}. In the middle, the success that groups of {LARGE} gain over groups of {SMALL} at the budget of "
+    f"groups of {LARGE}. In the middle, the difference in success between groups of {LARGE} and of {SMALL} at the budget of "
     f"{LAST:,} responses: with GRPO whole, with its parts alone, and where something is switched off. Right, what a rule for "
     "the group size loses against the best size of the same runs, on average over the budgets of "
-    f"{BUDGETS[0]:,} to {BUDGETS[-1]:,} responses, in worlds on which the law was not made (GRPO). Error bars are 95% intervals; a rule "
-    "without a bar loses nothing."
+    f"{BUDGETS[0]:,} to {BUDGETS[-1]:,} responses, in worlds other than those that the law was made on (GRPO). Error bars are "
+    "95% intervals."
 )
 CURVES = {
     ("grpo", SMALL): Look(f"GRPO, {SMALL}", VERMILION, "X", "-"),
@@ -37,6 +37,7 @@ GAINS = {
     ("small", "oracle"): ("weights alone,\nvalue known", BLACK),
     ("small", "noise"): ("noise alone", PURPLE),
     ("small", "rloo"): ("undivided (RLOO)", BLUE),
+    ("small", "dropped"): ("GRPO, no-signal\ngroups dropped", GREY),
     ("visible", "grpo"): ("GRPO, no rare\nanswers", SKY),
     ("apart", "grpo"): ("GRPO, no\ninterference", BROWN),
 }
@@ -67,6 +68,7 @@ def _courses(axes: Axes, table: pd.DataFrame) -> None:
     axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
     axes.set_xlabel("responses spent")
     axes.set_ylabel("mean success at the end")
+    axes.set_ylim(0.1, 0.7)  # below the curves is the legend
     axes.legend(fontsize="x-small", loc="lower right", title="estimator, group size", title_fontsize="x-small", handlelength=3.5)
 
 

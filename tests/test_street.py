@@ -152,7 +152,7 @@ def test_no_study_imports_a_study_and_no_figure_a_figure(marks, count, imported)
 
 def test_studies_know_no_figures_and_what_they_share_knows_no_study(imported):
     subjects = {module.split(".")[1] for module in defining(*STUDIES)}
-    assert subjects == {"gradient", "training", "limit", "coverage", "sequence", "normalisation", "plan", "length"}
+    assert subjects == {"gradient", "training", "limit", "coverage", "sequence", "normalisation", "plan", "length", "runs"}
     for module in FILES:
         parts = module.split(".")
         if parts[0] == "simulations":

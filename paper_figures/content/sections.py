@@ -267,12 +267,12 @@ SECTIONS = (
     ),
     Section(
         "growth",
-        "Why the best group size grows with the budget",
+        "The best group size over whole runs",
         PRACTICE,
         ("growth/", "P6"),
-        "Whole runs, each at its own best step. GRPO is taken apart into the weights that division gives to prompts and the noise "
-        "that it adds; interference between prompts and rare right answers are switched off. What becomes of rare prompts in the "
-        "end stands here too.",
+        "Runs at several budgets of responses, each at its own best step. GRPO is taken apart into the weights that division "
+        "gives to prompts and the noise that it adds; interference between prompts and rare right answers are switched off. What "
+        "becomes of rare prompts stands here too.",
     ),
     Section(
         "intervals",

@@ -63,6 +63,21 @@ def unweighted(batch, advantages):
                 advantages[b, g] *= factor
 
 
+def signals_only(batch, advantages):
+    """A of GRPO without epsilon, times B over the number of mixed groups: the mean is over groups with a signal."""
+    n_groups, group_size = batch.rewards.shape
+    mixed = 0
+    for b in range(n_groups):
+        deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))
+        if deviation > 0.0:
+            mixed += 1
+            for g in range(group_size):
+                advantages[b, g] /= deviation
+    for b in range(n_groups):
+        for g in range(group_size):
+            advantages[b, g] *= n_groups / max(mixed, 1)
+
+
 LENT = 64
 """The groups whose weights are lent to smaller ones."""
 WEIGHTED = {"weights": weighted, "oracle": weighted_oracle}
@@ -75,11 +90,14 @@ def arm_estimator(arm: str, group_size: int) -> gt.Estimator:
     ----------
     arm : str
         "grpo", "rloo" or another registered name; "weights" (w of the group's own size, and the mean of the others as baseline),
-        "oracle" (the same with p as baseline), "noise" (GRPO over w) or "lent" (w of groups of 64, at any size).
+        "oracle" (the same with p as baseline), "noise" (GRPO over w), "dropped" (the mean is over groups with a signal) or "lent"
+        (w of groups of 64, at any size).
     group_size : int
     """
     if arm == "noise":
         return make_estimator(arm, unweighted, minimum_group_size=2)
+    if arm == "dropped":
+        return make_estimator(arm, signals_only, minimum_group_size=2, couples_groups=True)
     if arm == "lent":
         return make_estimator(arm, weighted, parameters={"size": float(LENT)}, minimum_group_size=2)
     if arm in WEIGHTED:
