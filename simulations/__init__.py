@@ -9,5 +9,5 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
-FAMILIES = ("U", "T", "N", "R")
+FAMILIES = ("U", "T", "N", "R", "P")
 """The beginnings of the papers' statements' ids, in the order of the catalogue; ours follow."""

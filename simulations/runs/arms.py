@@ -1,7 +1,7 @@
 """Whole runs of an arm: how it trains, and what is measured of the policies it reaches."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -15,12 +15,13 @@ from grpo_theory.exact import StabilityWarning
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate.draw.streams import block_streams
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks, starting_points
+from grpo_theory.simulate.update.optimiser import Optimiser
 from simulations.runs.worlds import WORLDS
 
 OF = 8
 """The k of the worst and of the best of k responses: as many as the smallest number of answers."""
 MEASURES = ("success", "worst of 8", "best of 8", "solved", "held out", "harmed")
-OPTIMISERS = {"SGD": gt.SGD(), "Adam": gt.Adam()}
+OPTIMISERS: Mapping[str, Optimiser] = {"SGD": gt.SGD(), "Adam": gt.Adam()}
 
 
 class Arm(NamedTuple):
@@ -74,7 +75,7 @@ def world_problems(world: str) -> tuple[gt.Problem, gt.Problem | None]:
 
 
 def measured(world: str, theta: Array) -> Array:
-    """Return the `MEASURES` of policies theta (..., d) along a last axis, all exact; those of a run that diverged are the worst."""
+    """Return the `MEASURES` of policies theta (..., d) along a last axis, all exact; a run that diverged has the worst."""
     trained, held_out = world_problems(world)
     finite = np.isfinite(theta).all(axis=-1, keepdims=True)
     kept = np.where(finite, theta, 0.0)
@@ -84,6 +85,11 @@ def measured(world: str, theta: Array) -> Array:
         found[4] = success_rates(held_out, kept)
     values = np.stack([each.mean(axis=-1) for each in found], axis=-1)
     return np.where(finite, values, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
+
+
+def quietly() -> None:
+    """Say nothing of learning rates that are too large, with which grids end; the filter stays, as all threads share it."""
+    warnings.filterwarnings("ignore", category=StabilityWarning)
 
 
 def success_rates(problem: gt.Problem, theta: Array) -> Array:
@@ -96,7 +102,6 @@ def train(arm: Arm, group_size: int, rate: float, updates: Sequence[int], runs: 
 
     A learning rate that decays has an end: each budget is a run of its own.  Else one run is looked at on its way.
     """
-    warnings.filterwarnings("ignore", category=StabilityWarning, module=__name__.replace(".", r"\."))
     problem, estimator = world_problems(arm.world)[0], estimator_of(arm.estimator)
     sizes = arm.responses // group_size, group_size, 1
     starts, optimiser = starting_points(problem.policy, problem.theta, runs), OPTIMISERS[arm.optimiser]

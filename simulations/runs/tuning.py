@@ -11,8 +11,11 @@ from simulations.seeds import child_seed
 FOLDS = 4
 """How often a learning rate is chosen: what the choice adds to the spread of runs is then seen in their intervals."""
 
-Train = Callable[[float, int, np.random.SeedSequence], Array]
-"""``train(rate, runs, seed)``: measures of so many runs at each budget, shape (runs, C, Q); the first is what is chosen by."""
+Train = Callable[[float, int, int, np.random.SeedSequence], Array]
+"""``train(rate, budgets, runs, seed)``: measures of runs at the first so many budgets, shape (runs, budgets, Q).
+
+The first measure is what is chosen by; the same seed draws the same runs, however many budgets are wanted.
+"""
 
 
 class Tuned(NamedTuple):
@@ -32,20 +35,22 @@ class Tuned(NamedTuple):
     chosen: Integers
 
 
-def tuned(train: Train, rates: Sequence[float], tuning_runs: int, runs: int, seed: np.random.SeedSequence) -> Tuned:
+def tuned(train: Train, budgets: int, rates: Sequence[float], runs: tuple[int, int], seed: np.random.SeedSequence) -> Tuned:
     """Choose the learning rate of each budget `FOLDS` times, each on its share of the tuning runs; then train anew with these.
 
-    A share of the judged runs goes with each choice.  A learning rate is scored by the mean over itself, twice, and its
-    neighbours, once each, so that no lucky run chooses.
+    `runs` are those that tune and those that are judged; a share of these goes with each choice.  A learning rate is scored by
+    the mean over itself, twice, and its neighbours, once each, so that no lucky run chooses.
     """
     choosing, judging = (child_seed(seed, part) for part in (0, 1))
-    tried = np.stack([train(rate, tuning_runs, choosing)[..., 0] for rate in rates])
-    folds = tried.reshape(len(rates), FOLDS, -1, tried.shape[-1]).mean(axis=2)
+    tried = np.stack([train(rate, budgets, runs[0], choosing)[..., 0] for rate in rates])
+    folds = tried.reshape(len(rates), FOLDS, -1, budgets).mean(axis=2)
     wide = np.concatenate([folds[:1], folds, folds[-1:]])
     chosen = (wide[:-2] + 2.0 * wide[1:-1] + wide[2:]).argmax(axis=0)
-    anew = {place: train(rates[place], runs, judging) for place in np.unique(chosen)}
-    shares = np.array_split(np.arange(runs), FOLDS)
-    judged = np.empty(next(iter(anew.values())).shape)
+    # A rate that only small budgets want is not trained for long.
+    wanted = {place: 1 + int(np.flatnonzero((chosen == place).any(axis=0)).max()) for place in np.unique(chosen)}
+    anew = {place: train(rates[place], until, runs[1], judging) for place, until in wanted.items()}
+    shares = np.array_split(np.arange(runs[1]), FOLDS)
+    judged = np.empty((runs[1], budgets, next(iter(anew.values())).shape[-1]))
     for share, places in zip(shares, chosen, strict=True):
         for c, place in enumerate(places):
             judged[share, c] = anew[place][share, c]

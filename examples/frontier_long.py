@@ -1,0 +1,33 @@
+"""P1, P2, P8, U9: the frontier of whole runs to 2^20 responses, in all worlds.
+
+The same as the study `frontier` of the report, at a size that takes hours on two cores: run from a checkout with
+``grpo-theory verify examples/frontier_long.py --out DIR``.  It goes on where it was stopped, and its chunks may be spread over
+a cluster as those of any study.  Broken: as there.
+"""
+
+from itertools import product
+
+from grpo_theory.harness.study import Cell
+from simulations.runs import frontier, frontier_verdicts
+from simulations.runs.arms import Arm
+from simulations.runs.worlds import WORLDS
+
+STATEMENTS, POWERLESS = frontier_verdicts.STATEMENTS, frontier_verdicts.POWERLESS
+ESTIMATORS, MOST, RUNS = ("rloo", "grpo", "dropped"), 20, 384
+OPTIMISERS = (("SGD", False), ("SGD", True), ("Adam", False))
+BATCHES = (64, 512, 1024, 4096)
+"""Responses of an update besides 256; from 512 on groups of 512 are among those tried."""
+QUICK_RUNS, QUICK_MOST = 64, 18
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each world, estimator and optimiser, and for GRPO with other batches; quick has fewer runs and responses."""
+    most, runs = (QUICK_MOST, QUICK_RUNS) if quick else (MOST, RUNS)
+    arms = [Arm(world, name, *optimiser) for world, name, optimiser in product(WORLDS, ESTIMATORS, OPTIMISERS)]
+    arms += [Arm(world, responses=number) for world, number in product(WORLDS, BATCHES)]
+    listed = [frontier.cell_of(arm, [size for size in frontier.LONG_SIZES if size <= arm.responses], most) for arm in arms]
+    listed += [frontier.cell_of(Arm(world, responses=32), [2], most - 3, 7) for world in WORLDS]
+    return [Cell(dict(cell.settings) | {"runs": runs}, cell.chunks, shared=True) for cell in listed]
+
+
+simulate, rows, claims = frontier.simulate, frontier.rows, frontier.claims

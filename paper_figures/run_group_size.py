@@ -1,0 +1,79 @@
+"""The best group size of a whole run against the responses spent, with what IsoCompute and Theorem 7 say of it."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from grpo_theory.page.style import BLACK, BLUE, GREY, VERMILION
+
+PLACE = 112
+TABLES = ("frontier",)
+PANELS = {
+    ("few prompts", "grpo", "SGD", False, 256): "few prompts, GRPO",
+    ("few prompts", "grpo", "Adam", False, 256): "few prompts, Adam",
+    ("few prompts", "grpo", "SGD", True, 256): "few prompts, decaying steps",
+    ("few prompts", "rloo", "SGD", False, 256): "few prompts, leave-one-out",
+    ("shared", "grpo", "SGD", False, 256): "many prompts, GRPO",
+    ("tabular", "grpo", "SGD", False, 256): "tabular, GRPO",
+    ("easy", "grpo", "SGD", False, 256): "easy prompts, GRPO",
+    ("hard", "grpo", "SGD", False, 256): "hard prompts, GRPO",
+}
+KEYS = ["world", "estimator", "optimiser", "decaying", "responses"]
+CURVES = {
+    "sigmoid": (r"sigmoid in $\log C$ (IsoCompute)", VERMILION, "-"),
+    "constant": ("one size for all budgets (Theorem 7)", BLUE, "--"),
+}
+CAPTION = (
+    "The group size that trains the best policy against the responses spent in a whole run, with the same number of responses "
+    "per update. Grey bars are 95% confidence sets for the best of the group sizes on the grid. Points are the vertices of "
+    "parabolas through the best size and its neighbours, with 95% intervals from resampled runs. The curves are fitted to the "
+    "points: a sigmoid, which IsoCompute states, and a constant, which Theorem 7 states. Each group size has its own best "
+    "learning rate."
+)
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a panel for each world, estimator and optimiser."""
+    arms = dict(iter(tables["frontier"].groupby(KEYS)))
+    drawn = {key: title for key, title in PANELS.items() if key in arms}
+    rows = 2 if len(drawn) > 4 else 1
+    figure, panels = plt.subplots(rows, -(-len(drawn) // rows), figsize=(9.6, 2.7 * rows), sharey=True, squeeze=False)
+    for axes, (key, title) in zip(panels.flat, drawn.items(), strict=False):
+        part = arms[key]
+        success = part[(part["quantity"] == "success") & part["in_set"].eq(True)]
+        for budget, kept in success.groupby("budget"):
+            low, high = kept["group_size"].min() / np.sqrt(2.0), kept["group_size"].max() * np.sqrt(2.0)
+            axes.plot(
+                [budget, budget], [low, high], color=GREY, alpha=0.4, linewidth=9.0, solid_capstyle="butt", label="confidence set"
+            )
+        best = part[part["quantity"] == "best size"].sort_values("budget")
+        middle, half = best["estimate"], 1.96 * best["standard_error"]
+        limits = np.stack([2.0**middle - 2.0 ** (middle - half), 2.0 ** (middle + half) - 2.0**middle])
+        axes.errorbar(
+            best["budget"], 2.0**middle, limits, fmt="o", color=BLACK, markersize=4.0, elinewidth=1.0, label="best size"
+        )
+        for name, (label, colour, line) in CURVES.items():
+            curve = (
+                part[(part["quantity"] == "curve") & part["curve"].eq(name)].sort_values("budget")
+                if "curve" in part
+                else best[:0]
+            )
+            axes.plot(curve["budget"], 2.0 ** curve["estimate"], line, color=colour, label=label)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.set_ylim(1.2, 400.0)
+        axes.set_title(title, fontsize="small")
+        axes.yaxis.set_major_locator(FixedLocator([2.0**power for power in range(1, 9)]))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_locator(NullLocator())
+    for axes in panels[-1]:
+        axes.set_xlabel("responses spent, $C$")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("best group size")
+    found = dict(zip(*reversed(panels[0, 0].get_legend_handles_labels()), strict=True))
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=4, fontsize="small")
+    return figure

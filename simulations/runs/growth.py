@@ -1,0 +1,96 @@
+"""How the best group size, and success, move with the responses spent: curves through points, and which of them fits."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import least_squares
+from scipy.special import expit
+
+from grpo_theory.arrays import Array
+
+RESAMPLES = 200
+
+
+class Curve(NamedTuple):
+    """A curve y(x; a), and where the search for its parameters begins.
+
+    Attributes
+    ----------
+    at : callable
+        ``at(x, a)``.
+    starts : callable
+        ``starts(x, y)`` yields parameters.
+    """
+
+    at: Callable[[Array, Array], Array]
+    starts: Callable[[Array, Array], list[list[float]]]
+
+
+def _constant(x: Array, a: Array) -> Array:
+    return np.full_like(x, a[0])
+
+
+def _line(x: Array, a: Array) -> Array:
+    return a[0] + a[1] * x
+
+
+def _sigmoid(x: Array, a: Array) -> Array:
+    return a[0] + a[1] * expit(np.exp(np.minimum(a[2], 5.0)) * (x - a[3]))
+
+
+SIZES: Mapping[str, Curve] = {
+    "constant": Curve(_constant, lambda x, y: [[float(y.mean())]]),
+    "power law": Curve(_line, lambda x, y: [[float(y[0]), 0.5]]),
+    "sigmoid": Curve(
+        _sigmoid, lambda x, y: [[float(y[0]), float(np.ptp(y)), 0.0, float(m)] for m in np.quantile(x, (0.3, 0.6, 0.9))]
+    ),
+}
+"""What log2 of the best group size may be of log2 of the responses: U9's constant, a power law, and P1's sigmoid."""
+
+
+def fit(curve: Curve, x: Array, y: Array, errors: Array) -> tuple[Array, float]:
+    """Return the parameters of least weighted squares, and Akaike's criterion with its correction for few points.
+
+    The errors are taken as known, so that the criterion is chi squared, plus 2k, plus 2k(k + 1)/(n - k - 1).
+    """
+
+    def misfits(a: Array) -> Array:
+        return (curve.at(x, a) - y) / errors
+
+    found = [least_squares(misfits, start, x_scale="jac", max_nfev=2000) for start in curve.starts(x, y)]
+    best = min(found, key=lambda one: one.cost)
+    k, n = len(best.x), len(x)
+    return best.x, float(2.0 * best.cost + 2 * k + 2 * k * (k + 1) / (n - k - 1))
+
+
+def best_size(by_size: Array, sizes: Array) -> float:
+    """Return log2 of the best group size: the vertex of the parabola in log2 G through the highest mean and its neighbours."""
+    at = int(np.clip(by_size.argmax(), 1, len(sizes) - 2))
+    places, values = np.log2(sizes[at - 1 : at + 2]), by_size[at - 1 : at + 2]
+    bend, slope, _ = np.polyfit(places - places[1], values, 2)
+    vertex = places[1] - slope / (2.0 * bend) if bend < 0.0 else places[values.argmax()]
+    return float(np.clip(vertex, places[0], places[-1]))
+
+
+def best_sizes(samples: Array, sizes: Array, rng: np.random.Generator) -> Array:
+    """Return log2 of the best group size of samples (R, k), one column a size, and of `RESAMPLES` resamples of their rows."""
+    counts = rng.multinomial(len(samples), np.full(len(samples), 1.0 / len(samples)), size=RESAMPLES)
+    means = np.concatenate([samples.mean(axis=0)[None], counts @ samples / len(samples)])
+    return np.array([best_size(row, sizes) for row in means])
+
+
+def saturating(x: Array, y: Array, start: float) -> Callable[[Array], Array]:
+    """Return P8's curve through successes y at log2 C = x: start + (A - start)/(1 + 2^(b (mid - x))), A at most 1."""
+
+    def at(where: Array, a: Array) -> Array:
+        return start + (a[0] - start) * expit(np.log(2.0) * a[1] * (where - a[2]))
+
+    low, high = [start, 0.0, 0.0], [1.0, 10.0, 60.0]
+    begin = [min(0.99, float(y.max()) + 0.02), 1.0, float(np.median(x))]
+
+    def misfits(a: Array) -> Array:
+        return at(x, a) - y
+
+    return partial(at, a=least_squares(misfits, begin, bounds=(low, high)).x)

@@ -1,0 +1,107 @@
+"""Whole runs: what is measured of them, how arms are tuned, and the curves through best group sizes."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from simulations.runs.arms import MEASURES, Arm, dropped_uniform, estimator_of, measured, train, world_problems
+from simulations.runs.growth import SIZES, best_size, best_sizes, fit, saturating
+from simulations.runs.tuning import FOLDS, tuned
+
+
+@pytest.mark.parametrize("optimiser", ["SGD", "Adam"])
+def test_runs_are_those_of_the_public_simulator(optimiser):
+    arm, updates = Arm("few prompts", "grpo", optimiser, responses=64), [2, 8]
+    problem = world_problems("few prompts")[0]
+    found = train(arm, 8, 0.5, updates, 12, np.random.SeedSequence(3))
+    how = {"batch_size": 8, "group_size": 8, "steps": 8, "replications": 12, "optimiser": getattr(gt, optimiser)()}
+    runs = gt.simulate_training(
+        problem, problem.theta, "grpo", gt.Constant(0.5), checkpoints=updates, rng=np.random.SeedSequence(3), **how
+    )
+    np.testing.assert_allclose(found[..., 0], runs.objectives, rtol=1e-12)
+    np.testing.assert_allclose(found[:, 1], measured("few prompts", runs.theta), rtol=1e-12)
+
+
+def test_a_learning_rate_that_decays_ends_with_each_budget():
+    arm = Arm("few prompts", decaying=True, responses=64)
+    problem = world_problems("few prompts")[0]
+    found = train(arm, 8, 2.0, [2, 4], 8, np.random.SeedSequence(3))
+    for c, steps in enumerate((2, 4)):
+        rates = 2.0 * (1.0 - np.arange(steps) / steps)
+        how = {"batch_size": 8, "group_size": 8, "steps": steps, "replications": 8, "rng": np.random.SeedSequence(3)}
+        runs = gt.simulate_training(problem, problem.theta, "grpo", rates, **how)
+        np.testing.assert_allclose(found[:, c, 0], runs.objectives[:, 0], rtol=1e-12)
+
+
+def test_measures_of_the_start_of_success_everywhere_and_of_a_run_that_diverged():
+    problem = world_problems("tabular")[0]
+    solved = np.where(problem.bandit.mean_reward > 0.0, 50.0, 0.0).reshape(-1)
+    start, end, lost = measured("tabular", np.stack([problem.theta, solved, np.full(solved.size, np.nan)]))
+    rates = np.geomspace(0.5, 1e-3, 128)
+    by_hand = [rates.mean(), (rates**8).mean(), (1 - (1 - rates) ** 8).mean(), (rates > 0.5).mean(), rates.mean()]
+    np.testing.assert_allclose(start[:5], by_hand, atol=0.01)
+    np.testing.assert_allclose(end, [1.0, 1.0, 1.0, 1.0, 1.0, 0.0], atol=1e-12)
+    np.testing.assert_array_equal(lost, [0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+    assert MEASURES[-1] == "harmed"
+
+
+def test_groups_without_signal_are_left_out_of_the_mean():
+    batch = SimpleNamespace(rewards=np.array([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]]), parameters=np.array([0.0]))
+    advantages = np.full(batch.rewards.shape, 7.0)
+    dropped_uniform(batch, advantages)
+    step = 2.0 * np.sqrt(0.5)
+    np.testing.assert_allclose(advantages, [[-step, step], [0.0, 0.0], [0.0, 0.0], [step, -step]])
+    assert estimator_of("dropped").advantage.couples_groups
+
+
+def test_an_arm_is_tuned_budget_by_budget_on_other_runs_than_it_is_judged_on():
+    rates, best = [1.0, 2.0, 4.0, 8.0, 16.0], {0: 4.0, 1: 8.0}
+    asked = []
+
+    def course(rate, budgets, runs, seed):
+        asked.append((rate, budgets, runs, seed.spawn_key))
+        losses = np.array([np.log(rate / best[c]) ** 2 for c in range(budgets)])
+        noise = np.random.default_rng(seed).normal(scale=0.01, size=(runs, 2, 1))[:, :budgets]
+        return 1.0 - losses[None, :, None] + noise
+
+    found = tuned(course, 2, rates, (8, 40), np.random.SeedSequence(1))
+    np.testing.assert_array_equal(found.chosen, [[2, 3]] * FOLDS)
+    np.testing.assert_allclose(found.judged.mean(axis=0), 1.0, atol=0.01)
+    judging = [one for one in asked if one[2] == 40]
+    assert [one[:2] for one in judging] == [(4.0, 1), (8.0, 2)]
+    assert {one[3] for one in judging}.isdisjoint(one[3] for one in asked if one[2] == 8)
+
+
+def test_the_best_size_is_the_vertex_of_a_parabola_and_its_resamples_spread_as_its_error():
+    sizes = np.array([2, 4, 8, 16, 32])
+    means = 1.0 - 0.01 * (np.log2(sizes) - 3.3) ** 2
+    assert best_size(means, sizes) == pytest.approx(3.3)
+    assert best_size(np.array([5.0, 4.0, 3.0, 2.0, 1.0]), sizes) == 1.0
+    rng = np.random.default_rng(2)
+    draws = [best_sizes(means + 0.01 * rng.normal(size=(100, 5)), sizes, rng) for _ in range(60)]
+    truth = np.std([one[0] for one in draws])
+    assert np.mean([one[1:].std() for one in draws]) == pytest.approx(truth, rel=0.4)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("constant", [3.0]), ("power law", [1.0, 0.6]), ("sigmoid", [2.0, 4.0, 0.7, 13.0])]
+)
+def test_akaikes_criterion_prefers_the_curve_that_the_points_are_on(name, parameters):
+    x = np.arange(10.0, 19.0)
+    truth = SIZES[name].at(x, np.array(parameters))
+    rng = np.random.default_rng(5)
+    chosen = []
+    for _ in range(20):
+        y = truth + 0.1 * rng.normal(size=x.size)
+        criteria = {curve: fit(one, x, y, np.full(x.size, 0.1))[1] for curve, one in SIZES.items()}
+        chosen.append(min(criteria, key=criteria.get))
+    assert chosen.count(name) >= 15
+
+
+def test_the_law_of_success_is_found_again_and_predicts():
+    x = np.arange(10.0, 17.0)
+    y = 0.1 + (0.8 - 0.1) / (1.0 + 2.0 ** (0.9 * (12.5 - x)))
+    law = saturating(x, y, 0.1)
+    assert law(np.array(20.0)) == pytest.approx(0.1 + 0.7 / (1.0 + 2.0 ** (0.9 * -7.5)), rel=1e-4)
