@@ -83,6 +83,15 @@ def test_the_law_says_one_size_without_division_and_larger_ones_with_it():
     assert chosen["grpo"][0] < chosen["grpo"][-1]
 
 
+def test_the_frontier_is_where_eight_successes_are_expected_of_a_prompts_share():
+    problem = WORLDS["roomy"].problem()
+    weights = best_size_law.frontier_weights(problem, "grpo", 64)
+    frontier = [8 * 8 / budget for budget in best_size_law.BUDGETS]
+    assert weights == pytest.approx(standardised_slope(frontier, 64, 1.0, 1e-4), rel=1e-8)
+    kept = best_size_law.frontier_weights(WORLDS["visible"].problem(), "grpo", 64)
+    assert kept[-1] == pytest.approx(standardised_slope(0.1, 64, 1.0, 1e-4), rel=1e-8)
+
+
 def test_the_noise_at_the_start_is_that_of_one_response_in_pairs():
     """With groups of 2 and known moments: N times the trace of rloo's covariance does not depend on N."""
     problem = WORLDS["roomy"].problem()

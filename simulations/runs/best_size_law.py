@@ -103,7 +103,8 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
             )
         for size in SIZES:
             facts[f"loss of G = {size}"] = float(np.mean([at["estimate"].max() - at.loc[size, "estimate"] for at in budgets]))
-        yield LAW.claim(f"{world} ({estimator})", *(_loss(budgets, by) for by in ("merit", "weight")), facts=facts)
+        own_loss, broken = _loss(budgets, "merit"), _loss(budgets, "weight")
+        yield LAW.claim(f"{world} ({estimator})", own_loss, broken, facts=facts)
 
 
 def _loss(budgets: list[pd.DataFrame], by: str) -> Evidence:

@@ -105,7 +105,7 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
             yield RARE.claim(f"{world} ({estimator}, G = {size})", evidence(many), evidence(one), facts=facts)
         if world != "apart":
             below, rarer = (at.loc[(SMALL, name)] for name in ("fallen, 1/32 to 1/8", "fallen, below 1/32"))
-            yield BOUNDARY.claim(f"{world} ({estimator})", *(_share(row) for row in (below, rarer)), facts=facts)
+            yield BOUNDARY.claim(f"{world} ({estimator})", _share(below), _share(rarer), facts=facts)
 
 
 def _share(row: Mapping[str, Any]) -> BoundedMean:
