@@ -8,11 +8,11 @@ a cluster as those of any study.  Broken: as there.
 from itertools import product
 
 from grpo_theory.harness.study import Cell
-from simulations.runs import frontier, frontier_verdicts
+from simulations.runs import frontier, frontier_statements
 from simulations.runs.arms import Arm
 from simulations.runs.worlds import WORLDS
 
-STATEMENTS, POWERLESS = frontier_verdicts.STATEMENTS, frontier_verdicts.POWERLESS
+STATEMENTS, POWERLESS = frontier_statements.STATEMENTS, frontier_statements.POWERLESS
 ESTIMATORS, MOST, RUNS = ("rloo", "grpo", "dropped"), 20, 384
 OPTIMISERS = (("SGD", False), ("SGD", True), ("Adam", False))
 BATCHES = (64, 512, 1024, 4096)

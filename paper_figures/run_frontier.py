@@ -21,13 +21,13 @@ PANELS = {
     ("hard", "grpo"): "hard prompts, GRPO",
 }
 MARKERS = "osD^vPX*"
-LEAST = 0.5
-"""Panels begin at this share of the highest success: curves that are lower are cut there."""
+LEAST = 0.7
+"""Panels begin at this share of the best success at the smallest budget: curves that are lower are cut there."""
 CAPTION = (
     "Mean success of the policy, exact, against the responses spent in a whole run, with plain ascent, constant steps and the "
     "same number of responses per update. Each curve is a group size. At every point each group size has its own best learning "
     "rate, chosen on other runs than those shown. Large rings mark the best group size. Bars are 95% intervals of the mean over "
-    f"runs. Panels are cut below {LEAST:.0%} of the highest success."
+    f"runs. Panels are cut below {LEAST:.0%} of the best success at the smallest budget."
 )
 
 
@@ -61,8 +61,9 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
             best["budget"], best["estimate"], "o", color="none", markeredgecolor=BLACK, markersize=9.0, label="best group size"
         )
         axes.set_xscale("log", base=2)
-        top = part["estimate"].max()
-        axes.set_ylim(max(part["estimate"].min(), LEAST * top) - 0.03 * top, 1.04 * top)
+        course = part.groupby("budget")["estimate"].max()
+        low, high = max(part["estimate"].min(), LEAST * course.min()), course.max()
+        axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axes.set_title(title, fontsize="small")
     for axes in panels[-1]:
         axes.set_xlabel("responses spent, $C$")

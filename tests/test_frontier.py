@@ -100,6 +100,14 @@ def test_akaikes_criterion_prefers_the_curve_that_the_points_are_on(name, parame
     assert chosen.count(name) >= 15
 
 
+def test_the_criterion_of_points_on_a_curve_is_what_its_parameters_cost():
+    x, error = np.arange(9.0), np.ones(9)
+    line, off = 2.0 + 0.5 * x, np.array([1.0] + [0.0] * 8)
+    assert fit(SIZES["power law"], x, line, error)[1] == pytest.approx(4.0 + 12.0 / 6.0, abs=1e-6)
+    mean = off - off.mean()
+    assert fit(SIZES["constant"], x, off, error)[1] == pytest.approx(mean @ mean + 2.0 + 4.0 / 7.0)
+
+
 def test_the_law_of_success_is_found_again_and_predicts():
     x = np.arange(10.0, 17.0)
     y = 0.1 + (0.8 - 0.1) / (1.0 + 2.0 ** (0.9 * (12.5 - x)))

@@ -73,12 +73,10 @@ def test_no_update_lowers_a_prompt_without_interference_and_some_do_with_it(esti
 
 def test_the_law_says_one_size_without_division_and_larger_ones_with_it():
     problem = WORLDS["roomy"].problem()
-    sizes, chosen = best_size_law.SIZES, {}
-    for estimator in ("rloo", "grpo"):
-        noise = np.array([best_size_law.noise_at_start(problem, estimator, size) for size in sizes])
-        weights = np.array([best_size_law.frontier_weights(problem, estimator, size) for size in sizes])
-        chosen[estimator] = [sizes[k] for k in (weights / np.sqrt(noise)[:, None]).argmax(axis=0)]
-    assert chosen["rloo"] == 3 * [sizes[int(np.argmin([best_size_law.noise_at_start(problem, "rloo", s) for s in sizes]))]]
+    sizes, budgets = best_size_law.SIZES, (512, 2048, 8192, 32768)
+    chosen = {name: best_size_law.law_sizes(problem, name, sizes, budgets) for name in ("rloo", "grpo")}
+    least = int(np.argmin([best_size_law.noise_at_start(problem, "rloo", size) for size in sizes]))
+    assert chosen["rloo"] == len(budgets) * [sizes[least]]
     assert chosen["grpo"] == sorted(chosen["grpo"])
     assert chosen["grpo"][0] < chosen["grpo"][-1]
 

@@ -7,7 +7,7 @@ Chosen after trials on other worlds: that a prompt counts as met where 8 success
 16 lost the same; on five worlds that are judged no more 4 lost more than 8.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.theory.finite_group import finite_group_objective
-from simulations.runs.sized import RESPONSES, WORLDS, best_steps, judged
+from simulations.runs.sized import WORLDS, best_steps, judged
 from simulations.seeds import child_seed
 from simulations.sources import OURS, derived
 
@@ -71,18 +71,24 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
 
 
 def noise_at_start(problem: gt.Problem, estimator: str, group_size: int) -> float:
-    """Return v_G: N times the trace of the covariance of an update's estimate from N responses, at the start."""
-    batch_size = RESPONSES // group_size
-    law = gt.gradient_law(problem, problem.theta, estimator, batch_size=batch_size, group_size=group_size)
-    return RESPONSES * law.trace
+    """Return v_G: N times the trace of the covariance of an update's estimate from N responses, at the start; N drops out."""
+    return group_size * gt.gradient_law(problem, problem.theta, estimator, batch_size=1, group_size=group_size).trace
 
 
-def frontier_weights(problem: gt.Problem, estimator: str, group_size: int) -> Array:
+def frontier_weights(problem: gt.Problem, estimator: str, group_size: int, budgets: Sequence[int] = BUDGETS) -> Array:
     """Return w_G at the rarest prompts that each budget has met, shape (C,)."""
     rates = gt.moments(problem, problem.theta).value
-    met = np.clip(MET * rates.size / np.array(BUDGETS), rates.min(), rates.max())
+    met = np.clip(MET * rates.size / np.array(budgets), rates.min(), rates.max())
     # Rounded, so that weights which are equal are ties: there the broken law takes the largest group, as elsewhere.
     return finite_group_objective(estimator, group_size).slope(met).round(9)
+
+
+def law_sizes(problem: gt.Problem, estimator: str, sizes: Sequence[int], budgets: Sequence[int]) -> list[int]:
+    """Return the size that the law says is best at each budget."""
+    merits = [
+        frontier_weights(problem, estimator, size, budgets) / np.sqrt(noise_at_start(problem, estimator, size)) for size in sizes
+    ]
+    return [sizes[k] for k in np.argmax(merits, axis=0)]
 
 
 def rows(settings: Settings, results: list[Any]) -> Rows:

@@ -15,15 +15,15 @@ from grpo_theory.evidence import Claim
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from grpo_theory.intervals import best_set
-from simulations.runs import frontier_verdicts
+from simulations.runs import frontier_statements, frontier_verdicts
 from simulations.runs.arms import MEASURES, Arm, measured, train, world_problems
-from simulations.runs.frontier_verdicts import LOST
+from simulations.runs.frontier_statements import LOST
 from simulations.runs.growth import SIZES, best_sizes, fit
 from simulations.runs.tuning import Tuned, tuned
 
-STATEMENTS, POWERLESS = frontier_verdicts.STATEMENTS, frontier_verdicts.POWERLESS
-FEWER, MANY = range(-2, 7), range(2, 9)
-RATES = {"SGD": FEWER, "Adam": range(-8, 0)}
+STATEMENTS, POWERLESS = frontier_statements.STATEMENTS, frontier_statements.POWERLESS
+FEWER, MANY = range(-2, 7), range(1, 9)
+RATES = {"SGD": FEWER, "Adam": range(-7, 2)}
 """The learning rates are these powers of 3; plain steps on the mean over many prompts are longer."""
 LONG_SIZES = (2, 4, 8, 16, 32, 64, 128, 256, 512)
 GROUP_SIZES = LONG_SIZES[:-1]
@@ -41,7 +41,7 @@ ARMS: tuple[tuple[Arm, int], ...] = (
     *((Arm(name), 16) for name in ("tabular", "misled", "easy", "hard")),
 )
 """With each, log2 of the most responses."""
-LEAST = 10
+LEAST, LEAST_UPDATES = 11, 8
 PAIRED = ("few prompts", "shared")
 """Worlds in which groups of 2 have an eighth of the responses of groups of 16."""
 
@@ -56,8 +56,8 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def cell_of(arm: Arm, sizes: list[int], most: int, least: int = LEAST) -> Cell:
-    """Return the cell of an arm: log2 of the least and of the most responses, of which there are at least four updates."""
-    budgets = [2**power for power in range(least, most + 1) if 2**power >= 4 * arm.responses]
+    """Return the cell of an arm: log2 of the least and of the most responses, of at least `LEAST_UPDATES`."""
+    budgets = [2**power for power in range(least, most + 1) if 2**power >= LEAST_UPDATES * arm.responses]
     powers = RATES[arm.optimiser] if arm.world == NOISY else MANY
     rates = [3.0**power for power in powers]
     counts = {"runs": RUNS if arm.world == NOISY else OTHER_RUNS, "tuning_runs": TUNING_RUNS, "rates": rates}
@@ -65,7 +65,7 @@ def cell_of(arm: Arm, sizes: list[int], most: int, least: int = LEAST) -> Cell:
 
 
 def _quick(cell: Cell) -> Cell:
-    fewer = {"group_sizes": [4, 16, 64], "budgets": [2**power for power in range(10, 15)], "runs": 16, "tuning_runs": 8}
+    fewer = {"group_sizes": [4, 16, 64], "budgets": [2**power for power in range(11, 15)], "runs": 16, "tuning_runs": 8}
     return Cell(dict(cell.settings) | fewer | {"rates": [1.0, 9.0, 81.0]}, 3, shared=True)
 
 
@@ -102,7 +102,7 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
             for q, measure in enumerate(MEASURES):
                 at = {"quantity": measure, "group_size": int(size), "budget": int(budget)}
                 table.append(at | facts | summary(samples[:, s, c, q]))
-    if len(sizes) > 1:
+    if len(sizes) > 2:
         table += _sizes(samples[..., 0], sizes, budgets)
         scores = np.array([[arm.tuning[arm.chosen[:, c], c].mean() for c in range(len(budgets))] for arm in arms])
         reckless = next((np.array(one["reckless"]) for one in results if len(one["reckless"])), None)

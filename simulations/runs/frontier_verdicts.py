@@ -6,89 +6,25 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from grpo_theory.evidence import PARTS, Claim, Evidence, Statement
+from grpo_theory.evidence import Claim, Evidence, Statement
 from grpo_theory.evidence.reading import difference, distance, evidence
 from simulations.runs.arms import MEASURES, Arm, measured, world_problems
+from simulations.runs.frontier_statements import (
+    BATCH,
+    CEILING,
+    CEILING_MARGIN,
+    COVERS,
+    GROWS,
+    HARM,
+    KEPT,
+    LAW,
+    LAW_MARGIN,
+    LOST,
+    ONE_SIZE,
+    PAIRS,
+    SHARPENS,
+)
 from simulations.runs.growth import saturating
-from simulations.sources import OURS
-
-ISOCOMPUTE, TWO, SCALE = "arXiv 2603.12151 (IsoCompute)", "arXiv 2510.00977 (2-GRPO)", "arXiv 2510.13786 (ScaleRL)"
-P1 = Statement("P1", ISOCOMPUTE, "the best group size grows with the responses spent in all, and saturates", PARTS)
-GROWS = Statement(
-    "P1/grows",
-    ISOCOMPUTE,
-    "at the largest budget some group size that is four times the best one of the smallest budget, or more, beats that one",
-    "ordering",
-    measured=True,
-)
-BATCH = Statement(
-    "P1/batch",
-    ISOCOMPUTE,
-    "from 64 to 1,024 responses per update, each with its best group size: at most a tenth of the gain is lost",
-    "upper bound",
-    measured=True,
-)
-HARM = Statement(
-    "P1/interference",
-    ISOCOMPUTE,
-    "same responses: with groups of 64 fewer prompts end below their start than with groups of 4",
-    "ordering",
-    measured=True,
-)
-SHARPENS = Statement(
-    "P1/sharpening",
-    ISOCOMPUTE,
-    "easy prompts: training adds more to the worst of 8 responses than to the best of 8",
-    "ordering",
-    measured=True,
-)
-COVERS = Statement(
-    "P1/coverage",
-    ISOCOMPUTE,
-    "hard prompts: training adds more to the best of 8 responses than to the worst of 8",
-    "ordering",
-    measured=True,
-)
-ONE_SIZE = Statement(
-    "U9/whole runs",
-    "question beside arXiv 2603.01162, Theorem 7",
-    "one size for all budgets: the best group size of the smallest budget loses at most a tenth of the gain at the largest",
-    "upper bound",
-    whose=OURS,
-)
-PAIRS = Statement(
-    "P2",
-    TWO,
-    "as many prompts and updates: groups of 2 reach 97.6% of the success of groups of 16, with an eighth of the responses",
-    "upper bound",
-    measured=True,
-)
-LAW = Statement(
-    "P8/law",
-    SCALE,
-    "success follows A, b and C_mid: fitted up to a quarter of the responses, the law is within 5% at the end",
-    "upper bound",
-    measured=True,
-)
-CEILING = Statement(
-    "P8/ceiling",
-    SCALE,
-    "to divide by the standard deviation or not moves the ceiling by at most 2% of it",
-    "upper bound",
-    measured=True,
-)
-STATEMENTS = (P1, GROWS, BATCH, HARM, SHARPENS, COVERS, ONE_SIZE, PAIRS, LAW, CEILING)
-POWERLESS: dict[tuple[str, str], str] = {
-    ("P8/law", "easy, grpo, N = 256"): "success has not begun to level off: a law without a ceiling predicts as well",
-    ("P8/law", "hard, grpo, N = 256"): "success on hard prompts still grows as a power of the responses",
-    ("P1/grows", "hard, grpo, N = 256"): "four updates on prompts this hard do not tell group sizes apart",
-}
-LAW_MARGIN, CEILING_MARGIN = 0.05, 0.02
-"""A prediction off by 5% would not change a plan; ceilings are compared where runs have ended, and 2% is a prompt in fifty."""
-LOST = 0.1
-"""A tenth of the gain is what a learning rate that is off by two costs: nobody would tune the group size for less."""
-KEPT = 0.976
-"""The share that 2-GRPO's abstract prints (v3)."""
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
@@ -99,7 +35,7 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         facts = _facts(part)
         for statement in (GROWS, ONE_SIZE, HARM):
             roles = contrasts[contrasts["statement"] == statement.id].set_index("role")
-            if len(roles) and (statement is not HARM or (arm.world != "tabular" and arm.optimiser == "SGD")):
+            if len(roles) and _applies(statement, arm, roles):
                 own, control = (evidence(roles.loc[role], 0.0) for role in ("own", "control"))
                 yield statement.claim(label(arm), own, control, facts=facts if statement is not HARM else {})
         yield from _law(arm, part)
@@ -107,6 +43,13 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
     yield from _pairs(arms)
     yield from _ceilings(arms)
     yield from _kinds(arms)
+
+
+def _applies(statement: Statement, arm: Arm, roles: pd.DataFrame) -> bool:
+    """Whether there is a larger size to compare, and harm that another learning rate would do."""
+    if statement is HARM:
+        return arm.world != "tabular" and arm.optimiser == "SGD"
+    return statement is not GROWS or bool(roles["later"].iloc[0] > roles["first"].iloc[0])
 
 
 def label(arm: Arm) -> str:
@@ -158,7 +101,7 @@ def _law(arm: Arm, part: pd.DataFrame) -> Iterator[Claim]:
 
 
 def _batches(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
-    """The least of the best successes with 64, 256 and 1,024 responses an update; the control stops after a 64th."""
+    """The least of the best successes with 64, 256 and 1,024 responses an update; the control stops after a 32nd."""
     for arm, part in arms.items():
         same = {
             one.responses: rows
@@ -170,7 +113,7 @@ def _batches(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
             ends = {number: _end_of(rows, budget) for number, rows in same.items()}
             best = max(ends.values(), key=lambda row: row["estimate"])
             least = min(ends.values(), key=lambda row: row["estimate"])
-            early = _end_of(part, budget // 64)
+            early = _end_of(part, budget // 32)
             start = float(part["start"].max())
             own, control = (_lost(best, row, start) for row in (least, early))
             facts = {f"success, N = {number}": float(row["estimate"]) for number, row in ends.items()}
@@ -211,12 +154,12 @@ def _pairs(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
 
 
 def _ceilings(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
-    """What GRPO and the leave-one-out estimator reach at the largest budget; the control stops GRPO after a 64th."""
+    """What GRPO and the leave-one-out estimator reach at the largest budget; the control stops GRPO after a 32nd."""
     for arm, part in arms.items():
         rival = arms.get(arm._replace(estimator="grpo"))
         if arm.estimator == "rloo" and rival is not None:
             plain, divided = _best(part), _best(rival)
-            early = _end_of(rival, divided["budget"] // 64)
+            early = _end_of(rival, divided["budget"] // 32)
             sides = [_apart(plain, row) for row in (divided, early)]
             facts = {"ceiling of rloo": float(plain["estimate"]), "ceiling of grpo": float(divided["estimate"])}
             yield CEILING.claim(arm.world, sides[0], sides[1], facts=facts)

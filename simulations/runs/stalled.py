@@ -78,8 +78,11 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
         theta = trained(problem, before[key], estimator, way, rate, settings["after"], child_seed(seed, 1))
         return np.stack([measured(world, each)[:, 0] for each in (theta, before[key])], axis=-1)[:, None]
 
-    found = tuned(going_on, 1, settings["rates"], (settings["tuning_runs"], settings["runs"]), rng)
-    chosen = [settings["rates"][place] for place in found.chosen[:, 0]]
+    rates = settings["rates"]
+    if name == CONTROL:  # tuned, it would take the smallest rate, and stay where it is
+        rates = rates[len(rates) // 2 :][:1]
+    found = tuned(going_on, 1, rates, (settings["tuning_runs"], settings["runs"]), rng)
+    chosen = [rates[place] for place in found.chosen[:, 0]]
     return {"after": found.judged[:, 0, 0].tolist(), "before": found.judged[:, 0, 1].tolist(), "chosen": chosen}
 
 
