@@ -52,7 +52,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_title(title, fontsize="small")
     _courses(left, table)
     _gains(middle, table)
-    _losses(right, tables["best_size_law"].query("estimator == 'grpo'"))
+    _losses(right, tables["best_size_law"].query("estimator == 'grpo' and quantity == 'success'"))
     return figure
 
 

@@ -16,9 +16,10 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Evidence, Statement
-from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory.finite_group import finite_group_objective
 from simulations.runs.sized import WORLDS, best_steps, judged
+from simulations.runs.worlds import WORLDS as WHOLE_RUNS
 from simulations.seeds import child_seed
 from simulations.sources import OURS, derived
 
@@ -30,6 +31,9 @@ LAW = Statement(
     "upper bound",
     whose=OURS,
 )
+TOLD = (("few prompts", "rloo"), ("few prompts", "grpo"), ("shared", "grpo"), ("easy", "grpo"), ("hard", "grpo"))
+"""Worlds of the study `frontier`, and estimators, in which the law says its size and the frontier's runs show the best one."""
+TOLD_SIZES, TOLD_BUDGETS = tuple(2**k for k in range(1, 9)), tuple(2**k for k in range(10, 19))
 SIZES = (2, 4, 8, 16, 32, 64)
 BUDGETS = (512, 2048, 8192)
 MORE = (4, 2, 1)
@@ -50,13 +54,16 @@ MARGIN = 0.02
 
 
 def cells(quick: bool) -> list[Cell]:
-    """One for each world and estimator."""
+    """One for each world and estimator in which it is judged; and one without runs for each in which others judge."""
     runs = QUICK_RUNS if quick else RUNS
-    return [Cell({"world": world, "estimator": estimator, "runs": runs}) for world, estimator in WHERE]
+    listed = [*((place, runs) for place in WHERE), *((place, 0) for place in TOLD)]
+    return [Cell({"world": world, "estimator": estimator, "runs": count}) for (world, estimator), count in listed]
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
-    """Return the rows of all group sizes and budgets, with what the law says of them."""
+    """Return the rows of all group sizes and budgets, with what the law says of them; of a cell without runs, the law's sizes."""
+    if not settings["runs"]:
+        return _told(WHOLE_RUNS[settings["world"]].problem(), settings["estimator"])
     problem, estimator = WORLDS[settings["world"]].problem(), settings["estimator"]
     noise = np.array([noise_at_start(problem, estimator, size) for size in SIZES])
     weights = np.array([frontier_weights(problem, estimator, size) for size in SIZES])
@@ -68,6 +75,16 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Row
         for row, weight in zip(ends, at_budgets, strict=True):
             found.append({"weight": float(weight), "merit": float(weight / np.sqrt(noise_of_size))} | row)
     return found
+
+
+def _told(problem: gt.Problem, estimator: str) -> Rows:
+    """Return a row for each budget of the frontier, with the law's size."""
+    said = law_sizes(problem, estimator, TOLD_SIZES, TOLD_BUDGETS)
+    told = {"weight": np.nan, "merit": np.nan, "step": np.nan}
+    return [
+        told | {"budget": budget, "group_size": size, "estimate": size, **EXACT}
+        for budget, size in zip(TOLD_BUDGETS, said, strict=True)
+    ]
 
 
 def noise_at_start(problem: gt.Problem, estimator: str, group_size: int) -> float:
@@ -93,13 +110,15 @@ def law_sizes(problem: gt.Problem, estimator: str, sizes: Sequence[int], budgets
 
 def rows(settings: Settings, results: list[Any]) -> Rows:
     """Return the rows of the table."""
-    common = {"world": settings["world"], "estimator": settings["estimator"]}
+    quantity = "success" if settings["runs"] else "size that the law says"
+    common = {"world": settings["world"], "estimator": settings["estimator"], "quantity": quantity}
     return [common | {"prediction": np.nan} | row for row in results[0]]
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Judge what is lost by the law's choice, and by that of the largest weight."""
-    for (world, estimator), own in table.groupby(["world", "estimator"], sort=False):
+    judged_here = table.query("quantity == 'success'")
+    for (world, estimator), own in judged_here.groupby(["world", "estimator"], sort=False):
         budgets = [at.set_index("group_size") for _, at in own.groupby("budget")]
         facts: dict[str, float] = {}
         for at in budgets:
