@@ -15,8 +15,8 @@ TABLES = ("frontier", "best_size_law")
 ABOUT = "growth/law"
 CAPTION = (
     "The group size is shown against the responses that a whole run spends. Black: the size of most success; bars: all sizes "
-    "that may be the best, given the spread of the runs. Orange: the size that the law says, from success rates and noise at the start "
-    f"alone, where a prompt counts as met once {MET} successes are expected of its share of the responses."
+    "that may be the best, given the spread of the runs. Orange: the size that the law says, from success rates and noise at "
+    f"the start alone, where a prompt counts as met once {MET} successes are expected of its share of the responses."
 )
 ARMS = {
     ("few prompts", "rloo", "SGD", False, 256): "few prompts, RLOO",
