@@ -62,7 +62,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         )
         axes.set_xscale("log", base=2)
         course = part.groupby("budget")["estimate"].max()
-        low, high = max(part["estimate"].min(), LEAST * course.min()), course.max()
+        low, high = max(part["estimate"].min(), LEAST * course.min()), (part["estimate"] + 1.96 * part["standard_error"]).max()
         axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axes.set_title(title, fontsize="small")
     for axes in panels[-1]:

@@ -62,6 +62,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
                 if "curve" in part
                 else best[:0]
             )
+            if curve.empty:  # a quick run has too few budgets for a curve
+                continue
             axes.plot(curve["budget"], 2.0 ** curve["estimate"], line, color=colour, label=label)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)

@@ -84,7 +84,7 @@ def _facts(part: pd.DataFrame) -> dict[str, float]:
 
 
 def _law(arm: Arm, part: pd.DataFrame) -> Iterator[Claim]:
-    """The law of success fitted up to a quarter of the responses, against what came; the control has no ceiling: a power of C."""
+    """The law of success fitted up to a quarter of the responses, against what came; the control is linear in C."""
     if not len(_at(part, "contrast")):
         return
     row, start = _best(part), float(part["start"].max())
@@ -92,16 +92,13 @@ def _law(arm: Arm, part: pd.DataFrame) -> Iterator[Claim]:
     known = course[course["budget"] <= row["budget"] / 4]
     x, y, end = np.log2(known["budget"].to_numpy()), known["estimate"].to_numpy(), np.log2(row["budget"])
     if len(x) > 3:
-        slope, level = np.polyfit(x, np.log2(y), 1)
-        own, control = (
-            distance(row, float(predicted), LAW_MARGIN)
-            for predicted in (saturating(x, y, start)(np.array(end)), 2.0 ** (level + slope * end))
-        )
+        linear = y[-1] + (y[-1] - y[-2]) * (row["budget"] - known["budget"].iloc[-1]) / np.diff(known["budget"].iloc[-2:])[0]
+        own, control = (distance(row, float(at), LAW_MARGIN) for at in (saturating(x, y, start)(np.array(end)), linear))
         yield LAW.claim(label(arm), own, control, facts={"success": float(row["estimate"])})
 
 
 def _batches(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
-    """The least of the best successes with 64, 256 and 1,024 responses an update; the control stops after a 32nd."""
+    """The least of the best successes with 64, 256 and 1,024 responses an update; the control stops at the smallest budget."""
     for arm, part in arms.items():
         same = {
             one.responses: rows
@@ -113,7 +110,7 @@ def _batches(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
             ends = {number: _end_of(rows, budget) for number, rows in same.items()}
             best = max(ends.values(), key=lambda row: row["estimate"])
             least = min(ends.values(), key=lambda row: row["estimate"])
-            early = _end_of(part, budget // 32)
+            early = _end_of(part, part["budget"].min())
             start = float(part["start"].max())
             own, control = (_lost(best, row, start) for row in (least, early))
             facts = {f"success, N = {number}": float(row["estimate"]) for number, row in ends.items()}
@@ -154,12 +151,12 @@ def _pairs(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
 
 
 def _ceilings(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
-    """What GRPO and the leave-one-out estimator reach at the largest budget; the control stops GRPO after a 32nd."""
+    """What GRPO and the leave-one-out estimator reach at the largest budget; the control is GRPO at the smallest."""
     for arm, part in arms.items():
         rival = arms.get(arm._replace(estimator="grpo"))
         if arm.estimator == "rloo" and rival is not None:
             plain, divided = _best(part), _best(rival)
-            early = _end_of(rival, divided["budget"] // 32)
+            early = _end_of(rival, rival["budget"].min())
             sides = [_apart(plain, row) for row in (divided, early)]
             facts = {"ceiling of rloo": float(plain["estimate"]), "ceiling of grpo": float(divided["estimate"])}
             yield CEILING.claim(arm.world, sides[0], sides[1], facts=facts)
