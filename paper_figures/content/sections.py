@@ -266,15 +266,6 @@ SECTIONS = (
         "baseline and importance ratio, is good there? Some kinds of task have laws that are exact at any length.",
     ),
     Section(
-        "growth",
-        "The best group size over whole runs",
-        PRACTICE,
-        ("growth/", "P6"),
-        "Runs at several budgets of responses, each at its own best step. GRPO is taken apart into the weights that division "
-        "gives to prompts and the noise that it adds; interference between prompts and rare right answers are switched off. What "
-        "becomes of rare prompts stands here too.",
-    ),
-    Section(
         "intervals",
         "Which confidence intervals cover",
         PRACTICE,
