@@ -1,7 +1,7 @@
 """P1, P2, P8, U9: the group size of a whole run, for each number of responses spent.
 
-Each arm is at its own best learning rate, which other runs chose.  Broken: the worst group size, a run that is hardly begun, runs
-at a reckless learning rate, a law without a ceiling.
+Each arm is at its own best learning rate, which other runs chose.  Broken: the largest group size of the smallest budget,
+runs that are not begun or hardly, runs at a reckless learning rate, a law that is linear in the responses.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ ARMS: tuple[tuple[Arm, int], ...] = (
     (Arm("few prompts", "grpo", "SGD", decaying=True), 16),
     *((Arm("few prompts", "grpo", responses=number), 16) for number in (64, 1024)),
     *((Arm("shared", name), 16) for name in ("rloo", "grpo")),
-    *((Arm(name), 16) for name in ("tabular", "misled", "easy", "hard")),
+    *((Arm(name), 16) for name in ("tabular", "easy", "hard")),
 )
 """With each, log2 of the most responses."""
 LEAST, LEAST_UPDATES = 11, 8
@@ -145,7 +145,7 @@ def _contrasts(settings: Settings, samples: Array, scores: Array, reckless: Arra
         ("P1/grows", "own"): gain[:, first] - gain[:, later],
         ("P1/grows", "control"): samples[:, first, 0, 0] - samples[:, -1, 0, 0],
         ("U9/whole runs", "own"): (1.0 - LOST) * gain[:, best] - gain[:, first],
-        ("U9/whole runs", "control"): (1.0 - LOST) * gain[:, best] - (samples[:, first, 0, 0] - start[0]),
+        ("U9/whole runs", "control"): (1.0 - LOST) * gain[:, best],
         ("best less worst", "own"): (end[:, best, 2] - start[2]) - (end[:, best, 1] - start[1]),
         ("worst", "later"): end[:, later, 1] - end[:, first, 1],
         ("best", "later"): end[:, later, 2] - end[:, first, 2],

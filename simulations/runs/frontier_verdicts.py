@@ -84,7 +84,7 @@ def _facts(part: pd.DataFrame) -> dict[str, float]:
 
 
 def _law(arm: Arm, part: pd.DataFrame) -> Iterator[Claim]:
-    """The law of success fitted up to a quarter of the responses, against what came; the control has no ceiling: a power of C."""
+    """The law of success fitted up to a quarter of the responses, against what came; the control is linear in C."""
     if not len(_at(part, "contrast")):
         return
     row, start = _best(part), float(part["start"].max())
@@ -92,11 +92,8 @@ def _law(arm: Arm, part: pd.DataFrame) -> Iterator[Claim]:
     known = course[course["budget"] <= row["budget"] / 4]
     x, y, end = np.log2(known["budget"].to_numpy()), known["estimate"].to_numpy(), np.log2(row["budget"])
     if len(x) > 3:
-        slope, level = np.polyfit(x, np.log2(y), 1)
-        own, control = (
-            distance(row, float(predicted), LAW_MARGIN)
-            for predicted in (saturating(x, y, start)(np.array(end)), 2.0 ** (level + slope * end))
-        )
+        linear = y[-1] + (y[-1] - y[-2]) * (row["budget"] - known["budget"].iloc[-1]) / np.diff(known["budget"].iloc[-2:])[0]
+        own, control = (distance(row, float(at), LAW_MARGIN) for at in (saturating(x, y, start)(np.array(end)), linear))
         yield LAW.claim(label(arm), own, control, facts={"success": float(row["estimate"])})
 
 

@@ -80,7 +80,7 @@ def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Map
 
     rates = settings["rates"]
     if name == CONTROL:  # tuned, it would take the smallest rate, and stay where it is
-        rates = rates[len(rates) // 2 :][:1]
+        rates = rates[-1:]
     found = tuned(going_on, 1, rates, (settings["tuning_runs"], settings["runs"]), rng)
     chosen = [rates[place] for place in found.chosen[:, 0]]
     return {"after": found.judged[:, 0, 0].tolist(), "before": found.judged[:, 0, 1].tolist(), "chosen": chosen}

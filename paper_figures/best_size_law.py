@@ -1,0 +1,71 @@
+"""The best group size at a budget, measured, and predicted from the start of the run."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from grpo_theory.page.style import BLACK, GREY, ORANGE
+from simulations.runs.best_size_law import MET
+
+PLACE = 11
+TABLES = ("frontier", "best_size_law")
+ABOUT = "growth/law"
+CAPTION = (
+    "The group size is shown against the responses that a whole run spends. Black: the size of most success; bars: all sizes "
+    "that may be the best, given the spread of the runs. Orange: the size that the law says, from success rates and noise at "
+    f"the start alone, where a prompt counts as met once {MET} successes are expected of its share of the responses."
+)
+ARMS = {
+    ("few prompts", "rloo", "SGD", False, 256): "few prompts, RLOO",
+    ("few prompts", "grpo", "SGD", False, 256): "few prompts, GRPO",
+    ("few prompts", "grpo", "Adam", False, 256): "few prompts, GRPO, Adam",
+    ("few prompts", "grpo", "SGD", True, 256): "few prompts, GRPO, step falls",
+    ("few prompts", "grpo", "SGD", False, 1024): "few prompts, GRPO, N = 1,024",
+    ("shared", "grpo", "SGD", False, 256): "128 prompts, GRPO",
+    ("easy", "grpo", "SGD", False, 256): "easy prompts, GRPO",
+    ("hard", "grpo", "SGD", False, 256): "hard prompts, GRPO",
+}
+KEYS = ["world", "estimator", "optimiser", "decaying", "responses"]
+COLUMNS = 4
+LEAST = 4
+"""The group sizes that an arm must have been tried with, to be drawn."""
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a panel for each arm of the table."""
+    table = tables["frontier"].query("quantity == 'success'")
+    told = tables["best_size_law"].query("quantity == 'size that the law says'").set_index(["world", "estimator"]).sort_index()
+    arms = {key: own for key, own in table.groupby(KEYS, sort=False) if key in ARMS and own["group_size"].nunique() >= LEAST}
+    lines = max(1, -(-len(arms) // COLUMNS))
+    figure, panels = plt.subplots(lines, COLUMNS, figsize=(10.0, 0.8 + 2.3 * lines), sharex=True, sharey=True, squeeze=False)
+    for axes, (key, own) in zip(panels.flat, arms.items(), strict=False):
+        said = told.loc[key[:2]].set_index("budget")["estimate"]
+        _panel(axes, own.astype({"group_size": int, "budget": int}), said)
+        axes.set_title(ARMS[key], fontsize="small")
+    for axes in list(panels.flat)[len(arms) :]:
+        axes.set_axis_off()
+    for axes in panels[:, 0]:
+        axes.set_ylabel("best group size")
+    for axes in panels[-1]:
+        axes.set_xlabel("responses spent")
+    if arms:
+        figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _panel(axes: Axes, own: pd.DataFrame, said: pd.Series) -> None:
+    """Draw one arm: which sizes may be best, which is, and the law's."""
+    may = own[own["in_set"].astype(bool)].groupby("budget")["group_size"].agg(["min", "max"])
+    best = own.loc[own.groupby("budget")["estimate"].idxmax()].set_index("budget")["group_size"]
+    said = said[said.index.isin(best.index)]
+    axes.vlines(may.index, may["min"] / 1.1, may["max"] * 1.1, color=GREY, linewidth=5.0, alpha=0.45, label="may be best")
+    axes.plot(best.index, best, "o", color=BLACK, label="best of the runs")
+    axes.plot(said.index, said, "-", color=ORANGE, linewidth=2.0, label="the law")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks([2**10, 2**12, 2**14, 2**16, 2**18], ["1k", "4k", "16k", "65k", "262k"])
+    axes.set_yticks([2, 8, 32, 128], ["2", "8", "32", "128"])
+    axes.minorticks_off()

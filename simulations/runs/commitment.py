@@ -1,0 +1,113 @@
+"""Prompts whose right answer is rare: what many attempts find of them after a run, against the start.
+
+Success in 256 attempts (pass@256) of the prompts below 0.1 at the start, with and without interference between prompts; and
+whether prompts below 1/G are lost.  Broken: one attempt in place of 256, and rarer prompts in place of those below 1/G.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array, Flags
+from grpo_theory.evidence import Claim, Statement
+from grpo_theory.evidence.reading import BoundedMean, evidence
+from grpo_theory.harness.study import Cell, Rows, Settings
+from grpo_theory.harness.summary import summary
+from simulations.runs.sized import RESPONSES, WORLDS, best_steps, trained
+from simulations.seeds import child_seed
+from simulations.sources import OURS
+
+RARE = Statement(
+    "P6/rare prompts",
+    "arXiv 2607.20543",
+    "prompts below 0.1 at the start: success in 256 attempts ends lower than it was at the start",
+    "ordering",
+    measured=True,
+)
+BOUNDARY = Statement(
+    "P6/boundary",
+    "question beside arXiv 2607.20543",
+    "groups of 8: of prompts between 1/32 and 1/8 at the start, below 1/G, at most a tenth end below a tenth of their start",
+    "upper bound",
+    whose=OURS,
+)
+SMALL, LARGE = SIZES = (8, 32)
+BUDGET = 8192
+ATTEMPTS = 256
+LOW = 0.1
+"""As in the paper's statement."""
+FALLEN = 0.1
+"""A prompt whose success has fallen to a tenth takes ten times as many attempts: none that a trainer would make."""
+FEW = 0.1
+RUNS, QUICK_RUNS = 1024, 64
+
+
+def cells(quick: bool) -> list[Cell]:
+    """The world with interference, by two estimators, and its twin without."""
+    places = (("small", "grpo"), ("small", "rloo"), ("apart", "grpo"))
+    return [Cell({"world": world, "estimator": name, "runs": QUICK_RUNS if quick else RUNS}) for world, name in places]
+
+
+def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Rows:
+    """Return the rows of an estimator in a world: by group size, what the runs measure."""
+    problem, found = WORLDS[settings["world"]].problem(), []
+    start = success_rates(problem, problem.theta)
+    for size in SIZES:
+        seeds = child_seed(rng, size)
+        step = float(best_steps(problem, settings["estimator"], size, [BUDGET], child_seed(seeds, 0))[0])
+        updates = [BUDGET // RESPONSES]
+        runs = trained(problem, settings["estimator"], size, step, updates, settings["runs"], child_seed(seeds, 1))
+        for name, values in _measured(start, success_rates(problem, runs.theta)).items():
+            found.append({"group_size": size, "measure": name, "step": step} | summary(values))
+    return found
+
+
+def success_rates(problem: gt.Problem, theta: Array) -> Array:
+    """Return the success of each prompt, shape (..., M)."""
+    return np.asarray((np.exp(problem.policy.log_probabilities(theta)) * problem.bandit.mean_reward).sum(axis=-1))
+
+
+def _measured(start: Array, end: Array) -> dict[str, Array]:
+    """Return by measure its value in each run."""
+
+    def gained(attempts: int) -> Array:
+        before, after = (1.0 - (1.0 - rates[..., start < LOW]) ** attempts for rates in (start, end))
+        return np.asarray((after - before).mean(axis=-1))
+
+    def fallen(where: Flags) -> Array:
+        return np.asarray((end[:, where] < FALLEN * start[where]).mean(axis=-1))
+
+    band = (start >= 1.0 / LARGE) & (start < 1.0 / SMALL)
+    return {
+        "gain in many attempts": gained(ATTEMPTS),
+        "gain in one attempt": gained(1),
+        "fallen, 1/32 to 1/8": fallen(band),
+        "fallen, below 1/32": fallen(start < 1.0 / LARGE),
+    }
+
+
+def rows(settings: Settings, results: list[Any]) -> Rows:
+    """Return the rows of the table."""
+    common = {"world": settings["world"], "estimator": settings["estimator"]}
+    return [common | {"prediction": 0.0} | row for row in results[0]]
+
+
+def claims(table: pd.DataFrame) -> Iterator[Claim]:
+    """Judge what many attempts find in the end, and where prompts fall."""
+    for (world, estimator), own in table.groupby(["world", "estimator"], sort=False):
+        at = own.set_index(["group_size", "measure"])
+        facts = {f"{name}, G = {size}": float(row["estimate"]) for (size, name), row in at.iterrows()}
+        for size in SIZES:
+            many, one = (at.loc[(size, name)] for name in ("gain in many attempts", "gain in one attempt"))
+            yield RARE.claim(f"{world} ({estimator}, G = {size})", evidence(many), evidence(one), facts=facts)
+        if world != "apart":
+            below, rarer = (at.loc[(SMALL, name)] for name in ("fallen, 1/32 to 1/8", "fallen, below 1/32"))
+            yield BOUNDARY.claim(f"{world} ({estimator})", _share(below), _share(rarer), facts=facts)
+
+
+def _share(row: Mapping[str, Any]) -> BoundedMean:
+    """Return the evidence of a share of prompts, whose limits are good where no run has any."""
+    return BoundedMean(float(row["estimate"]), FEW, float(row["standard_error"]), replications=int(row["replications"]))

@@ -1,0 +1,117 @@
+"""The studies of what becomes of the best group size over a run: kernels, closed forms and the law's choices."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.theory.finite_group import mixed_share, standardised_slope
+from simulations.runs import best_size_law, commitment, group_size_growth
+from simulations.runs.sized import WORLDS, trained
+from simulations.runs.weights import arm_estimator, division_weight
+from simulations.runs.worlds import World
+
+TINY = World(prompts=3, answers=4, dimension=6, held_out=0)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 64, 512])
+def test_the_weight_is_that_of_groups_divided_by_their_deviation(size):
+    for success in (1e-9, 1e-3, 0.2, 0.5, 0.7, 1.0 - 1e-6):
+        weight = division_weight(success, float(size))
+        assert weight == pytest.approx(standardised_slope(success, size, 1.0, 0.0), rel=1e-9)
+
+
+def mean_of(problem, arm, size):
+    return gt.gradient_mean(problem, problem.theta, arm_estimator(arm, size), batch_size=2, group_size=size)
+
+
+def test_the_parts_of_division_have_the_means_that_they_should():
+    """Weights alone have GRPO's mean, up to its epsilon; noise alone the gradient; lent weights those of groups of 64."""
+    problem = TINY.problem()
+    moments = gt.moments(problem, problem.theta)
+    weighted = np.mean(standardised_slope(moments.value, 64, 1.0, 0.0)[:, None] * moments.prompt_gradients, axis=0)
+    assert mean_of(problem, "weights", 4) == pytest.approx(mean_of(problem, "grpo", 4), rel=1e-3)
+    assert mean_of(problem, "oracle", 4) == pytest.approx(mean_of(problem, "weights", 4), rel=1e-9, abs=1e-12)
+    assert mean_of(problem, "noise", 4) == pytest.approx(moments.gradient, rel=1e-9, abs=1e-12)
+    assert mean_of(problem, "lent", 4) == pytest.approx(weighted, rel=1e-9, abs=1e-12)
+    assert abs(mean_of(problem, "lent", 4) - mean_of(problem, "weights", 4)).max() > 1e-2
+
+
+def test_the_closed_form_without_interference_is_the_sum_over_all_sequences_of_groups():
+    success, size, groups = np.array([0.3, 0.05]), 3, 4
+    signal = mixed_share(success, size)
+    expected = 0.0
+    for sequence in product(product((0, 1), (False, True)), repeat=groups):
+        chance, reached = 1.0, success.copy()
+        for prompt, mixed in sequence:
+            solved = reached[prompt] == 1.0
+            chance *= 0.5 * (0.5 if solved else signal[prompt] if mixed else 1.0 - signal[prompt])
+            reached[prompt] = 1.0 if mixed else reached[prompt]
+        expected += chance * reached.mean()
+    assert group_size_growth.coverage(success, size, size * groups) == pytest.approx(expected, rel=1e-12)
+    assert group_size_growth.coverage(success, size, size * groups, second=True) < expected - 0.05
+
+
+def test_without_interference_groups_of_two_or_three_are_best_at_any_budget():
+    success = np.geomspace(0.9, 1e-4, 60)
+    for budget in (720, 7200, 72000):
+        at = [group_size_growth.coverage(success, size, budget) for size in (2, 3, 4, 8, 24)]
+        assert at[1] == pytest.approx(at[0], abs=2e-3)
+        assert sorted(at[1:], reverse=True) == at[1:]
+
+
+@pytest.mark.parametrize("estimator", ["rloo", "grpo"])
+def test_no_update_lowers_a_prompt_without_interference_and_some_do_with_it(estimator):
+    for dimension in (0, 6):
+        problem = TINY._replace(dimension=dimension).problem()
+        start = commitment.success_rates(problem, problem.theta)
+        after = commitment.success_rates(problem, trained(problem, estimator, 4, 30.0, [1], 50, 3).theta)
+        assert (after < start - 1e-12).any() == (dimension > 0)
+
+
+def test_the_law_says_one_size_without_division_and_larger_ones_with_it():
+    problem = WORLDS["roomy"].problem()
+    sizes, budgets = best_size_law.SIZES, (512, 2048, 8192, 32768)
+    chosen = {name: best_size_law.law_sizes(problem, name, sizes, budgets) for name in ("rloo", "grpo")}
+    least = int(np.argmin([best_size_law.noise_at_start(problem, "rloo", size) for size in sizes]))
+    assert chosen["rloo"] == len(budgets) * [sizes[least]]
+    assert chosen["grpo"] == sorted(chosen["grpo"])
+    assert chosen["grpo"][0] < chosen["grpo"][-1]
+
+
+def test_the_frontier_is_where_eight_successes_are_expected_of_a_prompts_share():
+    problem = WORLDS["roomy"].problem()
+    weights = best_size_law.frontier_weights(problem, "grpo", 64)
+    frontier = [8 * 8 / budget for budget in best_size_law.BUDGETS]
+    assert weights == pytest.approx(standardised_slope(frontier, 64, 1.0, 1e-4), rel=1e-8)
+    kept = best_size_law.frontier_weights(WORLDS["visible"].problem(), "grpo", 64)
+    assert kept[-1] == pytest.approx(standardised_slope(0.1, 64, 1.0, 1e-4), rel=1e-8)
+
+
+def test_the_noise_at_the_start_is_that_of_one_response_in_pairs():
+    """With groups of 2 and known moments: N times the trace of rloo's covariance does not depend on N."""
+    problem = WORLDS["roomy"].problem()
+    law = gt.gradient_law(problem, problem.theta, "rloo", batch_size=5, group_size=2)
+    assert best_size_law.noise_at_start(problem, "rloo", 2) == pytest.approx(10 * law.trace, rel=1e-12)
+
+
+def test_a_loss_is_the_mean_over_budgets_of_what_the_choice_lacks():
+    columns = {"group_size": [2, 4], "standard_error": 0.01, "replications": 9}
+    first = pd.DataFrame(columns | {"estimate": [0.5, 0.4], "merit": [1.0, 2.0]}).set_index("group_size")
+    second = pd.DataFrame(columns | {"estimate": [0.5, 0.6], "merit": [1.0, 1.0]}).set_index("group_size")
+    loss = best_size_law._loss([first, second], "merit")
+    assert loss.estimate == pytest.approx(0.05)
+    assert loss.standard_error == pytest.approx(0.01)
+
+
+def test_a_quick_run_of_each_study_yields_claims_about_what_it_states():
+    for study in (group_size_growth, best_size_law, commitment):
+        table = []
+        for cell in study.cells(quick=True):
+            settings = {**cell.settings, "runs": min(cell.settings["runs"], 2)}
+            table += study.rows(settings, [study.simulate(settings, np.random.SeedSequence(1), 0)])
+        claims = list(study.claims(pd.DataFrame(table)))
+        stated = {one.id for one in vars(study).values() if isinstance(one, gt.Statement)}
+        assert {claim.statement.id for claim in claims} == stated
