@@ -8,7 +8,7 @@ from grpo_theory.compiler.lanes import WIDTH, load, reals, store
 from grpo_theory.problem import LogitMap, SmoothMap
 from grpo_theory.problem.two_layer import TwoLayerMap
 from grpo_theory.simulate.advantage.rewards import FILL_SEEN, fill_fields, see_fields
-from grpo_theory.simulate.update.two_layer import layer_array, row_places
+from grpo_theory.simulate.draw.network_rows import layer_array, row_places
 
 
 @stage

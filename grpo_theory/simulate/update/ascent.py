@@ -12,10 +12,11 @@ from grpo_theory.problem import LogitMap, Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
 from grpo_theory.problem.two_layer import TwoLayerMap
 from grpo_theory.simulate.covector.features import features
+from grpo_theory.simulate.draw.network_rows import layer_array, layer_rows
 from grpo_theory.simulate.draw.prompt_tables import add_to_blocks, read_blocks
 from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.update.step_types import FILL_LOGITS, TAKE_STEP, Ascent
-from grpo_theory.simulate.update.two_layer import LOGITS, layer_array, layer_rows, two_layer_step
+from grpo_theory.simulate.update.two_layer import LOGITS, two_layer_step
 
 KEPT_NUMBERS = 1 << 17
 """The numbers of features that stay for the step at most: what a second level of cache holds."""

@@ -1,17 +1,12 @@
 """Logits and step of a policy of two layers, for many runs side by side: forwards, and back by hand.
 
-The rows (R, N) hold what the step needs and the logits have found: the inputs of the prompts drawn (B I rows), the features of
-their hidden units (B H) and the slopes there (B H), and W2 as it was, times the scale (K H).  So a step reads of theta only
-what it adds to, and may as well fill a gradient.
+A step reads of theta only what it adds to, and may as well fill a gradient: the rest is in the rows that `network_rows` lays out.
 """
 
-import numpy as np
-
-from grpo_theory.arrays import Array
 from grpo_theory.compiler import function_value, stage
 from grpo_theory.compiler.lanes import WIDTH, load, reals, store, take, where
-from grpo_theory.problem.two_layer import TwoLayerMap
 from grpo_theory.simulate.draw.elementary import exponential
+from grpo_theory.simulate.draw.network_rows import row_places
 from grpo_theory.simulate.update.step_types import FILL_LOGITS, TAKE_STEP
 
 
@@ -51,12 +46,6 @@ def identity_of(a):
 def identity_slope(h):
     """Return 1."""
     return reals(1.0)
-
-
-@stage
-def row_places(n_groups, n_inputs, width):
-    """Return the rows where the features, the slopes and W2 begin; the inputs are first."""
-    return n_groups * n_inputs, n_groups * (n_inputs + width), n_groups * (n_inputs + 2 * width)
 
 
 @stage
@@ -127,15 +116,3 @@ def two_layer_step(theta, prompts, array, rows, covectors, step):
 
 LOGITS = {"tanh": tanh_logits, "relu": relu_logits, "identity": identity_logits}
 """The logits for each activation; the step is the same for all."""
-
-
-def layer_array(network: TwoLayerMap) -> Array:
-    """Return what both functions understand, shape (2, M, I): the inputs, and the scale in the first place after them."""
-    array = np.zeros((2, *network.inputs.shape))
-    array[0], array[1, 0, 0] = network.inputs, network.scale
-    return array
-
-
-def layer_rows(network: TwoLayerMap, batch_size: int) -> int:
-    """Return the number of rows that both compute in."""
-    return batch_size * (network.inputs.shape[1] + 2 * network.width) + network.n_logits * network.width
