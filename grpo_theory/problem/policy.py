@@ -31,6 +31,8 @@ class Policy:
         If the map and the paths do not have the same number of logits.
     """
 
+    largest_parameter = LARGEST_PARAMETER
+
     def __init__(self, logit_map: SmoothMap, paths: Paths | None = None) -> None:
         if not isinstance(logit_map, SmoothMap):
             raise TypeError(f"logit_map must be a LogitMap, got {logit_map!r}")
@@ -72,7 +74,7 @@ class Policy:
         """Return parameters as a finite float64 array of shape (d,)."""
         theta = as_real_array(name, theta, 1)
         check_shape(name, theta, (self.dimension,), "(d,), the policy's parameters")
-        check_within(name, theta, -LARGEST_PARAMETER, LARGEST_PARAMETER)
+        check_within(name, theta, -self.largest_parameter, self.largest_parameter)
         return theta
 
     @property
