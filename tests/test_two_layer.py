@@ -298,6 +298,17 @@ def test_records_of_networks_are_refused_and_iterates_are_not():
     np.testing.assert_array_equal(paths[0][:, -1], last)
 
 
+def test_the_cost_of_noise_has_its_first_order_and_not_its_second():
+    """That of one step is half the trace of curvature, where the step ends, times covariance, where it begins."""
+    c, step = network_case("tanh", "kl"), 0.5
+    law = gt.theory.training_law(c.problem, c.theta, gt.Constant(step), steps=1)
+    covariance = gt.gradient_covariance(c.problem, c.theta, "rloo", batch_size=2, group_size=4)
+    curvature = gt.hessian(c.problem, c.theta + step * gradient(c.problem, c.theta))
+    assert law.loss(8, 4) == pytest.approx(-0.5 * step**2 * np.trace(curvature @ covariance), rel=1e-9)
+    with pytest.raises(ValueError, match="policy must have logits that are linear in theta for the second order of the loss"):
+        law.second_order(8, 4)
+
+
 class Cubes(gt.SmoothMap):
     """Logits that are cubes of parameters: a map of a user's own, with derivatives and no way to train it in lanes."""
 

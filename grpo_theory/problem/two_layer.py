@@ -156,7 +156,7 @@ class TwoLayerSoftmax(Policy):
         What a unit makes of its input.  The second derivative of "relu" is taken as 0, also where it has none.
     scale : float, default 1
         What the network's output is multiplied with.  With 1/sqrt(H) training approaches that of a `LinearSoftmax` as the width
-        grows: the features are then those at the start (docs/derivations.md, section 15).
+        grows: the features are then those at the start (docs/derivations.md, sections 5 and 5.1).
 
     Raises
     ------
