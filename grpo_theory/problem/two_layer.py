@@ -54,19 +54,22 @@ class TwoLayerTangent(LogitMap):
     def logits(self, theta: Array) -> Array:
         """Return the change of the logits along directions (..., d), to first order, shape (..., M, D)."""
         first, second = self._layers(theta)
-        return np.einsum("mkj,...ji,mi->...mk", self.slopes, first, self.inputs, optimize=True) + np.einsum(
-            "...kj,mj->...mk", second, self.hidden, optimize=True
-        )
+        moved = (self.inputs @ np.swapaxes(first, -1, -2))[..., None]
+        return (self.slopes @ moved)[..., 0] + self.hidden @ np.swapaxes(second, -1, -2)
+
+    def _backwards(self, covectors: Array) -> Array:
+        """Return S_m' c_m, what the units' inputs get, shape (M, H)."""
+        return (covectors[:, None, :] @ self.slopes)[:, 0]
 
     def adjoint_by_prompt(self, covectors: Array) -> Array:
         """Return Phi_m' c_m, shape (M, d)."""
-        first = np.einsum("mk,mkj,mi->mji", covectors, self.slopes, self.inputs, optimize=True)
-        second = np.einsum("mk,mj->mkj", covectors, self.hidden)
+        first = self._backwards(covectors)[:, :, None] * self.inputs[:, None, :]
+        second = covectors[:, :, None] * self.hidden[:, None, :]
         return np.concatenate([layer.reshape(self.n_prompts, -1) for layer in (first, second)], axis=1)
 
     def adjoint(self, covectors: Array) -> Array:
         """Return sum_m Phi_m' c_m, shape (d,)."""
-        first = np.einsum("mk,mkj,mi->ji", covectors, self.slopes, self.inputs, optimize=True)
+        first = self._backwards(covectors).T @ self.inputs
         return np.concatenate([first.reshape(-1), (covectors.T @ self.hidden).reshape(-1)])
 
     def gram(self) -> Array:
