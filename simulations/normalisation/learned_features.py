@@ -47,7 +47,7 @@ PROMPTS, ANSWERS, INPUTS = 40, 8, 82
 WIDTHS, QUICK_WIDTHS = (8, 16, 64), (16,)
 PROBLEMS = (21, 22)
 """Seeds: pilots had another one."""
-UPDATES, QUICK_UPDATES = (0, 40, 160, 640), (0, 40, 160)
+UPDATES, QUICK_UPDATES = (0, 10, 20, 40, 80, 160, 320, 640), (0, 10, 20, 40, 80, 160)
 STRIDE = 0.1
 """The first update's root mean square change of a prompt's logits."""
 FALL, MORE = 0.1, 0.05
