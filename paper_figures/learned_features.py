@@ -14,7 +14,7 @@ PLACE = 256
 TABLES = ("learned_features",)
 CAPTION = (
     f"Share of pairs of {PROMPTS} prompts whose gradients have |cos| < {NEAR:g}, against mean success, while policies climb "
-    f"exact gradients. Panels are widths of a network of two layers with {INPUTS} random inputs and {ANSWERS} answers. Its "
+    f"exact gradients. Panels are widths of a network with a hidden layer, {INPUTS} random inputs and {ANSWERS} answers. Its "
     "features are learned, without division or with gradients divided by the prompts' standard deviations; or they stay those of "
     "its start, and the policy is linear. Markers are at the same numbers of updates in all lines of a panel."
 )
