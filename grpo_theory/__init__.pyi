@@ -55,11 +55,13 @@ from .problem import Paths as Paths
 from .problem import Point as Point
 from .problem import Policy as Policy
 from .problem import Problem as Problem
+from .problem import SmoothMap as SmoothMap
 from .problem import SoftmaxHead as SoftmaxHead
 from .problem import StateRewards as StateRewards
 from .problem import TabularSoftmax as TabularSoftmax
 from .problem import TokenChain as TokenChain
 from .problem import TokenTree as TokenTree
+from .problem import TwoLayerSoftmax as TwoLayerSoftmax
 from .problem import gallery as gallery
 from .problem.problem import moments as moments
 from .samples import RaggedRollouts as RaggedRollouts

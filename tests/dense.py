@@ -101,15 +101,20 @@ class Dense:
         """Split the axis of edges into prefixes and tokens."""
         return array.reshape(self.n_prompts, -1, self.vocabulary_size, *array.shape[2:])
 
+    def features_at(self, theta):
+        """Return the logits and their derivatives in theta, shapes (M, D) and (M, D, d)."""
+        return self.features @ theta, self.features
+
     def at(self, theta) -> At:
         """Write out the policy and its scores."""
-        logits = self.by_prefix(self.features @ theta)
+        logits, features = self.features_at(theta)
+        logits = self.by_prefix(logits)
         weights = np.exp(logits - logits.max(axis=2, keepdims=True))
         tokens = (weights / weights.sum(axis=2, keepdims=True)).reshape(self.n_prompts, -1)
         responses = np.stack([tokens[:, edges].prod(axis=1) for edges in self.edges], axis=1)
         outcomes = (responses[:, :, None] * self.bandit.probabilities).reshape(self.n_prompts, -1)
-        mean = np.einsum("mpv,mpvd->mpd", self.by_prefix(tokens), self.by_prefix(self.features))
-        token_scores = (self.by_prefix(self.features) - mean[:, :, None]).reshape(self.features.shape)
+        mean = np.einsum("mpv,mpvd->mpd", self.by_prefix(tokens), self.by_prefix(features))
+        token_scores = (self.by_prefix(features) - mean[:, :, None]).reshape(features.shape)
         scores = np.stack([token_scores[:, edges].sum(axis=1) for edges in self.edges], axis=1)
         return At(tokens, responses, outcomes, token_scores, scores)
 

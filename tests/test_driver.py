@@ -260,7 +260,7 @@ def test_a_policy_of_the_users_own_needs_only_the_five_maps():
     sizes = {"batch_size": 3, "group_size": 4}
     laws = [gt.gradient_law(one, theta, "optimal_loo", **sizes) for one in (own, twin)]
     np.testing.assert_allclose(laws[0].covariance(), laws[1].covariance(), rtol=1e-12)
-    assert np.array_equal(features.features(own.policy), Shifted.features)
+    assert np.array_equal(features.features(own.policy.logit_map), Shifted.features)
     sizes |= {"replications": 400, "rng": 1, "workers": 1}
     runs = [gt.simulate_gradients(one, theta, "rloo", **sizes) for one in (own, twin)]
     np.testing.assert_allclose(runs[0].means, runs[1].means, rtol=1e-13)

@@ -62,6 +62,8 @@ CASES = of_one_name(
         (gt.TabularSoftmax, {"n_prompts": 2, "n_responses": 3}),
         (gt.SoftmaxHead, {"hidden": np.ones((2, 3)), "n_responses": 3}),
         (gt.TokenTree, {"n_prompts": 2, "vocabulary_size": 2, "horizon": 2, "end_token": 0, "features": None, "hidden": None}),
+        (gt.TwoLayerSoftmax, {"inputs": np.ones((2, 3)), "width": 2, "n_responses": 3, "activation": "tanh", "scale": 0.5}),
+        (gt.TwoLayerSoftmax(np.ones((2, 3)), 2, 3).start, {"rng": 1}),
         (gt.StateRewards, {"success": [0.2, 0.9], "prompt_weights": [1.0]}),
         (gt.TokenChain, {"transitions": [[0, 1], [1, 0]], "horizon": 3, "end_token": 0, "features": None, "starts": [0]}),
         (gt.Policy, {"logit_map": TABULAR.policy.logit_map, "paths": None}),
@@ -261,7 +263,7 @@ RECORDS = {
     *("TrainingRuns", "WorstCase"),
 }
 """Records that the package makes, and no user: they hold what they are given."""
-WITHOUT_INPUT = {"LogitMap", "NotEnumerableError", "Optimiser", "Schedule"}
+WITHOUT_INPUT = {"LogitMap", "NotEnumerableError", "Optimiser", "Schedule", "SmoothMap"}
 """A class to derive from, an error and two protocols."""
 WITH_TORCH = {"sketch"}
 """Tried in tests/test_sketch.py, where torch is installed."""

@@ -29,6 +29,7 @@ NAMES = (
     "LinearSoftmax",
     "SoftmaxHead",
     "TokenTree",
+    "TwoLayerSoftmax",
     "Problem",
     "KL",
     "moments",

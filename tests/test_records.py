@@ -146,7 +146,7 @@ def test_the_drivers_estimate_is_unbiased_for_single_responses_and_for_sequences
 @pytest.mark.parametrize("policy", CASES)
 def test_compact_features_are_the_features(policy):
     c = token_case(policy, "plain")
-    columns, compact = compact_features(c.policy)
+    columns, compact = compact_features(c.policy.logit_map)
     spread = np.zeros(c.features.shape)
     for m, row in enumerate(columns):
         assert np.unique(row).size == row.size

@@ -8,6 +8,7 @@ import pytest
 from compiled_stages import compiled
 from dense import TREES, Dense, token_case
 from enumeration import NAMED, POLICIES, Case
+from networks import network_case
 from numba.core.dispatcher import Dispatcher
 from streams_by_numpy import uniforms_of_runs
 
@@ -18,15 +19,15 @@ from grpo_theory.exact import weights
 from grpo_theory.schedule import step_sizes
 from grpo_theory.simulate import training as training_module
 from grpo_theory.simulate import training_blocks
-from grpo_theory.simulate.advantage import affine, kernel_call, rewards, rollout, tables
+from grpo_theory.simulate.advantage import affine, kernel_call, learned_norms, rewards, rollout, tables
 from grpo_theory.simulate.covector import ratios
-from grpo_theory.simulate.draw import elementary, policy_draw, prompt_tables
+from grpo_theory.simulate.draw import elementary, network_rows, policy_draw, prompt_tables
 from grpo_theory.simulate.draw import streams as random_streams
 from grpo_theory.simulate.draw.policy_draw import CHUNK_WORDS
 from grpo_theory.simulate.draw.prompt_tables import alias_rows
 from grpo_theory.simulate.training_blocks import BLOCK_RUNS, TrainingBlocks
 from grpo_theory.simulate.training_tables import make_advantage_rule
-from grpo_theory.simulate.update import advance, ascent, iterates
+from grpo_theory.simulate.update import advance, ascent, iterates, two_layer
 from grpo_theory.simulate.update import optimiser as optimisers
 from grpo_theory.simulate.update import trace as traces
 
@@ -370,21 +371,25 @@ MODULES = (
         elementary,
         iterates,
         kernel_call,
+        learned_norms,
+        network_rows,
         optimisers,
         policy_draw,
         prompt_tables,
         ratios,
         rewards,
         rollout,
+        two_layer,
     ),
     *(tables, traces, weights),
 )
 
 
-@pytest.mark.parametrize("policy", [*POLICIES, *TREES])
+@pytest.mark.parametrize("policy", [*POLICIES, *TREES, "network"])
 @pytest.mark.parametrize("parts", [{}, *COMPOSITIONS[:5]], ids=["rloo", *IDS[:5]])
 def test_compiled_driver_agrees_with_its_python_source(parts, policy, plain, registry):
-    c, found = token_case(policy, "kl"), composed(parts) if parts else gt.estimators()["rloo"]
+    c = network_case("tree", "kl") if policy == "network" else token_case(policy, "kl")
+    found = composed(parts) if parts else gt.estimators()["rloo"]
     sizes = {"batch_size": 2, "group_size": 4, "replications": 2, "rng": 9, "ball": gt.Ball(c.theta, 0.5)}
     sizes["optimiser"] = gt.Adam() if parts else gt.SGD()
     updates = {"steps": 6, "inner_steps": 2 if parts else 1}

@@ -437,7 +437,9 @@ def test_score_norms_and_fields():
     def fields_of(norms):
         view = KernelView(room(a.o), norms, room(3), a.paths.lengths, a.responses)
         facts = np.zeros((means.rows.shape[1], WIDTH))
-        made = rewards.RewardRoom(view, among(penalties), np.zeros((a.d, LANES)), np.zeros((a.d, LANES)), facts)
+        made = rewards.RewardRoom(
+            view, among(penalties), np.zeros((a.d, LANES)), np.zeros((a.d, LANES)), facts, np.zeros((0, LANES))
+        )
         *_, filled = twins("fill_fields", among(pi), means, among(a.prompts), 1, AT, made)
         return filled.seen.fields
 
@@ -477,7 +479,7 @@ def test_iterates_are_followed_projected_and_kept():
 
 def test_the_hessian_agrees_with_plain_python():
     a = Arrays()
-    columns, by_prompt = traces.compact_features(a.problem.policy)
+    columns, by_prompt = traces.compact_features(a.problem.policy.logit_map)
     parents = traces.leading_edges(a.paths)
     trace = traces.NO_TRACE._replace(
         columns=columns, features=by_prompt, paths=token_paths(a.paths), parents=parents, group_size=G, strength=0.3
@@ -490,7 +492,7 @@ def test_the_hessian_agrees_with_plain_python():
     assert np.abs(forms[:, :, :N]).max() > 0.1
     full = np.tril(np.moveaxis(forms, -1, 0))[:N]
     full += np.swapaxes(np.tril(full, -1), -1, -2)
-    dense = features.features(a.problem.policy)[a.prompts[:N]]
+    dense = features.features(a.problem.policy.logit_map)[a.prompts[:N]]
     gathered = np.zeros((a.d, columns.shape[1], LANES))
     for function in (compiled(STAGES["add_congruence"]), STAGES["add_congruence"].py_func):
         kept = trace._replace(hessian=np.ones((2 + N, dense.shape[2], dense.shape[2])))

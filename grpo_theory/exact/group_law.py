@@ -93,9 +93,9 @@ def law_between(current: Point, sampler: Point, estimator: str | Estimator, *, b
         features, log_p = _features(estimator, looks, scores), np.log(moments.classes.probabilities)
         n_features = moments.means.shape[2]
         shares.append(Share(moments, group_moments(estimator.advantage, looks, look, log_p, group_size, features, n_features)))
-    means, powers = means_and_powers(shares, current.policy.logit_map)
+    means, powers = means_and_powers(shares, current.tangent)
     return GradientLaw(
-        policy=current.policy,
+        logit_map=current.tangent,
         batch_size=batch_size,
         group_size=group_size,
         true_gradient=current.moments.gradient,

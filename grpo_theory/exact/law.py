@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array, cached_array
 from grpo_theory.exact.alignment import efficiency_of
 from grpo_theory.exact.score_moments import Share, second_moments
-from grpo_theory.problem import Policy
+from grpo_theory.problem import LogitMap
 from grpo_theory.validation import as_real_array, check_shape
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ class GradientLaw:
 
     Attributes
     ----------
-    policy : Policy
+    logit_map : LogitMap
+        Phi, the derivatives of the logits at theta.
     batch_size, group_size : int
         B prompts, G responses each.
     true_gradient : ndarray, shape (d,)
@@ -43,7 +44,7 @@ class GradientLaw:
         What second moments are made from.
     """
 
-    policy: Policy
+    logit_map: LogitMap
     batch_size: int
     group_size: int
     true_gradient: Array
@@ -57,12 +58,12 @@ class GradientLaw:
     @cached_array
     def second_moments(self) -> Array:
         """A(x) with E[one group's estimate times its transpose | x] = Phi' A(x) Phi, shape (M, D, D)."""
-        return second_moments(self.shares, self.policy.logit_map) / self.group_size**2
+        return second_moments(self.shares, self.logit_map) / self.group_size**2
 
     @property
     def mean(self) -> Array:
         """The expected estimate, shape (d,)."""
-        return self.policy.logit_map.adjoint(self.prompt_weights[:, None] * self.mean_covectors)
+        return self.logit_map.adjoint(self.prompt_weights[:, None] * self.mean_covectors)
 
     @property
     def bias(self) -> Array:
@@ -126,16 +127,16 @@ class GradientLaw:
 
     def covariance(self) -> Array:
         """Return the covariance of the batch's estimate, shape (d, d)."""
-        second = self.policy.logit_map.congruence(self.prompt_weights[:, None, None] * self.second_moments)
+        second = self.logit_map.congruence(self.prompt_weights[:, None, None] * self.second_moments)
         return (second - np.outer(self.mean, self.mean)) / self.batch_size
 
     def variance_along(self, directions: ArrayLike) -> Array:
         """Return the variance of <v, estimate> for each direction v, shape (J,), for directions of shape (J, d)."""
         directions = as_real_array("directions", directions, 2)
-        check_shape("directions", directions, (len(directions), self.policy.dimension), "(J, d)")
-        along = self.policy.logits(directions)
+        check_shape("directions", directions, (len(directions), self.logit_map.dimension), "(J, d)")
+        along = self.logit_map.logits(directions)
         second = np.einsum("m,jmk,mkl,jml->j", self.prompt_weights, along, self.second_moments, along, optimize=True)
         return (second - (directions @ self.mean) ** 2) / self.batch_size
 
     def _squared_norms(self, covectors: Array) -> Array:
-        return self.policy.logit_map.squared_norms(covectors[:, None])[:, 0]
+        return self.logit_map.squared_norms(covectors[:, None])[:, 0]

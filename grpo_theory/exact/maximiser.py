@@ -180,7 +180,7 @@ def _closed_form(problem: Problem) -> Array | None:
 
 def _random_starts(problem: Problem, centre: Array, count: int, rng: np.random.Generator) -> list[Array]:
     """Return points around a centre, each the best of several whose logits spread by a factor that is drawn anew."""
-    norms = np.einsum("mdd->md", problem.policy.logit_map.gram())
+    norms = np.einsum("mdd->md", problem.policy.tangent(centre).gram())
     unit = np.sqrt(norms.mean()) if norms.any() else 1.0
     starts = []
     for _ in range(count):
@@ -259,8 +259,8 @@ def _check_interior(problem: Problem, theta: Array, flat: Array) -> None:
         tokens, size = point.state_probabilities, point.chain.vocabulary_size
     else:
         tokens, size = point.token_probabilities, problem.policy.paths.vocabulary_size
-    everywhere = fisher_information(problem, np.full_like(tokens, 1.0 / size))
-    here, there = (flat.T @ form @ flat for form in (fisher_information(problem, tokens), everywhere))
+    everywhere = fisher_information(problem, np.full_like(tokens, 1.0 / size), theta)
+    here, there = (flat.T @ form @ flat for form in (fisher_information(problem, tokens, theta), everywhere))
     least = RANK_TOLERANCE * float(np.linalg.norm(everywhere, 2))
     ranks = [int((np.linalg.eigvalsh(form) > least).sum()) for form in (here, there)]
     if ranks[0] < ranks[1]:

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
 from grpo_theory.compiler import F1, F2, F3, READONLY_I1, READONLY_I2, function_value
-from grpo_theory.problem import ChainPoint, Paths, Problem, TokenChain
-from grpo_theory.validation import as_numbers, as_real_array, typed
+from grpo_theory.problem import ChainPoint, LogitMap, Paths, Problem, TokenChain
+from grpo_theory.validation import as_numbers, as_real_array, check_shape, typed
 
 
 @typed
@@ -99,13 +99,18 @@ def fill_objectives(logits, rewards, log_reference, weights, strength, edges, le
 @typed
 def gradient(problem: Problem, theta: ArrayLike) -> Array:
     """Return grad J(theta), shape (d,), for theta of shape (d,)."""
-    return problem.policy.logit_map.adjoint(_slopes(problem, problem.policy.check_theta(theta)))
+    theta = problem.policy.check_theta(theta)
+    return problem.policy.tangent(theta).adjoint(_slopes(problem, theta))
 
 
 @typed
 def directional_derivatives(problem: Problem, theta: ArrayLike, directions: ArrayLike) -> Array:
     """Return grad J(theta) . v, shape (..., J), for theta of shape (..., d) and directions v of shape (J, d)."""
-    logits = problem.policy.logits(as_real_array("directions", directions, 2), "directions")
+    directions, logit_map = as_real_array("directions", directions, 2), problem.policy.logit_map
+    if not isinstance(logit_map, LogitMap):
+        check_shape("directions", directions, (len(directions), problem.policy.dimension), "(J, d)")
+        return _at_points(theta, problem.policy.dimension, lambda point: directions @ gradient(problem, point))
+    logits = problem.policy.logits(directions, "directions")
     return np.einsum("...mk,jmk->...j", _slopes(problem, theta), logits)
 
 
@@ -119,13 +124,19 @@ def hessian(problem: Problem, theta: ArrayLike) -> Array:
 
         sum_k pi_k {(q_k - V - strength) c_k c_k' - (q_k - V) F_k},
 
-    and that in theta is its congruence with Phi, averaged over prompts.
+    and that in theta is its congruence with Phi, averaged over prompts.  Where logits are not linear in theta, their second
+    derivatives add to it, each times the objective's slope in that logit.
     """
-    return problem.policy.logit_map.congruence(_forms(problem, problem.policy.check_theta(theta)))
+    policy, theta = problem.policy, problem.policy.check_theta(theta)
+    along = policy.tangent(theta).congruence(_forms(problem, theta))
+    bent = None if policy.is_linear else policy.logit_map.bend(theta, _slopes(problem, theta))
+    return along if bent is None else along + bent
 
 
 def hessian_along(problem: Problem, theta: Array, directions: Array) -> Array:
     """Return v' H w for all pairs of directions (J, d), shape (..., J, J), for theta of shape (..., d); see `hessian`."""
+    if not problem.policy.is_linear:
+        return _at_points(theta, problem.policy.dimension, lambda point: directions @ hessian(problem, point) @ directions.T)
     logits = problem.policy.logits(directions, "directions")
     turned = _forms(problem, theta) @ np.moveaxis(logits, 0, -1)
     return np.einsum("jmd,...mdk->...jk", logits, turned)
@@ -168,16 +179,20 @@ def prefix_forms(paths: Paths, weights: Array, token_probabilities: Array) -> Ar
 
 
 @typed
-def fisher_information(problem: Problem, token_probabilities: Array) -> Array:
-    """Return E[W W'], shape (d, d), for probabilities of tokens given their prefixes (M, D), or given a chain's states (S, V)."""
+def fisher_information(problem: Problem, token_probabilities: Array, theta: ArrayLike | None = None) -> Array:
+    """Return E[W W'], shape (d, d), for probabilities of tokens given their prefixes (M, D), or given a chain's states (S, V).
+
+    The derivatives of the logits are those at theta (d,), by default the problem's; they differ only if logits are not linear.
+    """
+    tangent = problem.policy.tangent(problem.theta if theta is None else theta)
     if isinstance(problem.policy, TokenChain):
         forms = on_chain(problem, problem.theta).fisher_forms(token_probabilities)
-        return problem.policy.logit_map.congruence(problem.bandit.prompt_weights[:, None, None] * forms)
+        return tangent.congruence(problem.bandit.prompt_weights[:, None, None] * forms)
     paths = problem.policy.paths
     with np.errstate(divide="ignore"):
         pi = np.exp(paths.along(np.log(token_probabilities)))
     forms = prefix_forms(paths, paths.by_prefix(paths.collect(pi)), token_probabilities)
-    return problem.policy.logit_map.congruence(problem.bandit.prompt_weights[:, None, None] * forms)
+    return tangent.congruence(problem.bandit.prompt_weights[:, None, None] * forms)
 
 
 def _slopes(problem: Problem, theta: ArrayLike) -> Array:

@@ -118,7 +118,7 @@ def _plan(problem: Problem, directions: ArrayLike | None) -> _Plan:
     if directions is not None:
         along = as_array("directions", directions)
         check_shape("directions", along, (len(along), policy.dimension), "(J, d), d the policy's dimension")
-        components = np.einsum("mkd,jmd->mkj", point.covectors, policy.logits(along), optimize=True)
+        components = np.einsum("mkd,jmd->mkj", point.covectors, point.tangent.logits(along), optimize=True)
         scores = _Tabulated(np.ascontiguousarray(components), point.outcome_responses)
     elif type(policy.logit_map) is HeadMap:
         gram = policy.logit_map.hidden @ policy.logit_map.hidden.T

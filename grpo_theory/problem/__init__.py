@@ -6,6 +6,7 @@ from grpo_theory.problem.chain import TokenChain as TokenChain
 from grpo_theory.problem.chain_point import ChainPoint as ChainPoint
 from grpo_theory.problem.kl import KL as KL
 from grpo_theory.problem.logit_map import LogitMap as LogitMap
+from grpo_theory.problem.logit_map import SmoothMap as SmoothMap
 from grpo_theory.problem.moments import Moments as Moments
 from grpo_theory.problem.paths import Paths as Paths
 from grpo_theory.problem.point import Point as Point
@@ -17,3 +18,4 @@ from grpo_theory.problem.problem import Problem as Problem
 from grpo_theory.problem.state_rewards import NotListedError as NotListedError
 from grpo_theory.problem.state_rewards import StateRewards as StateRewards
 from grpo_theory.problem.tree import TokenTree as TokenTree
+from grpo_theory.problem.two_layer import TwoLayerSoftmax as TwoLayerSoftmax

@@ -1,4 +1,4 @@
-"""How parameters become logits: linear maps Phi, dense or structured."""
+"""How parameters become logits: linear maps Phi, dense or structured, and what any map must give."""
 
 from abc import ABC, abstractmethod
 
@@ -15,12 +15,16 @@ ALONE = "ask gradient_law(...) for .trace, .mse or .variance_along(directions), 
 """What to do without such a matrix where each prompt has parameters of its own."""
 
 
-class LogitMap(ABC):
-    """A linear map Phi from parameters theta (d,) to logits (M, D), one for each prompt and edge.
+class SmoothMap(ABC):
+    """A map from parameters theta (d,) to logits (M, D), one for each prompt and edge, that need not be linear.
 
-    Whatever a theorem asks of the d-dimensional scores is a statement about D-dimensional covectors and the inner products
-    Phi_m Phi_m' of each prompt; a map therefore gives Phi, its adjoint and its Gram matrices, and no array of shape
-    (M, D, d) is needed anywhere.  Give a map of your own to `Policy`.
+    Moments and laws at a point read only the first derivatives of the logits there, which are a `LogitMap`; Hessians read the
+    second ones too.  A `LogitMap` is a `SmoothMap` whose first derivatives are the same everywhere.
+
+    Attributes
+    ----------
+    n_prompts, n_logits, dimension : int
+        M, D and d.
     """
 
     n_prompts: int
@@ -29,7 +33,38 @@ class LogitMap(ABC):
 
     @abstractmethod
     def logits(self, theta: Array) -> Array:
+        """Return the logits, shape (..., M, D), for theta of shape (..., d)."""
+
+    @abstractmethod
+    def at(self, theta: Array) -> "LogitMap":
+        """Return the derivatives of the logits at theta (d,): the linear map Phi of the policy's scores there."""
+
+    @abstractmethod
+    def bend(self, theta: Array, slopes: Array) -> Array | None:
+        """Return sum_md slope_md times the second derivative of logit (m, d) at theta (d,), shape (d, d).
+
+        Slopes have shape (M, D).  None where there are no second derivatives.
+        """
+
+
+class LogitMap(SmoothMap):
+    """A linear map Phi from parameters theta (d,) to logits (M, D), one for each prompt and edge.
+
+    Whatever a theorem asks of the d-dimensional scores is a statement about D-dimensional covectors and the inner products
+    Phi_m Phi_m' of each prompt; a map therefore gives Phi, its adjoint and its Gram matrices, and no array of shape
+    (M, D, d) is needed anywhere.  Give a map of your own to `Policy`.
+    """
+
+    @abstractmethod
+    def logits(self, theta: Array) -> Array:
         """Return Phi theta, shape (..., M, D), for theta of shape (..., d)."""
+
+    def at(self, theta: Array) -> "LogitMap":
+        """Return the map itself: its derivatives are the same everywhere."""
+        return self
+
+    def bend(self, theta: Array, slopes: Array) -> None:
+        """Return nothing: a linear map has no second derivatives."""
 
     @abstractmethod
     def adjoint_by_prompt(self, covectors: Array) -> Array:

@@ -7,6 +7,7 @@ import numpy as np
 from grpo_theory.arrays import Array, Integers, cached_array, read_only
 from grpo_theory.problem.bandit import Bandit
 from grpo_theory.problem.kl import KL
+from grpo_theory.problem.logit_map import LogitMap
 from grpo_theory.problem.moments import Moments
 from grpo_theory.problem.policy import Policy
 from grpo_theory.validation import check_room
@@ -33,6 +34,11 @@ class Point:
     kl: KL | None
     log_reference: Array | None
     theta: Array
+
+    @cached_array
+    def tangent(self) -> LogitMap:
+        """Phi: the derivatives of the logits here."""
+        return self.policy.logit_map.at(self.theta)
 
     @cached_array
     def token_log_probabilities(self) -> Array:
@@ -92,7 +98,7 @@ class Point:
     @cached_array
     def token_products(self) -> Array:
         """Inner products of the scores of the tokens of each response, shape (M, K, T, T); 0 beyond its end."""
-        return self.policy.logit_map.token_products(self.policy.paths, self.token_probabilities)
+        return self.tangent.token_products(self.policy.paths, self.token_probabilities)
 
     @cached_array
     def squared_score_norms(self) -> Array:
@@ -112,7 +118,7 @@ class Point:
     def moments_of(self, rewards: Array) -> Moments:
         """Return the moments with other rewards of the outcomes, shape (M, O), in place of the problem's own."""
         p, weights = self.outcome_probabilities, self.bandit.prompt_weights
-        paths, logit_map = self.policy.paths, self.policy.logit_map
+        paths, logit_map = self.policy.paths, self.tangent
         norms = self.squared_score_norms[:, self.outcome_responses]
         value = np.einsum("mo,mo->m", p, rewards)
         centred = rewards - value[:, None]

@@ -1,10 +1,10 @@
-"""Who draws: softmax policies with linear logits."""
+"""Who draws: softmax policies, and those whose logits are linear."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Integers
-from grpo_theory.problem.logit_map import FeatureMap, HeadMap, LogitMap, TabularMap
+from grpo_theory.problem.logit_map import FeatureMap, HeadMap, LogitMap, SmoothMap, TabularMap
 from grpo_theory.problem.paths import Paths, single_tokens
 from grpo_theory.validation import as_count, as_numbers, as_real_array, check_room, check_shape, check_within
 
@@ -13,15 +13,15 @@ LARGEST_PARAMETER = 1e100
 
 
 class Policy:
-    """A softmax policy with linear logits: a softmax over the tokens at every prefix of a tree of responses.
+    """A softmax policy: a softmax over the tokens at every prefix of a tree of responses.
 
     The score of a response is Phi_m' c with the covector c, the sum over its tokens of e_edge - (the probabilities at the
-    token's prefix).
+    token's prefix), and Phi the derivatives of the logits in theta: `tangent(theta)`, the same everywhere if they are linear.
 
     Parameters
     ----------
-    logit_map : LogitMap
-        Phi, from theta (d,) to logits (M, D).
+    logit_map : LogitMap or SmoothMap
+        From theta (d,) to logits (M, D).
     paths : Paths, optional
         The K responses as paths along D edges; if omitted each response is one token, K = D.
 
@@ -31,8 +31,10 @@ class Policy:
         If the map and the paths do not have the same number of logits.
     """
 
-    def __init__(self, logit_map: LogitMap, paths: Paths | None = None) -> None:
-        if not isinstance(logit_map, LogitMap):
+    largest_parameter = LARGEST_PARAMETER
+
+    def __init__(self, logit_map: SmoothMap, paths: Paths | None = None) -> None:
+        if not isinstance(logit_map, SmoothMap):
             raise TypeError(f"logit_map must be a LogitMap, got {logit_map!r}")
         if paths is not None and not isinstance(paths, Paths):
             raise TypeError(f"paths must be Paths or None, got {paths!r}")
@@ -72,21 +74,50 @@ class Policy:
         """Return parameters as a finite float64 array of shape (d,)."""
         theta = as_real_array(name, theta, 1)
         check_shape(name, theta, (self.dimension,), "(d,), the policy's parameters")
-        check_within(name, theta, -LARGEST_PARAMETER, LARGEST_PARAMETER)
+        check_within(name, theta, -self.largest_parameter, self.largest_parameter)
         return theta
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether logits are linear in theta: features are then frozen."""
+        return isinstance(self.logit_map, LogitMap)
+
+    def starting_point(self) -> Array:
+        """Return the parameters of a problem that states none, shape (d,): zeros."""
+        return np.zeros(self.dimension)
+
     def logits(self, vectors: ArrayLike, name: str = "theta") -> Array:
-        """Return Phi v, shape (..., M, D), for vectors v of shape (..., d)."""
+        """Return the logits, shape (..., M, D), at vectors of shape (..., d); Phi v if they are linear."""
+        return self.logit_map.logits(self._as_vectors(vectors, name))
+
+    def tangent(self, theta: ArrayLike) -> LogitMap:
+        """Return Phi at theta (d,): the linear map from a small step of the parameters to that of the logits."""
+        return self.logit_map.at(self.check_theta(theta))
+
+    def logit_slopes(self, theta: ArrayLike, directions: ArrayLike, name: str = "directions") -> Array:
+        """Return Phi v at theta (d,), shape (..., M, D), for directions v of shape (..., d)."""
+        return self.tangent(theta).logits(self._as_vectors(directions, name))
+
+    def jacobian(self, theta: ArrayLike | None = None) -> Array:
+        """Return Phi written out, the derivatives of the logits in theta, shape (M, D, d).
+
+        Parameters
+        ----------
+        theta : array_like, shape (d,), optional
+            Where; needed only if the logits are not linear.
+        """
+        for shape in ((self.n_prompts, self.n_logits, self.dimension), (self.dimension, self.dimension)):
+            check_room("the derivatives of all logits", shape, "logit_slopes(theta, directions) has those along a few directions")
+        if theta is None and not self.is_linear:
+            raise ValueError(f"theta must be given for the derivatives of {self!r}: its logits are not linear")
+        tangent = self.logit_map if isinstance(self.logit_map, LogitMap) else self.tangent(np.asarray(theta))
+        return np.moveaxis(tangent.logits(np.eye(self.dimension)), 0, -1)
+
+    def _as_vectors(self, vectors: ArrayLike, name: str) -> Array:
         vectors = as_numbers(name, vectors)
         if vectors.ndim == 0 or vectors.shape[-1] != self.dimension:
             raise ValueError(f"{name} must have shape (..., d) with d = {self.dimension}, got {vectors.shape}")
-        return self.logit_map.logits(vectors)
-
-    def jacobian(self) -> Array:
-        """Return Phi written out, the derivatives of the logits in theta, shape (M, D, d)."""
-        for shape in ((self.n_prompts, self.n_logits, self.dimension), (self.dimension, self.dimension)):
-            check_room("the derivatives of all logits", shape, "logits(directions) has those along directions of yours")
-        return np.moveaxis(self.logit_map.logits(np.eye(self.dimension)), 0, -1)
+        return vectors
 
     def log_probabilities(self, theta: ArrayLike) -> Array:
         """Return log pi(k | m), shape (..., M, K), for theta of shape (..., d)."""
@@ -98,11 +129,11 @@ class Policy:
 
     def scores(self, theta: ArrayLike) -> Array:
         """Return the score vectors grad log pi(k | m), shape (M, K, d)."""
-        probabilities = np.exp(self.paths.log_probabilities(self.logits(self.check_theta(theta))))
+        tangent, probabilities = self.tangent(theta), np.exp(self.paths.log_probabilities(self.logits(theta)))
         shape = (self.n_prompts, self.n_responses, self.dimension)
         check_room("the scores of all responses", shape, "ask for moments, or take components along directions (gt.Pilot)")
         covectors = self.paths.centre(self.paths.incidence, probabilities[:, None, :])
-        return np.stack([self.logit_map.adjoint_by_prompt(covectors[:, k]) for k in range(self.n_responses)], axis=1)
+        return np.stack([tangent.adjoint_by_prompt(covectors[:, k]) for k in range(self.n_responses)], axis=1)
 
     def __repr__(self) -> str:
         sizes = f"M={self.n_prompts}, K={self.n_responses}"

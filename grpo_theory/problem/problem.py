@@ -31,7 +31,8 @@ class Problem:
     kl : KL, optional
         The objective is E[Z] - strength * E KL(pi || reference).
     theta : array_like, shape (d,), optional
-        Where the problem is studied, or where a search for its maximiser or a training run starts; zeros if omitted.
+        Where the problem is studied, or where a search for its maximiser or a training run starts; zeros if omitted, which a
+        policy with learned features refuses.
     name, title : str, default ""
         For tables, and for figures.
 
@@ -69,7 +70,7 @@ class Problem:
             bandit = _rewards_of_chain(bandit, policy, kl)
         else:
             _check_shapes(bandit, policy, kl)
-        start = policy.check_theta(np.zeros(policy.dimension) if theta is None else theta)
+        start = policy.check_theta(policy.starting_point() if theta is None else theta)
         read_only(start)
         parts = {"bandit": bandit, "policy": policy, "kl": kl, "theta": start, "name": name, "title": title}
         for part, value in parts.items():

@@ -80,8 +80,8 @@ class TrainingRuns:
 
     @property
     def diverged(self) -> Flags:
-        """Which runs left the finite numbers, shape (R,); they stay in the arrays, as NaN."""
-        return np.isnan(np.where(np.isfinite(self.theta), 0.0, np.nan).sum(axis=1))
+        """Which runs left the finite numbers, in theta or in its logits, shape (R,); they stay in the arrays, as NaN."""
+        return ~np.isfinite(self.theta).all(axis=1) | np.isnan(self.objectives[:, -1])
 
 
 def simulate_training(

@@ -33,9 +33,10 @@ from grpo_theory.simulate.training_tables import (
     token_paths,
 )
 from grpo_theory.simulate.update.advance import Functions, Rules, StepRoom, Updates, compiled_advance
-from grpo_theory.simulate.update.ascent import Ascent, ascent
+from grpo_theory.simulate.update.ascent import ascent
 from grpo_theory.simulate.update.iterates import Ball
 from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
+from grpo_theory.simulate.update.step_types import Ascent
 from grpo_theory.simulate.update.trace import NO_TRACE, Trace
 from grpo_theory.simulate.workers import borrowed, check_wanted
 from grpo_theory.validation import as_real_array, check_shape
@@ -115,7 +116,7 @@ class TrainingBlocks:
         token_rule = make_token_rule(problem, estimator, rule.rewards, checked)
         rules = Rules(make_source(problem, group_size, paths), rule, token_rule)
         functions = Functions(
-            advantage_functions(estimator, rule, route),
+            advantage_functions(problem, estimator, rule, route),
             covector_functions(estimator, rules.tokens),
             step_functions(found, optimiser, keeps=keeps),
         )
@@ -160,7 +161,8 @@ def make_step_room(blocks: TrainingBlocks) -> StepRoom:
     tables = rules.source.laws, rules.advantage.rewards.means, rules.tokens.log_reference
     facts = zeros(max(2, rules.advantage.tables.advantages.shape[1], *(table.rows.shape[1] for table in tables)), WIDTH)
     n_outcomes, in_order = problem.bandit.n_responses * problem.bandit.values.size, blocks.route.kind == IN_ORDER
-    rollout = make_rollout(problem, estimator, blocks.route, sizes, facts, lanes)
+    rows = zeros(blocks.ascent.rows, lanes)
+    rollout = make_rollout(problem, estimator, blocks.route, sizes, facts, rows)
     wants_logs = rules.advantage.rewards.strength > 0.0 or rules.tokens.weighs_anew
     then = make_policy_room(paths, sizes.batch_size, lanes, wants_logs=wants_logs)
     now = make_policy_room(paths, sizes.n_updated, lanes, wants_logs=wants_logs) if sizes.moves else then
@@ -170,7 +172,7 @@ def make_step_room(blocks: TrainingBlocks) -> StepRoom:
         policies=(then, now),
         rollout=rollout,
         tokens=make_token_room(problem, estimator, rules.tokens, sizes, rollout.rewards),
-        rows=zeros(blocks.ascent.rows, lanes),
+        rows=rows,
     )
 
 

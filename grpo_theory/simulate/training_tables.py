@@ -11,7 +11,8 @@ from grpo_theory.exact.weights import gains_on_policy
 from grpo_theory.problem import Paths, Problem
 from grpo_theory.simulate.advantage.affine import sum_affine
 from grpo_theory.simulate.advantage.call_room import NO_CALL, KernelView, make_call_room
-from grpo_theory.simulate.advantage.rewards import RewardRoom, RewardTables, fill_rewards, penalise, see_fields
+from grpo_theory.simulate.advantage.learned_norms import fields_function, norm_table
+from grpo_theory.simulate.advantage.rewards import RewardRoom, RewardTables, fill_rewards, penalise
 from grpo_theory.simulate.advantage.rollout import AdvantageFunctions, AdvantageRule, Rollout, sum_counted, sum_in_order
 from grpo_theory.simulate.advantage.route import IN_ORDER, Route
 from grpo_theory.simulate.advantage.tables import NO_TABLES, make_tables
@@ -28,8 +29,8 @@ from grpo_theory.simulate.draw.prompt_tables import alias_rows, lookup
 from grpo_theory.simulate.draw.sizes import StepSizes
 from grpo_theory.simulate.draw.streams import LANES
 from grpo_theory.simulate.update.advance import State, StepFunctions
-from grpo_theory.simulate.update.ascent import Ascent
 from grpo_theory.simulate.update.optimiser import Optimiser, moments_kept
+from grpo_theory.simulate.update.step_types import Ascent
 from grpo_theory.simulate.update.trace import keep_rollout
 
 
@@ -81,7 +82,7 @@ def make_reward_tables(problem: Problem, estimator: Estimator, paths: TokenPaths
     gram, nothing = np.empty((0, 0, 0)), np.empty((bandit.n_prompts, 0))
     means, log_reference = nothing, nothing if problem.log_reference is None else problem.log_reference
     if reads_norms(estimator):
-        gram = problem.policy.logit_map.gram()
+        gram = norm_table(problem.policy.logit_map)
     if estimator.advantage.reads & set(PROMPT_FIELDS):
         means = np.concatenate([bandit.mean_reward, bandit.probabilities @ bandit.values**2], axis=1)
     return RewardTables(
@@ -89,13 +90,14 @@ def make_reward_tables(problem: Problem, estimator: Estimator, paths: TokenPaths
         means=lookup(means),
         log_reference=lookup(log_reference),
         strength=problem.kl.strength if problem.kl is not None and is_penalised else 0.0,
-        gram=np.array(gram, dtype=np.float64, order="C"),
+        gram=gram,
         paths=paths,
     )
 
 
-def make_reward_room(problem: Problem, estimator: Estimator, batch_size: int, facts: Array, lanes: int) -> RewardRoom:
-    """Make room for the rewards of a rollout of so many runs."""
+def make_reward_room(problem: Problem, estimator: Estimator, batch_size: int, facts: Array, rows: Array) -> RewardRoom:
+    """Make room for the rewards of a rollout of so many runs, as many as lanes of the rows (rows, N)."""
+    lanes = rows.shape[1]
     bandit, paths, reads = problem.bandit, problem.policy.paths, estimator.advantage.reads
     view = KernelView(
         rewards=zeros(batch_size, bandit.n_responses * bandit.values.size, lanes),
@@ -105,7 +107,7 @@ def make_reward_room(problem: Problem, estimator: Estimator, batch_size: int, fa
         responses=np.repeat(np.arange(bandit.n_responses), bandit.values.size),
     )
     log_ratios, terms = zeros(paths.n_logits, lanes), zeros(paths.n_logits, lanes)
-    return RewardRoom(view, zeros(batch_size, bandit.n_responses, lanes), log_ratios, terms, facts)
+    return RewardRoom(view, zeros(batch_size, bandit.n_responses, lanes), log_ratios, terms, facts, rows)
 
 
 def make_advantage_rule(problem: Problem, estimator: Estimator, route: Route, paths: TokenPaths, *, keeps: bool) -> AdvantageRule:
@@ -121,12 +123,12 @@ def make_advantage_rule(problem: Problem, estimator: Estimator, route: Route, pa
     )
 
 
-def make_rollout(problem: Problem, estimator: Estimator, route: Route, sizes: StepSizes, facts: Array, lanes: int) -> Rollout:
-    """Make room for the advantages of a rollout of so many runs."""
-    batch_size, group_size = sizes.batch_size, sizes.group_size
+def make_rollout(problem: Problem, estimator: Estimator, route: Route, sizes: StepSizes, facts: Array, rows: Array) -> Rollout:
+    """Make room for the advantages of a rollout of so many runs, as many as lanes of the rows (rows, N)."""
+    batch_size, group_size, lanes = sizes.batch_size, sizes.group_size, rows.shape[1]
     n_outcomes, in_order = problem.bandit.n_responses * problem.bandit.values.size, route.kind == IN_ORDER
     return Rollout(
-        rewards=make_reward_room(problem, estimator, batch_size, facts, lanes),
+        rewards=make_reward_room(problem, estimator, batch_size, facts, rows),
         sums=zeros(batch_size, 2 if in_order else 1, n_outcomes, lanes),
         ordered=zeros(batch_size, group_size if in_order else 0, lanes, dtype=np.int64),
         call=make_call_room(estimator.advantage, batch_size, group_size, 1.0) if route.is_called else NO_CALL,
@@ -134,14 +136,14 @@ def make_rollout(problem: Problem, estimator: Estimator, route: Route, sizes: St
     )
 
 
-def advantage_functions(estimator: Estimator, rule: AdvantageRule, route: Route) -> AdvantageFunctions:
+def advantage_functions(problem: Problem, estimator: Estimator, rule: AdvantageRule, route: Route) -> AdvantageFunctions:
     """Collect what is called."""
     penalised = rule.rewards.strength > 0.0
     return AdvantageFunctions(
         penalise=value_or_null(penalise, penalised),
         fill_terms=value_or_null(estimator.kl.fill, penalised),
         fill_rewards=value_or_null(fill_rewards, rule.wants_rewards),
-        see_fields=value_or_null(see_fields, rule.sees_fields),
+        see_fields=value_or_null(fields_function(problem.policy.logit_map), rule.sees_fields),
         sum_affine=value_or_null(sum_affine, rule.coefficients.size > 0),
         sum_called=value_or_null(sum_in_order if route.kind == IN_ORDER else sum_counted, rule.is_called),
     )

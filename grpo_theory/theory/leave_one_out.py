@@ -48,7 +48,7 @@ def leave_one_out_parts(problem: Problem, theta: ArrayLike) -> tuple[Array, Arra
     outer = slopes[:, :, None] * slopes[:, None, :]
     forms = (outer, squares - outer, exact.reward_variance[:, None, None] * powers + outer)
     weights = exact.prompt_weights[:, None, None]
-    between, oracle, second_order = (problem.policy.logit_map.congruence(weights * form) for form in forms)
+    between, oracle, second_order = (point.tangent.congruence(weights * form) for form in forms)
     between -= np.outer(exact.gradient, exact.gradient)
     # Rounding leaves it a little off zero where all prompts have one gradient, and its sign would decide what group is best.
     if np.trace(between) <= ROUNDING * exact.gradient_power:

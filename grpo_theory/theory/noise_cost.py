@@ -112,6 +112,11 @@ class TrainingLaw:
 
     @cached_property
     def _surroundings(self) -> list[Surroundings]:
+        if not self.problem.policy.is_linear:
+            raise ValueError(
+                "policy must have logits that are linear in theta for the second order of the loss, "
+                f"got {self.problem.policy!r}: the first order is had without"
+            )
         return [Surroundings(self.problem, theta) for theta in self.path]
 
 

@@ -49,7 +49,7 @@ def leave_one_out_third_cumulant(problem: Problem, theta: ArrayLike) -> ThirdCum
     """Compute the parts of the third cumulant exactly, for the problem at theta (d,)."""
     theta = problem.policy.check_theta(theta)
     logits, weights = problem.policy.logits(theta), problem.bandit.prompt_weights
-    features = problem.policy.jacobian()
+    features = problem.policy.jacobian(theta)
     exact = problem.at(theta).moments
     deviations = exact.prompt_gradients - exact.gradient
     spread = np.swapaxes(features, 1, 2) @ noise_forms(problem, logits)[1:] @ features

@@ -69,7 +69,7 @@ def mean_over_batches(problem: gt.Problem, estimator: str, batch_size: int, grou
         p = np.prod([weight for _, _, weight in batch])
         for b, (prompt, group, _) in enumerate(batch):
             total[prompt] += p * advantages[b] @ point.covectors[prompt][point.outcome_responses[group]]
-    return problem.policy.logit_map.adjoint(total / (batch_size * group_size))
+    return point.tangent.adjoint(total / (batch_size * group_size))
 
 
 def simulate(settings: Settings, rng: np.random.SeedSequence, chunk: int) -> Any:

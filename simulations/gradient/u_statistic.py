@@ -97,7 +97,8 @@ def _projection(point: gt.Point, prompt: int, stray: float = 0.0) -> tuple[Array
 def compare(settings: Settings, rng: np.random.SeedSequence) -> Iterator[Comparison]:
     """Yield each statement's largest discrepancy and that of its broken side, relative to the root mean square score."""
     problem, generator = gt.gallery.problem(settings["problem"]), np.random.default_rng(rng)
-    point, gram = problem.at(problem.theta), problem.policy.logit_map.gram()
+    point = problem.at(problem.theta)
+    gram = point.tangent.gram()
     scale = np.sqrt(point.moments.score_power)
     worst = {one: [0.0, 0.0] for one in STATEMENTS}
 

@@ -56,7 +56,7 @@ def step_of(problem: gt.Problem, theta: Array, prompt: int, rule: str) -> Array:
     """Return the step at a prompt, 1/X^2 times its gradient, divided or not."""
     moments = gt.moments(problem, theta)
     variance = moments.value[prompt] * (1.0 - moments.value[prompt])
-    scale = np.sqrt(np.linalg.eigvalsh(problem.policy.logit_map.gram()).max())
+    scale = np.sqrt(np.linalg.eigvalsh(problem.policy.tangent(theta).gram()).max())
     return np.asarray(moments.prompt_gradients[prompt] / scale**2 / (np.sqrt(variance) if rule == "divided" else 1.0))
 
 

@@ -95,4 +95,4 @@ def _parameters(problem: gt.Problem, prompt: int, covector: Array) -> Array:
     """Return Phi_m' c, shape (d,), of one prompt's covector (D,)."""
     covectors = np.zeros((problem.bandit.n_prompts, len(covector)))
     covectors[prompt] = covector
-    return problem.policy.logit_map.adjoint(covectors)
+    return problem.policy.tangent(problem.theta).adjoint(covectors)

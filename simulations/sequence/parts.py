@@ -41,7 +41,7 @@ def mean_update(problem: gt.Problem, theta: Array, estimator: gt.Estimator, base
     centred = point.rewards - (point.moments.value[:, None] if baseline else 0.0)
     by_response = (point.outcome_probabilities * centred).reshape(*point.probabilities.shape, -1).sum(axis=-1)
     covectors = paths.centre(paths.add_up(by_response[:, :, None] * weights), point.token_probabilities)
-    return problem.policy.logit_map.adjoint(problem.bandit.prompt_weights[:, None] * covectors)
+    return point.tangent.adjoint(problem.bandit.prompt_weights[:, None] * covectors)
 
 
 def cosine(one: Array, other: Array) -> float:

@@ -139,7 +139,7 @@ def update(problem: gt.Problem, theta: Array, estimator: gt.Estimator, rollout: 
         tables = weights.covectors(np.array([m]))[0]
         signs = (rollout.advantages[m] < 0.0).astype(int) if weights.depends_on_sign else np.zeros(drawn.size, dtype=int)
         pushed = (rollout.weights[m] * rollout.advantages[m]) @ tables[signs, drawn]
-        total += problem.policy.logit_map.adjoint_by_prompt(np.eye(len(rollout.drawn))[m][:, None] * pushed)[m]
+        total += problem.policy.tangent(theta).adjoint_by_prompt(np.eye(len(rollout.drawn))[m][:, None] * pushed)[m]
     return total
 
 

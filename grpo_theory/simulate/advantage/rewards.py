@@ -28,7 +28,7 @@ class RewardTables(NamedTuple):
     strength : float
         Of the penalty, if it is in the reward; 0 if not.
     gram : ndarray, shape (M, D, D)
-        Phi Phi' of the policy, or of shape (0, 0, 0) where the kernel reads no score norm.
+        Phi Phi' of the policy, or of shape (0, 0, 0) where the kernel reads no score norm; see `norm_table` for learned features.
     paths : TokenPaths
     """
 
@@ -52,6 +52,8 @@ class RewardRoom(NamedTuple):
         Logs of pi/reference, and the penalty's terms.
     facts : ndarray, shape (rows, WIDTH)
         Room for a row of a table at each lane's prompt.
+    rows : ndarray, shape (rows, N)
+        What the policy's logits have left.
     """
 
     seen: KernelView
@@ -59,10 +61,11 @@ class RewardRoom(NamedTuple):
     log_ratios: Array
     terms: Array
     facts: Array
+    rows: Array
 
 
 REWARD_TABLES = record_type(RewardTables, F1, LOOKUP, LOOKUP, numba.float64, F3, TOKEN_PATHS)
-REWARD_ROOM = record_type(RewardRoom, KERNEL_VIEW, F3, F2, F2, F2)
+REWARD_ROOM = record_type(RewardRoom, KERNEL_VIEW, F3, F2, F2, F2, F2)
 TERMS = FirstClassType(kl_term.SIGNATURE)
 PENALISE = numba.void(TERMS, REWARD_TABLES, F3, I2, numba.int64, REWARD_ROOM)
 FILL_REWARDS = numba.void(F1, F3, numba.int64, F3)

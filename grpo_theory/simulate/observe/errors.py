@@ -220,14 +220,14 @@ def geometry(point: Point, directions: Array, batch_size: int) -> Geometry:
     features by way of its adjoint.
     """
     policy, moments = point.policy, point.moments
-    logits = np.asarray(policy.logits(np.concatenate([directions, moments.gradient[None]])), dtype=np.float64)
+    logits = np.asarray(point.tangent.logits(np.concatenate([directions, moments.gradient[None]])), dtype=np.float64)
     along, of_gradient = logits[:-1], logits[-1]
     if type(policy.logit_map) is TabularMap:
         inner = None
     elif type(policy.logit_map) is HeadMap:
         inner = policy.logit_map.hidden @ policy.logit_map.hidden.T
     else:
-        by_prompt = features(policy)
+        by_prompt = features(point.tangent)
         facts = [by_prompt.reshape(len(by_prompt), -1), moments.prompt_gradients]
         return Geometry(fill_errors_by_features, _truth([*along, *facts], np.empty((0, 0)), moments.gradient))
     own = np.ones(policy.n_prompts) if inner is None else np.diag(inner)

@@ -47,9 +47,9 @@ from grpo_theory.simulate.draw.policy_draw import (
     response_row,
 )
 from grpo_theory.simulate.draw.streams import LANES, STREAMS
-from grpo_theory.simulate.update.ascent import FILL_LOGITS, TAKE_STEP
 from grpo_theory.simulate.update.iterates import clear_gradient, follow, project
 from grpo_theory.simulate.update.optimiser import MOVE
+from grpo_theory.simulate.update.step_types import FILL_LOGITS, TAKE_STEP
 from grpo_theory.simulate.update.trace import KEEP_ROLLOUT, TRACE, keep_iterates
 
 

@@ -4,38 +4,22 @@ Theta is (d, n), one column for each run: a multiple of `WIDTH`, or one alone.  
 (B, D, N), the first n of whose N lanes are those of the runs.
 """
 
-from typing import Any, NamedTuple
-
-import numba
 import numpy as np
 
-from grpo_theory.arrays import Array
-from grpo_theory.compiler import F2, F3, I2, function_value
+from grpo_theory.compiler import function_value
 from grpo_theory.compiler.lanes import PICKED, WIDTH, load, pick, reals, spread, store, sum_lanes, turned, whole_rows
-from grpo_theory.problem import Policy
+from grpo_theory.problem import LogitMap, Policy
 from grpo_theory.problem.logit_map import HeadMap, TabularMap
+from grpo_theory.problem.two_layer import TwoLayerMap
 from grpo_theory.simulate.covector.features import features
+from grpo_theory.simulate.draw.network_rows import layer_array, layer_rows
 from grpo_theory.simulate.draw.prompt_tables import add_to_blocks, read_blocks
 from grpo_theory.simulate.draw.streams import LANES
+from grpo_theory.simulate.update.step_types import FILL_LOGITS, TAKE_STEP, Ascent
+from grpo_theory.simulate.update.two_layer import LOGITS, two_layer_step
 
-FILL_LOGITS = numba.void(F2, I2, F3, F2, F3)
-TAKE_STEP = numba.void(F2, I2, F3, F2, F3, numba.float64)
 KEPT_NUMBERS = 1 << 17
 """The numbers of features that stay for the step at most: what a second level of cache holds."""
-
-
-class Ascent(NamedTuple):
-    """``fill_logits(theta, prompts, array, rows, logits)``, ``take_step(theta, prompts, array, rows, covectors, step)``.
-
-    The array is what both understand, `rows` the number of rows that they compute in: a step follows the logits of its prompts,
-    and may find there what these have left.  `alone` says that they work on one run at a time.
-    """
-
-    fill_logits: Any
-    take_step: Any
-    array: Array
-    rows: int
-    alone: bool
 
 
 @function_value(FILL_LOGITS)
@@ -183,7 +167,14 @@ def ascent(policy: Policy, batch_size: int) -> Ascent:
         return Ascent(tabular_logits.value, tabular_step.value, np.empty((0, 0, 0)), 0, alone=False)
     if type(logit_map) is HeadMap:
         return Ascent(head_logits.value, head_step.value, logit_map.hidden[None].copy(), 0, alone=True)
-    by_prompt = features(policy)
+    if type(logit_map) is TwoLayerMap:
+        fill_logits, rows = LOGITS[logit_map.activation].value, layer_rows(logit_map, batch_size)
+        return Ascent(fill_logits, two_layer_step.value, layer_array(logit_map), rows, alone=False)
+    if not isinstance(logit_map, LogitMap):
+        raise ValueError(
+            f"policy must have logits that are linear in theta, or be a TwoLayerSoftmax, to be trained, got {policy!r}"
+        )
+    by_prompt = features(logit_map)
     if is_cheaper_for_all(policy.n_prompts, policy.dimension, batch_size):
         array = by_prompt.reshape(1, -1, policy.dimension)
         return Ascent(few_logits.value, few_step.value, array, array.shape[1], alone=False)

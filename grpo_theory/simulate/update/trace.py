@@ -7,7 +7,7 @@ import numpy as np
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler import F2, F3, I1, I2, function_value, record_type, stage
-from grpo_theory.problem import Paths, Policy, Problem
+from grpo_theory.problem import LogitMap, Paths, Problem
 from grpo_theory.simulate.covector.features import features
 from grpo_theory.simulate.draw.policy_draw import GROUPS, TOKEN_PATHS, OutcomeSource, TokenPaths
 
@@ -58,7 +58,11 @@ KEEP_ROLLOUT = numba.void(numba.int64, GROUPS, F3, F3, TRACE, numba.int64, numba
 def make_trace(problem: Problem, source: OutcomeSource, steps: int, window: tuple[int, int]) -> Trace:
     """Return the trace of no runs yet, whose window goes from a first rollout to before another."""
     dimension = problem.policy.dimension
-    columns, by_prompt = compact_features(problem.policy)
+    n_prompts, logit_map = problem.policy.n_prompts, problem.policy.logit_map
+    # Features that are learned are no table; nobody asks for the Hessian then (see `simulate_records`).
+    columns, by_prompt = np.zeros((n_prompts, 1), dtype=np.int64), np.zeros((n_prompts, problem.policy.n_logits, 1))
+    if isinstance(logit_map, LogitMap):
+        columns, by_prompt = compact_features(logit_map)
     return Trace(
         path=np.empty((0, steps + 1, dimension)),
         mean_rewards=np.empty((0, steps)),
@@ -81,9 +85,9 @@ def trace_from(starts: Array, trace: Trace) -> Trace:
     return trace._replace(path=path, mean_rewards=np.empty((runs, steps)), hessian=np.zeros((runs, dimension, dimension)))
 
 
-def compact_features(policy: Policy) -> tuple[Integers, Array]:
+def compact_features(logit_map: LogitMap) -> tuple[Integers, Array]:
     """Return the parameters (M, S) on which each prompt's logits depend, and the features (M, D, S) in these columns."""
-    dense = features(policy)
+    dense = features(logit_map)
     used = (dense != 0.0).any(axis=1)
     order = np.argsort(~used, axis=1, kind="stable")[:, : max(1, int(used.sum(axis=1).max()))]
     columns = np.ascontiguousarray(order, dtype=np.int64)

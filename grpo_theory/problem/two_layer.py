@@ -1,0 +1,212 @@
+"""A policy whose features are learned: a network of two layers."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grpo_theory.arrays import Array
+from grpo_theory.problem.logit_map import LARGEST_DIMENSION, LogitMap, SmoothMap
+from grpo_theory.problem.policy import LARGEST_PARAMETER, Policy
+from grpo_theory.validation import Rng, as_count, as_generator, as_positive, as_real_array, shown
+
+
+class Activation(NamedTuple):
+    """What a unit makes of its input, and the two derivatives of that, as functions of what it makes."""
+
+    function: Callable[[Array], Array]
+    slope: Callable[[Array], Array]
+    bend: Callable[[Array], Array]
+
+
+ACTIVATIONS = {
+    "tanh": Activation(np.tanh, lambda h: 1.0 - h**2, lambda h: -2.0 * h * (1.0 - h**2)),
+    "relu": Activation(lambda a: np.where(a > 0.0, a, 0.0), lambda h: np.where(h > 0.0, 1.0, 0.0), np.zeros_like),
+    "identity": Activation(np.array, np.ones_like, np.zeros_like),
+}
+"""By name.  With "identity" the network is linear in its inputs, and still not in its parameters."""
+
+
+class TwoLayerTangent(LogitMap):
+    """The derivatives of the logits of a `TwoLayerMap` at one theta.
+
+    Of logit (m, k) they are scale W2_kj act'(a_mj) x_mi in W1_ji, with a = W1 x, and scale act(a_mj) in W2_kj.  The Gram matrices
+    are scale^2 (|h_m|^2 I + |x_m|^2 S_m S_m'), with h = act(a) and S_mkj = W2_kj act'(a_mj).
+
+    Parameters
+    ----------
+    inputs : ndarray, shape (M, I)
+    hidden : ndarray, shape (M, H)
+        scale times act(a).
+    slopes : ndarray, shape (M, K, H)
+        scale times W2_kj act'(a_mj).
+    """
+
+    def __init__(self, inputs: Array, hidden: Array, slopes: Array) -> None:
+        self.inputs, self.hidden, self.slopes = inputs, hidden, slopes
+        self.n_prompts, self.n_logits, self.width = slopes.shape
+        self.dimension = self.width * (inputs.shape[1] + self.n_logits)
+
+    def _layers(self, vectors: Array) -> tuple[Array, Array]:
+        return split_layers(vectors, self.width, self.inputs.shape[1], self.n_logits)
+
+    def logits(self, theta: Array) -> Array:
+        """Return the change of the logits along directions (..., d), to first order, shape (..., M, D)."""
+        first, second = self._layers(theta)
+        moved = (self.inputs @ np.swapaxes(first, -1, -2))[..., None]
+        return (self.slopes @ moved)[..., 0] + self.hidden @ np.swapaxes(second, -1, -2)
+
+    def _backwards(self, covectors: Array) -> Array:
+        """Return S_m' c_m, what the units' inputs get, shape (M, H)."""
+        return (covectors[:, None, :] @ self.slopes)[:, 0]
+
+    def adjoint_by_prompt(self, covectors: Array) -> Array:
+        """Return Phi_m' c_m, shape (M, d)."""
+        first = self._backwards(covectors)[:, :, None] * self.inputs[:, None, :]
+        second = covectors[:, :, None] * self.hidden[:, None, :]
+        return np.concatenate([layer.reshape(self.n_prompts, -1) for layer in (first, second)], axis=1)
+
+    def adjoint(self, covectors: Array) -> Array:
+        """Return sum_m Phi_m' c_m, shape (d,)."""
+        first = self._backwards(covectors).T @ self.inputs
+        return np.concatenate([first.reshape(-1), (covectors.T @ self.hidden).reshape(-1)])
+
+    def gram(self) -> Array:
+        """Return Phi_m Phi_m', shape (M, D, D)."""
+        lengths, powers = ((array**2).sum(axis=1)[:, None, None] for array in (self.hidden, self.inputs))
+        return lengths * np.eye(self.n_logits) + powers * (self.slopes @ np.swapaxes(self.slopes, 1, 2))
+
+    def congruence(self, forms: Array) -> Array:
+        """Return sum_m Phi_m' A_m Phi_m, shape (d, d); refused where that matrix is too large to be wanted."""
+        if self.dimension > LARGEST_DIMENSION:
+            raise ValueError(
+                f"a matrix of shape {(self.dimension, self.dimension)} is not formed for this policy; "
+                "ask gradient_law(...) for .trace, .mse or .variance_along(directions) instead"
+            )
+        rows = np.moveaxis(self.logits(np.eye(self.dimension)), 0, -1)
+        return rows.reshape(-1, self.dimension).T @ (forms @ rows).reshape(-1, self.dimension)
+
+
+class TwoLayerMap(SmoothMap):
+    """Logits scale W2 act(W1 x_m) of inputs x_m; theta is W1 (H, I) and then W2 (K, H), each flattened row by row."""
+
+    def __init__(self, inputs: Array, width: int, n_logits: int, activation: str, scale: float) -> None:
+        self.inputs, self.width, self.activation, self.scale = inputs, width, activation, scale
+        self.inputs.setflags(write=False)
+        self.n_prompts, self.n_logits = len(inputs), n_logits
+        self.dimension = width * (inputs.shape[1] + n_logits)
+
+    def layers(self, theta: Array) -> tuple[Array, Array]:
+        """Return W1 (..., H, I) and W2 (..., K, H) of theta (..., d)."""
+        return split_layers(theta, self.width, self.inputs.shape[1], self.n_logits)
+
+    def hidden(self, theta: Array) -> Array:
+        """Return what the units make of the inputs, act(W1 x_m), shape (..., M, H): the features, for theta of shape (..., d)."""
+        return ACTIVATIONS[self.activation].function(self.inputs @ np.swapaxes(self.layers(theta)[0], -1, -2))
+
+    def logits(self, theta: Array) -> Array:
+        """Return scale W2 act(W1 x_m), shape (..., M, D)."""
+        # Training may leave the numbers: what comes of it is infinite or none, and is counted by who asked.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.scale * (self.hidden(theta) @ np.swapaxes(self.layers(theta)[1], -1, -2))
+
+    def at(self, theta: Array) -> TwoLayerTangent:
+        """Return the derivatives of the logits at theta (d,)."""
+        hidden = self.hidden(theta)
+        slopes = self.layers(theta)[1] * ACTIVATIONS[self.activation].slope(hidden)[:, None, :]
+        return TwoLayerTangent(self.inputs, self.scale * hidden, self.scale * slopes)
+
+    def bend(self, theta: Array, slopes: Array) -> Array:
+        """Return sum_mk slope_mk times the second derivative of logit (m, k), shape (d, d).
+
+        Units meet only in the logits, so that two parameters of different units have none, nor have two of W2.
+        """
+        hidden, (first, second) = self.hidden(theta), self.layers(theta)
+        activation, (width, n_inputs), units = ACTIVATIONS[self.activation], first.shape, np.arange(self.width)
+        within = np.einsum("mj,mi,mn->jin", (slopes @ second) * activation.bend(hidden), self.inputs, self.inputs, optimize=True)
+        across = np.einsum("mk,mj,mi->jik", slopes, activation.slope(hidden), self.inputs, optimize=True)
+        whole, split = np.zeros((self.dimension, self.dimension)), width * n_inputs
+        whole[:split, :split].reshape(width, n_inputs, width, n_inputs)[units, :, units] = within
+        mixed = np.zeros((width, n_inputs, self.n_logits, width))
+        mixed[units, :, :, units] = across
+        whole[:split, split:] = mixed.reshape(split, -1)
+        whole[split:, :split] = whole[:split, split:].T
+        return self.scale * whole
+
+
+def split_layers(theta: Array, width: int, n_inputs: int, n_logits: int) -> tuple[Array, Array]:
+    """Return the layers (..., H, I) and (..., K, H) of parameters (..., d)."""
+    lead, split = theta.shape[:-1], width * n_inputs
+    return theta[..., :split].reshape(*lead, width, n_inputs), theta[..., split:].reshape(*lead, n_logits, width)
+
+
+class TwoLayerSoftmax(Policy):
+    """Logits scale W2 act(W1 x_m) of a network of two layers, whose features act(W1 x_m) are learned with the rest.
+
+    Moments and laws at a point are exact, and so is the Hessian, which has the second derivatives of the logits.  Training moves
+    both layers.
+
+    Parameters
+    ----------
+    inputs : array_like, shape (M, I)
+        The input x_m of each prompt.  A column of ones gives each unit a bias.
+    width : int
+        The number H of hidden units; d = H (I + K).
+    n_responses : int
+        The number K of responses to each prompt.
+    activation : {"tanh", "relu", "identity"}, default "tanh"
+        What a unit makes of its input.  The second derivative of "relu" is taken as 0, also where it has none.
+    scale : float, default 1
+        What the network's output is multiplied with.  With 1/sqrt(H) training approaches that of a `LinearSoftmax` as the width
+        grows: the features are then those at the start (docs/derivations.md, sections 5 and 5.1).
+
+    Raises
+    ------
+    ValueError
+        If the width is not at least 1, an input is not finite, or there is no activation of that name.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> policy = gt.TwoLayerSoftmax([[1.0, 0.0], [0.6, 0.8]], width=4, n_responses=3)
+    >>> problem = gt.Problem(gt.Bandit([[0.9, 0.1, 0.2], [0.3, 0.2, 0.8]]), policy, theta=policy.start(rng=0))
+    >>> float(round(gt.group_size_law(problem, problem.theta).optimum, 2))
+    4.98
+    """
+
+    # Logits are products of parameters of both layers, and their squares must be numbers.
+    largest_parameter = LARGEST_PARAMETER**0.5
+
+    def __init__(self, inputs: ArrayLike, width: int, n_responses: int, activation: str = "tanh", scale: float = 1.0) -> None:
+        inputs, width, n_responses = (
+            as_real_array("inputs", inputs, 2),
+            as_count("width", width),
+            as_count("n_responses", n_responses),
+        )
+        if not isinstance(activation, str) or activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, got {shown(activation)}")
+        self.network = TwoLayerMap(inputs, width, n_responses, activation, as_positive("scale", scale))
+        super().__init__(self.network)
+
+    def starting_point(self) -> Array:
+        """Raise: a start must be chosen, because at zeros all gradients vanish, and training would never leave."""
+        raise ValueError(
+            f"theta must be given for {self!r}: at zeros all its gradients vanish, and training stays there; "
+            "policy.start(rng=...) draws a start"
+        )
+
+    def start(self, rng: Rng | None = None) -> Array:
+        """Draw parameters at which the policy is uniform and its features are random, shape (d,).
+
+        Units come in pairs with the same weights in W1, normal with variance 1/I, and opposite ones in W2, normal with variance
+        1/(H scale^2): so all logits are 0, and W2 times its features are of order 1 whatever the width.  A unit without a partner
+        has zeros in W2.
+        """
+        generator, network = as_generator(rng), self.network
+        n_inputs, pairs = network.inputs.shape[1], network.width // 2
+        first = generator.normal(size=(network.width - pairs, n_inputs)) / np.sqrt(n_inputs)
+        second = generator.normal(size=(self.n_responses, pairs)) / (network.scale * np.sqrt(network.width))
+        rest = np.zeros((self.n_responses, network.width - 2 * pairs))
+        layers = np.concatenate([first[:pairs], first]), np.concatenate([second, -second, rest], axis=1)
+        return np.concatenate([layer.reshape(-1) for layer in layers])

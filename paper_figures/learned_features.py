@@ -1,0 +1,42 @@
+"""How orthogonal prompts' gradients stay while a network of two layers learns its features."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from grpo_theory.page.style import BLACK, BLUE, ORANGE, Look
+from simulations.normalisation.heads import NEAR
+from simulations.normalisation.learned_features import ANSWERS, INPUTS, PROMPTS
+
+PLACE = 256
+TABLES = ("learned_features",)
+CAPTION = (
+    f"Share of pairs of {PROMPTS} prompts whose gradients have |cos| < {NEAR:g}, against mean success, while policies climb "
+    f"exact gradients. Panels are widths of a network with a hidden layer, {INPUTS} random inputs and {ANSWERS} answers. Its "
+    "features are learned, without division or with gradients divided by the prompts' standard deviations; or they stay those of "
+    "its start, and the policy is linear. Markers are at the same numbers of updates in all lines of a panel."
+)
+LOOKS = {
+    "plain": Look("features learned", BLUE, "o", "-"),
+    "divided": Look("features learned, divided", ORANGE, "s", "--"),
+    "features of the start": Look("features of the start", BLACK, "^", ":"),
+}
+
+
+def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Draw a panel for each width and a line for each policy."""
+    table = tables["learned_features"].query("quantity == 'share below 0.1'")
+    table = table[table["inputs"] == table["inputs"].min()]
+    widths = sorted(table["width"].unique())
+    figure, panels = plt.subplots(1, len(widths), figsize=(3.0 * len(widths) + 0.6, 3.4), sharex=True, sharey=True, squeeze=False)
+    for axes, width in zip(panels[0], widths, strict=True):
+        for arm, look in LOOKS.items():
+            part = table[(table["width"] == width) & (table["arm"] == arm)]
+            marked = {"marker": look.marker, "markersize": 4.0, "color": look.colour, "label": look.label}
+            axes.plot(part["success"], part["estimate"], look.line, **marked)
+        axes.set(title=f"width {width:g}", xlabel="mean success", xlim=(0.28, 1.02))
+    panels[0][0].set_ylabel(f"share of pairs with |cos| < {NEAR:g}")
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(LOOKS))
+    return figure

@@ -1,0 +1,112 @@
+"""N11, N12: do prompts lose their orthogonality because features are learned?  Networks of two layers, exact.
+
+Inputs are normal, of as many dimensions as make the mean |cos| of the paper's representations, and half of the prompts have four
+right answers of eight, the others one.  Three policies ascend along exact gradients, with first updates of one length in the
+logits: the network, undivided or with gradients divided by the prompts' standard deviations; and the linear policy with the
+features of the network's start.  Broken: cosines of prompts that share no parameter, which stay 0; and for what learning the
+features adds, another draw of features that are not learned.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import grpo_theory as gt
+from grpo_theory.arrays import Array
+from grpo_theory.evidence import Comparison, Statement
+from grpo_theory.harness.study import Cell, Settings
+from simulations.normalisation.heads import near_orthogonal, state
+from simulations.normalisation.phases import ORTHOGONAL
+from simulations.sources import NORMALIZATION, OURS
+
+DRIFT = Statement(
+    "N11/learned features",
+    f"question beside {NORMALIZATION}",
+    "where features are learned, the share of |cos| < 0.1 falls by at least 10 points from start to end",
+    "upper bound",
+    whose=OURS,
+)
+FEATURES = Statement(
+    "N11/features",
+    f"question beside {NORMALIZATION}",
+    "the share of |cos| < 0.1 falls by at least 5 points more with learned features than with those of the start",
+    "upper bound",
+    whose=OURS,
+)
+LOST = Statement(
+    "N12/III, learned features",
+    f"question beside {NORMALIZATION}",
+    "where features are learned, at the end the share of |cos| < 0.1 is at most 2/3",
+    "upper bound",
+    whose=OURS,
+)
+
+PROMPTS, ANSWERS, INPUTS = 40, 8, 82
+"""Normal vectors of 82 dimensions have a mean |cos| of sqrt(2/(82 pi)) = 0.088, as printed."""
+WIDTHS, QUICK_WIDTHS = (8, 16, 64), (16,)
+PROBLEMS = (21, 22)
+"""Seeds: pilots had another one."""
+UPDATES, QUICK_UPDATES = (0, 10, 20, 40, 80, 160, 320, 640), (0, 10, 20, 40, 80, 160)
+STRIDE = 0.1
+"""The first update's root mean square change of a prompt's logits."""
+FALL, MORE = 0.1, 0.05
+"""A tenth of the pairs is a quarter of the printed drift; half of that must be due to the features."""
+ARMS = ("plain", "divided", "features of the start", "other features of a start")
+
+
+def cells(quick: bool) -> list[Cell]:
+    """One cell for each width and draw of inputs."""
+    widths, seeds = (QUICK_WIDTHS, PROBLEMS[:1]) if quick else (WIDTHS, PROBLEMS)
+    updates = list(QUICK_UPDATES if quick else UPDATES)
+    return [Cell({"width": width, "seed": seed, "updates": updates}) for width in widths for seed in seeds]
+
+
+def network_problem(width: int, seed: int, draw: int = 0) -> gt.Problem:
+    """Return a problem of a seed with a network at one of the draws of a start."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(PROMPTS, INPUTS))
+    ranks = rng.permuted(np.tile(np.arange(ANSWERS), (PROMPTS, 1)), axis=1)
+    right = ranks < np.where(np.arange(PROMPTS) % 2 == 0, 1, ANSWERS // 2)[:, None]
+    policy = gt.TwoLayerSoftmax(inputs, width, ANSWERS, scale=width**-0.5)
+    return gt.Problem(gt.Bandit(right.astype(float)), policy, theta=policy.start(np.random.default_rng([seed, draw])))
+
+
+def course(problem: gt.Problem, arm: str, updates: list[int]) -> Iterator[tuple[float, Array]]:
+    """Yield mean success and the gradients' cosines, (M (M - 1)/2,), at numbers of updates."""
+    policy, start, step = problem.policy, problem.theta, 0.0
+    theta, at_start, above = start, policy.tangent(start), np.triu_indices(PROMPTS, 1)
+    for n in range(updates[-1] + 1):
+        learns = "features" not in arm
+        tangent = policy.tangent(theta) if learns else at_start
+        logits = policy.logits(theta) if learns else policy.logits(start) + at_start.logits(theta - start)
+        now = state(logits, problem.bandit.mean_reward)
+        if n in updates:
+            gradients = tangent.adjoint_by_prompt(now.covectors)
+            unit = gradients / np.linalg.norm(gradients, axis=1, keepdims=True)
+            yield float(now.value.mean()), (unit @ unit.T)[above]
+        push = tangent.adjoint(now.covectors / now.deviation[:, None] if arm == "divided" else now.covectors)
+        step = step or STRIDE * np.sqrt(PROMPTS) / float(np.linalg.norm(tangent.logits(push)))
+        theta = theta + step * push
+
+
+def compare(settings: Settings) -> Iterator[Comparison | dict[str, Any]]:
+    """Yield the share of near-orthogonal pairs along each course, and its fall."""
+    width, seed, updates = settings["width"], settings["seed"], settings["updates"]
+    where = f"width {width}, inputs {seed}"
+    falls, ends = {}, {}
+    for arm in ARMS:
+        problem = network_problem(width, seed, draw=int(arm == ARMS[-1]))
+        shares = []
+        for update, (success, cosines) in zip(updates, course(problem, arm, updates), strict=True):
+            shares.append(near_orthogonal(cosines))
+            at = {"width": width, "inputs": seed, "arm": arm, "update": update, "success": success}
+            yield at | {"quantity": "share below 0.1", "estimate": shares[-1]}
+            yield at | {"quantity": "mean |cos|", "estimate": float(np.abs(cosines).mean())}
+        falls[arm], ends[arm] = shares[-1] - shares[0], shares[-1]
+    # Prompts that share no parameter keep cosines of 0, and a share of 1.
+    for arm in ARMS[:2]:
+        yield DRIFT.compare(f"{where}, {arm}", falls[arm], -FALL, broken=0.0)
+        yield LOST.compare(f"{where}, {arm}", ends[arm], ORTHOGONAL, broken=1.0)
+    frozen, other = (falls[arm] for arm in ARMS[2:])
+    yield FEATURES.compare(where, falls["plain"] - frozen, -MORE, broken=other - frozen)

@@ -1,0 +1,58 @@
+"""Networks of two layers written out: logits unit by unit, and their derivatives by steps along the imaginary axis."""
+
+import numpy as np
+from dense import Dense
+from enumeration import Case
+
+import grpo_theory as gt
+from grpo_theory.problem.two_layer import TwoLayerMap
+
+ACTIVATIONS = {
+    "tanh": np.tanh,
+    "relu": lambda a: np.where(a.real > 0.0, a, 0.0),
+    "identity": lambda a: a,
+}
+KINDS = (*ACTIVATIONS, "tree")
+STEP = 1e-30
+"""An imaginary step: derivatives are exact to rounding, because nothing is subtracted."""
+
+
+def network_case(kind="tanh", penalty="plain", width=4) -> Case:
+    """Make a small problem whose policy is a network, of single responses or of sequences ("tree")."""
+    rng = np.random.default_rng([KINDS.index(kind), penalty == "kl", width])
+    inputs = rng.normal(size=(2, 3))
+    if kind == "tree":
+        policy = gt.Policy(TwoLayerMap(inputs, width, 6, "tanh", 0.7), gt.TokenTree(2, 2, 3, end_token=0).paths)
+    else:
+        policy = gt.TwoLayerSoftmax(inputs, width, 4, kind, scale=0.7)
+    bandit = gt.Bandit.from_law([-0.5, 1.0, 2.0], rng.dirichlet(np.ones(3), size=(2, 4)), [0.7, 0.3])
+    kl = gt.KL(0.3, rng.dirichlet(np.full(4, 3.0), size=2)) if penalty == "kl" else None
+    problem = gt.Problem(bandit, policy, kl, rng.normal(size=policy.dimension))
+    return Case(problem, np.zeros((2, policy.n_logits, policy.dimension)))
+
+
+def logits_of(network: TwoLayerMap, theta):
+    """Return the logits (M, K) for theta (d,), which may be complex."""
+    n_inputs, width = network.inputs.shape[1], network.width
+    act, split = ACTIVATIONS[network.activation], width * n_inputs
+    found = np.zeros((network.n_prompts, network.n_logits), dtype=theta.dtype)
+    for m, x in enumerate(network.inputs):
+        for j in range(width):
+            h = act((theta[j * n_inputs : (j + 1) * n_inputs] * x).sum())
+            for k in range(network.n_logits):
+                found[m, k] += network.scale * theta[split + k * width + j] * h
+    return found
+
+
+def derivatives_of(network: TwoLayerMap, theta):
+    """Return the derivatives of the logits in theta, shape (M, K, d)."""
+    shifts = 1j * STEP * np.eye(theta.size)
+    return np.stack([logits_of(network, theta + shift).imag / STEP for shift in shifts], axis=-1)
+
+
+class DenseNetwork(Dense):
+    """A problem of a network written out: its features are those of the theta where they are asked for."""
+
+    def features_at(self, theta):
+        network = self.problem.policy.logit_map
+        return logits_of(network, theta), derivatives_of(network, theta)
