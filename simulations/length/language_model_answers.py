@@ -2,8 +2,9 @@
 
 Nothing is drawn: the shipped answers, rewards and sketches of the gradients of all parameters are read.  A step has 1,024
 responses.  What an estimator of groups of G gains is the mean over all subgroups of G of each prompt's responses, so that G goes
-up to the number of these, and for leave-one-out to 1,024.  Errors are by leaving out one prompt at a time.  Broken: a step has
-the responses of one prompt alone; rewards are dealt out anew within prompts; and squared norms of right answers are times ten.
+up to the number of these, and for leave-one-out to 1,024.  Errors are by leaving out one prompt at a time, and what is claimed
+of Assumption 2 is of the shipped prompts and has the error of their responses, as in `full_gradient`.  Broken: a step has the
+responses of one prompt alone; rewards are dealt out anew within prompts; and squared norms of right answers are times ten.
 """
 
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from grpo_theory.arrays import Array
 from grpo_theory.data import LongRollouts, long_rollouts
 from grpo_theory.estimation import find
 from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence.reading import evidence
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.intervals.u_statistics import prompt_gradients
 from grpo_theory.plan.efficiency import choose_by_efficiency
@@ -25,6 +27,7 @@ from grpo_theory.plan.error_constants import pilot_terms
 from grpo_theory.plan.step_law import Estimates, StepLaw
 from grpo_theory.plan.subgroups import RewardClasses
 from simulations.gradient.groups import RESPONSES
+from simulations.gradient.sampled_statistics import of_responses
 from simulations.gradient.sampled_terms import covariances
 from simulations.sources import DEMYSTIFYING, OURS, derived
 
@@ -61,6 +64,7 @@ TRIED, LEVEL = 8, 0.95
 LOSS, SMALL = 0.1, 0.1
 """A tenth of the efficiency is a tenth of the steps, for which no trainer would tune; a correlation below 0.1 is called none."""
 SHORT, LONG, DEALT = "1 to 6 tokens", "75 tokens", "75 tokens, rewards dealt anew"
+TENFOLD = ", right answers' tenfold"
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -110,6 +114,14 @@ def _by_size(name: str, data: LongRollouts, rewards: Array, scores: Array) -> It
     for i, size in enumerate(sizes.tolist()):
         common = at | {"group_size": size, "candidate": bool(choice.candidates[i])}
         yield common | {"quantity": "efficiency", "estimate": float(choice.efficiency[i]), **EXACT}
+        yield (
+            common
+            | {"quantity": "best above it", "estimate": float(choice.loss.estimate[i]), **EXACT}
+            | {
+                "low": float(choice.loss.low[i]),
+                "high": float(choice.loss.high[i]),
+            }
+        )
         for quantity, roots in (("loss", choice.roots), ("loss, one prompt alone", alone)):
             yield _row(common | {"quantity": quantity}, _loss(roots, choice.roots, i, choice.best))
 
@@ -123,14 +135,25 @@ def _loss(roots: Estimates, of_best: Estimates, size: int, best: int) -> Estimat
 
 def _correlations(answers: str, first: Array, second: Array, rewards: Array) -> Iterator[dict[str, Any]]:
     """Yield the correlation of ||W||^2 and Z given the prompt, and with right answers' tenfold; two estimates of each norm."""
-    for suffix, factor in (("", 1.0), (", right answers' tenfold", 1.0 + 9.0 * rewards)):
+    for suffix, factor in (("", 1.0), (TENFOLD, 1.0 + 9.0 * rewards)):
         one, other = first * factor, second * factor
-        terms = np.stack([covariances((one + other) / 2.0, rewards), covariances(one, other), covariances(rewards, rewards)])
+        terms = _terms(one, other, rewards)
         mean = terms.mean(axis=1)
-        value = mean[0] / np.sqrt(mean[1] * mean[2])
+        value = _correlation(mean)
         change = (terms - mean[:, None]) / mean[:, None]
-        influences = value * (change[0] - (change[1] + change[2]) / 2.0)
-        yield _row({"answers": answers, "quantity": f"correlation{suffix}"}, Estimates(np.asarray(value), influences))
+        found = Estimates(np.asarray(value), value * (change[0] - (change[1] + change[2]) / 2.0))
+        less = [_terms(*(np.delete(each, i, axis=1) for each in (one, other, rewards))) for i in range(rewards.shape[1])]
+        without = np.stack([_correlation(mean[:, None] + (some - terms) / len(rewards)) for some in less], axis=1)
+        yield _row({"answers": answers, "quantity": f"correlation{suffix}"}, found) | of_responses(without)
+
+
+def _terms(first: Array, second: Array, rewards: Array) -> Array:
+    """Return each prompt's covariance of ||W||^2 and Z, and the variances of both, shape (3, B)."""
+    return np.stack([covariances((first + second) / 2.0, rewards), covariances(first, second), covariances(rewards, rewards)])
+
+
+def _correlation(means: Array) -> Array:
+    return np.asarray(means[0] / np.sqrt(means[1] * means[2]))
 
 
 def _row(labels: dict[str, Any], found: Estimates) -> dict[str, Any]:
@@ -147,18 +170,20 @@ def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """Judge Assumption 2, and groups of 8 by convention."""
-    at = table.set_index(["answers", "quantity"]).sort_index()
-    pair = (_evidence(at.loc[(LONG, f"correlation{suffix}")].iloc[0], SMALL) for suffix in ("", ", right answers' tenfold"))
-    short = at.loc[(SHORT, "correlation")].iloc[0]
-    facts = {f"correlation, {SHORT}": float(short["estimate"]), "its standard error": float(short["standard_error"])}
+    """Judge Assumption 2 of the shipped prompts, and groups of 8 by convention."""
+    known = table[table["quantity"].str.startswith("correlation")].set_index(["answers", "quantity"])
+    pair = (_given_prompts(known.loc[(LONG, f"correlation{suffix}"), :]) for suffix in ("", TENFOLD))
+    short, long = (known.loc[(answers, "correlation"), :] for answers in (SHORT, LONG))
+    facts = {f"correlation, {SHORT}": float(short["estimate"]), "standard error over prompts": float(long["standard_error"])}
     yield ASSUMPTION.claim(f"SmolLM2, {LONG}", *pair, facts)
-    tried = table[table["group_size"] == TRIED]
-    for name, part in tried[tried["estimator"].isin(JUDGED)].groupby("estimator", sort=False):
+    tried = table[(table["group_size"] == TRIED) & table["estimator"].isin(JUDGED)]
+    for name, part in tried.groupby("estimator", sort=False):
         by = part.set_index("quantity")
-        own, broken = (_evidence(by.loc[quantity], LOSS) for quantity in ("loss", "loss, one prompt alone"))
+        own, broken = (evidence(by.loc[quantity].to_dict(), LOSS) for quantity in ("loss", "loss, one prompt alone"))
         yield EIGHT.claim(f"SmolLM2, {LONG} ({name})", own, broken, {"best group size": float(by.loc["loss", "best"])})
 
 
-def _evidence(row: pd.Series, prediction: float) -> Evidence:
-    return Evidence(abs(float(row["estimate"])), prediction, float(row["standard_error"]), replications=int(row["replications"]))
+def _given_prompts(row: pd.Series) -> Evidence:
+    """Return the evidence about the shipped prompts: the error of their responses."""
+    error, replications = float(row["response_error"]), int(row["freedom"]) + 1
+    return Evidence(abs(float(row["estimate"])), SMALL, error, replications=replications)
