@@ -172,10 +172,10 @@ def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Judge Assumption 2 of the shipped prompts, and groups of 8 by convention."""
     known = table[table["quantity"].str.startswith("correlation")].set_index(["answers", "quantity"])
-    pair = (_given_prompts(known.loc[(LONG, f"correlation{suffix}"), :]) for suffix in ("", TENFOLD))
+    own, broken = (_given_prompts(known.loc[(LONG, f"correlation{suffix}"), :]) for suffix in ("", TENFOLD))
     short, long = (known.loc[(answers, "correlation"), :] for answers in (SHORT, LONG))
     facts = {f"correlation, {SHORT}": float(short["estimate"]), "standard error over prompts": float(long["standard_error"])}
-    yield ASSUMPTION.claim(f"SmolLM2, {LONG}", *pair, facts)
+    yield ASSUMPTION.claim(f"SmolLM2, {LONG}", own, broken, facts)
     tried = table[(table["group_size"] == TRIED) & table["estimator"].isin(JUDGED)]
     for name, part in tried.groupby("estimator", sort=False):
         by = part.set_index("quantity")
