@@ -48,6 +48,7 @@ SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 LARGE = (*SIZES, 64, 128, 256, 512, 1024)
 LEVEL, SMALL = 0.95, 0.1
 """Of the table's limits; and a correlation below 0.1 is called none, as of the short answers."""
+UNBOUNDED = 1e3
 SHORT, LONG, DEALT = "1 to 6 tokens", "75 tokens", "75 tokens, rewards dealt anew"
 TENFOLD = ", right answers' tenfold"
 
@@ -99,16 +100,15 @@ def _by_size(name: str, data: LongRollouts, rewards: Array, scores: Array) -> It
     for i, size in enumerate(sizes.tolist()):
         common = at | {"group_size": size, "candidate": bool(choice.candidates[i])}
         yield common | {"quantity": "efficiency", "estimate": float(choice.efficiency[i]), **EXACT}
-        yield (
-            common
-            | {"quantity": "best above it", "estimate": float(choice.loss.estimate[i]), **EXACT}
-            | {
-                "low": float(choice.loss.low[i]),
-                "high": float(choice.loss.high[i]),
-            }
-        )
+        above = {name: _bounded(getattr(choice.loss, name)[i]) for name in ("estimate", "low", "high")}
+        yield common | {"quantity": "best above it"} | EXACT | above
         for quantity, roots in (("loss", choice.roots), ("loss, one prompt alone", alone)):
             yield _row(common | {"quantity": quantity}, _loss(roots, choice.roots, i, choice.best))
+
+
+def _bounded(value: float) -> float:
+    """Return a share, or not a number where the data set no bound: another size may be any number of times as good."""
+    return float(value) if value < UNBOUNDED else float("nan")
 
 
 def _loss(roots: Estimates, of_best: Estimates, size: int, best: int) -> Estimates:
