@@ -1,4 +1,4 @@
-"""SmolLM2's answers of about 75 tokens: what ships, that it is what it says, and what the study reads off it."""
+"""SmolLM2's answers of about 80 tokens: what ships, that it is what it says, and what the study reads off it."""
 
 import hashlib
 import re
@@ -181,3 +181,32 @@ def test_correlations_are_those_of_what_is_left_without_each_prompts_means(table
         without = [pooled([*rows[:b], (np.delete(p, i), np.delete(z, i)), *rows[b + 1 :]]) for i in range(size)]
         variance += (size - 1.0) * np.var(without)
     assert at["response_error"] == pytest.approx(np.sqrt(variance), rel=1e-9)
+
+
+def test_the_page_says_what_the_table_has(table):
+    said = " ".join((ROOT / "docs" / "long_responses.md").read_text(encoding="utf-8").split())
+    rewards = DATA.rewards[DATA.index]
+    assert f"have {DATA.lengths[DATA.index].mean():.0f} tokens on average and are right {rewards.mean():.0%} of the time" in said
+    assert f"{len(DATA.prompts)} prompts with {DATA.index.shape[1]} answers each" in said
+    best = gt.intervals.group_size_fieller(gt.Rollouts(rewards, DATA.sketches[DATA.index]))
+    assert f"it is {best.estimate:.1f} ({best.low:.1f} to {best.high:.1f})" in said
+    above = table[table["quantity"] == "best above it"].set_index(["estimator", "group_size"])[["estimate", "high"]] * 100.0
+    eight, sixteen = (above.loc["rloo", size] for size in (8, 16))
+    assert (
+        f"gains {eight['estimate']:.1f}% over groups of 8 with the leave-one-out mean, and at most {eight['high']:.1f}%" in said
+    )
+    assert f"over groups of 16 it gains {sixteen['estimate']:.1f}%, and at most {sixteen['high']:.1f}%" in said
+    high = above["high"]
+    for words, name in (
+        ("8 and 16 lose at most", "trl_grpo"),
+        ("as NeMo-RL does,", "nemo_rl"),
+        ("own length, too,", "trl_grpo_loss"),
+    ):
+        assert f"{words} {high[name, 8]:.1f}% and {high[name, 16]:.1f}%" in said
+    assert f"at {high['max_rl', 8]:.0f}% and {high['max_rl', 16]:.0f}%" in said
+    assert np.isnan(high["verl_grpo_passk", 8])
+    known = table[table["quantity"] == "correlation"].set_index("answers")
+    long, short = known.loc[study.LONG], known.loc[study.SHORT]
+    assert f"is {long['estimate']:.2f} ({long['low']:.2f} to {long['high']:.2f}), and {short['estimate']:.2f} for" in said
+    assert f"{(DATA.lengths[DATA.index] == 128).mean():.0%} of the answers had not ended" in said
+    assert (rewards.std(axis=1) == 0.0).sum() == 6

@@ -1,4 +1,4 @@
-"""Make grpo_theory/data/long_rollouts.npz: SmolLM2-135M-Instruct's answers of about 75 tokens, their rewards and their scores.
+"""Make grpo_theory/data/long_rollouts.npz: SmolLM2-135M-Instruct's answers of about 80 tokens, their rewards and their scores.
 
 A prompt asks to count from one number to another, up by ones, down by ones or up by twos, after two solved examples that end at
 the same number.  The model writes out 17 to 22 numbers, step by step, and "Done".  An answer that is right to the letter has

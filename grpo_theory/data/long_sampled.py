@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct's sampled answers of about 75 tokens, their rewards, and sketches of their gradients."""
+"""SmolLM2-135M-Instruct's sampled answers of about 80 tokens, their rewards, and sketches of their gradients."""
 
 from dataclasses import dataclass
 from functools import cache

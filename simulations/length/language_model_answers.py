@@ -1,4 +1,4 @@
-"""SmolLM2's own answers of about 75 tokens: group sizes by convention, and whether the score's length tells of the reward.
+"""SmolLM2's own answers of about 80 tokens: group sizes by convention, and whether the score's length tells of the reward.
 
 Nothing is drawn: the shipped answers, rewards and sketches of the gradients of all parameters are read.  A step has 1,024
 responses.  What an estimator of groups of G gains is the mean over all subgroups of G of each prompt's responses, so that G goes
@@ -31,9 +31,9 @@ from simulations.gradient.sampled_terms import covariances
 from simulations.sources import DEMYSTIFYING
 
 ASSUMPTION = Statement(
-    "U6/assumption, 75 tokens",
+    "U6/assumption, 80 tokens",
     f"{DEMYSTIFYING}, Assumption 2, called well supported in practice",
-    "on a language model's answers of 75 tokens the correlation of ||W||^2 and Z given X, over all prompts together, is 0, "
+    "on a language model's answers of 80 tokens the correlation of ||W||^2 and Z given X, over all prompts together, is 0, "
     "give or take 0.1",
     "upper bound",
     measured=True,
@@ -49,7 +49,7 @@ LARGE = (*SIZES, 64, 128, 256, 512, 1024)
 LEVEL, SMALL = 0.95, 0.1
 """Of the table's limits; and a correlation below 0.1 is called none, as of the short answers."""
 UNBOUNDED = 1e3
-SHORT, LONG, DEALT = "1 to 6 tokens", "75 tokens", "75 tokens, rewards dealt anew"
+SHORT, LONG, DEALT = "1 to 6 tokens", "80 tokens", "80 tokens, rewards dealt anew"
 TENFOLD = ", right answers' tenfold"
 
 
