@@ -1,6 +1,7 @@
 """SmolLM2's answers of about 80 tokens: what ships, that it is what it says, and what the study reads off it."""
 
 import hashlib
+import importlib
 import re
 from itertools import combinations
 from pathlib import Path
@@ -210,3 +211,9 @@ def test_the_page_says_what_the_table_has(table):
     assert f"is {long['estimate']:.2f} ({long['low']:.2f} to {long['high']:.2f}), and {short['estimate']:.2f} for" in said
     assert f"{(DATA.lengths[DATA.index] == 128).mean():.0%} of the answers had not ended" in said
     assert (rewards.std(axis=1) == 0.0).sum() == 6
+
+
+def test_the_script_draws_the_prompts_that_ship(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    asked = importlib.import_module("make_long_rollouts").draw_prompts()[: len(DATA.prompts)]
+    assert asked == list(zip(DATA.kinds.tolist(), DATA.prompts, DATA.answers, strict=True))
