@@ -1,5 +1,7 @@
 """Small real data sets that ship with the package."""
 
+from grpo_theory.data.long_sampled import LongRollouts as LongRollouts
+from grpo_theory.data.long_sampled import long_rollouts as long_rollouts
 from grpo_theory.data.questions import Arithmetic as Arithmetic
 from grpo_theory.data.questions import arithmetic as arithmetic
 from grpo_theory.data.sampled import SampledAnswers as SampledAnswers
