@@ -49,7 +49,7 @@ CONTROL = "turned round"
 BEFORE, AFTER = 1 << 17, 1 << 18
 WORLDS = {"few prompts": (9.0, range(-2, 8)), "shared": (27.0, range(2, 9))}
 """The learning rate before, which pilots on other seeds found best for groups of 16; and the powers of 3 that are tried after."""
-TUNING_RUNS, RUNS = 16, 256
+TUNING_RUNS, RUNS = 16, 128
 
 
 def cells(quick: bool) -> list[Cell]:
