@@ -50,7 +50,7 @@ class AllocationLaw:
         """Return the expected estimate, shape (d,)."""
         rows = self._rows(sizes)
         covectors = self.covectors[rows, np.arange(len(rows))]
-        return self.point.policy.logit_map.adjoint(self._weights[:, None] * covectors)
+        return self.point.tangent.adjoint(self._weights[:, None] * covectors)
 
     def trace(self, sizes: ArrayLike) -> float:
         """Return the trace of the estimate's covariance, sum_q f_q^2 tau_q(n_q): groups are independent."""

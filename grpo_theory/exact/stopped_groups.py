@@ -49,7 +49,7 @@ class StoppedGroups:
     def mean(self) -> Array:
         """The expected estimate, shape (d,)."""
         f, exact = self.point.bandit.prompt_weights, self.point.moments
-        return self.point.policy.logit_map.adjoint((f * self.slopes)[:, None] * exact.gradient_covectors)
+        return self.point.tangent.adjoint((f * self.slopes)[:, None] * exact.gradient_covectors)
 
     @property
     def power(self) -> float:

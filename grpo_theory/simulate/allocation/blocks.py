@@ -11,7 +11,7 @@ from grpo_theory.compiler.lanes import WIDTH, whole_rows, zeros
 from grpo_theory.estimation import Estimator
 from grpo_theory.estimation.allocation import AllocationRule, cost_message, spread_budget
 from grpo_theory.exact.table import UNREAD, advantage_table
-from grpo_theory.problem import Problem, TokenChain
+from grpo_theory.problem import LogitMap, Problem, TokenChain
 from grpo_theory.simulate.advantage.route import TABLE
 from grpo_theory.simulate.advantage.tables import Tables
 from grpo_theory.simulate.allocation.advance import Plan, compiled_advance_allotted
@@ -39,7 +39,8 @@ class AllottedBlocks(TrainingBlocks):
         Raises
         ------
         ValueError
-            If the estimator needs more than a table of its advantages by the group's rewards, or pools tokens.
+            If the estimator needs more than a table of its advantages by the group's rewards, or pools tokens; if the rule
+            needs traces of scores whose features move.
         """
         problem, estimator = blocks.problem, blocks.estimator
         if blocks.route.kind != TABLE or blocks.rules.tokens.weighs_anew or blocks.rules.tokens.pool:
@@ -51,7 +52,7 @@ class AllottedBlocks(TrainingBlocks):
             means=bandit.mean_reward.copy(),
             squares=bandit.probabilities @ bandit.values**2,
             start_values=problem.at(start).moments.value.copy(),
-            gram=np.array(problem.policy.logit_map.gram(), order="C") if rule.wants_traces else np.empty((0, 0, 0)),
+            gram=_gram(problem, rule) if rule.wants_traces else np.empty((0, 0, 0)),
             paths=blocks.rules.source.paths,
         )
         compiled_advance_allotted()
@@ -94,6 +95,16 @@ class AllottedRuns(Runs):
         compiled_advance_allotted()(plan, blocks.functions, blocks.rules, updates, self.streams, self.room, self.state)
         if allotment.fault[0]:
             raise ValueError(cost_message(rule.name, allotment.fault[1:3], allotment.fault[3:]))
+
+
+def _gram(problem: Problem, rule: AllocationRule) -> Array:
+    logit_map = problem.policy.logit_map
+    if not isinstance(logit_map, LogitMap):
+        raise ValueError(
+            f"allocation by {rule.name!r} needs a policy whose logits are linear in theta, because the traces of its scores are taken "
+            f"from features that stay as they are, got {problem.policy!r}: use 'vip' or 'uniform'"
+        )
+    return np.array(logit_map.gram(), order="C")
 
 
 def _untabulated(estimator: Estimator) -> str:
