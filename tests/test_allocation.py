@@ -181,3 +181,17 @@ def test_a_table_has_a_row_for_each_prompt(problem):
     table = gt.allocation_law(problem, problem.theta, low=LOW, high=HIGH).to_frame([2, 3, 7])
     assert list(table.columns) == ["prompt", "weight", "value", "size", "trace"]
     assert table["size"].tolist() == [2, 3, 7]
+
+
+def test_features_that_are_learned_have_the_law_and_train_by_rules_that_need_no_traces():
+    """A network's tangent stands where the features of a linear policy stand; a rule that reads fixed features is refused."""
+    rng = np.random.default_rng(3)
+    policy = gt.TwoLayerSoftmax(rng.normal(size=(3, 2)), 4, 4)
+    problem = gt.Problem(gt.Bandit(rng.uniform(size=(3, 4))), policy, theta=policy.start(rng))
+    law = gt.allocation_law(problem, problem.theta, high=HIGH)
+    np.testing.assert_allclose(law.mean([2, 5, 3]), gt.moments(problem, problem.theta).gradient, atol=1e-14)
+    run = {"batch_size": 3, "group_size": 4, "steps": 2, "replications": 2, "rng": 0}
+    trained = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.1), allocation="vip", **run)
+    assert np.isfinite(trained.objectives).all()
+    with pytest.raises(ValueError, match="logits are linear"):
+        gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.1), allocation="neyman", **run)

@@ -101,7 +101,7 @@ def _gram(problem: Problem, rule: AllocationRule) -> Array:
     logit_map = problem.policy.logit_map
     if not isinstance(logit_map, LogitMap):
         raise ValueError(
-            f"allocation by {rule.name!r} needs a policy whose logits are linear in theta, because the traces of its scores are taken "
+            f"allocation by {rule.name!r} needs a policy whose logits are linear in theta, because it takes the traces of scores "
             f"from features that stay as they are, got {problem.policy!r}: use 'vip' or 'uniform'"
         )
     return np.array(logit_map.gram(), order="C")
