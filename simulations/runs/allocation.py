@@ -17,9 +17,8 @@ from grpo_theory.evidence import Claim, Statement
 from grpo_theory.evidence.reading import evidence
 from grpo_theory.exact import StabilityWarning
 from grpo_theory.harness.study import Cell, Rows, Settings
-from grpo_theory.harness.summary import summary
 from simulations.runs.allocation_rules import SGPO_NOW, VIP_AT_START
-from simulations.runs.tuning import Tuned, tuned
+from simulations.runs.tuning import Tuned, choice_variance, tuned, tuned_summary
 from simulations.runs.worlds import World
 from simulations.sources import OURS, derived
 
@@ -180,17 +179,19 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     judged = {name: np.array(one["judged"]) for name, one in run.items()}
     common = {"world": settings["world"], "optimiser": settings["optimiser"], "prediction": np.nan}
     table: Rows = []
+    added = [choice_variance(np.stack([success[:, c] for success in judged.values()], axis=1)) for c in range(len(CHECKPOINTS))]
     for name, success in judged.items():
         tuning, chosen = np.array(run[name]["tuning"]), np.array(run[name]["chosen"])
         for c, updates in enumerate(CHECKPOINTS):
             about = common | {"rule": name, "responses": updates * BATCH * GROUP}
             about |= {"rate": float(np.exp(np.log(rates[chosen[:, c]]).mean()))}
             about |= {"interior": bool(0 < tuning[:, c].argmax() < len(rates) - 1)}
-            table.append(about | {"quantity": "success"} | summary(success[:, c]))
+            table.append(about | {"quantity": "success"} | tuned_summary(success[:, c], added[c]))
             for rival in ("uniform", *RARE_FIRST):
-                table.append(about | {"quantity": f"{rival} ahead"} | summary(judged[rival][:, c] - success[:, c]))
+                ahead = judged[rival][:, c] - success[:, c]
+                table.append(about | {"quantity": f"{rival} ahead"} | tuned_summary(ahead, 2.0 * added[c]))
                 early = judged[rival][:, c] - success[:, 0] if c else judged[rival][:, c] - _start(settings)
-                table.append(about | {"quantity": f"{rival} ahead, stopped early"} | summary(early))
+                table.append(about | {"quantity": f"{rival} ahead, stopped early"} | tuned_summary(early, 2.0 * added[c]))
     return table
 
 

@@ -31,6 +31,15 @@ LAW = Statement(
     "upper bound",
     whose=OURS,
 )
+AGAINST = Statement(
+    "growth/law, against one size",
+    derived(38),
+    "on average over the budgets the law's size loses less success than groups of 4 at every budget",
+    "ordering",
+    whose=OURS,
+)
+USUAL = 4
+"""The best single size of the ten worlds on which the law was made: what a law must beat to be of use."""
 TOLD = (("few prompts", "rloo"), ("few prompts", "grpo"), ("shared", "grpo"), ("easy", "grpo"), ("hard", "grpo"))
 """Worlds of the study `frontier`, and estimators, in which the law says its size and the frontier's runs show the best one."""
 TOLD_SIZES, TOLD_BUDGETS = tuple(2**k for k in range(1, 9)), tuple(2**k for k in range(10, 19))
@@ -130,6 +139,9 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
             facts[f"loss of G = {size}"] = float(np.mean([at["estimate"].max() - at.loc[size, "estimate"] for at in budgets]))
         own_loss, broken = _loss(budgets, "merit"), _loss(budgets, "weight")
         yield LAW.claim(f"{world} ({estimator})", own_loss, broken, facts=facts)
+        if estimator == "grpo":  # undivided, the law says one size itself
+            ahead, behind = (_less_than_usual(budgets, by) for by in ("merit", "weight"))
+            yield AGAINST.claim(f"{world} ({estimator})", ahead, behind)
 
 
 def _loss(budgets: list[pd.DataFrame], by: str) -> Evidence:
@@ -142,3 +154,16 @@ def _loss(budgets: list[pd.DataFrame], by: str) -> Evidence:
     replications = int(min(at["replications"].min() for at in budgets))
     error = float(np.sqrt(np.sum(variances)) / len(budgets))
     return Evidence(float(np.mean(losses)), MARGIN, error, replications=replications, comparisons=len(SIZES))
+
+
+def _less_than_usual(budgets: list[pd.DataFrame], by: str) -> Evidence:
+    """Return the success lost by a choice less that lost by groups of `USUAL`, on average over the budgets."""
+    differences, variances = [], []
+    for at in budgets:
+        usual, chosen = at.loc[USUAL], at.loc[at[by][::-1].idxmax()]
+        differences.append(usual["estimate"] - chosen["estimate"])
+        same = chosen.name == USUAL
+        variances.append(0.0 if same else usual["standard_error"] ** 2 + chosen["standard_error"] ** 2)
+    replications = int(min(at["replications"].min() for at in budgets))
+    error = float(np.sqrt(np.sum(variances)) / len(budgets))
+    return Evidence(float(np.mean(differences)), 0.0, error, replications=replications)

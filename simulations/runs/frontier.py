@@ -13,13 +13,12 @@ import pandas as pd
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
-from grpo_theory.harness.summary import summary
 from grpo_theory.intervals import best_set
 from simulations.runs import frontier_statements, frontier_verdicts
 from simulations.runs.arms import MEASURES, Arm, measured, train, world_problems
 from simulations.runs.frontier_statements import LOST
 from simulations.runs.growth import SIZES, best_sizes, fit
-from simulations.runs.tuning import Tuned, tuned
+from simulations.runs.tuning import Tuned, choice_variance, tuned, tuned_summary
 
 STATEMENTS, POWERLESS = frontier_statements.STATEMENTS, frontier_statements.POWERLESS
 FEWER, MANY = range(-2, 7), range(1, 9)
@@ -95,13 +94,14 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     table: Rows = []
     for c, budget in enumerate(budgets):
         kept = best_set(samples[:, :, c, 0])
+        added = [choice_variance(samples[:, :, c, q]) for q in range(len(MEASURES))]
         for s, size in enumerate(sizes):
             places = arms[s].chosen[:, c]
             facts = {"rate": float(rates[round(float(np.median(places)))]), "in_set": bool(kept[s])}
             facts["at_end"] = float(np.isin(places, (0, len(rates) - 1)).mean())
             for q, measure in enumerate(MEASURES):
                 at = {"quantity": measure, "group_size": int(size), "budget": int(budget)}
-                table.append(at | facts | summary(samples[:, s, c, q]))
+                table.append(at | facts | tuned_summary(samples[:, s, c, q], added[q]))
     if len(sizes) > 2:
         table += _sizes(samples[..., 0], sizes, budgets)
         scores = np.array([[arm.tuning[arm.chosen[:, c], c].mean() for c in range(len(budgets))] for arm in arms])
@@ -139,25 +139,32 @@ def _contrasts(settings: Settings, samples: Array, scores: Array, reckless: Arra
     first, best = int(scores[:, 0].argmax()), int(scores[:, -1].argmax())
     larger = [s for s, size in enumerate(sizes) if size >= FACTOR * sizes[first]] or [len(sizes) - 1]
     later = larger[int(scores[larger, -1].argmax())]
-    end = samples[:, :, -1]
+    end, early = samples[:, :, -1], samples[:, :, 0, 0]
     gain = end[..., 0] - start[0]
-    found: dict[tuple[str, str], Array] = {
-        ("P1/grows", "own"): gain[:, first] - gain[:, later],
-        ("P1/grows", "control"): samples[:, first, 0, 0] - samples[:, -1, 0, 0],
-        ("U9/whole runs", "own"): (1.0 - LOST) * gain[:, best] - gain[:, first],
-        ("U9/whole runs", "control"): (1.0 - LOST) * gain[:, best],
-        ("best less worst", "own"): (end[:, best, 2] - start[2]) - (end[:, best, 1] - start[1]),
-        ("worst", "later"): end[:, later, 1] - end[:, first, 1],
-        ("best", "later"): end[:, later, 2] - end[:, first, 2],
+    kept = 1.0 - LOST
+    added = [choice_variance(end[..., q]) for q in range(len(MEASURES))]
+    added_early = choice_variance(early)
+    # What is added counts a choice for each arm, times the square of its factor.
+    found: dict[tuple[str, str], tuple[Array, float]] = {
+        ("P1/grows", "own"): (gain[:, first] - gain[:, later], 2.0 * added[0]),
+        ("P1/grows", "control"): (early[:, first] - early[:, -1], 2.0 * added_early),
+        ("U9/whole runs", "own"): (kept * gain[:, best] - gain[:, first], (kept**2 + 1.0) * added[0]),
+        ("U9/whole runs", "control"): (
+            kept * gain[:, best] - (early[:, first] - start[0]),
+            kept**2 * added[0] + added_early,
+        ),
+        ("best less worst", "own"): ((end[:, best, 2] - start[2]) - (end[:, best, 1] - start[1]), added[1] + added[2]),
+        ("worst", "later"): (end[:, later, 1] - end[:, first, 1], 2.0 * added[1]),
+        ("best", "later"): (end[:, later, 2] - end[:, first, 2], 2.0 * added[2]),
     }
     if reckless is not None and FEW in sizes:
         few = end[:, sizes.index(FEW), 5]
-        found[("P1/interference", "own")] = end[:, sizes.index(LARGE), 5] - few
-        found[("P1/interference", "control")] = reckless[:, 5] - few
+        found[("P1/interference", "own")] = end[:, sizes.index(LARGE), 5] - few, 2.0 * added[5]
+        found[("P1/interference", "control")] = reckless[:, 5] - few, added[5]
     chosen = {"first": sizes[first], "later": sizes[later], "best": sizes[best]}
     return [
-        {"quantity": "contrast", "statement": name, "role": role, "start": float(start[0])} | chosen | summary(values)
-        for (name, role), values in found.items()
+        {"quantity": "contrast", "statement": name, "role": role, "start": float(start[0])} | chosen | tuned_summary(*found_here)
+        for (name, role), found_here in found.items()
     ]
 
 

@@ -18,7 +18,7 @@ from grpo_theory.harness.study import Cell, Rows, Settings
 from grpo_theory.harness.summary import summary
 from simulations.kernels import kernel_at
 from simulations.runs.arms import measured, quietly, world_problems
-from simulations.runs.tuning import tuned
+from simulations.runs.tuning import choice_variance, tuned, tuned_summary
 from simulations.seeds import child_seed
 from simulations.sources import OURS
 
@@ -117,12 +117,14 @@ def rows(settings: Settings, results: list[Any]) -> Rows:
     """Success before, after, and the difference to groups of 16, run by run: all ways go on from the same policies."""
     after = {way: np.array(one["after"]) for way, one in zip(settings["ways"], results, strict=True)}
     common = {"world": settings["world"], "prediction": np.nan}
+    added = choice_variance(np.stack([values for way, values in after.items() if way != CONTROL], axis=1))
     table: Rows = [common | {"way": "", "quantity": "before"} | summary(np.array(results[0]["before"]))]
     for (way, values), one in zip(after.items(), results, strict=True):
         at = common | {"way": way, "rate": float(np.median(one["chosen"]))}
-        table.append(at | {"quantity": "after"} | summary(values))
+        own = 0.0 if way == CONTROL else added
+        table.append(at | {"quantity": "after"} | tuned_summary(values, own))
         for rival in ("groups of 16", "groups of 16, large batch"):
-            table.append(at | {"quantity": f"less of {rival}"} | summary(after[rival] - values))
+            table.append(at | {"quantity": f"less of {rival}"} | tuned_summary(after[rival] - values, added + own))
     return table
 
 

@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from grpo_theory.arrays import Array, Integers
+from grpo_theory.harness.summary import summary
 from simulations.seeds import child_seed
 
 FOLDS = 4
-"""How often a learning rate is chosen: what the choice adds to the spread of runs is then seen in their intervals."""
+"""How often a learning rate is chosen: how far apart the choices end is what a choice adds to the spread of runs."""
 
 Train = Callable[[float, int, int, np.random.SeedSequence], Array]
 """``train(rate, budgets, runs, seed)``: measures of runs at the first so many budgets, shape (runs, budgets, Q).
@@ -55,3 +56,25 @@ def tuned(train: Train, budgets: int, rates: Sequence[float], runs: tuple[int, i
         for c, place in enumerate(places):
             judged[share, c] = anew[place][share, c]
     return Tuned(judged, tried.mean(axis=1), chosen)
+
+
+def choice_variance(samples: Array) -> float:
+    """Return the variance that one choice of the learning rate adds to the mean of its runs, pooled over arms.
+
+    Of each arm, a column of (R, k), it is the variance between the means of the `FOLDS` shares, less what runs at one rate would
+    make of it.  Four choices of one arm say little; those of all arms of a cell say enough to be taken as known.
+    """
+    shares = np.array_split(samples, FOLDS)
+    between = np.var([share.mean(axis=0) for share in shares], axis=0, ddof=1)
+    within = np.mean([share.var(axis=0, ddof=1) / len(share) for share in shares], axis=0)
+    return max(0.0, float((between - within).mean()))
+
+
+def tuned_summary(sample: Array, added: float) -> dict[str, float]:
+    """Return the summary of runs (R,) at chosen rates, whose standard error counts the choice.
+
+    `added` is the variance that one choice of each arm adds: of a difference of arms the sum over them.  Each arm has `FOLDS`
+    choices.
+    """
+    found = summary(sample)
+    return found | {"standard_error": float(np.hypot(found["standard_error"], np.sqrt(added / FOLDS)))}
