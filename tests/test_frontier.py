@@ -8,7 +8,7 @@ import pytest
 import grpo_theory as gt
 from simulations.runs.arms import MEASURES, Arm, dropped_uniform, estimator_of, measured, train, world_problems
 from simulations.runs.growth import SIZES, best_size, best_sizes, fit, saturating
-from simulations.runs.tuning import FOLDS, tuned
+from simulations.runs.tuning import FOLDS, choice_variance, tuned, tuned_summary
 
 
 @pytest.mark.parametrize("optimiser", ["SGD", "Adam"])
@@ -113,3 +113,19 @@ def test_the_law_of_success_is_found_again_and_predicts():
     y = 0.1 + (0.8 - 0.1) / (1.0 + 2.0 ** (0.9 * (12.5 - x)))
     law = saturating(x, y, 0.1)
     assert law(np.array(20.0)) == pytest.approx(0.1 + 0.7 / (1.0 + 2.0 ** (0.9 * -7.5)), rel=1e-4)
+
+
+def test_an_interval_counts_what_choosing_the_learning_rate_adds():
+    """Runs of four shares, each moved by its choice: the variance between choices is found, and it does not average out."""
+    rng = np.random.default_rng(5)
+    runs, arms = 4 * 400, 200
+    moved = np.repeat(rng.normal(0.0, 0.3, (FOLDS, arms)), runs // FOLDS, axis=0)
+    noise = rng.normal(size=(runs, arms))
+    assert choice_variance(noise) < 1e-3
+    assert choice_variance(noise + moved) == pytest.approx(0.09, rel=0.25)
+    exact = np.repeat([[0.0], [1.0], [2.0], [3.0]], 3, axis=0)
+    assert choice_variance(exact) == pytest.approx(5.0 / 3.0, rel=1e-12)
+    means = (noise + moved).mean(axis=0)
+    counted = tuned_summary((noise + moved)[:, 0], 0.09)
+    assert counted["standard_error"] == pytest.approx(np.std(means), rel=0.2)
+    assert tuned_summary(noise[:, 0], 0.0)["standard_error"] < 0.3 * counted["standard_error"]

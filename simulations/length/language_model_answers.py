@@ -50,7 +50,7 @@ LEVEL, SMALL = 0.95, 0.1
 """Of the table's limits; and a correlation below 0.1 is called none, as of the short answers."""
 UNBOUNDED = 1e3
 SHORT, LONG, DEALT = "1 to 6 tokens", "80 tokens", "80 tokens, rewards dealt anew"
-TENFOLD = ", right answers' tenfold"
+HUNDREDFOLD = ", right answers' hundredfold"
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -119,8 +119,8 @@ def _loss(roots: Estimates, of_best: Estimates, size: int, best: int) -> Estimat
 
 
 def _correlations(answers: str, first: Array, second: Array, rewards: Array) -> Iterator[dict[str, Any]]:
-    """Yield the correlation of ||W||^2 and Z given the prompt, and with right answers' tenfold; two estimates of each norm."""
-    for suffix, factor in (("", 1.0), (TENFOLD, 1.0 + 9.0 * rewards)):
+    """Yield the correlation of ||W||^2 and Z given the prompt, and with right answers' hundredfold; two estimates each."""
+    for suffix, factor in (("", 1.0), (HUNDREDFOLD, 1.0 + 99.0 * rewards)):
         one, other = first * factor, second * factor
         terms = _terms(one, other, rewards)
         mean = terms.mean(axis=1)
@@ -157,7 +157,7 @@ def rows(settings: Settings, results: list[Any]) -> Iterator[dict[str, Any]]:
 def claims(table: pd.DataFrame) -> Iterator[Claim]:
     """Judge Assumption 2 of the shipped prompts; of group sizes so few prompts say nothing at the level of the report."""
     known = table[table["quantity"].str.startswith("correlation")].set_index(["answers", "quantity"])
-    own, broken = (_given_prompts(known.loc[(LONG, f"correlation{suffix}"), :]) for suffix in ("", TENFOLD))
+    own, broken = (_given_prompts(known.loc[(LONG, f"correlation{suffix}"), :]) for suffix in ("", HUNDREDFOLD))
     short, long = (known.loc[(answers, "correlation"), :] for answers in (SHORT, LONG))
     facts = {f"correlation, {SHORT}": float(short["estimate"]), "standard error over prompts": float(long["standard_error"])}
     yield ASSUMPTION.claim(f"SmolLM2, {LONG}", own, broken, facts)

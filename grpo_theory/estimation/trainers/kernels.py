@@ -61,6 +61,10 @@ def leave_one_out_standardised(batch, advantages):
             if group_size == 1:
                 advantages[b, g] = 0.0
                 continue
+            if g > 0 and batch.rewards[b, g] == batch.rewards[b, g - 1]:
+                # The others are the same then.  Sorted groups of two rewards are cost 2 G by this, and not G squared.
+                advantages[b, g] = advantages[b, g - 1]
+                continue
             others[:g] = batch.rewards[b, :g]
             others[g:] = batch.rewards[b, g + 1 :]
             squares = centre(others, deviations)
