@@ -110,13 +110,15 @@ def test_what_a_rule_knows_are_the_moments(name):
     n_prompts = policy.n_prompts
     start = problem.at(np.zeros(policy.dimension))
     squares = bandit.probabilities @ bandit.values**2
-    facts = PromptFacts(bandit.mean_reward, squares, start.moments.value, policy.logit_map.gram(), token_paths(policy.paths))
+    facts = PromptFacts(bandit.mean_reward, squares, policy.logit_map.gram(), token_paths(policy.paths))
+    seen = np.zeros((3, n_prompts, 1))
+    seen[2, :, 0] = start.moments.value
     prompts, known = np.arange(n_prompts)[:, None], np.empty((1, n_prompts, 7))
     tokens, pi = point.token_probabilities[:, :, None].copy(), point.probabilities[:, :, None].copy()
-    plain_python(fill_known)(facts, tokens, pi, prompts, 1, np.zeros((2, n_prompts, 1)), known)
+    plain_python(fill_known)(facts, tokens, pi, prompts, 1, seen, known)
     np.testing.assert_allclose(known[0], known_of(point, start), rtol=1e-9, atol=1e-12)
     facts = facts._replace(gram=np.empty((0, 0, 0)))
-    plain_python(fill_known)(facts, tokens, pi, prompts, 1, np.zeros((2, n_prompts, 1)), known)
+    plain_python(fill_known)(facts, tokens, pi, prompts, 1, seen, known)
     np.testing.assert_array_equal(known[0, :, 2:4], 0.0)
 
 

@@ -33,8 +33,8 @@ class AllottedBlocks(TrainingBlocks):
     starts: Integers
 
     @classmethod
-    def by_rule(cls, blocks: TrainingBlocks, rule: AllocationRule, budget: int, start: Array) -> "AllottedBlocks":
-        """Return such blocks from those with groups of rule.high, for rollouts of so many responses, and runs from a start (d,).
+    def by_rule(cls, blocks: TrainingBlocks, rule: AllocationRule, budget: int) -> "AllottedBlocks":
+        """Return such blocks from those with groups of rule.high, for rollouts of so many responses.
 
         Raises
         ------
@@ -51,7 +51,6 @@ class AllottedBlocks(TrainingBlocks):
         facts = PromptFacts(
             means=bandit.mean_reward.copy(),
             squares=bandit.probabilities @ bandit.values**2,
-            start_values=problem.at(start).moments.value.copy(),
             gram=_gram(problem, rule) if rule.wants_traces else np.empty((0, 0, 0)),
             paths=blocks.rules.source.paths,
         )
@@ -75,7 +74,10 @@ class AllottedRuns(Runs):
     def __init__(self, blocks: AllottedBlocks, room: StepRoom, streams: Streams, starts: Array, trace: Trace) -> None:
         super().__init__(blocks, room, streams, starts, trace)
         shares, _, lanes = self.state.theta.shape
-        self.seen = np.zeros((shares, 2, blocks.problem.policy.n_prompts, lanes))
+        values = values_at(blocks.problem, starts)
+        filled = np.concatenate([values, np.repeat(values[-1:], shares * lanes - len(values), axis=0)])
+        self.seen = np.zeros((shares, 3, values.shape[1], lanes))
+        self.seen[:, 2] = filled.reshape(shares, lanes, -1).transpose(0, 2, 1)
 
     def drive(self, updates: Updates) -> None:
         """Advance the runs; raise if the rule leaves costs that mean nothing."""
@@ -95,6 +97,15 @@ class AllottedRuns(Runs):
         compiled_advance_allotted()(plan, blocks.functions, blocks.rules, updates, self.streams, self.room, self.state)
         if allotment.fault[0]:
             raise ValueError(cost_message(rule.name, allotment.fault[1:3], allotment.fault[3:]))
+
+
+def values_at(problem: Problem, starts: Array) -> Array:
+    """Return the value of each prompt at each start (R, d), shape (R, M); NaN where a start is beyond the numbers."""
+    own, places = np.unique(starts, axis=0, return_inverse=True)
+    values = np.full((len(own), problem.policy.n_prompts), np.nan)
+    for row in np.flatnonzero((np.abs(own) <= problem.policy.largest_parameter).all(axis=1)):
+        values[row] = problem.at(own[row]).moments.value
+    return np.asarray(values[places.reshape(-1)])
 
 
 def _gram(problem: Problem, rule: AllocationRule) -> Array:
