@@ -9,13 +9,14 @@ import numpy as np
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.lanes import WIDTH, whole_rows, zeros
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.allocation import AllocationRule, cost_message, spread_budget
+from grpo_theory.estimation.allocation import AllocationRule, checked_budget, cost_message, spread_budget
 from grpo_theory.exact.table import UNREAD, advantage_table
 from grpo_theory.problem import LogitMap, Problem, TokenChain
 from grpo_theory.simulate.advantage.route import TABLE
 from grpo_theory.simulate.advantage.tables import Tables
 from grpo_theory.simulate.allocation.advance import Plan, compiled_advance_allotted
 from grpo_theory.simulate.allocation.group_sizes import Allotment, PromptFacts, allot
+from grpo_theory.simulate.draw.sizes import as_sizes
 from grpo_theory.simulate.draw.streams import Streams
 from grpo_theory.simulate.training_blocks import Runs, TrainingBlocks, make_step_room
 from grpo_theory.simulate.update.advance import StepRoom, Updates
@@ -141,9 +142,14 @@ def tables_by_size(problem: Problem, estimator: Estimator, rule: AllocationRule)
 
 def check_allocation(problem: Problem, sizes: tuple[int, ...], rule: AllocationRule) -> int:
     """Return the responses of a rollout, B G, that a rule is to share out; raise if that is not possible."""
-    batch_size, group_size, *more = sizes
+    (batch_size, group_size), (inner_steps, lag) = as_sizes(*sizes[:2]), sizes[2:]
     if isinstance(problem.policy, TokenChain):
         raise ValueError("allocation is for responses that are listed: a TokenChain's groups have one size")
-    if more[0] != 1 or any(more[1:]):
-        raise ValueError("allocation needs a rollout for each update, drawn from the policy that is updated: inner_steps of 1")
-    return rule.check_budget(batch_size * group_size, batch_size)
+    for name, given, needed in (("inner_steps", inner_steps, 1), ("lag", lag, 0)):
+        if given != needed:
+            raise ValueError(
+                "allocation needs a rollout for each update, drawn from the policy that is updated: "
+                f"{name} must be {needed}, got {given}"
+            )
+    rule.check_rewards(problem.bandit.values)
+    return checked_budget(batch_size * group_size, batch_size, rule.low, rule.high)
