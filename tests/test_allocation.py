@@ -175,7 +175,7 @@ def test_bad_input_is_told_in_one_message(problem):
         law.sizes(gt.AllocationRule("broken", fill_nothing), BUDGET)
     with pytest.raises(TypeError, match="must be compiled"):
         gt.AllocationRule("plain", lambda known, costs: None)
-    with pytest.raises(TypeError, match=r"must be compiled as fill.known, costs. .*got FunctionValue.spread_budget. with"):
+    with pytest.raises(TypeError, match=r"must be compiled as fill.known, costs. .*got FunctionValue.spread_budget. of another"):
         gt.AllocationRule("another", spread_budget)
 
 

@@ -143,7 +143,9 @@ def test_rewards_need_not_be_0_and_1_for_rules_of_moments():
             assert np.isfinite(made.objectives).all()
             assert law.sizes(rule, 12).sum() == 12
         for rule in ("vip_seen", "sgpo"):
-            with pytest.raises(ValueError, match=f"rule '{rule}' needs rewards of 0 and 1, because it reads success rates, got"):
+            with pytest.raises(
+                ValueError, match=f"rule '{rule}' needs rewards of 0 and 1, .*, got rewards {values[0]:g}, {values[1]:g}"
+            ):
                 gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.3), **run, allocation=rule)
             with pytest.raises(ValueError, match=f"rule '{rule}' needs rewards of 0 and 1"):
                 law.sizes(rule, 12)

@@ -111,7 +111,7 @@ class AllocationRule:
 
     def __post_init__(self) -> None:
         if not isinstance(self.fill, FunctionValue) or self.fill.signature != COSTS:
-            got = f"{self.fill!r} with {self.fill.signature}" if isinstance(self.fill, FunctionValue) else shown(self.fill)
+            got = f"{self.fill!r} of another" if isinstance(self.fill, FunctionValue) else shown(self.fill)
             raise TypeError(
                 f"fill of allocation rule {self.name!r} must be compiled as fill(known, costs) of signature COSTS, got {got}: "
                 "put @function_value(COSTS) above it, from grpo_theory.compiler and grpo_theory.estimation"
@@ -153,7 +153,7 @@ class AllocationRule:
         if self.wants_success and not np.isin(values, (0.0, 1.0)).all():
             raise ValueError(
                 f"allocation rule {self.name!r} needs rewards of 0 and 1, because it reads success rates, got rewards "
-                f"{shown(values.tolist())}: use 'vip' or 'neyman'"
+                f"{', '.join(f'{value:g}' for value in values[:4])}: use 'vip' or 'neyman'"
             )
 
 

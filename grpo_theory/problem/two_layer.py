@@ -189,7 +189,8 @@ class TwoLayerSoftmax(Policy):
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, got {shown(activation)}")
         scale = as_positive("scale", scale)
-        check_size("scale", np.array(scale), self.largest_parameter)
+        if scale > self.largest_parameter:
+            raise ValueError(f"scale must be at most {self.largest_parameter:g}, got {scale:g}")
         self.network = TwoLayerMap(inputs, width, n_responses, activation, scale)
         super().__init__(self.network)
 
