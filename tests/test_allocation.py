@@ -175,6 +175,37 @@ def test_bad_input_is_told_in_one_message(problem):
         law.sizes(gt.AllocationRule("broken", fill_nothing), BUDGET)
     with pytest.raises(TypeError, match="must be compiled"):
         gt.AllocationRule("plain", lambda known, costs: None)
+    with pytest.raises(TypeError, match=r"must be compiled as fill.known, costs. .*got FunctionValue.spread_budget. of another"):
+        gt.AllocationRule("another", spread_budget)
+
+
+def test_rules_that_say_sizes_do_not_weigh_prompts():
+    """Three prompts of one law and weights of 0.6, 0.3 and 0.1: a sum of f^2/n is least for sizes as 6, 3 and 1."""
+    problem = gt.Problem(gt.Bandit([[1.0, 0.0]] * 3, [0.6, 0.3, 0.1]), gt.TabularSoftmax(3, 2))
+    law, rules = gt.allocation_law(problem, problem.theta, low=2, high=40), gt.allocation_rules()
+    for name in ("uniform", "dynamo", "sgpo"):
+        np.testing.assert_array_equal(law.sizes(name, 24), [8, 8, 8])
+    np.testing.assert_array_equal(law.sizes(gt.AllocationRule("error", rules["uniform"].fill), 40), [24, 12, 4])
+    for name in ("neyman", "vip"):
+        sizes = law.sizes(name, 24)
+        assert law.trace(sizes) < 0.8 * law.trace(8)
+    assert law.trace(law.sizes("neyman", 24)) == pytest.approx(law.trace(law.best(24)), rel=1e-12)
+
+
+def test_a_rule_that_does_not_want_traces_is_told_none(problem):
+    law = gt.allocation_law(problem, problem.theta, low=LOW, high=HIGH)
+    neyman = gt.allocation_rules()["neyman"]
+    blind = gt.AllocationRule("blind", neyman.fill)
+    np.testing.assert_array_equal(blind.costs(law.known), 0.0)
+    assert neyman.costs(law.known).min() > 0.0
+    assert np.ptp(law.sizes(blind, 15)) == 0 < np.ptp(law.sizes(neyman, 15))
+
+
+def test_best_sizes_may_be_single_responses_where_the_estimator_is_defined_for_them(problem):
+    law = gt.allocation_law(problem, problem.theta, "reinforce", low=1, high=4)
+    sizes = [np.array(sizes) for sizes in product(range(1, 5), repeat=3) if sum(sizes) == 5]
+    assert law.best(5).min() == 1
+    assert law.trace(law.best(5)) == pytest.approx(min(law.trace(one) for one in sizes), rel=1e-12)
 
 
 def test_a_table_has_a_row_for_each_prompt(problem):

@@ -110,14 +110,45 @@ def test_what_a_rule_knows_are_the_moments(name):
     n_prompts = policy.n_prompts
     start = problem.at(np.zeros(policy.dimension))
     squares = bandit.probabilities @ bandit.values**2
-    facts = PromptFacts(bandit.mean_reward, squares, start.moments.value, policy.logit_map.gram(), token_paths(policy.paths))
+    facts = PromptFacts(bandit.mean_reward, squares, policy.logit_map.gram(), token_paths(policy.paths))
+    seen = np.zeros((3, n_prompts, 1))
+    seen[2, :, 0] = start.moments.value
     prompts, known = np.arange(n_prompts)[:, None], np.empty((1, n_prompts, 7))
     tokens, pi = point.token_probabilities[:, :, None].copy(), point.probabilities[:, :, None].copy()
-    plain_python(fill_known)(facts, tokens, pi, prompts, 1, np.zeros((2, n_prompts, 1)), known)
+    plain_python(fill_known)(facts, tokens, pi, prompts, 1, seen, known)
     np.testing.assert_allclose(known[0], known_of(point, start), rtol=1e-9, atol=1e-12)
     facts = facts._replace(gram=np.empty((0, 0, 0)))
-    plain_python(fill_known)(facts, tokens, pi, prompts, 1, np.zeros((2, n_prompts, 1)), known)
+    plain_python(fill_known)(facts, tokens, pi, prompts, 1, seen, known)
     np.testing.assert_array_equal(known[0, :, 2:4], 0.0)
+
+
+def test_each_run_has_the_values_of_its_own_start(problem):
+    """Runs from two starts in turn are those that begin there together with others of the same start."""
+    run = {"batch_size": BATCH, "group_size": GROUP, "steps": 3, "replications": 9, "rng": 3, "allocation": "sgpo"}
+    starts = np.stack([problem.theta, -2.0 * problem.theta])
+    mixed = gt.simulate_training(problem, starts[np.arange(9) % 2], "rloo", gt.Constant(0.5), **run).theta
+    alone = [gt.simulate_training(problem, start, "rloo", gt.Constant(0.5), **run).theta for start in starts]
+    np.testing.assert_array_equal(mixed, np.stack(alone)[np.arange(9) % 2, np.arange(9)])
+
+
+def test_rewards_need_not_be_0_and_1_for_rules_of_moments():
+    chances = np.random.default_rng(2).dirichlet(np.ones(2), size=(3, 3))
+    run = {"batch_size": 4, "group_size": 4, "steps": 5, "replications": 4, "rng": 1}
+    for values in ([-1.0, 1.0], [0.0, 2.5]):
+        problem = gt.Problem(gt.Bandit.from_law(values, chances), gt.TabularSoftmax(3, 3))
+        law = gt.allocation_law(problem, problem.theta, high=8)
+        np.testing.assert_allclose(law.known[:, 0], gt.moments(problem, problem.theta).value)
+        for rule in ("uniform", "vip", "neyman", "dynamo"):
+            made = gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.3), **run, allocation=rule)
+            assert np.isfinite(made.objectives).all()
+            assert law.sizes(rule, 12).sum() == 12
+        for rule in ("vip_seen", "sgpo"):
+            with pytest.raises(
+                ValueError, match=f"rule '{rule}' needs rewards of 0 and 1, .*, got rewards {values[0]:g}, {values[1]:g}"
+            ):
+                gt.simulate_training(problem, problem.theta, "rloo", gt.Constant(0.3), **run, allocation=rule)
+            with pytest.raises(ValueError, match=f"rule '{rule}' needs rewards of 0 and 1"):
+                law.sizes(rule, 12)
 
 
 @function_value(COSTS)
@@ -170,8 +201,15 @@ def test_bad_input_is_told_in_one_message(problem):
 
     with pytest.raises(ValueError, match="4 prompts with 8 to 9 responses each take 32 to 36 responses, and the budget is 24"):
         train(allocation=RULES["vip"].between(8, 9))
-    with pytest.raises(ValueError, match="inner_steps of 1"):
+    with pytest.raises(ValueError, match="policy that is updated: inner_steps must be 1, got 2"):
         train(allocation="vip", inner_steps=2)
+    with pytest.raises(ValueError, match="policy that is updated: lag must be 0, got 1"):
+        train(allocation="vip", lag=1)
+    for name, wrong in (("batch_size", "a"), ("group_size", None)):
+        with pytest.raises(TypeError, match=f"{name} must be an integer of at least 1, got {wrong!r}"):
+            train(allocation="vip", **{name: wrong})
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        train(allocation="vip", batch_size=0)
     with pytest.raises(ValueError, match="allocation"):
         train(allocation="best")
     with pytest.raises(TypeError, match="allocation"):

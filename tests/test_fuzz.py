@@ -114,7 +114,8 @@ CASES = of_one_name(
         (gt.allocation_rules()["vip"].between, {"low": 2, "high": 5}),
         (
             gt.AllocationRule,
-            {"name": "a", "fill": gt.allocation_rules()["vip"].fill, "low": 2, "high": 5, "wants_traces": False, "memory": 0.5},
+            {"name": "a", "fill": gt.allocation_rules()["vip"].fill, "low": 2, "high": 5, "wants_traces": False, "memory": 0.5}
+            | {"wants_success": False, "weighted": True},
         ),
         (gt.theory.mse_weights, SIZES),
         (gt.theory.leave_one_out_parts, AT),

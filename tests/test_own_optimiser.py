@@ -44,3 +44,9 @@ def test_a_move_that_is_not_compiled_is_refused():
 
     with pytest.raises(TypeError, match=r"the move of Uncompiled must be compiled, got .*: put @function_value\(MOVE\) above it"):
         moved_by(Uncompiled())
+
+    class Allotting(BySign):
+        move = gt.allocation_rules()["vip"].fill
+
+    with pytest.raises(TypeError, match=r"must be compiled, got FunctionValue\(fill_printed\) of another signature: put"):
+        moved_by(Allotting())

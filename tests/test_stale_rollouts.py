@@ -49,6 +49,15 @@ def test_iterates_are_those_of_the_algorithm(parts, inner_steps, lag, policy, re
     assert told == (lag < n // inner_steps), "a lag that is one less is told from this, but where all rollouts are the start's"
 
 
+def test_a_lag_that_no_memory_holds_is_told():
+    problem = gt.gallery.problem("tabular")
+    for lag in (10**7, 10**12):
+        with pytest.raises(ValueError, match=r"lag must be at most .* iterates of each run are held in memory, got"):
+            gt.simulate_training(
+                problem, problem.theta, "gspo", gt.Constant(1.0), batch_size=2, group_size=4, steps=4, replications=2, lag=lag
+            )
+
+
 def test_no_lag_is_the_default_and_changes_no_bit():
     problem = gt.gallery.problem("kl-sequence")
     options = {"batch_size": 4, "group_size": 4, "steps": 12, "replications": 5, "rng": 1, "inner_steps": 2}

@@ -269,6 +269,8 @@ POLICY = gt.TwoLayerSoftmax([[1.0, 0.0], [0.0, 1.0]], 2, 2)
     [
         (lambda: gt.TwoLayerSoftmax([[1.0]], 0, 2), ValueError, "width must be at least 1, got 0"),
         (lambda: gt.TwoLayerSoftmax([[np.nan]], 2, 2), ValueError, "inputs must be finite, got nan at index"),
+        (lambda: gt.TwoLayerSoftmax([[1.0, 1e300]], 2, 2), ValueError, r"inputs must lie in .*got 1e\+300 at index \(0, 1\)"),
+        (lambda: gt.TwoLayerSoftmax([[1.0]], 2, 2, scale=1e300), ValueError, r"scale must be at most 1e\+50, got 1e\+300"),
         (lambda: gt.TwoLayerSoftmax([1.0], 2, 2), ValueError, r"inputs must have 2 dimensions, got shape \(1,\)"),
         (
             lambda: gt.TwoLayerSoftmax([[1.0]], 2, 2, "gelu"),

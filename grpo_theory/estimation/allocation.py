@@ -80,9 +80,14 @@ class AllocationRule:
     low, high : int, default 2 and 64
         The fewest and the most responses of a prompt; at least 2, because one has no other to compare it with.
     wants_traces : bool, default False
-        Whether the rule reads the two traces, which take longest to find.
+        Whether the rule reads the two traces, which take longest to find; it finds 0 in their places otherwise.
     memory : float, default 0.5
         The share of what was seen of a prompt that still counts once its next group is there, in [0, 1].
+    wants_success : bool, default False
+        Whether the rule reads success rates, so that rewards must be 0 and 1.
+    weighted : bool, default True
+        Whether costs are errors, which `AllocationLaw` multiplies with f^2 for a prompt of weight f, or only say what sizes there
+        are to be.  In training each prompt drawn weighs the same.
 
     Raises
     ------
@@ -101,11 +106,14 @@ class AllocationRule:
     high: int = 64
     wants_traces: bool = False
     memory: float = 0.5
+    wants_success: bool = False
+    weighted: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.fill, FunctionValue):
+        if not isinstance(self.fill, FunctionValue) or self.fill.signature != COSTS:
+            got = f"{self.fill!r} of another" if isinstance(self.fill, FunctionValue) else shown(self.fill)
             raise TypeError(
-                f"fill of allocation rule {self.name!r} must be compiled, got {shown(self.fill)}: "
+                f"fill of allocation rule {self.name!r} must be compiled as fill(known, costs) of signature COSTS, got {got}: "
                 "put @function_value(COSTS) above it, from grpo_theory.compiler and grpo_theory.estimation"
             )
         as_count("low", self.low, 2)
@@ -131,23 +139,34 @@ class AllocationRule:
         ValueError
             If the rule leaves a cost that is negative or not finite.
         """
-        costs = np.full((len(known), 2), np.nan)
-        self.fill(np.array(known, dtype=np.float64, order="C"), costs)
+        costs, known = np.full((len(known), 2), np.nan), np.array(known, dtype=np.float64, order="C")
+        if not self.wants_traces:
+            known[:, [ORACLE_TRACE, SECOND_ORDER]] = 0.0
+        self.fill(known, costs)
         bad = np.flatnonzero(~((costs >= 0.0) & (costs < np.inf)).all(axis=1))
         if bad.size:
             raise ValueError(cost_message(self.name, costs[bad[0]], known[bad[0]]))
         return costs
 
-    def check_budget(self, budget: int, n_prompts: int) -> int:
-        """Return the budget if so many prompts can spend it within the bounds; raise a ValueError if not."""
-        budget = as_count("budget", budget)
-        least, most = n_prompts * self.low, n_prompts * self.high
-        if not least <= budget <= most:
+    def check_rewards(self, values: Array) -> None:
+        """Raise a ValueError if the rule is not defined for rewards of these values."""
+        if self.wants_success and not np.isin(values, (0.0, 1.0)).all():
             raise ValueError(
-                f"{n_prompts} prompts with {self.low} to {self.high} responses each take {least:,} to {most:,} responses, and "
-                f"the budget is {budget:,}: change the budget, or the bounds with rule.between(low, high)"
+                f"allocation rule {self.name!r} needs rewards of 0 and 1, because it reads success rates, got rewards "
+                f"{', '.join(f'{value:g}' for value in values[:4])}: use 'vip' or 'neyman'"
             )
-        return budget
+
+
+def checked_budget(budget: int, n_prompts: int, low: int, high: int) -> int:
+    """Return the budget if so many prompts can spend it within the bounds; raise a ValueError if not."""
+    budget = as_count("budget", budget)
+    least, most = n_prompts * low, n_prompts * high
+    if not least <= budget <= most:
+        raise ValueError(
+            f"{n_prompts} prompts with {low} to {high} responses each take {least:,} to {most:,} responses, and "
+            f"the budget is {budget:,}: change the budget, or the bounds with rule.between(low, high)"
+        )
+    return budget
 
 
 def cost_message(name: str, costs: Array, known: Array) -> str:
@@ -160,25 +179,27 @@ def cost_message(name: str, costs: Array, known: Array) -> str:
 
 
 _RULES = (
-    AllocationRule("uniform", fill_equal),
+    AllocationRule("uniform", fill_equal, weighted=False),
     AllocationRule("neyman", fill_true_traces, wants_traces=True),
     AllocationRule("vip", fill_printed),
-    AllocationRule("vip_seen", fill_printed_of_seen),
-    AllocationRule("dynamo", fill_variance),
-    AllocationRule("sgpo", fill_inverse),
+    AllocationRule("vip_seen", fill_printed_of_seen, wants_success=True),
+    AllocationRule("dynamo", fill_variance, weighted=False),
+    AllocationRule("sgpo", fill_inverse, wants_success=True, weighted=False),
 )
 
 
 def allocation_rules() -> dict[str, AllocationRule]:
     """Return the allocation rules that are known by name.
 
+    Those that make an error least weigh it with the prompts' weights; uniform, dynamo and sgpo say sizes, whatever the weights.
+
     - ``"uniform"``: equal sizes, as far as the budget divides.
     - ``"neyman"``: the leave-one-out estimator's own error; nobody knows it in practice, and no rule that decides before
       sampling has less error.
     - ``"vip"``: the error printed in arXiv 2602.01601, Var(Z)/(n - 1).
     - ``"vip_seen"``: the same for rewards of 0 and 1, with the rate (k + 1)/(n + 2) of what the run has seen of the prompt.
-    - ``"dynamo"``: Var(Z)/n, the Bernoulli variance of arXiv 2602.19208.
-    - ``"sgpo"``: sizes in proportion to 1/p, p the success rate at the start.
+    - ``"dynamo"``: sizes in proportion to the standard deviation of the reward, as arXiv 2602.19208 for Bernoulli rewards.
+    - ``"sgpo"``: sizes in proportion to 1/p, p the success rate at the start, for rewards of 0 and 1.
 
     Examples
     --------

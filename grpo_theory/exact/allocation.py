@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.allocation import AllocationRule, find_rule, spread_sizes
+from grpo_theory.estimation.allocation import SECOND_ORDER, VARIANCE, AllocationRule, checked_budget, find_rule, spread_sizes
 from grpo_theory.exact.alignment import efficiency_of
 from grpo_theory.exact.group_law import law_between
 from grpo_theory.problem import Point, Problem
@@ -71,20 +71,24 @@ class AllocationLaw:
     def sizes(self, rule: str | AllocationRule, budget: int) -> Integers:
         """Return the sizes (M,) that a rule gives the prompts, whose sum is the budget.
 
-        The bounds are the rule's own, narrowed to the law's.
+        The bounds are the rule's own, narrowed to the law's.  A `weighted` rule's errors are multiplied with f_q^2, because the
+        law is of all prompts at once; in training, prompts of more weight are drawn more often, and each draw weighs the same.
 
         Raises
         ------
         ValueError
-            If the budget cannot be spent within the bounds, or the rule leaves costs that are negative or not finite.
+            If the budget cannot be spent within the bounds, the rule is not defined for these rewards, or it leaves costs that
+            are negative or not finite.
         """
         found = find_rule(rule, "rule")
+        found.check_rewards(self.point.bandit.values)
         low, high = max(found.low, self.low), min(found.high, self.high)
         if low > high:
             raise ValueError(f"{found!r} allows no size for which this law was made, {self.low} to {self.high}")
-        found = found.between(low, high)
-        budget = found.check_budget(budget, len(self._weights))
-        costs = found.costs(self.known) * self._weights[:, None] ** 2
+        budget = checked_budget(budget, len(self._weights), low, high)
+        costs = found.costs(self.known)
+        if found.weighted:
+            costs *= self._weights[:, None] ** 2
         return spread_sizes(costs, budget, low, high)
 
     def best(self, budget: int) -> Integers:
@@ -93,7 +97,7 @@ class AllocationLaw:
         For an unbiased estimator this is the least error.  The traces may be any function of the size.
         """
         n_prompts = len(self._weights)
-        AllocationRule("best", find_rule("uniform").fill, self.low, self.high).check_budget(budget, n_prompts)
+        budget = checked_budget(budget, n_prompts, self.low, self.high)
         return least_sizes(self._weights**2 * self.traces, budget - n_prompts * self.low) + self.low
 
     def to_frame(self, sizes: ArrayLike) -> "pd.DataFrame":
@@ -148,8 +152,10 @@ def known_of(point: Point, start: Point) -> Array:
     exact = point.moments
     nothing = np.zeros(len(exact.value))
     columns = exact.value, exact.reward_variance, exact.oracle_trace, exact.second_order, start.moments.value, nothing, nothing
-    # Rounding leaves a trace that is 0 a little off it on either side.
-    return np.maximum(np.stack(columns, axis=1), 0.0)
+    known = np.stack(columns, axis=1)
+    # Rounding leaves a variance or a trace that is 0 a little off it on either side.  Values may be negative.
+    known[:, VARIANCE : SECOND_ORDER + 1] = np.maximum(known[:, VARIANCE : SECOND_ORDER + 1], 0.0)
+    return known
 
 
 @typed

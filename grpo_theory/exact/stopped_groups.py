@@ -7,7 +7,7 @@ therefore sums over (n, k) (docs/derivations.md, section 33.2).
 
 from dataclasses import dataclass, field
 from itertools import product
-from math import comb
+from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,7 @@ from grpo_theory.problem import Point, Problem
 from grpo_theory.validation import as_count, typed
 
 MOST_STATES = 1 << 22
-"""The most states of all prompts together that are enumerated."""
+"""The most states of all prompts together that a round is enumerated from or to: half a minute."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +99,8 @@ def first_mixed_groups(problem: Problem, theta: ArrayLike, *, low: int, high: in
         raise ValueError(f"high must be at least low = {low}, got {high}: bounds are the fewest and the most responses")
     point = _binary_point(problem, theta)
     p = point.moments.value
-    sizes, successes, chances = [], [], []
-    for k in range(1, low):
-        sizes.append(low)
-        successes.append(k)
-        chances.append(comb(low, k) * p**k * (1.0 - p) ** (low - k))
+    sizes, successes = [low] * (low - 1), list(range(1, low))
+    chances = list(_binomial(np.arange(1, low), low, p))
     for n in range(low + 1, high + 1):
         sizes += [n, n]
         successes += [n - 1, 1]
@@ -137,16 +134,19 @@ def halved_groups(problem: Problem, theta: ArrayLike, *, low: int, rounds: int) 
     Raises
     ------
     ValueError
-        If there are too many states.
+        If a round would have too many states, which is counted before they are made.
     """
     low, rounds = as_count("low", low, 2), as_count("rounds", rounds, 0)
     point = _binary_point(problem, theta)
     p = point.moments.value
     n_prompts = len(p)
-    states = {(low,) * n_prompts + counts: chance for counts, chance in _binomials(p, [low] * n_prompts)}
+    _check_states(1, low, n_prompts)
+    states = {(low,) * n_prompts + counts: chance for counts, chance in _together(_laws(p, low))}
     kept = n_prompts
-    for _ in range(rounds):
+    for played in range(rounds):
         kept = -(-kept // 2)
+        _check_states(len(states), low << played, kept)
+        laws = _laws(p, low << played)
         grown: dict[tuple[int, ...], float] = {}
         for state, chance in states.items():
             sizes, successes = np.array(state[:n_prompts]), np.array(state[n_prompts:])
@@ -155,14 +155,10 @@ def halved_groups(problem: Problem, theta: ArrayLike, *, low: int, rounds: int) 
             chosen = np.argsort(score, kind="stable")[:kept]
             more = np.zeros(n_prompts, dtype=np.int64)
             more[chosen] = sizes[chosen]
-            for counts, also in _binomials(p, more.tolist()):
+            for counts, also in _together([law if n else [(0, 1.0)] for law, n in zip(laws, more, strict=True)]):
                 then = (*(sizes + more).tolist(), *(successes + np.array(counts)).tolist())
                 grown[then] = grown.get(then, 0.0) + chance * also
         states = grown
-        if len(states) > MOST_STATES:
-            raise ValueError(
-                f"rounds must leave at most {MOST_STATES:,} states, got {len(states):,}: take fewer prompts or rounds"
-            )
     table, chances = np.array(list(states)), np.array(list(states.values()))
     sizes, successes = table[:, :n_prompts], table[:, n_prompts:]
     spreads = _spreads(sizes, successes) / _variance(point)
@@ -171,10 +167,32 @@ def halved_groups(problem: Problem, theta: ArrayLike, *, low: int, rounds: int) 
     return StoppedGroups(chances @ sizes, chances @ spreads, products, np.array(powers), point)
 
 
-def _binomials(p: Array, sizes: list[int]) -> list[tuple[tuple[int, ...], float]]:
-    """List the numbers of right responses among so many of each prompt, with their chances."""
-    laws = [[(k, comb(n, k) * q**k * (1.0 - q) ** (n - k)) for k in range(n + 1)] for q, n in zip(p.tolist(), sizes, strict=True)]
-    return [(tuple(k for k, _ in one), float(np.prod([c for _, c in one]))) for one in product(*laws)]
+def _check_states(states: int, more: int, n_prompts: int) -> None:
+    """Raise if these states, with so many more responses of each of so many prompts, become too many."""
+    if (wanted := states * (more + 1) ** n_prompts) > MOST_STATES:
+        shown = f"{wanted:,}" if wanted < 1 << 60 else f"2^{wanted.bit_length() - 1} or more"
+        raise ValueError(
+            f"problem, low and rounds must make at most {MOST_STATES:,} states in a round, got {shown}: "
+            "take fewer prompts, responses or rounds"
+        )
+
+
+def _binomial(k: Integers, n: int, p: Array) -> Array:
+    """Return the chances of k right responses (S,) of n, for success rates (M,), shape (S, M)."""
+    from scipy.stats import binom  # slow to import, and not always wanted
+
+    return np.asarray(binom.pmf(k[:, None], n, p))
+
+
+def _laws(p: Array, n: int) -> list[list[tuple[int, float]]]:
+    """List the numbers of right responses among n of each prompt, with their chances."""
+    chances = _binomial(np.arange(n + 1), n, p)
+    return [list(enumerate(column)) for column in chances.T.tolist()]
+
+
+def _together(laws: list[list[tuple[int, float]]]) -> list[tuple[tuple[int, ...], float]]:
+    """List the numbers of right responses of all prompts, with their chances."""
+    return [(tuple(k for k, _ in one), prod([chance for _, chance in one])) for one in product(*laws)]
 
 
 def _binary_point(problem: Problem, theta: ArrayLike) -> Point:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from grpo_theory.arrays import Array
 from grpo_theory.problem.logit_map import LARGEST_DIMENSION, LogitMap, SmoothMap
 from grpo_theory.problem.policy import LARGEST_PARAMETER, Policy
-from grpo_theory.validation import Rng, as_count, as_generator, as_positive, as_real_array, shown
+from grpo_theory.validation import Rng, as_count, as_generator, as_positive, as_real_array, check_size, shown
 
 
 class Activation(NamedTuple):
@@ -164,7 +164,7 @@ class TwoLayerSoftmax(Policy):
     Raises
     ------
     ValueError
-        If the width is not at least 1, an input is not finite, or there is no activation of that name.
+        If the width is not at least 1, an input is not finite or its size beyond 1e50, or there is no activation of that name.
 
     Examples
     --------
@@ -184,9 +184,14 @@ class TwoLayerSoftmax(Policy):
             as_count("width", width),
             as_count("n_responses", n_responses),
         )
+        # They meet parameters in products whose squares must be numbers, too.
+        check_size("inputs", inputs, self.largest_parameter)
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, got {shown(activation)}")
-        self.network = TwoLayerMap(inputs, width, n_responses, activation, as_positive("scale", scale))
+        scale = as_positive("scale", scale)
+        if scale > self.largest_parameter:
+            raise ValueError(f"scale must be at most {self.largest_parameter:g}, got {scale:g}")
+        self.network = TwoLayerMap(inputs, width, n_responses, activation, scale)
         super().__init__(self.network)
 
     def starting_point(self) -> Array:

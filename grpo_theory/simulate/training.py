@@ -178,7 +178,7 @@ def simulate_training(
         return TrainingRuns(chosen.name, kept, *on_chain.simulate(starts, workers))
     blocks = TrainingBlocks.of(problem, chosen, step_sizes(schedule, steps), drawn, optimiser=optimiser, ball=ball)
     if rule is not None:
-        blocks = AllottedBlocks.by_rule(blocks, rule, budget, starts[0])
+        blocks = AllottedBlocks.by_rule(blocks, rule, budget)
     if isinstance(optimiser, SGD):
         warn_if_unstable(problem, starts[0], blocks.updates.step_sizes)
     if blocks.route.kind == CALLED and not moves(problem, chosen):

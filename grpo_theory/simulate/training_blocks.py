@@ -48,6 +48,8 @@ NEAR_NUMBERS = 1 << 13
 """Twice what a first level of cache holds: with fewer numbers in a step, 128 runs side by side were faster than 64."""
 CALL_NUMBERS = 1 << 17
 """The numbers that the iterates of several blocks have at most, so that memory is flat."""
+MOST_HELD = 1 << 29
+"""The numbers of the iterates that the runs of a block may hold because of a lag: 4 GiB."""
 
 
 def starting_points(policy: Policy, theta0: ArrayLike, replications: int) -> Array:
@@ -71,6 +73,11 @@ def checked_sizes(
         raise TypeError(f"optimiser must be SGD() or Adam(...), got {optimiser!r}")
     if batch_size % inner_steps:
         raise ValueError(f"inner_steps must divide batch_size = {batch_size}, got {inner_steps}")
+    if lag and lag[0] > (most := MOST_HELD // (BLOCK_RUNS * problem.policy.dimension)):
+        raise ValueError(
+            f"lag must be at most {most:,} for a policy of {problem.policy.dimension:,} parameters, because so many iterates of "
+            f"each run are held in memory, got {lag[0]:,}"
+        )
     check_penalty(problem.kl, estimator)
     return StepSizes(batch_size, group_size, inner_steps, *lag)
 

@@ -38,7 +38,7 @@ def fill_steeply(known, costs):
         costs[b, 0], costs[b, 1] = 1.0 / max(known[b, START], LEAST) ** 4, 0.0
 
 
-VIP_AT_START = gt.AllocationRule("vip, start", fill_printed_at_start)
-SGPO_NOW = gt.AllocationRule("sgpo, now", fill_inverse_now)
+VIP_AT_START = gt.AllocationRule("vip, start", fill_printed_at_start, wants_success=True)
+SGPO_NOW = gt.AllocationRule("sgpo, now", fill_inverse_now, wants_success=True, weighted=False)
 UPSIDE_DOWN = gt.AllocationRule("upside down", fill_upside_down)
-STEEPLY = gt.AllocationRule("steeply", fill_steeply)
+STEEPLY = gt.AllocationRule("steeply", fill_steeply, wants_success=True, weighted=False)

@@ -1,14 +1,17 @@
 """P4: groups that stop by their own rewards, in one step, exact.
 
 A group that grows until it is mixed, and successive halving, against their gradient and against groups of as many responses.
-Broken: a group of fixed size, weights of groups that are drawn anew until they are mixed, and groups of twice the size.
+The formula and the law are held against all sequences of rewards.  Broken: a group of fixed size, weights of groups that are
+drawn anew until they are mixed, groups of fixed size over another prompt's p(1-p), and groups of twice the size.
 """
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
 import grpo_theory as gt
+from grpo_theory.arrays import Array
 from grpo_theory.evidence import Comparison, Statement
 from grpo_theory.harness.study import Cell, Settings
 from simulations.runs.worlds import WORLDS
@@ -70,8 +73,9 @@ def _stopped(name: str, problem: gt.Problem) -> Iterator[Comparison]:
     p, slopes, plain = values[unsure], groups.slopes[unsure], fixed.slopes[unsure]
     n = np.arange(2, MOST + 1)[:, None]
     predicted = ((p ** (n - 1) * (1.0 - p) + (1.0 - p) ** (n - 1) * p) / n).sum(axis=0) / (p * (1.0 - p))
-    gaps = [float(np.abs(one / predicted - 1.0).max()) for one in (slopes, plain)]
-    yield STOPPED.compare(name, gaps[0], 0.0, broken=gaps[1])
+    enumerated = _slopes_of_sequences(p)
+    gaps = [float(np.abs(one / enumerated - 1.0).max()) for one in (slopes, predicted, plain)]
+    yield STOPPED.compare(name, max(gaps[:2]), 0.0, broken=gaps[2])
     facts = {"least slope": slopes.min(), "greatest slope": slopes.max(), "cosine": groups.cosine}
     # Groups of one size that are drawn anew until they are mixed weigh 1/P(mixed), which is known to be another direction.
     redrawn = float((1.0 / (1.0 - p**MOST - (1.0 - p) ** MOST)).max() - 1.0)
@@ -80,6 +84,17 @@ def _stopped(name: str, problem: gt.Problem) -> Iterator[Comparison]:
     ratio, double = (_efficiency(groups.point, size) / groups.efficiency for size in (mean, 2.0 * mean))
     facts = {"responses on average": mean, "efficiency, stopped": groups.efficiency}
     yield PAYS.compare(f"{name}, first mixed", ratio, 1.0, broken=double, facts=facts)
+
+
+def _slopes_of_sequences(p: Array) -> Array:
+    """Return E S^2/(p (1 - p)) over all sequences of `MOST` rewards, of which a group takes those until it is mixed."""
+    variances = np.zeros(MOST + 1)
+    for rewards in product((0, 1), repeat=MOST):
+        until = rewards.index(1 - rewards[0]) + 1 if len(set(rewards)) > 1 else MOST
+        # By how many of the whole sequence are right, because its chance depends on nothing else.
+        variances[sum(rewards)] += np.var(rewards[:until], ddof=1)
+    right = np.arange(MOST + 1)[:, None]
+    return np.asarray(variances @ (p**right * (1.0 - p) ** (MOST - right)) / (p * (1.0 - p)))
 
 
 def _efficiency(point: gt.Point, size: float) -> float:
@@ -93,8 +108,11 @@ def _halving() -> Iterator[Comparison]:
     """Four prompts with 4 responses each; two of them go on to 8, and one to 16."""
     logits = np.stack([np.log(HALVED / (1.0 - HALVED)), np.zeros(4)], axis=1)
     problem = gt.Problem(gt.Bandit(np.tile([1.0, 0.0], (4, 1))), gt.TabularSoftmax(4, 2), theta=logits.ravel())
-    groups = gt.exact.halved_groups(problem, problem.theta, low=4, rounds=2)
+    groups, fixed = (gt.exact.halved_groups(problem, problem.theta, low=4, rounds=rounds) for rounds in (2, 0))
     gap = float(np.abs(groups.slopes - 1.0).max())
     facts = {f"slope at p = {p:g}": slope for p, slope in zip(HALVED, groups.slopes, strict=True)}
-    broken = float(np.abs(groups.responses / groups.responses.mean() - 1.0).max())
+    facts["gap of groups of one size"] = float(np.abs(fixed.slopes - 1.0).max())
+    # Groups of one size have a slope of 1; over the next prompt's p(1-p) they have not.
+    variance = HALVED * (1.0 - HALVED)
+    broken = float(np.abs(fixed.slopes * variance / np.roll(variance, 1) - 1.0).max())
     yield UNBIASED.compare("four prompts, halving", gap, NEAR, broken=broken, facts=facts | {"cosine": groups.cosine})

@@ -35,8 +35,9 @@ class Plan(NamedTuple):
     allot : compiled function
     allotment : Allotment
     starts : ndarray of int64, shape (high + 1,)
-    seen : ndarray, shape (shares, 2, M, N)
-        Sums and numbers of the rewards that each run has seen of each prompt, as far as they still count.
+    seen : ndarray, shape (shares, 3, M, N)
+        Sums and numbers of the rewards that each run has seen of each prompt, as far as they still count, and the prompt's value
+        when the run began.
     """
 
     allot: Any
@@ -50,7 +51,7 @@ PLAN = record_type(Plan, FirstClassType(ALLOT), ALLOTMENT, I1, F4)
 
 @stage
 def remember(groups, b, n, values, sizes, memory, seen):
-    """Add the rewards of group b of n runs to what these have seen (2, M, N), of which a share has been forgotten."""
+    """Add the rewards of group b of n runs to what these have seen (3, M, N), of which a share has been forgotten."""
     n_values = values.shape[0]
     for i in range(n):
         m, total = np.uintp(groups.prompts[b, i]), 0.0

@@ -9,13 +9,14 @@ import numpy as np
 from grpo_theory.arrays import Array, Integers
 from grpo_theory.compiler.lanes import WIDTH, whole_rows, zeros
 from grpo_theory.estimation import Estimator
-from grpo_theory.estimation.allocation import AllocationRule, cost_message, spread_budget
+from grpo_theory.estimation.allocation import AllocationRule, checked_budget, cost_message, spread_budget
 from grpo_theory.exact.table import UNREAD, advantage_table
 from grpo_theory.problem import LogitMap, Problem, TokenChain
 from grpo_theory.simulate.advantage.route import TABLE
 from grpo_theory.simulate.advantage.tables import Tables
 from grpo_theory.simulate.allocation.advance import Plan, compiled_advance_allotted
 from grpo_theory.simulate.allocation.group_sizes import Allotment, PromptFacts, allot
+from grpo_theory.simulate.draw.sizes import as_sizes
 from grpo_theory.simulate.draw.streams import Streams
 from grpo_theory.simulate.training_blocks import Runs, TrainingBlocks, make_step_room
 from grpo_theory.simulate.update.advance import StepRoom, Updates
@@ -33,8 +34,8 @@ class AllottedBlocks(TrainingBlocks):
     starts: Integers
 
     @classmethod
-    def by_rule(cls, blocks: TrainingBlocks, rule: AllocationRule, budget: int, start: Array) -> "AllottedBlocks":
-        """Return such blocks from those with groups of rule.high, for rollouts of so many responses, and runs from a start (d,).
+    def by_rule(cls, blocks: TrainingBlocks, rule: AllocationRule, budget: int) -> "AllottedBlocks":
+        """Return such blocks from those with groups of rule.high, for rollouts of so many responses.
 
         Raises
         ------
@@ -51,7 +52,6 @@ class AllottedBlocks(TrainingBlocks):
         facts = PromptFacts(
             means=bandit.mean_reward.copy(),
             squares=bandit.probabilities @ bandit.values**2,
-            start_values=problem.at(start).moments.value.copy(),
             gram=_gram(problem, rule) if rule.wants_traces else np.empty((0, 0, 0)),
             paths=blocks.rules.source.paths,
         )
@@ -75,7 +75,10 @@ class AllottedRuns(Runs):
     def __init__(self, blocks: AllottedBlocks, room: StepRoom, streams: Streams, starts: Array, trace: Trace) -> None:
         super().__init__(blocks, room, streams, starts, trace)
         shares, _, lanes = self.state.theta.shape
-        self.seen = np.zeros((shares, 2, blocks.problem.policy.n_prompts, lanes))
+        values = values_at(blocks.problem, starts)
+        filled = np.concatenate([values, np.repeat(values[-1:], shares * lanes - len(values), axis=0)])
+        self.seen = np.zeros((shares, 3, values.shape[1], lanes))
+        self.seen[:, 2] = filled.reshape(shares, lanes, -1).transpose(0, 2, 1)
 
     def drive(self, updates: Updates) -> None:
         """Advance the runs; raise if the rule leaves costs that mean nothing."""
@@ -95,6 +98,15 @@ class AllottedRuns(Runs):
         compiled_advance_allotted()(plan, blocks.functions, blocks.rules, updates, self.streams, self.room, self.state)
         if allotment.fault[0]:
             raise ValueError(cost_message(rule.name, allotment.fault[1:3], allotment.fault[3:]))
+
+
+def values_at(problem: Problem, starts: Array) -> Array:
+    """Return the value of each prompt at each start (R, d), shape (R, M); NaN where a start is beyond the numbers."""
+    own, places = np.unique(starts, axis=0, return_inverse=True)
+    values = np.full((len(own), problem.policy.n_prompts), np.nan)
+    for row in np.flatnonzero((np.abs(own) <= problem.policy.largest_parameter).all(axis=1)):
+        values[row] = problem.at(own[row]).moments.value
+    return np.asarray(values[places.reshape(-1)])
 
 
 def _gram(problem: Problem, rule: AllocationRule) -> Array:
@@ -130,9 +142,14 @@ def tables_by_size(problem: Problem, estimator: Estimator, rule: AllocationRule)
 
 def check_allocation(problem: Problem, sizes: tuple[int, ...], rule: AllocationRule) -> int:
     """Return the responses of a rollout, B G, that a rule is to share out; raise if that is not possible."""
-    batch_size, group_size, *more = sizes
+    (batch_size, group_size), (inner_steps, lag) = as_sizes(*sizes[:2]), sizes[2:]
     if isinstance(problem.policy, TokenChain):
         raise ValueError("allocation is for responses that are listed: a TokenChain's groups have one size")
-    if more[0] != 1 or any(more[1:]):
-        raise ValueError("allocation needs a rollout for each update, drawn from the policy that is updated: inner_steps of 1")
-    return rule.check_budget(batch_size * group_size, batch_size)
+    for name, given, needed in (("inner_steps", inner_steps, 1), ("lag", lag, 0)):
+        if given != needed:
+            raise ValueError(
+                "allocation needs a rollout for each update, drawn from the policy that is updated: "
+                f"{name} must be {needed}, got {given}"
+            )
+    rule.check_rewards(problem.bandit.values)
+    return checked_budget(batch_size * group_size, batch_size, rule.low, rule.high)

@@ -22,8 +22,6 @@ class PromptFacts(NamedTuple):
     ----------
     means, squares : ndarray, shape (M, K)
         E[Z | m, k] and E[Z^2 | m, k].
-    start_values : ndarray, shape (M,)
-        The prompts' values when the run began.
     gram : ndarray, shape (M, D, D), or (0, 0, 0) where the rule does not want traces
         Phi Phi' of the policy.
     paths : TokenPaths
@@ -31,7 +29,6 @@ class PromptFacts(NamedTuple):
 
     means: Array
     squares: Array
-    start_values: Array
     gram: Array
     paths: TokenPaths
 
@@ -65,7 +62,7 @@ class Allotment(NamedTuple):
     fault: Array
 
 
-PROMPT_FACTS = record_type(PromptFacts, F2, F2, F1, F3, TOKEN_PATHS)
+PROMPT_FACTS = record_type(PromptFacts, F2, F2, F3, TOKEN_PATHS)
 ALLOTMENT = record_type(
     Allotment,
     FirstClassType(COSTS),
@@ -106,7 +103,8 @@ def gradient_power(pi, tokens, advantages, gram, paths):
 def fill_known(facts, tokens, pi, prompts, n, seen, known):
     """Fill what is known (N, B, 7) of the prompts of n runs.
 
-    tokens (B, D, N) and pi (B, K, N) are of the policy that samples; seen (2, M, N) are sums and numbers of rewards.
+    tokens (B, D, N) and pi (B, K, N) are of the policy that samples; seen (3, M, N) are sums and numbers of rewards, and values
+    when the runs began.
     """
     n_prompts, n_responses, lanes = pi.shape
     norms, advantages = np.zeros((n_responses, lanes)), np.empty(n_responses)
@@ -128,7 +126,7 @@ def fill_known(facts, tokens, pi, prompts, n, seen, known):
                 power += chance * norms[k, i]
                 oracle += chance * norms[k, i] * spread
             row = known[i, b]
-            row[0], row[1], row[2], row[3], row[4] = value, variance, 0.0, 0.0, facts.start_values[m]
+            row[0], row[1], row[2], row[3], row[4] = value, max(0.0, variance), 0.0, 0.0, seen[2, m, i]
             row[5], row[6] = seen[0, m, i], seen[1, m, i]
             if wants_traces:
                 slope = gradient_power(pi[b, :, i].copy(), tokens[b, :, i].copy(), advantages, facts.gram[m], facts.paths)
@@ -137,7 +135,7 @@ def fill_known(facts, tokens, pi, prompts, n, seen, known):
 
 @function_value(ALLOT)
 def allot(allotment, tokens, pi, prompts, n, seen):
-    """Fill the sizes of the groups of n runs, which have seen sums and numbers of rewards (2, M, N).
+    """Fill the sizes of the groups of n runs, which have seen (3, M, N) so much.
 
     The lanes after them, and runs that have left the numbers, get the fewest.
     """

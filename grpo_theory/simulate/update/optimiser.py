@@ -61,11 +61,12 @@ def moments_kept(optimiser: Optimiser) -> int:
     Raises
     ------
     TypeError
-        If `move` is not compiled.
+        If `move` is not compiled, or for other arguments.
     """
-    if not isinstance(optimiser.move, FunctionValue):
+    if not isinstance(optimiser.move, FunctionValue) or optimiser.move.signature != MOVE:
+        got = f"{optimiser.move!r} of another signature" if isinstance(optimiser.move, FunctionValue) else shown(optimiser.move)
         raise TypeError(
-            f"the move of {type(optimiser).__name__} must be compiled, got {shown(optimiser.move)}: "
+            f"the move of {type(optimiser).__name__} must be compiled, got {got}: "
             "put @function_value(MOVE) above it, from grpo_theory.compiler and grpo_theory.simulate"
         )
     return 0 if optimiser.move is ascend else max(1, optimiser.n_moments)
