@@ -1,7 +1,7 @@
 """P1, P2, P8, U9: the group size of a whole run, for each number of responses spent.
 
-Each arm is at its own best learning rate, which other runs chose.  Broken: the largest group size of the smallest budget,
-runs that are not begun or hardly, runs at a reckless learning rate, a law that is linear in the responses.
+Each arm is at its own best learning rate, which other runs chose.  Broken: runs of the largest group size that have hardly begun,
+runs at a reckless learning rate, a law that is linear in the responses.
 """
 
 from collections.abc import Iterator, Mapping
@@ -150,7 +150,7 @@ def _contrasts(settings: Settings, samples: Array, scores: Array, reckless: Arra
         ("P1/grows", "control"): (early[:, first] - early[:, -1], 2.0 * added_early),
         ("U9/whole runs", "own"): (kept * gain[:, best] - gain[:, first], (kept**2 + 1.0) * added[0]),
         ("U9/whole runs", "control"): (
-            kept * gain[:, best] - (early[:, first] - start[0]),
+            kept * gain[:, best] - (early[:, -1] - start[0]),
             kept**2 * added[0] + added_early,
         ),
         ("best less worst", "own"): ((end[:, best, 2] - start[2]) - (end[:, best, 1] - start[1]), added[1] + added[2]),

@@ -98,7 +98,7 @@ def _law(arm: Arm, part: pd.DataFrame) -> Iterator[Claim]:
 
 
 def _batches(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
-    """The least of the best successes with 64, 256 and 1,024 responses an update; the control stops at the smallest budget."""
+    """The least of the best successes with 64, 256 and 1,024 responses an update; the control has hardly begun."""
     for arm, part in arms.items():
         same = {
             one.responses: rows
@@ -110,7 +110,7 @@ def _batches(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
             ends = {number: _end_of(rows, budget) for number, rows in same.items()}
             best = max(ends.values(), key=lambda row: row["estimate"])
             least = min(ends.values(), key=lambda row: row["estimate"])
-            early = _end_of(part, part["budget"].min())
+            early = _begun(part)
             start = float(part["start"].max())
             own, control = (_lost(best, row, start) for row in (least, early))
             facts = {f"success, N = {number}": float(row["estimate"]) for number, row in ends.items()}
@@ -121,6 +121,12 @@ def _end_of(part: pd.DataFrame, budget: int) -> pd.Series:
     """Return the row of the best group size at a budget."""
     at = _at(part, budget=budget)
     return at.loc[at["estimate"].idxmax()]
+
+
+def _begun(part: pd.DataFrame) -> pd.Series:
+    """Return the row of the largest group size at the smallest budget: runs that have hardly begun."""
+    at = _at(part, budget=part["budget"].min())
+    return at.loc[at["group_size"].idxmax()]
 
 
 def _lost(best: pd.Series, other: pd.Series, start: float) -> Evidence:
@@ -151,12 +157,12 @@ def _pairs(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
 
 
 def _ceilings(arms: Mapping[Arm, pd.DataFrame]) -> Iterator[Claim]:
-    """What GRPO and the leave-one-out estimator reach at the largest budget; the control is GRPO at the smallest."""
+    """What GRPO and the leave-one-out estimator reach at the largest budget; the control is GRPO that has hardly begun."""
     for arm, part in arms.items():
         rival = arms.get(arm._replace(estimator="grpo"))
         if arm.estimator == "rloo" and rival is not None:
             plain, divided = _best(part), _best(rival)
-            early = _end_of(rival, rival["budget"].min())
+            early = _begun(rival)
             sides = [_apart(plain, row) for row in (divided, early)]
             facts = {"ceiling of rloo": float(plain["estimate"]), "ceiling of grpo": float(divided["estimate"])}
             yield CEILING.claim(arm.world, sides[0], sides[1], facts=facts)
