@@ -257,6 +257,39 @@ def test_what_ratios_do_to_long_responses_is_what_the_verdicts_have():
     assert clip.loc["bigram text", "estimate"] > 1.0, "the update points away from the gradient"
 
 
+def test_what_whole_runs_say_is_what_the_verdicts_have():
+    """And no sentence counts a setting that is undecided."""
+
+    def counts(name, pattern=""):
+        return claims(name, pattern)["verdict"].value_counts().to_dict()
+
+    said, first = " ".join(read("runs").split()), finding(1)
+    one_size = counts("U9/whole runs")
+    assert one_size == {"confirmed": 5, "inconclusive": 7}
+    assert "than a tenth of the gain at the largest in five of twelve settings" in said
+    assert "less than a tenth of the gain in five of twelve settings; in the others the runs do not decide" in first
+    assert claims("U9/whole runs", "Adam")["estimate"].item() > 0.0, "estimated to lose more than a tenth"
+    divided = "few prompts, (?:grpo|dropped)"
+    assert counts("P1/grows", divided) == {"reproduced here": 4, "inconclusive": 2}
+    assert counts("P1/grows", "easy") == {"not reproduced here": 1}
+    assert set(counts("P1/grows", "shared|tabular|rloo")) == {"inconclusive"}
+    assert counts("P1/interference", divided) == {"reproduced here": 3, "inconclusive": 2}
+    assert set(counts("P1/interference", "rloo|easy|shared|hard")) == {"inconclusive"}
+    assert (counts("P1/sharpening"), counts("P1/coverage")) == ({"reproduced here": 1}, {"inconclusive": 1})
+    assert (counts("P2", "shared"), counts("P2", "few")) == ({"not reproduced here": 1}, {"inconclusive": 1})
+    assert (counts("P5", "shared"), counts("P5", "few")) == ({"not reproduced here": 1}, {"inconclusive": 1})
+    assert counts("P8/law")["reproduced here"] == 3
+    assert counts("P8/law")["inconclusive"] == 6
+    assert counts("P8/ceiling", "few") == {"not reproduced here": 1}
+    assert counts("P7/stages")["reproduced here"] == 3
+    assert set(counts("growth/law, against one size")) == {"inconclusive"}, "neither was ahead for certain"
+    for name in ("weights alone", "noise alone", "undivided", "lent weights", "rare answers", "no interference"):
+        assert set(counts(f"growth/{name}")) == {"confirmed"}
+    seen = claims("P3/whole runs, seen rates")
+    assert (len(seen), set(seen["verdict"])) == (8, {"inconclusive"})
+    assert counts("P3/whole runs", "shared") == {"confirmed": 1, "inconclusive": 3}
+
+
 def test_the_first_finding_has_both_readings_of_the_formula_in_print():
     best = claims("U9/best/printed")
     assert (best["estimate"] - best["prediction"] == 1).all()
