@@ -145,6 +145,12 @@ def try_fill_gains(stage):
     twins(stage, *parts, log_ratios, a.paths.edges, a.paths.lengths, np.ones(a.k), np.array([0.1, 0.2]), np.zeros((a.k, 2, 3, 6)))
 
 
+def try_fill_aliases(stage):
+    laws = np.random.default_rng(1).dirichlet(np.full(7, 0.3), 5)
+    laws[3] = np.eye(7)[2]
+    twins(stage, laws, np.zeros(35), np.zeros((35, 2), dtype=np.int64))
+
+
 TRIALS = {name.removeprefix("try_"): trial for name, trial in vars().items() if name.startswith("try_")}
 
 
