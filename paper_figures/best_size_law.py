@@ -30,7 +30,7 @@ ARMS = {
 }
 KEYS = ["world", "estimator", "optimiser", "decaying", "responses"]
 COLUMNS = 4
-LEAST = 4
+LEAST = 3
 """The group sizes that an arm must have been tried with, to be drawn."""
 
 

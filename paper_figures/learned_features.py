@@ -10,7 +10,7 @@ from grpo_theory.page.style import BLACK, BLUE, ORANGE, Look
 from simulations.normalisation.heads import NEAR
 from simulations.normalisation.learned_features import ANSWERS, INPUTS, PROMPTS
 
-PLACE = 256
+PLACE = 258
 TABLES = ("learned_features",)
 CAPTION = (
     f"Share of pairs of {PROMPTS} prompts whose gradients have |cos| < {NEAR:g}, against mean success, while policies climb "

@@ -18,11 +18,13 @@ SHARED = {
     "coverage_runs",
     "drift",
     "estimators",
+    "frontier",
     "gradient_error",
     "james_stein",
     "own_length",
     "phase_course",
     "staleness",
+    "stalled",
     "time_to_level",
     "trained_drift",
 }

@@ -528,6 +528,7 @@ ELSEWHERE = {
     "next_uniform": "streams_by_numpy.py",
     "mix": "test_gradient_drivers.py",
     "fill_advantages": "test_driver.py",
+    "fill_aliases": "test_driver.py",
 }
 """Stages that are tried by other files."""
 

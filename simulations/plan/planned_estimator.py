@@ -170,7 +170,7 @@ def _switch(table: pd.DataFrame, estimator: str) -> Claim:
 
 
 def _pooled(logs: pd.DataFrame) -> Evidence:
-    return _misses(pd.Series({"estimate": logs["estimate"].mean(), "replications": logs["replications"].sum()}))
+    return _misses(pd.Series({"estimate": logs["estimate"].mean(skipna=False), "replications": logs["replications"].sum()}))
 
 
 def _misses(row: pd.Series) -> Evidence:

@@ -16,6 +16,7 @@ import pandas as pd
 import grpo_theory as gt
 from grpo_theory.arrays import Array
 from grpo_theory.evidence import Claim, Evidence, Statement
+from grpo_theory.evidence.reading import highest
 from grpo_theory.harness.study import EXACT, Cell, Rows, Settings
 from grpo_theory.theory.finite_group import finite_group_objective
 from simulations.runs.sized import WORLDS, best_steps, judged
@@ -148,7 +149,7 @@ def _loss(budgets: list[pd.DataFrame], by: str) -> Evidence:
     """Return the mean over budgets of the success lost by a choice; the best size is the best of the same runs."""
     losses, variances = [], []
     for at in budgets:
-        best, chosen = at.loc[at["estimate"].idxmax()], at.loc[at[by][::-1].idxmax()]
+        best, chosen = at.loc[highest(at["estimate"])], at.loc[at[by][::-1].idxmax()]
         losses.append(best["estimate"] - chosen["estimate"])
         variances.append(best["standard_error"] ** 2 + chosen["standard_error"] ** 2)
     replications = int(min(at["replications"].min() for at in budgets))
