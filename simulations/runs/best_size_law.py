@@ -134,7 +134,7 @@ def claims(table: pd.DataFrame) -> Iterator[Claim]:
         for at in budgets:
             budget = at["budget"].iloc[0]
             facts[f"best G at {budget}"], facts[f"the law's at {budget}"] = (
-                float(at[by].idxmax()) for by in ("estimate", "merit")
+                float(highest(at[by])) for by in ("estimate", "merit")
             )
         for size in SIZES:
             facts[f"loss of G = {size}"] = float(np.mean([at["estimate"].max() - at.loc[size, "estimate"] for at in budgets]))
