@@ -61,9 +61,12 @@ def dropped_uniform(batch, advantages):
 @cache
 def estimator_of(name: str) -> gt.Estimator:
     """Return a registered estimator, or "dropped": GRPO whose groups without signal are left out of the mean."""
-    if name != "dropped":
-        return find(name)
-    parameters = {"epsilon": 1e-4}
+    return dropping(name, 1e-4) if name == "dropped" else find(name)
+
+
+def dropping(name: str, epsilon: float) -> gt.Estimator:
+    """Return GRPO with an epsilon, whose groups without signal are left out of the mean."""
+    parameters = {"epsilon": epsilon}
     return make_estimator(name, dropped_uniform, parameters=parameters, minimum_group_size=2, couples_groups=True)
 
 

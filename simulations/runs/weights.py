@@ -10,6 +10,7 @@ import grpo_theory as gt
 from grpo_theory.compiler import stage
 from grpo_theory.estimation import find, make_estimator
 from grpo_theory.estimation.centring import centre
+from simulations.runs.arms import dropping
 
 NEAR = 1e-12
 """Success rates nearer to 0 or 1 than this are taken for this: such prompts have groups without signal only."""
@@ -63,21 +64,6 @@ def unweighted(batch, advantages):
                 advantages[b, g] *= factor
 
 
-def signals_only(batch, advantages):
-    """A of GRPO without epsilon, times B over the number of mixed groups: the mean is over groups with a signal."""
-    n_groups, group_size = batch.rewards.shape
-    mixed = 0
-    for b in range(n_groups):
-        deviation = np.sqrt(centre(batch.rewards[b], advantages[b]) / (group_size - 1.0))
-        if deviation > 0.0:
-            mixed += 1
-            for g in range(group_size):
-                advantages[b, g] /= deviation
-    for b in range(n_groups):
-        for g in range(group_size):
-            advantages[b, g] *= n_groups / max(mixed, 1)
-
-
 LENT = 64
 """The groups whose weights are lent to smaller ones."""
 WEIGHTED = {"weights": weighted, "oracle": weighted_oracle}
@@ -97,7 +83,7 @@ def arm_estimator(arm: str, group_size: int) -> gt.Estimator:
     if arm == "noise":
         return make_estimator(arm, unweighted, minimum_group_size=2)
     if arm == "dropped":
-        return make_estimator(arm, signals_only, minimum_group_size=2, couples_groups=True)
+        return dropping(arm, 0.0)
     if arm == "lent":
         return make_estimator(arm, weighted, parameters={"size": float(LENT)}, minimum_group_size=2)
     if arm in WEIGHTED:
