@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK, GREY, ORANGE
+from paper_figures.content.arms import KEYS, Arm, arm_title
 from simulations.runs.best_size_law import MET
 
 PLACE = 11
@@ -18,17 +19,17 @@ CAPTION = (
     "that may be the best, given the spread of the runs. Orange: the size that the law says, from success rates and noise at "
     f"the start alone, where a prompt counts as met once {MET} successes are expected of its share of the responses."
 )
-ARMS = {
-    ("few prompts", "rloo", "SGD", False, 256): "few prompts, RLOO",
-    ("few prompts", "grpo", "SGD", False, 256): "few prompts, GRPO",
-    ("few prompts", "grpo", "Adam", False, 256): "few prompts, GRPO, Adam",
-    ("few prompts", "grpo", "SGD", True, 256): "few prompts, GRPO, step falls",
-    ("few prompts", "grpo", "SGD", False, 1024): "few prompts, GRPO, N = 1,024",
-    ("shared", "grpo", "SGD", False, 256): "128 prompts, GRPO",
-    ("easy", "grpo", "SGD", False, 256): "easy prompts, GRPO",
-    ("hard", "grpo", "SGD", False, 256): "hard prompts, GRPO",
-}
-KEYS = ["world", "estimator", "optimiser", "decaying", "responses"]
+FEW = "few prompts"
+ARMS = (
+    Arm(FEW, "rloo"),
+    Arm(FEW),
+    Arm(FEW, optimiser="Adam"),
+    Arm(FEW, decaying=True),
+    Arm(FEW, responses=1024),
+    Arm("shared"),
+    Arm("easy"),
+    Arm("hard"),
+)
 COLUMNS = 4
 LEAST = 3
 """The group sizes that an arm must have been tried with, to be drawn."""
@@ -44,7 +45,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for axes, (key, own) in zip(panels.flat, arms.items(), strict=False):
         said = told.loc[key[:2]].set_index("budget")["estimate"]
         _panel(axes, own.astype({"group_size": int, "budget": int}), said)
-        axes.set_title(ARMS[key], fontsize="small")
+        axes.set_title(arm_title(Arm(*key)), fontsize="small")
     for axes in list(panels.flat)[len(arms) :]:
         axes.set_axis_off()
     for axes in panels[:, 0]:

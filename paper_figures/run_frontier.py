@@ -9,17 +9,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from grpo_theory.page.style import BLACK
+from paper_figures.content.arms import KEYS, Arm, arm_title
 
 PLACE = 111
 TABLES = ("frontier",)
-PANELS = {
-    ("few prompts", "grpo"): "few prompts, GRPO",
-    ("few prompts", "rloo"): "few prompts, leave-one-out",
-    ("tabular", "grpo"): "tabular, GRPO",
-    ("shared", "grpo"): "many prompts, GRPO",
-    ("easy", "grpo"): "easy prompts, GRPO",
-    ("hard", "grpo"): "hard prompts, GRPO",
-}
+PANELS = (Arm("few prompts"), Arm("few prompts", "rloo"), Arm("tabular"), Arm("shared"), Arm("easy"), Arm("hard"))
 MARKERS = "osD^vPX*"
 LEAST = 0.7
 """Panels begin at this share of the best success at the smallest budget: curves that are lower are cut there."""
@@ -33,15 +27,14 @@ CAPTION = (
 
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel for each world and estimator."""
-    table = main_arms(tables["frontier"])
-    drawn = {key: title for key, title in PANELS.items() if len(at_panel(table, key))}
+    arms = dict(iter(tables["frontier"].groupby(KEYS)))
+    drawn = {arm: arms[arm] for arm in PANELS if arm in arms}
     rows = 2 if len(drawn) > 3 else 1
     figure, panels = plt.subplots(rows, -(-len(drawn) // rows), figsize=(9.6, 2.9 * rows), squeeze=False)
-    sizes = np.sort(table["group_size"].dropna().unique())
+    sizes = np.sort(pd.concat(drawn.values())["group_size"].dropna().unique())
     colours = dict(zip(sizes, mpl.colormaps["viridis"](np.linspace(0.0, 0.88, len(sizes))), strict=True))
     markers = dict(zip(sizes, MARKERS, strict=False))
-    for axes, (key, title) in zip(panels.flat, drawn.items(), strict=False):
-        part = at_panel(table, key)
+    for axes, (arm, part) in zip(panels.flat, drawn.items(), strict=False):
         part = part[part["quantity"] == "success"]
         for size, curve in part.groupby("group_size"):
             label, curve = f"{size:.0f}", curve.sort_values("budget")
@@ -64,7 +57,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         course = part.groupby("budget")["estimate"].max()
         low, high = max(part["estimate"].min(), LEAST * course.min()), (part["estimate"] + 1.96 * part["standard_error"]).max()
         axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
-        axes.set_title(title, fontsize="small")
+        axes.set_title(arm_title(arm), fontsize="small")
     for axes in panels[-1]:
         axes.set_xlabel("responses spent, $C$")
     for axes in panels[:, 0]:
@@ -79,13 +72,3 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         fontsize="small",
     )
     return figure
-
-
-def main_arms(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of plain ascent with constant steps and 256 responses an update."""
-    return table[(table["optimiser"] == "SGD") & ~table["decaying"] & (table["responses"] == 256)]
-
-
-def at_panel(table: pd.DataFrame, key: tuple[str, str]) -> pd.DataFrame:
-    """Return the rows of a world and an estimator."""
-    return table[(table["world"] == key[0]) & (table["estimator"] == key[1])]

@@ -9,20 +9,21 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from grpo_theory.page.style import BLACK, BLUE, GREY, VERMILION
+from paper_figures.content.arms import KEYS, Arm, arm_title
 
 PLACE = 112
 TABLES = ("frontier",)
-PANELS = {
-    ("few prompts", "grpo", "SGD", False, 256): "few prompts, GRPO",
-    ("few prompts", "grpo", "Adam", False, 256): "few prompts, Adam",
-    ("few prompts", "grpo", "SGD", True, 256): "few prompts, decaying steps",
-    ("few prompts", "rloo", "SGD", False, 256): "few prompts, leave-one-out",
-    ("shared", "grpo", "SGD", False, 256): "many prompts, GRPO",
-    ("tabular", "grpo", "SGD", False, 256): "tabular, GRPO",
-    ("easy", "grpo", "SGD", False, 256): "easy prompts, GRPO",
-    ("hard", "grpo", "SGD", False, 256): "hard prompts, GRPO",
-}
-KEYS = ["world", "estimator", "optimiser", "decaying", "responses"]
+FEW = "few prompts"
+PANELS = (
+    Arm(FEW),
+    Arm(FEW, optimiser="Adam"),
+    Arm(FEW, decaying=True),
+    Arm(FEW, "rloo"),
+    Arm("shared"),
+    Arm("tabular"),
+    Arm("easy"),
+    Arm("hard"),
+)
 CURVES = {
     "sigmoid": (r"sigmoid in $\log C$ (IsoCompute)", VERMILION, "-"),
     "constant": ("one size for all budgets (Theorem 7)", BLUE, "--"),
@@ -39,11 +40,11 @@ CAPTION = (
 def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw a panel for each world, estimator and optimiser."""
     arms = dict(iter(tables["frontier"].groupby(KEYS)))
-    drawn = {key: title for key, title in PANELS.items() if key in arms}
+    drawn = [arm for arm in PANELS if arm in arms]
     rows = 2 if len(drawn) > 4 else 1
     figure, panels = plt.subplots(rows, -(-len(drawn) // rows), figsize=(9.6, 2.7 * rows), sharey=True, squeeze=False)
-    for axes, (key, title) in zip(panels.flat, drawn.items(), strict=False):
-        part = arms[key]
+    for axes, arm in zip(panels.flat, drawn, strict=False):
+        part = arms[arm]
         success = part[(part["quantity"] == "success") & part["in_set"].eq(True)]
         for budget, kept in success.groupby("budget"):
             low, high = kept["group_size"].min() / np.sqrt(2.0), kept["group_size"].max() * np.sqrt(2.0)
@@ -68,7 +69,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
         axes.set_ylim(1.2, 400.0)
-        axes.set_title(title, fontsize="small")
+        axes.set_title(arm_title(arm), fontsize="small")
         axes.yaxis.set_major_locator(FixedLocator([2.0**power for power in range(1, 9)]))
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_locator(NullLocator())
