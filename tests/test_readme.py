@@ -281,7 +281,8 @@ def test_what_whole_runs_say_is_what_the_verdicts_have():
     assert counts("P8/law")["reproduced here"] == 3
     assert counts("P8/law")["inconclusive"] == 6
     assert counts("P8/ceiling", "few") == {"not reproduced here": 1}
-    assert counts("P7/stages")["reproduced here"] == 3
+    assert counts("P7/stages") == {"reproduced here": 3, "not reproduced here": 2, "inconclusive": 2}
+    assert counts("P7/wall time", "truncated") == {"confirmed": 4, "inconclusive": 3}
     assert set(counts("growth/law, against one size")) == {"inconclusive"}, "neither was ahead for certain"
     for name in ("weights alone", "noise alone", "undivided", "lent weights", "rare answers", "no interference"):
         assert set(counts(f"growth/{name}")) == {"confirmed"}
