@@ -47,7 +47,7 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
         _panel(axes, own.astype({"group_size": int, "budget": int}), said)
         axes.set_title(arm_title(Arm(*key)), fontsize="small")
     for axes in list(panels.flat)[len(arms) :]:
-        axes.set_axis_off()
+        axes.remove()
     for axes in panels[:, 0]:
         axes.set_ylabel("best group size")
     for axes in panels[-1]:
