@@ -30,7 +30,8 @@ def draw(tables: Mapping[str, pd.DataFrame]) -> Figure:
     table = tables["learned_features"].query("quantity == 'share below 0.1'")
     table = table[table["inputs"] == table["inputs"].min()]
     widths = sorted(table["width"].unique())
-    figure, panels = plt.subplots(1, len(widths), figsize=(max(6.0, 3.0 * len(widths) + 0.6), 3.4), sharex=True, sharey=True, squeeze=False)
+    size = (max(6.0, 3.0 * len(widths) + 0.6), 3.4)
+    figure, panels = plt.subplots(1, len(widths), figsize=size, sharex=True, sharey=True, squeeze=False)
     for axes, width in zip(panels[0], widths, strict=True):
         for arm, look in LOOKS.items():
             part = table[(table["width"] == width) & (table["arm"] == arm)]
