@@ -1,6 +1,5 @@
 """Checks of what a user passes in: one message names the argument, the value and what is allowed."""
 
-import difflib
 import inspect
 import math
 import numbers
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grpo_theory.arrays import Array
-from grpo_theory.user_text import printable
+from grpo_theory.user_text import nearest, printable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Rng = int | np.random.SeedSequence | np.random.Generator
@@ -88,8 +87,6 @@ def typed(function: Function) -> Function:
 
 FEW = 12
 """So many names are listed in a message even if one of them is near to what was asked for."""
-NEAR = 0.65
-"""How alike two names must be, by difflib's ratio, for one to be suggested: at a half, long names are near to everything."""
 
 
 def check_name(argument: str, value: str, names: Collection[str]) -> None:
@@ -98,12 +95,10 @@ def check_name(argument: str, value: str, names: Collection[str]) -> None:
         raise TypeError(f"{argument} must be a name, got {shown(value)}")
     if value in names:
         return
-    plain = {name.lower().replace("-", "_"): name for name in names}
-    near = difflib.get_close_matches(value.lower().replace("-", "_"), plain, n=1, cutoff=NEAR)
+    near = nearest(value, names)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
     if near and len(names) > FEW:
-        nearest = f"{len(names)} names, got {shown(value)}; did you mean {plain[near[0]]!r}?"
-        raise ArgumentError(Argument(argument), f" must be one of {nearest}")
-    hint = f"; did you mean {plain[near[0]]!r}?" if near else ""
+        raise ArgumentError(Argument(argument), f" must be one of {len(names)} names, got {shown(value)}{hint}")
     raise ArgumentError(Argument(argument), f" must be one of {', '.join(names)}, got {shown(value)}{hint}")
 
 
