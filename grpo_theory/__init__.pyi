@@ -8,6 +8,7 @@ from . import laboratory as laboratory
 from . import language_model as language_model
 from . import page as page
 from . import plan as plan
+from . import plot as plot
 from . import samples as samples
 from . import simulate as simulate
 from . import theory as theory

@@ -66,6 +66,7 @@ ROOMS = (
     "language_model",
     "page",
     "plan",
+    "plot",
     "samples",
     "simulate",
     "theory",

@@ -24,6 +24,7 @@ STREET = (
     "harness",
     "plan",
     "page",
+    "plot",
     "__main__",
 )
 PEERS = {"theory", "simulate"}

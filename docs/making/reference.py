@@ -21,6 +21,7 @@ SUBPACKAGES = {
     "harness": "Studies of your own",
     "plan": "Plans",
     "page": "Plans as text, web page and JSON",
+    "plot": "Pictures of results",
     "language_model": "Sketches of a language model's scores",
     "data": "Data",
 }

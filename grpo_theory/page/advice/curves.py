@@ -80,13 +80,20 @@ def _last_shown(advice: Advice) -> int:
 
 
 def _errors(advice: Advice) -> Figure:
+    figure, axes = _axes()
+    draw_errors(axes, advice)
+    figure.legend(loc="outside upper left", ncols=2, fontsize=11)
+    return figure
+
+
+def draw_errors(axes: Axes, advice: Advice) -> None:
+    """Draw the loss of each group size, with its limits, what may be best, what is recommended and what is the user's."""
     assert advice.scores is not None
     choice, last = advice.scores.choice, _last_shown(advice)
     what, against = (
         ("error", "error above the least") if advice.scores.own is None else ("loss", "best efficiency above this one")
     )
     shown = choice.group_sizes <= last
-    figure, axes = _axes()
     sizes = choice.group_sizes[shown].astype(np.float64)
     compared = advice.group_size if advice.group_size in choice.group_sizes else None
     top = max(LARGEST_SHOWN, 1.5 * float(choice.loss.estimate[choice.at(compared)]) if compared else 0.0)
@@ -106,8 +113,6 @@ def _errors(advice: Advice) -> Figure:
     axes.yaxis.set_major_formatter(FuncFormatter(_percent))
     axes.set_ylabel(against)
     _group_axis(axes, int(sizes[0]), last)
-    figure.legend(loc="outside upper left", ncols=2, fontsize=11)
-    return figure
 
 
 def _shares(advice: Advice) -> Figure:

@@ -1,0 +1,42 @@
+"""Axes to draw on: those that are given, or new ones."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+
+def given_or_new(axes: "Axes | None") -> "Axes":
+    """Return the axes that are given, or the axes of a new figure.
+
+    Raises
+    ------
+    TypeError
+        If what is given is no Axes, as a Figure or an array of them.
+    """
+    import matplotlib.pyplot as plt  # slow to import, and not always wanted
+    from matplotlib.axes import Axes
+
+    if axes is None:
+        return plt.subplots(layout="constrained")[1]
+    if not isinstance(axes, Axes):
+        raise TypeError(f"axes must be matplotlib Axes or None, got {type(axes).__name__}")
+    return axes
+
+
+def group_size_axis(axes: "Axes", sizes: "Sequence[int]") -> None:
+    """Make the abscissa one of group sizes: each of few sizes has a tick, on a scale of powers of 2."""
+    axes.set_xscale("log", base=2)
+    ticks = np.unique(sizes)
+    ticks = ticks if len(ticks) <= MOST_TICKS else ticks[np.log2(ticks) % 1 == 0]
+    axes.set_xticks(ticks, [f"{size:g}" for size in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("group size $G$: responses to a prompt")
+
+
+MOST_TICKS = 10
+"""So many sizes have a tick each; of more, powers of 2 have one."""

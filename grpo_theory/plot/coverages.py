@@ -1,0 +1,115 @@
+"""Coverage of intervals: the zip plot of one, and width against coverage of several."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from grpo_theory.laboratory import Coverage
+from grpo_theory.plot.axes import given_or_new
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COVERS, MISSES = "#0072B2", "#D55E00"
+
+
+def zip_plot(coverage: Coverage, *, component: str | None = None, axes: "Axes | None" = None) -> "Axes":
+    """Draw every interval less the truth, ranked by its distance in its own standard errors (Morris, White and Crowther 2019).
+
+    Blue intervals cover, orange ones do not; the dashed line is where the colours meet if coverage is nominal.
+
+    Parameters
+    ----------
+    coverage : Coverage
+        Of one level.
+    component : str, optional
+        As in `Coverage.zip`; needed only if there are several.
+    axes : Axes, optional
+        New ones if omitted.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If there are several levels, the component is unknown, or the intervals have no estimates and standard errors.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> problem, pilot = gt.gallery.problem("two-arms"), gt.Pilot(batch_size=16, group_size=4)
+    >>> truth = gt.objective(problem, problem.theta)
+    >>> record = gt.coverage(gt.intervals.value_clustered, problem, truth, experiment=pilot, replications=100, rng=0)
+    >>> gt.plot.zip_plot(record).get_ylabel()
+    'percentile of |z|'
+    """
+    from matplotlib.collections import LineCollection
+
+    ranked = coverage.zip()
+    if ranked["level"].nunique() > 1:
+        raise ValueError(f"coverage must be of one level to be drawn, got levels {coverage.level}")
+    components = list(dict.fromkeys(ranked["component"]))
+    if component is None and len(components) > 1:
+        raise ValueError(f"component must be one of {', '.join(components)}: there are several, and none is named")
+    if component is not None and component not in components:
+        raise ValueError(f"component must be one of {', '.join(map(repr, components))}, got {component!r}")
+    shown = components[0] if component is None else component
+    own = ranked[ranked["component"] == shown].dropna(subset=["low", "high"])
+    truth = float(np.ravel(coverage.truth)[components.index(shown)])
+    limits = own[["low", "high"]].to_numpy() - truth
+    edge = 1.05 * float(np.quantile(np.abs(limits[np.isfinite(limits)]), 0.99))  # infinite ones reach the frame
+    heights = np.repeat(own["percentile"].to_numpy()[:, None], 2, axis=1)
+    axes = given_or_new(axes)
+    colours = np.where(own["covered"], COVERS, MISSES)
+    segments = list(np.stack([np.clip(limits, -edge, edge), heights], axis=-1))
+    axes.add_collection(LineCollection(segments, colors=list(colours), linewidths=min(1.0, 150.0 / len(own))))
+    axes.axvline(0.0, color="black", linewidth=0.8)
+    axes.axhline(100.0 * float(ranked["level"].iloc[0]), color="grey", linestyle="--", linewidth=0.9)
+    axes.set(xlim=(-edge, edge), ylim=(0.0, 100.0), xlabel="limits less the truth", ylabel="percentile of |z|")
+    axes.set_title(f"{np.mean(own['covered']):.1%} of {len(own)} intervals cover", fontsize="medium")
+    return axes
+
+
+def width_by_coverage(records: Mapping[str, Coverage], axes: "Axes | None" = None) -> "Axes":
+    """Draw the median width of intervals against their coverage, with its 95% limits: a mark an interval function.
+
+    Parameters
+    ----------
+    records : mapping of str to Coverage
+        By the name to be shown, as `gt.laboratory.coverage_of_several` returns them; of scalar truths, at one level each.
+    axes : Axes, optional
+        New ones if omitted.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If there is no record, or one has several levels or components.
+    """
+    if not records:
+        raise ValueError("records must have at least one, got none")
+    for name, one in records.items():
+        if isinstance(one.level, tuple) or np.size(one.coverage) != 1:
+            raise ValueError(f"records must be of one level and a scalar truth each, {name!r} is not")
+    axes = given_or_new(axes)
+    for (name, one), marker in zip(records.items(), MARKERS * len(records), strict=False):
+        row = one.measures().set_index("measure").loc["coverage"]
+        width = float(np.nanmedian(one.width))
+        ends = [[max(row["estimate"] - row["low"], 0.0)], [max(row["high"] - row["estimate"], 0.0)]]
+        axes.errorbar([row["estimate"]], [width], xerr=ends, fmt=marker, label=name, capsize=3.0)
+    levels = {float(one.level) for one in records.values() if not isinstance(one.level, tuple)}
+    for level in levels:
+        axes.axvline(level, color="grey", linestyle="--", linewidth=0.9)
+    tallest = max(float(np.nanmedian(one.width)) for one in records.values())
+    axes.set(xlabel="coverage, with 95% limits", ylabel="median width", ylim=(0.0, 1.3 * tallest))
+    axes.legend(loc="upper left")
+    return axes
+
+
+MARKERS = ("o", "s", "D", "^", "v", "X", "P")

@@ -1,0 +1,106 @@
+"""Pictures of results: what is drawn is what was computed, on the axes that were given."""
+
+import re
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+import grpo_theory as gt
+
+PROBLEM = gt.gallery.problem("two-arms")
+PILOT = gt.Pilot(batch_size=16, group_size=4)
+SIZES = {"batch_size": 4, "group_size": 4, "steps": 8, "replications": 20}
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def record():
+    truth = gt.objective(PROBLEM, PROBLEM.theta)
+    return gt.coverage(gt.intervals.value_clustered, PROBLEM, truth, experiment=PILOT, replications=100, rng=0)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    step = gt.Constant(0.5)
+    return gt.simulate_training(PROBLEM, PROBLEM.theta, "rloo", step, **SIZES, checkpoints=[1, 4, 8], rng=0)
+
+
+def test_a_curve_has_the_exact_efficiencies():
+    axes = gt.plot.efficiency(PROBLEM, PROBLEM.theta, ["rloo", "reinforce"], budget=16, group_sizes=[1, 2, 8])
+    rloo, reinforce = axes.lines
+    assert rloo.get_xdata().tolist() == [2, 8], "leave-one-out is not defined for groups of one"
+    assert reinforce.get_xdata().tolist() == [1, 2, 8]
+    expected = [gt.efficiency(PROBLEM, PROBLEM.theta, "rloo", batch_size=16 // size, group_size=size) for size in (2, 8)]
+    np.testing.assert_allclose(rloo.get_ydata(), expected, rtol=1e-14)
+
+
+def test_axes_that_are_given_are_drawn_on_and_returned(record, runs):
+    for draw in (
+        lambda axes: gt.plot.efficiency(PROBLEM, PROBLEM.theta, ["rloo"], budget=4, axes=axes),
+        lambda axes: gt.plot.training(runs, axes=axes),
+        lambda axes: gt.plot.zip_plot(record, axes=axes),
+        lambda axes: gt.plot.width_by_coverage({"clustered": record}, axes),
+    ):
+        axes = plt.figure().add_subplot()
+        assert draw(axes) is axes
+
+
+def test_runs_are_drawn_by_their_mean(runs):
+    axes = gt.plot.training({"mine": runs})
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), runs.objectives.mean(axis=0), rtol=1e-14)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["mine"]
+
+
+def test_a_zip_plot_colours_what_covers(record):
+    axes = gt.plot.zip_plot(record)
+    colours = [mpl.colors.to_hex(colour) for colour in axes.collections[0].get_colors()]
+    assert colours.count("#0072b2") == record.covered.sum()
+    assert colours.count("#d55e00") == 100 - record.covered.sum() > 0
+    segments = np.array(axes.collections[0].get_segments())
+    inside = (segments[:, 0, 0] <= 0.0) & (segments[:, 1, 0] >= 0.0)
+    assert inside.sum() == record.covered.sum(), "limits are less the truth"
+
+
+def test_width_stands_against_coverage(record):
+    axes = gt.plot.width_by_coverage({"clustered": record})
+    mark = axes.containers[0].lines[0]
+    assert mark.get_xdata().tolist() == [record.coverage]
+    assert mark.get_ydata().tolist() == [np.median(record.width)]
+
+
+def test_a_plan_shows_its_recommendation():
+    advice = gt.plan.advise(gt.read_rollouts("examples/rollouts.jsonl"), 1024, group_size=8)
+    axes = gt.plot.plan(advice)
+    assert {f"recommended: {advice.scores.choice.group_size}", "yours: 8"} <= {
+        t.get_text() for t in axes.get_legend().get_texts()
+    }
+
+
+def wrong(call, message, error=ValueError):
+    with pytest.raises(error, match=re.escape(message)):
+        call()
+
+
+def test_what_cannot_be_drawn_is_said(record, runs):
+    theta = PROBLEM.theta
+    wrong(lambda: gt.plot.efficiency(PROBLEM, theta, ["rloo"], budget=10, group_sizes=[4]), "divide the budget of 10, got 4")
+    wrong(lambda: gt.plot.efficiency(PROBLEM, theta, [], budget=10), "at least one")
+    wrong(lambda: gt.plot.efficiency(PROBLEM, theta, ["rloo"], budget=10, group_sizes=[1]), "is defined, got [1]")
+    wrong(lambda: gt.plot.training([runs]), "runs must be TrainingRuns or a mapping", TypeError)
+    last = gt.simulate_training(PROBLEM, theta, "rloo", gt.Constant(0.5), **SIZES, rng=0)
+    wrong(lambda: gt.plot.training(last), "'rloo' has one: simulate them with checkpoints=")
+    wrong(lambda: gt.plot.zip_plot(record, component="9"), "component must be one of '', got '9'")
+    wrong(lambda: gt.plot.zip_plot(record, axes=plt.figure()), "axes must be matplotlib Axes or None, got Figure", TypeError)
+    wrong(lambda: gt.plot.width_by_coverage({}), "at least one")
+    counts = gt.RewardCounts.from_rewards(np.repeat(np.arange(8), 8), np.arange(64) % 3 % 2)
+    wrong(lambda: gt.plot.plan(gt.plan.advise(counts, 64, group_size=8)), "of rewards alone there are none")
