@@ -1,8 +1,7 @@
 """An estimator of the policy gradient, and the registry of those that have names: one list from which every other derives."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -45,6 +44,9 @@ class Estimator:
     aggregation: Aggregation = AGGREGATIONS["sum"]
     kl: KLTerm = KL_TERMS["k1 in reward"]
     source: str = ""
+
+    def __repr__(self) -> str:
+        return f"Estimator({self.name!r}, {self.description})"
 
     @property
     def couples_groups(self) -> bool:
@@ -94,6 +96,26 @@ class Estimator:
         try_on_rewards(self.advantage, group_size, rewards.tobytes(), read.tobytes())
 
 
+class Registry(Mapping[str, Estimator]):
+    """Estimators by name, to be read: shown, it is a line for each, with formula and source."""
+
+    def __init__(self, named: Mapping[str, Estimator]) -> None:
+        self._named = named
+
+    def __getitem__(self, name: str) -> Estimator:
+        return self._named[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._named)
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    def __repr__(self) -> str:
+        width = max(map(len, self._named), default=0)
+        return "\n".join(f"{name:<{width}}  {one.description}" for name, one in self._named.items())
+
+
 _REGISTRY: dict[str, Estimator] = {}
 
 
@@ -110,8 +132,15 @@ def register(new: Estimator) -> Estimator:
 
 
 def estimators() -> Mapping[str, Estimator]:
-    """Return the registry: name -> `Estimator`, in the order of registration."""
-    return MappingProxyType(_REGISTRY)
+    """Return the registry: name -> `Estimator`, in the order of registration; it shows a line for each.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> gt.estimators()["rloo"]
+    Estimator('rloo', A = Z - mean of the group's other rewards: the GRPO-type estimator of arXiv 2603.01162.)
+    """
+    return Registry(_REGISTRY)
 
 
 def find(estimator: str | Estimator, argument: str = "estimator") -> Estimator:

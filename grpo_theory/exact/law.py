@@ -1,5 +1,6 @@
 """The first two moments of a gradient estimate, and what follows from them."""
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from grpo_theory.arrays import Array, cached_array
 from grpo_theory.exact.alignment import efficiency_of
 from grpo_theory.exact.score_moments import Share, second_moments
 from grpo_theory.problem import LogitMap
+from grpo_theory.user_text import summary_table
 from grpo_theory.validation import as_real_array, check_shape
 
 if TYPE_CHECKING:
@@ -54,6 +56,36 @@ class GradientLaw:
     mean_covectors: Array
     powers: Array
     shares: list[Share] = field(repr=False)
+
+    def __repr__(self) -> str:
+        sizes = f"batch_size={self.batch_size}, group_size={self.group_size}"
+        return f"GradientLaw({sizes}, parameters={len(self.true_gradient)}, mse={self.mse:.4g})"
+
+    def summary(self) -> str:
+        """Return a table to be printed: sizes, the gradient's length, the estimate's error and its parts, efficiency and cosine.
+
+        The efficiency is left out where the gradient is 0.
+
+        Examples
+        --------
+        >>> import grpo_theory as gt
+        >>> problem = gt.gallery.problem("tabular")
+        >>> print(gt.gradient_law(problem, problem.theta, "rloo", batch_size=32, group_size=8).summary().splitlines()[6])
+        mean squared error          0.0007772
+        """
+        rows: list[tuple[str, object]] = [
+            ("batch size B", self.batch_size),
+            ("group size G", self.group_size),
+            ("parameters", len(self.true_gradient)),
+            ("length of the true gradient", math.sqrt(self.gradient_power)),
+            ("mean squared error", self.mse),
+            ("of it variance (trace)", self.trace),
+            ("of it squared bias", float(self.bias @ self.bias)),
+            ("cosine of mean and gradient", self.cosine),
+        ]
+        if self.gradient_power:
+            rows.append(("efficiency", self.efficiency))
+        return summary_table("Exact law of a gradient estimate", rows)
 
     @cached_array
     def second_moments(self) -> Array:

@@ -180,6 +180,13 @@ class Coverage:
         names = ["level", "component", "measure", "estimate", "mcse", "low", "high", "replications", "failures"]
         return pd.DataFrame(rows, columns=names)
 
+    def summary(self) -> str:
+        """Return a table to be printed: `measures`, a row each, after the numbers of replications and failures."""
+        measured = self.measures().drop(columns=["replications", "failures"])
+        failures = int(np.sum(self.failures))
+        title = f"Coverage of {self.replications:,} intervals, {failures:,} without an answer"
+        return f"{title}\n{measured.to_string(index=False, float_format='{:.4g}'.format)}"
+
     def to_frame(self) -> pd.DataFrame:
         """Return what every replication said: a row a level, component and replication.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -12,12 +12,16 @@ from grpo_theory.arrays import Array
 from grpo_theory.data.questions import PROMPTS, arithmetic
 from grpo_theory.data.several_digits import LONGEST, long_answers
 from grpo_theory.problem.bandit import Bandit
+from grpo_theory.problem.chain import TokenChain
 from grpo_theory.problem.chains import KINDS
 from grpo_theory.problem.kl import KL
 from grpo_theory.problem.policy import LinearSoftmax, Policy, SoftmaxHead, TabularSoftmax
 from grpo_theory.problem.problem import Problem
 from grpo_theory.problem.tree import TokenTree
 from grpo_theory.validation import check_name
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TAGS = ("gradient", "training", "assumption", "off policy", "sequence", "language model", "chain")
 """What problems are for: errors of the gradient at a fixed theta, training towards a known interior maximiser, an assumption
@@ -117,7 +121,7 @@ def _uncorrelated_tabular() -> Problem:
 
 
 def _uncorrelated_linear() -> Problem:
-    """The same on shared features."""
+    """As the one before, on features that prompts share: Assumption 2 holds, though score norms and rewards vary."""
     rng = np.random.default_rng(8)
     policy, theta = LinearSoftmax(rng.normal(size=(12, 5, 5)) / np.sqrt(5.0)), rng.normal(size=5)
     success = _uncorrelated(policy, theta, rng.uniform(size=(12, 5)))
@@ -215,7 +219,7 @@ def _balanced() -> Problem:
 
 
 def crowd(n_prompts: int) -> Problem:
-    """Return a tabular problem with a penalty whose limit law has 2 n_prompts comparable weights."""
+    """Tabular, with a penalty, and a limit law of twice as many comparable weights as there are prompts."""
     bandit = Bandit(np.random.default_rng(13).uniform(0.2, 0.8, (n_prompts, 3)))
     penalty = _uniform_penalty(1.0, n_prompts, 3)
     title = f"tabular, {n_prompts} prompts, KL penalty"
@@ -284,3 +288,44 @@ def problem(name: str) -> Problem:
     check_name("name", name, _ENTRIES)
     entry = _ENTRIES[name]
     return replace(entry.make(), name=name, title=entry.title)
+
+
+def describe() -> "pd.DataFrame":
+    """Return what each problem is: a row a problem, by name.
+
+    Columns are tags, prompts (M), responses (K; <NA> for a chain, which has too many to be listed), parameters (d), reward
+    (expected at `Problem.theta`), and about: what it is, in a sentence.
+
+    Examples
+    --------
+    >>> import grpo_theory as gt
+    >>> table = gt.gallery.describe()
+    >>> table.loc["two-arms", "about"]
+    'One prompt, two arms, the better one twice as likely as the worse; everything can be checked by hand.'
+    >>> table.loc["linear", ["prompts", "responses", "parameters"]].tolist()
+    [12, 5, 5]
+    """
+    import pandas as pd  # slow to import, and not always wanted
+
+    rows = [_described(name) for name in _ENTRIES]
+    return pd.DataFrame(rows).set_index("name").astype({"responses": "Int64"})
+
+
+def _described(name: str) -> dict[str, object]:
+    made, entry = problem(name), _ENTRIES[name]
+    point = made.at(made.theta).moments
+    return {
+        "name": name,
+        "tags": ", ".join(entry.tags),
+        "prompts": made.policy.n_prompts,
+        "responses": None if isinstance(made.policy, TokenChain) else made.policy.n_responses,
+        "parameters": made.policy.dimension,
+        "reward": float(point.prompt_weights @ point.value),
+        "about": _about(entry),
+    }
+
+
+def _about(entry: _Entry) -> str:
+    """Return the sentence that the maker's docstring begins with."""
+    maker = entry.make.func if isinstance(entry.make, partial) else entry.make
+    return " ".join((maker.__doc__ or entry.title).partition("\n\n")[0].split())

@@ -57,6 +57,10 @@ class Moments:
     logit_map: LogitMap = field(repr=False)
     terms: int = 1
 
+    def __repr__(self) -> str:
+        reward, sizes = float(self.prompt_weights @ self.value), f"prompts={len(self.value)}, parameters={len(self.gradient)}"
+        return f"Moments({sizes}, reward={reward:.4g}, gradient length={float(np.linalg.norm(self.gradient)):.4g})"
+
     @cached_array
     def prompt_gradients(self) -> Array:
         """g(x) = E[W Z | x], shape (M, d): mostly zeros where each prompt has parameters of its own, so made when asked for."""

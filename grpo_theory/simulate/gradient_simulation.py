@@ -82,6 +82,11 @@ class GradientSimulation:
         errors = ", ".join(f"{name}: {mse:.4g}" for name, mse in zip(self.estimators, self.mse, strict=True))
         return f"GradientSimulation(replications={self.replications}, mse={{{errors}}})"
 
+    def summary(self) -> str:
+        """Return a table to be printed: of each estimator the error and the efficiency, each with its standard error."""
+        title = f"Simulated gradient estimates ({self.replications:,} replications)"
+        return f"{title}\n{self.to_frame().drop(columns='replications').to_string(index=False, float_format='{:.4g}'.format)}"
+
     @classmethod
     def of(cls, estimators: Sequence[str], observations: Array, gradient_power: float) -> Self:
         """Summarise observations, shape (E, R, 4 + J)."""

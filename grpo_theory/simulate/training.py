@@ -64,6 +64,24 @@ class TrainingRuns:
         last = f"updates={self.checkpoints[-1]}, mean objective={self.objectives[:, -1].mean():.4g}"
         return f"TrainingRuns({self.estimator}, runs={len(self.objectives)}, diverged={self.diverged.sum()}, {last})"
 
+    def summary(self) -> str:
+        """Return a table to be printed: of each checkpoint the mean objective, its standard error, and what 10% and 90% reach.
+
+        Runs that diverged are counted, and left out of the other columns.
+        """
+        import pandas as pd  # slow to import, and not always wanted
+
+        left = self.objectives[~self.diverged]
+        rows = {
+            "updates": self.checkpoints,
+            "mean objective": left.mean(axis=0),
+            "standard error": left.std(axis=0, ddof=1) / np.sqrt(len(left)) if len(left) > 1 else np.nan,
+            "10%": np.quantile(left, 0.1, axis=0),
+            "90%": np.quantile(left, 0.9, axis=0),
+        }
+        title = f"{self.estimator}: {len(self.objectives):,} runs, of which {self.diverged.sum():,} diverged"
+        return f"{title}\n{pd.DataFrame(rows).to_string(index=False, float_format='{:.4g}'.format)}"
+
     def to_frame(self) -> "pd.DataFrame":
         """Return the objectives as a DataFrame: a row a run and checkpoint, with run, updates, objective, average_objective."""
         import pandas as pd  # slow to import, and not always wanted

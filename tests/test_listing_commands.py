@@ -1,0 +1,96 @@
+"""The commands that list estimators and problems, short reprs, tables to be printed, and what a misspelt name suggests."""
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.page.command import main
+from grpo_theory.user_text import distance, nearest
+
+PROBLEM = gt.gallery.problem("two-arms")
+
+
+def test_every_estimator_is_listed_with_its_formula(capsys):
+    assert main(["estimators"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for name, one in gt.estimators().items():
+        assert f"{name} {' '.join(one.description.split())}" in said
+
+
+def test_a_word_chooses_estimators(capsys):
+    assert main(["estimators", "OPENRLHF"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[0] != " "] == [
+        name for name in gt.estimators() if name.startswith("openrlhf")
+    ]
+    assert main(["estimators", "no such word"]) == 1
+    assert f"none of {len(gt.estimators())} has 'no such word'" in capsys.readouterr().out
+
+
+def test_every_problem_is_described(capsys):
+    table = gt.gallery.describe()
+    assert tuple(table.index) == gt.gallery.names()
+    assert table["about"].str.endswith(".").all()
+    assert table["responses"].isna().sum() == len(gt.gallery.names("chain"))
+    row, made = table.loc["graded"], gt.gallery.problem("graded")
+    assert (row["prompts"], row["responses"], row["parameters"]) == (8, 4, 6)
+    assert row["reward"] == pytest.approx(gt.objective(made, made.theta), rel=1e-12)
+    assert main(["problems", "two-arms"]) == 0
+    assert "1 prompts, 2 responses each, 2 parameters, reward 0.633" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [("gpro", "grpo", 1), ("gpro", "gspo", 2), ("", "abc", 3), ("abc", "abc", 0), ("ca", "abc", 3), ("kitten", "sitting", 3)],
+)
+def test_the_distance_is_that_of_optimal_string_alignment(first, second, expected):
+    assert distance(first, second) == distance(second, first) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("gpro", ["grpo"]),
+        ("Dr. GRPO", ["dr_grpo"]),
+        ("trl", ["trl_grpo", "trl_grpo_batch", "trl_grpo_none"]),
+        ("something else", []),
+    ],
+)
+def test_what_is_meant_is_suggested(asked, meant):
+    assert nearest(asked, gt.estimators()) == meant
+
+
+def test_an_unknown_estimator_names_the_one_that_is_meant():
+    with pytest.raises(ValueError, match="'gpro'; did you mean 'grpo'"):
+        gt.gradient_mse(PROBLEM, PROBLEM.theta, "gpro", batch_size=4, group_size=4)
+
+
+def test_what_is_shown_at_a_prompt_is_short():
+    sizes = {"batch_size": 4, "group_size": 4}
+    law = gt.gradient_law(PROBLEM, PROBLEM.theta, "rloo", **sizes)
+    for one in (law, gt.moments(PROBLEM, PROBLEM.theta), gt.estimators()["rloo"], PROBLEM):
+        assert len(repr(one)) < 200
+        assert " at 0x" not in repr(one)
+    assert len(repr(gt.estimators()).splitlines()) == len(gt.estimators())
+
+
+def test_summaries_have_the_numbers():
+    sizes = {"batch_size": 4, "group_size": 4}
+    law = gt.gradient_law(PROBLEM, PROBLEM.theta, "dr_grpo", **sizes)
+    lines = dict(line.rsplit(maxsplit=1) for line in law.summary().splitlines()[2:-1])
+    assert float(lines["mean squared error"]) == pytest.approx(law.mse, rel=1e-3)
+    assert float(lines["of it squared bias"]) == pytest.approx(law.bias @ law.bias, rel=1e-3)
+    assert float(lines["efficiency"]) == pytest.approx(law.efficiency, rel=1e-3)
+    run = gt.simulate_gradients(PROBLEM, PROBLEM.theta, ["rloo", "grpo"], **sizes, replications=100, rng=0)
+    assert f"{run.mse[1]:.4g}" in run.summary().splitlines()[-1].split()
+    training = gt.simulate_training(
+        PROBLEM, PROBLEM.theta, "rloo", gt.Constant(0.5), **sizes, steps=4, replications=9, rng=0, checkpoints=[2, 4]
+    )
+    last = training.summary().splitlines()[-1].split()
+    assert float(last[1]) == pytest.approx(training.objectives[:, -1].mean(), rel=1e-3)
+    assert float(last[2]) == pytest.approx(training.objectives[:, -1].std(ddof=1) / 3.0, rel=1e-3)
+    assert "of which 0 diverged" in training.summary()
+    truth = gt.objective(PROBLEM, PROBLEM.theta)
+    pilot = gt.Pilot(batch_size=16, group_size=4)
+    record = gt.coverage(gt.intervals.value_clustered, PROBLEM, truth, experiment=pilot, replications=50, rng=0)
+    assert f"{float(record.coverage):.4g}" in record.summary()
+    assert np.isfinite(record.coverage)
