@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FLAGS := $(if $(QUICK),--quick)
 
-.PHONY: environment reproduce test plain bounds mutants oldest newest reference lint wheel bench docs clean
+.PHONY: environment reproduce test plain bounds mutants oldest newest generic reference lint wheel release bench docs clean
 
 reproduce: $(VENV)/.base
 	@echo "On two idle cores this takes about $(if $(QUICK),2,7) minutes, on older ones two or three times as long; interrupted, it goes on where it was."
@@ -42,6 +42,11 @@ newest:
 	$(VENV)-newest/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager --editable '.[test]'
 	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-newest/numba $(VENV)-newest/bin/python -m pytest $(OLD_OR_NEW)
 
+# Kernels, simulators and laws compiled for the plainest processor of this kind, whose lanes are short: numbers are the same.
+GENERIC_TESTS := $(addprefix tests/test_,driver.py drawn_law.py estimator.py training_stages.py multisets.py)
+generic: $(VENV)/.test
+	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/generic $(BIN)/python -m pytest -q $(GENERIC_TESTS)
+
 # The wheel alone in an environment of its own, used from another folder, where nothing of the checkout is found.
 wheel:
 	rm -rf build dist $(VENV)-wheel
@@ -50,6 +55,14 @@ wheel:
 	$(VENV)-wheel/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
 	cd / && $(CURDIR)/$(VENV)-wheel/bin/python $(CURDIR)/tools/use_wheel.py
 	@du -h dist/*.whl
+
+# What a release attaches, checked: the wheel and the source, of which a wheel can be made.
+release: $(VENV)/.release
+	rm -rf build dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python -m check_wheel_contents dist/*.whl
+	@du -h dist/*
 
 # The trainers in environments of their own, because their pins conflict; a test skips where its environment cannot be had.
 reference: $(VENV)/.test
