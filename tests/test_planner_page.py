@@ -21,7 +21,7 @@ def test_the_readmes_plan_is_what_the_command_prints(capsys, monkeypatch):
     printed = capsys.readouterr().out.splitlines()
     shown, _, _ = README[README.index("    RECOMMENDATION") :].partition("\n\nThen come")
     section = [line.removeprefix("    ") for line in shown.splitlines()]
-    assert len(section) > 20
+    assert len(section) >= 8
     assert section == printed[: len(section)]
 
 

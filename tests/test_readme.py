@@ -164,9 +164,28 @@ def test_what_is_said_to_take_ten_lines_does(page, mark):
 
 
 def finding(number):
-    """Return the words of one of the README's three findings, on one line."""
-    found = re.search(rf"^{number}\. (.+?)(?=^\d\. |\Z)", between(README, "findings"), flags=re.DOTALL | re.MULTILINE)
+    """Return the words of one of the three findings with all its conditions, on one line."""
+    return _finding(read("three_questions"), number)
+
+
+def _finding(page, number):
+    found = re.search(rf"^{number}\. (.+?)(?=^\d\. |\Z)", between(page, "findings"), flags=re.DOTALL | re.MULTILINE)
     return " ".join(found[1].split())
+
+
+NUMBER = re.compile(r"\d[\d,.]*\d|\d")
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_the_readmes_numbers_are_those_of_the_finding_with_its_conditions(number):
+    """Which the tests below hold to laws and verdicts."""
+    short, long = (set(NUMBER.findall(_finding(page, number))) for page in (README, read("three_questions")))
+    assert len(short) >= 5
+    assert short - long == set()
+
+
+def test_the_readme_is_short():
+    assert len(README.split()) < 1300
 
 
 def efficiencies(names, estimator, sizes):
@@ -351,8 +370,8 @@ def test_the_third_finding_is_what_the_trained_drifts_say():
 
 
 def trainers():
-    """Return the rows of the README's table of trainers: names, whether unbiased, of what, and their efficiency."""
-    rows = [line.strip("|").split("|") for line in between(README, "trainers").splitlines()[2:]]
+    """Return the rows of the table of trainers: names, whether unbiased, of what, and their efficiency."""
+    rows = [line.strip("|").split("|") for line in between(read("trainers"), "trainers").splitlines()[2:]]
     return [(re.findall(r"`(\w+)`", row[1]), *(cell.strip() for cell in row[2:5])) for row in rows]
 
 
