@@ -23,6 +23,7 @@ STREET = (
     "evidence",
     "harness",
     "plan",
+    "live",
     "page",
     "__main__",
 )
