@@ -6,6 +6,7 @@ from . import harness as harness
 from . import intervals as intervals
 from . import laboratory as laboratory
 from . import language_model as language_model
+from . import live as live
 from . import page as page
 from . import plan as plan
 from . import plot as plot

@@ -64,6 +64,7 @@ ROOMS = (
     "intervals",
     "laboratory",
     "language_model",
+    "live",
     "page",
     "plan",
     "plot",

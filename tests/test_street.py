@@ -23,6 +23,7 @@ STREET = (
     "evidence",
     "harness",
     "plan",
+    "live",
     "page",
     "plot",
     "__main__",

@@ -20,6 +20,7 @@ SUBPACKAGES = {
     "evidence.reading": "Evidence read off the rows of a table",
     "harness": "Studies of your own",
     "plan": "Plans",
+    "live": "Advice while training runs",
     "page": "Plans as text, web page and JSON",
     "plot": "Pictures of results",
     "language_model": "Sketches of a language model's scores",

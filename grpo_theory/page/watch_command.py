@@ -1,0 +1,116 @@
+"""`grpo-theory watch`: reads the files that a trainer writes for each step as they come, and prints a line for each.
+
+What is slow to import is imported after the command line is understood.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo_theory.user_text import LONGEST_MESSAGE, printable
+
+if TYPE_CHECKING:
+    from grpo_theory.live.monitor import Monitor, Reading
+    from grpo_theory.live.step_files import StepFiles
+
+HELP = "read a trainer's rollouts while it runs: a line for each step, a remark where the advice changes"
+DESCRIPTION = (
+    "Watch a folder into which a trainer writes a file of rollouts for each step, STEP.jsonl, as verl does with "
+    "trainer.rollout_data_dir. For each step a line is printed, and a remark where the advice changes. Half-written files "
+    "are waited for; nothing is written. Ctrl-C ends it."
+)
+COLUMNS = ("prompt", "reward", "response", "scores")
+INTERVAL = 5.0
+
+
+def describe(watch: argparse.ArgumentParser) -> None:
+    """Describe the subcommand and its options."""
+    watch.description = DESCRIPTION
+    watch.add_argument("folder", type=Path, metavar="DIR", help="the folder of STEP.jsonl files, as trainer.rollout_data_dir")
+    watch.add_argument("--once", action="store_true", help="read the files that are there, and end")
+    watch.add_argument(
+        "--interval", type=float, default=INTERVAL, metavar="SECONDS", help="look for new files so often (default: 5)"
+    )
+    watch.add_argument(
+        "--estimator",
+        metavar="NAME",
+        default="rloo",
+        help="the estimator in use, as verl_grpo: of sketches, its efficiency and best group size are told (default: rloo)",
+    )
+    columns = watch.add_argument_group("columns, where their names are not recognised")
+    for name, meaning in (
+        ("prompt", "the prompt's id or text"),
+        ("reward", "the reward"),
+        ("response", "the response's id or text"),
+        ("scores", "sketches: a column of lists, or what the names of several columns begin with"),
+    ):
+        columns.add_argument(f"--{name}", metavar="COLUMN", help=meaning)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what comes until it is interrupted, or what is there; returns the exit status."""
+    from grpo_theory.validation import as_positive
+
+    try:
+        interval = as_positive("--interval", options.interval)
+        from grpo_theory.live.monitor import Monitor
+        from grpo_theory.live.step_files import StepFiles
+
+        files = StepFiles(options.folder)
+        monitor = Monitor(every=1, estimator=options.estimator, overhead=None)
+        if not options.once and not files.present():
+            print(f"waiting for files STEP.jsonl in {printable(options.folder)}", file=sys.stderr)
+        while True:
+            _print_new(files, monitor, options)
+            if options.once:
+                return _end(files)
+            time.sleep(interval)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _print_new(files: "StepFiles", monitor: "Monitor", options: argparse.Namespace) -> None:
+    """Print a line for each step whose file is whole now; a file that cannot be read is named, and the others are read."""
+    from grpo_theory.live.step_files import read_step
+    from grpo_theory.validation import counted
+
+    for step, path in files.whole(ended=options.once):
+        try:
+            log = read_step(path, **{name: getattr(options, name) for name in COLUMNS})
+        except (OSError, ValueError, TypeError) as error:
+            print(f"step {step}: not read: {printable(error, LONGEST_MESSAGE)}", flush=True)
+            continue
+        rollouts = log.rollouts
+        sketch = None if rollouts.scores is None else rollouts.scores.__getitem__
+        reading = monitor.step(step, rollouts.rewards, rollouts.prompts[rollouts.index].tolist(), sketch=sketch)
+        sizes = "" if rollouts.sizes.min() == rollouts.sizes.max() else f" to {rollouts.sizes.max()}"
+        groups = f"{counted(rollouts.batch_size, 'group')} of {rollouts.sizes.min()}{sizes}"
+        print(f"step {step}: {groups}, mean reward {rollouts.rewards.mean():.3g}{line(reading)}", flush=True)
+        for remark in reading.remarks:
+            print(f"  {remark}", flush=True)
+
+
+def line(reading: "Reading") -> str:
+    """Return what a reading says in numbers, to go on with a line."""
+    numbers, text = reading.numbers, ""
+    if "groups_with_signal" in numbers:
+        low, high = numbers["groups_with_signal_low"], numbers["groups_with_signal_high"]
+        text += f", signal in {numbers['groups_with_signal']:.0%} of them ({low:.0%} to {high:.0%})"
+    if "efficiency" in numbers:
+        low, high = numbers["best_group_size_low"], numbers["best_group_size_high"]
+        text += f", efficiency {numbers['efficiency']:.2g}, best group size {numbers['best_group_size']:g} ({low:g} to {high:g})"
+    return text
+
+
+def _end(files: "StepFiles") -> int:
+    """Name the files that are half written; refuse a folder without files."""
+    if not files.present():
+        raise ValueError(
+            f"DIR must hold files named by their step, as 7.jsonl; '{printable(files.folder)}' has none "
+            "(without --once they are waited for)"
+        )
+    for path in files.waiting():
+        print(f"{printable(path.name)}: half written, left out", file=sys.stderr)
+    return 0

@@ -1,0 +1,278 @@
+"""The callback for TRL with a stub of the trainer's interface; with the trainer itself in test_reference_live.py."""
+
+import logging
+import sys
+from collections import defaultdict, deque
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import grpo_theory as gt
+from grpo_theory.live import trainer_callback
+
+SIZE, GROUPS = 4, 3
+LOCAL = SIZE * GROUPS
+
+
+class Base:
+    """Stands for transformers.TrainerCallback."""
+
+    def on_epoch_begin(self, args, state, control, **kwargs):
+        """Do nothing, as its events do."""
+
+
+@pytest.fixture(autouse=True)
+def transformers(monkeypatch):
+    """Let the library find a package of that name."""
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(TrainerCallback=Base))
+    trainer_callback._with_events.cache_clear()
+    yield
+    trainer_callback._with_events.cache_clear()
+
+
+def arguments(**changed):
+    usual = {
+        "per_device_train_batch_size": LOCAL,
+        "gradient_accumulation_steps": 1,
+        "steps_per_generation": 1,
+        "generation_batch_size": LOCAL,
+        "scale_rewards": "group",
+    }
+    return SimpleNamespace(**usual | changed)
+
+
+class Trainer:
+    """What the callback needs of TRL 1.16's trainers: two reward functions, the second of weight 0.5."""
+
+    def __init__(self, rewards, prompts=None, main=True, processes=1, **changed):
+        self.args = arguments(**changed)
+        self.accelerator = SimpleNamespace(is_main_process=main, num_processes=processes, unwrap_model=lambda model: model)
+        self.model = SimpleNamespace(training=True)
+        self.state = SimpleNamespace(global_step=0)
+        self.num_generations, self.temperature = SIZE, 0.7
+        self.reward_func_names, self.reward_weights = ["right", "brief"], np.array([1.0, 0.5])
+        self.rewards = rewards
+        self.prompts = prompts or [f"prompt {n // SIZE}" for n in range(LOCAL * processes)]
+        size = LOCAL * processes
+        self._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
+        self._logs = {"prompt": deque(maxlen=size), "rewards": defaultdict(lambda: deque(maxlen=size))}
+
+    def _generate_and_score_completions(self, inputs):
+        """Score a batch: prompts are token 5, a response is as many tokens as its number says, padded to three."""
+        self._logs["prompt"].extend(self.prompts)
+        for name, values in zip(self.reward_func_names, self.rewards, strict=True):
+            self._logs["rewards"][name].extend(values)
+        mask = np.arange(3) < (np.arange(len(inputs)) % 4)[:, None]
+        return {
+            "prompt_ids": np.full((len(inputs), 2), 5),
+            "prompt_mask": np.tile([0, 1], (len(inputs), 1)),
+            "completion_ids": np.arange(3 * len(inputs)).reshape(-1, 3),
+            "completion_mask": mask.astype(int),
+        }
+
+    def steps(self, callback, count, low=0.0, high=0.0):
+        """Go through steps as the trainer does, and log after each."""
+        callback.on_train_begin(self.args, self.state, None, model=self.model)
+        logged = []
+        for _ in range(count):
+            self._generate_and_score_completions([{}] * LOCAL)
+            self._metrics["train"]["clip_ratio/low_mean"].append(low)
+            self._metrics["train"]["clip_ratio/high_mean"].append(high)
+            self.state.global_step += 1
+            callback.on_step_end(self.args, self.state, None)
+            logged.append({name: list(values) for name, values in self._metrics["train"].items()})
+            callback.on_log(self.args, self.state, None, logs={})
+            self._metrics["train"].clear()
+        return logged
+
+
+RIGHT = [1.0, 0.0, 1.0, 0.0] + [1.0] * 4 + [0.0] * 4
+BRIEF = [np.nan] * 8 + [0.0, 1.0, 0.0, 0.0]
+
+
+def free(monkeypatch):
+    """Let every reading have the time that it needs, whatever the machine does."""
+    monkeypatch.setattr(trainer_callback, "Monitor", lambda **given: gt.live.Monitor(**{**given, "overhead": None}))
+
+
+def test_numbers_are_logged_beside_the_trainers_own(monkeypatch):
+    free(monkeypatch)
+    trainer = Trainer([RIGHT, BRIEF])
+    logged = trainer.steps(gt.live.TRLCallback(trainer, every=2), 4, low=0.25, high=0.5)
+    assert [any(name.startswith("live/") for name in one) for one in logged] == [False, True, False, True]
+    assert logged[1]["live/groups_with_signal"] == [2 / 3]
+    assert logged[1]["live/overhead"][0] > 0.0
+    assert logged[3]["live/clipped_low"] == [0.25]
+    assert logged[3]["live/clipped_high"] == [0.5]
+
+
+def test_it_is_one_of_transformers_callbacks():
+    callback = gt.live.TRLCallback(Trainer([RIGHT, BRIEF]))
+    assert isinstance(callback, Base)
+    assert isinstance(callback, gt.live.TRLCallback)
+    assert type(callback).__name__ == "TRLCallback"
+    assert callback.on_epoch_begin(None, None, None) is None
+
+
+def test_without_transformers_it_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    trainer_callback._with_events.cache_clear()
+    with pytest.raises(ImportError, match="needs transformers, which comes with TRL: pip install trl"):
+        gt.live.TRLCallback(Trainer([RIGHT, BRIEF]))
+
+
+def test_another_trainer_is_refused():
+    with pytest.raises(
+        TypeError, match="trainer must be TRL's GRPOTrainer or RLOOTrainer, got an object of type SimpleNamespace"
+    ):
+        gt.live.TRLCallback(SimpleNamespace())
+
+
+def test_rewards_are_weighted_and_groups_are_known_by_prompt_and_number():
+    talk = [{"role": "user", "content": "7"}]
+    trainer = Trainer([RIGHT, BRIEF], prompts=["p"] * 4 + [talk] * 4 + ["p"] * 4)
+    trainer._generate_and_score_completions([{}] * LOCAL)
+    rewards, groups = trainer_callback.batch_of(trainer, LOCAL)
+    assert rewards.tolist() == [*RIGHT[:8], 0.0, 0.5, 0.0, 0.0]
+    assert len(set(groups)) == GROUPS
+    assert groups[0] == ("p", 0)
+    assert groups[8] == ("p", 1)
+    trainer.rewards = [[np.nan] * LOCAL] * 2
+    trainer._generate_and_score_completions([{}] * LOCAL)
+    assert np.isnan(trainer_callback.batch_of(trainer, LOCAL)[0]).all()
+
+
+def test_tokens_that_count_are_sketched(monkeypatch):
+    """Of the groups with signal; a response that is all masked has none, as in the trainer's loss."""
+    free(monkeypatch)
+    asked = []
+
+    def sketch(model, prompts, responses, **options):
+        asked.append((prompts, responses, options))
+        return np.ones((len(prompts), options["width"]))
+
+    monkeypatch.setattr("grpo_theory.language_model.sketch", sketch)
+    trainer = Trainer([RIGHT, BRIEF])
+    callback = gt.live.TRLCallback(trainer, every=1, sketches=True, width=128)
+    logged = trainer.steps(callback, 1)
+    assert callback.monitor.guard.errors == 0
+    ((prompts, responses, options),) = asked
+    rows = [1, 2, 3, 9, 10, 11]
+    assert prompts == [[5]] * 6
+    assert responses == [list(range(3 * row, 3 * row + row % 4)) for row in rows]
+    assert options == {"width": 128, "blocks": 4, "temperature": 0.7, "progress": False}
+    assert logged[0]["live/sketched_prompts"] == [3.0]
+    assert 2.0 <= logged[0]["live/best_group_size"][0] <= 4.0
+
+
+def test_a_batch_with_tools_or_pictures_has_no_sketches():
+    callback = gt.live.TRLCallback(Trainer([RIGHT, BRIEF]), sketches=True)
+    assert callback._can_sketch({})
+    assert not callback._can_sketch({"tool_mask": 1})
+    assert not callback._can_sketch({"pixel_values": 1})
+
+
+def test_rewards_of_other_processes_count_and_are_not_sketched(monkeypatch):
+    free(monkeypatch)
+    asked = []
+
+    def sketch(model, prompts, responses, **options):
+        asked.extend(responses)
+        return np.ones((len(prompts), options["width"]))
+
+    monkeypatch.setattr("grpo_theory.language_model.sketch", sketch)
+    trainer = Trainer([RIGHT + [0.0, 1.0] * 6, BRIEF + [0.0] * 12], processes=2, generation_batch_size=2 * LOCAL)
+    callback = gt.live.TRLCallback(trainer, every=1, sketches=True)
+    logged = trainer.steps(callback, 1)
+    assert logged[0]["live/groups_with_signal"] == [5 / 6]
+    assert len(asked) == 6
+    assert callback.monitor.responses == 2 * LOCAL
+    other = Trainer([RIGHT, BRIEF], main=False)
+    before = other._generate_and_score_completions
+    gt.live.TRLCallback(other)
+    assert other._generate_and_score_completions == before
+
+
+def test_evaluations_are_not_read(monkeypatch):
+    free(monkeypatch)
+    trainer = Trainer([RIGHT, BRIEF])
+    gt.live.TRLCallback(trainer, every=1)
+    trainer.model.training = False
+    trainer._generate_and_score_completions([{}] * LOCAL)
+    assert not trainer._metrics["train"]
+    trainer.model.training = True
+    trainer._generate_and_score_completions([{}] * LOCAL)
+    assert trainer._metrics["train"]
+
+
+@pytest.mark.parametrize("broken", ["_logs", "_metrics", "state"])
+def test_another_trainers_inside_is_said_once_and_training_ends(broken, caplog, monkeypatch):
+    free(monkeypatch)
+    trainer = Trainer([RIGHT, BRIEF])
+    callback = gt.live.TRLCallback(trainer, every=1)
+    kept = getattr(trainer, broken)
+    plain = type(trainer)._generate_and_score_completions
+
+    def batch(inputs):
+        setattr(trainer, broken, kept)
+        trainer.state.global_step += 1
+        output = plain(trainer, inputs)
+        setattr(trainer, broken, None)
+        return output
+
+    watched = callback._watching(batch)
+    with caplog.at_level(logging.WARNING, "grpo_theory.live"):
+        outputs = [watched([{}] * LOCAL) for _ in range(5)]
+    assert all(output["prompt_ids"].shape == (LOCAL, 2) for output in outputs)
+    assert len(caplog.records) == 1
+    assert callback.monitor.guard.errors == 5
+
+
+def test_an_error_of_the_trainer_is_the_trainers():
+    trainer = Trainer([RIGHT, BRIEF])
+    gt.live.TRLCallback(trainer)
+    trainer.rewards = []
+    with pytest.raises(ValueError, match="zip"):
+        trainer._generate_and_score_completions([{}] * LOCAL)
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({}, "trl_grpo"),
+        ({"scale_rewards": True}, "trl_grpo"),
+        ({"scale_rewards": "none"}, "trl_grpo_none"),
+        ({"scale_rewards": False}, "trl_grpo_none"),
+        ({"scale_rewards": "batch"}, None),
+        ({"multi_objective_aggregation": "normalize_then_sum"}, None),
+        ({"multi_objective_aggregation": "sum_then_normalize"}, "trl_grpo"),
+        ({"normalize_advantages": False}, "trl_rloo"),
+        ({"normalize_advantages": True}, None),
+    ],
+)
+def test_the_estimator_is_that_of_the_configuration(changed, name):
+    assert trainer_callback.estimator_of(arguments(**changed)) == name
+
+
+def test_an_update_has_the_responses_of_its_passes():
+    assert trainer_callback.responses_of(arguments()) == LOCAL
+    split = arguments(
+        per_device_train_batch_size=2, gradient_accumulation_steps=3, steps_per_generation=6, generation_batch_size=24
+    )
+    assert trainer_callback.responses_of(split) == 2 * 3 * 2
+
+
+def test_what_couples_groups_is_read_without_sketches(caplog):
+    callback = gt.live.TRLCallback(Trainer([RIGHT, BRIEF], scale_rewards="batch"), sketches=True)
+    assert not callback.sketches
+    assert "no sketches are taken" in caplog.text
+    named = gt.live.TRLCallback(Trainer([RIGHT, BRIEF], scale_rewards="batch"), sketches=True, estimator="trl_grpo")
+    assert named.sketches
+
+
+def test_remarks_are_logged_as_warnings(monkeypatch, caplog):
+    free(monkeypatch)
+    trainer = Trainer([[1.0] * LOCAL, [0.0] * LOCAL])
+    trainer.steps(gt.live.TRLCallback(trainer, every=4), 4)
+    assert [record.getMessage().partition(" (")[0] for record in caplog.records] == ["step 4: 0% of the groups have signal"]
